@@ -9,26 +9,26 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// mistake returns the Problem for a mistake in an API's config.json.
-func mistake(a *API, field, found, want string) Problem {
+// newProblem returns the Problem for a mistake in an API's config.json.
+func newProblem(a *API, field, found, want string) Problem {
 	return Problem{API: a.Name, File: "apis/" + a.Name + "/config.json", Field: field, Found: found, Want: want}
 }
 
-// refuse rejects the new version of an API because of a mistake.
-func (l *loader) refuse(a *API, field, found, want string) {
-	p := mistake(a, field, found, want)
+// refuseAPI rejects the new version of an API because of a mistake.
+func (l *loadState) refuseAPI(a *API, field, found, want string) {
+	p := newProblem(a, field, found, want)
 	l.problems = append(l.problems, p)
-	l.reject(a.Name, a, p.String())
+	l.rejectVersion(a.Name, a, p.String())
 }
 
-func (l *loader) warn(a *API, field, found, want string) {
-	p := mistake(a, field, found, want)
+func (l *loadState) addWarning(a *API, field, found, want string) {
+	p := newProblem(a, field, found, want)
 	p.Severity = Warning
 	l.problems = append(l.problems, p)
 }
 
-// sorted lists the APIs of the load by name.
-func (l *loader) sorted() []*API {
+// sortAPIs lists the APIs of the load by name.
+func (l *loadState) sortAPIs() []*API {
 	var apis []*API
 	for _, a := range l.fresh {
 		apis = append(apis, a)
@@ -37,22 +37,23 @@ func (l *loader) sorted() []*API {
 	return apis
 }
 
-// across resolves conflicts between APIs. Each step replaces a new version by the old one or removes an old one, so the
-// loop terminates. An old version may cause the next conflict.
-func (l *loader) across() {
-	for l.conflict() || l.disclosure() || l.foreign() || l.misleading() || l.sources() {
+// checkAcrossAPIs resolves conflicts between APIs. Each step replaces a new version by the old one or removes an old
+// one, so the loop terminates. An old version may cause the next conflict.
+func (l *loadState) checkAcrossAPIs() {
+	for l.rejectDuplicateTokens() || l.rejectDisclosures() || l.rejectForeignTokens() ||
+		l.rejectMisleadingPlaceholders() || l.rejectBadSources() {
 	}
 	// The warnings come last: they must describe the final set of APIs.
-	l.duplicates()
-	l.servers()
+	l.warnEqualValues()
+	l.warnUnknownServers()
 }
 
-// conflict resolves token names that two APIs declare. The name belongs to the API that had it before this load, or
-// else to the first API by name. The new version of the other API is rejected. An API that loses one name in a pass
-// loses no other name in it. conflict reports whether there was a conflict.
-func (l *loader) conflict() (found bool) {
+// rejectDuplicateTokens resolves token names that two APIs declare. The name belongs to the API that had it before this
+// load, or else to the first API by name. The new version of the other API is rejected. An API that loses one name in a
+// pass loses no other name in it. conflict reports whether there was a conflict.
+func (l *loadState) rejectDuplicateTokens() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
-	for _, a := range l.sorted() {
+	for _, a := range l.sortAPIs() {
 		for _, c := range a.Credentials {
 			first := owner[c.Name]
 			if first == nil || lost[first] {
@@ -61,10 +62,10 @@ func (l *loader) conflict() (found bool) {
 			}
 			keeps, loses := first, a
 			// Otherwise a new API could take a credential's name away from an API in use.
-			if l.had(a.Name, c.Name) {
+			if l.hadToken(a.Name, c.Name) {
 				keeps, loses = a, first
 			}
-			l.refuse(loses, "credentials."+c.Name, "a token name that apis/"+keeps.Name+" has too",
+			l.refuseAPI(loses, "credentials."+c.Name, "a token name that apis/"+keeps.Name+" has too",
 				"a token name that no other API has")
 			lost[loses], owner[c.Name], found = true, keeps, true
 			if loses == a {
@@ -75,25 +76,26 @@ func (l *loader) conflict() (found bool) {
 	return found
 }
 
-// misleading rejects a placeholder that contains the name of another credential of any API: one text would stand for
-// two credentials. It reports whether there was such a placeholder.
-func (l *loader) misleading() (found bool) {
-	all := l.credentials()
+// rejectMisleadingPlaceholders rejects a placeholder that contains the name of another credential of any API: one text
+// would stand for two credentials. It reports whether there was such a placeholder.
+func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
+	all := l.listCredentials()
 	for _, c := range all {
 		if c.Placeholder == "" {
 			continue
 		}
-		i := slices.IndexFunc(all, func(o owned) bool {
+		i := slices.IndexFunc(all, func(o ownedCredential) bool {
 			return o.Name != c.Name && strings.Contains(c.Placeholder, o.Name) && !strings.Contains(c.Name, o.Name)
 		})
 		if i < 0 {
 			continue
 		}
 		// The placeholder was there before the name.
-		if l.unchanged(c.api) {
-			l.refuse(all[i].api, "credentials."+all[i].Name, "a token name in the placeholder of "+c.Name, "another token name")
+		if l.isUnchanged(c.api) {
+			l.refuseAPI(all[i].api, "credentials."+all[i].Name, "a token name in the placeholder of "+c.Name,
+				"another token name")
 		} else {
-			l.refuse(c.api, "credentials."+c.Name+".placeholder", "the token name "+all[i].Name+" too",
+			l.refuseAPI(c.api, "credentials."+c.Name+".placeholder", "the token name "+all[i].Name+" too",
 				"a text with one token name in it")
 		}
 		return true
@@ -101,19 +103,19 @@ func (l *loader) misleading() (found bool) {
 	return false
 }
 
-// foreign rejects a server whose settings contain the token name of another API. The name would never be swapped there,
-// so the server would not get the credential. foreign reports whether there was such a server.
-func (l *loader) foreign() (found bool) {
+// rejectForeignTokens rejects a server whose settings contain the token name of another API. The name would never be
+// swapped there, so the server would not get the credential. foreign reports whether there was such a server.
+func (l *loadState) rejectForeignTokens() (found bool) {
 	owner := map[string]*API{}
-	for _, c := range l.credentials() {
+	for _, c := range l.listCredentials() {
 		owner[c.Name] = c.api
 	}
-	for _, a := range l.sorted() {
-		if a.Server == nil || l.unchanged(a) {
+	for _, a := range l.sortAPIs() {
+		if a.Server == nil || l.isUnchanged(a) {
 			continue
 		}
 		if name := a.Server.foreignName(a, owner); name != "" {
-			l.refuse(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
+			l.refuseAPI(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
 				"token names of this API: a server gets the credentials of no other")
 			found = true
 		}
@@ -121,48 +123,48 @@ func (l *loader) foreign() (found bool) {
 	return found
 }
 
-// servers warns of names in exclusive_with that are not MCP servers.
-func (l *loader) servers() {
-	for _, a := range l.sorted() {
+// warnUnknownServers warns of names in exclusive_with that are not MCP servers.
+func (l *loadState) warnUnknownServers() {
+	for _, a := range l.sortAPIs() {
 		if a.Server == nil {
 			continue
 		}
 		for i, name := range a.Server.ExclusiveWith {
 			if other := l.fresh[name]; other == nil || other.Server == nil || other == a {
-				l.warn(a, fmt.Sprintf("mcp.exclusive_with[%d]", i), strconv.Quote(name)+", which is not another MCP server",
+				l.addWarning(a, fmt.Sprintf("mcp.exclusive_with[%d]", i), strconv.Quote(name)+", which is not another MCP server",
 					"the name of an API with mcp")
 			}
 		}
 	}
 }
 
-// had reports whether the API had the token name before this load.
-func (l *loader) had(api, token string) bool {
+// hadToken reports whether the API had the token name before this load.
+func (l *loadState) hadToken(api, token string) bool {
 	old := l.o.Previous.API(api)
 	return old != nil && slices.ContainsFunc(old.Credentials, func(c Credential) bool { return c.Name == token })
 }
 
-// owned is a credential and its API.
-type owned struct {
+// ownedCredential is a credential and its API.
+type ownedCredential struct {
 	Credential
 	api *API
 }
 
-func (l *loader) credentials() []owned {
-	var all []owned
-	for _, a := range l.sorted() {
+func (l *loadState) listCredentials() []ownedCredential {
+	var all []ownedCredential
+	for _, a := range l.sortAPIs() {
 		for _, c := range a.Credentials {
-			all = append(all, owned{c, a})
+			all = append(all, ownedCredential{c, a})
 		}
 	}
 	return all
 }
 
-// secrets lists every secret of every credential, as the value of the credential.
-func (l *loader) secrets() []owned {
-	var all []owned
-	for _, c := range l.credentials() {
-		for _, s := range c.Secrets() {
+// listSecrets lists every secret of every credential, as the value of the credential.
+func (l *loadState) listSecrets() []ownedCredential {
+	var all []ownedCredential
+	for _, c := range l.listCredentials() {
+		for _, s := range c.AllSecrets() {
 			o := c
 			o.Value = s
 			all = append(all, o)
@@ -171,31 +173,31 @@ func (l *loader) secrets() []owned {
 	return all
 }
 
-// sources rejects an API whose fetch uses a token name that no API with the fetch's host has, or that needs itself. It
-// reports whether there was such an API.
-func (l *loader) sources() (found bool) {
-	byName := map[string]owned{}
-	for _, c := range l.credentials() {
+// rejectBadSources rejects an API whose fetch uses a token name that no API with the fetch's host has, or that needs
+// itself. It reports whether there was such an API.
+func (l *loadState) rejectBadSources() (found bool) {
+	byName := map[string]ownedCredential{}
+	for _, c := range l.listCredentials() {
 		byName[c.Name] = c
 	}
-	for _, c := range l.credentials() {
+	for _, c := range l.listCredentials() {
 		f, ok := c.Mint.(*Fetch)
 		// An earlier step of this pass may have replaced the API.
 		if !ok || l.fresh[c.api.Name] != c.api {
 			continue
 		}
-		wrong, want := unfit(c.Name, f, byName)
+		wrong, want := findUnfitToken(c.Name, f, byName)
 		if wrong == "" {
 			continue
 		}
-		l.refuse(c.api, "credentials."+c.Name+".fetch.headers", wrong, want)
+		l.refuseAPI(c.api, "credentials."+c.Name+".fetch.headers", wrong, want)
 		found = true
 	}
 	return found
 }
 
-// unfit returns the mistake in the token names that the fetch of a credential uses, or "".
-func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
+// findUnfitToken returns the mistake in the token names that the fetch of a credential uses, or "".
+func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (found, want string) {
 	host, err := serverHost(f.URL)
 	if err != nil {
 		return "", ""
@@ -205,13 +207,13 @@ func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 		switch {
 		// With an underscore the word is most likely a misspelt token name.
 		case !known && strings.Contains(name, "_"):
-			return "the token name " + strictjson.Cut(name) + ", which no API has",
+			return "the token name " + strictjson.CutQuote(name) + ", which no API has",
 				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
-		case !covers(used.api.Hosts, host):
+		case !coversHost(used.api.Hosts, host):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
-		case needs(name, of, byName, nil):
+		case needsCredential(name, of, byName, nil):
 			return "the token name " + name + ", which is fetched with " + of + " itself",
 				"a credential that does not need this one"
 		}
@@ -219,8 +221,8 @@ func unfit(of string, f *Fetch, byName map[string]owned) (found, want string) {
 	return "", ""
 }
 
-// needs reports whether obtaining one credential requires another. seen prevents endless recursion.
-func needs(name, other string, byName map[string]owned, seen []string) bool {
+// needsCredential reports whether obtaining one credential requires another. seen prevents endless recursion.
+func needsCredential(name, other string, byName map[string]ownedCredential, seen []string) bool {
 	if name == other {
 		return true
 	}
@@ -229,20 +231,20 @@ func needs(name, other string, byName map[string]owned, seen []string) bool {
 		return false
 	}
 	seen = append(seen, name)
-	return slices.ContainsFunc(f.Uses, func(used string) bool { return needs(used, other, byName, seen) })
+	return slices.ContainsFunc(f.Uses, func(used string) bool { return needsCredential(used, other, byName, seen) })
 }
 
-// disclosure rejects an API whose public part contains a credential of any API, because code could then read the
+// rejectDisclosures rejects an API whose public part contains a credential of any API, because code could then read the
 // credential. It also rejects an API whose credential is the token name of another, because code could then send it. An
 // API that is rejected in a pass is skipped for the rest of the pass. disclosure reports whether an API was rejected.
-func (l *loader) disclosure() (found bool) {
-	apis := l.sorted()
-	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.unchanged(a) }) {
+func (l *loadState) rejectDisclosures() (found bool) {
+	apis := l.sortAPIs()
+	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.isUnchanged(a) }) {
 		return false
 	}
-	all, fresh := l.secrets(), []owned{}
+	all, fresh := l.listSecrets(), []ownedCredential{}
 	for _, c := range all {
-		if !l.unchanged(c.api) {
+		if !l.isUnchanged(c.api) {
 			fresh = append(fresh, c)
 		}
 	}
@@ -251,22 +253,22 @@ func (l *loader) disclosure() (found bool) {
 	rejected := map[*API]bool{}
 	for _, a := range apis {
 		index := indexAll
-		if l.unchanged(a) {
+		if l.isUnchanged(a) {
 			index = indexFresh
 		}
 		for _, f := range index.disclosedBy(a) {
-			c := f.owned
+			c := f.ownedCredential
 			switch {
 			case rejected[a] || rejected[c.api]:
 				continue
-			case !l.unchanged(a):
-				l.reject(a.Name, a, f.problem.String())
+			case !l.isUnchanged(a):
+				l.rejectVersion(a.Name, a, f.problem.String())
 				rejected[a] = true
 			// The text was there before the credential.
 			default:
-				f.problem = mistake(c.api, "credentials."+c.Name, "a credential that apis/"+a.Name+" shows to the model",
+				f.problem = newProblem(c.api, "credentials."+c.Name, "a credential that apis/"+a.Name+" shows to the model",
 					"another credential")
-				l.reject(c.api.Name, c.api, f.problem.String())
+				l.rejectVersion(c.api.Name, c.api, f.problem.String())
 				rejected[c.api] = true
 			}
 			l.problems = append(l.problems, f.problem)
@@ -276,19 +278,19 @@ func (l *loader) disclosure() (found bool) {
 	return found
 }
 
-// unchanged reports whether an API is as before this load: its folder did not change, or the API is stale.
-func (l *loader) unchanged(a *API) bool {
+// isUnchanged reports whether an API is as before this load: its folder did not change, or the API is stale.
+func (l *loadState) isUnchanged(a *API) bool {
 	old := l.o.Previous.API(a.Name)
 	// The digest includes the credentials, so that a new value counts as a change.
 	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
-// duplicates warns of credentials with the same value.
-func (l *loader) duplicates() {
+// warnEqualValues warns of credentials with the same value.
+func (l *loadState) warnEqualValues() {
 	first := map[string]string{}
-	for _, c := range l.credentials() {
+	for _, c := range l.listCredentials() {
 		// A minted credential has no fixed value to compare.
-		if c.Value.Empty() {
+		if c.Value.IsEmpty() {
 			continue
 		}
 		other, dup := first[c.Value.Reveal()]
@@ -296,7 +298,7 @@ func (l *loader) duplicates() {
 			first[c.Value.Reveal()] = c.Name
 			continue
 		}
-		l.warn(c.api, "credentials."+c.Name, "the same credential as "+other,
+		l.addWarning(c.api, "credentials."+c.Name, "the same credential as "+other,
 			"one token name per credential: a response cannot tell which of them it shows")
 	}
 }

@@ -56,10 +56,10 @@ func TestManyFolders(t *testing.T) {
 	if text := problems.String(); len(problems.Errors()) != 4 || len(problems.Warnings()) != 20 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
 		t.Errorf("problems:\n%s", text)
 	}
-	if len(c.Match(mustHost(t, "h999.example.com"))) != 1 || len(c.Match(mustHost(t, "h1000.example.com"))) != 0 {
+	if len(c.MatchHost(mustHost(t, "h999.example.com"))) != 1 || len(c.MatchHost(mustHost(t, "h1000.example.com"))) != 0 {
 		t.Error("the wrong hosts are open")
 	}
-	if !c.Holds(mustHost(t, "h1002.example.com")) || c.Holds(mustHost(t, "elsewhere.example.com")) {
+	if !c.MayHold(mustHost(t, "h1002.example.com")) || c.MayHold(mustHost(t, "elsewhere.example.com")) {
 		t.Error("YOLO_MODE would open a host of an API that is refused, or none at all")
 	}
 	folder(t, dir, "aaa", simple(5000, "sk_live_other"))
@@ -77,7 +77,7 @@ func TestUnreadFolders(t *testing.T) {
 		folder(t, dir, fmt.Sprintf("m%04d", i), simple(i, fmt.Sprintf("sk_live_%08d", i)))
 	}
 	c, problems := Load(dir, Options{})
-	if len(c.APIs()) != maxAPIs || !c.Holds(mustHost(t, "elsewhere.example.com")) || len(problems) > maxReported+1 {
+	if len(c.APIs()) != maxAPIs || !c.MayHold(mustHost(t, "elsewhere.example.com")) || len(problems) > maxReported+1 {
 		t.Errorf("%d APIs, %d problems", len(c.APIs()), len(problems))
 	}
 }
@@ -126,7 +126,7 @@ func TestBounds(t *testing.T) {
 			if !strings.Contains(problems.String(), c.want) || len(problems) > 100+2 {
 				t.Errorf("want %q among %d problems:\n%.300s", c.want, len(problems), problems)
 			}
-			if strings.HasPrefix(c.name, "domains") && !cat.Holds(mustHost(t, "h1000.test")) {
+			if strings.HasPrefix(c.name, "domains") && !cat.MayHold(mustHost(t, "h1000.test")) {
 				t.Error("a host of the broken API is open to YOLO_MODE")
 			}
 		})
@@ -139,7 +139,7 @@ func TestErrorBehindWarnings(t *testing.T) {
 	domains := `"x.test"` + strings.Repeat(`,"x.test"`, 200)
 	folder(t, dir, "bad", map[string]string{"config.json": `{"domains":[` + domains + `],"credentials":{"TOKEN_X":"short"}}`})
 	c, problems := Load(dir, Options{})
-	if c.API("bad") != nil || len(problems.Errors()) != 1 || !c.Holds(mustHost(t, "x.test")) {
+	if c.API("bad") != nil || len(problems.Errors()) != 1 || !c.MayHold(mustHost(t, "x.test")) {
 		t.Errorf("loaded: %v, problems %d", c.API("bad") != nil, len(problems))
 	}
 }
@@ -252,7 +252,7 @@ func TestLinear(t *testing.T) {
 		"one token name":                   oneName(t),
 		"one host":                         oneHost(t),
 	} {
-		t.Run(name, func(t *testing.T) { growth.Linear(t, 100, input) })
+		t.Run(name, func(t *testing.T) { growth.RequireLinear(t, 100, input) })
 	}
 }
 
@@ -299,7 +299,7 @@ func TestLinearConfig(t *testing.T) {
 		"line feeds":        {`{"x":`, "\n", `1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.Linear(t, 60<<10, func(n int) func() {
+			growth.RequireLinear(t, 60<<10, func(n int) func() {
 				var b strings.Builder
 				b.WriteString(c[0])
 				for i := 0; b.Len() < n; i++ {
@@ -323,7 +323,7 @@ func TestDictionary(t *testing.T) {
 	check := func(words []string, text string) {
 		t.Helper()
 		found := map[string]bool{}
-		newDictionary(words).search().scan(text, func(i int) {
+		newDictionary(words).newSearch().scanText(text, func(i int) {
 			if found[words[i]] {
 				t.Errorf("%q found twice", words[i])
 			}

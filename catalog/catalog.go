@@ -24,7 +24,7 @@ type Catalog struct {
 	byPattern map[string][]*API
 	// patterns are the host patterns of active APIs, and names their host names, for Nearest.
 	patterns []HostPattern
-	names    typo.Names
+	names    typo.NameIndex
 	// closed maps the host patterns of an API that cannot be loaded to the name of the API. The pattern "*" means that the
 	// hosts of such an API are unknown.
 	closed map[string]string
@@ -88,7 +88,7 @@ type API struct {
 	// LoadedAt is the time at which this version was read.
 	LoadedAt time.Time
 
-	digest digest
+	digest apiDigest
 }
 
 // Scheme returns the scheme for one of the API's hosts if the caller knows no other. It is "http" if the API allows it
@@ -138,9 +138,9 @@ type Methods struct {
 	Allowed []string
 }
 
-// Of returns a catalog that finds APIs only by name, for a process that has loaded no files. apis must be sorted by
-// name.
-func Of(apis []*API) *Catalog {
+// NewNamesOnly returns a catalog that finds APIs only by name, for a process that has loaded no files. apis must be
+// sorted by name.
+func NewNamesOnly(apis []*API) *Catalog {
 	c := &Catalog{apis: apis, byName: map[string]*API{}}
 	for _, a := range apis {
 		c.byName[a.Name] = a
@@ -156,9 +156,9 @@ func (c *Catalog) Version() string {
 	return c.version
 }
 
-// Unread reports whether a Load with Options.Soon has left a file for the next Load.
-func (c *Catalog) Unread() bool {
-	return slices.ContainsFunc(c.APIs(), func(a *API) bool { return a.OperationsFile.Unread() })
+// HasUnread reports whether a Load with Options.Soon has left a file for the next Load.
+func (c *Catalog) HasUnread() bool {
+	return slices.ContainsFunc(c.APIs(), func(a *API) bool { return a.OperationsFile.IsUnread() })
 }
 
 // APIs lists every valid API, also inactive ones, sorted by name.

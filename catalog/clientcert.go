@@ -32,21 +32,21 @@ func keyLines(key secret.Value) []secret.Value {
 	return out
 }
 
-func (v *validator) clientCert(raw *rawClientCert) *ClientCert {
+func (v *configValidator) clientCert(raw *rawClientCert) *ClientCert {
 	if raw == nil {
 		return nil
 	}
 	cert, err := v.readNamed(raw.cert, maxCAs)
 	if err != nil {
-		v.Bad("client_cert.cert", reason(err), "a PEM file in the API's folder, or an absolute path")
+		v.AddError("client_cert.cert", describeReadError(err), "a PEM file in the API's folder, or an absolute path")
 	}
-	key, ok := v.resolve("client_cert.key", raw.key)
+	key, ok := v.resolveSecret("client_cert.key", raw.key)
 	if err != nil || !ok {
 		return nil
 	}
 	// The error is not shown, because it may quote the key.
 	if _, err := tls.X509KeyPair(cert, []byte(key)); err != nil {
-		v.Bad("client_cert", "no certificate and key in PEM that belong together",
+		v.AddError("client_cert", "no certificate and key in PEM that belong together",
 			"the certificate in cert, with intermediates behind it, and its private key without a passphrase in key")
 		return nil
 	}

@@ -24,9 +24,9 @@ func newDictionary(words []string) *dictionary {
 	for i, w := range words {
 		at := int32(0)
 		for j := range len(w) {
-			next := d.step(at, w[j])
+			next := d.childOf(at, w[j])
 			if next == 0 {
-				next = d.add(at, w[j])
+				next = d.addChild(at, w[j])
 			}
 			at = next
 		}
@@ -34,12 +34,12 @@ func newDictionary(words []string) *dictionary {
 			d.nodes[at].word = int32(i) + 1 //nolint:gosec // bounded by what a load reads
 		}
 	}
-	d.link()
+	d.linkNodes()
 	return d
 }
 
-// step returns the child of a node for a byte, or 0.
-func (d *dictionary) step(at int32, b byte) int32 {
+// childOf returns the child of a node for a byte, or 0.
+func (d *dictionary) childOf(at int32, b byte) int32 {
 	if at == 0 {
 		return d.root[b]
 	}
@@ -51,7 +51,7 @@ func (d *dictionary) step(at int32, b byte) int32 {
 	return 0
 }
 
-func (d *dictionary) add(at int32, b byte) int32 {
+func (d *dictionary) addChild(at int32, b byte) int32 {
 	n := int32(len(d.nodes)) //nolint:gosec // bounded by what a load reads
 	node := dictionaryNode{b: b}
 	if at == 0 {
@@ -63,8 +63,8 @@ func (d *dictionary) add(at int32, b byte) int32 {
 	return n
 }
 
-// link sets failure and output links, breadth first.
-func (d *dictionary) link() {
+// linkNodes sets failure and output links, breadth first.
+func (d *dictionary) linkNodes() {
 	var queue []int32
 	for _, n := range d.root {
 		if n != 0 {
@@ -75,7 +75,7 @@ func (d *dictionary) link() {
 	for i := 0; i < len(queue); i++ {
 		at := queue[i]
 		for n := d.nodes[at].child; n != 0; n = d.nodes[n].sibling {
-			failure := d.follow(d.nodes[at].failure, d.nodes[n].b)
+			failure := d.followByte(d.nodes[at].failure, d.nodes[n].b)
 			d.nodes[n].failure, d.nodes[n].output = failure, failure
 			// Skip nodes without a word, so that next visits only words.
 			if d.nodes[failure].word == 0 {
@@ -86,31 +86,31 @@ func (d *dictionary) link() {
 	}
 }
 
-// follow returns the node after one more byte. It follows failure links if necessary.
-func (d *dictionary) follow(at int32, b byte) int32 {
+// followByte returns the node after one more byte. It follows failure links if necessary.
+func (d *dictionary) followByte(at int32, b byte) int32 {
 	for {
-		if next := d.step(at, b); next != 0 || at == 0 {
+		if next := d.childOf(at, b); next != 0 || at == 0 {
 			return next
 		}
 		at = d.nodes[at].failure
 	}
 }
 
-// search searches several texts. It reports each word once.
-type search struct {
+// dictionarySearch searches several texts. It reports each word once.
+type dictionarySearch struct {
 	*dictionary
 	found []bool // by word
 }
 
-func (d *dictionary) search() search { return search{d, make([]bool, d.words)} }
+func (d *dictionary) newSearch() dictionarySearch { return dictionarySearch{d, make([]bool, d.words)} }
 
-// scan calls report for each word in the text that this search has not found before.
-func (s search) scan(text string, report func(word int)) { next(s, 0, text, report) }
+// scanText calls report for each word in the text that this search has not found before.
+func (s dictionarySearch) scanText(text string, report func(word int)) { scanPiece(s, 0, text, report) }
 
-// next is scan for a text in pieces. at is the result of next for the previous piece, or 0 for the first piece.
-func next[T string | []byte](s search, at int32, text T, report func(word int)) int32 {
+// scanPiece is scan for a text in pieces. at is the result of next for the previous piece, or 0 for the first piece.
+func scanPiece[T string | []byte](s dictionarySearch, at int32, text T, report func(word int)) int32 {
 	for i := range len(text) {
-		at = s.follow(at, text[i])
+		at = s.followByte(at, text[i])
 		n := at
 		if n != 0 && s.nodes[n].word == 0 {
 			n = s.nodes[n].output

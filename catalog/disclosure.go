@@ -7,13 +7,13 @@ import (
 
 // credentialIndex finds the credentials in the public part of an API.
 type credentialIndex struct {
-	all              []owned
+	all              []ownedCredential
 	values, lower    *dictionary
 	byValue, byLower map[string][]int // credentials by value, and by value in lower case
 	byName           map[string]int   // by token name
 }
 
-func newCredentialIndex(all []owned) *credentialIndex {
+func newCredentialIndex(all []ownedCredential) *credentialIndex {
 	x := &credentialIndex{
 		all: all, byValue: map[string][]int{}, byLower: map[string][]int{}, byName: map[string]int{},
 	}
@@ -31,15 +31,15 @@ func newCredentialIndex(all []owned) *credentialIndex {
 	return x
 }
 
-// finding is a credential that an API discloses, and the place.
-type finding struct {
-	owned
+// disclosureFinding is a credential that an API discloses, and the place.
+type disclosureFinding struct {
+	ownedCredential
 	problem Problem
 	at      int
 }
 
 // disclosedBy lists the credentials that an API discloses, each with the first place, in the order of the credentials.
-func (x *credentialIndex) disclosedBy(a *API) []finding {
+func (x *credentialIndex) disclosedBy(a *API) []disclosureFinding {
 	out := map[int]Problem{}
 	note := func(i int, file, field, found, want string) {
 		// One place is enough for a message.
@@ -53,15 +53,15 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 		out[i] = p
 	}
 	for _, mine := range a.Credentials {
-		for _, s := range mine.Secrets() {
+		for _, s := range mine.AllSecrets() {
 			if i, known := x.byName[s.Reveal()]; known {
 				note(i, "config.json", "credentials."+mine.Name, "the token name "+x.all[i].Name, "the credential")
 			}
 		}
 	}
-	values := x.values.search()
+	values := x.values.newSearch()
 	scan := func(text, file, field, found, want string) {
-		values.scan(text, func(word int) {
+		values.scanText(text, func(word int) {
 			for _, i := range x.byValue[x.all[word].Value.Reveal()] {
 				note(i, file, field, found, want)
 			}
@@ -70,7 +70,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	x.disclosedIn(a, note)
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
-	for _, text := range a.Server.texts() {
+	for _, text := range a.Server.allTexts() {
 		scan(text, "config.json", "mcp", "", "")
 	}
 	if a.Operations != nil {
@@ -83,19 +83,19 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 		scan(mine.Placeholder, "config.json", "credentials", "a placeholder that contains a credential", "a text without it")
 	}
 	// Host names are case-insensitive, so they are compared in lower case.
-	hosts := x.lower.search()
+	hosts := x.lower.newSearch()
 	for _, h := range a.Hosts {
-		hosts.scan(h.String(), func(word int) {
+		hosts.scanText(h.String(), func(word int) {
 			for _, i := range x.byLower[strings.ToLower(x.all[word].Value.Reveal())] {
 				note(i, "config.json", "domains", "", "")
 			}
 		})
 	}
-	var list []finding
+	var list []disclosureFinding
 	for i, p := range out {
-		list = append(list, finding{x.all[i], p, i})
+		list = append(list, disclosureFinding{x.all[i], p, i})
 	}
 	// A map has no order, but messages need a stable one.
-	slices.SortFunc(list, func(p, q finding) int { return p.at - q.at })
+	slices.SortFunc(list, func(p, q disclosureFinding) int { return p.at - q.at })
 	return list
 }

@@ -36,7 +36,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 	got := rows(data)
 	headings, fields := catalog.FieldNames()
-	headings[".env"] = settings.Names()
+	headings[".env"] = settings.ListNames()
 	for heading, want := range headings {
 		have := slices.Sorted(slices.Values(got[heading]))
 		if want := slices.Sorted(slices.Values(want)); !slices.Equal(have, want) {
@@ -65,8 +65,8 @@ func TestReferenceIsComplete(t *testing.T) {
 	if len(got["Surfaces"]) != 7 {
 		t.Errorf("surfaces in the reference: %v", got["Surfaces"])
 	}
-	for _, name := range settings.Names() {
-		want := settings.Default(name)
+	for _, name := range settings.ListNames() {
+		want := settings.DefaultOf(name)
 		switch {
 		case name == "USER_AGENT":
 			want = "`CodeForge/<version>`"

@@ -46,8 +46,8 @@ type Document struct {
 	unread  bool // see Options.Soon
 }
 
-// Unread reports whether only the size and the expected digest of the document are known.
-func (d *Document) Unread() bool { return d != nil && d.unread }
+// IsUnread reports whether only the size and the expected digest of the document are known.
+func (d *Document) IsUnread() bool { return d != nil && d.unread }
 
 // Size returns the length of the text in bytes.
 func (d *Document) Size() int64 {
@@ -73,14 +73,14 @@ func (d *Document) Open() io.ReadCloser {
 	return flate.NewReader(bytes.NewReader(d.packed))
 }
 
-// unchanged reports whether a file still has the document's text, judging by its metadata.
-func (d *Document) unchanged(now fs.FileInfo) bool {
+// isUnchanged reports whether a file still has the document's text, judging by its metadata.
+func (d *Document) isUnchanged(now fs.FileInfo) bool {
 	return d != nil && d.settled && os.SameFile(d.info, now) &&
 		d.info.Size() == now.Size() && d.info.ModTime().Equal(now.ModTime())
 }
 
-// unread returns a Document for an operations.jsonl whose reading can wait, or nil.
-func (v *validator) unread(o *Operations) *Document {
+// deferReading returns a Document for an operations.jsonl whose reading can wait, or nil.
+func (v *configValidator) deferReading(o *Operations) *Document {
 	d := &Document{unread: true}
 	n, err := hex.Decode(d.sum[:], []byte(o.SHA256))
 	info, err2 := v.root.Stat(v.API + "/" + operation.FileName)
@@ -99,18 +99,18 @@ func (v *validator) unread(o *Operations) *Document {
 	return d
 }
 
-// document reads an optional file of the API's folder. read checks the content and must read all of it. A file that has
-// not changed since old is not read again.
-func (v *validator) document(name, want string, old *Document, read func(io.Reader) error) *Document {
+// readOptional reads an optional file of the API's folder. read checks the content and must read all of it. A file that
+// has not changed since old is not read again.
+func (v *configValidator) readOptional(name, want string, old *Document, read func(io.Reader) error) *Document {
 	d, err := v.readDocument(v.API+"/"+name, old, read)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return d
 	}
-	v.Add(Problem{API: v.API, File: "apis/" + v.API + "/" + name, Found: reason(err), Want: want})
+	v.AddProblem(Problem{API: v.API, File: "apis/" + v.API + "/" + name, Found: describeReadError(err), Want: want})
 	return nil
 }
 
-func (v *validator) readDocument(path string, old *Document, read func(io.Reader) error) (*Document, error) {
+func (v *configValidator) readDocument(path string, old *Document, read func(io.Reader) error) (*Document, error) {
 	info, err := v.root.Stat(path)
 	switch {
 	case err != nil:
@@ -123,7 +123,7 @@ func (v *validator) readDocument(path string, old *Document, read func(io.Reader
 		return nil, errDocuments
 	}
 	v.budget.documents -= info.Size()
-	if old.unchanged(info) {
+	if old.isUnchanged(info) {
 		return old, nil
 	}
 	f, err := v.root.Open(path)
@@ -143,7 +143,7 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 	if err != nil {
 		return nil, err
 	}
-	sum, count := sha256.New(), &counter{}
+	sum, count := sha256.New(), &byteCounter{}
 	text := io.TeeReader(&textReader{r: r}, io.MultiWriter(sum, pack, count))
 	if err := check(text); err != nil {
 		return nil, err
@@ -167,9 +167,9 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 	return d, nil
 }
 
-type counter struct{ n int64 }
+type byteCounter struct{ n int64 }
 
-func (c *counter) Write(p []byte) (int, error) {
+func (c *byteCounter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return len(p), nil
 }
@@ -205,21 +205,22 @@ func (t *textReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole is a check that accepts every text.
-func whole(io.Reader) error { return nil }
+// acceptAny is a check that accepts every text.
+func acceptAny(io.Reader) error { return nil }
 
-// documents reads types.d.ts and operations.jsonl. old is the current version of the API, or nil.
-func (v *validator) documents(a, old *API) {
+// readDocuments reads types.d.ts and operations.jsonl. old is the current version of the API, or nil.
+func (v *configValidator) readDocuments(a, old *API) {
 	if old == nil {
 		old = &API{}
 	}
-	a.Types = v.document("types.d.ts", fmt.Sprintf("UTF-8 text of at most %d bytes", maxDocument), old.Types, whole)
+	a.Types = v.readOptional("types.d.ts", fmt.Sprintf("UTF-8 text of at most %d bytes", maxDocument), old.Types,
+		acceptAny)
 	const want = "the file that codeforge api add --openapi writes; codeforge api update writes it again"
 	o := a.Operations
 	if o == nil {
 		o = &Operations{}
 	}
-	if a.OperationsFile = v.unread(o); a.OperationsFile != nil {
+	if a.OperationsFile = v.deferReading(o); a.OperationsFile != nil {
 		return
 	}
 	before := old.OperationsFile
@@ -230,9 +231,9 @@ func (v *validator) documents(a, old *API) {
 		}
 	}
 	check := func(r io.Reader) error { return checkOperations(r, a.Only) }
-	a.OperationsFile = v.document(operation.FileName, want, before, check)
+	a.OperationsFile = v.readOptional(operation.FileName, want, before, check)
 	bad := func(found string) {
-		v.Add(Problem{API: v.API, File: "apis/" + v.API + "/" + operation.FileName, Found: found, Want: want})
+		v.AddProblem(Problem{API: v.API, File: "apis/" + v.API + "/" + operation.FileName, Found: found, Want: want})
 	}
 	switch {
 	case a.OperationsFile != nil && o.SHA256 != "" && o.SHA256 != a.OperationsFile.Digest():
@@ -264,7 +265,7 @@ func readQueries(d *Document) []Rule {
 		return nil
 	}
 	r := Rule{Path: first.Path, GraphQL: "query", Then: ActionAllow}
-	r.compile()
+	r.compilePath()
 	return []Rule{r}
 }
 
@@ -285,7 +286,7 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 		if only == nil || l.Method == "" {
 			continue
 		}
-		if err := only.Add(lines.Head(), l); err != nil {
+		if err := only.AddOperation(lines.Head(), l); err != nil {
 			return err
 		}
 	}
@@ -295,11 +296,11 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 // escapes also decoded.
 func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, found, want string)) {
 	for i, d := range []*Document{a.Types, a.OperationsFile} {
-		if d.Size() == 0 || d.Unread() || len(x.all) == 0 {
+		if d.Size() == 0 || d.IsUnread() || len(x.all) == 0 {
 			continue
 		}
 		name := []string{"types.d.ts", operation.FileName}[i]
-		raw, read := x.values.search(), x.values.search()
+		raw, read := x.values.newSearch(), x.values.newSearch()
 		found := func(word int) {
 			for _, i := range x.byValue[x.all[word].Value.Reveal()] {
 				note(i, name, "", "", "")
@@ -309,12 +310,12 @@ func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, foun
 		lines, at := bufio.NewReaderSize(text, operation.MaxLine+1), int32(0)
 		for {
 			line, err := lines.ReadSlice('\n')
-			at = next(raw, at, line, found)
+			at = scanPiece(raw, at, line, found)
 			// Only lines with escapes differ from their decoded form.
 			if d == a.OperationsFile && bytes.IndexByte(line, '\\') >= 0 {
 				var v any
 				if json.Unmarshal(line, &v) == nil {
-					scanStrings(v, func(s string) { read.scan(s, found) })
+					scanStrings(v, func(s string) { read.scanText(s, found) })
 				}
 			}
 			// types.d.ts may have longer lines. They are searched in pieces.

@@ -115,7 +115,7 @@ func TestNothingPrivateIsTracked(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "git", "-C", "..", "check-ignore", "-q", "--no-index", path)
 		err := cmd.Run()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() > 1 {
-			testkit.Skip(t, fmt.Sprint("not in a git work tree: ", err))
+			testkit.SkipBecause(t, fmt.Sprint("not in a git work tree: ", err))
 		}
 		return err == nil
 	}

@@ -4,12 +4,12 @@ package catalog
 // each kind of credential that is obtained.
 func FieldNames() (headings, kinds map[string][]string) {
 	headings = map[string][]string{
-		"Fields": topFields().names(), "Credentials": credentialFields().names(), "The mcp field of config.json": serverFields().names(),
-		"Operations": operationsFields().names(),
+		"Fields": topFields().fieldNames(), "Credentials": credentialFields().fieldNames(), "The mcp field of config.json": serverFields().fieldNames(),
+		"Operations": operationsFields().fieldNames(),
 	}
 	kinds = map[string][]string{}
 	for _, k := range mintKinds() {
-		kinds[k.name] = k.names()
+		kinds[k.name] = k.fieldNames()
 	}
 	return headings, kinds
 }

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// spec describes one field of an object in config.json. It serves loading, the JSON Schema and the test of the
+// fieldSpec describes one field of an object in config.json. It serves loading, the JSON Schema and the test of the
 // documentation.
-type spec[T any] struct {
+type fieldSpec[T any] struct {
 	name, doc string
 	// shape is the field in the JSON Schema. doc becomes its description.
-	shape schema
+	shape jsonSchema
 	// read decodes the field and reports a wrong type. field is the name for messages. Validation reports all other
 	// mistakes.
-	read func(d *decoder, to *T, field string, n *node)
+	read func(d *configDecoder, to *T, field string, n *node)
 }
 
-// specs are the fields of an object, in the order of the documentation.
-type specs[T any] []spec[T]
+// fieldSpecs are the fields of an object, in the order of the documentation.
+type fieldSpecs[T any] []fieldSpec[T]
 
-func (s specs[T]) names() []string {
+func (s fieldSpecs[T]) fieldNames() []string {
 	var out []string
 	for _, f := range s {
 		out = append(out, f.name)
@@ -27,9 +27,9 @@ func (s specs[T]) names() []string {
 	return out
 }
 
-// object returns the object for the JSON Schema.
-func (s specs[T]) object() schema {
-	out := schema{Type: "object", Closed: true, Properties: map[string]schema{}}
+// objectSchema returns the object for the JSON Schema.
+func (s fieldSpecs[T]) objectSchema() jsonSchema {
+	out := jsonSchema{Type: "object", Closed: true, Properties: map[string]jsonSchema{}}
 	for _, f := range s {
 		f.shape.Description = f.doc
 		out.Properties[f.name] = f.shape
@@ -37,126 +37,136 @@ func (s specs[T]) object() schema {
 	return out
 }
 
-// decode reads the object. See strictjson.Decoder.Object.
-func (s specs[T]) decode(d *decoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
-	return d.Object(path, n, s.names(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
+// decodeObject reads the object. See strictjson.Decoder.Object.
+func (s fieldSpecs[T]) decodeObject(d *configDecoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
+	return d.ReadObject(path, n, s.fieldNames(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }
 
 // topFields are the fields of config.json.
-var topFields = sync.OnceValue(func() specs[config] {
-	return specs[config]{
-		{"$schema", "Where this schema is, for editors. Ignored.", text(),
-			func(d *decoder, _ *config, f string, n *node) { d.Str(f, n, new(string)) }},
-		{"description", "One line that tells a model what the API is for.", schema{Type: "string", MaxLength: maxDescription},
-			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.description) }},
+var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
+	return fieldSpecs[configFile]{
+		{"$schema", "Where this schema is, for editors. Ignored.", textSchema(),
+			func(d *configDecoder, _ *configFile, f string, n *node) { d.ReadString(f, n, new(string)) }},
+		{"description", "One line that tells a model what the API is for.",
+			jsonSchema{Type: "string", MaxLength: maxDescription},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadString(f, n, &c.description) }},
 		{"domains", "The API's hosts: exact names, or \"*.\" and a suffix for exactly one label. A port may follow, as in " +
 			"\"localhost:3000\"; without one it is 443 and 80. Required without mcp.",
-			schema{Type: "array", Items: &schema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
-			func(d *decoder, c *config, f string, n *node) { c.domains = d.List(f, n, `["api.example.com"]`) }},
+			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", MinLength: 1}, MinItems: 1, UniqueItems: true},
+			func(d *configDecoder, c *configFile, f string, n *node) {
+				c.domains = d.ReadStrings(f, n, `["api.example.com"]`)
+			}},
 		{"credentials", "Token names and their credentials. A token name belongs to one API.", credentialsShape(),
-			func(d *decoder, c *config, _ string, n *node) { c.credentials = d.credentials(n) }},
-		{"reference", "The address of the API's documentation.", schema{Type: "string", Format: "uri", Pattern: "^https?://"},
-			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.reference) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.credentials = d.readCredentials(n) }},
+		{"reference", "The address of the API's documentation.",
+			jsonSchema{Type: "string", Format: "uri", Pattern: "^https?://"},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadString(f, n, &c.reference) }},
 		{"restricted_methods", "HTTP methods that are refused. Not together with allowed_methods.", methodsShape(0),
-			func(d *decoder, c *config, f string, n *node) {
-				c.restricted = d.List(f, n, `["POST", "DELETE"]`)
+			func(d *configDecoder, c *configFile, f string, n *node) {
+				c.restricted = d.ReadStrings(f, n, `["POST", "DELETE"]`)
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
-			func(d *decoder, c *config, f string, n *node) { c.allowed = d.List(f, n, `["GET", "HEAD"]`) }},
+			func(d *configDecoder, c *configFile, f string, n *node) {
+				c.allowed = d.ReadStrings(f, n, `["GET", "HEAD"]`)
+			}},
 		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
 			"matches decides, and a request that none matches is refused.", rulesShape(),
-			func(d *decoder, c *config, _ string, n *node) { c.rules = d.rules(n) }},
-		{"limits", "How much all runs together may do with the API.", limitsFields().object(),
-			func(d *decoder, c *config, _ string, n *node) { c.limits = d.limits(n) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.rules = d.readRules(n) }},
+		{"limits", "How much all runs together may do with the API.", limitsFields().objectSchema(),
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.limits = d.readLimits(n) }},
 		{"idempotency", "The header by which the API knows a repeated request: a write whose outcome nobody knows is " +
-			"repeated with the same key.", schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
-			func(d *decoder, c *config, _ string, n *node) { d.idempotency(c, n) }},
+			"repeated with the same key.", jsonSchema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
+			func(d *configDecoder, c *configFile, _ string, n *node) { d.readIdempotency(c, n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918.",
 			rangesShape(),
-			func(d *decoder, c *config, _ string, n *node) { d.private(c, n) }},
-		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.allowHTTP) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { d.readPrivateRanges(c, n) }},
+		{"allow_http", "Lets credentials go over plain HTTP.", jsonSchema{Type: "boolean", Default: false},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.allowHTTP) }},
 		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
-			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.compress) }},
+			jsonSchema{Type: "boolean", Default: false},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.compress) }},
 		{"etag", "keep: responses keep their ETag if a credential left with the request. Safe where no response shows a " +
-			"credential.", schema{Enum: []string{etagKeep}},
-			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.etag, etagKeep) }},
+			"credential.", jsonSchema{Enum: []string{etagKeep}},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.readWord(f, n, &c.etag, etagKeep) }},
 		{"framing", "\"message\": each message of a stream (gRPC, Connect, JSON lines, elements of a JSON array) leaves " +
 			"when it is complete. A credential that is split over two messages is then not found.",
-			schema{Enum: []string{framingMessage}},
-			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.framing, framingMessage) }},
+			jsonSchema{Enum: []string{framingMessage}},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.readWord(f, n, &c.framing, framingMessage) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
-			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.server = d.readServer(n) }},
 		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
-			operationsFields().object(), func(d *decoder, c *config, _ string, n *node) { c.operations = d.operations(n) }},
+			operationsFields().objectSchema(), func(d *configDecoder, c *configFile, _ string,
+				n *node) {
+				c.operations = d.readOperations(n)
+			}},
 		{"client_cert", "The certificate by which the proxy authenticates at the hosts.", clientCertShape(),
-			func(d *decoder, c *config, _ string, n *node) { c.clientCert = d.clientCert(n) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.clientCert = d.clientCert(n) }},
 		{"internal", "Closes the hosts to code: only sources of other credentials use this API.",
-			schema{Type: "boolean", Default: false},
-			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.internal) }},
+			jsonSchema{Type: "boolean", Default: false},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.internal) }},
 		{"ca_file",
 			"A PEM file of further certificate authorities for the hosts, in the API's folder or with an absolute path.",
-			schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *config, f string, n *node) { d.Str(f, n, &c.caFile) }},
+			jsonSchema{Type: "string", MinLength: 1},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadString(f, n, &c.caFile) }},
 		{"active", "false switches the API off: its hosts are closed, its credentials still scrubbed from responses.",
-			schema{Type: "boolean", Default: true},
-			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.active) }},
+			jsonSchema{Type: "boolean", Default: true},
+			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.active) }},
 	}
 })
 
 // sourceFields describe the place of a secret, for a credential or for a secret inside one.
-func sourceFields() specs[source] {
-	at := func(field func(*source) **string) func(*decoder, *source, string, *node) {
-		return func(d *decoder, s *source, f string, n *node) { *field(s) = d.source(f, n) }
+func sourceFields() fieldSpecs[secretSource] {
+	at := func(field func(*secretSource) **string) func(*configDecoder, *secretSource, string, *node) {
+		return func(d *configDecoder, s *secretSource, f string, n *node) { *field(s) = d.readSource(f, n) }
 	}
-	return specs[source]{
-		{"value", "The credential itself.", schema{Type: "string", MinLength: 1},
-			at(func(s *source) **string { return &s.value })},
+	return fieldSpecs[secretSource]{
+		{"value", "The credential itself.", jsonSchema{Type: "string", MinLength: 1},
+			at(func(s *secretSource) **string { return &s.value })},
 		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
-			schema{Type: "string", MinLength: 1}, at(func(s *source) **string { return &s.file })},
-		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
-			at(func(s *source) **string { return &s.env })},
+			jsonSchema{Type: "string", MinLength: 1}, at(func(s *secretSource) **string { return &s.file })},
+		{"env", "An environment variable that holds the credential. Not in Docker.", jsonSchema{Type: "string", MinLength: 1},
+			at(func(s *secretSource) **string { return &s.env })},
 		{"json", "Where the credential stands in the file or variable, if that is JSON: a JSON pointer, e.g. /password.",
-			schema{Type: "string", Pattern: pointerPattern}, at(func(s *source) **string { return &s.json })},
+			jsonSchema{Type: "string", Pattern: pointerPattern}, at(func(s *secretSource) **string { return &s.json })},
 	}
 }
 
 // credentialFields are the fields of a credential that is written as an object.
-var credentialFields = sync.OnceValue(func() specs[rawCredential] {
-	var out specs[rawCredential]
+var credentialFields = sync.OnceValue(func() fieldSpecs[rawCredential] {
+	var out fieldSpecs[rawCredential]
 	for _, s := range sourceFields() {
-		out = append(out, spec[rawCredential]{s.name, s.doc, s.shape,
-			func(d *decoder, c *rawCredential, f string, n *node) { s.read(d, &c.source, f, n) }})
+		out = append(out, fieldSpec[rawCredential]{s.name, s.doc, s.shape,
+			func(d *configDecoder, c *rawCredential, f string, n *node) { s.read(d, &c.secretSource, f, n) }})
 	}
 	for _, k := range mintKinds() {
-		out = append(out, spec[rawCredential]{k.name, k.doc, k.shape(),
-			func(d *decoder, c *rawCredential, f string, n *node) { c.minted(d.mint(f, k, n)) }})
+		out = append(out, fieldSpec[rawCredential]{k.name, k.doc, k.kindSchema(),
+			func(d *configDecoder, c *rawCredential, f string, n *node) { c.setMint(d.readMint(f, k, n)) }})
 	}
-	return append(out, specs[rawCredential]{
+	return append(out, fieldSpecs[rawCredential]{
 		{"command", "A program and its arguments, run outside the proxy, that prints the credential.", listShape(1),
-			func(d *decoder, c *rawCredential, f string, n *node) {
-				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
-					"args": d.List(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
+			func(d *configDecoder, c *rawCredential, f string, n *node) {
+				c.setMint(&rawMint{kind: kindCommand, list: map[string][]string{
+					"args": d.ReadStrings(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
 			}},
 		{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
-			schema{OneOf: durationShape(1).OneOf},
-			func(d *decoder, c *rawCredential, f string, n *node) {
+			jsonSchema{OneOf: durationShape(1).OneOf},
+			func(d *configDecoder, c *rawCredential, f string, n *node) {
 				c.ttl = new(time.Duration)
-				d.Duration(f, n, c.ttl)
+				d.ReadDuration(f, n, c.ttl)
 			}},
 		{"in", "The surfaces: where in a request the token name may be swapped. Default: [\"header\"].",
-			schema{Type: "array", Items: &schema{Type: "string", Pattern: surfacePattern}, MinItems: 1, UniqueItems: true},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.in = d.List(f, n, `["header"]`) }},
+			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", Pattern: surfacePattern}, MinItems: 1,
+				UniqueItems: true},
+			func(d *configDecoder, c *rawCredential, f string, n *node) { c.in = d.ReadStrings(f, n, `["header"]`) }},
 		{"placeholder",
 			"A text with the token name in it that is swapped like the name, for programs that want a key of a certain form.",
-			schema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},
-			func(d *decoder, c *rawCredential, f string, n *node) { c.placeholder = d.source(f, n) }},
+			jsonSchema{Type: "string", MinLength: minName, MaxLength: maxPlaceholder},
+			func(d *configDecoder, c *rawCredential, f string, n *node) { c.placeholder = d.readSource(f, n) }},
 	}...)
 })
 
-func text() schema { return schema{Type: "string"} }
+func textSchema() jsonSchema { return jsonSchema{Type: "string"} }
 
 // surfacePattern and namePattern express the checks of ParseSurface and nameProblem as far as a pattern can.
 const (
@@ -165,24 +175,24 @@ const (
 	pointerPattern = `^(/([^~]|~[01])*)?$`
 )
 
-func rangesShape() schema {
-	list := schema{Type: "array", Items: &schema{Type: "string", Pattern: "/[0-9]+$"}}
-	return schema{OneOf: []schema{{Type: "boolean"}, list}, Default: false}
+func rangesShape() jsonSchema {
+	list := jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", Pattern: "/[0-9]+$"}}
+	return jsonSchema{OneOf: []jsonSchema{{Type: "boolean"}, list}, Default: false}
 }
 
-func methodsShape(least int) schema {
-	other := schema{Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}
-	return schema{Type: "array", MinItems: least, UniqueItems: true,
-		Items: &schema{AnyOf: []schema{{Enum: knownMethods()[:7]}, other}}}
+func methodsShape(least int) jsonSchema {
+	other := jsonSchema{Type: "string", Pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}
+	return jsonSchema{Type: "array", MinItems: least, UniqueItems: true,
+		Items: &jsonSchema{AnyOf: []jsonSchema{{Enum: knownMethods()[:7]}, other}}}
 }
 
-func credentialsShape() schema {
-	object := credentialFields().object()
+func credentialsShape() jsonSchema {
+	object := credentialFields().objectSchema()
 	object.OneOf = sourceShapes()
 	for _, name := range append(mintKindNames(), kindCommand) {
-		object.OneOf = append(object.OneOf, schema{Required: []string{name}})
+		object.OneOf = append(object.OneOf, jsonSchema{Required: []string{name}})
 	}
-	return schema{Type: "object", Closed: true, PatternProperties: map[string]schema{
-		namePattern: {OneOf: []schema{{Type: "string", MinLength: minValue, MaxLength: maxValue}, object}},
+	return jsonSchema{Type: "object", Closed: true, PatternProperties: map[string]jsonSchema{
+		namePattern: {OneOf: []jsonSchema{{Type: "string", MinLength: minValue, MaxLength: maxValue}, object}},
 	}}
 }

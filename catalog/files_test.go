@@ -36,7 +36,7 @@ func symlink(t *testing.T, target, link string) {
 	t.Helper()
 	err := os.Symlink(target, link)
 	if err != nil && runtime.GOOS == "windows" {
-		testkit.Skip(t, "no symbolic links here: "+err.Error())
+		testkit.SkipBecause(t, "no symbolic links here: "+err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ const (
 	maxBytes    = 64 << 20
 )
 
-// budget is the number of bytes that a load may still read: of all files, of one API's files, and of documents, which
-// count separately.
-type budget struct{ all, api, documents int64 }
+// readBudget is the number of bytes that a load may still read: of all files, of one API's files, and of documents,
+// which count separately.
+type readBudget struct{ all, api, documents int64 }
 
 // errAPIBytes and errBytes are the errors for a file that would exceed the budget.
 var (
@@ -33,8 +33,8 @@ var (
 	errBytes    = fmt.Errorf("a file in apis/, whose files together exceed %d MiB", maxBytes>>20)
 )
 
-// take deducts the size of a file before it is read.
-func (b *budget) take(n int64) error {
+// takeBytes deducts the size of a file before it is read.
+func (b *readBudget) takeBytes(n int64) error {
 	switch {
 	case n > b.api:
 		return errAPIBytes
@@ -51,22 +51,22 @@ var errNotRegular = errors.New("not a regular file")
 // errTooLarge is the error for a file over its limit.
 var errTooLarge = errors.New("too large")
 
-// opener is the part of os.Root, or of package os, that read needs.
-type opener struct {
+// fileOpener is the part of os.Root, or of package os, that read needs.
+type fileOpener struct {
 	stat func(string) (fs.FileInfo, error)
 	open func(string) (*os.File, error)
-	*budget
+	*readBudget
 }
 
 // withinAPIs returns an opener for apis/. No path or symbolic link can leave the folder.
-func withinAPIs(root *os.Root, b *budget) opener { return opener{root.Stat, root.Open, b} }
+func withinAPIs(root *os.Root, b *readBudget) fileOpener { return fileOpener{root.Stat, root.Open, b} }
 
-// absolute returns an opener for files that the operator names by an absolute path.
-func absolute(b *budget) opener { return opener{os.Stat, os.Open, b} }
+// newAbsoluteOpener returns an opener for files that the operator names by an absolute path.
+func newAbsoluteOpener(b *readBudget) fileOpener { return fileOpener{os.Stat, os.Open, b} }
 
-// read reads a regular file of at most limit bytes. It checks the type before it opens the file, because opening a pipe
-// would block.
-func (o opener) read(name string, limit int64) ([]byte, error) {
+// readFile reads a regular file of at most limit bytes. It checks the type before it opens the file, because opening a
+// pipe would block.
+func (o fileOpener) readFile(name string, limit int64) ([]byte, error) {
 	info, err := o.stat(name)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	if info.Size() > limit {
 		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
 	}
-	if err := o.take(info.Size()); err != nil {
+	if err := o.takeBytes(info.Size()); err != nil {
 		return nil, err
 	}
 	f, err := o.open(name)
@@ -94,8 +94,8 @@ func (o opener) read(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// reason describes an error of read for a message, without paths of the machine.
-func reason(err error) string {
+// describeReadError describes an error of read for a message, without paths of the machine.
+func describeReadError(err error) string {
 	var path *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -116,9 +116,9 @@ func reason(err error) string {
 
 // readNamed reads a file that config.json names. A relative path is relative to the API's folder, and must stay inside
 // apis/.
-func (v *validator) readNamed(name string, limit int64) ([]byte, error) {
+func (v *configValidator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
-		return absolute(v.budget).read(name, limit)
+		return newAbsoluteOpener(v.budget).readFile(name, limit)
 	}
-	return withinAPIs(v.root, v.budget).read(filepath.Join(v.API, filepath.FromSlash(name)), limit)
+	return withinAPIs(v.root, v.budget).readFile(filepath.Join(v.API, filepath.FromSlash(name)), limit)
 }

@@ -13,15 +13,15 @@ const (
 	idempotencyPattern = "^[A-Za-z0-9-]*([Ii]dempotency-[Kk]ey|-[Rr]equest-[Ii]d)$"
 )
 
-// idempotency reads "idempotency". It accepts only known names for such a header. The proxy writes this header, so it
-// must not change how a server reads the request.
-func (d *decoder) idempotency(c *config, n *node) {
-	d.Str("idempotency", n, &c.idempotency)
+// readIdempotency reads "idempotency". It accepts only known names for such a header. The proxy writes this header, so
+// it must not change how a server reads the request.
+func (d *configDecoder) readIdempotency(c *configFile, n *node) {
+	d.ReadString("idempotency", n, &c.idempotency)
 	// Header names are case-insensitive.
 	name := strings.ToLower(c.idempotency)
 	known := strings.HasSuffix(name, "idempotency-key") || strings.HasSuffix(name, "-request-id")
 	if n.Kind == jsonread.String && (!known || !isToken(name) || len(name) > maxIdempotency) {
-		d.Bad("idempotency", "something else", `the name of a header for idempotency keys, e.g. "Idempotency-Key"`)
+		d.AddError("idempotency", "something else", `the name of a header for idempotency keys, e.g. "Idempotency-Key"`)
 		c.idempotency = ""
 	}
 }

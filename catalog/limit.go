@@ -36,9 +36,9 @@ type SumLimit struct {
 	at          Rule
 }
 
-// On reports whether a request on a path counts. It fails if servers could read the path in different ways.
-func (s *SumLimit) On(path string) (bool, error) {
-	r, err := Decide([]Rule{s.at}, "", path, nil)
+// CountsOn reports whether a request on a path counts. It fails if servers could read the path in different ways.
+func (s *SumLimit) CountsOn(path string) (bool, error) {
+	r, err := DecideByRules([]Rule{s.at}, "", path, nil)
 	return r != nil, err
 }
 
@@ -64,10 +64,10 @@ func (l *Limits) String() string {
 	return over + strings.Join(out, ", ")
 }
 
-// Millionths parses a non-negative number in plain decimal notation with at most six decimals, and returns it in
+// ParseMillionths parses a non-negative number in plain decimal notation with at most six decimals, and returns it in
 // millionths.
-func Millionths(text string) (int64, bool) {
-	n, ok := Decimal(text)
+func ParseMillionths(text string) (int64, bool) {
+	n, ok := ParseDecimal(text)
 	if !ok || n.Sign() < 0 {
 		return 0, false
 	}
@@ -84,90 +84,90 @@ var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 2
 
 const ratePattern = `^[0-9]+(\.[0-9]{1,6})?/[mhd]$`
 
-func limitsFields() specs[Limits] {
-	rate := schema{Type: "string", Pattern: `^[0-9]+/[mhd]$`}
-	sum := sumFields().object()
-	sum.Required = sumFields().names()
-	return specs[Limits]{
+func limitsFields() fieldSpecs[Limits] {
+	rate := jsonSchema{Type: "string", Pattern: `^[0-9]+/[mhd]$`}
+	sum := sumFields().objectSchema()
+	sum.Required = sumFields().fieldNames()
+	return fieldSpecs[Limits]{
 		{"calls", `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`, rate,
-			func(d *decoder, l *Limits, f string, n *node) { l.Calls = d.limit(f, n, 1) }},
+			func(d *configDecoder, l *Limits, f string, n *node) { l.Calls = d.readLimit(f, n, 1) }},
 		{"writes", "The most requests with other methods than GET, HEAD and OPTIONS.", rate,
-			func(d *decoder, l *Limits, f string, n *node) { l.Writes = d.limit(f, n, 1) }},
-		{"sum", "", sum, func(d *decoder, l *Limits, f string, n *node) { l.Sum = d.sumLimit(f, n) }},
+			func(d *configDecoder, l *Limits, f string, n *node) { l.Writes = d.readLimit(f, n, 1) }},
+		{"sum", "", sum, func(d *configDecoder, l *Limits, f string, n *node) { l.Sum = d.sumLimit(f, n) }},
 		{"over", "What happens to a request beyond a limit.",
-			schema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
-			func(d *decoder, l *Limits, f string, n *node) {
+			jsonSchema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
+			func(d *configDecoder, l *Limits, f string, n *node) {
 				over := ""
-				d.Str(f, n, &over)
+				d.ReadString(f, n, &over)
 				if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
-					d.Bad(f, "something else", `"refuse" or "approve"`)
+					d.AddError(f, "something else", `"refuse" or "approve"`)
 				}
 			}},
 	}
 }
 
 // sumFields are the fields of "sum", which are all required.
-func sumFields() specs[SumLimit] {
-	return specs[SumLimit]{
-		{"path", "The path of the writes, as in a rule.", schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
-			func(d *decoder, s *SumLimit, f string, n *node) { d.Str(f, n, &s.Path) }},
-		{"field", "The field that is added up, of a JSON object or a form.", schema{Type: "string", MinLength: 1},
-			func(d *decoder, s *SumLimit, f string, n *node) { d.Str(f, n, &s.Field) }},
-		{"max", `The most, e.g. "100000/d".`, schema{Type: "string", Pattern: ratePattern},
-			func(d *decoder, s *SumLimit, f string, n *node) {
-				if l := d.limit(f, n, 1_000_000); l != nil {
+func sumFields() fieldSpecs[SumLimit] {
+	return fieldSpecs[SumLimit]{
+		{"path", "The path of the writes, as in a rule.", jsonSchema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
+			func(d *configDecoder, s *SumLimit, f string, n *node) { d.ReadString(f, n, &s.Path) }},
+		{"field", "The field that is added up, of a JSON object or a form.", jsonSchema{Type: "string", MinLength: 1},
+			func(d *configDecoder, s *SumLimit, f string, n *node) { d.ReadString(f, n, &s.Field) }},
+		{"max", `The most, e.g. "100000/d".`, jsonSchema{Type: "string", Pattern: ratePattern},
+			func(d *configDecoder, s *SumLimit, f string, n *node) {
+				if l := d.readLimit(f, n, 1_000_000); l != nil {
 					s.Limit = *l
 				}
 			}},
 	}
 }
 
-// limits reads "limits".
-func (d *decoder) limits(n *node) *Limits {
+// readLimits reads "limits".
+func (d *configDecoder) readLimits(n *node) *Limits {
 	const example = `an object, e.g. {"calls": "600/h"}`
 	if n.Kind != jsonread.Object || len(n.Members) == 0 {
-		d.Bad("limits", n.Kind.String(), example)
+		d.AddError("limits", n.Kind.String(), example)
 		return nil
 	}
 	l := &Limits{}
-	limitsFields().decode(d, "limits.", n, l)
+	limitsFields().decodeObject(d, "limits.", n, l)
 	if l.Calls == nil && l.Writes == nil && l.Sum == nil {
-		d.Bad("limits", "no limit", example)
+		d.AddError("limits", "no limit", example)
 	}
 	return l
 }
 
-// limit reads an amount per time. parts is the number of counted parts of one unit.
-func (d *decoder) limit(at string, n *node, parts int64) *Limit {
+// readLimit reads an amount per time. parts is the number of counted parts of one unit.
+func (d *configDecoder) readLimit(at string, n *node, parts int64) *Limit {
 	text := ""
-	d.Str(at, n, &text)
+	d.ReadString(at, n, &text)
 	amount, unit, _ := strings.Cut(text, "/")
-	most, ok := Millionths(amount)
+	most, ok := ParseMillionths(amount)
 	// A limit on requests must be whole; a sum may have decimals.
 	if per := perUnits[unit]; ok && per != 0 && most > 0 && (parts > 1 || most%1_000_000 == 0) {
 		return &Limit{Most: most / (1_000_000 / parts), Per: per, text: text}
 	}
-	d.Bad(at, "not an amount per time", `a number, a slash and m, h or d, e.g. "600/h"`)
+	d.AddError(at, "not an amount per time", `a number, a slash and m, h or d, e.g. "600/h"`)
 	return nil
 }
 
-func (d *decoder) sumLimit(at string, n *node) *SumLimit {
+func (d *configDecoder) sumLimit(at string, n *node) *SumLimit {
 	if n.Kind != jsonread.Object {
-		d.Bad(at, n.Kind.String(), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+		d.AddError(at, n.Kind.String(), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
 	s := &SumLimit{}
-	sumFields().decode(d, at+".", n, s)
+	sumFields().decodeObject(d, at+".", n, s)
 	if why := pathProblem(s.Path); s.Path == "" || why != "" {
-		d.Bad(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
+		d.AddError(at+".path", "missing, or "+why, `a path as in a rule, e.g. "/v1/refunds"`)
 		return nil
 	}
 	if s.Field == "" || s.Most == 0 {
-		d.Bad(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
+		d.AddError(at, "no field or no max", `{"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil
 	}
 	// A refusing rule also matches the other spellings that a server may accept.
 	s.at = Rule{Then: ActionRefuse, Path: s.Path}
-	s.at.compile()
+	s.at.compilePath()
 	return s
 }

@@ -46,8 +46,8 @@ const (
 // Load reads every apis/<name>/config.json. The catalog has all valid APIs, and is never nil. The problems name every
 // mistake of every API. A bad API does not affect the others.
 func Load(dir string, o Options) (*Catalog, Problems) {
-	l := loader{
-		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
+	l := loadState{
+		o: o, now: time.Now(), budget: readBudget{all: maxBytes, documents: maxDocuments},
 		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
@@ -56,14 +56,14 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	}
 	defer root.Close()
 	l.root = root
-	names, err := l.names()
+	names, err := l.listNames()
 	if err != nil {
 		return l.keepAll(err)
 	}
-	l.folders(names)
+	l.loadFolders(names)
 	// All folders are loaded first, because conflicts are between APIs.
-	l.across()
-	c := l.finish()
+	l.checkAcrossAPIs()
+	c := l.buildCatalog()
 	// Stable: the problems of one API stay in the order of its file.
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return strings.Compare(a.API, b.API) })
 	if more := len(l.problems) - maxReported; more > 0 {
@@ -72,8 +72,8 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	return c, l.problems
 }
 
-// loader is the state of one load.
-type loader struct {
+// loadState is the state of one load.
+type loadState struct {
 	o        Options
 	root     *os.Root
 	now      time.Time
@@ -84,28 +84,29 @@ type loader struct {
 	hosts     map[string]bool
 	hostBytes int
 	ports     map[uint16]bool // the ports of the same APIs
-	budget    budget
+	budget    readBudget
 }
 
 // keepAll returns the result for an unreadable apis/: the previous catalog, with every API stale.
-func (l *loader) keepAll(err error) (*Catalog, Problems) {
-	l.problems = append(l.problems, Problem{File: "apis", Found: reason(err), Want: "a directory with one folder per API"})
+func (l *loadState) keepAll(err error) (*Catalog, Problems) {
+	l.problems = append(l.problems, Problem{File: "apis", Found: describeReadError(err),
+		Want: "a directory with one folder per API"})
 	for _, a := range l.o.Previous.APIs() {
-		l.keep(a.Name, "apis: "+reason(err))
+		l.keepPrevious(a.Name, "apis: "+describeReadError(err))
 	}
 	// Hosts that were closed stay closed.
 	if l.o.Previous != nil {
 		maps.Copy(l.closed, l.o.Previous.closed)
 	}
-	return l.finish(), l.problems
+	return l.buildCatalog(), l.problems
 }
 
-// folders loads the first maxAPIs folders with a config.json, and closes the hosts of the others.
-func (l *loader) folders(names []string) {
+// loadFolders loads the first maxAPIs folders with a config.json, and closes the hosts of the others.
+func (l *loadState) loadFolders(names []string) {
 	apis := 0
 	for _, name := range names {
-		if !l.configured(name) {
-			l.misnamed(name)
+		if !l.hasConfig(name) {
+			l.warnMisnamed(name)
 			continue
 		}
 		apis++
@@ -113,9 +114,9 @@ func (l *loader) folders(names []string) {
 		l.budget.api = maxAPIBytes
 		switch {
 		case apis <= maxAPIs:
-			l.api(name)
+			l.loadAPI(name)
 		case apis <= maxAPIs+maxSurplus:
-			l.surplus(name)
+			l.refuseSurplus(name)
 		// The hosts of this folder are unknown, so YOLO_MODE must not open any host.
 		default:
 			l.closed["*"] = name
@@ -127,20 +128,20 @@ func (l *loader) folders(names []string) {
 	}
 }
 
-// configured reports whether a folder has a config.json, or an unreadable file at that place.
-func (l *loader) configured(name string) bool {
+// hasConfig reports whether a folder has a config.json, or an unreadable file at that place.
+func (l *loadState) hasConfig(name string) bool {
 	_, err := l.root.Stat(name + "/config.json")
 	// An unreadable config.json still belongs to an API, whose hosts must be closed.
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// surplus refuses a folder beyond maxAPIs and closes its hosts.
-func (l *loader) surplus(name string) {
-	v := l.validator(name)
+// refuseSurplus refuses a folder beyond maxAPIs and closes its hosts.
+func (l *loadState) refuseSurplus(name string) {
+	v := l.newValidator(name)
 	var a *API
-	if data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig); err == nil {
-		if c, ok := v.decode(data); ok {
-			a = &API{Name: name, Hosts: v.hosts(c.domains)}
+	if data, err := withinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig); err == nil {
+		if c, ok := v.decodeConfig(data); ok {
+			a = &API{Name: name, Hosts: v.checkHosts(c.domains)}
 			// A remote server's host also belongs to the API.
 			if c.server != nil && c.server.URL != "" {
 				if h, err := serverHost(c.server.URL); err == nil {
@@ -153,52 +154,52 @@ func (l *loader) surplus(name string) {
 	if a == nil {
 		l.closed["*"] = name
 	}
-	p := Problem{API: name, File: "apis/" + strictjson.Printable(name),
+	p := Problem{API: name, File: "apis/" + strictjson.QuoteKey(name),
 		Found: fmt.Sprintf("one folder more than %d", maxAPIs), Want: "fewer folders with a config.json in apis/"}
 	l.problems = append(l.problems, p)
-	l.reject(name, a, p.String())
+	l.rejectVersion(name, a, p.String())
 }
 
-func (l *loader) validator(name string) *validator {
-	v := &validator{root: l.root, getenv: l.o.Getenv, budget: &l.budget, soon: l.o.Soon}
+func (l *loadState) newValidator(name string) *configValidator {
+	v := &configValidator{root: l.root, getenv: l.o.Getenv, budget: &l.budget, soon: l.o.Soon}
 	v.API, v.File = name, "apis/"+name+"/config.json"
 	return v
 }
 
-// api loads one folder.
-func (l *loader) api(name string) {
-	v := l.validator(name)
-	data, err := withinAPIs(l.root, &l.budget).read(name+"/config.json", maxConfig)
+// loadAPI loads one folder.
+func (l *loadState) loadAPI(name string) {
+	v := l.newValidator(name)
+	data, err := withinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // the folder was removed after it was listed
 	}
 	if bad := folderProblem(name); bad != "" {
-		p := Problem{API: name, File: "apis/" + strictjson.Printable(name), Found: bad, Want: wantFolder(name)}
+		p := Problem{API: name, File: "apis/" + strictjson.QuoteKey(name), Found: bad, Want: wantFolder(name)}
 		l.problems = append(l.problems, p)
-		l.reject(name, nil, p.String()) // the user meant an API, whose hosts YOLO_MODE must not open
+		l.rejectVersion(name, nil, p.String()) // the user meant an API, whose hosts YOLO_MODE must not open
 		return
 	}
 	if err != nil {
-		v.Bad("", reason(err), fmt.Sprintf("a file of at most %d bytes", maxConfig))
-		l.settle(name, nil, v)
+		v.AddError("", describeReadError(err), fmt.Sprintf("a file of at most %d bytes", maxConfig))
+		l.settleFolder(name, nil, v)
 		return
 	}
-	c, ok := v.decode(data)
+	c, ok := v.decodeConfig(data)
 	if !ok {
-		l.settle(name, nil, v)
+		l.settleFolder(name, nil, v)
 		return
 	}
-	a := v.validate(c)
-	v.documents(a, l.o.Previous.API(name))
-	v.permissions(c)
+	a := v.validateConfig(c)
+	v.readDocuments(a, l.o.Previous.API(name))
+	v.warnReadable(c)
 	// After all checks: no later message may quote a credential.
-	v.mask(c)
-	l.fits(a, v)
-	l.settle(name, a, v)
+	v.maskProblems(c)
+	l.fitsBounds(a, v)
+	l.settleFolder(name, a, v)
 }
 
-// fits counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
-func (l *loader) fits(a *API, v *validator) {
+// fitsBounds counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
+func (l *loadState) fitsBounds(a *API, v *configValidator) {
 	n, size := 0, 0
 	// A copy, because the API may still be refused.
 	ports := maps.Clone(l.ports)
@@ -211,22 +212,22 @@ func (l *loader) fits(a *API, v *validator) {
 		}
 	}
 	if len(l.hosts)+n > maxHosts || l.hostBytes+size > maxHostBytes {
-		v.Bad("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
+		v.AddError("domains", fmt.Sprintf("%d host names in addition to %d of other APIs", n, len(l.hosts)),
 			fmt.Sprintf("at most %d, and %d bytes, in all APIs together", maxHosts, maxHostBytes))
 		return
 	}
 	if len(ports) > maxPorts {
-		v.Bad("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
+		v.AddError("domains", fmt.Sprintf("%d ports in addition to %d of other APIs", len(ports)-len(l.ports), len(l.ports)),
 			fmt.Sprintf("at most %d in all APIs together", maxPorts))
 		return
 	}
 	if !v.Failed {
-		l.count(a)
+		l.countHosts(a)
 	}
 }
 
-// count adds the hosts and ports of an API that is in force.
-func (l *loader) count(a *API) {
+// countHosts adds the hosts and ports of an API that is in force.
+func (l *loadState) countHosts(a *API) {
 	for _, h := range a.Hosts {
 		if !l.hosts[h.String()] {
 			l.hosts[h.String()] = true
@@ -238,29 +239,29 @@ func (l *loader) count(a *API) {
 	}
 }
 
-// settle puts a folder's new version in force, or rejects it.
-func (l *loader) settle(name string, a *API, v *validator) {
+// settleFolder puts a folder's new version in force, or rejects it.
+func (l *loadState) settleFolder(name string, a *API, v *configValidator) {
 	l.problems = append(l.problems, v.Problems...)
 	if more := v.Count - len(v.Problems); more > 0 {
 		l.problems = append(l.problems, strictjson.MoreMistakes(Problem{API: name, File: v.File, Severity: Warning}, more))
 	}
 	errs := v.Problems.Errors()
 	if len(errs) == 0 {
-		a.LoadedAt, a.digest = l.now, a.sum()
+		a.LoadedAt, a.digest = l.now, a.contentDigest()
 		l.fresh[name] = a
 		return
 	}
-	l.reject(name, a, errs[0].String())
+	l.rejectVersion(name, a, errs[0].String())
 }
 
-// reject keeps the previous version instead of a bad one. If there is no previous version, it closes the API's hosts:
-// those of the bad version, or the last known ones if it could not be parsed. If its hosts were never known, every host
-// may belong to the API, so all hosts count as closed.
-func (l *loader) reject(name string, bad *API, why string) {
+// rejectVersion keeps the previous version instead of a bad one. If there is no previous version, it closes the API's
+// hosts: those of the bad version, or the last known ones if it could not be parsed. If its hosts were never known,
+// every host may belong to the API, so all hosts count as closed.
+func (l *loadState) rejectVersion(name string, bad *API, why string) {
 	// The previous version conflicts with the other APIs, too.
 	if bad != nil && bad.Stale != "" {
 		delete(l.fresh, name)
-	} else if l.keep(name, why) {
+	} else if l.keepPrevious(name, why) {
 		return
 	}
 	if bad != nil {
@@ -282,8 +283,8 @@ func (l *loader) reject(name string, bad *API, why string) {
 	}
 }
 
-// keep puts the previous version of an API back in force, marked as stale. It reports whether there is one.
-func (l *loader) keep(name, why string) bool {
+// keepPrevious puts the previous version of an API back in force, marked as stale. It reports whether there is one.
+func (l *loadState) keepPrevious(name, why string) bool {
 	delete(l.fresh, name)
 	old := l.o.Previous.API(name)
 	if old == nil {
@@ -292,17 +293,17 @@ func (l *loader) keep(name, why string) bool {
 	// A copy: the previous catalog is immutable and may be in use.
 	stale := *old
 	stale.Stale = why
-	l.count(old)
+	l.countHosts(old)
 	l.fresh[name] = &stale
 	return true
 }
 
-// finish compiles the catalog.
-func (l *loader) finish() *Catalog {
+// buildCatalog compiles the catalog.
+func (l *loadState) buildCatalog() *Catalog {
 	c := &Catalog{closed: l.closed}
 	for _, a := range l.fresh {
 		if a.Stale != "" {
-			a.digest = a.sum()
+			a.digest = a.contentDigest()
 		}
 		// An unchanged API keeps its pointer: see API.
 		if old := l.o.Previous.API(a.Name); old != nil && old.digest == a.digest {
@@ -318,6 +319,6 @@ func (l *loader) finish() *Catalog {
 	// The version must not depend on the order of a map.
 	slices.Sort(closed)
 	c.version = versionOf(c.apis, closed)
-	c.index()
+	c.buildIndex()
 	return c
 }

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// permissions warns of credentials that other users of the machine can read.
-func (v *validator) permissions(c config) {
-	inline := len(c.inline()) > 0
+// warnReadable warns of credentials that other users of the machine can read.
+func (v *configValidator) warnReadable(c configFile) {
+	inline := len(c.inlineSecrets()) > 0
 	info, err := v.root.Stat(v.API + "/config.json")
 	// Windows has no such modes, and a config.json without secrets may be readable.
 	if runtime.GOOS == "windows" || !inline || err != nil {
 		return
 	}
 	if mode := info.Mode().Perm(); mode&0o004 != 0 {
-		v.Warn("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
+		v.AddWarning("", fmt.Sprintf("credentials that every user of this machine can read (mode %04o)", mode),
 			"mode 0600 (chmod 600)")
 	}
 }
 
-// inline returns the secrets inside config.json.
-func (c config) inline() []string {
+// inlineSecrets returns the secrets inside config.json.
+func (c configFile) inlineSecrets() []string {
 	var out []string
-	add := func(s source) {
+	add := func(s secretSource) {
 		if s.value != nil {
 			out = append(out, *s.value)
 		}
 	}
 	for _, raw := range c.credentials {
-		add(raw.source)
-		for _, field := range slices.Sorted(maps.Keys(raw.mint.sources())) {
+		add(raw.secretSource)
+		for _, field := range slices.Sorted(maps.Keys(raw.mint.secretSources())) {
 			// access_key_id is public, and often a common word of messages.
 			if field != "access_key_id" {
 				add(raw.mint.secret[field])
@@ -45,9 +45,10 @@ func (c config) inline() []string {
 	return out
 }
 
-// mask replaces the file's credentials in its problems. It is the last step, so that no message quotes a credential.
-func (v *validator) mask(c config) {
-	for _, secret := range c.inline() {
+// maskProblems replaces the file's credentials in its problems. It is the last step, so that no message quotes a
+// credential.
+func (v *configValidator) maskProblems(c configFile) {
+	for _, secret := range c.inlineSecrets() {
 		// Short texts occur in messages by chance.
 		if len(secret) < minValue {
 			continue

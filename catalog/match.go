@@ -7,10 +7,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// Match lists the active APIs that include the host at its port, sorted by name. The caller must not change the list.
-// An exact name beats a wildcard: if any API has the exact name, even an inactive one, wildcards do not count. An empty
-// list means that the host is closed or in no API; see Holds.
-func (c *Catalog) Match(h Host) []*API {
+// MatchHost lists the active APIs that include the host at its port, sorted by name. The caller must not change the
+// list. An exact name beats a wildcard: if any API has the exact name, even an inactive one, wildcards do not count. An
+// empty list means that the host is closed or in no API; see Holds.
+func (c *Catalog) MatchHost(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
@@ -18,7 +18,7 @@ func (c *Catalog) Match(h Host) []*API {
 	if exact, ok := c.byPattern[keyOf(h)]; ok {
 		return exact
 	}
-	return c.byPattern[keyOf(h.Wildcard())]
+	return c.byPattern[keyOf(h.WildcardPattern())]
 }
 
 // keyOf returns the key in byPattern of a host or a pattern: its name and its port.
@@ -30,10 +30,10 @@ func keyOf[P interface {
 	return p.String()
 }
 
-// Holds reports whether the host is, or may be, in any API, at any port. It also counts inactive APIs, APIs that cannot
-// be loaded, and folders beyond the limit. While the hosts of such an API are unknown, Holds is true for every host.
-// YOLO_MODE may open only hosts for which Holds is false.
-func (c *Catalog) Holds(h Host) bool {
+// MayHold reports whether the host is, or may be, in any API, at any port. It also counts inactive APIs, APIs that
+// cannot be loaded, and folders beyond the limit. While the hosts of such an API are unknown, Holds is true for every
+// host. YOLO_MODE may open only hosts for which Holds is false.
+func (c *Catalog) MayHold(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
 	}
@@ -43,42 +43,42 @@ func (c *Catalog) Holds(h Host) bool {
 	return c.named[h.Name()] || c.named["*."+h.Parent()]
 }
 
-// Nearest returns the pattern of an active API that a misspelt host most likely means, or "". It accepts at most three
-// slips.
-func (c *Catalog) Nearest(h Host) string {
+// NearestHost returns the pattern of an active API that a misspelt host most likely means, or "". It accepts at most
+// three slips.
+func (c *Catalog) NearestHost(h Host) string {
 	if c == nil {
 		return ""
 	}
 	const slips = 3
-	if i := c.names.Nearest(h.Name(), slips); i >= 0 {
+	if i := c.names.NearestIndex(h.Name(), slips); i >= 0 {
 		return c.patterns[i].String()
 	}
 	return ""
 }
 
-// Elsewhere lists the patterns by which active APIs have the host's name at other ports. The default ports come first.
-func (c *Catalog) Elsewhere(h Host) []HostPattern {
-	if c == nil || h.IsZero() || !c.Holds(h) {
+// OtherPorts lists the patterns by which active APIs have the host's name at other ports. The default ports come first.
+func (c *Catalog) OtherPorts(h Host) []HostPattern {
+	if c == nil || h.IsZero() || !c.MayHold(h) {
 		return nil
 	}
 	var out []HostPattern
 	for _, port := range append([]uint16{0}, c.ports...) {
-		at := h.At(port)
+		at := h.AtPort(port)
 		// Only other ports help the user.
-		if at == h || len(c.Match(at)) == 0 {
+		if at == h || len(c.MatchHost(at)) == 0 {
 			continue
 		}
-		p := at.Wildcard()
+		p := at.WildcardPattern()
 		if _, ok := c.byPattern[keyOf(at)]; ok {
-			p = at.Exact()
+			p = at.ExactPattern()
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-// Ports lists the ports of active APIs besides 443 and 80, in order. The caller must not change the list.
-func (c *Catalog) Ports() []uint16 {
+// ListPorts lists the ports of active APIs besides 443 and 80, in order. The caller must not change the list.
+func (c *Catalog) ListPorts() []uint16 {
 	if c == nil {
 		return nil
 	}
@@ -116,11 +116,11 @@ func (c *Catalog) AllSecrets() []Credential {
 		}
 	}
 	for _, cr := range c.AllCredentials() {
-		if !cr.Value.Empty() {
+		if !cr.Value.IsEmpty() {
 			values = append(values, Credential{Name: cr.Name, Value: cr.Value})
 		}
 		if cr.Mint != nil {
-			masked(slices.DeleteFunc(cr.Mint.Secrets(), secret.Value.Empty))
+			masked(slices.DeleteFunc(cr.Mint.Secrets(), secret.Value.IsEmpty))
 		}
 	}
 	for _, a := range c.APIs() {
@@ -131,13 +131,13 @@ func (c *Catalog) AllSecrets() []Credential {
 	return append(values, inner...)
 }
 
-// Mints reports whether the proxy obtains any credential of this catalog.
-func (c *Catalog) Mints() bool {
+// HasMint reports whether the proxy obtains any credential of this catalog.
+func (c *Catalog) HasMint() bool {
 	return slices.ContainsFunc(c.AllCredentials(), func(cr Credential) bool { return cr.Mint != nil })
 }
 
-// index compiles the lookups. It is the last step of a load.
-func (c *Catalog) index() {
+// buildIndex compiles the lookups. It is the last step of a load.
+func (c *Catalog) buildIndex() {
 	c.byName, c.byPattern, c.named = map[string]*API{}, map[string][]*API{}, map[string]bool{}
 	for pattern := range c.closed {
 		name, _, _ := strings.Cut(pattern, ":")
@@ -150,7 +150,7 @@ func (c *Catalog) index() {
 			c.named[p.Name()] = true
 			if a.Active {
 				c.patterns = append(c.patterns, p)
-				c.names.Add(p.Name())
+				c.names.AddName(p.Name())
 			}
 			// Only the proxy itself uses an internal API.
 			open := a.Active && !a.Internal

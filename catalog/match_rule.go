@@ -31,14 +31,14 @@ type Content interface {
 	Operations() ([]string, error)
 }
 
-// Decide returns the first rule that matches a request, or nil. The method is in upper case. The path is as sent:
-// escaped and without a query. Content is nil as long as it has not been read.
+// DecideByRules returns the first rule that matches a request, or nil. The method is in upper case. The path is as
+// sent: escaped and without a query. Content is nil as long as it has not been read.
 //
 // An "allow" rule matches only a request that every server reads in the same way. Another rule also matches a request
 // that some server may read so: letters in another case, a slash or a file type at the end, a number as a string.
 // Decide fails if it cannot tell; the request must then be refused.
-func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
-	var p way
+func DecideByRules(rules []Rule, method, path string, c Content) (*Rule, error) {
+	var p requestPath
 	for i := range rules {
 		r := &rules[i]
 		// The cheapest condition comes first.
@@ -49,11 +49,11 @@ func Decide(rules []Rule, method, path string, c Content) (*Rule, error) {
 			if p.segments == nil {
 				var ok bool
 				// Only a rule with a path needs a path that servers read in one way.
-				if p.segments, ok = operation.Segments(path); !ok {
+				if p.segments, ok = operation.SplitSegments(path); !ok {
 					return nil, ErrPath
 				}
 			}
-			if !p.on(r) {
+			if !p.matchesRule(r) {
 				continue
 			}
 		}
@@ -82,10 +82,10 @@ func (a *API) DependsOnPath() bool {
 // same identifier in code as one name, because code may call the tool by any of them. Content has the arguments. It is
 // nil as long as they have not been read.
 func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
-	tool = toolname.Alias(tool)
+	tool = toolname.AliasOf(tool)
 	for i := range rules {
 		r := &rules[i]
-		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return toolname.Match(glob, tool) }) {
+		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return toolname.MatchPattern(glob, tool) }) {
 			continue
 		}
 		if matches, err := onContent(r, c); err != nil || matches {
@@ -95,19 +95,19 @@ func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// way is the path of a request.
-type way struct {
+// requestPath is the path of a request.
+type requestPath struct {
 	segments []operation.Segment
 	folds    []string // the folded segments, made for the first rule that needs them
 }
 
-// on reports whether the path matches the path of a rule.
-func (p *way) on(r *Rule) bool {
+// matchesRule reports whether the path matches the path of a rule.
+func (p *requestPath) matchesRule(r *Rule) bool {
 	// To refuse too much is safe; to allow too much is not.
 	loose := r.Then != ActionAllow
 	pattern, n := r.segments, len(p.segments)
 	if loose {
-		p.fold()
+		p.foldPath()
 		pattern, n = r.folds, len(p.folds)
 	}
 	m := len(pattern)
@@ -121,27 +121,27 @@ func (p *way) on(r *Rule) bool {
 	}
 	// Compare from the end: paths begin alike, and most rules do not match.
 	for i := m - 1; i >= 0; i-- {
-		if loose && !mayBe(p.folds[i], pattern[i], i == n-1) || !loose && !is(p.segments[i], pattern[i]) {
+		if loose && !mayBe(p.folds[i], pattern[i], i == n-1) || !loose && !readsAs(p.segments[i], pattern[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// fold sets folds.
-func (p *way) fold() {
+// foldPath sets folds.
+func (p *requestPath) foldPath() {
 	if p.folds != nil {
 		return
 	}
 	p.folds = make([]string, len(p.segments))
 	for i, s := range p.segments {
-		p.folds[i] = folded(s.Text)
+		p.folds[i] = foldText(s.Text)
 	}
-	p.folds = untrailed(p.folds)
+	p.folds = trimLastEmpty(p.folds)
 }
 
-// is reports whether every server reads a segment as that of a pattern.
-func is(s operation.Segment, want string) bool {
+// readsAs reports whether every server reads a segment as that of a pattern.
+func readsAs(s operation.Segment, want string) bool {
 	return want == s.Text && s.Plain || want == "*" && s.Text != ""
 }
 
@@ -152,17 +152,17 @@ func mayBe(fold, want string, last bool) bool {
 		last && len(fold) > len(want) && fold[len(want)] == '.' && strings.HasPrefix(fold, want)
 }
 
-// untrailed returns a path without an empty last segment.
-func untrailed(path []string) []string {
+// trimLastEmpty returns a path without an empty last segment.
+func trimLastEmpty(path []string) []string {
 	if n := len(path); n > 0 && path[n-1] == "" {
 		return path[:n-1]
 	}
 	return path
 }
 
-// folded returns a text without differences that some server ignores: the case and form of letters, and dots and spaces
-// around the text.
-func folded(s string) string {
+// foldText returns a text without differences that some server ignores: the case and form of letters, and dots and
+// spaces around the text.
+func foldText(s string) string {
 	// Most texts need no folding, which is slow.
 	if plainLower(s) {
 		return s
@@ -234,7 +234,7 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 	if f.OneOf != nil {
 		return oneOf(f.OneOf, v, loose)
 	}
-	n, ok := Decimal(v.Text)
+	n, ok := ParseDecimal(v.Text)
 	if !ok {
 		return false, errNumber
 	}
@@ -246,13 +246,13 @@ func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	if !loose {
 		return slices.ContainsFunc(list, func(want FieldValue) bool {
 			// In a form every value is a text, so the kind is unknown.
-			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.falsy())
+			return want.Text == v.Text && (want.Kind == v.Kind || v.Kind == KindAny && !want.isFalsy())
 		}), nil
 	}
-	got, is := canonical(v.Text)
+	got, is := canonicalize(v.Text)
 	var unclear error
 	for _, want := range list {
-		text, as := canonical(want.Text)
+		text, as := canonicalize(want.Text)
 		switches := want.Kind == KindBool || want.Kind == KindNumber && (text == "true" || text == "false")
 		switch {
 		case text == got:
@@ -268,31 +268,31 @@ func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	return false, unclear
 }
 
-// falsy reports whether a rule's value is a boolean or 0. JavaScript takes the text of each in a form for true.
-func (v FieldValue) falsy() bool {
-	text, _ := canonical(v.Text)
+// isFalsy reports whether a rule's value is a boolean or 0. JavaScript takes the text of each in a form for true.
+func (v FieldValue) isFalsy() bool {
+	text, _ := canonicalize(v.Text)
 	return v.Kind == KindBool || v.Kind == KindNumber && text == "false"
 }
 
-// meaning is the way in which servers may read a text.
-type meaning uint8
+// textMeaning is the way in which servers may read a text.
+type textMeaning uint8
 
 const (
-	isText    meaning = iota
-	isTruth           // true or false
-	isNumber          // in plain decimal notation
-	isNumeric         // a number to some servers, perhaps not the same number to all
+	isText    textMeaning = iota
+	isTruth               // true or false
+	isNumber              // in plain decimal notation
+	isNumeric             // a number to some servers, perhaps not the same number to all
 )
 
-// canonical returns a value without the differences that servers may ignore. Two numbers are equal if JavaScript treats
-// them as equal.
-func canonical(value string) (string, meaning) {
-	text, is := strings.TrimSpace(folded(value)), isText
+// canonicalize returns a value without the differences that servers may ignore. Two numbers are equal if JavaScript
+// treats them as equal.
+func canonicalize(value string) (string, textMeaning) {
+	text, is := strings.TrimSpace(foldText(value)), isText
 	// Numbers that JavaScript treats as equal get one form, such as 1.0 and 1.
-	if n, ok := Decimal(strings.TrimSpace(value)); ok {
+	if n, ok := ParseDecimal(strings.TrimSpace(value)); ok {
 		f, _ := n.Float64()
 		text, is = strconv.FormatFloat(f, 'f', -1, 64), isNumber
-	} else if numeric(value) {
+	} else if startsWithDigit(value) {
 		text, is = strings.TrimLeft(text, "+0"), isNumeric
 	}
 	switch text {
@@ -304,8 +304,8 @@ func canonical(value string) (string, meaning) {
 	return text, is
 }
 
-// numeric reports whether the first letter or digit of a text is a digit.
-func numeric(text string) bool {
+// startsWithDigit reports whether the first letter or digit of a text is a digit.
+func startsWithDigit(text string) bool {
 	word := strings.TrimLeftFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
 	return strings.IndexFunc(word, unicode.IsNumber) == 0
 }

@@ -40,11 +40,11 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]bool{"off.example.com": true, "api.stripe.com": true, "x.example.com": true, "evil.com": false, "example.com": false} {
-		if got := c.Holds(mustHost(t, host)); got != want {
+		if got := c.MayHold(mustHost(t, host)); got != want {
 			t.Errorf("Holds(%s) = %v", host, got)
 		}
 	}
-	if c.Match(catalog.Host{}) != nil || c.Holds(catalog.Host{}) {
+	if c.MatchHost(catalog.Host{}) != nil || c.MayHold(catalog.Host{}) {
 		t.Error("the zero host is in an API")
 	}
 	var all []string
@@ -76,26 +76,26 @@ func TestMatchPorts(t *testing.T) {
 		{"es.home.lan", 3000, "web"}, {"a.home.lan", 3000, "web"}, {"a.home.lan", 9200, ""}, {"a.home.lan", 443, ""}, {"a.b.home.lan", 3000, ""},
 	} {
 		var got []string
-		for _, a := range c.Match(mustHost(t, row.host).At(row.port)) {
+		for _, a := range c.MatchHost(mustHost(t, row.host).AtPort(row.port)) {
 			got = append(got, a.Name)
 		}
 		if strings.Join(got, " ") != row.want {
 			t.Errorf("%s at %d is held by %q, want %q", row.host, row.port, got, row.want)
 		}
 	}
-	if got := fmt.Sprint(c.Ports()); got != "[3000 3001 9200]" {
+	if got := fmt.Sprint(c.ListPorts()); got != "[3000 3001 9200]" {
 		t.Errorf("ports %s, want those of active APIs", got)
 	}
 	for host, want := range map[string]string{"es.home.lan": "[es.home.lan *.home.lan:3000 es.home.lan:9200]", "localhost": "[localhost:3000 localhost:3001]", "x.home.lan": "[*.home.lan:3000]", "evil.com": "[]"} {
 		h := mustHost(t, host)
-		if got := fmt.Sprint(c.Elsewhere(h.At(1))); got != want {
+		if got := fmt.Sprint(c.OtherPorts(h.AtPort(1))); got != want {
 			t.Errorf("%s is at %s, want %s", host, got, want)
 		}
-		if c.Holds(h) != (want != "[]") || c.Holds(h.At(7)) != c.Holds(h) {
-			t.Errorf("%s: held %v, at another port %v", host, c.Holds(h), c.Holds(h.At(7)))
+		if c.MayHold(h) != (want != "[]") || c.MayHold(h.AtPort(7)) != c.MayHold(h) {
+			t.Errorf("%s: held %v, at another port %v", host, c.MayHold(h), c.MayHold(h.AtPort(7)))
 		}
 	}
-	if got := fmt.Sprint(c.Elsewhere(mustHost(t, "es.home.lan"))); got != "[*.home.lan:3000 es.home.lan:9200]" {
+	if got := fmt.Sprint(c.OtherPorts(mustHost(t, "es.home.lan"))); got != "[*.home.lan:3000 es.home.lan:9200]" {
 		t.Errorf("besides the usual ports es.home.lan is at %s", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestMatchPorts(t *testing.T) {
 func TestNilCatalog(t *testing.T) {
 	var c *catalog.Catalog
 	h := mustHost(t, "api.example.com")
-	if c.Match(h) != nil || c.Holds(h) || c.API("x") != nil || c.AllCredentials() != nil || c.APIs() != nil || c.Version() != "" {
+	if c.MatchHost(h) != nil || c.MayHold(h) || c.API("x") != nil || c.AllCredentials() != nil || c.APIs() != nil || c.Version() != "" {
 		t.Error("the nil catalog holds something")
 	}
 }
@@ -120,7 +120,7 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 	c, _ = catalog.Load(dir, catalog.Options{Previous: c})
 	closedHosts(t, c)
 	write(t, dir, "a/config.json", plainConfig)
-	if c = clean(t, dir, c); c.Holds(mustHost(t, "api.example.com")) {
+	if c = clean(t, dir, c); c.MayHold(mustHost(t, "api.example.com")) {
 		t.Error("a mended API keeps hosts it does not have")
 	}
 }
@@ -131,15 +131,15 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 func TestUnreadAPIClosesAll(t *testing.T) {
 	dir := writeTree(t, map[string]string{"a/config.json": `{"domains": ["api.example.com"`, "b/config.json": api("b.example.com", "B_TOKEN", "Wq7ZtNc4-XbKp2Vm9RdL")})
 	c, _ := catalog.Load(dir, catalog.Options{})
-	if !c.Holds(mustHost(t, "api.example.com")) || !c.Holds(mustHost(t, "any.example.org")) || len(c.Match(mustHost(t, "b.example.com"))) != 1 {
+	if !c.MayHold(mustHost(t, "api.example.com")) || !c.MayHold(mustHost(t, "any.example.org")) || len(c.MatchHost(mustHost(t, "b.example.com"))) != 1 {
 		t.Error("a host that may be of the API is in none")
 	}
 	c, _ = catalog.Load(dir, catalog.Options{Previous: c})
-	if !c.Holds(mustHost(t, "any.example.org")) {
+	if !c.MayHold(mustHost(t, "any.example.org")) {
 		t.Error("a reload forgets it")
 	}
 	write(t, dir, "a/config.json", plainConfig)
-	if c = clean(t, dir, c); c.Holds(mustHost(t, "any.example.org")) {
+	if c = clean(t, dir, c); c.MayHold(mustHost(t, "any.example.org")) {
 		t.Error("a mended API closes hosts of others")
 	}
 }
@@ -149,7 +149,7 @@ func TestUnreadAPIClosesAll(t *testing.T) {
 func TestMisnamedAPIClosesAll(t *testing.T) {
 	dir := writeTree(t, map[string]string{"My API/config.json": plainConfig})
 	c, problems := catalog.Load(dir, catalog.Options{})
-	if len(problems.Errors()) != 1 || !c.Holds(mustHost(t, "any.example.org")) {
+	if len(problems.Errors()) != 1 || !c.MayHold(mustHost(t, "any.example.org")) {
 		t.Errorf("a host that may be of the API is in none; %v", problems)
 	}
 }
@@ -157,8 +157,8 @@ func TestMisnamedAPIClosesAll(t *testing.T) {
 func closedHosts(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
 	for host, want := range map[string]bool{"api.example.com": true, "x.example.org": true, "example.org": false, "other.example.com": false} {
-		if h := mustHost(t, host); c.Holds(h) != want || c.Match(h) != nil {
-			t.Errorf("%s: held %v, want %v; matched %v", host, c.Holds(h), want, c.Match(h))
+		if h := mustHost(t, host); c.MayHold(h) != want || c.MatchHost(h) != nil {
+			t.Errorf("%s: held %v, want %v; matched %v", host, c.MayHold(h), want, c.MatchHost(h))
 		}
 	}
 }

@@ -33,5 +33,5 @@ func parseMethod(s string) (string, error) {
 // nearMethod returns the known method that is one typing mistake away from an unknown one, or "". A mistake in
 // restricted_methods would leave the method open.
 func nearMethod(m string) string {
-	return typo.Nearest(m, 1, knownMethods())
+	return typo.NearestOf(m, 1, knownMethods())
 }

@@ -23,14 +23,15 @@ type Mint interface {
 	// Secrets returns all secrets from which the credential is made, for scrubbing. It may contain empty values. A PEM key
 	// is returned line by line, because responses rarely contain it as one text.
 	Secrets() []secret.Value
-	// address returns the URL from which the credential is obtained, or "" if the URL is not fixed.
-	address() string
-	// identify adds the properties that decide whether a stored token is still usable. It adds no secret.
-	identify(id *identity)
+	// mintAddress returns the URL from which the credential is obtained, or "" if the URL is not fixed.
+	mintAddress() string
+	// addIdentity adds the properties that decide whether a stored token is still usable. It adds no secret.
+	addIdentity(id *mintIdentity)
 }
 
-// Signs reports whether the credential is a key that signs whole requests, and not a text that replaces its name.
-func (c Credential) Signs() bool {
+// SignsRequests reports whether the credential is a key that signs whole requests, and not a text that replaces its
+// name.
+func (c Credential) SignsRequests() bool {
 	switch c.Mint.(type) {
 	case *AWS, *HMAC:
 		return true
@@ -38,21 +39,21 @@ func (c Credential) Signs() bool {
 	return false
 }
 
-// Login returns the client for which a person must log in once, or nil.
-func (c Credential) Login() *OAuth2 {
+// LoginClient returns the client for which a person must log in once, or nil.
+func (c Credential) LoginClient() *OAuth2 {
 	if o, ok := c.Mint.(*OAuth2); ok && o.Grant == GrantRefreshToken {
 		return o
 	}
 	return nil
 }
 
-// Server returns the host from which the credential is obtained, with its port if that is not 443. It returns "" if the
-// host is not fixed.
-func (c Credential) Server() string {
-	if c.Mint == nil || c.Mint.address() == "" {
+// MintHost returns the host from which the credential is obtained, with its port if that is not 443. It returns "" if
+// the host is not fixed.
+func (c Credential) MintHost() string {
+	if c.Mint == nil || c.Mint.mintAddress() == "" {
 		return ""
 	}
-	host, err := serverHost(c.Mint.address())
+	host, err := serverHost(c.Mint.mintAddress())
 	if err != nil {
 		return ""
 	}
@@ -65,23 +66,23 @@ type Seconds int
 // Duration is the duration.
 func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
 
-// identity is the input of a digest of a Mint: names with values.
-type identity struct{ parts [][2]string }
+// mintIdentity is the input of a digest of a Mint: names with values.
+type mintIdentity struct{ parts [][2]string }
 
-func (id *identity) add(name string, values ...string) {
+func (id *mintIdentity) addField(name string, values ...string) {
 	// An unset field adds nothing, so that a new field does not change existing digests.
 	if v, err := json.Marshal(values); err == nil && strings.Join(values, "") != "" {
 		id.parts = append(id.parts, [2]string{name, string(v)})
 	}
 }
 
-func (id *identity) addSorted(name string, values []string) {
-	id.add(name, slices.Sorted(slices.Values(values))...)
+func (id *mintIdentity) addSorted(name string, values []string) {
+	id.addField(name, slices.Sorted(slices.Values(values))...)
 }
 
-func (id *identity) addTable(name string, values map[string]string) {
+func (id *mintIdentity) addTable(name string, values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		id.add(name, key, values[key])
+		id.addField(name, key, values[key])
 	}
 }
 
@@ -89,12 +90,12 @@ func (id *identity) addTable(name string, values map[string]string) {
 // used. The digest is the same in every process and version. It covers no secret, so replacing a client's secret or an
 // app's key does not end a login. The credential must have a Mint.
 func (c Credential) MintDigest() string {
-	id := identity{parts: [][2]string{{"kind", c.Mint.Kind()}}}
-	c.Mint.identify(&id)
+	id := mintIdentity{parts: [][2]string{{"kind", c.Mint.Kind()}}}
+	c.Mint.addIdentity(&id)
 	sum := sha256.New()
 	for _, p := range id.parts {
-		field(sum, p[0])
-		field(sum, p[1])
+		hashField(sum, p[0])
+		hashField(sum, p[1])
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
@@ -111,17 +112,17 @@ func (c Credential) writeMint(add func(string)) {
 	}
 }
 
-// Secrets returns the credential's value, if config.json or a file has it, and the secrets from which the credential is
-// made.
-func (c Credential) Secrets() []secret.Value {
+// AllSecrets returns the credential's value, if config.json or a file has it, and the secrets from which the credential
+// is made.
+func (c Credential) AllSecrets() []secret.Value {
 	all := []secret.Value{c.Value}
 	if c.Mint != nil {
 		all = append(all, c.Mint.Secrets()...)
 	}
-	return slices.DeleteFunc(all, secret.Value.Empty)
+	return slices.DeleteFunc(all, secret.Value.IsEmpty)
 }
 
-// Same reports whether both have the same name, and have or obtain the same value.
-func (c Credential) Same(o Credential) bool {
+// IsSame reports whether both have the same name, and have or obtain the same value.
+func (c Credential) IsSame(o Credential) bool {
 	return c.Name == o.Name && c.Value.Equal(o.Value) && reflect.DeepEqual(c.Mint, o.Mint)
 }

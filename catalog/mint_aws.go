@@ -11,7 +11,7 @@ import (
 )
 
 func awsKind() mintKind {
-	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*validator).aws, []mintField{
+	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*configValidator).checkAWS, []mintField{
 		{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS
 			example: `"AKIAIOSFODNN7EXAMPLE"`},
 		{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
@@ -45,19 +45,20 @@ func (*AWS) Kind() string { return kindAWS }
 // Secrets implements Mint.
 func (a *AWS) Secrets() []secret.Value { return []secret.Value{a.SecretAccessKey, a.SessionToken} }
 
-func (*AWS) address() string { return "" }
+func (*AWS) mintAddress() string { return "" }
 
-func (a *AWS) identify(id *identity) {
-	id.add("access_key_id", a.AccessKeyID)
-	id.add("role_arn", a.RoleARN)
-	id.add("external_id", a.ExternalID)
-	id.add("region", a.Region)
+func (a *AWS) addIdentity(id *mintIdentity) {
+	id.addField("access_key_id", a.AccessKeyID)
+	id.addField("role_arn", a.RoleARN)
+	id.addField("external_id", a.ExternalID)
+	id.addField("region", a.Region)
 }
 
-func (v *validator) aws(path string, m *rawMint) Mint {
+func (v *configValidator) checkAWS(path string, m *rawMint) Mint {
 	a := &AWS{
-		SecretAccessKey: v.inner(path, "secret_access_key", m), SessionToken: v.inner(path, "session_token", m),
-		RoleARN: m.text["role_arn"], ExternalID: m.text["external_id"],
+		SecretAccessKey: v.readInnerSecret(path, "secret_access_key", m),
+		SessionToken:    v.readInnerSecret(path, "session_token", m),
+		RoleARN:         m.text["role_arn"], ExternalID: m.text["external_id"],
 		Region: m.text["region"], Services: m.list["services"],
 	}
 	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
@@ -65,47 +66,48 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 	if id := a.AccessKeyID; id != "" {
 		switch {
 		// The id and the secret key are swapped, and the id is not a secret: it would be shown.
-		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
-			v.Bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
+		case len(id) == secretLength && looksRandom(strings.NewReplacer("/", "", "+", "").Replace(id)):
+			v.AddError(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
-			v.Bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
+			v.AddError(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
 		// AWS rejects a temporary key without its session token.
 		case strings.HasPrefix(id, "ASIA") && !m.has["session_token"]:
-			v.Bad(path+".session_token", "missing for a temporary access key", "the token that was given with it")
+			v.AddError(path+".session_token", "missing for a temporary access key", "the token that was given with it")
 		}
 	}
 	role := regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
 	if m.has["role_arn"] && !role.MatchString(a.RoleARN) {
-		v.Bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
+		v.AddError(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
 	}
 	if m.has["external_id"] && !m.has["role_arn"] {
-		v.Bad(path+".external_id", "an external id without a role", "role_arn, or none")
+		v.AddError(path+".external_id", "an external id without a role", "role_arn, or none")
 	}
 	if m.has["region"] && !regexp.MustCompile(`^[a-z0-9-]{2,32}$`).MatchString(a.Region) {
-		v.Bad(path+".region", "not a region", `one like "eu-central-1"`)
+		v.AddError(path+".region", "not a region", `one like "eu-central-1"`)
 	}
 	for i, s := range a.Services {
 		if !regexp.MustCompile(`^[a-z0-9-]{1,64}$`).MatchString(s) {
-			v.Bad(fmt.Sprintf("%s.services[%d]", path, i), "not a service", `the name in signatures, e.g. "s3"`)
+			v.AddError(fmt.Sprintf("%s.services[%d]", path, i), "not a service", `the name in signatures, e.g. "s3"`)
 		}
 	}
 	if m.has["services"] && len(a.Services) == 0 {
-		v.Bad(path+".services", "an empty list", `at least one, e.g. ["s3"], or no list`)
+		v.AddError(path+".services", "an empty list", `at least one, e.g. ["s3"], or no list`)
 	}
 	return a
 }
 
-// signed checks the surfaces of a credential that signs. Such a credential is not swapped: its surfaces are the places
-// at which its name requests a signature.
-func (v *validator) signed(raw rawCredential, c *Credential) {
-	if !c.Signs() {
+// checkSigningSurfaces checks the surfaces of a credential that signs. Such a credential is not swapped: its surfaces
+// are the places at which its name requests a signature.
+func (v *configValidator) checkSigningSurfaces(raw rawCredential, c *Credential) {
+	if !c.SignsRequests() {
 		return
 	}
 	if raw.in != nil {
-		v.Bad(raw.path()+".in", "surfaces of a credential that signs", "no list: its name stands where the signature goes")
+		v.AddError(raw.fieldPath()+".in", "surfaces of a credential that signs",
+			"no list: its name stands where the signature goes")
 	}
 	if raw.placeholder != nil {
-		v.Bad(raw.path()+".placeholder", "a placeholder of a credential that signs", "none")
+		v.AddError(raw.fieldPath()+".placeholder", "a placeholder of a credential that signs", "none")
 	}
 	c.Surfaces = []Surface{{Kind: SurfaceHeader, Field: "Authorization"}}
 	if h, ok := c.Mint.(*HMAC); ok {
@@ -120,15 +122,15 @@ func (v *validator) signed(raw rawCredential, c *Credential) {
 	}
 }
 
-// signers checks that an API's hosts and its signing credentials fit together.
-func (v *validator) signers(a *API) {
+// checkSigners checks that an API's hosts and its signing credentials fit together.
+func (v *configValidator) checkSigners(a *API) {
 	for _, c := range a.Credentials {
 		if key, ok := c.Mint.(*AWS); !ok || len(key.Services) == 1 {
 			continue
 		}
 		for _, h := range a.Hosts {
 			if _, _, ok := AWSHost(h.Name()); !ok {
-				v.Bad("credentials."+c.Name+".aws.services", "no single service for a host that is not AWS's",
+				v.AddError("credentials."+c.Name+".aws.services", "no single service for a host that is not AWS's",
 					`the one that the host is, e.g. ["s3"]`)
 				break
 			}

@@ -12,23 +12,23 @@ const (
 	kindFile      = "file"
 )
 
-// form is the form of a kind's field.
-type form uint8
+// fieldForm is the form of a kind's field.
+type fieldForm uint8
 
 const (
-	formText    form = iota // a string
-	formID                  // a string or a number
-	formSecret              // a string, or an object with value, file or env
-	formList                // a list of strings
-	formTexts               // an object of strings
-	formNumber              // a whole number
-	formBoolean             // true or false
+	formText    fieldForm = iota // a string
+	formID                       // a string or a number
+	formSecret                   // a string, or an object with value, file or env
+	formList                     // a list of strings
+	formTexts                    // an object of strings
+	formNumber                   // a whole number
+	formBoolean                  // true or false
 )
 
 // mintField is one field of a kind.
 type mintField struct {
 	name, doc string
-	form      form
+	form      fieldForm
 	required  bool
 	example   string   // a right value in JSON, for messages
 	words     []string // the only allowed values; nil means any
@@ -39,11 +39,11 @@ type mintField struct {
 type mintKind struct {
 	name, doc string
 	// build checks a decoded object of the kind.
-	build  func(v *validator, path string, m *rawMint) Mint
+	build  func(v *configValidator, path string, m *rawMint) Mint
 	fields []mintField
 }
 
-func (k mintKind) names() []string {
+func (k mintKind) fieldNames() []string {
 	var out []string
 	for _, f := range k.fields {
 		out = append(out, f.name)
@@ -68,23 +68,23 @@ func mintKindNames() []string {
 	return out
 }
 
-// shape returns the field for the JSON Schema.
-func (f mintField) shape() schema {
-	s := schema{Description: f.doc}
+// fieldSchema returns the field for the JSON Schema.
+func (f mintField) fieldSchema() jsonSchema {
+	s := jsonSchema{Description: f.doc}
 	switch f.form {
 	case formText:
 		s.Type, s.Enum = "string", f.words
 	case formID:
-		s.OneOf = []schema{text(), {Type: "integer"}}
+		s.OneOf = []jsonSchema{textSchema(), {Type: "integer"}}
 	case formSecret:
 		s.OneOf = secretShape().OneOf
 	case formList:
-		s.Type, s.Items = "array", &schema{Type: "string"}
+		s.Type, s.Items = "array", &jsonSchema{Type: "string"}
 		if f.required || f.least {
 			s.MinItems = 1
 		}
 	case formTexts:
-		s.Type, s.PatternProperties, s.Closed = "object", map[string]schema{".": text()}, true
+		s.Type, s.PatternProperties, s.Closed = "object", map[string]jsonSchema{".": textSchema()}, true
 	case formNumber:
 		s.Type = "integer"
 	case formBoolean:
@@ -94,21 +94,21 @@ func (f mintField) shape() schema {
 }
 
 // secretShape returns the shape of a secret inside a kind.
-func secretShape() schema {
-	object := sourceFields().object()
+func secretShape() jsonSchema {
+	object := sourceFields().objectSchema()
 	object.OneOf = sourceShapes()
-	return schema{OneOf: []schema{{Type: "string", MinLength: 1}, object}}
+	return jsonSchema{OneOf: []jsonSchema{{Type: "string", MinLength: 1}, object}}
 }
 
-func sourceShapes() []schema {
-	return []schema{{Required: []string{"value"}}, {Required: []string{"file"}}, {Required: []string{"env"}}}
+func sourceShapes() []jsonSchema {
+	return []jsonSchema{{Required: []string{"value"}}, {Required: []string{"file"}}, {Required: []string{"env"}}}
 }
 
-// shape returns the kind for the JSON Schema.
-func (k mintKind) shape() schema {
-	s := schema{Type: "object", Closed: true, Properties: map[string]schema{}}
+// kindSchema returns the kind for the JSON Schema.
+func (k mintKind) kindSchema() jsonSchema {
+	s := jsonSchema{Type: "object", Closed: true, Properties: map[string]jsonSchema{}}
 	for _, f := range k.fields {
-		s.Properties[f.name] = f.shape()
+		s.Properties[f.name] = f.fieldSchema()
 		if f.required {
 			s.Required = append(s.Required, f.name)
 		}
@@ -116,18 +116,18 @@ func (k mintKind) shape() schema {
 	return s
 }
 
-func clientCertFields() specs[rawClientCert] {
-	return specs[rawClientCert]{
-		{"cert", "A PEM file: the certificate, and intermediates behind it.", schema{Type: "string", MinLength: 1},
-			func(d *decoder, c *rawClientCert, f string, n *node) { d.Str(f, n, &c.cert) }},
-		{"key", "The private key, PEM.", secretShape(), func(d *decoder, c *rawClientCert, f string, n *node) {
-			c.key, _ = d.secret(f, `{"file": "client.key"}`, n)
+func clientCertFields() fieldSpecs[rawClientCert] {
+	return fieldSpecs[rawClientCert]{
+		{"cert", "A PEM file: the certificate, and intermediates behind it.", jsonSchema{Type: "string", MinLength: 1},
+			func(d *configDecoder, c *rawClientCert, f string, n *node) { d.ReadString(f, n, &c.cert) }},
+		{"key", "The private key, PEM.", secretShape(), func(d *configDecoder, c *rawClientCert, f string, n *node) {
+			c.key, _ = d.readMintSecret(f, `{"file": "client.key"}`, n)
 		}},
 	}
 }
 
-func clientCertShape() schema {
-	s := clientCertFields().object()
-	s.Required = clientCertFields().names()
+func clientCertShape() jsonSchema {
+	s := clientCertFields().objectSchema()
+	s.Required = clientCertFields().fieldNames()
 	return s
 }

@@ -12,17 +12,18 @@ import (
 )
 
 func githubAppKind() mintKind {
-	return mintKind{kindGitHubApp, "Installation access tokens of a GitHub App.", (*validator).githubApp, []mintField{
-		{name: "app_id", doc: "The app's id, or its client id.", form: formID, required: true, example: `"123456"`},
-		{name: "installation_id", doc: "The installation's id.", form: formID, required: true, example: `"12345678"`},
-		{name: "key", doc: "The app's private key, PEM" + secretDoc, form: formSecret, required: true,
-			example: `{"file": "app.pem"}`},
-		{name: "repositories", doc: "The only repositories, without the owner.", form: formList, example: `["site"]`},
-		{name: "permissions", doc: "The only permissions: read, write or admin by name.", form: formTexts,
-			example: `{"issues": "write"}`},
-		{name: "base_url", doc: "The API of GitHub Enterprise. Default: https://api.github.com.",
-			example: `"https://github.example.com/api/v3"`},
-	}}
+	return mintKind{kindGitHubApp, "Installation access tokens of a GitHub App.", (*configValidator).githubApp,
+		[]mintField{
+			{name: "app_id", doc: "The app's id, or its client id.", form: formID, required: true, example: `"123456"`},
+			{name: "installation_id", doc: "The installation's id.", form: formID, required: true, example: `"12345678"`},
+			{name: "key", doc: "The app's private key, PEM" + secretDoc, form: formSecret, required: true,
+				example: `{"file": "app.pem"}`},
+			{name: "repositories", doc: "The only repositories, without the owner.", form: formList, example: `["site"]`},
+			{name: "permissions", doc: "The only permissions: read, write or admin by name.", form: formTexts,
+				example: `{"issues": "write"}`},
+			{name: "base_url", doc: "The API of GitHub Enterprise. Default: https://api.github.com.",
+				example: `"https://github.example.com/api/v3"`},
+		}}
 }
 
 // GitHubApp is "github_app": installation access tokens.
@@ -41,26 +42,26 @@ func (*GitHubApp) Kind() string { return kindGitHubApp }
 // Secrets implements Mint.
 func (g *GitHubApp) Secrets() []secret.Value { return keyLines(g.Key) }
 
-func (g *GitHubApp) address() string { return g.BaseURL }
+func (g *GitHubApp) mintAddress() string { return g.BaseURL }
 
-func (g *GitHubApp) identify(id *identity) {
-	id.add("app_id", g.AppID)
-	id.add("installation_id", g.InstallationID)
+func (g *GitHubApp) addIdentity(id *mintIdentity) {
+	id.addField("app_id", g.AppID)
+	id.addField("installation_id", g.InstallationID)
 	id.addSorted("repositories", g.Repositories)
 	id.addTable("permissions", g.Permissions)
-	id.add("base_url", g.BaseURL)
+	id.addField("base_url", g.BaseURL)
 }
 
-func (v *validator) githubApp(path string, m *rawMint) Mint {
+func (v *configValidator) githubApp(path string, m *rawMint) Mint {
 	g := &GitHubApp{
 		AppID: m.text["app_id"], InstallationID: m.text["installation_id"], Repositories: m.list["repositories"],
 		Permissions: m.texts["permissions"], BaseURL: strings.TrimSuffix(m.text["base_url"], "/"),
 	}
 	if m.has["app_id"] && !regexp.MustCompile(`^[0-9A-Za-z.]{1,40}$`).MatchString(g.AppID) {
-		v.Bad(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
+		v.AddError(path+".app_id", "not the id of an app", `digits, or a client id like "Iv23liABCDEFGHIJKLMN"`)
 	}
 	if m.has["installation_id"] && !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(g.InstallationID) {
-		v.Bad(path+".installation_id", "not the id of an installation",
+		v.AddError(path+".installation_id", "not the id of an installation",
 			"digits, as in the address of the installation's settings")
 	}
 	if text, ok := v.innerText(path, "key", m); ok {
@@ -68,24 +69,24 @@ func (v *validator) githubApp(path string, m *rawMint) Mint {
 	}
 	for i, r := range g.Repositories {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`).MatchString(r) {
-			v.Bad(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
+			v.AddError(fmt.Sprintf("%s.repositories[%d]", path, i), "not the name of a repository",
 				`one without its owner, e.g. "site"`)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
-		field := strictjson.Label(path+".permissions.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".permissions.", name, plainKey(name))
 		if !regexp.MustCompile(`^[a-z_]{1,64}$`).MatchString(name) {
-			v.Bad(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
+			v.AddError(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
 		}
 		if !slices.Contains([]string{"read", "write", "admin"}, g.Permissions[name]) {
-			v.Bad(field, "not an access", "read, write or admin")
+			v.AddError(field, "not an access", "read, write or admin")
 		}
 	}
 	if g.BaseURL == "" {
 		g.BaseURL = "https://api.github.com"
-	} else if u, ok := v.https(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
+	} else if u, ok := v.checkURL(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
 		u.RawQuery != "" {
-		v.Bad(path+".base_url", "an address with a query", "one without")
+		v.AddError(path+".base_url", "an address with a query", "one without")
 	}
 	return g
 }

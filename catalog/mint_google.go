@@ -9,7 +9,7 @@ import (
 )
 
 func googleKind() mintKind {
-	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*validator).google, []mintField{
+	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*configValidator).checkGoogle, []mintField{
 		{name: "key", doc: "The service account's key file, JSON" + secretDoc, form: formSecret, required: true,
 			example: `{"file": "sa.json"}`},
 		{name: "scopes", doc: "What the token is for.", form: formList, required: true,
@@ -34,16 +34,16 @@ func (*Google) Kind() string { return kindGoogle }
 // Secrets implements Mint.
 func (g *Google) Secrets() []secret.Value { return keyLines(g.PrivateKey) }
 
-func (g *Google) address() string { return g.TokenURL }
+func (g *Google) mintAddress() string { return g.TokenURL }
 
-func (g *Google) identify(id *identity) {
-	id.add("email", g.Email)
-	id.add("token_url", g.TokenURL)
+func (g *Google) addIdentity(id *mintIdentity) {
+	id.addField("email", g.Email)
+	id.addField("token_url", g.TokenURL)
 	id.addSorted("scopes", g.Scopes)
-	id.add("subject", g.Subject)
+	id.addField("subject", g.Subject)
 }
 
-func (v *validator) google(path string, m *rawMint) Mint {
+func (v *configValidator) checkGoogle(path string, m *rawMint) Mint {
 	g := &Google{Scopes: m.list["scopes"], Subject: m.text["subject"]}
 	const want = "the JSON file that Google gave for the service account"
 	if text, ok := v.innerText(path, "key", m); ok {
@@ -56,31 +56,31 @@ func (v *validator) google(path string, m *rawMint) Mint {
 		}
 		switch err := json.Unmarshal([]byte(text), &file); {
 		case err != nil: // the error may quote the key
-			v.Bad(path+".key", "not a JSON object with texts", want)
+			v.AddError(path+".key", "not a JSON object with texts", want)
 		case file.Type != "service_account":
-			v.Bad(path+".key", "a file that is not of the type service_account", want)
+			v.AddError(path+".key", "a file that is not of the type service_account", want)
 		case !strings.Contains(file.Email, "@"):
-			v.Bad(path+".key", "a file without client_email", want)
+			v.AddError(path+".key", "a file without client_email", want)
 		default:
 			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}
 			// The file chooses the address to which the assertion is sent.
-			v.https(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
+			v.checkURL(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
 			g.PrivateKey = v.rsaKey(path+".key", file.Key)
 		}
 	}
-	if m.has["scopes"] && len(g.Scopes) == 0 && !v.Full() {
-		v.Bad(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
+	if m.has["scopes"] && len(g.Scopes) == 0 && !v.IsFull() {
+		v.AddError(path+".scopes", "an empty list", `at least one, e.g. ["https://www.googleapis.com/auth/cloud-platform"]`)
 	}
 	for i, s := range g.Scopes {
 		if s == "" || strings.ContainsAny(s, " \"\\") {
-			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+			v.AddError(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
 		}
 	}
 	if m.has["subject"] && !strings.Contains(g.Subject, "@") {
-		v.Bad(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
+		v.AddError(path+".subject", "not a user", `a mail address, e.g. "ann@example.com"`)
 	}
 	return g
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func hmacKind() mintKind {
-	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*validator).hmac, []mintField{
+	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*configValidator).hmac, []mintField{
 		{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
 		{name: "key_encoding", doc: "How the key is written: text (default), base64 or hex.", example: `"base64"`,
 			words: []string{"text", "base64", "hex"}},
@@ -47,9 +47,9 @@ func (*HMAC) Kind() string { return kindHMAC }
 // Secrets implements Mint.
 func (h *HMAC) Secrets() []secret.Value { return []secret.Value{h.Key} }
 
-func (*HMAC) address() string { return "" }
+func (*HMAC) mintAddress() string { return "" }
 
-func (*HMAC) identify(*identity) {}
+func (*HMAC) addIdentity(*mintIdentity) {}
 
 // The placeholders of HMAC.Message and of HMAC.Headers.
 var (
@@ -61,10 +61,11 @@ var (
 // marks matches a text that looks like a placeholder.
 var marks = regexp.MustCompile(`\{[^{}]*\}`)
 
-func (v *validator) hmac(path string, m *rawMint) Mint {
+func (v *configValidator) hmac(path string, m *rawMint) Mint {
 	h := &HMAC{
-		Key: v.inner(path, "key", m), KeyEncoding: v.option(path, "key_encoding", m, []string{"text", "base64", "hex"}),
-		Hash:    v.option(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
+		Key: v.readInnerSecret(path, "key", m), KeyEncoding: v.checkOption(path, "key_encoding", m,
+			[]string{"text", "base64", "hex"}),
+		Hash:    v.checkOption(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
 		Message: m.text["message"], Headers: map[string]string{},
 	}
 	if h.KeyEncoding == "" {
@@ -73,37 +74,37 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 	if h.Hash == "" {
 		h.Hash = "sha256"
 	}
-	if _, err := h.Bytes(); err != nil && !h.Key.Empty() {
-		v.Bad(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
+	if _, err := h.Bytes(); err != nil && !h.Key.IsEmpty() {
+		v.AddError(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
 	}
 	for _, mark := range marks.FindAllString(h.Message, -1) {
-		v.mark(path+".message", mark, SignatureParts)
+		v.checkMark(path+".message", mark, SignatureParts)
 	}
 	// A constant message has a constant signature.
 	if m.has["message"] && !marks.MatchString(h.Message) {
-		v.Bad(path+".message", "a text without placeholders, whose signature would be a password",
+		v.AddError(path+".message", "a text without placeholders, whose signature would be a password",
 			`one like "{timestamp}{method}{path}{body}"`)
 	}
 	signatures := 0
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := strictjson.Label(path+".headers.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".headers.", name, plainKey(name))
 		signatures += strings.Count(value, "{signature:")
 		for _, mark := range marks.FindAllString(value, -1) {
-			v.mark(field, mark, SignatureHeaders)
+			v.checkMark(field, mark, SignatureHeaders)
 		}
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
-			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
+			v.AddError(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
 		// Servers would log or publish the signature.
 		case SinkHeader(name):
-			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
+			v.AddError(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
 		default:
 			h.Headers[name] = value
 		}
 	}
 	if m.has["headers"] && signatures != 1 {
-		v.Bad(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
+		v.AddError(path+".headers", fmt.Sprintf("%d signatures", signatures), "{signature:hex} or {signature:base64} once")
 	}
 	return h
 }
@@ -119,14 +120,14 @@ func (h *HMAC) Bytes() ([]byte, error) {
 	return []byte(h.Key.Reveal()), nil
 }
 
-// mark checks a placeholder.
-func (v *validator) mark(field, mark string, known []string) {
+// checkMark checks a placeholder.
+func (v *configValidator) checkMark(field, mark string, known []string) {
 	if slices.Contains(known, mark) {
 		return
 	}
 	found, want := "a placeholder that does not exist", "one of "+strings.Join(known, ", ")
-	if near := strictjson.Nearest(mark, known); near != "" {
+	if near := strictjson.NearestName(mark, known); near != "" {
 		found, want = strconv.Quote(mark), fmt.Sprintf("did you mean %q?", near)
 	}
-	v.Bad(field, found, want)
+	v.AddError(field, found, want)
 }

@@ -13,7 +13,7 @@ import (
 
 func oauth2Kind() mintKind {
 	const about = "A token from an OAuth 2.0 token endpoint, by a login or for the client itself."
-	return mintKind{kindOAuth2, about, (*validator).oauth2, []mintField{
+	return mintKind{kindOAuth2, about, (*configValidator).checkOAuth2, []mintField{
 		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
 		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
 			example: `"example.onmicrosoft.com"`},
@@ -91,57 +91,57 @@ func (*OAuth2) Kind() string { return kindOAuth2 }
 // Secrets implements Mint.
 func (o *OAuth2) Secrets() []secret.Value { return []secret.Value{o.ClientSecret} }
 
-func (o *OAuth2) address() string {
+func (o *OAuth2) mintAddress() string {
 	if o.Resource != "" {
 		return o.Resource
 	}
 	return o.TokenURL
 }
 
-func (o *OAuth2) identify(id *identity) {
-	id.add("grant", string(o.Grant))
-	id.add("token_url", o.TokenURL)
-	id.add("client_id", o.ClientID)
+func (o *OAuth2) addIdentity(id *mintIdentity) {
+	id.addField("grant", string(o.Grant))
+	id.addField("token_url", o.TokenURL)
+	id.addField("client_id", o.ClientID)
 	id.addSorted("scopes", o.Scopes)
-	id.add("resource", o.Resource)
+	id.addField("resource", o.Resource)
 	id.addTable("params", o.Params)
 }
 
-func (v *validator) oauth2(path string, m *rawMint) Mint {
+func (v *configValidator) checkOAuth2(path string, m *rawMint) Mint {
 	o := &OAuth2{
-		Grant:    Grant(v.option(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
+		Grant:    Grant(v.checkOption(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
 		TokenURL: m.text["token_url"], AuthURL: m.text["auth_url"], DeviceURL: m.text["device_url"],
-		ClientID: m.text["client_id"], ClientSecret: v.inner(path, "client_secret", m), Scopes: m.list["scopes"],
+		ClientID: m.text["client_id"], ClientSecret: v.readInnerSecret(path, "client_secret", m), Scopes: m.list["scopes"],
 		ScopeSeparator: " ", Resource: m.text["resource"], Params: m.texts["params"],
-		Basic:        v.option(path, "auth", m, []string{"body", "basic"}) == "basic",
-		RedirectHost: v.option(path, "redirect_host", m, []string{"127.0.0.1", "localhost"}),
+		Basic:        v.checkOption(path, "auth", m, []string{"body", "basic"}) == "basic",
+		RedirectHost: v.checkOption(path, "redirect_host", m, []string{"127.0.0.1", "localhost"}),
 		RedirectPort: m.number["redirect_port"],
 	}
-	o.Provider = v.option(path, "provider", m, providerNames())
+	o.Provider = v.checkOption(path, "provider", m, providerNames())
 	// Before the checks: they judge the addresses of the preset, too.
-	v.preset(path, m, o)
+	v.applyPreset(path, m, o)
 	for _, f := range []struct{ name, text string }{
 		{"token_url", o.TokenURL}, {"auth_url", o.AuthURL}, {"device_url", o.DeviceURL}, {"resource", o.Resource},
 	} {
 		if m.has[f.name] {
-			v.https(path+"."+f.name, f.text, `"https://auth.example.com/`+strings.TrimSuffix(f.name, "_url")+`"`)
+			v.checkURL(path+"."+f.name, f.text, `"https://auth.example.com/`+strings.TrimSuffix(f.name, "_url")+`"`)
 		}
 	}
 	v.oauth2Fits(path, m, o)
 	for i, s := range o.Scopes {
 		if s == "" || strings.ContainsAny(s, " \"\\") {
-			v.Bad(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
+			v.AddError(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
 		// Another state or challenge would disable the protection of the login.
 		if slices.Contains(ownParams, name) {
-			v.Bad(path+".params."+name, "a parameter that CodeForge sets", "it left out")
+			v.AddError(path+".params."+name, "a parameter that CodeForge sets", "it left out")
 		}
 	}
 	const ports = 1 << 16
 	if m.has["redirect_port"] && (o.RedirectPort < 1024 || o.RedirectPort >= ports) {
-		v.Bad(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
+		v.AddError(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
 	}
 	if o.Grant == "" {
 		o.Grant = GrantRefreshToken
@@ -152,9 +152,9 @@ func (v *validator) oauth2(path string, m *rawMint) Mint {
 	return o
 }
 
-// resources checks that the token of a resource is only sent to the site of the resource. The login page names only the
-// resource. A copied configuration with further hosts would make people log in for those hosts.
-func (v *validator) resources(a *API) {
+// checkResources checks that the token of a resource is only sent to the site of the resource. The login page names
+// only the resource. A copied configuration with further hosts would make people log in for those hosts.
+func (v *configValidator) checkResources(a *API) {
 	for _, c := range a.Credentials {
 		o, ok := c.Mint.(*OAuth2)
 		if !ok || o.Resource == "" {
@@ -166,7 +166,7 @@ func (v *validator) resources(a *API) {
 		}
 		for _, h := range a.Hosts {
 			if h.Site() != resource.Site() {
-				v.Bad("credentials."+c.Name+".oauth2.resource",
+				v.AddError("credentials."+c.Name+".oauth2.resource",
 					"a server on another site than "+h.String()+", which would get the token",
 					"the URL of a server on the site of all hosts of this API")
 				break
@@ -183,20 +183,20 @@ var ownParams = []string{
 	"request_uri", "client_assertion", "client_assertion_type", "username", "password", "resource",
 }
 
-// preset fills in the provider's values for fields that config.json leaves out.
-func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
+// applyPreset fills in the provider's values for fields that config.json leaves out.
+func (v *configValidator) applyPreset(path string, m *rawMint, o *OAuth2) {
 	tenant := m.text["tenant"]
 	if m.has["tenant"] && o.Provider != "microsoft" {
-		v.Bad(path+".tenant", "a field that is only for provider microsoft", "it left out")
+		v.AddError(path+".tenant", "a field that is only for provider microsoft", "it left out")
 	}
 	if m.has["tenant"] && !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`).MatchString(tenant) {
-		v.Bad(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
+		v.AddError(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
 		tenant = ""
 	}
 	if tenant == "" {
 		tenant = "common"
 	}
-	for _, p := range providers() {
+	for _, p := range listProviders() {
 		if p.name != o.Provider {
 			continue
 		}
@@ -237,17 +237,17 @@ func (v *validator) preset(path string, m *rawMint, o *OAuth2) {
 }
 
 // oauth2Fits checks that the fields are complete and do not contradict each other.
-func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
+func (v *configValidator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 	missing := func(field, want string) {
 		if !m.has[field] {
-			v.Bad(path+"."+field, "missing", want)
+			v.AddError(path+"."+field, "missing", want)
 		}
 	}
 	switch {
 	case m.has["resource"]:
 		for _, f := range []string{"provider", "token_url", "auth_url", "device_url", "auth"} {
 			if m.has[f] {
-				v.Bad(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
+				v.AddError(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
 			}
 		}
 		if o.Grant == GrantClientCredentials {
@@ -257,17 +257,17 @@ func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 		missing("client_id", "the id that the provider shows for the app")
 	default:
 		if !m.has["token_url"] {
-			v.Bad(path+".token_url", "missing", `an address, or a "provider": one of `+strings.Join(providerNames(), ", "))
+			v.AddError(path+".token_url", "missing", `an address, or a "provider": one of `+strings.Join(providerNames(), ", "))
 		}
 		missing("client_id", "the client's id")
 		if o.Grant != GrantClientCredentials && !m.has["auth_url"] && !m.has["device_url"] {
-			v.Bad(path+".auth_url", "missing", `auth_url or device_url, for the login, or "grant": "client_credentials"`)
+			v.AddError(path+".auth_url", "missing", `auth_url or device_url, for the login, or "grant": "client_credentials"`)
 		}
 	}
 	if o.Grant == GrantClientCredentials && !m.has["resource"] {
 		missing("client_secret", "the client's secret, by which alone it authenticates")
 	}
-	if o.Basic && o.ClientSecret.Empty() && !m.has["client_secret"] {
-		v.Bad(path+".auth", "basic without a client_secret", "a client_secret, or no auth")
+	if o.Basic && o.ClientSecret.IsEmpty() && !m.has["client_secret"] {
+		v.AddError(path+".auth", "basic without a client_secret", "a client_secret, or no auth")
 	}
 }

@@ -1,7 +1,7 @@
 package catalog
 
-// provider is a preset of "oauth2" for fields that config.json leaves out.
-type provider struct {
+// oauthProvider is a preset of "oauth2" for fields that config.json leaves out.
+type oauthProvider struct {
 	name                         string
 	tokenURL, authURL, deviceURL string
 	basic                        bool
@@ -19,9 +19,9 @@ const redirectPort = 8765
 // tenantMark is replaced by "tenant" in addresses.
 const tenantMark = "{tenant}"
 
-// providers are the presets, from the providers' own documentation.
-func providers() []provider {
-	return []provider{
+// listProviders are the presets, from the providers' own documentation.
+func listProviders() []oauthProvider {
+	return []oauthProvider{
 		{name: "google", tokenURL: "https://oauth2.googleapis.com/token",
 			authURL:   "https://accounts.google.com/o/oauth2/v2/auth",
 			deviceURL: "https://oauth2.googleapis.com/device/code",
@@ -53,7 +53,7 @@ func providers() []provider {
 
 func providerNames() []string {
 	var out []string
-	for _, p := range providers() {
+	for _, p := range listProviders() {
 		out = append(out, p.name)
 	}
 	return out

@@ -18,7 +18,7 @@ import (
 
 func fetchKind() mintKind {
 	const about = "A secret that a secret manager gives for one HTTPS request."
-	return mintKind{kindFetch, about, (*validator).fetch, []mintField{
+	return mintKind{kindFetch, about, (*configValidator).checkFetch, []mintField{
 		{name: "url", doc: "Where to ask.", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
 		{name: "method", doc: "GET, or POST if there is a body.", example: `"GET"`, words: []string{"GET", "POST"}},
 		{name: "headers", doc: "Headers, with token names of APIs that have the host.", form: formTexts,
@@ -48,10 +48,10 @@ func (*Fetch) Kind() string { return kindFetch }
 // Secrets implements Mint.
 func (*Fetch) Secrets() []secret.Value { return nil }
 
-func (f *Fetch) address() string { return f.URL }
+func (f *Fetch) mintAddress() string { return f.URL }
 
-func (f *Fetch) identify(id *identity) {
-	id.add("request", f.Method, f.URL, f.Body, f.Pointer, strconv.FormatBool(f.Base64))
+func (f *Fetch) addIdentity(id *mintIdentity) {
+	id.addField("request", f.Method, f.URL, f.Body, f.Pointer, strconv.FormatBool(f.Base64))
 	id.addTable("headers", f.Headers)
 }
 
@@ -67,10 +67,10 @@ func (*Command) Kind() string { return kindCommand }
 // Secrets implements Mint.
 func (*Command) Secrets() []secret.Value { return nil }
 
-func (*Command) address() string { return "" }
+func (*Command) mintAddress() string { return "" }
 
-func (c *Command) identify(id *identity) {
-	id.add("args", c.Args...)
+func (c *Command) addIdentity(id *mintIdentity) {
+	id.addField("args", c.Args...)
 }
 
 // File is "file" with "ttl": a file that is read again and again, because another program rewrites it.
@@ -87,30 +87,30 @@ func (*File) Kind() string { return kindFile }
 // Secrets implements Mint.
 func (*File) Secrets() []secret.Value { return nil }
 
-func (*File) address() string { return "" }
+func (*File) mintAddress() string { return "" }
 
-func (f *File) identify(id *identity) {
-	id.add("file", f.Path, f.Pointer)
+func (f *File) addIdentity(id *mintIdentity) {
+	id.addField("file", f.Path, f.Pointer)
 }
 
-// ttl returns the life of a source's value.
-func (v *validator) ttl(raw rawCredential) Seconds {
+// readTTL returns the life of a source's value.
+func (v *configValidator) readTTL(raw rawCredential) Seconds {
 	ttl := defaultTTL
 	if raw.ttl != nil {
 		ttl = *raw.ttl
 	}
 	if raw.ttl != nil && ttl < minTTL {
-		v.Bad(raw.path()+".ttl", "less than ten seconds", `at least 10, e.g. "5m"`)
+		v.AddError(raw.fieldPath()+".ttl", "less than ten seconds", `at least 10, e.g. "5m"`)
 	}
 	return Seconds(ttl / time.Second)
 }
 
-func (v *validator) fetch(path string, m *rawMint) Mint {
-	f := &Fetch{URL: m.text["url"], Method: v.option(path, "method", m, []string{"GET", "POST"}),
+func (v *configValidator) checkFetch(path string, m *rawMint) Mint {
+	f := &Fetch{URL: m.text["url"], Method: v.checkOption(path, "method", m, []string{"GET", "POST"}),
 		Headers: map[string]string{},
 		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: m.ttl}
 	if m.has["url"] {
-		v.https(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
+		v.checkURL(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
 	}
 	if f.Method == "" {
 		f.Method = "GET"
@@ -119,23 +119,23 @@ func (v *validator) fetch(path string, m *rawMint) Mint {
 		}
 	}
 	if f.Method == "GET" && f.Body != "" {
-		v.Bad(path+".body", "a body for a GET", `"method": "POST", or no body`)
+		v.AddError(path+".body", "a body for a GET", `"method": "POST", or no body`)
 	}
 	if jsonpointer.Check(f.Pointer) != nil {
-		v.Bad(path+".json", "not a JSON pointer", `one like "/data/data/key"`)
+		v.AddError(path+".json", "not a JSON pointer", `one like "/data/data/key"`)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := strictjson.Label(path+".headers.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".headers.", name, plainKey(name))
 		uses := tokenNames(value)
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
-			v.Bad(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
+			v.AddError(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
 		case slices.Contains([]string{"host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer",
 			"accept-encoding", "range"}, foldHeader(name)):
-			v.Bad(field, "a header that CodeForge sets", "it left out")
-		case secretName(name) && len(uses) == 0 && !harmless(value):
-			v.Bad(field, "a value that is not a token name, under a name that suggests a credential",
+			v.AddError(field, "a header that CodeForge sets", "it left out")
+		case secretName(name) && len(uses) == 0 && !isHarmless(value):
+			v.AddError(field, "a value that is not a token name, under a name that suggests a credential",
 				`the credential in the "credentials" of an API with the host, and its token name here`)
 		default:
 			f.Headers[name] = value
@@ -161,29 +161,30 @@ func tokenNames(text string) []string {
 	return out
 }
 
-func (v *validator) command(path string, m *rawMint) Mint {
+func (v *configValidator) checkCommand(path string, m *rawMint) Mint {
 	args := m.list["args"]
 	if args != nil && len(args) == 0 {
-		v.Bad(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
+		v.AddError(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
 	}
 	if len(args) > 0 {
 		switch name := args[0]; {
 		case name == "" || strings.HasPrefix(name, "-"):
-			v.Bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
+			v.AddError(path+"[0]", "not a program", "the name of a program, or its absolute path")
 		case len(args) == 1 && strings.Contains(name, " "):
-			v.Bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+			v.AddError(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
 		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
-			v.Bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
+			v.AddError(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
 	}
 	return &Command{Args: args, TTL: m.ttl}
 }
 
-// watched checks a file that is read again and again.
-func (v *validator) watched(raw rawCredential) Mint {
-	ttl := v.ttl(raw)
+// checkWatchedFile checks a file that is read again and again.
+func (v *configValidator) checkWatchedFile(raw rawCredential) Mint {
+	ttl := v.readTTL(raw)
 	if raw.file == nil {
-		v.Bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
+		v.AddError(raw.fieldPath()+".ttl", "a lifetime for a credential that nothing changes",
+			"ttl with fetch, command or file only")
 		return nil
 	}
 	f := &File{Path: *raw.file, API: v.API, TTL: ttl}
@@ -191,31 +192,32 @@ func (v *validator) watched(raw rawCredential) Mint {
 		f.Pointer = *raw.json
 	}
 	// Read the file now, so that a mistake shows at the load and not at the first use.
-	if text, ok := v.resolve(raw.path(), raw.source); ok {
-		v.secretText(raw.path(), raw.source, text)
+	if text, ok := v.resolveSecret(raw.fieldPath(), raw.secretSource); ok {
+		v.secretText(raw.fieldPath(), raw.secretSource, text)
 	}
 	return f
 }
 
-// Read reads the credential from the file. dir is apis/. The error quotes no text of the file.
-func (f *File) Read(dir string) (secret.Value, error) {
+// ReadCredential reads the credential from the file. dir is apis/. The error quotes no text of the file.
+func (f *File) ReadCredential(dir string) (secret.Value, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return secret.Value{}, errors.New(reason(err))
+		return secret.Value{}, errors.New(describeReadError(err))
 	}
 	defer root.Close()
 	// The same code as for a load, with a budget for one file.
-	v := validator{root: root, budget: &budget{all: maxSecretFile, api: maxSecretFile}}
+	v := configValidator{root: root, budget: &readBudget{all: maxSecretFile, api: maxSecretFile}}
 	v.API = f.API
-	text, ok := v.resolve("", source{file: &f.Path, json: &f.Pointer})
+	text, ok := v.resolveSecret("", secretSource{file: &f.Path, json: &f.Pointer})
 	if ok {
-		return Value(text)
+		return ParseSourceText(text)
 	}
 	return secret.Value{}, errors.New(v.Problems[0].Found)
 }
 
-// Value checks the text of a source by the rules for credentials in config.json. The error does not quote the text.
-func Value(text string) (secret.Value, error) {
+// ParseSourceText checks the text of a source by the rules for credentials in config.json. The error does not quote the
+// text.
+func ParseSourceText(text string) (secret.Value, error) {
 	if found, _ := valueProblem(text); found != "" {
 		return secret.Value{}, errors.New(found)
 	}

@@ -89,7 +89,7 @@ func TestProviderOverrides(t *testing.T) {
 	}
 	app := minted(t, "api.example.com", `{"oauth2": {"provider": "microsoft", "grant": "client_credentials", "client_id": "id",
 		"client_secret": "hunter2-hunter2", "scopes": ["https://graph.microsoft.com/.default"]}}`, nil)
-	if o := app.Mint.(*catalog.OAuth2); app.Login() != nil || slices.Contains(o.Scopes, "offline_access") {
+	if o := app.Mint.(*catalog.OAuth2); app.LoginClient() != nil || slices.Contains(o.Scopes, "offline_access") {
 		t.Errorf("a client without users: %+v", o)
 	}
 }
@@ -123,13 +123,13 @@ func kinds(t *testing.T) map[string]struct{ domain, credential, hidden string } 
 func TestKinds(t *testing.T) {
 	for kind, k := range kinds(t) {
 		c := minted(t, k.domain, k.credential, nil)
-		if c.Mint.Kind() != kind || !c.Value.Empty() {
-			t.Errorf("%s: kind %q, value empty: %t", kind, c.Mint.Kind(), c.Value.Empty())
+		if c.Mint.Kind() != kind || !c.Value.IsEmpty() {
+			t.Errorf("%s: kind %q, value empty: %t", kind, c.Mint.Kind(), c.Value.IsEmpty())
 		}
-		if !slices.ContainsFunc(c.Secrets(), func(s secret.Value) bool { return s.Reveal() == k.hidden }) {
+		if !slices.ContainsFunc(c.AllSecrets(), func(s secret.Value) bool { return s.Reveal() == k.hidden }) {
 			t.Errorf("%s: its secret is not listed for scrubbing", kind)
 		}
-		for _, s := range c.Secrets() {
+		for _, s := range c.AllSecrets() {
 			if strings.Contains(s.Reveal(), "\n") || strings.Contains(s.Reveal(), "PRIVATE KEY") {
 				t.Errorf("%s: a secret of more than one line", kind)
 			}
@@ -171,11 +171,11 @@ func TestFileIsReadAgain(t *testing.T) {
 	})
 	c := clean(t, dir, nil)
 	f := c.API("acme").Credentials[0].Mint.(*catalog.File)
-	if v, err := f.Read(dir); err != nil || v.Reveal() != "hunter2-hunter2" {
+	if v, err := f.ReadCredential(dir); err != nil || v.Reveal() != "hunter2-hunter2" {
 		t.Fatalf("%v", err)
 	}
 	write(t, dir, "acme/db.json", `{"password": "hunter3-hunter3"}`)
-	if v, err := f.Read(dir); err != nil || v.Reveal() != "hunter3-hunter3" {
+	if v, err := f.ReadCredential(dir); err != nil || v.Reveal() != "hunter3-hunter3" {
 		t.Errorf("after a change: %v", err)
 	}
 	if next, problems := catalog.Load(dir, catalog.Options{Previous: c}); next.Version() != c.Version() || len(problems) > 0 {
@@ -183,13 +183,13 @@ func TestFileIsReadAgain(t *testing.T) {
 	}
 	for _, bad := range []string{"", `{"password": "short"}`, `{"password": "hunter2\nhunter2"}`, `{"pass`, `hunter2-hunter2`} {
 		write(t, dir, "acme/db.json", bad)
-		if v, err := f.Read(dir); err == nil || !v.Empty() || strings.Contains(err.Error(), "hunter2") {
+		if v, err := f.ReadCredential(dir); err == nil || !v.IsEmpty() || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	outside := *f
 	outside.Path, outside.Pointer = "../../"+"x", ""
-	if _, err := outside.Read(dir); err == nil {
+	if _, err := outside.ReadCredential(dir); err == nil {
 		t.Error("a path that leads out of apis/ was read")
 	}
 }
@@ -204,7 +204,7 @@ func TestMintVersions(t *testing.T) {
 	}
 	const before = `, "client_id": "id", "client_secret": "hunter2-hunter2", "scopes": ["a", "b"]`
 	c, old := load(before)
-	if c2, same := load(before); c.Version() != c2.Version() || !old.Same(same) || old.MintDigest() != same.MintDigest() {
+	if c2, same := load(before); c.Version() != c2.Version() || !old.IsSame(same) || old.MintDigest() != same.MintDigest() {
 		t.Error("the same configuration is another")
 	}
 	for fields, newDigest := range map[string]bool{
@@ -215,8 +215,8 @@ func TestMintVersions(t *testing.T) {
 		`, "client_id": "id", "client_secret": "hunter2-hunter2", "scopes": ["a", "b"], "params": {"login": "x"}`: true,
 	} {
 		c2, now := load(fields)
-		if c.Version() == c2.Version() || old.Same(now) || (old.MintDigest() != now.MintDigest()) != newDigest {
-			t.Errorf("%s: version is new: %t, same: %t, digest is new: %t", fields, c.Version() != c2.Version(), old.Same(now),
+		if c.Version() == c2.Version() || old.IsSame(now) || (old.MintDigest() != now.MintDigest()) != newDigest {
+			t.Errorf("%s: version is new: %t, same: %t, digest is new: %t", fields, c.Version() != c2.Version(), old.IsSame(now),
 				old.MintDigest() != now.MintDigest())
 		}
 	}
@@ -243,8 +243,8 @@ func TestInternal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Match(h.At(8200)); len(got) != 0 || !c.Holds(h.At(8200)) || len(c.Ports()) != 0 {
-		t.Errorf("code reaches %d APIs there, held: %t, open ports: %v", len(got), c.Holds(h.At(8200)), c.Ports())
+	if got := c.MatchHost(h.AtPort(8200)); len(got) != 0 || !c.MayHold(h.AtPort(8200)) || len(c.ListPorts()) != 0 {
+		t.Errorf("code reaches %d APIs there, held: %t, open ports: %v", len(got), c.MayHold(h.AtPort(8200)), c.ListPorts())
 	}
 	if len(c.AllSecrets()) != 1 || c.AllSecrets()[0].Name != "VAULT_TOKEN" {
 		t.Errorf("secrets: %+v", c.AllSecrets())
@@ -310,11 +310,11 @@ func TestServer(t *testing.T) {
 		"vault.example.com:8200": &catalog.Fetch{URL: "https://vault.example.com:8200/v1"},
 		"api.github.com":         &catalog.GitHubApp{BaseURL: "https://api.github.com"},
 	} {
-		if got := (catalog.Credential{Mint: m}).Server(); got != want {
+		if got := (catalog.Credential{Mint: m}).MintHost(); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
-	if got := (catalog.Credential{Mint: &catalog.Command{}}).Server(); got != "" {
+	if got := (catalog.Credential{Mint: &catalog.Command{}}).MintHost(); got != "" {
 		t.Errorf("a command: %q", got)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// names lists the names in apis/ that may be APIs, without hidden ones and examples. APIs in force come first, then the
-// others by name.
-func (l *loader) names() ([]string, error) {
+// listNames lists the names in apis/ that may be APIs, without hidden ones and examples. APIs in force come first, then
+// the others by name.
+func (l *loadState) listNames() ([]string, error) {
 	dir, err := l.root.Open(".")
 	if err != nil {
 		return nil, err
@@ -38,9 +38,9 @@ func (l *loader) names() ([]string, error) {
 	return all, nil
 }
 
-// misnamed warns of files that are probably meant as an API's config.json: a file beside the folders, a file with a
+// warnMisnamed warns of files that are probably meant as an API's config.json: a file beside the folders, a file with a
 // similar name, and a folder without one. A folder with an example file is a template.
-func (l *loader) misnamed(name string) {
+func (l *loadState) warnMisnamed(name string) {
 	info, err := l.root.Stat(name)
 	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 		return // opening a pipe would wait for a writer
@@ -51,7 +51,7 @@ func (l *loader) misnamed(name string) {
 	}
 	if !info.IsDir() {
 		if api, ok := loneConfig(name); ok {
-			warn(strictjson.Printable(name), "not read", "apis/"+api+"/config.json")
+			warn(strictjson.QuoteKey(name), "not read", "apis/"+api+"/config.json")
 		}
 		return
 	}
@@ -67,12 +67,12 @@ func (l *loader) misnamed(name string) {
 		case strings.HasSuffix(file, ".example"):
 			template = true
 		case likeConfig(file):
-			warn(strictjson.Printable(name)+"/"+strictjson.Printable(e.Name()), "not read", "config.json")
+			warn(strictjson.QuoteKey(name)+"/"+strictjson.QuoteKey(e.Name()), "not read", "config.json")
 			template = true
 		}
 	}
 	if !template {
-		warn(strictjson.Printable(name), "a folder without config.json", "one in it, or the folder elsewhere")
+		warn(strictjson.QuoteKey(name), "a folder without config.json", "one in it, or the folder elsewhere")
 	}
 }
 
@@ -83,7 +83,7 @@ func likeConfig(file string) bool {
 		"config.yml", "config.toml":
 		return true
 	}
-	return typo.Nearest(file, 2, []string{"config.json"}) != ""
+	return typo.NearestOf(file, 2, []string{"config.json"}) != ""
 }
 
 // loneConfig returns the API that a JSON file directly in apis/ is probably meant to be.

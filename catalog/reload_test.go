@@ -29,7 +29,7 @@ func mustHost(t *testing.T, s string) catalog.Host {
 func matched(t *testing.T, c *catalog.Catalog, host string) string {
 	t.Helper()
 	var out []string
-	for _, a := range c.Match(mustHost(t, host)) {
+	for _, a := range c.MatchHost(mustHost(t, host)) {
 		out = append(out, a.Name)
 	}
 	return strings.Join(out, " ")
@@ -91,7 +91,7 @@ func TestReloadRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := clean(t, dir, first)
-	if names(second) != "b" || second.Holds(mustHost(t, "a.example.com")) || len(second.AllCredentials()) != 1 {
+	if names(second) != "b" || second.MayHold(mustHost(t, "a.example.com")) || len(second.AllCredentials()) != 1 {
 		t.Errorf("a removed API is still there: %s", names(second))
 	}
 }
@@ -125,7 +125,7 @@ func TestTokenNameConflict(t *testing.T) {
 	if want := "error: apis/a/config.json: credentials.SHARED_TOKEN: a token name that apis/m has too; want a token name that no other API has\n"; listing(problems) != want {
 		t.Errorf("problems: %s", listing(problems))
 	}
-	if !second.Holds(mustHost(t, "a.example.com")) || matched(t, second, "a.example.com") != "" {
+	if !second.MayHold(mustHost(t, "a.example.com")) || matched(t, second, "a.example.com") != "" {
 		t.Error("the host of the refused API is not closed")
 	}
 	fresh, _ := catalog.Load(dir, catalog.Options{})
@@ -214,7 +214,7 @@ func TestSourceGoes(t *testing.T) {
 				if c.API("acme") != nil || c.API("b") != nil || (c.API("vault") == nil) != (changed == "") {
 					t.Errorf("in force: %v", c.APIs())
 				}
-				if !c.Holds(mustHost(t, "a.example.com")) {
+				if !c.MayHold(mustHost(t, "a.example.com")) {
 					t.Error("the host of the API that fetched is not closed")
 				}
 			case <-time.After(10 * time.Second):

@@ -112,10 +112,10 @@ func (r Rule) String() string {
 func (f FieldRule) String() string {
 	var out []string
 	if f.Min != nil {
-		out = append(out, f.Field+" >= "+decimal(f.Min))
+		out = append(out, f.Field+" >= "+formatDecimal(f.Min))
 	}
 	if f.Max != nil {
-		out = append(out, f.Field+" <= "+decimal(f.Max))
+		out = append(out, f.Field+" <= "+formatDecimal(f.Max))
 	}
 	if f.OneOf != nil {
 		values := make([]string, len(f.OneOf))
@@ -127,8 +127,8 @@ func (f FieldRule) String() string {
 	return strings.Join(out, " and ")
 }
 
-// decimal writes a number with few digits.
-func decimal(r *big.Rat) string {
+// formatDecimal writes a number with few digits.
+func formatDecimal(r *big.Rat) string {
 	if r.IsInt() {
 		return r.Num().String()
 	}
@@ -144,9 +144,9 @@ const (
 	maxNumber     = 40 // characters
 )
 
-// Decimal reads a number in plain decimal notation, such as "5000" and "-0.25". It rejects other notations, which
+// ParseDecimal reads a number in plain decimal notation, such as "5000" and "-0.25". It rejects other notations, which
 // servers may read differently.
-func Decimal(s string) (*big.Rat, bool) {
+func ParseDecimal(s string) (*big.Rat, bool) {
 	digits := strings.TrimPrefix(s, "-")
 	whole, fraction, dotted := strings.Cut(digits, ".")
 	number := func(part string) bool { return part != "" && strings.Trim(part, "0123456789") == "" }
@@ -169,92 +169,94 @@ type rawRule struct {
 }
 
 // ruleFields are the fields of a rule.
-func ruleFields() specs[rawRule] {
-	return specs[rawRule]{
+func ruleFields() fieldSpecs[rawRule] {
+	return fieldSpecs[rawRule]{
 		{"methods", "The methods that the rule is for. Default: all.", methodsShape(1),
-			func(d *decoder, r *rawRule, f string, n *node) { r.Methods = d.List(f, n, `["GET", "HEAD"]`) }},
+			func(d *configDecoder, r *rawRule, f string, n *node) {
+				r.Methods = d.ReadStrings(f, n, `["GET", "HEAD"]`)
+			}},
 		{"path", `The path. "*" stands for one segment, "**" at the end for any number of them.`,
-			schema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
-			func(d *decoder, r *rawRule, f string, n *node) {
-				d.Str(f, n, &r.Path)
+			jsonSchema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
+			func(d *configDecoder, r *rawRule, f string, n *node) {
+				d.ReadString(f, n, &r.Path)
 				if n.Kind == jsonread.String && r.Path == "" {
-					d.Bad(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
+					d.AddError(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
 				}
 			}},
 		{"tools", `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
 			"calls of them, and body about their arguments.",
-			schema{Type: "array", Items: &schema{Type: "string"}, MinItems: 1},
-			func(d *decoder, r *rawRule, f string, n *node) { r.Tools = d.List(f, n, `["delete_*"]`) }},
+			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}, MinItems: 1},
+			func(d *configDecoder, r *rawRule, f string, n *node) { r.Tools = d.ReadStrings(f, n, `["delete_*"]`) }},
 		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
-			schema{Enum: []string{"query", "mutation", "subscription"}},
-			func(d *decoder, r *rawRule, f string, n *node) {
-				if d.Str(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
-					d.Bad(f, "something else", `"query", "mutation" or "subscription"`)
+			jsonSchema{Enum: []string{"query", "mutation", "subscription"}},
+			func(d *configDecoder, r *rawRule, f string, n *node) {
+				if d.ReadString(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
+					d.AddError(f, "something else", `"query", "mutation" or "subscription"`)
 				}
 			}},
 		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
-			schema{Type: "object", PatternProperties: map[string]schema{".+": conditionFields().object()}},
-			func(d *decoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
+			jsonSchema{Type: "object", PatternProperties: map[string]jsonSchema{".+": conditionFields().objectSchema()}},
+			func(d *configDecoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
 		{"then", "What happens to a request that matches. approve: it waits until a person decides.",
-			schema{Enum: []string{"allow", "approve", "refuse"}},
-			func(d *decoder, r *rawRule, f string, n *node) { d.Str(f, n, &r.then) }},
+			jsonSchema{Enum: []string{"allow", "approve", "refuse"}},
+			func(d *configDecoder, r *rawRule, f string, n *node) { d.ReadString(f, n, &r.then) }},
 		{"by", "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator.",
-			schema{Enum: []string{"operator", "any"}},
-			func(d *decoder, r *rawRule, f string, n *node) {
-				if d.Str(f, n, &r.by); r.by != "any" && r.by != "operator" {
-					d.Bad(f, "something else", `"operator" or "any"`)
+			jsonSchema{Enum: []string{"operator", "any"}},
+			func(d *configDecoder, r *rawRule, f string, n *node) {
+				if d.ReadString(f, n, &r.by); r.by != "any" && r.by != "operator" {
+					d.AddError(f, "something else", `"operator" or "any"`)
 				}
 			}},
 	}
 }
 
 // conditionFields are the fields of a condition.
-func conditionFields() specs[FieldRule] {
-	value := schema{OneOf: []schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
-	number := schema{Type: "number"}
-	return specs[FieldRule]{
+func conditionFields() fieldSpecs[FieldRule] {
+	value := jsonSchema{OneOf: []jsonSchema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
+	number := jsonSchema{Type: "number"}
+	return fieldSpecs[FieldRule]{
 		{"min", "The least that the number may be.", number,
-			func(d *decoder, r *FieldRule, f string, n *node) { r.Min = d.number(f, n) }},
+			func(d *configDecoder, r *FieldRule, f string, n *node) { r.Min = d.readNumber(f, n) }},
 		{"max", "The most that the number may be.", number,
-			func(d *decoder, r *FieldRule, f string, n *node) { r.Max = d.number(f, n) }},
+			func(d *configDecoder, r *FieldRule, f string, n *node) { r.Max = d.readNumber(f, n) }},
 		{"is", "The value, or a list of values.",
-			schema{OneOf: append(slices.Clone(value.OneOf), schema{Type: "array", MinItems: 1, Items: &value})},
-			func(d *decoder, r *FieldRule, f string, n *node) { r.OneOf = d.values(f, n) }},
+			jsonSchema{OneOf: append(slices.Clone(value.OneOf), jsonSchema{Type: "array", MinItems: 1, Items: &value})},
+			func(d *configDecoder, r *FieldRule, f string, n *node) { r.OneOf = d.readFieldValues(f, n) }},
 	}
 }
 
-func rulesShape() schema {
-	rule := ruleFields().object()
+func rulesShape() jsonSchema {
+	rule := ruleFields().objectSchema()
 	rule.Required = []string{"then"}
-	return schema{Type: "array", MinItems: 1, Items: &rule}
+	return jsonSchema{Type: "array", MinItems: 1, Items: &rule}
 }
 
-// rules reads "rules". It returns nil if the value is not a list.
-func (d *decoder) rules(n *node) []Rule {
+// readRules reads "rules". It returns nil if the value is not a list.
+func (d *configDecoder) readRules(n *node) []Rule {
 	const example = `[{"methods": ["GET"], "then": "allow"}]`
 	if n.Kind != jsonread.List {
-		d.Bad("rules", n.Kind.String(), "a list of rules, e.g. "+example)
+		d.AddError("rules", n.Kind.String(), "a list of rules, e.g. "+example)
 		return nil
 	}
 	out := []Rule{}
-	for i, m := range n.Items() {
+	for i, m := range n.ListItems() {
 		item, field := m.Node, fmt.Sprintf("rules[%d]", i)
 		switch {
 		case i == maxRules:
-			d.Bad("rules", fmt.Sprintf("%d rules", len(n.Items())), fmt.Sprintf("at most %d", maxRules))
+			d.AddError("rules", fmt.Sprintf("%d rules", len(n.ListItems())), fmt.Sprintf("at most %d", maxRules))
 			return out
 		case item.Kind != jsonread.Object:
-			d.Bad(field, item.Kind.String(), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
+			d.AddError(field, item.Kind.String(), `an object, e.g. {"methods": ["GET"], "then": "allow"}`)
 		default:
-			out = append(out, d.rule(field, item))
+			out = append(out, d.readRule(field, item))
 		}
 	}
 	return out
 }
 
-func (d *decoder) rule(field string, n *node) Rule {
+func (d *configDecoder) readRule(field string, n *node) Rule {
 	var r rawRule
-	ruleFields().decode(d, field+".", n, &r)
+	ruleFields().decodeObject(d, field+".", n, &r)
 	switch r.then {
 	case "allow":
 		r.Then = ActionAllow
@@ -262,34 +264,34 @@ func (d *decoder) rule(field string, n *node) Rule {
 		r.Then = ActionApprove
 	case "refuse":
 	default:
-		d.Bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
+		d.AddError(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
 	if r.by != "" && r.then != "approve" {
-		d.Bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
+		d.AddError(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
 	}
 	r.ByAny = r.by == "any"
 	return r.Rule
 }
 
-func (d *decoder) fieldRules(field string, n *node) []FieldRule {
+func (d *configDecoder) fieldRules(field string, n *node) []FieldRule {
 	const example = `an object, e.g. {"amount": {"max": 5000}}`
 	if n.Kind != jsonread.Object || len(n.Members) == 0 {
-		d.Bad(field, n.Kind.String(), example)
+		d.AddError(field, n.Kind.String(), example)
 		return nil
 	}
 	if len(n.Members) > maxRuleFields {
-		d.Bad(field, fmt.Sprintf("%d fields", len(n.Members)), fmt.Sprintf("at most %d", maxRuleFields))
+		d.AddError(field, fmt.Sprintf("%d fields", len(n.Members)), fmt.Sprintf("at most %d", maxRuleFields))
 		return nil
 	}
 	var out []FieldRule
-	for _, m := range d.Unique(field+".", n, plainKey) {
-		at := field + "." + strictjson.Printable(m.Key)
+	for _, m := range d.ListMembers(field+".", n, plainKey) {
+		at := field + "." + strictjson.QuoteKey(m.Key)
 		if m.Key == "" || strings.Contains("."+m.Key+".", "..") || strings.ContainsAny(m.Key, "[]") {
-			d.Bad(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
+			d.AddError(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
 			continue
 		}
 		if m.Node.Kind != jsonread.Object || len(m.Node.Members) == 0 {
-			d.Bad(at, m.Node.Kind.String(), `an object, e.g. {"max": 5000}`)
+			d.AddError(at, m.Node.Kind.String(), `an object, e.g. {"max": 5000}`)
 			continue
 		}
 		out = append(out, d.fieldRule(at, m))
@@ -298,30 +300,30 @@ func (d *decoder) fieldRules(field string, n *node) []FieldRule {
 	return out
 }
 
-func (d *decoder) fieldRule(at string, m jsonread.Member) FieldRule {
+func (d *configDecoder) fieldRule(at string, m jsonread.Member) FieldRule {
 	f := FieldRule{Field: m.Key}
-	conditionFields().decode(d, at+".", m.Node, &f)
+	conditionFields().decodeObject(d, at+".", m.Node, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
-		d.Bad(at, "both is and a bound", "one of them")
+		d.AddError(at, "both is and a bound", "one of them")
 	}
 	return f
 }
 
-func (d *decoder) number(field string, n *node) *big.Rat {
+func (d *configDecoder) readNumber(field string, n *node) *big.Rat {
 	if n.Kind == jsonread.Number {
-		if r, ok := Decimal(n.Text); ok {
+		if r, ok := ParseDecimal(n.Text); ok {
 			return r
 		}
 	}
-	d.Bad(field, n.Kind.String(), "a number in plain decimal notation, e.g. 5000 or 0.5")
+	d.AddError(field, n.Kind.String(), "a number in plain decimal notation, e.g. 5000 or 0.5")
 	return nil
 }
 
-// values reads one allowed value of a field, or a list of values.
-func (d *decoder) values(field string, n *node) []FieldValue {
+// readFieldValues reads one allowed value of a field, or a list of values.
+func (d *configDecoder) readFieldValues(field string, n *node) []FieldValue {
 	list := []jsonread.Member{{Node: n}}
 	if n.Kind == jsonread.List {
-		list = n.Items()
+		list = n.ListItems()
 	}
 	out := []FieldValue{}
 	for _, m := range list {
@@ -329,34 +331,35 @@ func (d *decoder) values(field string, n *node) []FieldValue {
 		case jsonread.String:
 			out = append(out, FieldValue{v.Text, KindText})
 		case jsonread.Number:
-			d.number(field, v)
+			d.readNumber(field, v)
 			out = append(out, FieldValue{v.Text, KindNumber})
 		case jsonread.Bool:
 			out = append(out, FieldValue{fmt.Sprint(v.Text == "true"), KindBool})
 		}
 	}
 	if len(out) != len(list) || len(list) == 0 || len(list) > maxRuleValues {
-		d.Bad(field, n.Kind.String(), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
+		d.AddError(field, n.Kind.String(), fmt.Sprintf("a value, or a list of at most %d", maxRuleValues))
 	}
 	return out
 }
 
-// compile prepares the path for matching.
-func (r *Rule) compile() {
+// compilePath prepares the path for matching.
+func (r *Rule) compilePath() {
 	r.segments = strings.Split(r.Path[1:], "/")
 	r.folds = make([]string, len(r.segments))
 	for i, s := range r.segments {
-		r.folds[i] = folded(s)
+		r.folds[i] = foldText(s)
 	}
 	// Many servers ignore a slash at the end.
-	r.folds = untrailed(r.folds)
+	r.folds = trimLastEmpty(r.folds)
 }
 
-// rules checks "rules", and separates rules about requests from rules about calls of tools.
-func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
+// splitRules checks "rules", and separates rules about requests from rules about calls of tools.
+func (v *configValidator) splitRules(rules []Rule, server bool) (requests, calls []Rule) {
 	// A request that matches no rule is refused.
 	if rules != nil && len(rules) == 0 {
-		v.Bad("rules", "an empty list, which would refuse everything", `a rule that allows something, or "active": false`)
+		v.AddError("rules", "an empty list, which would refuse everything",
+			`a rule that allows something, or "active": false`)
 	}
 	for i := range rules {
 		r, field := &rules[i], fmt.Sprintf("rules[%d]", i)
@@ -368,25 +371,27 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 		for j, m := range r.Methods {
 			method, err := parseMethod(m)
 			if err != nil {
-				v.Bad(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", strictjson.Cut(m), err), "a method like GET")
+				v.AddError(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q is %v", strictjson.CutQuote(m), err),
+					"a method like GET")
 				continue
 			}
 			if near := nearMethod(method); near != "" && !slices.Contains(knownMethods(), method) {
-				v.Warn(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q", method), fmt.Sprintf("did you mean %q?", near))
+				v.AddWarning(fmt.Sprintf("%s.methods[%d]", field, j), fmt.Sprintf("%q", method),
+					fmt.Sprintf("did you mean %q?", near))
 			}
 			r.Methods[j] = method
 		}
 		if why := pathProblem(r.Path); why != "" {
-			v.Bad(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
+			v.AddError(field+".path", why, `a path as in a URL before it is escaped, e.g. "/v1/refunds/*" or "/v1/admin/**"`)
 		}
 		if r.Path != "" {
-			r.compile()
+			r.compilePath()
 		}
 		if r.GraphQL != "" && (r.Path == "" || strings.Contains(r.Path, "*")) {
-			v.Bad(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)
+			v.AddError(field+".path", "missing or with a *", `the path of the GraphQL endpoint, e.g. "/graphql"`)
 		}
 		if r.GraphQL != "" && r.Body != nil {
-			v.Bad(field+".body", "together with graphql", "one of them")
+			v.AddError(field+".body", "together with graphql", "one of them")
 		}
 		requests = append(requests, *r)
 	}
@@ -394,16 +399,16 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 }
 
 // toolRule checks a rule about calls of tools.
-func (v *validator) toolRule(field string, r *Rule, server bool) {
+func (v *configValidator) toolRule(field string, r *Rule, server bool) {
 	switch {
 	case !server:
-		v.Bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+		v.AddError(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
 	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
-		v.Bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
+		v.AddError(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
 	case len(r.Tools) == 0:
-		v.Bad(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
+		v.AddError(field+".tools", "an empty list", `at least one name, e.g. ["delete_*"]`)
 	}
-	v.globs(field+".tools", r.Tools)
+	v.checkGlobs(field+".tools", r.Tools)
 	for i, glob := range r.Tools {
 		r.Tools[i] = toolname.AliasGlob(glob)
 	}

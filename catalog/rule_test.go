@@ -44,7 +44,7 @@ func TestRules(t *testing.T) {
 		if got := a.Rules[0].String(); got != want {
 			t.Errorf("%s: %s", rule, got)
 		}
-		sum := a.sum()
+		sum := a.contentDigest()
 		if other := seen[string(sum[:])]; other != "" {
 			t.Errorf("%s and %s have one digest", rule, other)
 		}

@@ -73,8 +73,8 @@ func TestToolRules(t *testing.T) {
 	}
 	other, _ := loadServer(t, `[{"tools": ["get_*"], "then": "allow"}]`)
 	less, _ := loadServer(t, `[{"tools": ["get_?"], "then": "allow"}]`)
-	if other.Rules != nil || other.sum() == less.sum() {
-		t.Errorf("%v, one digest: %t", other.Rules, other.sum() == less.sum())
+	if other.Rules != nil || other.contentDigest() == less.contentDigest() {
+		t.Errorf("%v, one digest: %t", other.Rules, other.contentDigest() == less.contentDigest())
 	}
 	for rules, want := range map[string]string{
 		`[{"tools": [], "then": "allow"}]`:                                      `rules[0].tools: an empty list`,
@@ -143,7 +143,7 @@ func TestRuleValues(t *testing.T) {
 				}
 				return yes
 			}
-			if got := said(Decide(requests.Rules, "POST", "/", fields{"x": row.v})); got != want {
+			if got := said(DecideByRules(requests.Rules, "POST", "/", fields{"x": row.v})); got != want {
 				t.Errorf("%s if %s, of %+v: %s; want %s", then, row.is, row.v, got, want)
 			}
 			if got := said(DecideCall(server.ToolRules, "pay", fields{"x": row.v})); got != want {

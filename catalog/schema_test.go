@@ -17,7 +17,7 @@ import (
 const schemaFile = "../apis/config.schema.json"
 
 func TestSchemaGolden(t *testing.T) {
-	got, err := catalog.Schema()
+	got, err := catalog.ConfigSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestSchemaGolden(t *testing.T) {
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
-	data, err := catalog.Schema()
+	data, err := catalog.ConfigSchema()
 	if err != nil {
 		t.Fatal(err)
 	}

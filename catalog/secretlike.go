@@ -27,7 +27,7 @@ var keyPrefixes = []string{
 // LooksSecret reports whether a value is most likely a credential. It judges the value, and the name of the variable,
 // header or parameter (key, which may be empty). The settings of a server may not contain such a value.
 func LooksSecret(key, value string) bool {
-	return secretLike(value) || secretName(key) && !harmless(value)
+	return secretLike(value) || secretName(key) && !isHarmless(value)
 }
 
 // secretLike reports whether a text most likely contains a credential: a word that begins like those of a well-known
@@ -43,7 +43,7 @@ func secretLike(s string) bool {
 			}
 		}
 		pieces := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-_.", r) })
-		if slices.ContainsFunc(pieces, random) {
+		if slices.ContainsFunc(pieces, looksRandom) {
 			return true
 		}
 	}
@@ -53,9 +53,9 @@ func secretLike(s string) bool {
 // plainWord reports whether the text after a prefix is ordinary: lower-case letters and separators.
 func plainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
 
-// random reports whether a word is not typed by a person: a long word with letters of both cases and digits, or with
-// more hexadecimal digits than an identifier has.
-func random(s string) bool {
+// looksRandom reports whether a word is not typed by a person: a long word with letters of both cases and digits, or
+// with more hexadecimal digits than an identifier has.
+func looksRandom(s string) bool {
 	const mixed, hex = 20, 40
 	has := func(from, to rune) bool {
 		return strings.ContainsFunc(s, func(r rune) bool { return from <= r && r <= to })
@@ -79,8 +79,8 @@ func secretName(key string) bool {
 	return false
 }
 
-// harmless reports whether a value cannot be a credential: it is short, a number, or a switch.
-func harmless(s string) bool {
+// isHarmless reports whether a value cannot be a credential: it is short, a number, or a switch.
+func isHarmless(s string) bool {
 	const short = 4
 	return len(s) <= short || strings.Trim(s, "0123456789.") == "" || s == "false" || s == "disabled"
 }

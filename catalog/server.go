@@ -48,8 +48,8 @@ type Server struct {
 	Pins string
 }
 
-// texts returns all strings of the settings. mcp-server sees them, and perhaps the model. A nil Server has no texts.
-func (s *Server) texts() []string {
+// allTexts returns all strings of the settings. mcp-server sees them, and perhaps the model. A nil Server has no texts.
+func (s *Server) allTexts() []string {
 	if s == nil {
 		return nil
 	}
@@ -97,62 +97,64 @@ func serverPins() []string { return []string{"on", "off"} }
 func serverPermissions() []string { return []string{"run"} }
 
 // serverFields are the fields of "mcp", in the order of the documentation.
-func serverFields() specs[Server] {
-	return specs[Server]{
+func serverFields() fieldSpecs[Server] {
+	return fieldSpecs[Server]{
 		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.",
-			schema{Type: "string", Pattern: "^https?://"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.URL) }},
+			jsonSchema{Type: "string", Pattern: "^https?://"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.URL) }},
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
-			schema{Type: "string", Pattern: "^npm:.+@[0-9]"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Package) }},
+			jsonSchema{Type: "string", Pattern: "^npm:.+@[0-9]"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Package) }},
 		{"registry", "The registry that a package comes from, if PACKAGE_REGISTRY does not name it.",
-			schema{Type: "string", Pattern: "^https://"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Registry) }},
+			jsonSchema{Type: "string", Pattern: "^https://"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Registry) }},
 		{"command", "A program and its arguments.", listShape(1),
-			func(d *decoder, s *Server, f string, n *node) {
-				s.Command = d.List(f, n, `["github-mcp-server", "stdio"]`)
+			func(d *configDecoder, s *Server, f string, n *node) {
+				s.Command = d.ReadStrings(f, n, `["github-mcp-server", "stdio"]`)
 			}},
 		{"args", "Arguments of a package.", listShape(0),
-			func(d *decoder, s *Server, f string, n *node) { s.Args = d.List(f, n, `["--read-only"]`) }},
+			func(d *configDecoder, s *Server, f string, n *node) { s.Args = d.ReadStrings(f, n, `["--read-only"]`) }},
 		{"env", "Environment variables: constants and token names of this API.", textsShape(envPattern),
-			func(d *decoder, s *Server, f string, n *node) {
-				s.Env = d.texts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
+			func(d *configDecoder, s *Server, f string, n *node) {
+				s.Env = d.readTexts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
 			}},
 		{"headers", "Headers of every request to url: constants and token names of this API.",
 			textsShape("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
-			func(d *decoder, s *Server, f string, n *node) {
-				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
+			func(d *configDecoder, s *Server, f string, n *node) {
+				s.Headers = d.readTexts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
-		{"transport", "How url is spoken to.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Transport) }},
-		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Protocol) }},
+		{"transport", "How url is spoken to.", jsonSchema{Type: "string", Enum: serverTransports(), Default: "auto"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Transport) }},
+		{"protocol", "A protocol revision to use without negotiation.", jsonSchema{Type: "string", Pattern: protocolPattern},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Protocol) }},
 		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.",
-			toolsFields().object(),
-			func(d *decoder, s *Server, f string, n *node) { d.tools(f, s, n) }},
+			toolsFields().objectSchema(),
+			func(d *configDecoder, s *Server, f string, n *node) { d.readTools(f, s, n) }},
 		{"timeout", "How long a call may take.", durationShape(60),
-			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Timeout) }},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Timeout) }},
 		{"connect_timeout", "How long the server may take to start or to be reached, and then to list its tools.",
 			durationShape(30),
-			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Connect) }},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Connect) }},
 		{"idle", "After how long without a call the server is stopped.", durationShape(600),
-			func(d *decoder, s *Server, f string, n *node) { d.Duration(f, n, &s.Idle) }},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Idle) }},
 		{"state", "Which calls share a process: all, those of an MCP session, or those of a run.",
-			schema{Type: "string", Enum: serverStates(), Default: "shared"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.State) }},
-		{"max_concurrent", "How many calls there may be at once.", schema{Type: "integer", Default: serverConcurrent},
-			func(d *decoder, s *Server, f string, n *node) { d.Whole(f, n, &s.MaxConcurrent) }},
+			jsonSchema{Type: "string", Enum: serverStates(), Default: "shared"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.State) }},
+		{"max_concurrent", "How many calls there may be at once.", jsonSchema{Type: "integer", Default: serverConcurrent},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadInt(f, n, &s.MaxConcurrent) }},
 		{"exclusive_with", "Servers that may not be used in the same run.", listShape(0),
-			func(d *decoder, s *Server, f string, n *node) { s.ExclusiveWith = d.List(f, n, `["browser"]`) }},
+			func(d *configDecoder, s *Server, f string, n *node) {
+				s.ExclusiveWith = d.ReadStrings(f, n, `["browser"]`)
+			}},
 		{"permissions", "What else a package may do: \"run\" lets it start programs.",
-			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
-			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.List(f, n, `["run"]`) }},
+			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
+			func(d *configDecoder, s *Server, f string, n *node) { s.Permissions = d.ReadStrings(f, n, `["run"]`) }},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
-			schema{Type: "boolean", Default: false},
-			func(d *decoder, s *Server, f string, n *node) { d.Boolean(f, n, &s.Retry) }},
+			jsonSchema{Type: "boolean", Default: false},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadBool(f, n, &s.Retry) }},
 		{"pins", "Whether tools that are new or changed wait until the user has seen them.",
-			schema{Type: "string", Enum: serverPins(), Default: "on"},
-			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Pins) }},
+			jsonSchema{Type: "string", Enum: serverPins(), Default: "on"},
+			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Pins) }},
 	}
 }
 
@@ -162,32 +164,35 @@ const (
 	protocolPattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 )
 
-func listShape(least int) schema {
-	return schema{Type: "array", Items: &schema{Type: "string"}, MinItems: least}
+func listShape(least int) jsonSchema {
+	return jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}, MinItems: least}
 }
 
-func textsShape(pattern string) schema {
-	return schema{Type: "object", Closed: true, PatternProperties: map[string]schema{pattern: text()}}
+func textsShape(pattern string) jsonSchema {
+	return jsonSchema{Type: "object", Closed: true, PatternProperties: map[string]jsonSchema{pattern: textSchema()}}
 }
 
-func durationShape(seconds int) schema {
-	return schema{OneOf: []schema{{Type: "number"}, {Type: "string", Pattern: "^([0-9.]+(ms|s|m|h))+$"}}, Default: seconds}
+func durationShape(seconds int) jsonSchema {
+	return jsonSchema{OneOf: []jsonSchema{{Type: "number"}, {Type: "string", Pattern: "^([0-9.]+(ms|s|m|h))+$"}},
+		Default: seconds}
 }
 
-func toolsFields() specs[Server] {
-	list := schema{Type: "array", Items: &schema{Type: "string"}}
+func toolsFields() fieldSpecs[Server] {
+	list := jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}}
 	some := list
 	some.MinItems = 1
-	return specs[Server]{
+	return fieldSpecs[Server]{
 		{"allow", "The only tools that may be used. Default: all.", some,
-			func(d *decoder, s *Server, f string, n *node) { s.Allow = d.List(f, n, `["get_*", "search"]`) }},
+			func(d *configDecoder, s *Server, f string, n *node) {
+				s.Allow = d.ReadStrings(f, n, `["get_*", "search"]`)
+			}},
 		{"deny", "Tools that may not be used.", list,
-			func(d *decoder, s *Server, f string, n *node) { s.Deny = d.List(f, n, `["delete_*"]`) }},
+			func(d *configDecoder, s *Server, f string, n *node) { s.Deny = d.ReadStrings(f, n, `["delete_*"]`) }},
 	}
 }
 
-func serverShape() schema {
-	s := serverFields().object()
-	s.OneOf = []schema{{Required: []string{"url"}}, {Required: []string{"package"}}, {Required: []string{"command"}}}
+func serverShape() jsonSchema {
+	s := serverFields().objectSchema()
+	s.OneOf = []jsonSchema{{Required: []string{"url"}}, {Required: []string{"package"}}, {Required: []string{"command"}}}
 	return s
 }

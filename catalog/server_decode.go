@@ -7,14 +7,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// server reads "mcp". It returns nil if the value is not an object.
-func (d *decoder) server(n *node) *Server {
+// readServer reads "mcp". It returns nil if the value is not an object.
+func (d *configDecoder) readServer(n *node) *Server {
 	if n.Kind != jsonread.Object {
-		d.Bad("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
+		d.AddError("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
 	}
 	s := newServer()
-	has, _ := serverFields().decode(d, "mcp.", n, s)
+	has, _ := serverFields().decodeObject(d, "mcp.", n, s)
 	ways := 0
 	for _, way := range []string{"url", "package", "command"} {
 		if has[way] {
@@ -22,7 +22,7 @@ func (d *decoder) server(n *node) *Server {
 		}
 	}
 	if ways != 1 {
-		d.Bad("mcp", fmt.Sprintf(`%d of "url", "package" and "command"`, ways), "exactly one of them")
+		d.AddError("mcp", fmt.Sprintf(`%d of "url", "package" and "command"`, ways), "exactly one of them")
 	}
 	for _, only := range []struct{ field, with, instead string }{
 		{"headers", "url", "env"}, {"transport", "url", ""}, {"args", "package", "command"}, {"permissions", "package", ""},
@@ -30,35 +30,35 @@ func (d *decoder) server(n *node) *Server {
 	} {
 		// With two kinds of server, the first mistake is enough.
 		if has[only.field] && ways == 1 && !has[only.with] {
-			d.misplaced(only.field, only.with, only.instead)
+			d.reportMisplaced(only.field, only.with, only.instead)
 		}
 	}
 	if has["env"] && has["url"] && ways == 1 {
-		d.misplaced("env", "package or command", "headers")
+		d.reportMisplaced("env", "package or command", "headers")
 	}
 	return s
 }
 
-// misplaced reports a field that has no meaning for this kind of server.
-func (d *decoder) misplaced(field, with, instead string) {
+// reportMisplaced reports a field that has no meaning for this kind of server.
+func (d *configDecoder) reportMisplaced(field, with, instead string) {
 	want := "it left out"
 	if instead != "" {
 		want = "mcp." + instead
 	}
-	d.Bad("mcp."+field, "a field that is only for a server with "+with, want)
+	d.AddError("mcp."+field, "a field that is only for a server with "+with, want)
 }
 
-// texts reads an object of strings.
-func (d *decoder) texts(field string, n *node, example string) map[string]string {
+// readTexts reads an object of strings.
+func (d *configDecoder) readTexts(field string, n *node, example string) map[string]string {
 	if n.Kind != jsonread.Object {
-		d.Bad(field, n.Kind.String(), "an object of strings, e.g. "+example)
+		d.AddError(field, n.Kind.String(), "an object of strings, e.g. "+example)
 		return nil
 	}
 	out := map[string]string{}
-	for _, m := range d.Unique(field+".", n, plainKey) {
+	for _, m := range d.ListMembers(field+".", n, plainKey) {
 		var s string
 		before := d.Count
-		d.Str(strictjson.Label(field+".", m.Key, plainKey(m.Key)), m.Node, &s)
+		d.ReadString(strictjson.FieldLabel(field+".", m.Key, plainKey(m.Key)), m.Node, &s)
 		if d.Count == before {
 			out[m.Key] = s
 		}
@@ -73,11 +73,11 @@ func plainKey(s string) bool {
 	return isToken(s) && len(s) <= longest && !secretLike(s)
 }
 
-// tools reads the allowed and denied tools.
-func (d *decoder) tools(field string, s *Server, n *node) {
+// readTools reads the allowed and denied tools.
+func (d *configDecoder) readTools(field string, s *Server, n *node) {
 	if n.Kind != jsonread.Object {
-		d.Bad(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)
+		d.AddError(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)
 		return
 	}
-	toolsFields().decode(d, field+".", n, s)
+	toolsFields().decodeObject(d, field+".", n, s)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
 
-// server checks "mcp" and adds it to the API. Call it after the API's credentials are set.
-func (v *validator) server(a *API, s *Server) {
+// checkServer checks "mcp" and adds it to the API. Call it after the API's credentials are set.
+func (v *configValidator) checkServer(a *API, s *Server) {
 	if s == nil {
 		return
 	}
@@ -26,37 +26,38 @@ func (v *validator) server(a *API, s *Server) {
 	v.serverRegistry(s.Registry)
 	v.serverCommand(s.Command)
 	for i, arg := range v.AtMost("mcp.args", s.Args, maxServerList) {
-		v.constant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
+		v.checkConstant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
 	}
 	v.serverEnv(a, s.Env)
 	v.serverHeaders(a, s.Headers)
-	v.word("mcp.transport", s.Transport, serverTransports())
-	v.word("mcp.state", s.State, serverStates())
+	v.checkWord("mcp.transport", s.Transport, serverTransports())
+	v.checkWord("mcp.state", s.State, serverStates())
 	if s.Pins == "" {
 		s.Pins = serverPins()[0]
 	}
-	v.word("mcp.pins", s.Pins, serverPins())
+	v.checkWord("mcp.pins", s.Pins, serverPins())
 	if s.Pins != "off" {
 		s.Pins = ""
 	}
 	for i, p := range v.AtMost("mcp.permissions", s.Permissions, maxServerList) {
-		v.word(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
+		v.checkWord(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}
 	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
-		v.Bad("mcp.protocol", strconv.Quote(strictjson.Cut(s.Protocol)), `a revision of the protocol, e.g. "2025-11-25"`)
+		v.AddError("mcp.protocol", strconv.Quote(strictjson.CutQuote(s.Protocol)),
+			`a revision of the protocol, e.g. "2025-11-25"`)
 	}
-	v.globs("mcp.tools.allow", s.Allow)
-	v.globs("mcp.tools.deny", s.Deny)
+	v.checkGlobs("mcp.tools.allow", s.Allow)
+	v.checkGlobs("mcp.tools.deny", s.Deny)
 	if s.Allow != nil && len(s.Allow) == 0 {
-		v.Bad("mcp.tools.allow", "an empty list, which refuses everything", `at least one name, e.g. ["get_*"]`)
+		v.AddError("mcp.tools.allow", "an empty list, which refuses everything", `at least one name, e.g. ["get_*"]`)
 	}
 	if s.MaxConcurrent < 1 || s.MaxConcurrent > maxServerConcurrent {
-		v.Bad("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
+		v.AddError("mcp.max_concurrent", strconv.Itoa(s.MaxConcurrent), fmt.Sprintf("1 to %d", maxServerConcurrent))
 	}
 	v.AtMost("mcp.exclusive_with", s.ExclusiveWith, maxServerList)
 	for i, name := range s.ExclusiveWith {
 		if folderProblem(name) != "" || name == "" {
-			v.Bad(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
+			v.AddError(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
 		}
 	}
 }
@@ -78,7 +79,7 @@ func serverHost(text string) (HostPattern, error) {
 }
 
 // serverURL checks a remote server's URL. It adds the host to the API's hosts.
-func (v *validator) serverURL(a *API, s *Server) {
+func (v *configValidator) serverURL(a *API, s *Server) {
 	if s.URL == "" {
 		return
 	}
@@ -87,44 +88,44 @@ func (v *validator) serverURL(a *API, s *Server) {
 	switch {
 	case err != nil || u.Host == "" || strings.ContainsFunc(s.URL, unicode.IsControl),
 		u.Scheme != "https" && u.Scheme != "http":
-		v.Bad("mcp.url", "not the address of a server", want)
+		v.AddError("mcp.url", "not the address of a server", want)
 		return
 	case u.User != nil:
-		v.Bad("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
+		v.AddError("mcp.url", "a URL with a user", `the token name in mcp.headers, and the credential in "credentials"`)
 		return
 	case u.Fragment != "":
-		v.Bad("mcp.url", "a URL with a fragment", want)
+		v.AddError("mcp.url", "a URL with a fragment", want)
 		return
 	case u.Scheme == "http" && !a.AllowHTTP:
-		v.Bad("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)
+		v.AddError("mcp.url", "a URL of plain HTTP", `https://, or "allow_http": true`)
 		return
 	}
 	host, err := serverHost(s.URL)
-	if err == nil && reserved(host) {
+	if err == nil && isReserved(host) {
 		err = errReserved
 	}
 	if err != nil {
-		v.Bad("mcp.url", "a URL whose host is "+err.Error(), want)
+		v.AddError("mcp.url", "a URL whose host is "+err.Error(), want)
 		return
 	}
 	// A credential in the path or the query would be visible to the model.
-	v.constant(a, "mcp.url", "", u.Path)
+	v.checkConstant(a, "mcp.url", "", u.Path)
 	for name, values := range u.Query() {
 		for _, value := range values {
-			v.constant(a, "mcp.url", name, value)
+			v.checkConstant(a, "mcp.url", name, value)
 		}
 	}
 	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
 		s.Closed = host.String()
 	}
-	if !covers(a.Hosts, host) {
+	if !coversHost(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
 	}
 }
 
 // serverRegistry checks the address of a package's registry by the rules for PACKAGE_REGISTRY.
-func (v *validator) serverRegistry(s string) {
+func (v *configValidator) serverRegistry(s string) {
 	if s == "" {
 		return
 	}
@@ -134,13 +135,13 @@ func (v *validator) serverRegistry(s string) {
 	}
 	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" ||
 		strings.ContainsFunc(s, unicode.IsControl) {
-		v.Bad("mcp.registry", "not the address of a registry",
+		v.AddError("mcp.registry", "not the address of a registry",
 			"an https:// URL without user, password and port, as npm config get registry prints it")
 	}
 }
 
-// covers reports whether one of the patterns covers a host.
-func covers(patterns []HostPattern, host HostPattern) bool {
+// coversHost reports whether one of the patterns covers a host.
+func coversHost(patterns []HostPattern, host HostPattern) bool {
 	_, parent, _ := strings.Cut(host.String(), ".")
 	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
 }
@@ -149,36 +150,36 @@ func covers(patterns []HostPattern, host HostPattern) bool {
 var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
 	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
-func (v *validator) serverPackage(s string) {
+func (v *configValidator) serverPackage(s string) {
 	const longest = 256
 	switch {
 	case s == "" || packageName.MatchString(s) && len(s) <= longest:
 		return
 	case !strings.HasPrefix(s, "npm:"):
-		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
+		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
-		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s))+", which is not a name and an exact version",
+		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s))+", which is not a name and an exact version",
 			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
 	}
 }
 
-func (v *validator) serverCommand(command []string) {
+func (v *configValidator) serverCommand(command []string) {
 	if command != nil && len(command) == 0 {
-		v.Bad("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
+		v.AddError("mcp.command", "an empty list", `a program and its arguments, e.g. ["github-mcp-server", "stdio"]`)
 	}
 	for i, word := range v.AtMost("mcp.command", command, maxServerList) {
 		// An empty API: token names are not swapped in a command line.
-		v.constant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
+		v.checkConstant(&API{}, fmt.Sprintf("mcp.command[%d]", i), "", word)
 		if i > 0 {
 			continue
 		}
 		switch word {
 		case "":
-			v.Bad("mcp.command[0]", "an empty string", "a program")
+			v.AddError("mcp.command[0]", "an empty string", "a program")
 		case "npx", "npm", "bunx", "pnpm", "yarn", "node", "deno":
-			v.Bad("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
+			v.AddError("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
 		case "docker", "podman", "uvx", "pipx", "uv":
-			v.Bad("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
+			v.AddError("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
 				"an installed program: one in SANDBOX_PROGRAMS, or python3")
 		}
 	}
@@ -190,59 +191,59 @@ var given = []string{
 	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 }
 
-func (v *validator) serverEnv(a *API, env map[string]string) {
+func (v *configValidator) serverEnv(a *API, env map[string]string) {
 	if len(env) > maxServerList {
-		v.Bad("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
+		v.AddError("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	name := regexp.MustCompile(envPattern)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		field := strictjson.Label("mcp.env.", key, plainKey(key))
+		field := strictjson.FieldLabel("mcp.env.", key, plainKey(key))
 		switch {
 		case !name.MatchString(key) || len(key) > maxField:
-			v.Bad(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
+			v.AddError(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
 		case slices.Contains(given, key):
-			v.Bad(field, "a variable that CodeForge sets", "it left out")
+			v.AddError(field, "a variable that CodeForge sets", "it left out")
 		default:
-			v.constant(a, field, key, env[key])
+			v.checkConstant(a, field, key, env[key])
 		}
 	}
 }
 
-func (v *validator) serverHeaders(a *API, headers map[string]string) {
+func (v *configValidator) serverHeaders(a *API, headers map[string]string) {
 	if len(headers) > maxServerList {
-		v.Bad("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
+		v.AddError("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
-		field := strictjson.Label("mcp.headers.", key, plainKey(key))
+		field := strictjson.FieldLabel("mcp.headers.", key, plainKey(key))
 		folded := foldHeader(key)
 		switch {
 		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
-			v.Bad(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
+			v.AddError(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)
 		case strings.HasPrefix(folded, "mcp-"), strings.HasPrefix(folded, "content-"),
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
-			v.Bad(field, "a header that the protocol sets", "it left out")
+			v.AddError(field, "a header that the protocol sets", "it left out")
 		case SinkHeader(key) && holdsName(a, headers[key]):
-			v.Bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+			v.AddError(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
 				"the header that the server wants, e.g. Authorization")
 		default:
-			v.constant(a, field, key, headers[key])
+			v.checkConstant(a, field, key, headers[key])
 		}
 	}
 }
 
-// constant checks a value for the server: a constant, or one with token names of the API. key is the name of the
+// checkConstant checks a value for the server: a constant, or one with token names of the API. key is the name of the
 // variable, header or parameter, or "". No message quotes the value.
-func (v *validator) constant(a *API, field, key, value string) {
+func (v *configValidator) checkConstant(a *API, field, key, value string) {
 	const want = `the credential in "credentials", and its token name here`
 	switch {
 	case len(value) > maxServerText:
-		v.Bad(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
+		v.AddError(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
 	case strings.ContainsFunc(value, unicode.IsControl):
-		v.Bad(field, "a control character", "text without control characters")
+		v.AddError(field, "a control character", "text without control characters")
 	case secretLike(withoutNames(a, value)):
-		v.Bad(field, "what looks like a credential", want)
-	case secretName(key) && !holdsName(a, value) && !harmless(value):
-		v.Bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
+		v.AddError(field, "what looks like a credential", want)
+	case secretName(key) && !holdsName(a, value) && !isHarmless(value):
+		v.AddError(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
@@ -261,23 +262,23 @@ func (s *Server) foreignName(own *API, owner map[string]*API) string {
 	return ""
 }
 
-// word checks a setting with a list of allowed words.
-func (v *validator) word(field, s string, known []string) {
+// checkWord checks a setting with a list of allowed words.
+func (v *configValidator) checkWord(field, s string, known []string) {
 	if slices.Contains(known, s) {
 		return
 	}
 	want := "one of " + strings.Join(known, ", ")
-	if near := strictjson.Nearest(s, known); near != "" {
+	if near := strictjson.NearestName(s, known); near != "" {
 		want = fmt.Sprintf("did you mean %q?", near)
 	}
-	v.Bad(field, strconv.Quote(strictjson.Cut(s)), want)
+	v.AddError(field, strconv.Quote(strictjson.CutQuote(s)), want)
 }
 
-// globs checks patterns over names of tools.
-func (v *validator) globs(field string, list []string) {
+// checkGlobs checks patterns over names of tools.
+func (v *configValidator) checkGlobs(field string, list []string) {
 	for i, g := range v.AtMost(field, list, maxServerList) {
 		if g == "" || len(g) > maxField || strings.ContainsAny(g, `[]{}\`) || strings.ContainsFunc(g, unicode.IsControl) {
-			v.Bad(fmt.Sprintf("%s[%d]", field, i), "not a pattern for names of tools",
+			v.AddError(fmt.Sprintf("%s[%d]", field, i), "not a pattern for names of tools",
 				`a name, in which * and ? stand for other characters, e.g. "get_*"`)
 		}
 	}

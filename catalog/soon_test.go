@@ -40,7 +40,7 @@ func TestSoon(t *testing.T) {
 	}
 	var first, second *catalog.Catalog
 	load := func(dir string, soon bool) (c *catalog.Catalog, took time.Duration) {
-		took = growth.Time(func() {
+		took = growth.MeasureTime(func() {
 			var problems catalog.Problems
 			if c, problems = catalog.Load(dir, catalog.Options{Soon: soon}); len(problems) > 0 {
 				t.Error(problems)
@@ -64,7 +64,7 @@ func TestSoon(t *testing.T) {
 	if with[2] > 2*without[2]+50*time.Millisecond {
 		t.Errorf("%v without operations, %v with them", without[2], with[2])
 	}
-	if !first.Unread() || second.Unread() || first.Version() != second.Version() {
-		t.Errorf("unread: %v, then %v; versions %s and %s", first.Unread(), second.Unread(), first.Version(), second.Version())
+	if !first.HasUnread() || second.HasUnread() || first.Version() != second.Version() {
+		t.Errorf("unread: %v, then %v; versions %s and %s", first.HasUnread(), second.HasUnread(), first.Version(), second.Version())
 	}
 }

@@ -20,54 +20,57 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// validator turns a config into an API, or reports problems.
-type validator struct {
-	decoder
+// configValidator turns a config into an API, or reports problems.
+type configValidator struct {
+	configDecoder
 	root   *os.Root
 	getenv func(string) string
-	budget *budget
+	budget *readBudget
 	soon   bool // see Options.Soon
 }
 
-// validate checks all parts of a config, even after mistakes, so that one load reports every mistake.
-func (v *validator) validate(c config) *API {
+// validateConfig checks all parts of a config, even after mistakes, so that one load reports every mistake.
+func (v *configValidator) validateConfig(c configFile) *API {
 	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress,
 		KeepETag: c.etag == etagKeep, MessageFraming: c.framing == framingMessage}
-	a.Description = v.description(c.description)
-	a.Reference = v.reference(c.reference)
-	a.Hosts = v.hosts(c.domains)
-	a.Methods = v.methods(c)
-	a.Rules, a.ToolRules = v.rules(c.rules, c.server != nil)
+	a.Description = v.checkDescription(c.description)
+	a.Reference = v.checkReference(c.reference)
+	a.Hosts = v.checkHosts(c.domains)
+	a.Methods = v.checkMethods(c)
+	a.Rules, a.ToolRules = v.splitRules(c.rules, c.server != nil)
 	a.Limits, a.Idempotency = c.limits, c.idempotency
-	a.AllowPrivate = v.ranges(c)
-	a.CAs = v.cas(c.caFile)
+	a.AllowPrivate = v.compileRanges(c)
+	a.CAs = v.readCAs(c.caFile)
 	for _, raw := range c.credentials {
-		a.Credentials = append(a.Credentials, v.credential(raw))
+		a.Credentials = append(a.Credentials, v.buildCredential(raw))
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	a.Internal = c.internal
 	a.ClientCert = v.clientCert(c.clientCert)
 	// After hosts and credentials: the check compares both.
-	v.signers(a)
-	v.server(a, c.server)
-	v.resources(a)
-	a.Operations = v.operations(c.operations)
+	v.checkSigners(a)
+	v.checkServer(a, c.server)
+	v.checkResources(a)
+	a.Operations = v.checkOperations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
-		v.Warn("allow_http", "credentials of this API may cross the network in clear text", "HTTPS wherever the API has it")
+		v.AddWarning("allow_http", "credentials of this API may cross the network in clear text",
+			"HTTPS wherever the API has it")
 	}
 	if a.Compress && len(a.Credentials) > 0 {
-		v.Warn("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
+		v.AddWarning("compress", "an API with credentials whose responses may be compressed: if one contains a credential "+
 			"and text from the request, its length reveals whether that text repeats a part of the credential",
 			"true only if no response of the API ever contains a credential")
 	}
 	if a.KeepETag && len(a.Credentials) > 0 {
-		v.Warn("etag", "an API with credentials whose responses keep their ETag: if a response contains a credential, its "+
-			"ETag can be a digest by which code verifies a guess", "\"keep\" only if no response of the API ever contains a "+
-			"credential")
+		v.AddWarning("etag",
+			"an API with credentials whose responses keep their ETag: if a response contains a credential, its "+
+				"ETag can be a digest by which code verifies a guess", "\"keep\" only if no response of the API ever contains a "+
+				"credential")
 	}
 	if a.MessageFraming && len(a.Credentials) > 0 {
-		v.Warn("framing", "an API with credentials whose messages leave one by one: a credential that a server splits over "+
-			"two messages reaches the code", "no such field, unless a stream of the API stands still without it")
+		v.AddWarning("framing",
+			"an API with credentials whose messages leave one by one: a credential that a server splits over "+
+				"two messages reaches the code", "no such field, unless a stream of the API stands still without it")
 	}
 	return a
 }
@@ -79,42 +82,43 @@ const (
 )
 
 // readWord reads a field with only one allowed value.
-func (d *decoder) readWord(field string, n *node, to *string, only string) {
-	d.Str(field, n, to)
+func (d *configDecoder) readWord(field string, n *node, to *string, only string) {
+	d.ReadString(field, n, to)
 	if n.Kind == jsonread.String && *to != only {
-		d.Bad(field, "another word", fmt.Sprintf("%q, or no such field", only))
+		d.AddError(field, "another word", fmt.Sprintf("%q, or no such field", only))
 	}
 }
 
 // maxDescription bounds a description in characters. It keeps list_apis, which a model reads, short.
 const maxDescription = 500
 
-func (v *validator) description(s string) string {
+func (v *configValidator) checkDescription(s string) string {
 	n := utf8.RuneCountInString(s)
 	switch {
 	case n > maxDescription:
-		v.Bad("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
+		v.AddError("description", fmt.Sprintf("%d characters", n), fmt.Sprintf("at most %d", maxDescription))
 	case strings.ContainsFunc(s, unicode.IsControl):
-		v.Bad("description", "a line break or control character", "one line of text")
+		v.AddError("description", "a line break or control character", "one line of text")
 	}
 	return s
 }
 
-func (v *validator) reference(s string) string {
+func (v *configValidator) checkReference(s string) string {
 	if s == "" {
 		return ""
 	}
 	u, err := url.Parse(s)
 	page := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
 	if !page || strings.ContainsFunc(s, unicode.IsControl) {
-		v.Bad("reference", "not the address of a page", "a URL that starts with https://, e.g. https://docs.example.com/api")
+		v.AddError("reference", "not the address of a page",
+			"a URL that starts with https://, e.g. https://docs.example.com/api")
 	}
 	return s
 }
 
-func (v *validator) hosts(domains []string) []HostPattern {
+func (v *configValidator) checkHosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
-		v.Bad("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
+		v.AddError("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
 	// The other entries are read too: if the API is rejected, all its hosts must be closed.
 	v.AtMost("domains", domains, maxDomains)
@@ -122,18 +126,18 @@ func (v *validator) hosts(domains []string) []HostPattern {
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
 		p, err := ParseHostPattern(d)
-		if err == nil && reserved(p) {
+		if err == nil && isReserved(p) {
 			err = errReserved
 		}
 		switch {
 		case err == nil && !seen[p]:
 			seen[p], out = true, append(out, p)
-		case v.Full():
+		case v.IsFull():
 			v.Count++
 		case err != nil:
-			v.Bad(fmt.Sprintf("domains[%d]", i), found(d, err), wantHost(d))
+			v.AddError(fmt.Sprintf("domains[%d]", i), quoteFound(d, err), wantHost(d))
 		default:
-			v.Warn(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
+			v.AddWarning(fmt.Sprintf("domains[%d]", i), strconv.Quote(p.String())+" listed twice", "each name once")
 		}
 	}
 	return out
@@ -144,28 +148,28 @@ const ownDomain = "codeforge.internal"
 
 var errReserved = errors.New("CodeForge's own name")
 
-// Own reports whether a host is CodeForge's, which no API can include.
-func Own(h Host) bool {
+// IsOwnHost reports whether a host is CodeForge's, which no API can include.
+func IsOwnHost(h Host) bool {
 	return h.Name() == ownDomain || strings.HasSuffix(h.Name(), "."+ownDomain)
 }
 
-// reserved reports whether a pattern is for hosts of ownDomain.
-func reserved(p HostPattern) bool {
+// isReserved reports whether a pattern is for hosts of ownDomain.
+func isReserved(p HostPattern) bool {
 	return p.Name() == ownDomain || strings.HasSuffix(p.Name(), "."+ownDomain)
 }
 
-// found quotes the user's text with its mistake. It does not quote text that may contain a password or a key.
-func found(s string, err error) string {
+// quoteFound quotes the user's text with its mistake. It does not quote text that may contain a password or a key.
+func quoteFound(s string, err error) string {
 	if strings.ContainsAny(s, "@?#") {
 		return err.Error()
 	}
-	return fmt.Sprintf("%q is %v", strictjson.Cut(s), err)
+	return fmt.Sprintf("%q is %v", strictjson.CutQuote(s), err)
 }
 
 // wantHost suggests a valid entry for a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
-	if p, err := ParseHostPattern(s); err == nil && reserved(p) {
+	if p, err := ParseHostPattern(s); err == nil && isReserved(p) {
 		return want
 	}
 	s = strings.TrimSpace(s)
@@ -185,12 +189,12 @@ func wantHost(s string) string {
 	return want
 }
 
-func (v *validator) methods(c config) Methods {
+func (v *configValidator) checkMethods(c configFile) Methods {
 	if c.restricted != nil && c.allowed != nil {
-		v.Bad("allowed_methods", "restricted_methods is set too", "one of the two")
+		v.AddError("allowed_methods", "restricted_methods is set too", "one of the two")
 	}
 	if c.allowed != nil && len(c.allowed) == 0 {
-		v.Bad("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
+		v.AddError("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
 	}
 	return Methods{
 		Restricted: v.methodList("restricted_methods", c.restricted),
@@ -198,28 +202,29 @@ func (v *validator) methods(c config) Methods {
 	}
 }
 
-func (v *validator) methodList(field string, list []string) []string {
+func (v *configValidator) methodList(field string, list []string) []string {
 	var out []string
 	for i, text := range v.AtMost(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
 		m, err := parseMethod(text)
 		switch {
 		case err != nil:
-			v.Bad(path, found(text, err), `a method like "POST"`)
+			v.AddError(path, quoteFound(text, err), `a method like "POST"`)
 			continue
 		case field == "allowed_methods" && (m == "TRACE" || m == "CONNECT"):
-			v.Bad(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
+			v.AddError(path, strconv.Quote(m)+", which is refused for every API", "a method like \"GET\"")
 			continue
 		case slices.Contains(out, m):
-			v.Warn(path, strconv.Quote(m)+" listed twice", "each method once")
+			v.AddWarning(path, strconv.Quote(m)+" listed twice", "each method once")
 			continue
 		case !slices.Contains(knownMethods(), m):
 			// A misspelt method in restricted_methods would stay open.
 			if near := nearMethod(m); near != "" {
-				v.Bad(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
+				v.AddError(path, strconv.Quote(text)+", which is not a known method", fmt.Sprintf("did you mean %q?", near))
 				continue
 			}
-			v.Warn(path, strconv.Quote(m)+", which is not a known method", "one of "+strings.Join(knownMethods()[:7], ", "))
+			v.AddWarning(path, strconv.Quote(m)+", which is not a known method",
+				"one of "+strings.Join(knownMethods()[:7], ", "))
 		}
 		out = append(out, m)
 	}
@@ -227,23 +232,23 @@ func (v *validator) methodList(field string, list []string) []string {
 	return out
 }
 
-// ranges compiles allow_private.
-func (v *validator) ranges(c config) []netip.Prefix {
+// compileRanges compiles allow_private.
+func (v *configValidator) compileRanges(c configFile) []netip.Prefix {
 	if c.privateAll {
 		return PrivateRanges()
 	}
 	var out []netip.Prefix
 	if c.private != nil && len(c.private) == 0 {
-		v.Warn("allow_private", "an empty list", "no list, which means the same")
+		v.AddWarning("allow_private", "an empty list", "no list, which means the same")
 	}
 	for i, text := range v.AtMost("allow_private", c.private, maxRanges) {
 		p, want := parseRange(text)
 		if want != "" {
-			v.Bad(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(strictjson.Cut(text)), want)
+			v.AddError(fmt.Sprintf("allow_private[%d]", i), strconv.Quote(strictjson.CutQuote(text)), want)
 			continue
 		}
 		if uniqueLocal.Contains(p.Addr()) && p.Bits() < siteBits {
-			v.Warn(fmt.Sprintf("allow_private[%d]", i),
+			v.AddWarning(fmt.Sprintf("allow_private[%d]", i),
 				fmt.Sprintf("%q, which opens no address: clouds have metadata services there", text),
 				fmt.Sprintf("the range of a site, like \"%s/%d\"", p.Addr(), siteBits))
 		}
@@ -252,14 +257,14 @@ func (v *validator) ranges(c config) []netip.Prefix {
 	return out
 }
 
-// cas reads and checks ca_file.
-func (v *validator) cas(name string) []byte {
+// readCAs reads and checks ca_file.
+func (v *configValidator) readCAs(name string) []byte {
 	if name == "" {
 		return nil
 	}
 	data, err := v.readNamed(name, maxCAs)
 	if err != nil {
-		v.Bad("ca_file", reason(err), "a PEM file in the API's folder, or an absolute path")
+		v.AddError("ca_file", describeReadError(err), "a PEM file in the API's folder, or an absolute path")
 		return nil
 	}
 	count, rest := 0, data
@@ -270,66 +275,66 @@ func (v *validator) cas(name string) []byte {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			v.Bad("ca_file", fmt.Sprintf("a PEM block %q", strictjson.Cut(block.Type)), "CERTIFICATE blocks only")
+			v.AddError("ca_file", fmt.Sprintf("a PEM block %q", strictjson.CutQuote(block.Type)), "CERTIFICATE blocks only")
 			return nil
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			v.Bad("ca_file", fmt.Sprintf("certificate %d does not parse", count+1), "an X.509 certificate")
+			v.AddError("ca_file", fmt.Sprintf("certificate %d does not parse", count+1), "an X.509 certificate")
 			return nil
 		}
 		count++
 	}
 	if count == 0 {
-		v.Bad("ca_file", "no certificate in the file", "PEM: -----BEGIN CERTIFICATE-----")
+		v.AddError("ca_file", "no certificate in the file", "PEM: -----BEGIN CERTIFICATE-----")
 		return nil
 	}
 	return data
 }
 
-func (v *validator) credential(raw rawCredential) Credential {
-	c := Credential{Name: raw.name, Surfaces: v.surfaces(raw), Placeholder: v.placeholder(raw)}
+func (v *configValidator) buildCredential(raw rawCredential) Credential {
+	c := Credential{Name: raw.name, Surfaces: v.checkSurfaces(raw), Placeholder: v.checkPlaceholder(raw)}
 	v.oneWord(raw)
-	if m := v.mint(raw); m != nil || raw.mint != nil {
+	if m := v.checkMint(raw); m != nil || raw.mint != nil {
 		c.Mint = m
-		v.signed(raw, &c)
+		v.checkSigningSurfaces(raw, &c)
 		return c
 	}
-	text, ok := v.resolve(raw.path(), raw.source)
+	text, ok := v.resolveSecret(raw.fieldPath(), raw.secretSource)
 	if !ok {
 		return c
 	}
 	// The name would be swapped by itself.
 	if text == raw.name {
-		v.Bad(raw.path(), "the token name itself", "the credential")
+		v.AddError(raw.fieldPath(), "the token name itself", "the credential")
 		return c
 	}
-	c.Value, _ = v.secretText(raw.path(), raw.source, text)
+	c.Value, _ = v.secretText(raw.fieldPath(), raw.secretSource, text)
 	return c
 }
 
 // secretText checks a secret of one line. It returns false if the secret is rejected.
-func (v *validator) secretText(path string, from source, text string) (secret.Value, bool) {
+func (v *configValidator) secretText(path string, from secretSource, text string) (secret.Value, bool) {
 	isReference := from.value != nil && reference.MatchString(text)
 	if problem, want := valueProblem(text); problem != "" {
 		if isReference {
 			problem, want = foundReference, wantReference
 		}
-		v.Bad(path, problem, want)
+		v.AddError(path, problem, want)
 		return secret.Value{}, false
 	}
 	if isReference {
-		v.Warn(path, foundReference, wantReference)
+		v.AddWarning(path, foundReference, wantReference)
 	}
-	if w := placeholder(text); w != "" && !isReference {
-		v.Warn(path, w, "the credential itself")
+	if w := placeholderReason(text); w != "" && !isReference {
+		v.AddWarning(path, w, "the credential itself")
 	}
 	return secret.New(text), true
 }
 
 // oneWord warns of a token name that requests may contain by chance.
-func (v *validator) oneWord(raw rawCredential) {
+func (v *configValidator) oneWord(raw rawCredential) {
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		v.Warn(raw.path(), "a token name that is a single word, which requests may contain by chance",
+		v.AddWarning(raw.fieldPath(), "a token name that is a single word, which requests may contain by chance",
 			"one like "+raw.name+"_TOKEN")
 	}
 }
@@ -340,24 +345,24 @@ const (
 	maxAround      = 24
 )
 
-// placeholder checks a credential's placeholder.
-func (v *validator) placeholder(raw rawCredential) string {
+// checkPlaceholder checks a credential's placeholder.
+func (v *configValidator) checkPlaceholder(raw rawCredential) string {
 	if raw.placeholder == nil {
 		return ""
 	}
-	text, field := *raw.placeholder, raw.path()+".placeholder"
+	text, field := *raw.placeholder, raw.fieldPath()+".placeholder"
 	want := fmt.Sprintf("the token name with what programs look for, e.g. \"sk_test_%s\"", raw.name)
 	isPlain := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 	switch {
 	case text == raw.name:
-		v.Bad(field, "the token name itself", "it left out")
+		v.AddError(field, "the token name itself", "it left out")
 	// Other characters would need escapes in a header or a URL.
 	case !isPlain:
-		v.Bad(field, "a text with other characters than letters, digits, -, _ and .", want)
+		v.AddError(field, "a text with other characters than letters, digits, -, _ and .", want)
 	case strings.Count(text, raw.name) != 1:
-		v.Bad(field, "a text without the token name in it, once", want)
+		v.AddError(field, "a text without the token name in it, once", want)
 	case len(text)-len(raw.name) > maxAround:
-		v.Bad(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
+		v.AddError(field, fmt.Sprintf("%d characters besides the token name", len(text)-len(raw.name)),
 			fmt.Sprintf("at most %d", maxAround))
 	default:
 		return text
@@ -365,69 +370,69 @@ func (v *validator) placeholder(raw rawCredential) string {
 	return ""
 }
 
-// resolve reads a secret from its source: config.json, a file, or the environment.
-func (v *validator) resolve(path string, from source) (string, bool) {
-	text, ok := v.stored(path, from)
+// resolveSecret reads a secret from its source: config.json, a file, or the environment.
+func (v *configValidator) resolveSecret(path string, from secretSource) (string, bool) {
+	text, ok := v.readStoredSecret(path, from)
 	if !ok || from.json == nil {
 		return text, ok
 	}
 	if from.value != nil {
-		v.Bad(path+".json", `a JSON pointer into "value"`, "the credential itself as value")
+		v.AddError(path+".json", `a JSON pointer into "value"`, "the credential itself as value")
 		return "", false
 	}
 	found, err := jsonpointer.Find([]byte(text), *from.json)
 	if err != nil {
-		v.Bad(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
+		v.AddError(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
 	}
 	return found, err == nil
 }
 
-func (v *validator) stored(path string, from source) (string, bool) {
+func (v *configValidator) readStoredSecret(path string, from secretSource) (string, bool) {
 	switch {
 	case from.value != nil:
 		return *from.value, true
 	case from.file != nil:
 		data, err := v.readNamed(*from.file, maxSecretFile)
 		if err != nil {
-			v.Bad(path+".file", reason(err), "a file in the API's folder, or an absolute path")
+			v.AddError(path+".file", describeReadError(err), "a file in the API's folder, or an absolute path")
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true
 	// In Docker every user of docker inspect can read the environment.
 	case v.getenv == nil:
-		v.Bad(path+".env",
+		v.AddError(path+".env",
 			"a credential in the environment, which docker inspect shows to everybody who can use Docker",
 			`{"file": "/run/secrets/..."} or a value in config.json`)
 		return "", false
 	}
 	text := v.getenv(*from.env)
 	if text == "" {
-		v.Bad(path+".env", "a variable that is not set", "the name of one in the environment or in .env")
+		v.AddError(path+".env", "a variable that is not set", "the name of one in the environment or in .env")
 	}
 	return text, text != ""
 }
 
-func (v *validator) surfaces(raw rawCredential) []Surface {
+func (v *configValidator) checkSurfaces(raw rawCredential) []Surface {
 	if raw.in == nil {
 		return []Surface{{Kind: SurfaceHeader}}
 	}
 	if len(raw.in) == 0 {
-		v.Bad(raw.path()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
+		v.AddError(raw.fieldPath()+".in", "an empty list", `at least one surface, e.g. ["header"], or no list`)
 	}
 	var out []Surface
-	for i, text := range v.AtMost(raw.path()+".in", raw.in, maxSurfaces) {
-		field := fmt.Sprintf("%s.in[%d]", raw.path(), i)
+	for i, text := range v.AtMost(raw.fieldPath()+".in", raw.in, maxSurfaces) {
+		field := fmt.Sprintf("%s.in[%d]", raw.fieldPath(), i)
 		s, err := ParseSurface(text)
 		switch {
 		case err != nil:
-			v.Bad(field, found(text, err), wantSurface(text))
+			v.AddError(field, quoteFound(text, err), wantSurface(text))
 			continue
 		case slices.Contains(out, s):
-			v.Warn(field, strconv.Quote(s.String())+" listed twice", "each surface once")
+			v.AddWarning(field, strconv.Quote(s.String())+" listed twice", "each surface once")
 			continue
 		// Code chooses the field, which may be one that the API publishes.
 		case s.Field == "" && (s.Kind == SurfaceQuery || s.Kind == SurfaceBody):
-			v.Warn(field,
+			v.AddWarning(field,
 				strconv.Quote(s.String())+", where code could also publish the credential (in a message, in a comment)",
 				fmt.Sprintf("the one field that needs it, e.g. %q", s.String()+":key"))
 		}
@@ -441,7 +446,7 @@ func wantSurface(text string) string {
 	if kind == "header" && SinkHeader(field) {
 		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
 	}
-	near := strictjson.Nearest(kind, []string{"header", "query", "path", "body"})
+	near := strictjson.NearestName(kind, []string{"header", "query", "path", "body"})
 	if near != "" && near != kind && !named {
 		return fmt.Sprintf("did you mean %q?", near)
 	}

@@ -51,8 +51,8 @@ const (
 	wantReference  = `the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`
 )
 
-// placeholder returns why a credential looks like a placeholder, or "".
-func placeholder(s string) string {
+// placeholderReason returns why a credential looks like a placeholder, or "".
+func placeholderReason(s string) string {
 	examples := []string{"your_", "your-", "put_yours", "changeme", "replace_me", "replace-me"}
 	lower := strings.ToLower(s)
 	scheme, _, two := strings.Cut(lower, " ")

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// digest identifies the content of one API, including credential values.
-type digest [sha256.Size]byte
+// apiDigest identifies the content of one API, including credential values.
+type apiDigest [sha256.Size]byte
 
 // digestKey is a random key for the life of the process. Versions can be compared across loads, and reveal nothing
 // about the credentials.
@@ -26,13 +26,13 @@ var digestKey = sync.OnceValue(func() []byte {
 	return key
 })
 
-// field writes one length-prefixed string, so that different lists of fields never give the same bytes.
-func field(h hash.Hash, s string) {
+// hashField writes one length-prefixed string, so that different lists of fields never give the same bytes.
+func hashField(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }
 
-// sum returns the digest of everything in the API except LoadedAt.
-func (a *API) sum() digest {
+// contentDigest returns the digest of everything in the API except LoadedAt.
+func (a *API) contentDigest() apiDigest {
 	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())
 	for _, s := range []string{
@@ -41,50 +41,51 @@ func (a *API) sum() digest {
 			a.Methods.Allowed != nil),
 		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
 	} {
-		field(h, s)
+		hashField(h, s)
 	}
 	for _, p := range a.Hosts {
-		field(h, p.String())
+		hashField(h, p.String())
 	}
 	for _, c := range a.Credentials {
-		field(h, c.Name)
-		field(h, c.Value.Reveal())
-		field(h, c.Placeholder)
-		c.writeMint(func(s string) { field(h, s) })
-		field(h, strconv.Itoa(len(c.Surfaces)))
+		hashField(h, c.Name)
+		hashField(h, c.Value.Reveal())
+		hashField(h, c.Placeholder)
+		c.writeMint(func(s string) { hashField(h, s) })
+		hashField(h, strconv.Itoa(len(c.Surfaces)))
 		for _, s := range c.Surfaces {
-			field(h, s.String())
+			hashField(h, s.String())
 		}
 	}
 	for _, m := range a.Methods.Restricted {
-		field(h, m)
+		hashField(h, m)
 	}
 	for _, m := range a.Methods.Allowed {
-		field(h, m)
+		hashField(h, m)
 	}
-	field(h, a.Limits.String())
-	field(h, a.Idempotency)
+	hashField(h, a.Limits.String())
+	hashField(h, a.Idempotency)
 	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
-		field(h, fmt.Sprintf("%d %d %t %q %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools, r.GraphQL,
+		hashField(h, fmt.Sprintf("%d %d %t %q %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools,
+			r.GraphQL,
 			len(r.Body)))
 		for _, f := range r.Body {
-			field(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
+			hashField(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
 		}
 	}
 	for _, p := range a.AllowPrivate {
-		field(h, p.String())
+		hashField(h, p.String())
 	}
 	if a.ClientCert != nil {
-		field(h, string(a.ClientCert.Cert))
-		field(h, a.ClientCert.Key.Reveal())
+		hashField(h, string(a.ClientCert.Cert))
+		hashField(h, a.ClientCert.Key.Reveal())
 	}
 	if a.Server != nil {
-		field(h, fmt.Sprintf("%#v", *a.Server)) // the format prints maps in the order of their keys
+		hashField(h, fmt.Sprintf("%#v", *a.Server)) // the format prints maps in the order of their keys
 	}
 	if a.Operations != nil {
-		field(h, fmt.Sprintf("%#v", *a.Operations))
+		hashField(h, fmt.Sprintf("%#v", *a.Operations))
 	}
-	return digest(h.Sum(nil))
+	return apiDigest(h.Sum(nil))
 }
 
 // versionOf identifies a set of APIs and the other closed host patterns.
@@ -95,7 +96,7 @@ func versionOf(apis []*API, closed []string) string {
 	}
 	// A change of the closed hosts is a change of the catalog, too.
 	for _, p := range closed {
-		field(h, p)
+		hashField(h, p)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

@@ -80,7 +80,7 @@ func TestAlarms(t *testing.T) {
 						t.Fatal(err)
 					}
 					if strings.Contains(r.Out, "Python is not available here") {
-						testkit.Skip(t, r.Out)
+						testkit.SkipBecause(t, r.Out)
 					}
 					if took := time.Since(began); took > 15*time.Second || strings.Contains(r.Out, "still here") || strings.Contains(r.Out, "sent 200") {
 						t.Errorf("after %v: %s", took, r.Out)

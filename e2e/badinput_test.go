@@ -140,7 +140,7 @@ func TestFailedStarts(t *testing.T) {
 func TestNoUserNamespaces(t *testing.T) {
 	embeddedOnly(t)
 	if _, err := exec.LookPath("unshare"); err != nil {
-		testkit.Skip(t, "no unshare command")
+		testkit.SkipBecause(t, "no unshare command")
 	}
 	dir, err := world.NewDir(world.Ordinary, []world.API{good()}, nil)
 	if err != nil {

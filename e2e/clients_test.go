@@ -36,7 +36,7 @@ func TestClientFiles(t *testing.T) {
 	if os.Getenv(withClients) == "" {
 		t.Skip("make clients runs it")
 	}
-	modules := testkit.NPM(t, "readers", readers...)
+	modules := testkit.InstallPackages(t, "readers", readers...)
 	claude := []string{filepath.Join(modules, ".bin", "claude"), "mcp", "list"}
 	gemini := []string{testkit.NodeBinary(t), filepath.Join(modules, ".bin", "gemini"), "mcp", "list"}
 	for _, token := range []string{"", "a-token-of-this-test-0123456789"} {

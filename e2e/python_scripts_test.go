@@ -41,7 +41,7 @@ func TestPythonScripts(t *testing.T) {
 	if len(found) < 12 {
 		t.Fatalf("%d scripts", len(found))
 	}
-	program := testkit.Python(t).Program
+	program := testkit.FindPython(t).Program
 	if set := os.Getenv("PYTHON_PATH"); set != "" { // one with more packages
 		program = set
 	}

@@ -20,7 +20,7 @@ import (
 func TestMCPRemote(t *testing.T) {
 	argv, err := world.MCPRemote()
 	if err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	w := world.Start(t, world.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)

@@ -19,7 +19,7 @@ var (
 )
 
 // DenoVersion is the version of Deno that CodeForge is built and tested with, e.g. "2.9.6".
-func DenoVersion() string { return pinned(deno) }
+func DenoVersion() string { return pinnedVersion(deno) }
 
 // AskDeno runs a Deno executable and returns its version, e.g. "2.9.6".
 func AskDeno(ctx context.Context, path string) (string, error) {
@@ -39,10 +39,10 @@ func AskDeno(ctx context.Context, path string) (string, error) {
 }
 
 // TypeScriptVersion is the version of the TypeScript compiler that CodeForge is built and tested with, e.g. "7.0.2".
-func TypeScriptVersion() string { return pinned(typescript) }
+func TypeScriptVersion() string { return pinnedVersion(typescript) }
 
-// pinned returns the version in a file of pins.
-func pinned(pins string) string {
+// pinnedVersion returns the version in a file of pins.
+func pinnedVersion(pins string) string {
 	for line := range strings.Lines(pins) {
 		if version, ok := strings.CutPrefix(line, "version "); ok {
 			return strings.TrimSpace(version)

@@ -28,18 +28,18 @@ const (
 	maxPlace   = 160
 )
 
-// styles are the values of Line.Styles:
+// listStyles are the values of Line.Styles:
 //   - comma, space, pipe, tab: a list as a=1,2, with "," "%20" "|" or a tab between the values
 //   - deep: an object or a list as a[b]=1
 //   - json: the value in JSON
-func styles() []string { return []string{"comma", "space", "pipe", "tab", "deep", "json"} }
+func listStyles() []string { return []string{"comma", "space", "pipe", "tab", "deep", "json"} }
 
-// Methods are the methods that an operation can have.
-func Methods() []string {
+// ListMethods are the methods that an operation can have.
+func ListMethods() []string {
 	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"}
 }
 
-func (h Head) check() error {
+func (h Head) checkHead() error {
 	// Another version may give the same fields another meaning.
 	if h.Format != Format {
 		return fmt.Errorf("format %d; want %d: codeforge api update writes it anew", h.Format, Format)
@@ -48,17 +48,17 @@ func (h Head) check() error {
 		return errors.New("a head with impossible numbers")
 	}
 	for _, a := range h.Auth {
-		if err := errors.Join(shown("token", a.Token, MaxType), shown("place", a.Place, maxPlace),
-			shown("value", a.Value, MaxSummary)); err != nil {
+		if err := errors.Join(checkShownText("token", a.Token, MaxType), checkShownText("place", a.Place, maxPlace),
+			checkShownText("value", a.Value, MaxSummary)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(shown("title", h.Title, MaxTitle), shown("version", h.Version, MaxVersion),
-		server(h.Server), shown("common", h.Common, MaxLine), checkTypes(h.Common))
+	return errors.Join(checkShownText("title", h.Title, MaxTitle), checkShownText("version", h.Version, MaxVersion),
+		checkServerURL(h.Server), checkShownText("common", h.Common, MaxLine), checkTypes(h.Common))
 }
 
-// check checks a line of a file with this head.
-func (l Line) check(h Head) error {
+// checkLine checks a line of a file with this head.
+func (l Line) checkLine(h Head) error {
 	if err := l.checkFields(); err != nil || h.GraphQL {
 		return err
 	}
@@ -72,8 +72,8 @@ func (l Line) checkFields() error {
 	if l.Type != "" {
 		return l.checkType()
 	}
-	if l.TS != "" || !slices.Contains(Methods(), l.Method) {
-		return fmt.Errorf("an operation with the method %s", visible.Quote(cut(l.Method)))
+	if l.TS != "" || !slices.Contains(ListMethods(), l.Method) {
+		return fmt.Errorf("an operation with the method %s", visible.QuoteText(cutQuote(l.Method)))
 	}
 	if err := CheckPath(l.Path); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (l Line) checkFields() error {
 		return fmt.Errorf("%d tags; want at most %d", len(l.Tags), MaxTags)
 	}
 	for _, t := range l.Tags {
-		if err := shown("tag", t, MaxTag); err != nil {
+		if err := checkShownText("tag", t, MaxTag); err != nil {
 			return err
 		}
 	}
@@ -90,22 +90,25 @@ func (l Line) checkFields() error {
 		return fmt.Errorf("%d styles; want at most %d", len(l.Styles), MaxStyles)
 	}
 	for name, style := range l.Styles {
-		if !slices.Contains(styles(), style) {
-			return fmt.Errorf("the style %s; want one of %s", visible.Quote(cut(style)), strings.Join(styles(), ", "))
+		if !slices.Contains(listStyles(), style) {
+			return fmt.Errorf("the style %s; want one of %s", visible.QuoteText(cutQuote(style)),
+				strings.Join(listStyles(), ", "))
 		}
-		if err := shown("parameter", name, MaxTag); err != nil {
+		if err := checkShownText("parameter", name, MaxTag); err != nil {
 			return err
 		}
 	}
 	if l.Server != "" {
-		if err := server(l.Server); err != nil {
+		if err := checkServerURL(l.Server); err != nil {
 			return err
 		}
 	}
-	return errors.Join(shown("id", l.ID, MaxID), shown("summary", l.Summary, MaxSummary),
-		shown("words", l.Words, MaxWords),
-		shown("params", l.Params, MaxLine), shown("query", l.Query, MaxLine), shown("headers", l.Headers, MaxLine),
-		shown("body", l.Body, MaxLine), shown("media type", l.BodyMedia, maxMedia), shown("answer", l.Answer, MaxLine))
+	return errors.Join(checkShownText("id", l.ID, MaxID), checkShownText("summary", l.Summary, MaxSummary),
+		checkShownText("words", l.Words, MaxWords),
+		checkShownText("params", l.Params, MaxLine), checkShownText("query", l.Query, MaxLine),
+		checkShownText("headers", l.Headers, MaxLine),
+		checkShownText("body", l.Body, MaxLine), checkShownText("media type", l.BodyMedia, maxMedia),
+		checkShownText("answer", l.Answer, MaxLine))
 }
 
 // checkType checks a line of a type: it has only a name and a definition.
@@ -116,25 +119,25 @@ func (l Line) checkType() error {
 	switch {
 	case !alone:
 		return errors.New("a type with fields of an operation")
-	case !identifier(l.Type):
-		return fmt.Errorf("the type name %s; want an identifier", visible.Quote(cut(l.Type)))
+	case !isIdentifier(l.Type):
+		return fmt.Errorf("the type name %s; want an identifier", visible.QuoteText(cutQuote(l.Type)))
 	case l.TS == "":
 		return errors.New("a type that stands for nothing")
 	}
-	return shown("type", l.TS, MaxLine)
+	return checkShownText("type", l.TS, MaxLine)
 }
 
-// label returns the line for a message.
-func (l Line) label() string {
+// lineLabel returns the line for a message.
+func (l Line) lineLabel() string {
 	if l.Type != "" {
-		return "type " + visible.Line(cut(l.Type))
+		return "type " + visible.OneLine(cutQuote(l.Type))
 	}
-	return visible.Line(cut(l.Method + " " + l.Path))
+	return visible.OneLine(cutQuote(l.Method + " " + l.Path))
 }
 
 // CheckPath returns why a text is not a path of this format, or nil.
 func CheckPath(p string) error {
-	bad := func(why string) error { return fmt.Errorf("the path %s; want %s", visible.Quote(cut(p)), why) }
+	bad := func(why string) error { return fmt.Errorf("the path %s; want %s", visible.QuoteText(cutQuote(p)), why) }
 	if !strings.HasPrefix(p, "/") || len(p) > MaxPath {
 		return bad(fmt.Sprintf("at most %d bytes that start with /", MaxPath))
 	}
@@ -157,21 +160,21 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// server checks a URL in front of paths.
-func server(s string) error {
-	if err := shown("server", s, MaxServer); err != nil {
+// checkServerURL checks a URL in front of paths.
+func checkServerURL(s string) error {
+	if err := checkShownText("server", s, MaxServer); err != nil {
 		return err
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" || strings.HasSuffix(s, "/") {
-		return fmt.Errorf("the server %s; want a URL like https://api.example.com/v1", visible.Quote(cut(s)))
+		return fmt.Errorf("the server %s; want a URL like https://api.example.com/v1", visible.QuoteText(cutQuote(s)))
 	}
 	return nil
 }
 
-// identifier reports whether s is an ASCII identifier of TypeScript.
-func identifier(s string) bool {
+// isIdentifier reports whether s is an ASCII identifier of TypeScript.
+func isIdentifier(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
@@ -182,24 +185,24 @@ func identifier(s string) bool {
 	return s != "" && len(s) <= MaxType
 }
 
-// shown checks a text that a model and a terminal may show.
-func shown(what, s string, most int) error {
+// checkShownText checks a text that a model and a terminal may show.
+func checkShownText(what, s string, most int) error {
 	switch {
 	case len(s) > most:
 		return fmt.Errorf("%s of %d bytes; want at most %d", what, len(s), most)
-	case !visible.Plain(s):
-		return fmt.Errorf("%s with a character that is not shown as it is: %s", what, visible.Quote(cut(s)))
+	case !visible.IsPlain(s):
+		return fmt.Errorf("%s with a character that is not shown as it is: %s", what, visible.QuoteText(cutQuote(s)))
 	}
 	return nil
 }
 
-// cut shortens a text that a message quotes.
-func cut(s string) string { return visible.Cut(s, 80, "...") }
+// cutQuote shortens a text that a message quotes.
+func cutQuote(s string) string { return visible.CutText(s, 80, "...") }
 
-// counter compares the number of lines in a file with its head.
-type counter struct{ operations, types int }
+// lineCounter compares the number of lines in a file with its head.
+type lineCounter struct{ operations, types int }
 
-func (c *counter) add(l Line, h Head) error {
+func (c *lineCounter) countLine(l Line, h Head) error {
 	if l.Type != "" {
 		c.types++
 	} else {
@@ -211,7 +214,7 @@ func (c *counter) add(l Line, h Head) error {
 	return nil
 }
 
-func (c *counter) finish(h Head) error {
+func (c *lineCounter) checkTotals(h Head) error {
 	if c.operations < h.Operations || c.types < h.Types {
 		return fmt.Errorf("%d operations and %d types; the head says %d and %d", c.operations, c.types,
 			h.Operations, h.Types)

@@ -18,7 +18,7 @@ type Reader struct {
 	left  int64 // the number of bytes that the file may still have
 	line  int   // the number of the last line read
 	head  Head
-	count counter
+	count lineCounter
 	err   error
 }
 
@@ -27,18 +27,18 @@ func NewReader(r io.Reader) (*Reader, error) { return newReader(r, MaxFile) }
 
 func newReader(r io.Reader, most int64) (*Reader, error) {
 	d := &Reader{in: bufio.NewReaderSize(r, MaxLine+1), left: most}
-	text, err := d.text()
+	text, err := d.readText()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("an empty file; want a head")
 	}
 	if err == nil {
-		err = decode(text, &d.head)
+		err = decodeStrict(text, &d.head)
 	}
 	if err == nil {
-		err = d.head.check()
+		err = d.head.checkHead()
 	}
 	if err != nil {
-		return nil, d.wrap(err)
+		return nil, d.wrapError(err)
 	}
 	return d, nil
 }
@@ -52,14 +52,14 @@ func (r *Reader) Next() (Line, error) {
 	if r.err != nil {
 		return Line{}, r.err
 	}
-	l, err := r.next()
+	l, err := r.readLine()
 	switch {
 	case errors.Is(err, io.EOF):
-		if err = r.count.finish(r.head); err == nil {
+		if err = r.count.checkTotals(r.head); err == nil {
 			err = io.EOF
 		}
 	case err != nil:
-		err = r.wrap(err)
+		err = r.wrapError(err)
 	}
 	if err != nil {
 		r.err = err
@@ -68,26 +68,26 @@ func (r *Reader) Next() (Line, error) {
 	return l, nil
 }
 
-func (r *Reader) next() (Line, error) {
-	text, err := r.text()
+func (r *Reader) readLine() (Line, error) {
+	text, err := r.readText()
 	if err != nil {
 		return Line{}, err
 	}
 	var l Line
-	if err := decode(text, &l); err != nil {
+	if err := decodeStrict(text, &l); err != nil {
 		return Line{}, err
 	}
-	if err := l.check(r.head); err != nil {
+	if err := l.checkLine(r.head); err != nil {
 		return Line{}, err
 	}
-	return l, r.count.add(l, r.head)
+	return l, r.count.countLine(l, r.head)
 }
 
-// wrap adds the line number to an error.
-func (r *Reader) wrap(err error) error { return fmt.Errorf("line %d: %w", r.line, err) }
+// wrapError adds the line number to an error.
+func (r *Reader) wrapError(err error) error { return fmt.Errorf("line %d: %w", r.line, err) }
 
-// text returns the next line without its line feed. The text is valid until the next call.
-func (r *Reader) text() ([]byte, error) {
+// readText returns the next line without its line feed. The text is valid until the next call.
+func (r *Reader) readText() ([]byte, error) {
 	text, err := r.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) && len(text) == 0 {
 		return nil, io.EOF
@@ -111,8 +111,8 @@ func (r *Reader) text() ([]byte, error) {
 	return text[:len(text)-1], nil
 }
 
-// decode reads one JSON object into a struct that must name all keys.
-func decode(text []byte, to any) error {
+// decodeStrict reads one JSON object into a struct that must name all keys.
+func decodeStrict(text []byte, to any) error {
 	if err := jsonread.Decode(bytes.NewReader(text), to); err != nil {
 		return fmt.Errorf("not a line of this format: %w", err)
 	}

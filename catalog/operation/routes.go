@@ -14,39 +14,40 @@ import (
 // Routes are the operations of one API, for checking requests. They allow a request only if it is certainly an
 // operation: a path that servers may read in different ways is rejected.
 type Routes struct {
-	hosts map[string]*route // by host name, with its port
-	keys  []string          // for example "GET /v1/refunds", with the base path of the server
-	size  int               // the number of routes
+	hosts map[string]*routeNode // by host name, with its port
+	keys  []string              // for example "GET /v1/refunds", with the base path of the server
+	size  int                   // the number of routes
 }
 
 // maxRoutes bounds the routes of one API. The largest common documents have a third of it. Each route takes a few
 // hundred bytes of memory, but only two bytes of a document.
 const maxRoutes = 1 << 17
 
-// route is a segment of paths, with the segments that may follow.
-type route struct {
-	literal  map[string]*route
-	patterns []pattern // segments with a parameter, each form once
-	forms    map[string]*route
+// routeNode is a segment of paths, with the segments that may follow.
+type routeNode struct {
+	literal  map[string]*routeNode
+	patterns []segmentPattern // segments with a parameter, each form once
+	forms    map[string]*routeNode
 	rest     []string // the methods of paths with {name+} at this position
 	methods  []string // the methods of paths that end here
 }
 
-type pattern struct {
+type segmentPattern struct {
 	// parts are the texts around the parameters of a segment: "{id}.json" has "" and ".json".
 	parts []string
-	next  *route
+	next  *routeNode
 }
 
 // maxSegments bounds the segments of a request's path.
 const maxSegments = 64
 
 // NewRoutes makes Routes without operations.
-func NewRoutes() *Routes { return &Routes{hosts: map[string]*route{}} }
+func NewRoutes() *Routes { return &Routes{hosts: map[string]*routeNode{}} }
 
-// Add adds an operation of a document. It skips an operation that only a query or a fragment distinguishes, because a
-// server may also read a query's fields from a body. It also skips a path with more than maxSegments segments.
-func (r *Routes) Add(h Head, l Line) error {
+// AddOperation adds an operation of a document. It skips an operation that only a query or a fragment distinguishes,
+// because a server may also read a query's fields from a body. It also skips a path with more than maxSegments
+// segments.
+func (r *Routes) AddOperation(h Head, l Line) error {
 	server := h.Server
 	if l.Server != "" {
 		server = l.Server
@@ -60,7 +61,7 @@ func (r *Routes) Add(h Head, l Line) error {
 		return nil //nolint:nilerr // no request can have such a host
 	}
 	if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
-		parsed = parsed.At(uint16(port))
+		parsed = parsed.AtPort(uint16(port))
 	}
 	path := strings.TrimSuffix(u.EscapedPath(), "/") + l.Path
 	count := strings.Count(path, "/")
@@ -74,34 +75,34 @@ func (r *Routes) Add(h Head, l Line) error {
 	host := parsed.String()
 	at := r.hosts[host]
 	if at == nil {
-		at = r.route()
+		at = r.newRoute()
 		r.hosts[host] = at
 	}
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		if strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "+}") {
-			at.rest = with(at.rest, l.Method)
+			at.rest = addMethod(at.rest, l.Method)
 			at = nil
 			break
 		}
-		at = at.add(segment, r.route)
+		at = at.addSegment(segment, r.newRoute)
 	}
 	if at != nil {
-		at.methods = with(at.methods, l.Method)
+		at.methods = addMethod(at.methods, l.Method)
 	}
 	r.keys = append(r.keys, l.Method+" "+path)
 	return nil
 }
 
-// route makes a route and counts it.
-func (r *Routes) route() *route {
+// newRoute makes a route and counts it.
+func (r *Routes) newRoute() *routeNode {
 	r.size++
-	return &route{}
+	return &routeNode{}
 }
 
-// with adds a method, and HEAD together with GET.
-func with(methods []string, m string) []string {
+// addMethod adds a method, and HEAD together with GET.
+func addMethod(methods []string, m string) []string {
 	if m == "GET" {
-		methods = with(methods, "HEAD")
+		methods = addMethod(methods, "HEAD")
 	}
 	if slices.Contains(methods, m) {
 		return methods
@@ -109,32 +110,32 @@ func with(methods []string, m string) []string {
 	return append(methods, m)
 }
 
-// add returns the route after a segment. It makes the route if necessary.
-func (r *route) add(segment string, made func() *route) *route {
+// addSegment returns the route after a segment. It makes the route if necessary.
+func (r *routeNode) addSegment(segment string, made func() *routeNode) *routeNode {
 	// A map lookup instead of a comparison with every pattern.
 	if !strings.Contains(segment, "{") {
 		if r.literal == nil {
-			r.literal = map[string]*route{}
+			r.literal = map[string]*routeNode{}
 		}
 		if r.literal[segment] == nil {
 			r.literal[segment] = made()
 		}
 		return r.literal[segment]
 	}
-	parts := around(segment)
+	parts := splitParameters(segment)
 	form := strings.Join(parts, "{")
 	if r.forms == nil {
-		r.forms = map[string]*route{}
+		r.forms = map[string]*routeNode{}
 	}
 	if r.forms[form] == nil {
 		r.forms[form] = made()
-		r.patterns = append(r.patterns, pattern{parts, r.forms[form]})
+		r.patterns = append(r.patterns, segmentPattern{parts, r.forms[form]})
 	}
 	return r.forms[form]
 }
 
-// around returns the texts around the parameters of a segment.
-func around(segment string) []string {
+// splitParameters returns the texts around the parameters of a segment.
+func splitParameters(segment string) []string {
 	var out []string
 	for {
 		before, rest, ok := strings.Cut(segment, "{")
@@ -146,25 +147,25 @@ func around(segment string) []string {
 	}
 }
 
-// Allow reports whether a request is one of the operations. The path is as sent: escaped and without a query.
-func (r *Routes) Allow(host, method, path string) bool {
+// Allows reports whether a request is one of the operations. The path is as sent: escaped and without a query.
+func (r *Routes) Allows(host, method, path string) bool {
 	if r == nil || r.hosts[host] == nil {
 		return false
 	}
-	segments, ok := segments(path)
-	if !ok || !r.hosts[host].allow(segments, method) {
+	segments, ok := splitPath(path)
+	if !ok || !r.hosts[host].allowsSegments(segments, method) {
 		return false
 	}
 	// A server behind a proxy that decodes paths may see a shorter path. Both must be allowed.
 	cut, differs := beforeQuery(segments)
-	return !differs || r.hosts[host].allow(cut, method)
+	return !differs || r.hosts[host].allowsSegments(cut, method)
 }
 
 // beforeQuery returns the segments that remain if a server ends the path at an escaped ? or #. That happens behind a
 // proxy that decodes and does not encode again.
 func beforeQuery(segments []string) ([]string, bool) {
 	for i, s := range segments {
-		s = decoded(s)
+		s = decodePlain(s)
 		if at := strings.IndexAny(s, "?#"); at >= 0 {
 			return append(slices.Clone(segments[:i]), s[:at]), true
 		}
@@ -172,8 +173,8 @@ func beforeQuery(segments []string) ([]string, bool) {
 	return nil, false
 }
 
-// decoded returns a plain segment without escapes.
-func decoded(s string) string {
+// decodePlain returns a plain segment without escapes.
+func decodePlain(s string) string {
 	for strings.Contains(s, "%") {
 		next, err := url.PathUnescape(s)
 		if err != nil || next == s {
@@ -184,8 +185,8 @@ func decoded(s string) string {
 	return s
 }
 
-// segments splits a path. It returns false if servers may read the path in different ways.
-func segments(path string) ([]string, bool) {
+// splitPath splits a path. It returns false if servers may read the path in different ways.
+func splitPath(path string) ([]string, bool) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, false
 	}
@@ -194,17 +195,18 @@ func segments(path string) ([]string, bool) {
 		return nil, false
 	}
 	for i, s := range list {
-		if s == "" && i < len(list)-1 || !plain(s) {
+		if s == "" && i < len(list)-1 || !isPlainSegment(s) {
 			return nil, false
 		}
 	}
 	return list, true
 }
 
-// plain reports whether every server reads a segment as one segment. Even decoded, it may not contain a separator, a
-// control character, a dot segment, or bytes that are not UTF-8. Some servers take such bytes for separators or dots.
-func plain(s string) bool {
-	if simple(s) {
+// isPlainSegment reports whether every server reads a segment as one segment. Even decoded, it may not contain a
+// separator, a control character, a dot segment, or bytes that are not UTF-8. Some servers take such bytes for
+// separators or dots.
+func isPlainSegment(s string) bool {
+	if isSimple(s) {
 		return true
 	}
 	// A server behind another one may decode the segment again.
@@ -228,18 +230,18 @@ func plain(s string) bool {
 	return false // still encoded after two rounds
 }
 
-// allow reports whether the method is allowed on the segments from this route on. Each route is at one depth, so it is
-// visited once.
-func (r *route) allow(segments []string, method string) bool {
+// allowsSegments reports whether the method is allowed on the segments from this route on. Each route is at one depth,
+// so it is visited once.
+func (r *routeNode) allowsSegments(segments []string, method string) bool {
 	if len(segments) == 0 {
 		return slices.Contains(r.methods, method)
 	}
 	s := segments[0]
-	if next := r.literal[s]; next != nil && next.allow(segments[1:], method) {
+	if next := r.literal[s]; next != nil && next.allowsSegments(segments[1:], method) {
 		return true
 	}
 	for _, p := range r.patterns {
-		if fits(p.parts, s) && p.next.allow(segments[1:], method) {
+		if matchesParts(p.parts, s) && p.next.allowsSegments(segments[1:], method) {
 			return true
 		}
 	}
@@ -247,11 +249,11 @@ func (r *route) allow(segments []string, method string) bool {
 	return slices.Contains(r.rest, method) && segments[len(segments)-1] != ""
 }
 
-// fits reports whether a segment has these parts around values that are not empty. If there are such parts, a value may
-// not contain a semicolon: some servers drop the rest of the segment after it.
-func fits(parts []string, s string) bool {
+// matchesParts reports whether a segment has these parts around values that are not empty. If there are such parts, a
+// value may not contain a semicolon: some servers drop the rest of the segment after it.
+func matchesParts(parts []string, s string) bool {
 	if parts[0] != "" || parts[len(parts)-1] != "" || len(parts) > 2 {
-		if strings.Count(decoded(s), ";") > strings.Count(strings.Join(parts, ""), ";") {
+		if strings.Count(decodePlain(s), ";") > strings.Count(strings.Join(parts, ""), ";") {
 			return false
 		}
 	}

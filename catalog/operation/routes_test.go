@@ -26,7 +26,7 @@ func routes() *Routes {
 }
 
 func add(r *Routes, h Head, l Line) {
-	if err := r.Add(h, l); err != nil {
+	if err := r.AddOperation(h, l); err != nil {
 		panic(err)
 	}
 }
@@ -41,7 +41,7 @@ func TestRoutesAllow(t *testing.T) {
 		"GET /v1/pages/What%3F", "GET /v1/pages/C%23", "GET /v1/raw/a%3Fb/c", "GET /v1/map/points;at=1", "POST /v1/ops/7:cancel", "DELETE /v1/users/5/avatar",
 	} {
 		m, p, _ := strings.Cut(ok, " ")
-		if !r.Allow("api.shop.test", m, p) {
+		if !r.Allows("api.shop.test", m, p) {
 			t.Errorf("%s is refused", ok)
 		}
 	}
@@ -58,17 +58,17 @@ func TestRoutesAllow(t *testing.T) {
 		"GET /v1/refunds/..%c0%afx", "GET /v1/refunds/%ff",
 	} {
 		m, p, _ := strings.Cut(bad, " ")
-		if r.Allow("api.shop.test", m, p) {
+		if r.Allows("api.shop.test", m, p) {
 			t.Errorf("%s is allowed", bad)
 		}
 	}
-	if !r.Allow("up.shop.test", "GET", "/other") || r.Allow("up.shop.test", "GET", "/v1/refunds") || r.Allow("api.shop.test", "GET", "/v1/other") || r.Allow("evil.test", "GET", "/v1/refunds") {
+	if !r.Allows("up.shop.test", "GET", "/other") || r.Allows("up.shop.test", "GET", "/v1/refunds") || r.Allows("api.shop.test", "GET", "/v1/other") || r.Allows("evil.test", "GET", "/v1/refunds") {
 		t.Error("an operation is allowed at another host than its own")
 	}
-	if !r.Allow("up.shop.test:8443", "GET", "/dev") || r.Allow("up.shop.test", "GET", "/dev") || r.Allow("up.shop.test:8443", "GET", "/other") {
+	if !r.Allows("up.shop.test:8443", "GET", "/dev") || r.Allows("up.shop.test", "GET", "/dev") || r.Allows("up.shop.test:8443", "GET", "/other") {
 		t.Error("an operation is allowed at another port than its own")
 	}
-	if (*Routes)(nil).Allow("api.shop.test", "GET", "/v1/refunds") {
+	if (*Routes)(nil).Allows("api.shop.test", "GET", "/v1/refunds") {
 		t.Error("no routes allow something")
 	}
 }
@@ -79,7 +79,7 @@ func TestNearest(t *testing.T) {
 		"POST /v1/refunds/": "POST /v1/refunds", "GET /v2/nothing/of/the/kind": "", "GET /refunds": "GET /v1/refunds", "GET /v1/zebra": "", "GET /v1/refunds/1/2": "GET /v1/refunds/{id}",
 	} {
 		m, p, _ := strings.Cut(asked, " ")
-		if got := routes().Nearest(m, p); got != want {
+		if got := routes().NearestOperation(m, p); got != want {
 			t.Errorf("%s: %q, want %q", asked, got, want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestNearest(t *testing.T) {
 		{"/v1/refunds", "/v1/refunds", true}, {"/v1/refunds/{id}", "/v1/refunds/1", true}, {"/v1/refunds/{id}", "/v1/refunds", false},
 		{"/a/{b}.json", "/a/x.json", true}, {"/a/{b+}", "/a/b/c", true}, {"/a", "/a/b", false},
 	} {
-		if got := Fits(c.template, c.path); got != c.want {
+		if got := MatchesTemplate(c.template, c.path); got != c.want {
 			t.Errorf("%s %s: %v", c.template, c.path, got)
 		}
 	}
@@ -113,13 +113,13 @@ func TestRoutesBounds(t *testing.T) {
 	}
 	var err error
 	for i := 0; err == nil && i < maxRoutes; i++ {
-		err = r.Add(h, Line{Method: "GET", Path: fmt.Sprintf("/%d", i) + strings.Repeat("/a", maxSegments-1)})
+		err = r.AddOperation(h, Line{Method: "GET", Path: fmt.Sprintf("/%d", i) + strings.Repeat("/a", maxSegments-1)})
 	}
 	if err == nil || r.size > maxRoutes {
 		t.Errorf("%d routes: %v", r.size, err)
 	}
 	r = NewRoutes()
-	growth.Bounded(t, "adding many patterns", 20*time.Second, func() {
+	growth.RequireBounded(t, "adding many patterns", 20*time.Second, func() {
 		for i := range 100_000 {
 			add(r, h, Line{Method: "GET", Path: fmt.Sprintf("/{x}%d", i)})
 		}
@@ -134,10 +134,10 @@ func TestNearestBounded(t *testing.T) {
 		keys[i] = "GET /" + strings.Repeat(fmt.Sprintf("/%d", i)+segment, 8)
 	}
 	key := func(i int) string { return keys[i] }
-	growth.Bounded(t, "a document made for it", 5*time.Second, func() {
-		Nearest("GET", strings.Repeat("/1"+segment[2:]+"c", 8), len(keys), key)
+	growth.RequireBounded(t, "a document made for it", 5*time.Second, func() {
+		NearestKey("GET", strings.Repeat("/1"+segment[2:]+"c", 8), len(keys), key)
 	})
-	growth.Bounded(t, "a path made for it", 5*time.Second, func() { Nearest("GET", strings.Repeat("/x", 60), len(keys), key) })
+	growth.RequireBounded(t, "a path made for it", 5*time.Second, func() { NearestKey("GET", strings.Repeat("/x", 60), len(keys), key) })
 }
 
 // FuzzRoutes: a path that is allowed has as many segments as an operation, however a server decodes it.
@@ -148,12 +148,12 @@ func FuzzRoutes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		for _, m := range []string{"GET", "PUT", "DELETE", "POST"} {
-			if r.Allow("api.shop.test", m, path) && !strings.HasPrefix(path, "/v1/") {
+			if r.Allows("api.shop.test", m, path) && !strings.HasPrefix(path, "/v1/") {
 				t.Errorf("%s %q", m, path)
 			}
 		}
-		_ = r.Nearest("GET", path)
-		if strings.Contains(path, "..") && strings.Contains(path+"/", "/../") && r.Allow("api.shop.test", "GET", path) {
+		_ = r.NearestOperation("GET", path)
+		if strings.Contains(path, "..") && strings.Contains(path+"/", "/../") && r.Allows("api.shop.test", "GET", path) {
 			t.Error(path)
 		}
 	})
@@ -165,6 +165,6 @@ func BenchmarkAllow(b *testing.B) {
 		add(r, Head{Server: "https://a.test"}, Line{Method: "GET", Path: fmt.Sprintf("/v1/a%d/{id}/b%d/{x}", i%500, i)})
 	}
 	for b.Loop() {
-		r.Allow("a.test", "GET", "/v1/a77/1/b577/zz")
+		r.Allows("a.test", "GET", "/v1/a77/1/b577/zz")
 	}
 }

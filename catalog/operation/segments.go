@@ -14,17 +14,17 @@ type Segment struct {
 	Plain bool
 }
 
-// Segments returns the segments of a path as sent: escaped and without a query. A path that ends with a slash has an
-// empty last segment. It returns false for a path that servers may read in different ways. Examples are empty segments,
-// dot segments, escaped separators, escapes of escapes, and parameters after a semicolon.
-func Segments(path string) ([]Segment, bool) {
-	list, ok := segments(path)
+// SplitSegments returns the segments of a path as sent: escaped and without a query. A path that ends with a slash has
+// an empty last segment. It returns false for a path that servers may read in different ways. Examples are empty
+// segments, dot segments, escaped separators, escapes of escapes, and parameters after a semicolon.
+func SplitSegments(path string) ([]Segment, bool) {
+	list, ok := splitPath(path)
 	if !ok {
 		return nil, false
 	}
 	out := make([]Segment, len(list))
 	for i, s := range list {
-		if simple(s) {
+		if isSimple(s) {
 			out[i] = Segment{s, true}
 			continue
 		}
@@ -32,14 +32,14 @@ func Segments(path string) ([]Segment, bool) {
 		if err != nil || strings.ContainsAny(once, "%?#;") {
 			return nil, false
 		}
-		out[i] = Segment{once, s == once || needed(s, once)}
+		out[i] = Segment{once, s == once || isMinimallyEscaped(s, once)}
 	}
 	return out, true
 }
 
-// simple reports whether a segment has only letters, digits, - and _, as most have. Every server reads such a segment
+// isSimple reports whether a segment has only letters, digits, - and _, as most have. Every server reads such a segment
 // in the same way.
-func simple(s string) bool {
+func isSimple(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
 			return false
@@ -48,9 +48,9 @@ func simple(s string) bool {
 	return true
 }
 
-// needed reports whether only those bytes of a segment are escaped that must be: bytes that RFC 3986 does not allow in
-// a segment, and bytes beyond ASCII.
-func needed(s, decoded string) bool {
+// isMinimallyEscaped reports whether only those bytes of a segment are escaped that must be: bytes that RFC 3986 does
+// not allow in a segment, and bytes beyond ASCII.
+func isMinimallyEscaped(s, decoded string) bool {
 	at := 0
 	for i := range len(decoded) {
 		if s[at] != '%' {

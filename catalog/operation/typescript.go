@@ -14,7 +14,7 @@ import (
 func checkTypes(texts ...string) error {
 	for _, ts := range texts {
 		if err := checkTypeText(ts); err != nil {
-			return fmt.Errorf("the type %s: %w", visible.Quote(cut(ts)), err)
+			return fmt.Errorf("the type %s: %w", visible.QuoteText(cutQuote(ts)), err)
 		}
 	}
 	return nil
@@ -35,9 +35,9 @@ func checkTypeText(ts string) error {
 			}
 			i = end
 			continue
-		case word(c):
+		case isWordByte(c):
 			from := i
-			for i < len(ts) && (word(ts[i]) || ts[i] == '.' && '0' <= c && c <= '9') {
+			for i < len(ts) && (isWordByte(ts[i]) || ts[i] == '.' && '0' <= c && c <= '9') {
 				i++
 			}
 			// import("...") would make the compiler read another file.
@@ -72,8 +72,8 @@ func checkTypeText(ts string) error {
 	return nil
 }
 
-// word reports whether a character is part of a name or a number.
-func word(c byte) bool {
+// isWordByte reports whether a character is part of a name or a number.
+func isWordByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$'
 }
 

@@ -12,7 +12,7 @@ type Writer struct {
 	out   io.Writer
 	size  int64
 	head  Head
-	count counter
+	count lineCounter
 	err   error
 }
 
@@ -20,10 +20,10 @@ type Writer struct {
 func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	h.Format = Format
 	e := &Writer{out: w, head: h}
-	if err := h.check(); err != nil {
+	if err := h.checkHead(); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
-	if err := e.put(h); err != nil {
+	if err := e.putJSON(h); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -32,19 +32,19 @@ func NewWriter(w io.Writer, h Head) (*Writer, error) {
 // Write adds one line. After an error it only returns the same error.
 func (w *Writer) Write(l Line) error {
 	if w.err == nil {
-		w.err = w.write(l)
+		w.err = w.writeLine(l)
 	}
 	return w.err
 }
 
-func (w *Writer) write(l Line) error {
-	if err := l.check(w.head); err != nil {
-		return fmt.Errorf("%s: %w", l.label(), err)
+func (w *Writer) writeLine(l Line) error {
+	if err := l.checkLine(w.head); err != nil {
+		return fmt.Errorf("%s: %w", l.lineLabel(), err)
 	}
-	if err := w.count.add(l, w.head); err != nil {
+	if err := w.count.countLine(l, w.head); err != nil {
 		return err
 	}
-	return w.put(l)
+	return w.putJSON(l)
 }
 
 // Close reports whether the file has as many lines as its head states. It does not close the underlying writer.
@@ -52,11 +52,11 @@ func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
 	}
-	return w.count.finish(w.head)
+	return w.count.checkTotals(w.head)
 }
 
-func (w *Writer) put(v any) error {
-	text, err := Marshal(v)
+func (w *Writer) putJSON(v any) error {
+	text, err := MarshalLine(v)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (w *Writer) put(v any) error {
 	return err
 }
 
-// Marshal returns a head or a line as in the file, with its line feed. It fails if the line is longer than MaxLine.
-func Marshal(v any) ([]byte, error) {
+// MarshalLine returns a head or a line as in the file, with its line feed. It fails if the line is longer than MaxLine.
+func MarshalLine(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	// The file is not HTML, and the escapes would need more room.

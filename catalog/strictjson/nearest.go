@@ -7,27 +7,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Nearest returns the known name that a misspelt name most likely means, or "".
-func Nearest(name string, known []string) string {
-	folded := fold(name)
+// NearestName returns the known name that a misspelt name most likely means, or "".
+func NearestName(name string, known []string) string {
+	folded := foldName(name)
 	// Before the distance: an alias may be far from its field.
-	for from, to := range aliases() {
+	for from, to := range fieldAliases() {
 		if folded == from && slices.Contains(known, to) {
 			return to
 		}
 	}
-	var names typo.Names
+	var names typo.NameIndex
 	for _, k := range known {
-		names.Add(fold(k))
+		names.AddName(foldName(k))
 	}
 	const slips, short = 2, 2
-	if i := names.Nearest(folded, slips); i >= 0 && len(known[i]) > short {
+	if i := names.NearestIndex(folded, slips); i >= 0 && len(known[i]) > short {
 		return known[i]
 	}
 	return ""
 }
 
-func fold(s string) string {
+func foldName(s string) string {
 	const longest = 64
 	if len(s) > longest {
 		s = s[:longest]
@@ -35,8 +35,8 @@ func fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }
 
-// aliases maps folded names that people often write to the right field.
-func aliases() map[string]string {
+// fieldAliases maps folded names that people often write to the right field.
+func fieldAliases() map[string]string {
 	return map[string]string{
 		"hosts": "domains", "host": "domains", "hostnames": "domains",
 		"urls": "domains", "url": "domains", "baseurl": "domains",

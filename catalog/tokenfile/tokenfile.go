@@ -56,17 +56,17 @@ const (
 // MayUse reports whether the tenant may use an API.
 func (t Tenant) MayUse(api string) bool { return t.APIs == nil || slices.Contains(t.APIs, api) }
 
-// Shares reports whether the tenant may use a shared skill.
-func (t Tenant) Shares(skill string) bool {
+// SharesSkill reports whether the tenant may use a shared skill.
+func (t Tenant) SharesSkill(skill string) bool {
 	return slices.ContainsFunc(t.Skills, func(glob string) bool {
 		ok, err := path.Match(glob, skill)
 		return ok && err == nil
 	})
 }
 
-// Has reports whether a hash is the SHA-256 of one of the tenant's tokens. The comparison takes the same time for every
-// hash.
-func (t Tenant) Has(hash [sha256.Size]byte) bool {
+// HasToken reports whether a hash is the SHA-256 of one of the tenant's tokens. The comparison takes the same time for
+// every hash.
+func (t Tenant) HasToken(hash [sha256.Size]byte) bool {
 	found := 0
 	for _, h := range t.Hashes {
 		// No early exit: the time must not tell which token is closer.
@@ -75,32 +75,32 @@ func (t Tenant) Has(hash [sha256.Size]byte) bool {
 	return found == 1
 }
 
-// decoder reads a tokens file.
-type decoder struct{ strictjson.Decoder }
+// fileDecoder reads a tokens file.
+type fileDecoder struct{ strictjson.Decoder }
 
 // Parse reads a tokens file. It reports every mistake, and quotes no token. file is the name of the file for messages.
 // After any mistake the list of tenants is nil.
 func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
-	d := &decoder{strictjson.Decoder{File: file}}
+	d := &fileDecoder{strictjson.Decoder{File: file}}
 	if len(data) > MaxSize {
-		d.Bad("", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxSize))
+		d.AddError("", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxSize))
 		return nil, d.Problems
 	}
-	root := d.Root(data, example)
+	root := d.ReadRoot(data, example)
 	if root == nil {
 		return nil, d.Problems
 	}
 	var list []Tenant
 	top := []string{"$schema", "tenants"}
-	has, misspelt := d.Object("", root, top, func(i int, field string, n *jsonread.Node) {
+	has, misspelt := d.ReadObject("", root, top, func(i int, field string, n *jsonread.Node) {
 		if i == 0 {
-			d.Str(field, n, new(string))
+			d.ReadString(field, n, new(string))
 			return
 		}
-		list = d.tenants(n)
+		list = d.readTenants(n)
 	})
 	if !has["tenants"] && !misspelt["tenants"] {
-		d.Bad("tenants", "missing", "an object, e.g. "+example)
+		d.AddError("tenants", "missing", "an object, e.g. "+example)
 	}
 	d.tellApart(list)
 	if more := d.Count - len(d.Problems); more > 0 {
@@ -115,26 +115,26 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 
 const example = `{"tenants": {"alice": {"tokens": ["sha256:..."], "apis": ["stripe"]}}}`
 
-func (d *decoder) tenants(n *jsonread.Node) []Tenant {
+func (d *fileDecoder) readTenants(n *jsonread.Node) []Tenant {
 	if n.Kind != jsonread.Object || len(n.Members) == 0 {
 		found := n.Kind.String()
 		if n.Kind == jsonread.Object {
 			found += " without any tenant"
 		}
-		d.Bad("tenants", found, "an object, e.g. "+example)
+		d.AddError("tenants", found, "an object, e.g. "+example)
 		return nil
 	}
 	if len(n.Members) > maxTenants {
-		d.Bad("tenants", fmt.Sprintf("%d tenants", len(n.Members)), fmt.Sprintf("at most %d", maxTenants))
+		d.AddError("tenants", fmt.Sprintf("%d tenants", len(n.Members)), fmt.Sprintf("at most %d", maxTenants))
 	}
 	var list []Tenant
-	for _, m := range d.Unique("tenants.", n, validName) {
+	for _, m := range d.ListMembers("tenants.", n, validName) {
 		if !validName(m.Key) { // not shown, because it may be a token
-			d.Bad(fmt.Sprintf("tenants (line %d)", m.Node.Line), "a name that no tenant can have",
+			d.AddError(fmt.Sprintf("tenants (line %d)", m.Node.Line), "a name that no tenant can have",
 				fmt.Sprintf("1 to %d of a-z, 0-9 and -, the first one no -", maxName))
 			continue
 		}
-		list = append(list, d.tenant(m))
+		list = append(list, d.readTenant(m))
 	}
 	return list
 }
@@ -144,58 +144,58 @@ func validName(name string) bool {
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-func (d *decoder) tenant(m jsonread.Member) Tenant {
+func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 	t, at := Tenant{Name: m.Key}, "tenants."+m.Key
 	if m.Node.Kind != jsonread.Object {
-		d.Bad(at, m.Node.Kind.String(), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
+		d.AddError(at, m.Node.Kind.String(), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
 		return t
 	}
 	fields := []string{"tokens", "apis", "skills", "runs", "waiting", "timeout"}
-	has, misspelt := d.Object(at+".", m.Node, fields, func(i int, field string, n *jsonread.Node) {
+	has, misspelt := d.ReadObject(at+".", m.Node, fields, func(i int, field string, n *jsonread.Node) {
 		switch fields[i] {
 		case "tokens":
-			t.Hashes = d.tokens(field, n)
+			t.Hashes = d.readTokens(field, n)
 		case "apis":
-			t.APIs = d.AtMost(field, d.List(field, n, `["stripe"]`), maxAPIs)
+			t.APIs = d.AtMost(field, d.ReadStrings(field, n, `["stripe"]`), maxAPIs)
 		case "skills":
-			t.Skills = d.skills(field, n)
+			t.Skills = d.readSkills(field, n)
 		case "runs":
-			d.bound(field, n, &t.Runs)
+			d.readBound(field, n, &t.Runs)
 		case "waiting":
-			d.bound(field, n, &t.Waiting)
+			d.readBound(field, n, &t.Waiting)
 		case "timeout":
-			d.Duration(field, n, &t.Timeout)
+			d.ReadDuration(field, n, &t.Timeout)
 		}
 	})
 	maps.Copy(has, misspelt)
 	if !has["tokens"] {
-		d.Bad(at+".tokens", "missing", `at least one, e.g. ["sha256:..."]`)
+		d.AddError(at+".tokens", "missing", `at least one, e.g. ["sha256:..."]`)
 	}
 	const wantAPIs = `the names of APIs, or ["*"] for all`
 	switch {
 	case !has["apis"]:
-		d.Bad(at+".apis", "missing", wantAPIs)
+		d.AddError(at+".apis", "missing", wantAPIs)
 	// For the proxy an empty list would mean all APIs.
 	case t.APIs != nil && len(t.APIs) == 0:
-		d.Bad(at+".apis", "an empty list", wantAPIs)
+		d.AddError(at+".apis", "an empty list", wantAPIs)
 	case slices.Contains(t.APIs, allAPIs) && len(t.APIs) > 1:
-		d.Bad(at+".apis", `"*" among others`, `["*"] alone for all, or names`)
+		d.AddError(at+".apis", `"*" among others`, `["*"] alone for all, or names`)
 	case slices.Contains(t.APIs, allAPIs):
 		t.APIs = nil
 	}
 	for i, name := range t.APIs {
 		if slices.Contains(t.APIs[:i], name) {
-			d.Bad(fmt.Sprintf("%s.apis[%d]", at, i), "an API that is there already", "each once")
+			d.AddError(fmt.Sprintf("%s.apis[%d]", at, i), "an API that is there already", "each once")
 		}
 	}
 	return t
 }
 
-// tokens reads a list of tokens. No message quotes a token.
-func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]byte) {
-	list := d.List(field, n, `["sha256:..."]`)
-	if list != nil && len(list) == 0 && len(n.Items()) == 0 {
-		d.Bad(field, "an empty list", `at least one, e.g. ["sha256:..."]`)
+// readTokens reads a list of tokens. No message quotes a token.
+func (d *fileDecoder) readTokens(field string, n *jsonread.Node) (hashes [][sha256.Size]byte) {
+	list := d.ReadStrings(field, n, `["sha256:..."]`)
+	if list != nil && len(list) == 0 && len(n.ListItems()) == 0 {
+		d.AddError(field, "an empty list", `at least one, e.g. ["sha256:..."]`)
 	}
 	for i, token := range d.AtMost(field, list, maxTokens) {
 		at := fmt.Sprintf("%s[%d]", field, i)
@@ -203,12 +203,12 @@ func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]
 		sum, err := hex.DecodeString(digits)
 		switch {
 		case hashed && (err != nil || len(sum) != sha256.Size):
-			d.Bad(at, "a hash that is not SHA-256", "64 hexadecimal digits after sha256:, as sha256sum prints them of the "+
+			d.AddError(at, "a hash that is not SHA-256", "64 hexadecimal digits after sha256:, as sha256sum prints them of the "+
 				"token without a line feed")
 			continue
 		case hashed:
-		case len(token) < minToken, strings.ContainsFunc(token, unprintable):
-			d.Bad(at, "a token that is too short, or has other characters", fmt.Sprintf("at least %d printable ASCII "+
+		case len(token) < minToken, strings.ContainsFunc(token, isUnprintable):
+			d.AddError(at, "a token that is too short, or has other characters", fmt.Sprintf("at least %d printable ASCII "+
 				"characters without spaces, or sha256: and the hash of them", minToken))
 			continue
 		default:
@@ -221,34 +221,34 @@ func (d *decoder) tokens(field string, n *jsonread.Node) (hashes [][sha256.Size]
 	return hashes
 }
 
-func unprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
+func isUnprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
 
-func (d *decoder) skills(field string, n *jsonread.Node) []string {
-	globs := d.List(field, n, `["report-*"]`)
+func (d *fileDecoder) readSkills(field string, n *jsonread.Node) []string {
+	globs := d.ReadStrings(field, n, `["report-*"]`)
 	for i, glob := range globs {
 		if _, err := path.Match(glob, ""); err != nil {
-			d.Bad(fmt.Sprintf("%s[%d]", field, i), "a bracket that is not closed", `a name, or a glob like "report-*"`)
+			d.AddError(fmt.Sprintf("%s[%d]", field, i), "a bracket that is not closed", `a name, or a glob like "report-*"`)
 		}
 	}
 	return globs
 }
 
-func (d *decoder) bound(field string, n *jsonread.Node, to *int) {
+func (d *fileDecoder) readBound(field string, n *jsonread.Node, to *int) {
 	before := d.Count
-	d.Whole(field, n, to)
+	d.ReadInt(field, n, to)
 	if d.Count == before && (*to < 1 || *to > maxRuns) {
-		d.Bad(field, fmt.Sprint(*to), fmt.Sprintf("a whole number from 1 to %d", maxRuns))
+		d.AddError(field, fmt.Sprint(*to), fmt.Sprintf("a whole number from 1 to %d", maxRuns))
 	}
 }
 
 // tellApart reports tokens that occur twice, because they would not identify a tenant.
-func (d *decoder) tellApart(list []Tenant) {
+func (d *fileDecoder) tellApart(list []Tenant) {
 	owner := map[[sha256.Size]byte]string{}
 	for _, t := range list {
 		for i, h := range t.Hashes {
 			at := fmt.Sprintf("tenants.%s.tokens[%d]", t.Name, i)
 			if of, ok := owner[h]; ok {
-				d.Bad(at, "a token that "+of+" has already", "each token once")
+				d.AddError(at, "a token that "+of+" has already", "each token once")
 			}
 			owner[h] = t.Name
 		}

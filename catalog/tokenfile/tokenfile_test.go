@@ -27,7 +27,7 @@ func TestTenants(t *testing.T) {
 	if a.Name != "alice" || !a.MayUse("stripe") || a.MayUse("github") || !b.MayUse("github") {
 		t.Errorf("%+v %+v", a, b)
 	}
-	if !a.Shares("report-daily") || a.Shares("secret") || b.Shares("report-daily") {
+	if !a.SharesSkill("report-daily") || a.SharesSkill("secret") || b.SharesSkill("report-daily") {
 		t.Error("shared skills")
 	}
 	if a.Runs != 2 || a.Waiting != 3 || a.Timeout != 30*time.Second || b.Runs != 0 {
@@ -35,7 +35,7 @@ func TestTenants(t *testing.T) {
 	}
 	for token, want := range map[string][2]bool{alice: {true, false}, bob: {false, true}, "": {}, alice + "x": {}, hashOf(alice): {}} {
 		sum := sha256.Sum256([]byte(token))
-		if got := [2]bool{a.Has(sum), b.Has(sum)}; got != want {
+		if got := [2]bool{a.HasToken(sum), b.HasToken(sum)}; got != want {
 			t.Errorf("%q is %v, want %v", token, got, want)
 		}
 	}

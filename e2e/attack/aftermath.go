@@ -66,15 +66,15 @@ func searched(w *world.World, text string) (string, bool) {
 func control(ctx context.Context, w *world.World) (string, bool) {
 	c := w.Control()
 	defer c.Close()
-	metrics, err := c.Metrics(ctx)
+	metrics, err := c.FetchMetrics(ctx)
 	if err != nil {
 		return err.Error(), false
 	}
-	catalog, err := c.Catalog(ctx)
+	catalog, err := c.FetchCatalog(ctx)
 	if err != nil {
 		return err.Error(), false
 	}
-	health, err := c.Health(ctx)
+	health, err := c.FetchHealth(ctx)
 	if err != nil {
 		return err.Error(), false
 	}

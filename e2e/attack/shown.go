@@ -74,7 +74,7 @@ await fetch("https://d.wild.test/anything/held/1?t=TRIAL", { method: "POST", hea
 				_, _ = w.Do(ctx, s, world.Run{Timeout: 40, Code: fmt.Sprintf(`await fetch("https://d.wild.test/anything/held/1?t=%s", { method: "POST", body: "x" }).catch(() => {});`, trial)})
 			}()
 			mine := func() (approvalapi.Held, bool) {
-				list, _ := w.Control().AllHeld(ctx)
+				list, _ := w.Control().FetchHeld(ctx)
 				i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return strings.Contains(h.URL, trial) })
 				if i < 0 {
 					return approvalapi.Held{}, false

@@ -83,7 +83,7 @@ func signed() Judge {
 		}
 		again.Header = seen.Header.Clone()
 		keys := sigv4.Keys{ID: signerID, Secret: signerKey.Value()}
-		if err := sigv4.Sign(again, sigv4.Scope{Service: "s3", Region: signerRegion}, keys, payload, at); err != nil {
+		if err := sigv4.SignRequest(again, sigv4.Scope{Service: "s3", Region: signerRegion}, keys, payload, at); err != nil {
 			return err.Error(), false
 		}
 		if want := again.Header.Get("Authorization"); want != got[0] {

@@ -49,7 +49,7 @@ func newTab(t *testing.T, parent context.Context) *tab {
 			}
 		}
 		if path == "" {
-			testkit.Skip(t, "there is no chromium")
+			testkit.SkipBecause(t, "there is no chromium")
 		}
 		temp, err := os.MkdirTemp("", "chromium") // where it leaves a folder when it is killed
 		testkit.Must(t, err)

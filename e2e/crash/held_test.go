@@ -25,7 +25,7 @@ func TestHeldRestart(t *testing.T) {
 	caller := s.call(t.Context(), `await fetch("https://d.wild.test/anything/held/1?t=waits", {method: "POST", body: "x"}).catch(() => {});`, "ruled")
 	var held []approvalapi.Held
 	testkit.WaitFor(t, func() bool {
-		held, _ = s.control.AllHeld(t.Context())
+		held, _ = s.control.FetchHeld(t.Context())
 		_, err := os.Stat(s.at("tokens", "limits")) // within a second
 		return len(held) == 1 && held[0].Waiting && err == nil
 	})

@@ -54,7 +54,7 @@ type system struct {
 func start(t *testing.T) *system {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root: the daemons are started as codeforge up does it for root")
+		testkit.SkipBecause(t, "needs root: the daemons are started as codeforge up does it for root")
 	}
 	s := &system{t: t, canaries: world.Canaries(), daemons: map[string]*daemon{}, relays: map[string]*relay{}}
 	var err error
@@ -161,7 +161,7 @@ func (s *system) start(name string) {
 		names = append(names, slot.FileName(f.Slot, f.Kind))
 	}
 	if len(names) > 0 {
-		d.cmd.Env = append(d.cmd.Env, slot.Environ(names)...)
+		d.cmd.Env = append(d.cmd.Env, slot.InheritEnviron(names)...)
 	}
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	testkit.Must(s.t, d.cmd.Start())
@@ -201,7 +201,7 @@ func (s *system) until(what string, try func() error) {
 }
 
 func (s *system) proxyReady(ctx context.Context) error {
-	h, err := s.control.Health(ctx)
+	h, err := s.control.FetchHealth(ctx)
 	if err == nil && !h.Ready {
 		err = fmt.Errorf("not ready: %s", h.Problem)
 	}
@@ -260,7 +260,7 @@ func (s *system) allFree() {
 		if err := s.ask(ctx, "/v1/stats", &stats); err != nil {
 			return err
 		}
-		metrics, err := s.control.Metrics(ctx)
+		metrics, err := s.control.FetchMetrics(ctx)
 		if err != nil {
 			return err
 		}

@@ -107,11 +107,11 @@ func sharedDoors(t *testing.T, w *world.World) {
 			}
 		}
 		c := controlapi.NewClientOver(dial("8444"))
-		_, err = c.Health(ctx)
+		_, err = c.FetchHealth(ctx)
 		if (err == nil) != (role == "mcp-server") {
 			t.Errorf("the control API, with the certificate of %s: %v", role, err)
 		}
-		err = c.Register(ctx, 0, controlapi.Registration{Run: "x", Generation: 1 << 60, Deadline: time.Now().Add(time.Minute)})
+		err = c.RegisterRun(ctx, 0, controlapi.Registration{Run: "x", Generation: 1 << 60, Deadline: time.Now().Add(time.Minute)})
 		if err == nil || role == "mcp-server" && !strings.Contains(err.Error(), "pod: want one address") {
 			t.Errorf("a slot of no pod, with the certificate of %s: %v", role, err)
 		}

@@ -295,7 +295,7 @@ func mount(t *testing.T, b *strings.Builder, suite map[string]attack.Attack, g g
 				continue
 			}
 			if a.Root && os.Geteuid() != 0 {
-				testkit.Skip(t, "only root can mount: "+name)
+				testkit.SkipBecause(t, "only root can mount: "+name)
 			}
 			patience := cmp.Or(c.patience, time.Minute)
 			if a.Weighed {

@@ -62,7 +62,7 @@ func modules(t *testing.T, name string) string {
 	testkit.Must(t, err)
 	dir := filepath.Join(npmDir(root, name), "node_modules")
 	if _, err := os.Stat(dir); err != nil {
-		testkit.Skip(t, "packages from npm could not be installed")
+		testkit.SkipBecause(t, "packages from npm could not be installed")
 	}
 	return dir
 }
@@ -83,9 +83,9 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	root, err := world.Root()
 	testkit.Must(t, err)
-	path := filepath.Join(testkit.Programs(root), name)
+	path := filepath.Join(testkit.ProgramsDir(root), name)
 	if _, err := os.Stat(path); err != nil {
-		testkit.Skip(t, name+" could not be built")
+		testkit.SkipBecause(t, name+" could not be built")
 	}
 	return path
 }

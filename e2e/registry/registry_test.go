@@ -20,13 +20,13 @@ const small = "@modelcontextprotocol/server-everything@2026.8.31"
 
 // Deno installs a package from the registry, and refuses other bytes than the lock file names.
 func TestDenoInstalls(t *testing.T) {
-	deno, root := testkit.Deno(t), testkit.Root(t)
+	deno, root := testkit.DenoPath(t), testkit.RootDir(t)
 	if err := Fetch(root, small); err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	ca, err := testca.New("registry")
 	testkit.Must(t, err)
-	leaf, err := ca.Leaf("localhost", "localhost", time.Now().Add(time.Hour))
+	leaf, err := ca.IssueLeaf("localhost", "localhost", time.Now().Add(time.Hour))
 	testkit.Must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)

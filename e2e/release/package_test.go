@@ -31,7 +31,7 @@ func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	makePackage(t, filepath.Join(dir, "codeforge.deb"))
 	image := strings.TrimSpace(docker(t, "build", "--quiet", "--build-arg", "HTTP_PROXY", "--build-arg", "HTTPS_PROXY",
-		"--file", filepath.Join(testkit.Root(t), "e2e/release/testdata/Dockerfile"), dir))
+		"--file", filepath.Join(testkit.RootDir(t), "e2e/release/testdata/Dockerfile"), dir))
 	t.Cleanup(func() { docker(t, "image", "rm", "--force", image) })
 	// Almost --privileged, which fails where the engine itself lacks a capability.
 	machine := strings.TrimSpace(docker(t, "run", "--detach", "--init", "--network", "none", "--cap-add", "ALL", "--cap-drop", "SYS_RESOURCE",
@@ -62,13 +62,13 @@ func TestPackage(t *testing.T) {
 // makePackage makes the package for this machine's architecture as goreleaser does, of the binaries of make build.
 func makePackage(t *testing.T, target string) {
 	t.Helper()
-	root := testkit.Root(t)
+	root := testkit.RootDir(t)
 	files := filepath.Join(t.TempDir(), "files")
 	// What make build has fetched is not fetched again.
 	own := filepath.Join(files, runtime.GOARCH)
 	testkit.Must(t, os.MkdirAll(own, 0o755))
 	testkit.Must(t, os.CopyFS(filepath.Join(own, "typescript"), os.DirFS(testkit.TypeScript(t))))
-	testkit.Must(t, os.Link(testkit.Deno(t), filepath.Join(own, "deno")))
+	testkit.Must(t, os.Link(testkit.DenoPath(t), filepath.Join(own, "deno")))
 	run(t, root, "make/release.sh", files, runtime.GOARCH)
 
 	config := packageConfig(t, root, strings.NewReplacer(".tools/release", files, "{{ .Arch }}", runtime.GOARCH))

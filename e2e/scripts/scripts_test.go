@@ -32,7 +32,7 @@ func newMachine(t *testing.T, system, docker string) machine {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
-		testkit.Skip(t, "busybox is not installed")
+		testkit.SkipBecause(t, "busybox is not installed")
 	}
 	root, err := testkit.FindRoot()
 	testkit.Must(t, err)
@@ -316,7 +316,7 @@ func TestLineFeeds(t *testing.T) {
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		testkit.Skip(t, "not a git checkout")
+		testkit.SkipBecause(t, "not a git checkout")
 	}
 	files := 0
 	for line := range strings.Lines(string(out)) {

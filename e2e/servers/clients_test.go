@@ -33,9 +33,9 @@ type seen struct {
 }
 
 func (s seen) tokens() int {
-	n := tokens.Estimate(s.Instructions)
+	n := tokens.EstimateTokens(s.Instructions)
 	for _, t := range s.Tools {
-		n += tokens.Estimate(t.Name + t.Description + string(t.Schema) + string(t.Input))
+		n += tokens.EstimateTokens(t.Name + t.Description + string(t.Schema) + string(t.Input))
 	}
 	return n
 }
@@ -43,7 +43,7 @@ func (s seen) tokens() int {
 // TestClients: forty servers with 840 tools cost a client's model no more than none, and each real client calls them.
 func TestClients(t *testing.T) {
 	world.RunInOneMode(t, "mcp-server decides it")
-	modules, node := testkit.Clients(t), testkit.NodeBinary(t)
+	modules, node := testkit.InstallClients(t), testkit.NodeBinary(t)
 	program, err := world.Program("hostile")
 	testkit.Must(t, err)
 	var apis []world.API

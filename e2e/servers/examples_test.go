@@ -66,7 +66,7 @@ func TestExamples(t *testing.T) {
 		apis = append(apis, world.API{Name: name, Config: config})
 	}
 	leaks := canary.Join(keys)
-	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.Programs(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.ProgramsDir(root)}})
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {
 			w.Upstream.Forget()

@@ -45,7 +45,7 @@ except McpError as e:
 			testkit.Must(t, err)
 			var sent planapi.Plan
 			testkit.Must(t, json.Unmarshal([]byte(out), &sent))
-			if sent.State != planapi.Done || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
+			if sent.State != planapi.StateDone || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
 				t.Errorf("%s", out)
 			}
 		})

@@ -73,7 +73,7 @@ func TestMainJob(t *testing.T) {
 				t.Fatalf("out %q, error %v, notes %q", res.Out, res.IsError, res.Notes)
 			}
 			ex := res.Receipt.Exchanges
-			if len(ex) == 0 || ex[0].Call() != "everything.echo" || ex[0].Status != 200 {
+			if len(ex) == 0 || ex[0].CalledTool() != "everything.echo" || ex[0].Status != 200 {
 				t.Errorf("receipt %+v, want a call of everything.echo", res.Receipt)
 			}
 			if !strings.Contains(w.Logs(), "CALL everything.echo") {

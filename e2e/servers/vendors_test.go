@@ -147,7 +147,7 @@ func TestVendors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.Programs(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.ProgramsDir(root)}})
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
 			w.Upstream.Forget()
@@ -200,7 +200,7 @@ func recorded(t *testing.T, w *world.World, run string) (r controlapi.Receipt) {
 func caused(r controlapi.Receipt, host string) bool {
 	for _, x := range r.Exchanges {
 		for _, c := range x.Caused {
-			if x.Call() != "" && c.Host == host && len(c.Swapped) > 0 {
+			if x.CalledTool() != "" && c.Host == host && len(c.Swapped) > 0 {
 				return true
 			}
 		}

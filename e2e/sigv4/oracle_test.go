@@ -65,7 +65,7 @@ func TestOracle(t *testing.T) {
 		if s.Service == "s3" && i%5 == 0 {
 			sum = sigv4.Unsigned
 		}
-		if err := sigv4.Sign(req, s, k, sum, now); err != nil {
+		if err := sigv4.SignRequest(req, s, k, sum, now); err != nil {
 			t.Fatalf("%s: %v", address, err)
 		}
 		got := req.Header.Get("Authorization")

@@ -56,7 +56,7 @@ func TestDocuments(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		testkit.Skip(t, "the documents could not be fetched from npm")
+		testkit.SkipBecause(t, "the documents could not be fetched from npm")
 	}
 	total := imported
 	for why, n := range refused {

@@ -58,7 +58,7 @@ func imported(t *testing.T, name, file string) document {
 	testkit.Must(t, err)
 	path := filepath.Join(documentsDir(root), "api", file+".json")
 	if _, err := os.Stat(path); err != nil {
-		testkit.Skip(t, "the documents could not be fetched from npm")
+		testkit.SkipBecause(t, "the documents could not be fetched from npm")
 	}
 	return importedFile(t, name, path, "--scheme", "none", "--server", "https://"+name+".test")
 }

@@ -65,7 +65,7 @@ var tasks = []struct{ query, operation, client, fetch, want string }{
 // that is answered right at the first try by a server that checks requests by Stripe's own document.
 func TestStripe(t *testing.T) {
 	if world.CurrentMode() == world.Docker {
-		testkit.Skip(t, "the upstream of Docker mode has no stripe-mock; what differs between the modes is not Stripe's")
+		testkit.SkipBecause(t, "the upstream of Docker mode has no stripe-mock; what differs between the modes is not Stripe's")
 	}
 	fixtures, err := server.LoadFixtures(embedded.OpenAPIFixtures, "")
 	testkit.Must(t, err)

@@ -197,7 +197,7 @@ func (s *Server) tlsConfig(h *tls.ClientHelloInfo) (*tls.Config, error) {
 	case "":
 		name, claim = "no-name", "no-name.test"
 	}
-	cert, err := ca.Leaf(name, claim, end)
+	cert, err := ca.IssueLeaf(name, claim, end)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func newDir(t *testing.T, user world.User) string {
 // noUserNamespaces starts as an ordinary user whose kernel forbids them.
 func noUserNamespaces(t *testing.T) {
 	if _, err := exec.LookPath("unshare"); err != nil {
-		testkit.Skip(t, "no unshare command")
+		testkit.SkipBecause(t, "no unshare command")
 	}
 	dir := newDir(t, world.Ordinary)
 	out, code, err := world.Tool(within(t, 30), world.Command{User: world.Ordinary, Dir: dir, Bin: forbidding(t, dir), Args: []string{"up", "--port", "0"}})
@@ -155,7 +155,7 @@ func forbidding(t *testing.T, dir string) string {
 // dockerNotRunning has the docker command and no engine behind it.
 func dockerNotRunning(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
-		testkit.Skip(t, "no docker command")
+		testkit.SkipBecause(t, "no docker command")
 	}
 	for _, script := range []string{"MODE=docker make up", "./rebuild.sh"} {
 		out, code, err := world.Shell(within(t, 30), root(t), script, map[string]string{"DOCKER_HOST": "unix:///nowhere/docker.sock"})

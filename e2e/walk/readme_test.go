@@ -43,7 +43,7 @@ type walker struct {
 func clone(t *testing.T) *walker {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		testkit.Skip(t, "no git")
+		testkit.SkipBecause(t, "no git")
 	}
 	parent, err := world.NewDir(world.Self, nil, nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func clone(t *testing.T) *walker {
 	w := &walker{dir: filepath.Join(parent, "codeforge"), token: canary.New("GITHUB_AUTH_TOKEN")}
 	cmd := exec.CommandContext(within(t, 60), "git", "-c", "safe.directory=*", "clone", "-q", "--no-local", root(t), w.dir) //nolint:gosec // this tree
 	if out, err := cmd.CombinedOutput(); err != nil {
-		testkit.Skip(t, "this tree cannot be cloned: "+string(out))
+		testkit.SkipBecause(t, "this tree cannot be cloned: "+string(out))
 	}
 	readme, err := os.ReadFile(filepath.Join(w.dir, "README.md"))
 	if err != nil {
@@ -129,7 +129,7 @@ func TestReadmeEmbedded(t *testing.T) {
 	w.env["UPSTREAM_CA_FILE"] = filepath.Join(w.dir, "..", "ca.pem")
 	up, err := world.StartUpstream(w.env["UPSTREAM_CA_FILE"])
 	if err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	defer up.Close()
 	before := world.TakeSnapshot()
@@ -258,7 +258,7 @@ func TestReadmeDocker(t *testing.T) {
 		t.Skip("about Docker: tested with CODEFORGE_E2E_MODE=docker")
 	}
 	if err := compose.Available(t.Context()); err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	release, err := compose.Turn(t.Context())
 	if err != nil {

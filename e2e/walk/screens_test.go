@@ -128,7 +128,7 @@ func TestScreens(t *testing.T) {
 	dir := newDir(t, world.Self)
 	up, err := world.StartUpstream(filepath.Join(dir, "ca.pem"))
 	if err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	defer up.Close()
 	for name, text := range files {

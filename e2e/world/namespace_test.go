@@ -32,7 +32,7 @@ func TestNamespaces(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, name := range []string{upstream.HTTPBin, upstream.H2, upstream.Evil} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}, ForceAttemptHTTP2: true}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.CertPool()}, ForceAttemptHTTP2: true}}
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+name+"/x/echo?t="+name+"&form=hex-upper&enc=gzip&place=headers-many", nil)
 		req.Header.Set("Authorization", "Bearer sesame")
 		resp, err := client.Do(req)

@@ -102,7 +102,7 @@ func Start(t testing.TB, cfg Config) *World {
 	w, err := Open(cfg)
 	var missing *MissingError
 	if errors.As(err, &missing) {
-		testkit.Skip(t, missing.Error())
+		testkit.SkipBecause(t, missing.Error())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -361,7 +361,7 @@ func (w *World) MustPython(t testing.TB, code string, apis ...string) Result {
 		t.Fatal(err)
 	}
 	if strings.Contains(r.Out, "Python is not available here") {
-		testkit.Skip(t, r.Out)
+		testkit.SkipBecause(t, r.Out)
 	}
 	return r
 }

@@ -16,9 +16,9 @@ var ErrTaken = errors.New("another process uses it")
 // pause is the time between two attempts.
 const pause = 50 * time.Millisecond
 
-// Take locks a folder until the returned file is closed, or the process ends. It retries for patience, which may be 0.
-// On file systems without locks, Take locks nothing.
-func Take(dir string, patience time.Duration) (*os.File, error) {
+// LockFolder locks a folder until the returned file is closed, or the process ends. It retries for patience, which may
+// be 0. On file systems without locks, Take locks nothing.
+func LockFolder(dir string, patience time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock returns the processor time of this process. Other processes do not affect it.
-func clock() time.Duration { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// goroutineClock returns the processor time of this process. Other processes do not affect it.
+func goroutineClock() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 // threadClock returns the processor time of the calling thread.
-func threadClock() time.Duration { return read(unix.CLOCK_THREAD_CPUTIME_ID) }
+func threadClock() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-func read(clock int32) time.Duration {
+func readClock(clock int32) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
 		panic(err) // every Linux has it

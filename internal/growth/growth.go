@@ -18,14 +18,14 @@ const (
 	slack = 20 * time.Millisecond
 )
 
-// Linear fails the test if the processor time of work(n) grows faster than n. input(n) prepares the work outside the
-// measured time. Choose n so that the work takes some milliseconds. No other test of the program may run at the same
-// time.
-func Linear(t testing.TB, n int, input func(n int) (work func())) {
+// RequireLinear fails the test if the processor time of work(n) grows faster than n. input(n) prepares the work outside
+// the measured time. Choose n so that the work takes some milliseconds. No other test of the program may run at the
+// same time.
+func RequireLinear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration
 	for range tries {
-		small, large = fastest(input(n)), fastest(input(factor*n))
+		small, large = fastestOf(input(n)), fastestOf(input(factor*n))
 		if large <= most*small+slack {
 			return
 		}
@@ -33,17 +33,17 @@ func Linear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Errorf("an input of %d takes %s, of %d %s: more than %d times as long", n, small, factor*n, large, most)
 }
 
-// Bounded fails the test if work takes more processor time than most. Only the calling goroutine's time counts, so
-// neither other tests nor a busy machine affect the result.
-func Bounded(t testing.TB, what string, most time.Duration, work func()) {
+// RequireBounded fails the test if work takes more processor time than most. Only the calling goroutine's time counts,
+// so neither other tests nor a busy machine affect the result.
+func RequireBounded(t testing.TB, what string, most time.Duration, work func()) {
 	t.Helper()
-	if took := Time(work); took > most {
+	if took := MeasureTime(work); took > most {
 		t.Errorf("%s takes %s of processor time, more than %s", what, took, most)
 	}
 }
 
-// Time returns the processor time of work in the calling goroutine.
-func Time(work func()) time.Duration {
+// MeasureTime returns the processor time of work in the calling goroutine.
+func MeasureTime(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := threadClock()
@@ -51,13 +51,13 @@ func Time(work func()) time.Duration {
 	return threadClock() - start
 }
 
-// fastest returns the shortest time of several runs, because the garbage collector slows some of them.
-func fastest(work func()) time.Duration {
+// fastestOf returns the shortest time of several runs, because the garbage collector slows some of them.
+func fastestOf(work func()) time.Duration {
 	best := time.Duration(0)
 	for i := range runs {
-		start := clock()
+		start := goroutineClock()
 		work()
-		if took := clock() - start; i == 0 || took < best {
+		if took := goroutineClock() - start; i == 0 || took < best {
 			best = took
 		}
 		if best > time.Second { // too slow to be disturbed

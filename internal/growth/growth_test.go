@@ -27,8 +27,8 @@ func spin(n int) (sum int) {
 func TestLinear(t *testing.T) {
 	sink := 0
 	linear, quadratic := &probe{TB: t}, &probe{TB: t}
-	Linear(linear, 2_000_000, func(n int) func() { return func() { sink += spin(n) } })
-	Linear(quadratic, 5_000, func(n int) func() {
+	RequireLinear(linear, 2_000_000, func(n int) func() { return func() { sink += spin(n) } })
+	RequireLinear(quadratic, 5_000, func(n int) func() {
 		return func() {
 			for range n {
 				sink += spin(n)
@@ -56,8 +56,8 @@ func TestBounded(t *testing.T) {
 		})
 	}
 	waits, works := &probe{TB: t}, &probe{TB: t}
-	Bounded(waits, "waiting", 100*time.Millisecond, func() { time.Sleep(200 * time.Millisecond) })
-	Bounded(works, "working", 100*time.Millisecond, func() {
+	RequireBounded(waits, "waiting", 100*time.Millisecond, func() { time.Sleep(200 * time.Millisecond) })
+	RequireBounded(works, "working", 100*time.Millisecond, func() {
 		for start := threadClock(); threadClock()-start < 150*time.Millisecond; {
 			sink += spin(1000)
 		}

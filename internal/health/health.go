@@ -29,28 +29,28 @@ const (
 // passes or process 1 reports that it cannot start (see Hold). If process 1 is older and the probe passes, Check keeps
 // probing for d and returns the first error. It returns nil if ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
-	c := checker{probe: probe, problem: Problem, young: func() bool {
+	c := healthcheck{probe: probe, problem: StartProblem, young: func() bool {
 		stat, _ := os.ReadFile("/proc/1/stat")
 		up, _ := os.ReadFile("/proc/uptime")
-		return age(string(stat), string(up)) < startPeriod
+		return processAge(string(stat), string(up)) < startPeriod
 	}}
-	return c.check(ctx, d)
+	return c.runCheck(ctx, d)
 }
 
-// checker is one healthcheck.
-type checker struct {
+// healthcheck is one healthcheck.
+type healthcheck struct {
 	probe   func(context.Context) error
 	problem func() string // returns why the daemon cannot start
 	young   func() bool   // reports whether the container is starting
 }
 
-func (c checker) check(ctx context.Context, d time.Duration) error {
+func (c healthcheck) runCheck(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	young := c.young()
 	for began := time.Now(); ; {
 		pause := interval
-		err := once(ctx, c.probe)
+		err := checkOnce(ctx, c.probe)
 		if ctx.Err() != nil || err == nil && (young || time.Since(began)+interval > d) {
 			return nil
 		}
@@ -72,15 +72,15 @@ func (c checker) check(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func once(ctx context.Context, probe func(context.Context) error) error {
+func checkOnce(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return probe(ctx)
 }
 
-// age returns the time since a process started, from its /proc/PID/stat and /proc/uptime. It returns 0 if they cannot
-// be parsed.
-func age(stat, uptime string) time.Duration {
+// processAge returns the time since a process started, from its /proc/PID/stat and /proc/uptime. It returns 0 if they
+// cannot be parsed.
+func processAge(stat, uptime string) time.Duration {
 	const (
 		start = 19  // index among the fields after the name, see proc(5)
 		ticks = 100 // USER_HZ

@@ -12,8 +12,8 @@ import (
 )
 
 // old is a check in a container that has been up for a while.
-func old(probe func(context.Context) error) checker {
-	return checker{probe: probe, problem: func() string { return "" }, young: func() bool { return false }}
+func old(probe func(context.Context) error) healthcheck {
+	return healthcheck{probe: probe, problem: func() string { return "" }, young: func() bool { return false }}
 }
 
 // TestStarting: while a container starts, a probe that fails is tried again, until it passes, the container is no longer
@@ -36,7 +36,7 @@ func TestStarting(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := checker{
+				err := healthcheck{
 					probe: func(context.Context) error {
 						if time.Since(began) < r.ready {
 							return broken
@@ -50,7 +50,7 @@ func TestStarting(t *testing.T) {
 						return "SANDBOX_SLOTS"
 					},
 					young: func() bool { return time.Since(began) < startPeriod },
-				}.check(t.Context(), time.Hour)
+				}.runCheck(t.Context(), time.Hour)
 				if fmt.Sprint(err) != r.want || time.Since(began) != r.after {
 					t.Errorf("%v after %v; want %s, %v", err, time.Since(began), r.want, r.after)
 				}
@@ -83,7 +83,7 @@ func TestCheck(t *testing.T) {
 						return broken
 					}
 					return nil
-				}).check(t.Context(), r.d)
+				}).runCheck(t.Context(), r.d)
 				if !errors.Is(err, r.want) || looks != r.looks || time.Since(began) != r.after {
 					t.Errorf("%v after %d looks and %v; want %v, %d, %v", err, looks, time.Since(began), r.want, r.looks, r.after)
 				}
@@ -98,11 +98,11 @@ func TestStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if err := old(func(context.Context) error { return nil }).check(ctx, time.Hour); err != nil || time.Since(began) != 1500*time.Millisecond {
+		if err := old(func(context.Context) error { return nil }).runCheck(ctx, time.Hour); err != nil || time.Since(began) != 1500*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		began = time.Now()
-		err := old(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }).check(t.Context(), time.Hour)
+		err := old(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }).runCheck(t.Context(), time.Hour)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != probeTimeout {
 			t.Errorf("a hanging look: %v after %v", err, time.Since(began))
 		}
@@ -119,7 +119,7 @@ func TestAge(t *testing.T) {
 		{"", "150.45 1.00\n", 0}, {stat, "", 0}, {"1 (a) S", "1 1", 0}, {stat, "x y", 0},
 	}
 	for _, r := range rows {
-		if got := age(r.stat, r.uptime).Round(time.Millisecond); got != r.want {
+		if got := processAge(r.stat, r.uptime).Round(time.Millisecond); got != r.want {
 			t.Errorf("%q, %q: %v, want %v", r.stat, r.uptime, got, r.want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestAge(t *testing.T) {
 	if err != nil || upErr != nil {
 		t.Fatal(err, upErr)
 	}
-	if got := age(string(self), string(up)); got < -time.Second || got > 10*time.Minute {
+	if got := processAge(string(self), string(up)); got < -time.Second || got > 10*time.Minute {
 		t.Errorf("this process is %v old", got)
 	}
 }

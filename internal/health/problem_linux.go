@@ -15,8 +15,8 @@ const problemName = "codeforge-problem"
 // maxProblem bounds the reason, in bytes. Engines keep 4 KiB of a healthcheck's output.
 const maxProblem = 4 << 10
 
-// publish stores a reason for Problem until withdraw is called.
-func publish(reason string) (withdraw func(), err error) {
+// publishProblem stores a reason for Problem until withdraw is called.
+func publishProblem(reason string) (withdraw func(), err error) {
 	fd, err := unix.MemfdCreate(problemName, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -29,12 +29,12 @@ func publish(reason string) (withdraw func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// Problem returns why the daemon that is process 1 of this container could not start. It returns "" if the daemon has
-// started, or if this is not a container of CodeForge.
-func Problem() string { return problem("1") }
+// StartProblem returns why the daemon that is process 1 of this container could not start. It returns "" if the daemon
+// has started, or if this is not a container of CodeForge.
+func StartProblem() string { return readProblem("1") }
 
-// problem returns the reason that a process has published.
-func problem(pid string) string {
+// readProblem returns the reason that a process has published.
+func readProblem(pid string) string {
 	dir := filepath.Join("/proc", pid, "fd")
 	fds, _ := os.ReadDir(dir)
 	for _, fd := range fds {

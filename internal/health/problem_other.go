@@ -4,7 +4,7 @@ package health
 
 import "errors"
 
-func publish(string) (func(), error) { return nil, errors.ErrUnsupported }
+func publishProblem(string) (func(), error) { return nil, errors.ErrUnsupported }
 
-// Problem returns "": only containers have a problem file, and they run Linux.
-func Problem() string { return "" }
+// StartProblem returns "": only containers have a problem file, and they run Linux.
+func StartProblem() string { return "" }

@@ -12,19 +12,19 @@ import (
 // TestProblem: what one process publishes, another one of the same user reads, until it is withdrawn.
 func TestProblem(t *testing.T) {
 	self := strconv.Itoa(os.Getpid())
-	if got := problem(self); got != "" {
+	if got := readProblem(self); got != "" {
 		t.Fatalf("before: %q", got)
 	}
 	for _, want := range []string{"MCP_PORT: \"http\"; want a whole number\nTZ: wrong", strings.Repeat("x", maxProblem)} {
-		withdraw, err := publish(want + strings.Repeat("y", max(0, len(want)-maxProblem+1)))
+		withdraw, err := publishProblem(want + strings.Repeat("y", max(0, len(want)-maxProblem+1)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := problem(self); got != want {
+		if got := readProblem(self); got != want {
 			t.Errorf("got %.80q, want %.80q", got, want)
 		}
 		withdraw()
-		if got := problem(self); got != "" {
+		if got := readProblem(self); got != "" {
 			t.Errorf("withdrawn: %q", got)
 		}
 	}

@@ -35,17 +35,17 @@ func (h Host) Name() string { return h.name }
 // Port returns the host's port, or 0 for the ports of HTTPS and HTTP.
 func (h Host) Port() uint16 { return h.port }
 
-// At returns the host of the same name with a port. 443 and 80, the ports of a name without a port, become 0.
-func (h Host) At(port uint16) Host {
+// AtPort returns the host of the same name with a port. 443 and 80, the ports of a name without a port, become 0.
+func (h Host) AtPort(port uint16) Host {
 	// Both spellings must be == after this.
-	if usual(port) || h.name == "" {
+	if isUsualPort(port) || h.name == "" {
 		port = 0
 	}
 	return Host{h.name, port}
 }
 
-// usual reports whether a name without a port also means this port.
-func usual(port uint16) bool { return port == 443 || port == 80 }
+// isUsualPort reports whether a name without a port also means this port.
+func isUsualPort(port uint16) bool { return port == 443 || port == 80 }
 
 // IsZero reports whether this is not a host.
 func (h Host) IsZero() bool { return h.name == "" }
@@ -56,11 +56,11 @@ func (h Host) Parent() string {
 	return parent
 }
 
-// Exact returns the pattern that matches only this host.
-func (h Host) Exact() Pattern { return Pattern{h.String()} }
+// ExactPattern returns the pattern that matches only this host.
+func (h Host) ExactPattern() Pattern { return Pattern{h.String()} }
 
-// Wildcard returns the only wildcard pattern that the host could match.
-func (h Host) Wildcard() Pattern { return Pattern{Host{"*." + h.Parent(), h.port}.String()} }
+// WildcardPattern returns the only wildcard pattern that the host could match.
+func (h Host) WildcardPattern() Pattern { return Pattern{Host{"*." + h.Parent(), h.port}.String()} }
 
 // Lengths in bytes of the ASCII form (RFC 1035, section 2.3.4).
 const (
@@ -106,8 +106,8 @@ func Parse(s string) (Host, error) {
 		return Host{}, err
 	}
 	name := strings.ToLower(s)
-	if !plain(name) {
-		ascii, err := profile().ToASCII(s)
+	if !isPlainName(name) {
+		ascii, err := idnaProfile().ToASCII(s)
 		if err != nil {
 			return Host{}, errIDNA
 		}
@@ -115,14 +115,14 @@ func Parse(s string) (Host, error) {
 	}
 	// "example.com." is the same host to DNS. A second dot is an empty label, which check rejects.
 	name = strings.TrimSuffix(name, ".")
-	if err := check(name); err != nil {
+	if err := checkName(name); err != nil {
 		return Host{}, err
 	}
 	return Host{name: name}, nil
 }
 
-// plain reports whether IDNA would not change a lower-case name.
-func plain(name string) bool {
+// isPlainName reports whether IDNA would not change a lower-case name.
+func isPlainName(name string) bool {
 	for i := range len(name) {
 		if name[i] >= 0x80 {
 			return false
@@ -131,9 +131,9 @@ func plain(name string) bool {
 	return !strings.HasPrefix(name, "xn--") && !strings.Contains(name, ".xn--")
 }
 
-// profile accepts underscores and hyphens as real names have them ("r3---sn.example.com"). check restricts the
+// idnaProfile accepts underscores and hyphens as real names have them ("r3---sn.example.com"). check restricts the
 // characters afterwards.
-func profile() *idna.Profile {
+func idnaProfile() *idna.Profile {
 	return idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(),
 		idna.StrictDomainName(false), idna.CheckHyphens(false))
 }
@@ -158,8 +158,8 @@ func refusePunctuation(s string) error {
 	return nil
 }
 
-// check checks a normalised name.
-func check(name string) error {
+// checkName checks a normalised name.
+func checkName(name string) error {
 	if name == "" {
 		return errLabel
 	}
@@ -174,7 +174,7 @@ func check(name string) error {
 		last = label
 	}
 	// A URL parser would connect to an address instead of resolving a name.
-	if numeric(last) {
+	if isNumericLabel(last) {
 		return errAddress
 	}
 	return nil
@@ -198,9 +198,9 @@ func checkLabel(l string) error {
 	return nil
 }
 
-// numeric reports whether a last label makes the name an IPv4 address for a URL parser (WHATWG URL, "ends in a
+// isNumericLabel reports whether a last label makes the name an IPv4 address for a URL parser (WHATWG URL, "ends in a
 // number"): all digits, or 0x and hex digits.
-func numeric(label string) bool {
+func isNumericLabel(label string) bool {
 	digits, set := label, "0123456789"
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		digits, set = hex, "0123456789abcdef"

@@ -108,15 +108,15 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := h.At(9200)
-	if at == h || at.String() != "es.lan:9200" || at.Name() != "es.lan" || at.Port() != 9200 || at.Parent() != "lan" || at.At(9201) == at {
+	at := h.AtPort(9200)
+	if at == h || at.String() != "es.lan:9200" || at.Name() != "es.lan" || at.Port() != 9200 || at.Parent() != "lan" || at.AtPort(9201) == at {
 		t.Errorf("%v at 9200 is %q, name %q, port %d", h, at, at.Name(), at.Port())
 	}
-	if h.At(443) != h || h.At(80) != h || at.At(443) != h || (Host{}).At(9200) != (Host{}) {
-		t.Errorf("%q %q %q %q", h.At(443), h.At(80), at.At(443), Host{}.At(9200))
+	if h.AtPort(443) != h || h.AtPort(80) != h || at.AtPort(443) != h || (Host{}).AtPort(9200) != (Host{}) {
+		t.Errorf("%q %q %q %q", h.AtPort(443), h.AtPort(80), at.AtPort(443), Host{}.AtPort(9200))
 	}
-	if at.Exact().String() != "es.lan:9200" || at.Wildcard().String() != "*.lan:9200" || at.Wildcard().Port() != 9200 || at.Wildcard().Name() != "*.lan" || h.Exact().Port() != 0 {
-		t.Errorf("patterns %q %q", at.Exact(), at.Wildcard())
+	if at.ExactPattern().String() != "es.lan:9200" || at.WildcardPattern().String() != "*.lan:9200" || at.WildcardPattern().Port() != 9200 || at.WildcardPattern().Name() != "*.lan" || h.ExactPattern().Port() != 0 {
+		t.Errorf("patterns %q %q", at.ExactPattern(), at.WildcardPattern())
 	}
 }
 
@@ -164,7 +164,7 @@ func FuzzParsePattern(f *testing.F) {
 		if !wild {
 			return
 		}
-		if h, err := Parse("a." + suffix); err == nil && h.At(p.Port()).Wildcard() != p {
+		if h, err := Parse("a." + suffix); err == nil && h.AtPort(p.Port()).WildcardPattern() != p {
 			t.Fatalf("%q does not stand for %q", p, h)
 		}
 	})

@@ -83,7 +83,7 @@ func cutPort(s string) (name string, port uint16, err error) {
 	case err != nil || n == 0 || digits[0] == '0':
 		return "", 0, errNumber
 	// One host must have only one spelling.
-	case usual(port):
+	case isUsualPort(port):
 		return "", 0, errUsual
 	// Port 53 is the resolver's.
 	case port == dnsPort:

@@ -40,7 +40,7 @@ func Find(document []byte, pointer string) (string, error) {
 	if pointer == "" {
 		return string(document), nil
 	}
-	at, err := parse(document)
+	at, err := parseDocument(document)
 	if err != nil {
 		return "", err
 	}
@@ -48,11 +48,11 @@ func Find(document []byte, pointer string) (string, error) {
 		// ~1 first: the other order would turn ~01 into / (RFC 6901, section 4).
 		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 		if text, ok := at.(string); ok {
-			if at, err = parse([]byte(text)); err != nil {
+			if at, err = parseDocument([]byte(text)); err != nil {
 				return "", ErrMissing
 			}
 		}
-		if at = child(at, step); at == nil {
+		if at = childAt(at, step); at == nil {
 			return "", ErrMissing
 		}
 	}
@@ -65,8 +65,8 @@ func Find(document []byte, pointer string) (string, error) {
 	return "", ErrNotText
 }
 
-// child returns nil for a missing child and for null.
-func child(at any, step string) any {
+// childAt returns nil for a missing child and for null.
+func childAt(at any, step string) any {
 	switch v := at.(type) {
 	case map[string]any:
 		return v[step]
@@ -80,7 +80,7 @@ func child(at any, step string) any {
 	return nil
 }
 
-func parse(document []byte) (any, error) {
+func parseDocument(document []byte) (any, error) {
 	// A Decoder would accept a value followed by other text.
 	if !json.Valid(document) {
 		return nil, ErrNotJSON

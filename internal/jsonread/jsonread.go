@@ -35,8 +35,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s; want %s", e.Line, e.Column, e.Found, e.Want)
 }
 
-// locate adds the line and the column to an *Error.
-func locate(err error, text string) error {
+// locateError adds the line and the column to an *Error.
+func locateError(err error, text string) error {
 	var e *Error
 	if errors.As(err, &e) {
 		before := text[:min(e.Offset, len(text))]
@@ -46,8 +46,8 @@ func locate(err error, text string) error {
 	return err
 }
 
-// scan calls take for every event of a text, until take fails.
-func scan(text string, s *Scanner, take func(e Event, at int) error) error {
+// scanEvents calls take for every event of a text, until take fails.
+func scanEvents(text string, s *Scanner, take func(e Event, at int) error) error {
 	for i := 0; i < len(text); i++ {
 		if i += s.SkipPlain(text[i:]); i == len(text) {
 			break
@@ -82,8 +82,8 @@ func checkUTF8(text string) error {
 	return nil
 }
 
-// unquote returns the value of a JSON string. Invalid UTF-8 and unpaired surrogates become U+FFFD.
-func unquote(raw string) string {
+// unquoteString returns the value of a JSON string. Invalid UTF-8 and unpaired surrogates become U+FFFD.
+func unquoteString(raw string) string {
 	// Most strings have no escapes: return a part of the text without a copy.
 	if plain := raw[1 : len(raw)-1]; strings.IndexByte(plain, '\\') < 0 && utf8.ValidString(plain) {
 		return plain
@@ -102,10 +102,10 @@ type Span struct {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// Spans lists the members of the object or list in text, including repeated keys. It reads only as far as the caller
-// iterates. If the text is not an object or a list, the last pair has an error. A mistake after a member is reported
-// after that member.
-func Spans(text string) iter.Seq2[Span, error] {
+// ListSpans lists the members of the object or list in text, including repeated keys. It reads only as far as the
+// caller iterates. If the text is not an object or a list, the last pair has an error. A mistake after a member is
+// reported after that member.
+func ListSpans(text string) iter.Seq2[Span, error] {
 	return func(yield func(Span, error) bool) {
 		var s Scanner
 		var m Span
@@ -116,7 +116,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 			}
 			return nil
 		}
-		err := scan(text, &s, func(e Event, at int) error {
+		err := scanEvents(text, &s, func(e Event, at int) error {
 			shuts := e&(EndObject|EndList) != 0
 			// A number ends with the byte after it, which may also close the object or list.
 			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {
@@ -130,7 +130,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 			case depth == 1 && e&BeginKey != 0:
 				key = at
 			case depth == 1 && e&EndKey != 0:
-				m.Key = unquote(text[key : at+1])
+				m.Key = unquoteString(text[key : at+1])
 			case depth == 1 && (shuts || e&(EndString|EndWord) != 0):
 				return end(at + 1)
 			// A text that is only a scalar has no members.
@@ -140,7 +140,7 @@ func Spans(text string) iter.Seq2[Span, error] {
 			return nil
 		})
 		if err != nil && !errors.Is(err, errStop) {
-			yield(Span{}, locate(err, text))
+			yield(Span{}, locateError(err, text))
 		}
 	}
 }

@@ -76,7 +76,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		i := 0
-		for m, err := range Spans(text) {
+		for m, err := range ListSpans(text) {
 			var want, got any
 			line, _ := json.Marshal(value(n.Members[i].Node))
 			if err != nil || json.Unmarshal([]byte(text[m.Start:m.End]), &got) != nil || json.Unmarshal(line, &want) != nil ||
@@ -113,8 +113,8 @@ func TestPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := n.Get("a")
-	if got := fmt.Sprint(n.Line, list.Line, list.Items()[0].Node.Line, list.Items()[1].Node.Line); got != "1 2 4 5" {
+	list := n.GetKey("a")
+	if got := fmt.Sprint(n.Line, list.Line, list.ListItems()[0].Node.Line, list.ListItems()[1].Node.Line); got != "1 2 4 5" {
 		t.Errorf("lines %s", got)
 	}
 }
@@ -170,14 +170,14 @@ func TestHostile(t *testing.T) {
 	for name, part := range map[string]string{
 		"lists": "[", "objects": `{"a":`, "keys": `{"a":1},`, "quotes": `"",`, "escapes": `\"`, "digits": "1", "lines": "\n",
 	} {
-		growth.Linear(t, 1<<16, func(n int) func() {
+		growth.RequireLinear(t, 1<<16, func(n int) func() {
 			text := `["` + strings.Repeat(part, n/len(part))
 			if name != "escapes" {
 				text = "[" + strings.Repeat(part, n/len(part))
 			}
 			return func() {
 				_, _ = Parse(text, Options{})
-				for range Spans(text) {
+				for range ListSpans(text) {
 				}
 			}
 		})

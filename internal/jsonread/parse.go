@@ -60,31 +60,31 @@ func Parse(text string, o Options) (*Node, error) {
 	// Before parsing: unquote would replace the bytes silently.
 	if !o.AnyUTF8 {
 		if err := checkUTF8(text); err != nil {
-			return nil, locate(err, text)
+			return nil, locateError(err, text)
 		}
 	}
-	p := parser{Options: o, text: text, scanner: Scanner{MaxDepth: o.MaxDepth}, frames: []frame{{keep: true}}}
-	if err := scan(text, &p.scanner, p.take); err != nil {
-		return nil, locate(err, text)
+	p := nodeBuilder{Options: o, text: text, scanner: Scanner{MaxDepth: o.MaxDepth}, frames: []openValue{{keep: true}}}
+	if err := scanEvents(text, &p.scanner, p.takeEvent); err != nil {
+		return nil, locateError(err, text)
 	}
 	return p.stack[0].Node, nil
 }
 
-// parser makes nodes from events.
-type parser struct {
+// nodeBuilder makes nodes from events.
+type nodeBuilder struct {
 	Options
 	text    string
 	scanner Scanner
-	frames  []frame  // the open objects and lists; the first frame is the whole text
-	stack   []Member // the members of all open objects and lists
+	frames  []openValue // the open objects and lists; the first frame is the whole text
+	stack   []Member    // the members of all open objects and lists
 	slab    []Node
 	count   int
 	start   int // the start of the current key, string, number or word
 	line    int // the line of start
 }
 
-// frame is an open object or list.
-type frame struct {
+// openValue is an open object or list.
+type openValue struct {
 	kind Kind
 	// around is the key of the object. For a list it is the key of the surrounding object.
 	around string
@@ -100,10 +100,10 @@ type frame struct {
 	seen  map[string]bool // the folded keys
 }
 
-func (p *parser) take(e Event, at int) error {
+func (p *nodeBuilder) takeEvent(e Event, at int) error {
 	// The number is added before the bracket or comma that ended it.
 	if e&EndNumber != 0 {
-		if err := p.add(Number, p.text[p.start:at], nil, p.line); err != nil {
+		if err := p.addValue(Number, p.text[p.start:at], nil, p.line); err != nil {
 			return err
 		}
 	}
@@ -111,18 +111,18 @@ func (p *parser) take(e Event, at int) error {
 	case e&(BeginKey|BeginString|BeginNumber|BeginWord) != 0:
 		p.start, p.line = at, p.scanner.Line()
 	case e&EndKey != 0:
-		return p.setKey(unquote(p.text[p.start : at+1]))
+		return p.setKey(unquoteString(p.text[p.start : at+1]))
 	case e&EndString != 0:
-		return p.add(String, p.text[p.start:at+1], nil, p.line)
+		return p.addValue(String, p.text[p.start:at+1], nil, p.line)
 	case e&EndWord != 0:
 		if word := p.text[p.start : at+1]; word != "null" {
-			return p.add(Bool, word, nil, p.line)
+			return p.addValue(Bool, word, nil, p.line)
 		}
-		return p.add(Null, "null", nil, p.line)
+		return p.addValue(Null, "null", nil, p.line)
 	case e&BeginObject != 0:
-		p.push(Object)
+		p.openContainer(Object)
 	case e&BeginList != 0:
-		p.push(List)
+		p.openContainer(List)
 	case e&(EndObject|EndList) != 0:
 		f := p.frames[len(p.frames)-1]
 		p.frames = p.frames[:len(p.frames)-1]
@@ -131,15 +131,15 @@ func (p *parser) take(e Event, at int) error {
 		// The stack is reused, and must not keep the nodes in memory.
 		clear(p.stack[f.base:])
 		p.stack = p.stack[:f.base]
-		return p.add(f.kind, "", members, f.begin)
+		return p.addValue(f.kind, "", members, f.begin)
 	}
 	return nil
 }
 
-// push opens an object or list.
-func (p *parser) push(kind Kind) {
+// openContainer opens an object or list.
+func (p *nodeBuilder) openContainer(kind Kind) {
 	outer := p.frames[len(p.frames)-1]
-	f := frame{kind: kind, around: outer.around, keep: outer.keep, all: outer.keep, begin: p.scanner.Line(),
+	f := openValue{kind: kind, around: outer.around, keep: outer.keep, all: outer.keep, begin: p.scanner.Line(),
 		base: len(p.stack)}
 	// A list has no key, so its elements see the key of the surrounding object.
 	if outer.kind == Object {
@@ -149,7 +149,7 @@ func (p *parser) push(kind Kind) {
 }
 
 // setKey records the key of the next value.
-func (p *parser) setKey(key string) error {
+func (p *nodeBuilder) setKey(key string) error {
 	f := &p.frames[len(p.frames)-1]
 	f.key, f.line, f.keep = key, p.line, f.all && (p.Skip == nil || !p.Skip(f.around, key))
 	if p.Fold == nil {
@@ -167,8 +167,8 @@ func (p *parser) setKey(key string) error {
 	return nil
 }
 
-// add adds a value to the open object or list, unless the value is left out.
-func (p *parser) add(kind Kind, text string, members []Member, line int) error {
+// addValue adds a value to the open object or list, unless the value is left out.
+func (p *nodeBuilder) addValue(kind Kind, text string, members []Member, line int) error {
 	f := &p.frames[len(p.frames)-1]
 	if !f.keep {
 		return nil
@@ -183,7 +183,7 @@ func (p *parser) add(kind Kind, text string, members []Member, line int) error {
 	n := &p.slab[0]
 	p.slab = p.slab[1:]
 	if kind == String {
-		text = unquote(text)
+		text = unquoteString(text)
 	}
 	n.Kind, n.Text, n.Members, n.Line = kind, text, members, uint32(line)
 	m := Member{Node: n}
@@ -194,8 +194,8 @@ func (p *parser) add(kind Kind, text string, members []Member, line int) error {
 	return nil
 }
 
-// Get returns an object's value, or nil. The first of equal keys counts.
-func (n *Node) Get(key string) *Node {
+// GetKey returns an object's value, or nil. The first of equal keys counts.
+func (n *Node) GetKey(key string) *Node {
 	if !n.Is(Object) {
 		return nil
 	}
@@ -207,41 +207,41 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// At follows keys of nested objects.
-func (n *Node) At(keys ...string) *Node {
+// FollowKeys follows keys of nested objects.
+func (n *Node) FollowKeys(keys ...string) *Node {
 	for _, k := range keys {
-		n = n.Get(k)
+		n = n.GetKey(k)
 	}
 	return n
 }
 
-// Str returns the text of an object's string, number or boolean, or "".
-func (n *Node) Str(key string) string {
-	if v := n.Get(key); v != nil {
+// TextOf returns the text of an object's string, number or boolean, or "".
+func (n *Node) TextOf(key string) string {
+	if v := n.GetKey(key); v != nil {
 		return v.Text
 	}
 	return ""
 }
 
-// True reports whether an object's value is true.
-func (n *Node) True(key string) bool {
-	v := n.Get(key)
+// IsTrue reports whether an object's value is true.
+func (n *Node) IsTrue(key string) bool {
+	v := n.GetKey(key)
 	return v.Is(Bool) && v.Text == "true"
 }
 
 // Is reports whether a node has a kind.
 func (n *Node) Is(k Kind) bool { return n != nil && n.Kind == k }
 
-// Maps returns the members of an object, or nil.
-func (n *Node) Maps() []Member {
+// ObjectMembers returns the members of an object, or nil.
+func (n *Node) ObjectMembers() []Member {
 	if !n.Is(Object) {
 		return nil
 	}
 	return n.Members
 }
 
-// Items returns the members of a list, or nil.
-func (n *Node) Items() []Member {
+// ListItems returns the members of a list, or nil.
+func (n *Node) ListItems() []Member {
 	if !n.Is(List) {
 		return nil
 	}

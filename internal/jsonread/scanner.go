@@ -36,7 +36,7 @@ type Scanner struct {
 	line   int    // the number of line feeds taken
 	comma  int    // the offset of the last comma
 	open   []bool // the objects (true) and lists around the next byte
-	state  state
+	state  scanState
 	isKey  bool   // whether the string is a key
 	word   string // the rest of a word
 	left   int    // the number of digits that an escape still needs
@@ -46,14 +46,14 @@ type Scanner struct {
 // DefaultDepth is the deepest nesting of objects and lists by default.
 const DefaultDepth = 10_000
 
-type state uint8
+type scanState uint8
 
 const (
-	wantValue   state = iota
-	wantItem          // or the end of a list
-	wantAnother       // after a comma in a list
-	wantMember        // or the end of an object
-	wantKey           // after a comma in an object
+	wantValue   scanState = iota
+	wantItem              // or the end of a list
+	wantAnother           // after a comma in a list
+	wantMember            // or the end of an object
+	wantKey               // after a comma in an object
 	wantColon
 	wantComma // or the end of what is open
 	wantEnd   // of the text
@@ -99,7 +99,7 @@ func (s *Scanner) Step(c byte) (Event, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	e := s.step(c)
+	e := s.stepByte(c)
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -118,23 +118,23 @@ func (s *Scanner) End() (Event, error) {
 	e := Event(0)
 	if s.endsNumber() {
 		e = EndNumber
-		s.state = s.after()
+		s.state = s.stateAfterValue()
 	}
 	// A string, a literal, an object or a list is not complete.
 	if s.state != wantEnd {
-		s.fail("the end of the file", "the quotes, brackets and braces closed")
+		s.failAt("the end of the file", "the quotes, brackets and braces closed")
 		return 0, s.err
 	}
 	return e, nil
 }
 
-func (s *Scanner) fail(found, want string) Event {
+func (s *Scanner) failAt(found, want string) Event {
 	s.err = &Error{Offset: s.offset, Found: found, Want: want}
 	return 0
 }
 
-// after returns the state after a value.
-func (s *Scanner) after() state {
+// stateAfterValue returns the state after a value.
+func (s *Scanner) stateAfterValue() scanState {
 	if len(s.open) == 0 {
 		return wantEnd
 	}
@@ -146,16 +146,16 @@ func (s *Scanner) endsNumber() bool {
 	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
 }
 
-func (s *Scanner) step(c byte) Event {
+func (s *Scanner) stepByte(c byte) Event {
 	switch s.state {
 	case inString, inEscape, inHex:
 		return s.stepString(c)
 	case inWord:
 		if s.word[0] != c {
-			return s.wrong(c)
+			return s.failOnByte(c)
 		}
 		if s.word = s.word[1:]; s.word == "" {
-			s.state = s.after()
+			s.state = s.stateAfterValue()
 			return EndWord
 		}
 		return 0
@@ -165,9 +165,9 @@ func (s *Scanner) step(c byte) Event {
 			return 0
 		}
 		if !s.endsNumber() {
-			return s.wrong(c)
+			return s.failOnByte(c)
 		}
-		s.state = s.after()
+		s.state = s.stateAfterValue()
 		// The byte belongs to the text after the number.
 		return EndNumber | s.stepBetween(c)
 	}
@@ -183,7 +183,7 @@ func (s *Scanner) stepString(c byte) Event {
 			s.state = wantColon
 			return EndKey
 		}
-		s.state = s.after()
+		s.state = s.stateAfterValue()
 		return EndString
 	case s.state == inString && c == '\\':
 		s.state = inEscape
@@ -197,7 +197,7 @@ func (s *Scanner) stepString(c byte) Event {
 			s.state = inString
 		}
 	default:
-		return s.fail("a string that is not closed on its line, or has a bad escape",
+		return s.failAt("a string that is not closed on its line, or has a bad escape",
 			`a string like "text", with \\ for a backslash`)
 	}
 	return 0
@@ -209,7 +209,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // nextInNumber returns the state after another byte of the current number. It returns false if the byte does not belong
 // to the number.
-func (s *Scanner) nextInNumber(c byte) (state, bool) {
+func (s *Scanner) nextInNumber(c byte) (scanState, bool) {
 	switch s.state {
 	case inMinus:
 		if c == '0' {
@@ -247,18 +247,18 @@ func (s *Scanner) stepBetween(c byte) Event {
 	switch s.state {
 	case wantItem:
 		if c == ']' {
-			return s.shut(EndList)
+			return s.closeNesting(EndList)
 		}
-		return s.begin(c)
+		return s.beginValue(c)
 	case wantValue, wantAnother:
-		return s.begin(c)
+		return s.beginValue(c)
 	case wantMember, wantKey:
 		if c == '"' {
 			s.state, s.isKey = inString, true
 			return BeginKey
 		}
 		if c == '}' && s.state == wantMember {
-			return s.shut(EndObject)
+			return s.closeNesting(EndObject)
 		}
 	case wantColon:
 		if c == ':' {
@@ -266,13 +266,13 @@ func (s *Scanner) stepBetween(c byte) Event {
 			return 0
 		}
 	case wantComma:
-		return s.next(c)
+		return s.afterMember(c)
 	}
-	return s.wrong(c)
+	return s.failOnByte(c)
 }
 
-// next takes the byte after a value in an object or list.
-func (s *Scanner) next(c byte) Event {
+// afterMember takes the byte after a value in an object or list.
+func (s *Scanner) afterMember(c byte) Event {
 	isObject := s.open[len(s.open)-1]
 	switch {
 	case c == ',':
@@ -282,20 +282,20 @@ func (s *Scanner) next(c byte) Event {
 		}
 		return 0
 	case c == '}' && isObject:
-		return s.shut(EndObject)
+		return s.closeNesting(EndObject)
 	case c == ']' && !isObject:
-		return s.shut(EndList)
+		return s.closeNesting(EndList)
 	}
-	return s.wrong(c)
+	return s.failOnByte(c)
 }
 
-// begin takes the first byte of a value.
-func (s *Scanner) begin(c byte) Event {
+// beginValue takes the first byte of a value.
+func (s *Scanner) beginValue(c byte) Event {
 	switch c {
 	case '{':
-		return s.enter(true, wantMember, BeginObject)
+		return s.openNesting(true, wantMember, BeginObject)
 	case '[':
-		return s.enter(false, wantItem, BeginList)
+		return s.openNesting(false, wantItem, BeginList)
 	case '"':
 		s.state, s.isKey = inString, false
 		return BeginString
@@ -317,44 +317,44 @@ func (s *Scanner) begin(c byte) Event {
 			return BeginWord
 		}
 	}
-	return s.wrong(c)
+	return s.failOnByte(c)
 }
 
-func (s *Scanner) enter(isObject bool, want state, e Event) Event {
+func (s *Scanner) openNesting(isObject bool, want scanState, e Event) Event {
 	// A deep text could otherwise exhaust the memory of open.
 	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
-		return s.fail("values in values", fmt.Sprintf("at most %d levels", most))
+		return s.failAt("values in values", fmt.Sprintf("at most %d levels", most))
 	}
 	s.open, s.state = append(s.open, isObject), want
 	return e
 }
 
-func (s *Scanner) shut(e Event) Event {
+func (s *Scanner) closeNesting(e Event) Event {
 	s.open = s.open[:len(s.open)-1]
-	s.state = s.after()
+	s.state = s.stateAfterValue()
 	return e
 }
 
-// wrong fails with the most likely mistake for a byte that is not allowed here.
-func (s *Scanner) wrong(c byte) Event {
+// failOnByte fails with the most likely mistake for a byte that is not allowed here.
+func (s *Scanner) failOnByte(c byte) Event {
 	switch {
 	case s.state == wantEnd:
-		return s.fail("more text after the object", "one object and nothing else")
+		return s.failAt("more text after the object", "one object and nothing else")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
-		s.fail("a trailing comma", "no comma after the last entry")
+		s.failAt("a trailing comma", "no comma after the last entry")
 		// Report the comma, not the bracket after it.
 		s.err.Offset = s.comma
 		return 0
 	case c == '/' || c == '#':
-		return s.fail("a comment", "JSON, which has no comments")
+		return s.failAt("a comment", "JSON, which has no comments")
 	case c == '\'':
-		return s.fail("a single quote", "strings in double quotes")
+		return s.failAt("a single quote", "strings in double quotes")
 	case s.state == wantComma:
-		return s.fail("an entry without a comma before it", "entries separated by commas")
+		return s.failAt("an entry without a comma before it", "entries separated by commas")
 	case s.state == wantColon:
-		return s.fail("a key without a colon after it", `"key": value`)
+		return s.failAt("a key without a colon after it", `"key": value`)
 	case s.state == wantKey || s.state == wantMember:
-		return s.fail("a key that is not in double quotes", `"key": value`)
+		return s.failAt("a key that is not in double quotes", `"key": value`)
 	}
-	return s.fail("something that is not a JSON value", "a string in double quotes, a list, an object, true or false")
+	return s.failAt("something that is not a JSON value", "a string in double quotes, a list, an object, true or false")
 }

@@ -14,7 +14,7 @@ func TestLinear(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		l := New(io.Discard, format, nil)
 		for _, part := range []string{"a", "\x1b", "\u202e", "\xff", "\n", "\"", "\U000e0041"} {
-			growth.Linear(t, 128<<10, func(n int) func() {
+			growth.RequireLinear(t, 128<<10, func(n int) func() {
 				text := strings.Repeat(part, n/len(part))
 				return func() { l.Info(text, slog.String("x", text)) }
 			})

@@ -39,11 +39,11 @@ func New(w io.Writer, format string, clean func(string) string) *slog.Logger {
 	if format == "json" {
 		return slog.New(newJSON(w, clean))
 	}
-	return slog.New(&handler{w: w, mu: new(sync.Mutex), clean: clean})
+	return slog.New(&textHandler{w: w, mu: new(sync.Mutex), clean: clean})
 }
 
-// handler renders text lines. It is immutable; mu guards w.
-type handler struct {
+// textHandler renders text lines. It is immutable; mu guards w.
+type textHandler struct {
 	w     io.Writer
 	mu    *sync.Mutex
 	clean func(string) string
@@ -53,23 +53,23 @@ type handler struct {
 }
 
 // Enabled passes every level.
-func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *textHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-// space is the memory in which lines are built.
-type space struct{ text, attrs []byte }
+// lineBuffer is the memory in which lines are built.
+type lineBuffer struct{ text, attrs []byte }
 
-var spaces = sync.Pool{New: func() any { return new(space) }}
+var spaces = sync.Pool{New: func() any { return new(lineBuffer) }}
 
 // maxKept is the size up to which the memory of lines is reused, in bytes.
 const maxKept = 16 << 10
 
 // Handle writes one line. A record without a tag gets its level as the tag: [info], [warn], [error], [debug].
-func (h *handler) Handle(_ context.Context, r slog.Record) error { return h.write(r) }
+func (h *textHandler) Handle(_ context.Context, r slog.Record) error { return h.writeRecords(r) }
 
-// Together writes related records. Text lines leave in one write, with no other line between them.
-func Together(ctx context.Context, l *slog.Logger, records ...slog.Record) error {
-	if h, ok := l.Handler().(*handler); ok {
-		return h.write(records...)
+// LogTogether writes related records. Text lines leave in one write, with no other line between them.
+func LogTogether(ctx context.Context, l *slog.Logger, records ...slog.Record) error {
+	if h, ok := l.Handler().(*textHandler); ok {
+		return h.writeRecords(records...)
 	}
 	for _, r := range records {
 		if err := l.Handler().Handle(ctx, r); err != nil {
@@ -79,11 +79,11 @@ func Together(ctx context.Context, l *slog.Logger, records ...slog.Record) error
 	return nil
 }
 
-func (h *handler) write(records ...slog.Record) error {
-	s := spaces.Get().(*space)
+func (h *textHandler) writeRecords(records ...slog.Record) error {
+	s := spaces.Get().(*lineBuffer)
 	s.text = s.text[:0]
 	for _, r := range records {
-		h.line(s, r)
+		h.appendLine(s, r)
 	}
 	h.mu.Lock()
 	_, err := h.w.Write(s.text)
@@ -95,12 +95,12 @@ func (h *handler) write(records ...slog.Record) error {
 	return err
 }
 
-// line appends a line.
-func (h *handler) line(s *space, r slog.Record) {
+// appendLine appends a line.
+func (h *textHandler) appendLine(s *lineBuffer, r slog.Record) {
 	tag := h.tag
 	s.attrs = append(s.attrs[:0], h.attrs...)
 	r.Attrs(func(a slog.Attr) bool {
-		s.attrs = h.render(s.attrs, h.group, a, &tag)
+		s.attrs = h.appendAttr(s.attrs, h.group, a, &tag)
 		return true
 	})
 	if tag == "" {
@@ -116,16 +116,16 @@ func (h *handler) line(s *space, r slog.Record) {
 	s.text = append(append(b, s.attrs...), '\n')
 }
 
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *textHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next, b := *h, []byte(h.attrs)
 	for _, a := range attrs {
-		b = h.render(b, h.group, a, &next.tag)
+		b = h.appendAttr(b, h.group, a, &next.tag)
 	}
 	next.attrs = string(b)
 	return &next
 }
 
-func (h *handler) WithGroup(name string) slog.Handler {
+func (h *textHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
@@ -134,8 +134,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// render appends an attribute, or sets the tag.
-func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byte {
+// appendAttr appends an attribute, or sets the tag.
+func (h *textHandler) appendAttr(b []byte, group string, a slog.Attr, tag *string) []byte {
 	v := a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {
 		return b
@@ -146,7 +146,7 @@ func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byt
 			group += a.Key + "."
 		}
 		for _, sub := range v.Group() {
-			b = h.render(b, group, sub, tag)
+			b = h.appendAttr(b, group, sub, tag)
 		}
 		return b
 	}
@@ -155,20 +155,20 @@ func (h *handler) render(b []byte, group string, a slog.Attr, tag *string) []byt
 		return b
 	}
 	b = appendQuoted(append(b, ' '), h.clean(group+a.Key))
-	return appendQuoted(append(b, '='), h.clean(text(v)))
+	return appendQuoted(append(b, '='), h.clean(valueText(v)))
 }
 
 // appendSafe appends cleaned text without quotes. It escapes only characters that could break the line.
-func (h *handler) appendSafe(b []byte, s string) []byte {
+func (h *textHandler) appendSafe(b []byte, s string) []byte {
 	s = h.clean(s)
-	if printable(s) {
+	if isPrintable(s) {
 		return append(b, s...)
 	}
-	q := visible.Quote(s)
+	q := visible.QuoteText(s)
 	return append(b, q[1:len(q)-1]...)
 }
 
-func text(v slog.Value) string {
+func valueText(v slog.Value) string {
 	if v.Kind() == slog.KindTime {
 		return v.Time().UTC().Format(timeLayout)
 	}
@@ -180,84 +180,86 @@ func text(v slog.Value) string {
 
 // appendQuoted appends a key or value, in quotes if it would be ambiguous without.
 func appendQuoted(b []byte, s string) []byte {
-	if s != "" && !strings.ContainsAny(s, ` "=`) && printable(s) {
+	if s != "" && !strings.ContainsAny(s, ` "=`) && isPrintable(s) {
 		return append(b, s...)
 	}
-	return append(b, visible.Quote(s)...)
+	return append(b, visible.QuoteText(s)...)
 }
 
-// printable reports whether text needs no escape.
-func printable(s string) bool {
+// isPrintable reports whether text needs no escape.
+func isPrintable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' { // rare
-			return visible.Plain(s)
+			return visible.IsPlain(s)
 		}
 	}
 	return true
 }
 
-func unprintable(r rune) bool { return !unicode.IsPrint(r) || visible.Odd(r) }
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) || visible.IsOdd(r) }
 
 // newJSON returns slog's JSON handler behind one that cleans every string.
 func newJSON(w io.Writer, clean func(string) string) slog.Handler {
-	return cleaner{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug - 4}), clean}
+	return cleanHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug - 4}), clean}
 }
 
-type cleaner struct {
+type cleanHandler struct {
 	next  slog.Handler
 	clean func(string) string
 }
 
-func (c cleaner) Enabled(ctx context.Context, l slog.Level) bool { return c.next.Enabled(ctx, l) }
+func (c cleanHandler) Enabled(ctx context.Context, l slog.Level) bool { return c.next.Enabled(ctx, l) }
 
-func (c cleaner) Handle(ctx context.Context, r slog.Record) error {
-	out := slog.NewRecord(r.Time, r.Level, c.text(r.Message), r.PC)
+func (c cleanHandler) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, c.cleanText(r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		out.AddAttrs(c.attr(a))
+		out.AddAttrs(c.cleanAttr(a))
 		return true
 	})
 	return c.next.Handle(ctx, out)
 }
 
-func (c cleaner) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (c cleanHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	attrs = slices.Clone(attrs)
 	for i := range attrs {
-		attrs[i] = c.attr(attrs[i])
+		attrs[i] = c.cleanAttr(attrs[i])
 	}
-	return cleaner{c.next.WithAttrs(attrs), c.clean}
+	return cleanHandler{c.next.WithAttrs(attrs), c.clean}
 }
 
-func (c cleaner) WithGroup(name string) slog.Handler { return cleaner{c.next.WithGroup(name), c.clean} }
+func (c cleanHandler) WithGroup(name string) slog.Handler {
+	return cleanHandler{c.next.WithGroup(name), c.clean}
+}
 
-// attr cleans a value. A number, boolean or time keeps its type unless cleaning changes its text.
-func (c cleaner) attr(a slog.Attr) slog.Attr {
-	v, key := a.Value.Resolve(), c.text(a.Key)
+// cleanAttr cleans a value. A number, boolean or time keeps its type unless cleaning changes its text.
+func (c cleanHandler) cleanAttr(a slog.Attr) slog.Attr {
+	v, key := a.Value.Resolve(), c.cleanText(a.Key)
 	switch v.Kind() {
 	case slog.KindGroup:
 		subs := slices.Clone(v.Group())
 		for i := range subs {
-			subs[i] = c.attr(subs[i])
+			subs[i] = c.cleanAttr(subs[i])
 		}
 		return slog.Attr{Key: key, Value: slog.GroupValue(subs...)}
 	case slog.KindString, slog.KindAny:
-		return slog.String(key, c.text(text(v)))
+		return slog.String(key, c.cleanText(valueText(v)))
 	}
-	if plain := text(v); c.clean(plain) != plain {
+	if plain := valueText(v); c.clean(plain) != plain {
 		return slog.String(key, c.clean(plain))
 	}
 	return slog.Attr{Key: key, Value: v}
 }
 
-// text cleans a string. JSON escapes characters below a space. text escapes the other characters that move a terminal's
-// cursor or change its direction.
-func (c cleaner) text(s string) string {
+// cleanText cleans a string. JSON escapes characters below a space. text escapes the other characters that move a
+// terminal's cursor or change its direction.
+func (c cleanHandler) cleanText(s string) string {
 	s = c.clean(s)
-	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f && unprintable(r) }) {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x7f && isUnprintable(r) }) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if r >= 0x7f && unprintable(r) {
+		if r >= 0x7f && isUnprintable(r) {
 			q := strconv.QuoteToASCII(string(r))
 			b.WriteString(q[1 : len(q)-1])
 			continue

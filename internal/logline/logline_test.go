@@ -150,7 +150,7 @@ func FuzzText(f *testing.F) {
 			t.Fatalf("%q", line)
 		}
 		for _, r := range line[:len(line)-1] {
-			if unprintable(r) {
+			if isUnprintable(r) {
 				t.Fatalf("%U in %q", r, line)
 			}
 		}
@@ -178,7 +178,7 @@ func TestTogether(t *testing.T) {
 	for format, want := range map[string]int{"text": 1, "json": 2} {
 		var w writes
 		l := New(&w, format, clean)
-		if err := Together(t.Context(), l, record("first", "req"), record("second", "inject")); err != nil {
+		if err := LogTogether(t.Context(), l, record("first", "req"), record("second", "inject")); err != nil {
 			t.Error(err)
 		}
 		if w.n != want {

@@ -38,15 +38,15 @@ func New(total int64) *Budget {
 	return &Budget{total: total, patience: patience, holds: map[any]int64{}}
 }
 
-// Used returns the number of bytes that all holders have.
-func (b *Budget) Used() int64 {
+// UsedBytes returns the number of bytes that all holders have.
+func (b *Budget) UsedBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// Open returns an empty account. Its memory counts for holder, a comparable value such as a run.
-func (b *Budget) Open(holder any) *Account { return &Account{budget: b, holder: holder} }
+// OpenAccount returns an empty account. Its memory counts for holder, a comparable value such as a run.
+func (b *Budget) OpenAccount(holder any) *Account { return &Account{budget: b, holder: holder} }
 
 // Account counts the memory of one request or connection, as a part of its holder's share. It is safe for concurrent
 // use. A nil *Account takes any amount, for callers without a budget.
@@ -56,8 +56,8 @@ type Account struct {
 	size   int64 // guarded by budget.mu
 }
 
-// Take takes n bytes. It returns false and takes no memory if the share does not allow it now.
-func (a *Account) Take(n int64) bool {
+// TryTake takes n bytes. It returns false and takes no memory if the share does not allow it now.
+func (a *Account) TryTake(n int64) bool {
 	if a == nil {
 		return true
 	}
@@ -70,7 +70,7 @@ func (a *Account) Take(n int64) bool {
 func (a *Account) takeLocked(n int64) bool {
 	b := a.budget
 	//defence:memory-budget
-	if n > 0 && !b.allows(b.holds[a.holder]+n, b.total-b.used-n) {
+	if n > 0 && !b.canHold(b.holds[a.holder]+n, b.total-b.used-n) {
 		return false
 	}
 	b.holds[a.holder] += n
@@ -83,16 +83,16 @@ func (a *Account) takeLocked(n int64) bool {
 // budget.
 const reserved, little = 2, 32
 
-// allows reports whether a holder may have has bytes while free bytes remain.
-func (b *Budget) allows(has, free int64) bool {
+// canHold reports whether a holder may have has bytes while free bytes remain.
+func (b *Budget) canHold(has, free int64) bool {
 	// A share of the free memory is not enough: holders keep their memory, so each new one would get half as much as the
 	// one before.
 	return free >= 0 && has <= b.total/little || has <= free-b.total/reserved
 }
 
-// Wait takes n bytes. It waits for memory until ctx ends, and then returns the cause of ctx. It returns ErrFull if n
-// exceeds the largest share.
-func (a *Account) Wait(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
+// WaitAndTake takes n bytes. It waits for memory until ctx ends, and then returns the cause of ctx. It returns ErrFull
+// if n exceeds the largest share.
+func (a *Account) WaitAndTake(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
 
 // WaitLeaving is Wait, but leaves rest bytes of the holder's share for its other accounts. It does not do so if the
 // holder is small.
@@ -126,7 +126,7 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	has := b.holds[a.holder] + n
 	// A small holder always gets its share, whatever it leaves for its other accounts.
 	//defence:memory-budget permits
-	leaves := has <= b.total/little || b.allows(has+rest, b.total-b.used-n-rest)
+	leaves := has <= b.total/little || b.canHold(has+rest, b.total-b.used-n-rest)
 	if leaves && a.takeLocked(n) {
 		return nil
 	}
@@ -137,18 +137,18 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	return b.freed
 }
 
-// Acquire is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
-func (a *Account) Acquire(ctx context.Context, n int64) error {
-	if a == nil || a.Take(n) {
+// TakeOrWait is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
+func (a *Account) TakeOrWait(ctx context.Context, n int64) error {
+	if a == nil || a.TryTake(n) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.budget.patience, ErrFull)
 	defer cancel()
-	return a.Wait(ctx, n)
+	return a.WaitAndTake(ctx, n)
 }
 
-// Give returns n bytes to the budget. The account must have them.
-func (a *Account) Give(n int64) {
+// GiveBack returns n bytes to the budget. The account must have them.
+func (a *Account) GiveBack(n int64) {
 	if a == nil {
 		return
 	}
@@ -186,19 +186,19 @@ func (a *Account) giveLocked(n int64) {
 	}
 }
 
-// Reader returns a reader of src that takes memory for the bytes read. It fails with ErrFull if the share does not
+// CountReads returns a reader of src that takes memory for the bytes read. It fails with ErrFull if the share does not
 // allow them.
-func (a *Account) Reader(src io.Reader) io.Reader { return &reader{src, a} }
+func (a *Account) CountReads(src io.Reader) io.Reader { return &countingReader{src, a} }
 
-type reader struct {
+type countingReader struct {
 	src     io.Reader
 	account *Account
 }
 
 // Read implements io.Reader.
-func (r *reader) Read(p []byte) (int, error) {
+func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
-	if n > 0 && !r.account.Take(int64(n)) {
+	if n > 0 && !r.account.TryTake(int64(n)) {
 		return 0, ErrFull
 	}
 	return n, err
@@ -216,7 +216,7 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 	if err != nil || len(text) < Free || limit <= Free {
 		return text, err
 	}
-	if err := a.Acquire(ctx, cost); err != nil {
+	if err := a.TakeOrWait(ctx, cost); err != nil {
 		return nil, err
 	}
 	// append would need twice the memory while the slice grows.
@@ -235,8 +235,8 @@ func NewContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// From returns the account of a request's context, or nil.
-func From(ctx context.Context) *Account {
+// FromContext returns the account of a request's context, or nil.
+func FromContext(ctx context.Context) *Account {
 	a, _ := ctx.Value(accountKey{}).(*Account)
 	return a
 }

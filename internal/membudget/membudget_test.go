@@ -19,34 +19,34 @@ func TestShares(t *testing.T) {
 		b := New(2400)
 		for range turns {
 			for run := range 8 {
-				for a := b.Open(run); a.Take(1) && turns == 1; {
+				for a := b.OpenAccount(run); a.TryTake(1) && turns == 1; {
 				}
 			}
 		}
-		full := b.Used()
+		full := b.UsedBytes()
 		for run := range 8 {
-			if !b.Open(fmt.Sprint(run)).Take(75) {
+			if !b.OpenAccount(fmt.Sprint(run)).TryTake(75) {
 				t.Errorf("%d turns: %d of 2400 bytes are taken, and newcomer %d gets none", turns, full, run)
 			}
 		}
-		if !b.Open(0).Take(0) {
+		if !b.OpenAccount(0).TryTake(0) {
 			t.Error("a holder with its share cannot take nothing")
 		}
 	}
 	b := New(900)
-	one, same := b.Open("one"), b.Open("one")
-	if !one.Take(175) || same.Take(51) || !same.Take(50) || one.Take(1) {
+	one, same := b.OpenAccount("one"), b.OpenAccount("one")
+	if !one.TryTake(175) || same.TryTake(51) || !same.TryTake(50) || one.TryTake(1) {
 		t.Error("a holder has more than a quarter, or less")
 	}
-	one.Give(100)
+	one.GiveBack(100)
 	same.Close()
 	same.Close()
-	if b.Used() != 75 {
-		t.Errorf("%d bytes are taken", b.Used())
+	if b.UsedBytes() != 75 {
+		t.Errorf("%d bytes are taken", b.UsedBytes())
 	}
 	one.Close()
-	if b.Used() != 0 || len(b.holds) != 0 {
-		t.Errorf("%d bytes and %d holders are left", b.Used(), len(b.holds))
+	if b.UsedBytes() != 0 || len(b.holds) != 0 {
+		t.Errorf("%d bytes and %d holders are left", b.UsedBytes(), len(b.holds))
 	}
 }
 
@@ -54,19 +54,19 @@ func TestShares(t *testing.T) {
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(200)
-		first, second := b.Open("run"), b.Open("run")
-		first.Take(40)
+		first, second := b.OpenAccount("run"), b.OpenAccount("run")
+		first.TryTake(40)
 		time.AfterFunc(time.Hour, first.Close)
-		if err := second.Wait(t.Context(), 20); err != nil || b.Used() != 20 {
-			t.Error(err, b.Used())
+		if err := second.WaitAndTake(t.Context(), 20); err != nil || b.UsedBytes() != 20 {
+			t.Error(err, b.UsedBytes())
 		}
-		if err := second.Wait(t.Context(), 51); !errors.Is(err, ErrFull) {
+		if err := second.WaitAndTake(t.Context(), 51); !errors.Is(err, ErrFull) {
 			t.Error(err)
 		}
 		ended := errors.New("ended")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(ended) })
-		if err := second.Wait(ctx, 50); !errors.Is(err, ended) {
+		if err := second.WaitAndTake(ctx, 50); !errors.Is(err, ended) {
 			t.Error(err)
 		}
 	})
@@ -82,10 +82,10 @@ func TestNoDeadlock(t *testing.T) {
 		var mu sync.Mutex
 		for run := range 8 {
 			all.Go(func() {
-				a := b.Open(run % 2)
+				a := b.OpenAccount(run % 2)
 				defer a.Close()
 				for range 8 {
-					if a.Acquire(t.Context(), 8) != nil {
+					if a.TakeOrWait(t.Context(), 8) != nil {
 						mu.Lock()
 						defer mu.Unlock()
 						full++
@@ -96,8 +96,8 @@ func TestNoDeadlock(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if full == 0 || b.Used() != 0 {
-			t.Errorf("%d gave up, %d bytes are left", full, b.Used())
+		if full == 0 || b.UsedBytes() != 0 {
+			t.Errorf("%d gave up, %d bytes are left", full, b.UsedBytes())
 		}
 	})
 }
@@ -107,26 +107,26 @@ func TestNoDeadlock(t *testing.T) {
 func TestReadAll(t *testing.T) {
 	b := New(8 << 20)
 	for _, size := range []int{0, 1, Free - 1, Free, Free + 1, 1 << 20, 1<<20 + 1} {
-		a := b.Open("run")
+		a := b.OpenAccount("run")
 		text, err := a.ReadAll(t.Context(), strings.NewReader(strings.Repeat("x", size)), 1<<20, 2<<20)
 		if err != nil || len(text) != min(size, 1<<20) {
 			t.Errorf("%d bytes: %d, %v", size, len(text), err)
 		}
-		if got, long := b.Used(), size >= Free; long && got != 2<<20 || !long && got != 0 {
+		if got, long := b.UsedBytes(), size >= Free; long && got != 2<<20 || !long && got != 0 {
 			t.Errorf("%d bytes: %d are taken", size, got)
 		}
 		a.Close()
 	}
 	broken := errors.New("broken")
 	src := io.MultiReader(strings.NewReader(strings.Repeat("x", Free+1)), failing{broken})
-	if _, err := b.Open("run").ReadAll(t.Context(), src, 1<<20, 1<<20); !errors.Is(err, broken) {
+	if _, err := b.OpenAccount("run").ReadAll(t.Context(), src, 1<<20, 1<<20); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		full := New(1 << 21)
-		full.Open("run").Take(1)
+		full.OpenAccount("run").TryTake(1)
 		src := strings.NewReader(strings.Repeat("x", 1<<20))
-		if _, err := full.Open("run").ReadAll(t.Context(), src, 1<<19, 1<<19); !errors.Is(err, ErrFull) || src.Len() < 1<<19 {
+		if _, err := full.OpenAccount("run").ReadAll(t.Context(), src, 1<<19, 1<<19); !errors.Is(err, ErrFull) || src.Len() < 1<<19 {
 			t.Error(err, src.Len())
 		}
 	})
@@ -139,11 +139,11 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // TestReader: what is read is taken.
 func TestReader(t *testing.T) {
 	b := New(200)
-	a := b.Open("run")
-	if text, err := io.ReadAll(a.Reader(strings.NewReader("0123456789"))); err != nil || len(text) != 10 || b.Used() != 10 {
-		t.Error(err, b.Used())
+	a := b.OpenAccount("run")
+	if text, err := io.ReadAll(a.CountReads(strings.NewReader("0123456789"))); err != nil || len(text) != 10 || b.UsedBytes() != 10 {
+		t.Error(err, b.UsedBytes())
 	}
-	if _, err := io.ReadAll(a.Reader(strings.NewReader(strings.Repeat("x", 50)))); !errors.Is(err, ErrFull) {
+	if _, err := io.ReadAll(a.CountReads(strings.NewReader(strings.Repeat("x", 50)))); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
 }

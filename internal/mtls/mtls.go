@@ -38,11 +38,11 @@ type Identity struct{ dir string }
 // Load checks that a folder has an identity.
 func Load(dir string) (*Identity, error) {
 	i := &Identity{dir: dir}
-	_, _, err := i.read()
+	_, _, err := i.readFiles()
 	return i, err
 }
 
-func (i *Identity) read() (tls.Certificate, *x509.CertPool, error) {
+func (i *Identity) readFiles() (tls.Certificate, *x509.CertPool, error) {
 	cert, err := tls.LoadX509KeyPair(filepath.Join(i.dir, certFile), filepath.Join(i.dir, keyFile))
 	if err != nil {
 		return cert, nil, fmt.Errorf("reading the certificate in %s: %w", i.dir, err)
@@ -58,9 +58,9 @@ func (i *Identity) read() (tls.Certificate, *x509.CertPool, error) {
 	return cert, pool, nil
 }
 
-// config returns the settings that both ends share.
-func (i *Identity) config() (*tls.Config, error) {
-	cert, pool, err := i.read()
+// sharedConfig returns the settings that both ends share.
+func (i *Identity) sharedConfig() (*tls.Config, error) {
+	cert, pool, err := i.readFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +81,15 @@ func Listen(ctx context.Context, address, dir, role string) (net.Listener, error
 	if err != nil {
 		return nil, err
 	}
-	return id.Listener(l, role), nil
+	return id.WrapListener(l, role), nil
 }
 
-// Listener accepts connections of one role. The handshake happens in the first Read.
-func (i *Identity) Listener(l net.Listener, role string) net.Listener {
+// WrapListener accepts connections of one role. The handshake happens in the first Read.
+func (i *Identity) WrapListener(l net.Listener, role string) net.Listener {
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			conf, err := i.config()
+			conf, err := i.sharedConfig()
 			if err != nil {
 				return nil, err
 			}
@@ -108,7 +108,7 @@ func (i *Identity) Listener(l net.Listener, role string) net.Listener {
 
 // Dial connects to an address, host:port, and checks the role of the server.
 func (i *Identity) Dial(ctx context.Context, address, role string) (net.Conn, error) {
-	conf, err := i.config()
+	conf, err := i.sharedConfig()
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func echo(t *testing.T, dir, role string) string {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	over := i.Listener(l, role)
+	over := i.WrapListener(l, role)
 	go func() {
 		for {
 			c, err := over.Accept()

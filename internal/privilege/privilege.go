@@ -29,10 +29,10 @@ func HideMemory() error {
 	return nil
 }
 
-// Drop gives up every capability except those in keep, on every thread. It sets no_new_privs and checks the result. It
-// does not add capabilities that the process lacks. It needs a binary built without cgo; with cgo it returns
+// DropCapabilities gives up every capability except those in keep, on every thread. It sets no_new_privs and checks the
+// result. It does not add capabilities that the process lacks. It needs a binary built without cgo; with cgo it returns
 // syscall.ENOTSUP.
-func Drop(keep ...int) error {
+func DropCapabilities(keep ...int) error {
 	if err := prctlAll(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("setting no_new_privs: %w", err)
 	}
@@ -43,11 +43,11 @@ func Drop(keep ...int) error {
 	if err := dropSets(prctlAll, capsetAll, maskOf(keep)); err != nil {
 		return err
 	}
-	return Check(os.Getpid(), keep...)
+	return CheckCapabilities(os.Getpid(), keep...)
 }
 
-// Check returns an error if a thread of a process has a capability outside keep, or lacks no_new_privs.
-func Check(pid int, keep ...int) error {
+// CheckCapabilities returns an error if a thread of a process has a capability outside keep, or lacks no_new_privs.
+func CheckCapabilities(pid int, keep ...int) error {
 	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 	if err != nil {
 		return fmt.Errorf("checking capabilities: %w", err)
@@ -87,11 +87,11 @@ func maskOf(caps []int) (mask uint64) {
 }
 
 type (
-	prctl  func(option int, arg uintptr) error
-	capset func(*unix.CapUserHeader, *[2]unix.CapUserData) error
+	prctlArgs  func(option int, arg uintptr) error
+	capsetArgs func(*unix.CapUserHeader, *[2]unix.CapUserData) error
 )
 
-func dropBounding(call prctl, keep uint64) error {
+func dropBounding(call prctlArgs, keep uint64) error {
 	for c := range 64 {
 		if keep&(1<<c) != 0 {
 			continue
@@ -107,7 +107,7 @@ func dropBounding(call prctl, keep uint64) error {
 	return nil
 }
 
-func dropSets(call prctl, set capset, keep uint64) error {
+func dropSets(call prctlArgs, set capsetArgs, keep uint64) error {
 	if err := call(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("clearing ambient capabilities: %w", err)
 	}

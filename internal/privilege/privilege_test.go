@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	case "all":
-		err := Drop()
-		fmt.Printf("%v, raw socket: %v, child: %s, again: %v\n", err, rawSocket(), childCaps(), Check(os.Getpid()))
+		err := DropCapabilities()
+		fmt.Printf("%v, raw socket: %v, child: %s, again: %v\n", err, rawSocket(), childCaps(), CheckCapabilities(os.Getpid()))
 	case "keep":
-		err := Drop(unix.CAP_DAC_READ_SEARCH)
+		err := DropCapabilities(unix.CAP_DAC_READ_SEARCH)
 		status, _ := proc.ReadStatus(os.Getpid())
 		fmt.Printf("%v, left %x, bounding %x, raw socket: %v, child: %s\n", err, status.Caps, status.Bounding, rawSocket(), childCaps())
 	case "thread":
@@ -102,9 +102,9 @@ func run(t *testing.T, what string, args ...string) string {
 
 func TestDropCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
-	if err := Check(os.Getpid()); err == nil {
+	if err := CheckCapabilities(os.Getpid()); err == nil {
 		t.Error("Check sees no capability of root's")
 	}
 	for _, c := range []struct{ what, want string }{
@@ -122,11 +122,11 @@ func TestDropCapabilities(t *testing.T) {
 // program that is started later from gaining what is in it.
 func TestDropWithoutSetpcap(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
-		testkit.Skip(t, "needs setpriv of util-linux")
+		testkit.SkipBecause(t, "needs setpriv of util-linux")
 	}
 	got := run(t, "all", setpriv, "--bounding-set=-setpcap", "--")
 	if want := "<nil>, raw socket: operation not permitted, child: 0000000000000000, again: <nil>\n"; got != want {
@@ -140,7 +140,7 @@ func TestDropAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		setpriv, err := exec.LookPath("setpriv")
 		if err != nil {
-			testkit.Skip(t, "needs setpriv of util-linux")
+			testkit.SkipBecause(t, "needs setpriv of util-linux")
 		}
 		as = []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--"}
 	}

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// Memory returns the memory of a process in bytes: its pages in memory and in swap, and their page tables. The tables
+// MemoryOf returns the memory of a process in bytes: its pages in memory and in swap, and their page tables. The tables
 // can be larger than the pages if the process only reads. If the process does not exist, the result is 0.
-func Memory(pid int) int64 {
+func MemoryOf(pid int) int64 {
 	dir := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(dir + "/status")
 	if err != nil {
 		return 0
 	}
-	if held, told := sum(data); told {
+	if held, told := sumSizes(data); told {
 		return held
 	}
 	// The main thread has ended, and the process's status no longer has sizes. Other threads may still run.
@@ -24,7 +24,7 @@ func Memory(pid int) int64 {
 	}
 	for _, t := range tasks {
 		if data, err := os.ReadFile(dir + "/task/" + t.Name() + "/status"); err == nil {
-			if held, told := sum(data); told {
+			if held, told := sumSizes(data); told {
 				return held
 			}
 		}
@@ -35,8 +35,8 @@ func Memory(pid int) int64 {
 // sizes are the lines of a status that add up to a process's memory, in kB.
 var sizes = [...][]byte{[]byte("VmRSS:"), []byte("VmPTE:"), []byte("VmSwap:"), []byte("HugetlbPages:")}
 
-// sum adds up the sizes. told reports whether the status has any.
-func sum(status []byte) (total int64, told bool) {
+// sumSizes adds up the sizes. told reports whether the status has any.
+func sumSizes(status []byte) (total int64, told bool) {
 	for len(status) > 0 {
 		line, rest, _ := bytes.Cut(status, []byte{'\n'})
 		status = rest

@@ -31,8 +31,8 @@ type Status struct {
 	Seccomp        int // 0 off, 1 strict, 2 filter
 }
 
-// Alive reports whether any thread of the process still runs.
-func (s Status) Alive() bool { return s.State != 'Z' && s.State != 'X' || s.Threads > 1 }
+// IsAlive reports whether any thread of the process still runs.
+func (s Status) IsAlive() bool { return s.State != 'Z' && s.State != 'X' || s.Threads > 1 }
 
 // ReadStatus reads the status of a process. If the process does not exist, the error is fs.ErrNotExist or ESRCH.
 func ReadStatus(pid int) (Status, error) {
@@ -59,11 +59,11 @@ func parseStatus(text string) (Status, error) {
 		case "Threads":
 			s.Threads, err = strconv.Atoi(value)
 		case "Uid":
-			err = four(value, &s.UID)
+			err = parseFour(value, &s.UID)
 		case "Gid":
-			err = four(value, &s.GID)
+			err = parseFour(value, &s.GID)
 		case "Groups":
-			s.Groups, err = numbers(value)
+			s.Groups, err = parseNumbers(value)
 		case "CapInh", "CapPrm", "CapEff", "CapAmb":
 			var set uint64
 			set, err = strconv.ParseUint(value, 16, 64)
@@ -89,8 +89,8 @@ func parseStatus(text string) (Status, error) {
 	return s, bad
 }
 
-func four(value string, to *[4]int) error {
-	list, err := numbers(value)
+func parseFour(value string, to *[4]int) error {
+	list, err := parseNumbers(value)
 	if err == nil && len(list) != 4 {
 		err = errors.New("want four numbers")
 	}
@@ -101,7 +101,7 @@ func four(value string, to *[4]int) error {
 	return nil
 }
 
-func numbers(value string) ([]int, error) {
+func parseNumbers(value string) ([]int, error) {
 	var list []int
 	for _, f := range strings.Fields(value) {
 		n, err := strconv.Atoi(f)
@@ -113,8 +113,8 @@ func numbers(value string) ([]int, error) {
 	return list, nil
 }
 
-// Namespace returns the identity of a namespace: the inode of /proc/<pid>/ns/<kind>.
-func Namespace(pid int, kind string) (uint64, error) {
+// NamespaceOf returns the identity of a namespace: the inode of /proc/<pid>/ns/<kind>.
+func NamespaceOf(pid int, kind string) (uint64, error) {
 	var st unix.Stat_t
 	path := fmt.Sprintf("/proc/%d/ns/%s", pid, kind)
 	if err := unix.Stat(path, &st); err != nil {
@@ -123,8 +123,8 @@ func Namespace(pid int, kind string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// Children lists the child processes of all threads of pid.
-func Children(pid int) ([]int, error) {
+// ListChildren lists the child processes of all threads of pid.
+func ListChildren(pid int) ([]int, error) {
 	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 	if err != nil {
 		return nil, err
@@ -132,13 +132,13 @@ func Children(pid int) ([]int, error) {
 	var all []int
 	for _, t := range tasks {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, t.Name()))
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		list, err := numbers(string(data))
+		list, err := parseNumbers(string(data))
 		if err != nil {
 			return nil, err
 		}
@@ -147,9 +147,9 @@ func Children(pid int) ([]int, error) {
 	return all, nil
 }
 
-// CPU returns the processor time of all threads of a process, or 0 if the process does not exist
+// ProcessorTime returns the processor time of all threads of a process, or 0 if the process does not exist
 // (clock_getcpuclockid(3)).
-func CPU(pid int) time.Duration {
+func ProcessorTime(pid int) time.Duration {
 	const wholeProcess = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|wholeProcess), &t); err != nil {
@@ -158,8 +158,8 @@ func CPU(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// All lists the visible processes.
-func All() ([]int, error) {
+// ListProcesses lists the visible processes.
+func ListProcesses() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func All() ([]int, error) {
 // OfUser lists the processes with this real, effective or saved uid: those alive, and zombies. It skips processes for
 // which known returns true, because reading one takes some fifty microseconds.
 func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
-	pids, err := All()
+	pids, err := ListProcesses()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,7 +190,7 @@ func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 			continue
 		}
 		s, err := ReadStatus(pid)
-		if gone(err) {
+		if isGone(err) {
 			continue
 		}
 		switch {
@@ -198,7 +198,7 @@ func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 			return nil, nil, err
 		// A set-user-ID program may keep the user in only one of the three ids.
 		case s.UID[0] != uid && s.UID[1] != uid && s.UID[2] != uid:
-		case s.Alive():
+		case s.IsAlive():
 			alive = append(alive, pid)
 		default:
 			dead = append(dead, pid)
@@ -210,9 +210,9 @@ func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 // exiting is PF_EXITING among a process's flags (include/linux/sched.h).
 const exiting = 0x4
 
-// Lives reports whether a process exists and is not exiting. An exit can take milliseconds, during which the process
-// still counts as alive (proc_pid_stat(5)).
-func Lives(pid int) bool {
+// IsRunning reports whether a process exists and is not exiting. An exit can take milliseconds, during which the
+// process still counts as alive (proc_pid_stat(5)).
+func IsRunning(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return false
@@ -240,5 +240,5 @@ func LastPID() (int, error) {
 	return strconv.Atoi(string(fields[4]))
 }
 
-// gone reports whether an error means that the process has ended.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+// isGone reports whether an error means that the process has ended.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

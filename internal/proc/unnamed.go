@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unnamed returns the bytes of removed files on a file system that the processes still have open. Processes that this
-// user may not inspect count as 0.
-func Unnamed(pids []int, device uint64) (total int64) {
+// RemovedBytes returns the bytes of removed files on a file system that the processes still have open. Processes that
+// this user may not inspect count as 0.
+func RemovedBytes(pids []int, device uint64) (total int64) {
 	seen := map[uint64]bool{}
 	for _, pid := range pids {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"

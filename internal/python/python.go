@@ -41,8 +41,8 @@ var ErrNone = errors.New("there is no Python 3.11 or newer")
 // interpreter.
 var system = []string{"/usr/bin/python3", "/usr/local/bin/python3"}
 
-// Candidates lists the interpreters to try, in order. If setting (PYTHON_PATH) is not empty, it is the only one.
-func Candidates(setting string) []string {
+// ListCandidates lists the interpreters to try, in order. If setting (PYTHON_PATH) is not empty, it is the only one.
+func ListCandidates(setting string) []string {
 	if setting != "" {
 		return []string{setting}
 	}
@@ -56,11 +56,12 @@ func Candidates(setting string) []string {
 	})
 }
 
-// Find returns the first usable candidate. Otherwise the error is an ErrNone with the reason for each candidate.
-func Find(ctx context.Context, candidates []string) (Interpreter, error) {
+// FindInterpreter returns the first usable candidate. Otherwise the error is an ErrNone with the reason for each
+// candidate.
+func FindInterpreter(ctx context.Context, candidates []string) (Interpreter, error) {
 	var errs []string
 	for _, path := range candidates {
-		i, err := Inspect(ctx, path)
+		i, err := InspectInterpreter(ctx, path)
 		if err == nil {
 			return i, nil
 		}
@@ -82,8 +83,8 @@ print(sysconfig.get_path("stdlib"))
 print(sysconfig.get_path("purelib") if sys.prefix != sys.base_prefix else "")
 print(next((p for p in reversed(sys.path) if p.endswith("-packages")), ""))`
 
-// Inspect asks an interpreter for its version and paths.
-func Inspect(ctx context.Context, path string) (Interpreter, error) {
+// InspectInterpreter asks an interpreter for its version and paths.
+func InspectInterpreter(ctx context.Context, path string) (Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	// -I ignores the user's packages and environment, which could run code or change the answers.
@@ -102,7 +103,7 @@ func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	if f[0] != "cpython" {
 		return i, fmt.Errorf("%s is %.20q; want CPython", path, f[0])
 	}
-	if !recent(i.Version) {
+	if !isRecent(i.Version) {
 		return i, fmt.Errorf("%s is Python %.20q; want 3.%d or newer", path, i.Version, oldest)
 	}
 	if i.Program, err = filepath.EvalSymlinks(f[2]); err != nil {
@@ -115,15 +116,15 @@ func Inspect(ctx context.Context, path string) (Interpreter, error) {
 	return i, nil
 }
 
-func recent(version string) bool {
+func isRecent(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	n, err := strconv.Atoi(minor)
 	return err == nil && major == "3" && n >= oldest
 }
 
-// Packages lists the names of the distributions in a folder of packages, sorted.
-func Packages(dir string) []string {
+// ListPackages lists the names of the distributions in a folder of packages, sorted.
+func ListPackages(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil

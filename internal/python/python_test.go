@@ -27,7 +27,7 @@ func TestFind(t *testing.T) {
 	broken, none := program(t, "exit 3"), program(t, "echo hello")
 	astray := program(t, answer("cpython", "3.12.0", "/bin/sh", "/opt/p", "/usr/lib/python3.12", "", ""))
 	good := program(t, answer("cpython", "3.13.1", "/bin/sh", "/usr", "/usr/lib64/python3.13", "/e/lib", "/s"))
-	_, err := python.Find(t.Context(), []string{old, other, broken, none, astray})
+	_, err := python.FindInterpreter(t.Context(), []string{old, other, broken, none, astray})
 	if !errors.Is(err, python.ErrNone) {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func TestFind(t *testing.T) {
 			t.Errorf("%v\ndoes not say %s", err, want)
 		}
 	}
-	i, err := python.Find(t.Context(), []string{old, good})
+	i, err := python.FindInterpreter(t.Context(), []string{old, good})
 	if err != nil || i.Version != "3.13.1" || i.Library != "/usr/lib64/python3.13" || i.Environment != "/e/lib" || i.System != "/s" {
 		t.Errorf("%+v %v", i, err)
 	}
-	if _, err := python.Find(t.Context(), nil); !errors.Is(err, python.ErrNone) {
+	if _, err := python.FindInterpreter(t.Context(), nil); !errors.Is(err, python.ErrNone) {
 		t.Error(err)
 	}
 }
@@ -51,7 +51,7 @@ func TestPackages(t *testing.T) {
 	for _, name := range []string{"requests-2.28.1.egg-info", "Requests-2.31.dist-info", "PyYAML-6.0.dist-info", "requests", "x.py"} {
 		testkit.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
-	if got := python.Packages(dir); !slices.Equal(got, []string{"pyyaml", "requests"}) {
+	if got := python.ListPackages(dir); !slices.Equal(got, []string{"pyyaml", "requests"}) {
 		t.Error(got)
 	}
 }

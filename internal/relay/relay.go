@@ -12,8 +12,8 @@ import (
 // Hello is the first output of Serve after it has connected.
 const Hello = "codeforge-relay 1\n"
 
-// Serve relays one connection to the socket at path until either side ends it.
-func Serve(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+// RelayStdio relays one connection to the socket at path until either side ends it.
+func RelayStdio(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", path, err)

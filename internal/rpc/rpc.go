@@ -40,18 +40,20 @@ func (e *Error) Is(target error) bool {
 	return ok && e.Code != "" && e.Code == t.Code
 }
 
-// Answer writes a value as the answer.
-func Answer(w http.ResponseWriter, status int, v any) {
+// WriteAnswer writes a value as the answer.
+func WriteAnswer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client has gone
 }
 
-// Fail writes an error as the answer.
-func Fail(w http.ResponseWriter, status int, why string) { Answer(w, status, &Error{Text: why}) }
+// WriteError writes an error as the answer.
+func WriteError(w http.ResponseWriter, status int, why string) {
+	WriteAnswer(w, status, &Error{Text: why})
+}
 
-// Refuse writes err as the answer: its whole text, and the status and code of the first Error in it.
-func Refuse(w http.ResponseWriter, err error) {
+// WriteRefusal writes err as the answer: its whole text, and the status and code of the first Error in it.
+func WriteRefusal(w http.ResponseWriter, err error) {
 	status, code := http.StatusInternalServerError, ""
 	if e := (*Error)(nil); errors.As(err, &e) {
 		code = e.Code
@@ -59,7 +61,7 @@ func Refuse(w http.ResponseWriter, err error) {
 			status = e.Status
 		}
 	}
-	Answer(w, status, &Error{Code: code, Text: err.Error()})
+	WriteAnswer(w, status, &Error{Code: code, Text: err.Error()})
 }
 
 // Peer is a daemon to call. Do sends a request. Name is the daemon's name in messages.
@@ -137,22 +139,22 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// Once returns a listener with one connection to accept. It ends when that connection is closed.
-func Once(c net.Conn) net.Listener {
-	l := &once{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
+// ListenOnce returns a listener with one connection to accept. It ends when that connection is closed.
+func ListenOnce(c net.Conn) net.Listener {
+	l := &onceListener{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
 	l.end = sync.OnceFunc(func() { close(l.over) })
-	l.conn <- &watched{c, l.end}
+	l.conn <- &watchedConn{c, l.end}
 	return l
 }
 
-type once struct {
+type onceListener struct {
 	conn chan net.Conn
 	over chan struct{}
 	end  func() // closes over
 	addr net.Addr
 }
 
-func (l *once) Accept() (net.Conn, error) {
+func (l *onceListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conn:
 		return c, nil
@@ -162,20 +164,20 @@ func (l *once) Accept() (net.Conn, error) {
 }
 
 // Close ends Accept and leaves the connection open. A server waits for Accept before it closes its connections.
-func (l *once) Close() error {
+func (l *onceListener) Close() error {
 	l.end()
 	return nil
 }
 
-func (l *once) Addr() net.Addr { return l.addr }
+func (l *onceListener) Addr() net.Addr { return l.addr }
 
-// watched calls closed when its connection is closed.
-type watched struct {
+// watchedConn calls closed when its connection is closed.
+type watchedConn struct {
 	net.Conn
 	closed func()
 }
 
-func (w *watched) Close() error {
+func (w *watchedConn) Close() error {
 	err := w.Conn.Close()
 	w.closed()
 	return err

@@ -29,13 +29,13 @@ func TestCall(t *testing.T) {
 		is     bool
 		text   string
 	}{
-		{"a value", func(w http.ResponseWriter) { rpc.Answer(w, http.StatusOK, []string{"a"}) }, []string{"a"}, 0, false, ""},
+		{"a value", func(w http.ResponseWriter) { rpc.WriteAnswer(w, http.StatusOK, []string{"a"}) }, []string{"a"}, 0, false, ""},
 		{"no body", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }, nil, 0, false, ""},
-		{"a code", func(w http.ResponseWriter) { rpc.Refuse(w, fmt.Errorf("slot 3: %w", busy)) }, nil, 429, true, "slot 3: all are taken"},
-		{"another code", func(w http.ResponseWriter) { rpc.Refuse(w, &rpc.Error{Code: "gone", Text: "It has gone."}) }, nil, 500, false, "It has gone."},
-		{"no code", func(w http.ResponseWriter) { rpc.Refuse(w, errors.New("<broken>")) }, nil, 500, false, "the peer answered 500: <broken>"},
-		{"a status", func(w http.ResponseWriter) { rpc.Fail(w, http.StatusConflict, "taken") }, nil, 409, false, "the peer answered 409: taken"},
-		{"another body", func(w http.ResponseWriter) { rpc.Answer(w, http.StatusConflict, []int{1}) }, nil, 409, false, "the peer answered 409: "},
+		{"a code", func(w http.ResponseWriter) { rpc.WriteRefusal(w, fmt.Errorf("slot 3: %w", busy)) }, nil, 429, true, "slot 3: all are taken"},
+		{"another code", func(w http.ResponseWriter) { rpc.WriteRefusal(w, &rpc.Error{Code: "gone", Text: "It has gone."}) }, nil, 500, false, "It has gone."},
+		{"no code", func(w http.ResponseWriter) { rpc.WriteRefusal(w, errors.New("<broken>")) }, nil, 500, false, "the peer answered 500: <broken>"},
+		{"a status", func(w http.ResponseWriter) { rpc.WriteError(w, http.StatusConflict, "taken") }, nil, 409, false, "the peer answered 409: taken"},
+		{"another body", func(w http.ResponseWriter) { rpc.WriteAnswer(w, http.StatusConflict, []int{1}) }, nil, 409, false, "the peer answered 409: "},
 		{"not JSON", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "{") }, nil, 0, false, "reading the answer of the peer: unexpected EOF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestCall(t *testing.T) {
 
 // TestOnce: the server answers on the one connection until that ends, and Serve ends with its context.
 func TestOnce(t *testing.T) {
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { rpc.Answer(w, http.StatusOK, 1) })
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { rpc.WriteAnswer(w, http.StatusOK, 1) })
 	ends := map[string]func(client net.Conn, cancel func()){
 		"closed":   func(client net.Conn, _ func()) { _ = client.Close() },
 		"canceled": func(_ net.Conn, cancel func()) { cancel() },
@@ -70,7 +70,7 @@ func TestOnce(t *testing.T) {
 		defer cancel()
 		client, server := net.Pipe()
 		ended := make(chan error, 1)
-		go func() { ended <- rpc.Serve(ctx, rpc.Once(server), handler) }()
+		go func() { ended <- rpc.Serve(ctx, rpc.ListenOnce(server), handler) }()
 		c := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return client, nil }}}
 		for range 2 {
 			resp, err := c.Get("http://localhost/")

@@ -30,8 +30,8 @@ func (v Value) Reveal() string {
 	return *v.s
 }
 
-// Empty reports whether the credential is empty.
-func (v Value) Empty() bool { return v.Reveal() == "" }
+// IsEmpty reports whether the credential is empty.
+func (v Value) IsEmpty() bool { return v.Reveal() == "" }
 
 // Equal reports whether both are the same credential.
 func (v Value) Equal(o Value) bool { return v.Reveal() == o.Reveal() }

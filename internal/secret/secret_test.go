@@ -83,10 +83,10 @@ func TestMask(t *testing.T) {
 
 func TestValue(t *testing.T) {
 	var zero Value
-	if !zero.Empty() || zero.Reveal() != "" || !zero.Equal(New("")) || zero.String() != Mask {
+	if !zero.IsEmpty() || zero.Reveal() != "" || !zero.Equal(New("")) || zero.String() != Mask {
 		t.Error("the zero Value is not the empty credential")
 	}
-	if v := New(canary); v.Empty() || v.Reveal() != canary || !v.Equal(New(canary)) || v.Equal(New(canary+"x")) || v.Equal(zero) {
+	if v := New(canary); v.IsEmpty() || v.Reveal() != canary || !v.Equal(New(canary)) || v.Equal(New(canary+"x")) || v.Equal(zero) {
 		t.Error("a Value does not hold its credential")
 	}
 }

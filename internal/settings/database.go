@@ -28,8 +28,8 @@ func checkRemoved(getenv func(string) string) (found []Mistake) {
 	return found
 }
 
-// database reads the URL of Postgres. Everything in it except the address may be secret.
-func database(t string, to *secret.Value) string {
+// parseDatabase reads the URL of Postgres. Everything in it except the address may be secret.
+func parseDatabase(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
@@ -64,7 +64,7 @@ func databasePort(u *url.URL) (uint16, error) {
 // completeDatabase adds missing parameters to the URL of Postgres: sslmode=verify-full unless the host is loopback, and
 // the file of authorities.
 func (s *Settings) completeDatabase() {
-	if s.Database.Empty() {
+	if s.Database.IsEmpty() {
 		return
 	}
 	u, err := url.Parse(s.Database.Reveal())
@@ -88,7 +88,7 @@ func (s *Settings) completeDatabase() {
 // DatabaseAddress returns the host and port of Postgres, or false if no database is configured.
 func (s Settings) DatabaseAddress() (host string, port uint16, ok bool) {
 	u, err := url.Parse(s.Database.Reveal())
-	if s.Database.Empty() || err != nil {
+	if s.Database.IsEmpty() || err != nil {
 		return "", 0, false
 	}
 	port, err = databasePort(u)

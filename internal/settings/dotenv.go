@@ -35,9 +35,9 @@ func ReadFile(path string) (map[string]string, error) {
 	}
 	// Editors on Windows write CR LF and a byte order mark.
 	text := strings.TrimPrefix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\ufeff")
-	p := dotenv{rest: text, line: 1, vars: map[string]string{}}
+	p := dotenvParser{rest: text, line: 1, vars: map[string]string{}}
 	for p.rest != "" {
-		if err := p.assignment(); err != nil {
+		if err := p.readAssignment(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s:%d: %w", path, p.at, err))
 			// Continue after a bad line, so that all bad lines are reported at once.
 			p.skipLine()
@@ -46,21 +46,21 @@ func ReadFile(path string) (map[string]string, error) {
 	return p.vars, errors.Join(p.errs...)
 }
 
-// dotenv is the state of parsing a file.
-type dotenv struct {
+// dotenvParser is the state of parsing a file.
+type dotenvParser struct {
 	rest     string
 	line, at int // the current line, and the first line of the assignment
 	vars     map[string]string
 	errs     []error
 }
 
-func (p *dotenv) skipLine() {
+func (p *dotenvParser) skipLine() {
 	_, p.rest, _ = strings.Cut(p.rest, "\n")
 	p.line++
 }
 
-// assignment reads one line, or several lines of a quoted value.
-func (p *dotenv) assignment() error {
+// readAssignment reads one line, or several lines of a quoted value.
+func (p *dotenvParser) readAssignment() error {
 	p.at = p.line
 	p.rest = strings.TrimLeft(p.rest, " \t")
 	if p.rest == "" || p.rest[0] == '#' || p.rest[0] == '\n' {
@@ -81,7 +81,7 @@ func (p *dotenv) assignment() error {
 		return errors.New("not a variable's name before \"=\": want letters, digits and _, not starting with a digit")
 	}
 	p.rest = strings.TrimLeft(p.rest[offset:], " \t")
-	value, err := p.value()
+	value, err := p.readValue()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -100,15 +100,15 @@ func validName(s string) bool {
 	return s != ""
 }
 
-func (p *dotenv) value() (string, error) {
+func (p *dotenvParser) readValue() (string, error) {
 	if p.rest != "" && (p.rest[0] == '\'' || p.rest[0] == '"') {
-		return p.quoted(p.rest[0])
+		return p.readQuoted(p.rest[0])
 	}
 	raw, _, _ := strings.Cut(p.rest, "\n")
-	if i := comment(raw); i >= 0 {
+	if i := findComment(raw); i >= 0 {
 		raw = raw[:i]
 	}
-	value, err := p.expand(strings.TrimRight(raw, " \t"))
+	value, err := p.expandNames(strings.TrimRight(raw, " \t"))
 	if err != nil {
 		return "", err
 	}
@@ -116,8 +116,8 @@ func (p *dotenv) value() (string, error) {
 	return value, nil
 }
 
-// comment returns the start of an unquoted value's comment, or -1: a # at the start or after white space.
-func comment(s string) int {
+// findComment returns the start of an unquoted value's comment, or -1: a # at the start or after white space.
+func findComment(s string) int {
 	for i := range len(s) {
 		if s[i] == '#' && (i == 0 || s[i-1] == ' ' || s[i-1] == '\t') {
 			return i
@@ -126,7 +126,7 @@ func comment(s string) int {
 	return -1
 }
 
-func (p *dotenv) quoted(quote byte) (string, error) {
+func (p *dotenvParser) readQuoted(quote byte) (string, error) {
 	end := 1
 	for end < len(p.rest) && p.rest[end] != quote {
 		// An escaped quote does not end the value.

@@ -35,7 +35,7 @@ func TestEnvExample(t *testing.T) {
 	if _, err := Parse(env(vars)); err != nil {
 		t.Error(err)
 	}
-	if wrong := Misspelt(vars); len(wrong) > 0 {
+	if wrong := FindMisspelt(vars); len(wrong) > 0 {
 		t.Errorf("taken for misspelt: %v", wrong)
 	}
 	defaults := composeDefaults(t)
@@ -47,15 +47,15 @@ func TestEnvExample(t *testing.T) {
 		}
 		order = append(order, name)
 		value, _, _ = strings.Cut(value, " #")
-		want := Default(name)
-		if !slices.Contains(Names(), name) {
+		want := DefaultOf(name)
+		if !slices.Contains(ListNames(), name) {
 			want = defaults[name]
 		}
 		if value = strings.TrimSpace(value); name != "USER_AGENT" && value != want {
 			t.Errorf("%s=%s; the default is %q", name, value, want)
 		}
 	}
-	if got, want := strings.Join(order, " "), strings.Join(Names(), " ")+" "+outside; got != want {
+	if got, want := strings.Join(order, " "), strings.Join(ListNames(), " ")+" "+outside; got != want {
 		t.Errorf(".env.example has\n%s\nwant\n%s", got, want)
 	}
 	for name, value := range defaults {
@@ -64,8 +64,8 @@ func TestEnvExample(t *testing.T) {
 		case name == "CODEFORGE_VERSION", strings.HasPrefix(name, "COMPOSE_"): // set by rebuild.sh, and by Compose
 		case !slices.Contains(order, name):
 			t.Errorf("a Compose file reads %s, which .env.example does not have", name)
-		case slices.Contains(Names(), name) && value != "" && value != Default(name) && name != "SANDBOX_PROGRAMS" && name != "UPSTREAM_CA_FILE" && !strings.HasSuffix(name, "_FILE"):
-			t.Errorf("a Compose file has %s=%s; the default is %q", name, value, Default(name))
+		case slices.Contains(ListNames(), name) && value != "" && value != DefaultOf(name) && name != "SANDBOX_PROGRAMS" && name != "UPSTREAM_CA_FILE" && !strings.HasSuffix(name, "_FILE"):
+			t.Errorf("a Compose file has %s=%s; the default is %q", name, value, DefaultOf(name))
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestComposeChecks(t *testing.T) {
 	}
 	_, service, _ := strings.Cut(string(data), "\n  settings:\n")
 	service, _, _ = strings.Cut(service, "\n\n")
-	for _, name := range Names() {
+	for _, name := range ListNames() {
 		if name != "UPSTREAM_CA_FILE" && !strings.Contains(service, "\n      "+name+": ${"+name+":") {
 			t.Errorf("the service named settings does not get %s", name)
 		}

@@ -6,14 +6,14 @@ import (
 )
 
 // expandQuoted resolves the escapes and variables of a double-quoted value.
-func (p *dotenv) expandQuoted(raw string) (string, error) {
+func (p *dotenvParser) expandQuoted(raw string) (string, error) {
 	var b strings.Builder
 	for raw != "" {
 		i := strings.IndexByte(raw, '\\')
 		if i < 0 {
 			i = len(raw)
 		}
-		plain, err := p.expand(raw[:i])
+		plain, err := p.expandNames(raw[:i])
 		if err != nil {
 			return "", err
 		}
@@ -21,13 +21,13 @@ func (p *dotenv) expandQuoted(raw string) (string, error) {
 		if i == len(raw) {
 			break
 		}
-		b.WriteString(unescape(raw[i+1]))
+		b.WriteString(unescapeByte(raw[i+1]))
 		raw = raw[i+2:]
 	}
 	return b.String(), nil
 }
 
-func unescape(c byte) string {
+func unescapeByte(c byte) string {
 	switch c {
 	case 'n':
 		return "\n"
@@ -41,9 +41,9 @@ func unescape(c byte) string {
 	return "\\" + string(c)
 }
 
-// expand replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. A name refers to a previous
-// line of the file. An unknown name is empty.
-func (p *dotenv) expand(s string) (string, error) {
+// expandNames replaces $NAME, ${NAME}, ${NAME-default} and ${NAME:-default}; $$ is a dollar. A name refers to a
+// previous line of the file. An unknown name is empty.
+func (p *dotenvParser) expandNames(s string) (string, error) {
 	var b strings.Builder
 	for {
 		before, after, ok := strings.Cut(s, "$")
@@ -60,7 +60,7 @@ func (p *dotenv) expand(s string) (string, error) {
 			if !closed {
 				return "", errors.New("a value with ${ and no }: write $$ for a dollar, or use single quotes")
 			}
-			value, err := p.braced(inner)
+			value, err := p.expandBraced(inner)
 			if err != nil {
 				return "", err
 			}
@@ -75,20 +75,20 @@ func (p *dotenv) expand(s string) (string, error) {
 			if n == 0 {
 				b.WriteByte('$')
 			}
-			value, _ := p.lookup(after[:n])
+			value, _ := p.lookupName(after[:n])
 			b.WriteString(value)
 			s = after[n:]
 		}
 	}
 }
 
-func (p *dotenv) braced(inner string) (string, error) {
+func (p *dotenvParser) expandBraced(inner string) (string, error) {
 	n := 0
 	for n < len(inner) && validName(inner[:n+1]) {
 		n++
 	}
 	name, rest := inner[:n], inner[n:]
-	value, set := p.lookup(name)
+	value, set := p.lookupName(name)
 	switch {
 	case name == "":
 	case rest == "":
@@ -96,19 +96,19 @@ func (p *dotenv) braced(inner string) (string, error) {
 	case strings.HasPrefix(rest, ":-"):
 		if value == "" {
 			// A default may contain variables, too.
-			return p.expand(rest[2:])
+			return p.expandNames(rest[2:])
 		}
 		return value, nil
 	case strings.HasPrefix(rest, "-"):
 		if !set {
-			return p.expand(rest[1:])
+			return p.expandNames(rest[1:])
 		}
 		return value, nil
 	}
 	return "", errors.New("an expansion other than ${NAME}, ${NAME-default} and ${NAME:-default}")
 }
 
-func (p *dotenv) lookup(name string) (string, bool) {
+func (p *dotenvParser) lookupName(name string) (string, bool) {
 	v, ok := p.vars[name]
 	return v, ok
 }

@@ -19,9 +19,9 @@ const maxFile = 64 << 10
 // InFile lists the settings whose value may be in a file.
 func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN", "DATABASE_URL"} }
 
-// Lookup returns the value of a setting of InFile, from its variable or from the file of NAME_FILE. It is for callers
-// that read single settings or pass them on. Parse reads the files itself.
-func Lookup(getenv func(string) string, name string) (string, error) {
+// LookupSetting returns the value of a setting of InFile, from its variable or from the file of NAME_FILE. It is for
+// callers that read single settings or pass them on. Parse reads the files itself.
+func LookupSetting(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); strings.TrimSpace(value) != "" {
 		return value, nil
 	}
@@ -47,8 +47,8 @@ func readValue(path string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// file reads a NAME_FILE variable. set means that NAME has a value.
-func file(path string, set bool, read func(text string) (want string)) string {
+// readFromFile reads a NAME_FILE variable. set means that NAME has a value.
+func readFromFile(path string, set bool, read func(text string) (want string)) string {
 	if path == "" {
 		return ""
 	}

@@ -65,7 +65,7 @@ func TestLookup(t *testing.T) {
 		{map[string]string{"MCP_AUTH_TOKEN_FILE": path + "x"}, "", true},
 	}
 	for _, r := range rows {
-		if got, err := Lookup(env(r.env), "MCP_AUTH_TOKEN"); got != r.want || (err != nil) != r.fail {
+		if got, err := LookupSetting(env(r.env), "MCP_AUTH_TOKEN"); got != r.want || (err != nil) != r.fail {
 			t.Errorf("%v: %q, %v", r.env, got, err)
 		}
 	}

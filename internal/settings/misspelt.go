@@ -9,28 +9,28 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Misspelt lists the variables of a .env file that are probably misspelt settings, sorted. Want is the setting.
-func Misspelt(vars map[string]string) []Mistake {
-	names := Names()
+// FindMisspelt lists the variables of a .env file that are probably misspelt settings, sorted. Want is the setting.
+func FindMisspelt(vars map[string]string) []Mistake {
+	names := ListNames()
 	var out []Mistake
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		// Only unknown names can be misspelt.
 		if slices.Contains(names, name) {
 			continue
 		}
-		if near := cmp.Or(aliases()[strings.ToUpper(name)], typo.Nearest(name, slips(name), names)); near != "" {
+		if near := cmp.Or(settingAliases()[strings.ToUpper(name)], typo.NearestOf(name, maxSlips(name), names)); near != "" {
 			out = append(out, Mistake{Name: name, Found: "not a setting", Want: near})
 		}
 	}
 	return out
 }
 
-// slips is the number of typing mistakes that a name may have. It is small, because a .env file may also have other
+// maxSlips is the number of typing mistakes that a name may have. It is small, because a .env file may also have other
 // programs' variables.
-func slips(name string) int { return min(3, len(name)/4) }
+func maxSlips(name string) int { return min(3, len(name)/4) }
 
-// aliases maps names that people often write to the right setting.
-func aliases() map[string]string {
+// settingAliases maps names that people often write to the right setting.
+func settingAliases() map[string]string {
 	return map[string]string{ //nolint:gosec // names of settings
 		"PORT": "MCP_PORT", "AUTH_TOKEN": "MCP_AUTH_TOKEN", "MCP_TOKEN": "MCP_AUTH_TOKEN",
 		"ALLOWED_HOSTS": "MCP_ALLOWED_HOSTS", "YOLO": "YOLO_MODE", "DEBUG": "DEBUG_MODE",

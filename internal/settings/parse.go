@@ -34,14 +34,14 @@ func (e Error) Error() string {
 func Parse(getenv func(string) string) (Settings, error) {
 	var s Settings
 	var mistakes Error
-	for _, v := range variables() {
+	for _, v := range settingSpecs() {
 		// White space around a value is not part of the value.
 		text := strings.TrimSpace(getenv(v.name))
 		if text == "" {
 			text = v.def
 		}
 		if want := v.read(&s, text); want != "" {
-			mistakes = append(mistakes, Mistake{v.name, found(v.name, text), want})
+			mistakes = append(mistakes, Mistake{v.name, quoteFound(v.name, text), want})
 		}
 	}
 	mistakes = append(mistakes, checkRemoved(getenv)...)
@@ -71,8 +71,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 
 func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// found quotes a shortened value. It does not quote a setting that may be secret.
-func found(name, text string) string {
+// quoteFound quotes a shortened value. It does not quote a setting that may be secret.
+func quoteFound(name, text string) string {
 	switch name {
 	// URLs may contain a password.
 	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
@@ -84,7 +84,7 @@ func found(name, text string) string {
 	return strconv.Quote(text)
 }
 
-func boolean(t string, to *bool) string {
+func parseBool(t string, to *bool) string {
 	switch strings.ToLower(t) {
 	case "true", "1", "yes", "on":
 		*to = true
@@ -96,7 +96,7 @@ func boolean(t string, to *bool) string {
 	return ""
 }
 
-func integer(t string, low, high int, to *int) string {
+func parseInt(t string, low, high int, to *int) string {
 	n, err := strconv.Atoi(t)
 	if err != nil || n < low || n > high {
 		return fmt.Sprintf("a whole number from %d to %d", low, high)
@@ -108,9 +108,9 @@ func integer(t string, low, high int, to *int) string {
 // maxTimeout is a day in seconds: more than any run needs, and far from overflow.
 const maxTimeout = 24 * 60 * 60
 
-func seconds(t string, to *time.Duration) string {
+func parseSeconds(t string, to *time.Duration) string {
 	var n int
-	if want := integer(t, 1, maxTimeout, &n); want != "" {
+	if want := parseInt(t, 1, maxTimeout, &n); want != "" {
 		return fmt.Sprintf("seconds, a whole number from 1 to %d", maxTimeout)
 	}
 	*to = time.Duration(n) * time.Second
@@ -127,7 +127,7 @@ const (
 // minAuditSize is the minimum of AUDIT_SIZE in bytes. Half of AUDIT_SIZE is for one day.
 const minAuditSize = 16 << 20
 
-func size(t string, least int64, to *int64) string {
+func parseSize(t string, least int64, to *int64) string {
 	want := fmt.Sprintf("a number with k, m or g, e.g. 512m or 1g, from %dm to 1024g", least>>20)
 	t = strings.TrimSuffix(strings.ToLower(t), "b")
 	var shift uint
@@ -146,7 +146,7 @@ func size(t string, least int64, to *int64) string {
 	return ""
 }
 
-func subnet(t string, to *slot.Network) string {
+func parseSubnet(t string, to *slot.Network) string {
 	n, ok := slot.ParseNetwork(t)
 	if !ok {
 		return `the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`
@@ -155,7 +155,7 @@ func subnet(t string, to *slot.Network) string {
 	return ""
 }
 
-func header(t string, to *string) string {
+func parseHeader(t string, to *string) string {
 	if strings.ContainsFunc(t, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsPrint(r) }) {
 		return "printable ASCII, as a header's value"
 	}
@@ -166,8 +166,8 @@ func header(t string, to *string) string {
 // minRedacting prevents that a stray letter or comma is redacted in every request.
 const minRedacting = 4
 
-func redacting(t string, to *[]string) string {
-	for _, part := range list(t) {
+func parseRedacting(t string, to *[]string) string {
+	for _, part := range splitList(t) {
 		if len(part) < minRedacting {
 			return fmt.Sprintf("strings of at least %d bytes each, separated by commas", minRedacting)
 		}
@@ -179,7 +179,7 @@ func redacting(t string, to *[]string) string {
 // minBearer is a length in bytes that is too long to be guessed over the network.
 const minBearer = 16
 
-func bearer(t string, to *secret.Value) string {
+func parseBearer(t string, to *secret.Value) string {
 	if t == "" {
 		return ""
 	}
@@ -191,8 +191,8 @@ func bearer(t string, to *secret.Value) string {
 	return ""
 }
 
-func hosts(t string, to *[]string) string {
-	for _, part := range list(t) {
+func parseHosts(t string, to *[]string) string {
+	for _, part := range splitList(t) {
 		entry, ok := hostPort(part)
 		if !ok {
 			return "host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com"
@@ -207,7 +207,7 @@ func hostPort(s string) (string, bool) {
 	name, port := s, ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
 		var n int
-		if name, port = s[:i], s[i+1:]; integer(port, 1, 65535, &n) != "" {
+		if name, port = s[:i], s[i+1:]; parseInt(port, 1, 65535, &n) != "" {
 			return "", false
 		}
 		port = ":" + strconv.Itoa(n)
@@ -224,7 +224,7 @@ func hostPort(s string) (string, bool) {
 	return h.String() + port, err == nil
 }
 
-func list(t string) []string {
+func splitList(t string) []string {
 	var out []string
 	for part := range strings.FieldsFuncSeq(t, func(r rune) bool { return r == ',' || r == '\n' }) {
 		if part = strings.TrimSpace(part); part != "" {
@@ -275,10 +275,10 @@ var registryRanges = [...]string{
 	"192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20",
 }
 
-func ranges(t string, to *[]netip.Prefix) string {
-	for _, part := range list(t) {
+func parseRanges(t string, to *[]netip.Prefix) string {
+	for _, part := range splitList(t) {
 		p, err := netip.ParsePrefix(part)
-		if err != nil || p != p.Masked() || !opens(p) {
+		if err != nil || p != p.Masked() || !isInRegistry(p) {
 			return "ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16"
 		}
 		*to = append(*to, p)
@@ -286,8 +286,8 @@ func ranges(t string, to *[]netip.Prefix) string {
 	return ""
 }
 
-// opens reports whether a whole range is in registryRanges.
-func opens(p netip.Prefix) bool {
+// isInRegistry reports whether a whole range is in registryRanges.
+func isInRegistry(p netip.Prefix) bool {
 	for _, text := range registryRanges {
 		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
 			return true
@@ -296,7 +296,7 @@ func opens(p netip.Prefix) bool {
 	return false
 }
 
-func path(t, want string, to *string) string {
+func parsePath(t, want string, to *string) string {
 	if strings.ContainsFunc(t, unicode.IsControl) {
 		return want
 	}
@@ -304,7 +304,7 @@ func path(t, want string, to *string) string {
 	return ""
 }
 
-func zone(t string, to *string) string {
+func parseZone(t string, to *string) string {
 	const want = "a time zone of the IANA database, e.g. UTC or Europe/Berlin"
 	for part := range strings.SplitSeq(t, "/") {
 		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-") != "" {

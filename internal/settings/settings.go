@@ -114,18 +114,18 @@ func (s Settings) LogValue() slog.Value { return slog.StringValue("[settings]") 
 // MarshalJSON writes no setting.
 func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`), nil }
 
-// Names lists every variable, in the order of .env.example.
-func Names() []string {
+// ListNames lists every variable, in the order of .env.example.
+func ListNames() []string {
 	names := make([]string, 0, 30)
-	for _, v := range variables() {
+	for _, v := range settingSpecs() {
 		names = append(names, v.name)
 	}
 	return names
 }
 
-// Default returns the default value of a variable, as in .env.example, or "" for an unknown name.
-func Default(name string) string {
-	for _, v := range variables() {
+// DefaultOf returns the default value of a variable, as in .env.example, or "" for an unknown name.
+func DefaultOf(name string) string {
+	for _, v := range settingSpecs() {
 		if v.name == name {
 			return v.def
 		}
@@ -133,75 +133,93 @@ func Default(name string) string {
 	return ""
 }
 
-// variable is one line of .env: its default and its parser. read returns a description of a right value, or "".
-type variable struct {
+// settingSpec is one line of .env: its default and its parser. read returns a description of a right value, or "".
+type settingSpec struct {
 	name, def string
 	read      func(s *Settings, text string) (want string)
 }
 
-func variables() []variable {
-	return []variable{
-		{"YOLO_MODE", "false", func(s *Settings, t string) string { return boolean(t, &s.YOLO) }},
-		{"USER_AGENT", "CodeForge/" + version.Version, func(s *Settings, t string) string { return header(t, &s.UserAgent) }},
-		{"REDACTING_STRINGS", "", func(s *Settings, t string) string { return redacting(t, &s.RedactingStrings) }},
-		{"REDACTING_STRINGS_FILE", "", func(s *Settings, t string) string {
-			return file(t, s.RedactingStrings != nil, func(text string) string { return redacting(text, &s.RedactingStrings) })
+func settingSpecs() []settingSpec {
+	return []settingSpec{
+		{"YOLO_MODE", "false", func(s *Settings, t string) string { return parseBool(t, &s.YOLO) }},
+		{"USER_AGENT", "CodeForge/" + version.Version, func(s *Settings,
+			t string) string {
+			return parseHeader(t, &s.UserAgent)
 		}},
-		{"DEBUG_MODE", "false", func(s *Settings, t string) string { return boolean(t, &s.Debug) }},
-		{"MCP_PORT", "8080", func(s *Settings, t string) string { return integer(t, 1, 65535, &s.MCPPort) }},
-		{"MCP_AUTH_TOKEN", "", func(s *Settings, t string) string { return bearer(t, &s.MCPAuthToken) }},
+		{"REDACTING_STRINGS", "", func(s *Settings, t string) string { return parseRedacting(t, &s.RedactingStrings) }},
+		{"REDACTING_STRINGS_FILE", "", func(s *Settings, t string) string {
+			return readFromFile(t, s.RedactingStrings != nil, func(text string) string {
+				return parseRedacting(text,
+					&s.RedactingStrings)
+			})
+		}},
+		{"DEBUG_MODE", "false", func(s *Settings, t string) string { return parseBool(t, &s.Debug) }},
+		{"MCP_PORT", "8080", func(s *Settings, t string) string { return parseInt(t, 1, 65535, &s.MCPPort) }},
+		{"MCP_AUTH_TOKEN", "", func(s *Settings, t string) string { return parseBearer(t, &s.MCPAuthToken) }},
 		{"MCP_AUTH_TOKEN_FILE", "", func(s *Settings, t string) string {
-			return file(t, !s.MCPAuthToken.Empty(), func(text string) string { return bearer(text, &s.MCPAuthToken) })
+			return readFromFile(t, !s.MCPAuthToken.IsEmpty(), func(text string) string {
+				return parseBearer(text,
+					&s.MCPAuthToken)
+			})
 		}},
 		{"MCP_TOKENS_FILE", "", func(s *Settings, t string) string {
-			return path(t, "the path of a JSON file", &s.MCPTokensFile)
+			return parsePath(t, "the path of a JSON file", &s.MCPTokensFile)
 		}},
-		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return hosts(t, &s.MCPAllowedHosts) }},
-		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return integer(t, 1, slot.Max, &s.Slots) }},
-		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.Warm) }},
-		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return integer(t, 0, slot.Max, &s.WarmPython) }},
-		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return size(t, minRunMemory, &s.Memory) }},
-		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return integer(t, 0, slot.MaxServers, &s.Servers) }},
+		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return parseHosts(t, &s.MCPAllowedHosts) }},
+		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return parseInt(t, 1, slot.Max, &s.Slots) }},
+		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.Warm) }},
+		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.WarmPython) }},
+		{"SANDBOX_MEMORY", "1g", func(s *Settings, t string) string { return parseSize(t, minRunMemory, &s.Memory) }},
+		{"SANDBOX_SERVERS", "8", func(s *Settings, t string) string { return parseInt(t, 0, slot.MaxServers, &s.Servers) }},
 		{"SANDBOX_SERVER_MEMORY", "512m", func(s *Settings, t string) string {
-			return size(t, minServerMemory, &s.ServerMemory)
+			return parseSize(t, minServerMemory, &s.ServerMemory)
 		}},
-		{"SANDBOX_SUBNET", slot.DefaultNetwork, func(s *Settings, t string) string { return subnet(t, &s.Network) }},
-		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string { return path(t, "the path of a folder", &s.Programs) }},
+		{"SANDBOX_SUBNET", slot.DefaultNetwork, func(s *Settings, t string) string { return parseSubnet(t, &s.Network) }},
+		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string {
+			return parsePath(t, "the path of a folder",
+				&s.Programs)
+		}},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
-		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return ranges(t, &s.RegistryPrivate) }},
+		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return parseRanges(t, &s.RegistryPrivate) }},
 		{"CANARIES", "on", func(s *Settings, t string) string {
 			text := ""
 			want := oneOf(t, &text, "on", "off")
 			s.Canaries = text == "on"
 			return want
 		}},
-		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return boolean(t, &s.SkillsReadonly) }},
-		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string { return integer(t, 1000, 10_000_000, &s.OutputLimit) }},
-		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return seconds(t, &s.TimeoutDefault) }},
-		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return seconds(t, &s.TimeoutMax) }},
+		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return parseBool(t, &s.SkillsReadonly) }},
+		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string {
+			return parseInt(t, 1000, 10_000_000,
+				&s.OutputLimit)
+		}},
+		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutDefault) }},
+		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutMax) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
 		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
-			return path(t, "the path of a PEM file", &s.UpstreamCAFile)
+			return parsePath(t, "the path of a PEM file", &s.UpstreamCAFile)
 		}},
 		{"AUDIT", "on", func(s *Settings, t string) string { return oneOf(t, &s.Audit, "on", "off", "required") }},
 		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
 			days := 0
 			// A hundred years, which is far from overflow.
-			want := integer(t, 0, 36500, &days)
+			want := parseInt(t, 0, 36500, &days)
 			s.AuditKeep = time.Duration(days) * 24 * time.Hour
 			return want
 		}},
-		{"AUDIT_SIZE", "8g", func(s *Settings, t string) string { return size(t, minAuditSize, &s.AuditSize) }},
-		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string { return path(t, "the path of a file", &s.AuditAnchor) }},
-		{"TZ", "UTC", func(s *Settings, t string) string { return zone(t, &s.TZ) }},
+		{"AUDIT_SIZE", "8g", func(s *Settings, t string) string { return parseSize(t, minAuditSize, &s.AuditSize) }},
+		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string {
+			return parsePath(t, "the path of a file",
+				&s.AuditAnchor)
+		}},
+		{"TZ", "UTC", func(s *Settings, t string) string { return parseZone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
 		{"HISTORY", "full", func(s *Settings, t string) string { return oneOf(t, &s.History, "full", "receipts", "off") }},
-		{"DATABASE_URL", "", func(s *Settings, t string) string { return database(t, &s.Database) }},
+		{"DATABASE_URL", "", func(s *Settings, t string) string { return parseDatabase(t, &s.Database) }},
 		{"DATABASE_URL_FILE", "", func(s *Settings, t string) string {
-			return file(t, !s.Database.Empty(), func(text string) string { return database(text, &s.Database) })
+			return readFromFile(t, !s.Database.IsEmpty(), func(text string) string { return parseDatabase(text, &s.Database) })
 		}},
 		{"DATABASE_CA_FILE", "", func(s *Settings, t string) string {
-			return path(t, "the path of a PEM file", &s.DatabaseCAFile)
+			return parsePath(t, "the path of a PEM file", &s.DatabaseCAFile)
 		}},
 	}
 }

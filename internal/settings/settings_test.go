@@ -23,13 +23,13 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.Empty() ||
+	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.IsEmpty() ||
 		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.Servers != 8 || s.ServerMemory != 512<<20 || s.Programs != "" || s.Registry != nil || s.RegistryPrivate != nil || s.SkillsReadonly || s.OutputLimit != 40000 ||
 		s.TimeoutDefault != 45*time.Second || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
 		t.Errorf("defaults: %#v", fields(s))
 	}
 	blank := map[string]string{}
-	for _, name := range Names() {
+	for _, name := range ListNames() {
 		blank[name] = "  "
 	}
 	if b, err := Parse(env(blank)); err != nil || fmt.Sprint(fields(b)) != fmt.Sprint(fields(s)) {
@@ -49,13 +49,13 @@ func TestNames(t *testing.T) {
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=45 TIMEOUT_MAX=300 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= DATABASE_CA_FILE="
 	var got []string
-	for _, name := range Names() {
-		got = append(got, name+"="+Default(name))
+	for _, name := range ListNames() {
+		got = append(got, name+"="+DefaultOf(name))
 	}
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
-	if Default("PATH") != "" {
+	if DefaultOf("PATH") != "" {
 		t.Error("an unknown name has a default")
 	}
 }
@@ -199,7 +199,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s=%q:\ngot  %v\nwant %s", r.name, r.text, err, r.want)
 		}
 	}
-	for _, name := range Names() {
+	for _, name := range ListNames() {
 		if !tried[name] {
 			t.Errorf("no bad value of %s is tried", name)
 		}
@@ -276,7 +276,7 @@ func TestMisspelt(t *testing.T) {
 		"TZ": "UTC", "T": "x", "CODEFORGE_URL": "x", "HTTP_PROXY": "x",
 	}
 	var got []string
-	for _, m := range Misspelt(vars) {
+	for _, m := range FindMisspelt(vars) {
 		got = append(got, m.Name+" "+m.Want)
 	}
 	want := "MCP_PROT MCP_PORT, OUTPUT_LIMITS OUTPUT_LIMIT, SANDBOX_SLOT SANDBOX_SLOTS, TIMEOUT_DEFALT TIMEOUT_DEFAULT, YOLO YOLO_MODE, mcp_port MCP_PORT"

@@ -50,9 +50,9 @@ var (
 	ErrPath = errors.New("a path or query with a bad escape")
 )
 
-// Asks returns the name in a request that replaces an access key's id, and whether the request has an AWS signature.
-// The header is "AWS4-HMAC-SHA256 NAME", or an SDK's output with NAME as the id.
-func Asks(h http.Header) (name string, asks bool) {
+// FindKeyName returns the name in a request that replaces an access key's id, and whether the request has an AWS
+// signature. The header is "AWS4-HMAC-SHA256 NAME", or an SDK's output with NAME as the id.
+func FindKeyName(h http.Header) (name string, asks bool) {
 	for _, v := range h["Authorization"] {
 		word, rest, _ := strings.Cut(strings.TrimSpace(v), " ")
 		if !strings.HasPrefix(strings.ToUpper(word), "AWS4-") {
@@ -70,8 +70,8 @@ func Asks(h http.Header) (name string, asks bool) {
 	return "", false
 }
 
-// Check rejects requests that cannot be signed again.
-func Check(req *http.Request) error {
+// CheckSignable rejects requests that cannot be signed again.
+func CheckSignable(req *http.Request) error {
 	for name := range req.URL.Query() {
 		if lower := strings.ToLower(name); lower == "x-amz-signature" || lower == "x-amz-credential" {
 			return ErrPresigned
@@ -89,13 +89,13 @@ func Check(req *http.Request) error {
 	return nil
 }
 
-// Sign signs a request, and removes every trace of an earlier signature. payload is the hash of the body in lower-case
-// hexadecimal, or Unsigned or UnsignedTrailer.
-func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) error {
-	if err := Check(req); err != nil {
+// SignRequest signs a request, and removes every trace of an earlier signature. payload is the hash of the body in
+// lower-case hexadecimal, or Unsigned or UnsignedTrailer.
+func SignRequest(req *http.Request, s Scope, k Keys, payload string, now time.Time) error {
+	if err := CheckSignable(req); err != nil {
 		return err
 	}
-	if err := rewrite(req.URL, s.Service); err != nil {
+	if err := rewriteURL(req.URL, s.Service); err != nil {
 		return err
 	}
 	stamp := now.UTC().Format("20060102T150405Z")
@@ -119,29 +119,29 @@ func Sign(req *http.Request, s Scope, k Keys, payload string, now time.Time) err
 	// The signing key is derived per day, region and service, as Signature Version 4 specifies.
 	key := []byte("AWS4" + k.Secret)
 	for _, part := range []string{stamp[:8], s.Region, s.Service, "aws4_request"} {
-		key = mac(key, part)
+		key = computeMAC(key, part)
 	}
-	signature := mac(key, algorithm+"\n"+stamp+"\n"+scope+"\n"+hex.EncodeToString(sum[:]))
+	signature := computeMAC(key, algorithm+"\n"+stamp+"\n"+scope+"\n"+hex.EncodeToString(sum[:]))
 	req.Header.Set("Authorization", algorithm+" Credential="+k.ID+"/"+scope+", SignedHeaders="+names+
 		", Signature="+hex.EncodeToString(signature))
 	return nil
 }
 
-func mac(key []byte, text string) []byte {
+func computeMAC(key []byte, text string) []byte {
 	h := hmac.New(sha256.New, key)
 	_, _ = h.Write([]byte(text))
 	return h.Sum(nil)
 }
 
-// rewrite gives path and query their signed form, so that the sent request is unambiguous.
-func rewrite(u *url.URL, service string) error {
+// rewriteURL gives path and query their signed form, so that the sent request is unambiguous.
+func rewriteURL(u *url.URL, service string) error {
 	if service == "s3" {
 		decoded, err := url.PathUnescape(u.EscapedPath())
 		if err != nil {
 			return ErrPath
 		}
 		// S3 does not clean paths: "a//b" and "a/../b" are keys of objects.
-		u.Path, u.RawPath = decoded, escape(decoded, true)
+		u.Path, u.RawPath = decoded, escapePath(decoded, true)
 	}
 	var pairs []string
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
@@ -156,7 +156,7 @@ func rewrite(u *url.URL, service string) error {
 			return ErrPath
 		}
 		// A NUL sorts before every character, so "a=" comes before "a-b=".
-		pairs = append(pairs, escape(n, false)+"\x00"+escape(v, false))
+		pairs = append(pairs, escapePath(n, false)+"\x00"+escapePath(v, false))
 	}
 	slices.Sort(pairs)
 	for i, p := range pairs {
@@ -180,7 +180,7 @@ func canonicalPath(u *url.URL, service string) string {
 	if strings.HasSuffix(sent, "/") && clean != "/" {
 		clean += "/"
 	}
-	return escape(clean, true)
+	return escapePath(clean, true)
 }
 
 // canonicalHeaders lists the signed headers: those that determine the request's effect and that no hop changes.
@@ -214,8 +214,8 @@ func canonicalHeaders(req *http.Request) (names, text string) {
 	return strings.Join(keys, ";"), b.String()
 }
 
-// escape percent-encodes every byte that is not unreserved (RFC 3986), and slashes unless keep is set.
-func escape(s string, keep bool) string {
+// escapePath percent-encodes every byte that is not unreserved (RFC 3986), and slashes unless keep is set.
+func escapePath(s string, keep bool) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {

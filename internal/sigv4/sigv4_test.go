@@ -38,7 +38,7 @@ func TestDocumentedExamples(t *testing.T) {
 		{"https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
 	} {
 		req := request(t, "GET", e.url)
-		if err := sigv4.Sign(req, sigv4.Scope{Service: "s3", Region: "us-east-1"}, keys, empty, noon); err != nil {
+		if err := sigv4.SignRequest(req, sigv4.Scope{Service: "s3", Region: "us-east-1"}, keys, empty, noon); err != nil {
 			t.Fatal(err)
 		}
 		want := "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, " +
@@ -60,7 +60,7 @@ func TestWhatIsSignedIsSent(t *testing.T) {
 		{"lambda", "https://h.example/a%3Ab/x y", "/a%3Ab/x%20y", ""},
 	} {
 		req := request(t, "GET", strings.ReplaceAll(e.url, " ", "%20"))
-		if err := sigv4.Sign(req, sigv4.Scope{Service: e.service, Region: "x"}, keys, empty, noon); err != nil {
+		if err := sigv4.SignRequest(req, sigv4.Scope{Service: e.service, Region: "x"}, keys, empty, noon); err != nil {
 			t.Errorf("%s: %v", e.url, err)
 		}
 		if req.URL.EscapedPath() != e.path || req.URL.RawQuery != e.query {
@@ -79,7 +79,7 @@ func TestNothingOfTheRequestDecides(t *testing.T) {
 	req := request(t, "PUT", "https://h.example/a", claims...)
 	plain := request(t, "PUT", "https://h.example/a", "x-amz-meta-a", "a b")
 	for _, r := range []*http.Request{req, plain} {
-		if err := sigv4.Sign(r, sigv4.Scope{Service: "s3", Region: "x"}, keys, empty, noon); err != nil {
+		if err := sigv4.SignRequest(r, sigv4.Scope{Service: "s3", Region: "x"}, keys, empty, noon); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestRefused(t *testing.T) {
 		"SigV4A":          {request(t, "GET", "https://h.example/", "Authorization", "AWS4-ECDSA-P256-SHA256 AWS_KEY"), sigv4.ErrAlgorithm},
 		"a bad escape":    {request(t, "GET", "https://h.example/?a=%zz"), sigv4.ErrPath},
 	} {
-		err := sigv4.Sign(e.req, sigv4.Scope{Service: "s3", Region: "x"}, keys, empty, noon)
+		err := sigv4.SignRequest(e.req, sigv4.Scope{Service: "s3", Region: "x"}, keys, empty, noon)
 		if !errors.Is(err, e.want) || strings.Contains(e.req.Header.Get("Authorization"), "Signature=") {
 			t.Errorf("%s: %v, signed: %q", name, err, e.req.Header.Get("Authorization"))
 		}
@@ -120,12 +120,12 @@ func TestAsks(t *testing.T) {
 		"aws4-hmac-sha256  AWS_KEY": "AWS_KEY",
 		"AWS4-HMAC-SHA256":          "",
 	} {
-		if got, asks := sigv4.Asks(http.Header{"Authorization": {value}}); got != want || !asks {
+		if got, asks := sigv4.FindKeyName(http.Header{"Authorization": {value}}); got != want || !asks {
 			t.Errorf("%s: %q, %t", value, got, asks)
 		}
 	}
 	for _, value := range []string{"Bearer AWS_KEY", "AWS AWS_KEY:sig", ""} {
-		if _, asks := sigv4.Asks(http.Header{"Authorization": {value}}); asks {
+		if _, asks := sigv4.FindKeyName(http.Header{"Authorization": {value}}); asks {
 			t.Errorf("%s: asks for a signature", value)
 		}
 	}

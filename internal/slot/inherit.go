@@ -17,10 +17,10 @@ type File struct {
 	File *os.File
 }
 
-// Inherited lists the files that this process has inherited, from LISTEN_FDS and LISTEN_FDNAMES. The protocol is that
-// of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks. If neither variable is set,
-// the list is empty. If the count differs from the number of names, Inherited returns an error.
-func Inherited(getenv func(string) string) ([]File, error) {
+// InheritedFiles lists the files that this process has inherited, from LISTEN_FDS and LISTEN_FDNAMES. The protocol is
+// that of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks. If neither variable is
+// set, the list is empty. If the count differs from the number of names, Inherited returns an error.
+func InheritedFiles(getenv func(string) string) ([]File, error) {
 	count, names := getenv("LISTEN_FDS"), getenv("LISTEN_FDNAMES")
 	if count == "" && names == "" {
 		return nil, nil
@@ -41,7 +41,8 @@ func Inherited(getenv func(string) string) ([]File, error) {
 	return files, nil
 }
 
-// Environ returns the variables for a child that inherits files with these names, in order, from descriptor 3 on.
-func Environ(names []string) []string {
+// InheritEnviron returns the variables for a child that inherits files with these names, in order, from descriptor 3
+// on.
+func InheritEnviron(names []string) []string {
 	return []string{"LISTEN_FDS=" + strconv.Itoa(len(names)), "LISTEN_FDNAMES=" + strings.Join(names, ":")}
 }

@@ -29,31 +29,31 @@ func (n Network) Subnet() netip.Prefix {
 	return n.subnet
 }
 
-// at returns the address with this last number.
-func (n Network) at(last byte) netip.Addr {
+// addrAt returns the address with this last number.
+func (n Network) addrAt(last byte) netip.Addr {
 	b := n.Subnet().Addr().As4()
 	b[3] = last
 	return netip.AddrFrom4(b)
 }
 
 // Proxy returns the proxy's address.
-func (n Network) Proxy() netip.Addr { return n.at(2) }
+func (n Network) Proxy() netip.Addr { return n.addrAt(2) }
 
-// Hold returns the address of sandbox-net, which owns the sandbox's network namespace.
-func (n Network) Hold() netip.Addr { return n.at(3) }
+// SandboxAddr returns the address of sandbox-net, which owns the sandbox's network namespace.
+func (n Network) SandboxAddr() netip.Addr { return n.addrAt(3) }
 
-// Addr returns a slot's source address. Its last number is 100 or more.
-func (n Network) Addr(id ID) netip.Addr { return n.at(byte(firstAddr + int(id))) }
+// SlotAddr returns a slot's source address. Its last number is 100 or more.
+func (n Network) SlotAddr(id ID) netip.Addr { return n.addrAt(byte(firstAddr + int(id))) }
 
 // firstAddr is the last number of slot 0's address.
 const firstAddr = 100
 
-// Slot is the inverse of Addr. For an address that belongs to no slot it returns false.
-func (n Network) Slot(a netip.Addr) (ID, bool) {
+// SlotOf is the inverse of Addr. For an address that belongs to no slot it returns false.
+func (n Network) SlotOf(a netip.Addr) (ID, bool) {
 	a = a.Unmap()
 	if !n.Subnet().Contains(a) {
 		return 0, false
 	}
 	id := ID(int(a.As4()[3]) - firstAddr)
-	return id, id.Valid()
+	return id, id.IsValid()
 }

@@ -36,11 +36,11 @@ var SyntheticAddr = netip.MustParseAddr("198.18.0.1")
 // ID is a slot's number, from 0 to Total-1.
 type ID int
 
-// Valid reports whether the number belongs to a slot.
-func (id ID) Valid() bool { return id >= 0 && id < Total }
+// IsValid reports whether the number belongs to a slot.
+func (id ID) IsValid() bool { return id >= 0 && id < Total }
 
-// Server reports whether the slot is for an MCP server. A run never gets such a slot.
-func (id ID) Server() bool { return id >= Max && id < Total }
+// IsServer reports whether the slot is for an MCP server. A run never gets such a slot.
+func (id ID) IsServer() bool { return id >= Max && id < Total }
 
 // IDs lists the slots of a sandbox with these numbers of slots for runs and for MCP servers.
 func IDs(runs, servers int) []ID {
@@ -90,7 +90,7 @@ func ParseFileName(name string) (ID, Kind, error) {
 	n, err := strconv.Atoi(num)
 	id, k := ID(n), Kind(kind)
 	// Atoi also accepts "+3" and "03".
-	if !ok || !ok2 || err != nil || !id.Valid() || FileName(id, k) != name {
+	if !ok || !ok2 || err != nil || !id.IsValid() || FileName(id, k) != name {
 		return 0, "", fmt.Errorf("inherited file name %q: want slotN-kind", name)
 	}
 	switch k {

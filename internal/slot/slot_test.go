@@ -14,23 +14,23 @@ func TestNetwork(t *testing.T) {
 		t.Fatal("192.168.177 is no network")
 	}
 	for want, n := range map[string]Network{"10.77.0": {}, "192.168.177": other} {
-		if got := fmt.Sprint(n.Subnet(), n.Proxy(), n.Hold(), n.Addr(0), n.Addr(99), n.Addr(Total-1)); got != strings.ReplaceAll("N.0/24 N.2 N.3 N.100 N.199 N.231", "N", want) {
+		if got := fmt.Sprint(n.Subnet(), n.Proxy(), n.SandboxAddr(), n.SlotAddr(0), n.SlotAddr(99), n.SlotAddr(Total-1)); got != strings.ReplaceAll("N.0/24 N.2 N.3 N.100 N.199 N.231", "N", want) {
 			t.Errorf("%s: %s", want, got)
 		}
-		seen := map[netip.Addr]bool{n.Proxy(): true, n.Hold(): true}
+		seen := map[netip.Addr]bool{n.Proxy(): true, n.SandboxAddr(): true}
 		for id := ID(0); id < Total; id++ {
-			a := n.Addr(id)
-			if !id.Valid() || seen[a] || !n.Subnet().Contains(a) || id.UID() != 20000+int(id) {
+			a := n.SlotAddr(id)
+			if !id.IsValid() || seen[a] || !n.Subnet().Contains(a) || id.UID() != 20000+int(id) {
 				t.Errorf("slot %d: address %v, uid %d", id, a, id.UID())
 			}
 			seen[a] = true
-			if got, ok := n.Slot(a); !ok || got != id {
+			if got, ok := n.SlotOf(a); !ok || got != id {
 				t.Errorf("Slot(%v) = %d, %v", a, got, ok)
 			}
-			if got, ok := n.Slot(netip.AddrFrom16(a.As16())); !ok || got != id {
+			if got, ok := n.SlotOf(netip.AddrFrom16(a.As16())); !ok || got != id {
 				t.Errorf("Slot of the v4-mapped %v = %d, %v", a, got, ok)
 			}
-			if got, ok := (Network{}).Slot(a); ok != (want == "10.77.0") {
+			if got, ok := (Network{}).SlotOf(a); ok != (want == "10.77.0") {
 				t.Errorf("the default network has slot %d at %v", got, a)
 			}
 		}
@@ -51,15 +51,15 @@ func TestParseNetwork(t *testing.T) {
 
 func TestNoSlot(t *testing.T) {
 	for _, s := range []string{"10.77.0.0", "10.77.0.1", "10.77.0.2", "10.77.0.3", "10.77.0.99", "10.77.0.232", "10.77.0.255", "10.77.1.100", "10.76.0.100", "127.0.0.1", "::1", "fe80::a4d:64", "0.0.0.0"} {
-		if id, ok := (Network{}).Slot(netip.MustParseAddr(s)); ok {
+		if id, ok := (Network{}).SlotOf(netip.MustParseAddr(s)); ok {
 			t.Errorf("Slot(%s) = %d; want no slot", s, id)
 		}
 	}
-	if id, ok := (Network{}).Slot(netip.Addr{}); ok {
+	if id, ok := (Network{}).SlotOf(netip.Addr{}); ok {
 		t.Errorf("Slot of no address = %d", id)
 	}
 	for _, id := range []ID{-1, Total, 1 << 20} {
-		if id.Valid() {
+		if id.IsValid() {
 			t.Errorf("slot %d is valid", id)
 		}
 	}
@@ -93,7 +93,7 @@ func environ(list []string) func(string) string {
 }
 
 func TestInherited(t *testing.T) {
-	if files, err := Inherited(environ(nil)); err != nil || files != nil {
+	if files, err := InheritedFiles(environ(nil)); err != nil || files != nil {
 		t.Errorf("without the variables: %v, %v", files, err)
 	}
 	for _, bad := range [][]string{
@@ -101,7 +101,7 @@ func TestInherited(t *testing.T) {
 		{"LISTEN_FDS=x", "LISTEN_FDNAMES=slot0-http"}, {"LISTEN_FDS=-1", "LISTEN_FDNAMES=slot0-http"},
 		{"LISTEN_FDS=1", "LISTEN_FDNAMES=stdin"}, {"LISTEN_FDS=0", "LISTEN_FDNAMES="},
 	} {
-		if files, err := Inherited(environ(bad)); err == nil && files != nil {
+		if files, err := InheritedFiles(environ(bad)); err == nil && files != nil {
 			t.Errorf("%v gives %v; want an error", bad, files)
 		}
 	}
@@ -114,12 +114,12 @@ func TestServerSlots(t *testing.T) {
 		t.Errorf("got %v, want %v", ids, want)
 	}
 	for _, id := range []ID{-1, 0, Max - 1, Total} {
-		if id.Server() {
+		if id.IsServer() {
 			t.Errorf("%d is a server slot", id)
 		}
 	}
 	for _, id := range []ID{Max, Total - 1} {
-		if !id.Server() {
+		if !id.IsServer() {
 			t.Errorf("%d is no server slot", id)
 		}
 	}

@@ -24,8 +24,8 @@ import (
 // maxMessage exceeds the size of every request and answer, in bytes.
 const maxMessage = 512
 
-// Pair makes the two ends: ask for requests, which a child inherits, and answer for the supervisor.
-func Pair() (ask, answer *os.File, err error) {
+// NewPair makes the two ends: ask for requests, which a child inherits, and answer for the supervisor.
+func NewPair() (ask, answer *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the socket for further ports: %w", err)
@@ -41,15 +41,15 @@ type Asker struct {
 
 // NewAsker takes over a file of Pair.
 func NewAsker(f *os.File) (*Asker, error) {
-	conn, err := take(f)
+	conn, err := takeConn(f)
 	if err != nil {
 		return nil, err
 	}
 	return &Asker{conn: conn}, nil
 }
 
-// take makes a connection from a file, and closes the file.
-func take(f *os.File) (*net.UnixConn, error) {
+// takeConn makes a connection from a file, and closes the file.
+func takeConn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -63,8 +63,8 @@ func take(f *os.File) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// Listen requests a listener on a port of a slot.
-func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
+// ListenOn requests a listener on a port of a slot.
+func (a *Asker) ListenOn(id slot.ID, port uint16) (*net.TCPListener, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, err := fmt.Fprintf(a.conn, "%d %d", int(id), port); err != nil {
@@ -78,7 +78,7 @@ func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for port %d of slot %d: %w", port, id, err)
 	}
-	f, err := descriptor(oob[:oobn])
+	f, err := fileFromControl(oob[:oobn])
 	if err != nil || f == nil {
 		return nil, fmt.Errorf("port %d of slot %d: %s", port, id, text[:n])
 	}
@@ -95,8 +95,8 @@ func (a *Asker) Listen(id slot.ID, port uint16) (*net.TCPListener, error) {
 	return tcp, nil
 }
 
-// descriptor returns the file in a control message, or nil.
-func descriptor(oob []byte) (*os.File, error) {
+// fileFromControl returns the file in a control message, or nil.
+func fileFromControl(oob []byte) (*os.File, error) {
 	list, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -110,9 +110,9 @@ func descriptor(oob []byte) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "listener"), nil
 }
 
-// Answer answers requests until the other end is closed. open listens on a port of a slot.
-func Answer(f *os.File, open func(slot.ID, uint16) (*os.File, error)) error {
-	conn, err := take(f)
+// ServeRequests answers requests until the other end is closed. open listens on a port of a slot.
+func ServeRequests(f *os.File, open func(slot.ID, uint16) (*os.File, error)) error {
+	conn, err := takeConn(f)
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func Answer(f *os.File, open func(slot.ID, uint16) (*os.File, error)) error {
 		if err != nil || n == 0 {
 			return nil // the proxy has ended, and the supervisor ends with it
 		}
-		if err := answer(conn, string(buf[:n]), open); err != nil {
+		if err := serveRequest(conn, string(buf[:n]), open); err != nil {
 			return err
 		}
 	}
 }
 
-func answer(conn *net.UnixConn, request string, open func(slot.ID, uint16) (*os.File, error)) error {
-	id, port, err := parse(request)
+func serveRequest(conn *net.UnixConn, request string, open func(slot.ID, uint16) (*os.File, error)) error {
+	id, port, err := parseRequest(request)
 	var f *os.File
 	if err == nil {
 		f, err = open(id, port)
@@ -148,13 +148,13 @@ func answer(conn *net.UnixConn, request string, open func(slot.ID, uint16) (*os.
 	return nil
 }
 
-// parse parses "SLOT PORT".
-func parse(request string) (slot.ID, uint16, error) {
+// parseRequest parses "SLOT PORT".
+func parseRequest(request string) (slot.ID, uint16, error) {
 	first, second, _ := strings.Cut(request, " ")
 	n, err := strconv.Atoi(first)
 	port, err2 := strconv.ParseUint(second, 10, 16)
 	// Port 0 would let the kernel choose one.
-	if id := slot.ID(n); err == nil && err2 == nil && id.Valid() && port > 0 {
+	if id := slot.ID(n); err == nil && err2 == nil && id.IsValid() && port > 0 {
 		return id, uint16(port), nil
 	}
 	return 0, 0, errors.New("not a slot and a port")

@@ -12,14 +12,14 @@ import (
 
 // TestListen: who asks gets the listener that the other end opened, or why there is none, as often as it asks.
 func TestListen(t *testing.T) {
-	ask, answer, err := Pair()
+	ask, answer, err := NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var asked []string
 	done := make(chan error, 1)
 	go func() {
-		done <- Answer(answer, func(id slot.ID, port uint16) (*os.File, error) {
+		done <- ServeRequests(answer, func(id slot.ID, port uint16) (*os.File, error) {
 			asked = append(asked, slot.FileName(id, slot.HTTP))
 			if port != 3000 {
 				return nil, errors.New("address already in use")
@@ -37,7 +37,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		l, err := a.Listen(7, 3000)
+		l, err := a.ListenOn(7, 3000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, _ = got.Close(), c.Close(), l.Close()
-		if l, err := a.Listen(8, 3001); err == nil || !strings.Contains(err.Error(), "port 3001 of slot 8: address already in use") {
+		if l, err := a.ListenOn(8, 3001); err == nil || !strings.Contains(err.Error(), "port 3001 of slot 8: address already in use") {
 			t.Fatalf("got %v, %v", l, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestListen(t *testing.T) {
 		id   slot.ID
 		port uint16
 	}{{-1, 3000}, {slot.Total, 3000}, {0, 0}} {
-		if l, err := a.Listen(bad.id, bad.port); err == nil {
+		if l, err := a.ListenOn(bad.id, bad.port); err == nil {
 			t.Errorf("%+v opened %v", bad, l)
 		}
 	}
@@ -73,7 +73,7 @@ func TestListen(t *testing.T) {
 
 // TestNobodyAnswers: without the other end there is an error, not a wait.
 func TestNobodyAnswers(t *testing.T) {
-	ask, answer, err := Pair()
+	ask, answer, err := NewPair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +82,14 @@ func TestNobodyAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := a.Listen(0, 3000); err == nil {
+	if l, err := a.ListenOn(0, 3000); err == nil {
 		t.Errorf("got %v", l)
 	}
 }
 
 func TestParse(t *testing.T) {
 	for _, bad := range []string{"", "1", "1 ", " 3000", "1 0", "1 65536", "1 -1", "x 3000", "1 3000 1", "132 3000", "1  3000", "1 3000\n"} {
-		if id, port, err := parse(bad); err == nil {
+		if id, port, err := parseRequest(bad); err == nil {
 			t.Errorf("%q is %d, %d", bad, id, port)
 		}
 	}

@@ -53,10 +53,10 @@ func New(name string) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(cert, key)
+	return buildCA(cert, key)
 }
 
-func build(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
+func buildCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func Load(dir string) (*CA, error) {
 	if !ok {
 		return nil, fmt.Errorf("loading the test authority: key is %T, want ECDSA", pair.PrivateKey)
 	}
-	return build(pair.Leaf, key)
+	return buildCA(pair.Leaf, key)
 }
 
 // Save writes the authority's certificate and key to dir.
@@ -95,16 +95,16 @@ func (c *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw})
 }
 
-// Pool returns a pool with only this authority.
-func (c *CA) Pool() *x509.CertPool {
+// CertPool returns a pool with only this authority.
+func (c *CA) CertPool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(c.cert)
 	return p
 }
 
-// Leaf returns the certificate that is presented for name. It is issued to claim and valid until end. The first call
-// for a name makes it.
-func (c *CA) Leaf(name, claim string, end time.Time) (*tls.Certificate, error) {
+// IssueLeaf returns the certificate that is presented for name. It is issued to claim and valid until end. The first
+// call for a name makes it.
+func (c *CA) IssueLeaf(name, claim string, end time.Time) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if got, ok := c.certs[name]; ok {

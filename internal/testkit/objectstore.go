@@ -34,9 +34,9 @@ type ObjectStore struct {
 // NewObjectStore starts a server with an access key. If the server cannot be built, it skips the test.
 func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 	tb.Helper()
-	root := Root(tb)
+	root := RootDir(tb)
 	if err := BuildObjectStore(root); err != nil {
-		Skip(tb, err.Error())
+		SkipBecause(tb, err.Error())
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Must(tb, err)
@@ -50,7 +50,7 @@ func NewObjectStore(tb testing.TB, id, key, region string) *ObjectStore {
 // Start restarts the server after Stop, at the same address and with the same objects.
 func (s *ObjectStore) Start() {
 	s.tb.Helper()
-	program := filepath.Join(Programs(Root(s.tb)), "versitygw")
+	program := filepath.Join(ProgramsDir(RootDir(s.tb)), "versitygw")
 	args := []string{"--port", s.Address, "--region", s.region, "--quiet", "posix", s.Dir}
 	s.cmd = exec.Command(program, args...) //nolint:gosec // built here
 	s.cmd.Env = []string{"ROOT_ACCESS_KEY=" + s.id, "ROOT_SECRET_KEY=" + s.key}

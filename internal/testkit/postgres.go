@@ -32,7 +32,7 @@ func NewPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
-		Skip(tb, "there is no Postgres: install Debian's package postgresql")
+		SkipBecause(tb, "there is no Postgres: install Debian's package postgresql")
 	}
 	slices.Sort(found)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func NewPostgres(tb testing.TB) *Postgres {
 	}
 	word := filepath.Join(dir, "password")
 	Must(tb, os.WriteFile(word, []byte(p.Password+"\n"), 0o644)) //nolint:gosec // of the test
-	out, err := p.command("initdb", "-D", filepath.Join(dir, "data"), "-U", "codeforge", "-A", "scram-sha-256",
+	out, err := p.newCommand("initdb", "-D", filepath.Join(dir, "data"), "-U", "codeforge", "-A", "scram-sha-256",
 		"--pwfile", word, "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync").CombinedOutput()
 	if err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
@@ -65,7 +65,7 @@ func NewPostgres(tb testing.TB) *Postgres {
 	return p
 }
 
-func (p *Postgres) command(name string, args ...string) *exec.Cmd {
+func (p *Postgres) newCommand(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.bin, name), args...) //nolint:gosec // programs of Debian
 	cmd.Dir, cmd.SysProcAttr, cmd.Env, cmd.WaitDelay = p.dir, p.as, []string{"PGPASSWORD=" + p.Password}, 5*time.Second
 	return cmd
@@ -85,12 +85,12 @@ func (p *Postgres) Start() {
 	p.tb.Helper()
 	_, port, err := net.SplitHostPort(p.Address)
 	Must(p.tb, err)
-	p.cmd = p.command("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F",
+	p.cmd = p.newCommand("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F",
 		"-c", "log_min_messages=panic")
 	p.cmd.Stderr = os.Stderr
 	Must(p.tb, p.cmd.Start())
 	WaitFor(p.tb, func() bool {
-		return p.command("pg_isready", "-U", "codeforge", "-h", "127.0.0.1", "-p", port).Run() == nil
+		return p.newCommand("pg_isready", "-U", "codeforge", "-h", "127.0.0.1", "-p", port).Run() == nil
 	})
 }
 
@@ -103,12 +103,12 @@ func (p *Postgres) Stop() {
 	}
 }
 
-// Run runs one of Postgres' programs, such as psql or pg_dump, as the user codeforge, and returns its output.
-func (p *Postgres) Run(stdin []byte, name string, args ...string) []byte {
+// RunProgram runs one of Postgres' programs, such as psql or pg_dump, as the user codeforge, and returns its output.
+func (p *Postgres) RunProgram(stdin []byte, name string, args ...string) []byte {
 	p.tb.Helper()
 	host, port, err := net.SplitHostPort(p.Address)
 	Must(p.tb, err)
-	cmd := p.command(name, append([]string{"-h", host, "-p", port, "-U", "codeforge"}, args...)...)
+	cmd := p.newCommand(name, append([]string{"-h", host, "-p", port, "-U", "codeforge"}, args...)...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -120,6 +120,7 @@ func (p *Postgres) Run(stdin []byte, name string, args ...string) []byte {
 // Query runs SQL in psql and returns the rows, with | between columns.
 func (p *Postgres) Query(format string, args ...any) string {
 	p.tb.Helper()
-	out := p.Run(nil, "psql", "-d", "postgres", "-qAt", "-c", "SET search_path = codeforge; "+fmt.Sprintf(format, args...))
+	out := p.RunProgram(nil, "psql", "-d", "postgres", "-qAt", "-c",
+		"SET search_path = codeforge; "+fmt.Sprintf(format, args...))
 	return string(bytes.TrimSpace(out))
 }

@@ -18,7 +18,7 @@ func StartServer(tb testing.TB, pkg string) string {
 	tb.Helper()
 	binary := filepath.Join(tb.TempDir(), "server")
 	build := exec.Command("go", "build", "-trimpath", "-o", binary, pkg)
-	build.Dir = Root(tb)
+	build.Dir = RootDir(tb)
 	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}
@@ -39,8 +39,8 @@ func StartServer(tb testing.TB, pkg string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// Programs returns the folder with the Go programs that tests use, below the root of the source tree.
-func Programs(root string) string { return filepath.Join(root, ".tools", "programs") }
+// ProgramsDir returns the folder with the Go programs that tests use, below the root of the source tree.
+func ProgramsDir(root string) string { return filepath.Join(root, ".tools", "programs") }
 
 // BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it exists. It uses a separate module, because
 // go install rejects modules with replacements.
@@ -60,7 +60,7 @@ func BuildMain(root, file, module, name string) error {
 
 // buildProgram builds the package at path in a new module that requires module. If text is not nil, it becomes main.go.
 func buildProgram(root, module, name, path string, text []byte) error {
-	target := filepath.Join(Programs(root), name)
+	target := filepath.Join(ProgramsDir(root), name)
 	if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -85,7 +85,7 @@ func buildProgram(root, module, name, path string, text []byte) error {
 			return fmt.Errorf("building %s: go %s: %w: %s", name, args[0], err, out)
 		}
 	}
-	if err := os.MkdirAll(Programs(root), 0o755); err != nil {
+	if err := os.MkdirAll(ProgramsDir(root), 0o755); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(temp, "program"), target+".new"); err != nil {

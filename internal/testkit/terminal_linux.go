@@ -13,7 +13,7 @@ func OpenTerminal(tb testing.TB) (person, program *os.File) {
 	tb.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		Skip(tb, "no terminals: "+err.Error())
+		SkipBecause(tb, "no terminals: "+err.Error())
 	}
 	conn, err := person.SyscallConn() // Fd would make reads block Close
 	Must(tb, err)

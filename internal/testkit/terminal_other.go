@@ -10,6 +10,6 @@ import (
 // OpenTerminal skips the test.
 func OpenTerminal(tb testing.TB) (person, program *os.File) {
 	tb.Helper()
-	Skip(tb, "tests open terminals on Linux only")
+	SkipBecause(tb, "tests open terminals on Linux only")
 	return nil, nil
 }

@@ -34,8 +34,8 @@ func ChooseRepeats(usual, thorough int) int {
 	return usual
 }
 
-// Skip skips a test with its reason. If NoSkip, it fails the test.
-func Skip(tb testing.TB, reason string) {
+// SkipBecause skips a test with its reason. If NoSkip, it fails the test.
+func SkipBecause(tb testing.TB, reason string) {
 	tb.Helper()
 	if NoSkip() {
 		tb.Fatal("skips are failures here: " + reason)
@@ -82,8 +82,8 @@ func FindRoot() (string, error) {
 	}
 }
 
-// Root is FindRoot for a test.
-func Root(tb testing.TB) string {
+// RootDir is FindRoot for a test.
+func RootDir(tb testing.TB) string {
 	tb.Helper()
 	root, err := FindRoot()
 	Must(tb, err)
@@ -116,29 +116,29 @@ func FindTypeScript(root string) (string, error) {
 // TypeScript is FindTypeScript for a test. If the compiler is missing, it skips the test.
 func TypeScript(tb testing.TB) string {
 	tb.Helper()
-	dir, err := FindTypeScript(Root(tb))
+	dir, err := FindTypeScript(RootDir(tb))
 	if err != nil {
-		Skip(tb, err.Error())
+		SkipBecause(tb, err.Error())
 	}
 	return dir
 }
 
-// Deno is FindDeno for a test. If Deno is missing, it skips the test.
-func Deno(tb testing.TB) string {
+// DenoPath is FindDeno for a test. If Deno is missing, it skips the test.
+func DenoPath(tb testing.TB) string {
 	tb.Helper()
-	path, err := FindDeno(Root(tb))
+	path, err := FindDeno(RootDir(tb))
 	if err != nil {
-		Skip(tb, err.Error())
+		SkipBecause(tb, err.Error())
 	}
 	return path
 }
 
-// Python returns the machine's interpreter. If there is none, it skips the test.
-func Python(tb testing.TB) python.Interpreter {
+// FindPython returns the machine's interpreter. If there is none, it skips the test.
+func FindPython(tb testing.TB) python.Interpreter {
 	tb.Helper()
-	i, err := python.Find(tb.Context(), python.Candidates(""))
+	i, err := python.FindInterpreter(tb.Context(), python.ListCandidates(""))
 	if err != nil {
-		Skip(tb, err.Error())
+		SkipBecause(tb, err.Error())
 	}
 	return i
 }

@@ -13,14 +13,14 @@ const (
 	marks       = 3
 )
 
-// Estimate returns the approximate number of tokens of a text.
-func Estimate(text string) int {
+// EstimateTokens returns the approximate number of tokens of a text.
+func EstimateTokens(text string) int {
 	n := 0
 	runes := []rune(text)
 	for i := 0; i < len(runes); {
 		kind := kindOf(runes[i])
 		j := i + 1
-		for j < len(runes) && kindOf(runes[j]) == kind && (kind != letter || !hump(runes[j-1], runes[j])) {
+		for j < len(runes) && kindOf(runes[j]) == kind && (kind != letter || !beginsHump(runes[j-1], runes[j])) {
 			j++
 		}
 		length := j - i
@@ -46,17 +46,17 @@ func Estimate(text string) int {
 	return n
 }
 
-type kind uint8
+type charKind uint8
 
 const (
-	letter kind = iota
+	letter charKind = iota
 	digit
 	mark
 	space
 	other
 )
 
-func kindOf(r rune) kind {
+func kindOf(r rune) charKind {
 	switch {
 	case r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z':
 		return letter
@@ -72,5 +72,5 @@ func kindOf(r rune) kind {
 	return other
 }
 
-// hump reports whether a new word of camel case begins.
-func hump(before, after rune) bool { return unicode.IsLower(before) && unicode.IsUpper(after) }
+// beginsHump reports whether a new word of camel case begins.
+func beginsHump(before, after rune) bool { return unicode.IsLower(before) && unicode.IsUpper(after) }

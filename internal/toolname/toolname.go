@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Alias returns a name in the form of code: characters that are invalid in an identifier become underscores.
-func Alias(name string) string { return strings.Map(plain, name) }
+// AliasOf returns a name in the form of code: characters that are invalid in an identifier become underscores.
+func AliasOf(name string) string { return strings.Map(plainRune, name) }
 
-func plain(r rune) rune {
+func plainRune(r rune) rune {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '$':
 		return r
@@ -23,13 +23,13 @@ func AliasGlob(pattern string) string {
 		if r == '*' || r == '?' {
 			return r
 		}
-		return plain(r)
+		return plainRune(r)
 	}, pattern)
 }
 
-// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every tool
-// call, so it copies neither text.
-func Match(pattern, name string) bool {
+// MatchPattern matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for
+// every tool call, so it copies neither text.
+func MatchPattern(pattern, name string) bool {
 	star, mark := -1, 0 // the index of the last *, and the end of its match
 	i, j := 0, 0
 	for j < len(name) {

@@ -9,9 +9,9 @@ import (
 // maxLen is the length of the longest compared word, in bytes. A host name has at most 253.
 const maxLen = 255
 
-// Distance returns the number of slips between a and b: an extra, missing or wrong byte, or two swapped bytes (optimal
-// string alignment). It returns limit if there are that many or more, or if a word is longer than 255 bytes.
-func Distance(a, b string, limit int) int {
+// CountSlips returns the number of slips between a and b: an extra, missing or wrong byte, or two swapped bytes
+// (optimal string alignment). It returns limit if there are that many or more, or if a word is longer than 255 bytes.
+func CountSlips(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > maxLen || len(b) > maxLen {
 		return limit
 	}
@@ -24,12 +24,12 @@ func Distance(a, b string, limit int) int {
 	return inBand(a, b, min(limit, maxLen+1))
 }
 
-// bag is the set of a word's bytes, and the set of bytes that occur at least twice. Each byte has a bit; some bytes
-// share one.
-type bag struct{ once, twice uint64 }
+// letterBag is the set of a word's bytes, and the set of bytes that occur at least twice. Each byte has a bit; some
+// bytes share one.
+type letterBag struct{ once, twice uint64 }
 
 // bagOf returns the bag of a word.
-func bagOf(word string) (b bag) {
+func bagOf(word string) (b letterBag) {
 	for i := range len(word) {
 		c := word[i]
 		bit := uint64(1) << (c&31 | c>>1&32) // one for each character of a host name
@@ -41,7 +41,7 @@ func bagOf(word string) (b bag) {
 
 // minDistance returns a lower bound of the Distance of two words with these bags. A slip adds a letter, removes one, or
 // both.
-func minDistance(a, b bag) int {
+func minDistance(a, b letterBag) int {
 	return max(bits.OnesCount64(a.once&^b.once)+bits.OnesCount64(a.twice&^b.twice),
 		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
 }
@@ -51,14 +51,14 @@ func inBand(a, b string, limit int) int {
 	const short = 32 // clearing the longest rows would take longer than comparing short words
 	if len(b) < short {
 		var rows [3][short + 1]uint16
-		return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
+		return countInBand(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
 	}
 	var rows [3][maxLen + 2]uint16
-	return banded(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
+	return countInBand(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
 }
 
-// banded is inBand with memory for three rows, each longer than b.
-func banded(a, b string, limit int, before, last, row []uint16) int {
+// countInBand is inBand with memory for three rows, each longer than b.
+func countInBand(a, b string, limit int, before, last, row []uint16) int {
 	for j := range min(len(b), limit) + 1 {
 		last[j] = uint16(j)
 	}
@@ -95,21 +95,21 @@ func banded(a, b string, limit int, before, last, row []uint16) int {
 // maxSlips bounds the slips of Nearest. The time of a comparison grows with them and with the word's length.
 const maxSlips = 16
 
-// Names are prepared candidates for misspelt names, for many searches. The zero Names is empty.
-type Names struct {
+// NameIndex are prepared candidates for misspelt names, for many searches. The zero Names is empty.
+type NameIndex struct {
 	lower   []string
-	letters []bag
+	letters []letterBag
 }
 
-// Add adds a name.
-func (n *Names) Add(name string) {
+// AddName adds a name.
+func (n *NameIndex) AddName(name string) {
 	name = strings.ToLower(name)
 	n.lower, n.letters = append(n.lower, name), append(n.letters, bagOf(name))
 }
 
-// Nearest returns the index of the first name with the fewest slips, at most slips, ignoring case. If no name is close
-// enough, it returns -1. Two letters of the name must be right, or one of two.
-func (n *Names) Nearest(s string, slips int) int {
+// NearestIndex returns the index of the first name with the fewest slips, at most slips, ignoring case. If no name is
+// close enough, it returns -1. Two letters of the name must be right, or one of two.
+func (n *NameIndex) NearestIndex(s string, slips int) int {
 	best, limit := -1, min(slips, maxSlips)+1
 	s = strings.ToLower(s)
 	letters := bagOf(s)
@@ -117,20 +117,20 @@ func (n *Names) Nearest(s string, slips int) int {
 		if minDistance(letters, n.letters[i]) >= limit { // excludes most names at a tenth of the cost
 			continue
 		}
-		if d := Distance(s, name, limit); d < limit && d < max(len(name)-1, min(len(name), 2)) {
+		if d := CountSlips(s, name, limit); d < limit && d < max(len(name)-1, min(len(name), 2)) {
 			best, limit = i, d
 		}
 	}
 	return best
 }
 
-// Nearest returns the candidate that Names.Nearest finds, or "".
-func Nearest(s string, slips int, candidates []string) string {
-	var n Names
+// NearestOf returns the candidate that Names.Nearest finds, or "".
+func NearestOf(s string, slips int, candidates []string) string {
+	var n NameIndex
 	for _, c := range candidates {
-		n.Add(c)
+		n.AddName(c)
 	}
-	if i := n.Nearest(s, slips); i >= 0 {
+	if i := n.NearestIndex(s, slips); i >= 0 {
 		return candidates[i]
 	}
 	return ""

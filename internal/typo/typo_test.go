@@ -18,10 +18,10 @@ func TestDistance(t *testing.T) {
 		{"ca", "abc", 9, 3}, {"abcdef", "badcfe", 9, 3}, {"abcdef", "uvwxyz", 4, 4}, {"abc", "abcdefgh", 4, 4},
 		{strings.Repeat("a", 255), strings.Repeat("a", 254), 3, 1}, {strings.Repeat("a", 256), strings.Repeat("a", 256), 3, 3},
 	} {
-		if got := Distance(r.a, r.b, r.limit); got != r.want {
+		if got := CountSlips(r.a, r.b, r.limit); got != r.want {
 			t.Errorf("Distance(%q, %q, %d) = %d, want %d", r.a, r.b, r.limit, got, r.want)
 		}
-		if got := Distance(r.b, r.a, r.limit); got != r.want {
+		if got := CountSlips(r.b, r.a, r.limit); got != r.want {
 			t.Errorf("Distance(%q, %q, %d) = %d, want %d", r.b, r.a, r.limit, got, r.want)
 		}
 	}
@@ -58,7 +58,7 @@ func FuzzDistance(f *testing.F) {
 			return // outside what is compared
 		}
 		whole := plain(a, b)
-		if got := Distance(a, b, limit); got != min(whole, limit) {
+		if got := CountSlips(a, b, limit); got != min(whole, limit) {
 			t.Errorf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
 		}
 		if apart := minDistance(bagOf(a), bagOf(b)); apart > whole {
@@ -85,7 +85,7 @@ func TestDistances(t *testing.T) {
 				t.Fatalf("%q and %q are %d apart, but the distance is %d", a, b, apart, whole)
 			}
 			for limit := 1; limit < 7; limit++ {
-				if got := Distance(a, b, limit); got != min(whole, limit) {
+				if got := CountSlips(a, b, limit); got != min(whole, limit) {
 					t.Fatalf("Distance(%q, %q, %d) = %d, but the distance is %d", a, b, limit, got, whole)
 				}
 			}
@@ -120,7 +120,7 @@ func TestNearest(t *testing.T) {
 	}{
 		{"github", 0, "GitHub"}, {"gihtub", 1, "GitHub"}, {"gitub", 0, ""}, {"strip", 2, "stripe"}, {"slack", 2, ""}, {"", 2, ""},
 	} {
-		if got := Nearest(r.s, r.slips, known); got != r.want {
+		if got := NearestOf(r.s, r.slips, known); got != r.want {
 			t.Errorf("Nearest(%q, %d) = %q, want %q", r.s, r.slips, got, r.want)
 		}
 	}
@@ -128,21 +128,21 @@ func TestNearest(t *testing.T) {
 
 // TestNear: the nearest of many long candidates is found in time in proportion to their number.
 func TestNear(t *testing.T) {
-	if got := Nearest("api.exmaple.com", 3, []string{"api.example.org", "x", "api.example.com", strings.Repeat("a", 100)}); got != "api.example.com" {
+	if got := NearestOf("api.exmaple.com", 3, []string{"api.example.org", "x", "api.example.com", strings.Repeat("a", 100)}); got != "api.example.com" {
 		t.Errorf("got %q", got)
 	}
-	if got := Nearest("abc", 1, []string{"abcdefgh", "xyz"}); got != "" {
+	if got := NearestOf("abc", 1, []string{"abcdefgh", "xyz"}); got != "" {
 		t.Errorf("got %q", got)
 	}
-	growth.Linear(t, 2000, func(n int) func() {
+	growth.RequireLinear(t, 2000, func(n int) func() {
 		names := make([]string, n)
 		for i := range names {
 			names[i] = strings.Repeat("b", 60) + fmt.Sprint(i)
 		}
-		return func() { Nearest(strings.Repeat("a", 64), 32, names) }
+		return func() { NearestOf(strings.Repeat("a", 64), 32, names) }
 	})
-	growth.Linear(t, 1<<20, func(n int) func() {
+	growth.RequireLinear(t, 1<<20, func(n int) func() {
 		long := strings.Repeat("a", n)
-		return func() { Nearest(long, 1, []string{long + "b"}) }
+		return func() { NearestOf(long, 1, []string{long + "b"}) }
 	})
 }

@@ -12,7 +12,7 @@ import (
 func PeerUID(c net.Conn) (int, error) {
 	var cred *unix.Ucred
 	var credErr error
-	if err := descriptor(c, func(fd uintptr) {
+	if err := withDescriptor(c, func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
 		return 0, err

@@ -26,7 +26,7 @@ type Listener struct {
 // Listen opens the socket at path with this mode. It replaces a socket that a dead process left. If a process answers
 // on the socket, or the file is not a socket, Listen returns an error.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (*Listener, error) {
-	l, err := listen(ctx, path, mode)
+	l, err := listenPrivately(ctx, path, mode)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", path, err)
 	}
@@ -42,9 +42,9 @@ func (l *Listener) Close() error {
 	return errors.Join(l.UnixListener.Close(), err)
 }
 
-// listen makes the socket in a directory that only this user can enter, sets its mode, and moves it to path.
-func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListener, error) {
-	if err := replaceable(ctx, path); err != nil {
+// listenPrivately makes the socket in a directory that only this user can enter, sets its mode, and moves it to path.
+func listenPrivately(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListener, error) {
+	if err := checkReplaceable(ctx, path); err != nil {
 		return nil, err
 	}
 	// Between bind and chmod anybody could connect, so both happen in a closed directory.
@@ -65,8 +65,8 @@ func listen(ctx context.Context, path string, mode fs.FileMode) (*net.UnixListen
 	return l, nil
 }
 
-// replaceable returns an error unless path is free, or a socket without a listener.
-func replaceable(ctx context.Context, path string) error {
+// checkReplaceable returns an error unless path is free, or a socket without a listener.
+func checkReplaceable(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -88,8 +88,8 @@ func replaceable(ctx context.Context, path string) error {
 // errNoSocket is PeerUID's error for a connection without a file descriptor.
 var errNoSocket = errors.New("not a socket of this process")
 
-// descriptor calls f with the connection's file descriptor.
-func descriptor(c net.Conn, f func(fd uintptr)) error {
+// withDescriptor calls f with the connection's file descriptor.
+func withDescriptor(c net.Conn, f func(fd uintptr)) error {
 	s, ok := c.(syscall.Conn)
 	if !ok {
 		return errNoSocket

@@ -14,12 +14,12 @@ import (
 	"unicode/utf8"
 )
 
-// Odd reports whether a terminal obeys a character or does not show it. Such characters are:
+// IsOdd reports whether a terminal obeys a character or does not show it. Such characters are:
 //   - controls of both sets, including line feed and tab
 //   - format characters (bidirectional marks and isolates, zero width, tags)
 //   - line and paragraph separators, surrogates, private and unassigned characters
 //   - letters and marks without a visible shape
-func Odd(r rune) bool {
+func IsOdd(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
 	}
@@ -30,9 +30,9 @@ func Odd(r rune) bool {
 		unicode.Is(unicode.Variation_Selector, r)
 }
 
-// Cut returns a text unchanged. If the text is longer than most bytes, Cut returns its start in whole characters and
-// more.
-func Cut(s string, most int, more string) string {
+// CutText returns a text unchanged. If the text is longer than most bytes, Cut returns its start in whole characters
+// and more.
+func CutText(s string, most int, more string) string {
 	if len(s) <= most {
 		return s
 	}
@@ -42,10 +42,10 @@ func Cut(s string, most int, more string) string {
 	return s[:most] + more
 }
 
-// Escape writes odd characters as JavaScript escapes, and bytes that are not UTF-8 as \x and two digits. It keeps line
-// feeds, a carriage return before one, and tabs. It also keeps a selector that makes one character an emoji.
-func Escape(s string) string {
-	at := first(s)
+// EscapeOdd writes odd characters as JavaScript escapes, and bytes that are not UTF-8 as \x and two digits. It keeps
+// line feeds, a carriage return before one, and tabs. It also keeps a selector that makes one character an emoji.
+func EscapeOdd(s string) string {
+	at := firstOdd(s)
 	if at < 0 {
 		return s
 	}
@@ -57,8 +57,8 @@ func Escape(s string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case Odd(r) && !kept(s, i, r):
-			write(&b, r)
+		case IsOdd(r) && !isKept(s, i, r):
+			writeEscape(&b, r)
 		default:
 			b.WriteString(s[i : i+n])
 		}
@@ -67,8 +67,8 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// first returns the index of the first character that Escape may change, or -1.
-func first(s string) int {
+// firstOdd returns the index of the first character that Escape may change, or -1.
+func firstOdd(s string) int {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' && c != '\n' && c != '\t') || c >= 0x7f {
 			return i
@@ -77,8 +77,8 @@ func first(s string) int {
 	return -1
 }
 
-// kept reports whether an odd character may stay at its place.
-func kept(s string, i int, r rune) bool {
+// isKept reports whether an odd character may stay at its place.
+func isKept(s string, i int, r rune) bool {
 	switch r {
 	case '\n', '\t':
 		return true
@@ -86,12 +86,12 @@ func kept(s string, i int, r rune) bool {
 		return strings.HasPrefix(s[i+1:], "\n")
 	case 0xfe0e, 0xfe0f: // text or emoji style of a visible character
 		before, _ := utf8.DecodeLastRuneInString(s[:i])
-		return i > 0 && before > ' ' && before != utf8.RuneError && !Odd(before)
+		return i > 0 && before > ' ' && before != utf8.RuneError && !IsOdd(before)
 	}
 	return false
 }
 
-func write(b *strings.Builder, r rune) {
+func writeEscape(b *strings.Builder, r rune) {
 	switch {
 	case r == '\b':
 		b.WriteString(`\b`)
@@ -104,22 +104,22 @@ func write(b *strings.Builder, r rune) {
 	}
 }
 
-// Quote returns a Go string literal in which every odd character is escaped.
-func Quote(s string) string { return Escape(strconv.Quote(s)) }
+// QuoteText returns a Go string literal in which every odd character is escaped.
+func QuoteText(s string) string { return EscapeOdd(strconv.Quote(s)) }
 
-// Line returns text that fits into a line. If the text has an odd character, Line quotes it.
-func Line(s string) string {
-	if Plain(s) {
+// OneLine returns text that fits into a line. If the text has an odd character, Line quotes it.
+func OneLine(s string) string {
+	if IsPlain(s) {
 		return s
 	}
-	return Quote(s)
+	return QuoteText(s)
 }
 
-// Plain reports whether text is UTF-8 that can be shown unchanged on one line. Spaces other than ASCII's are not plain,
-// because a reader could mistake them for it.
-func Plain(s string) bool {
-	if first(s) < 0 && !strings.ContainsAny(s, "\n\t") { // ASCII, like nearly all text
+// IsPlain reports whether text is UTF-8 that can be shown unchanged on one line. Spaces other than ASCII's are not
+// plain, because a reader could mistake them for it.
+func IsPlain(s string) bool {
+	if firstOdd(s) < 0 && !strings.ContainsAny(s, "\n\t") { // ASCII, like nearly all text
 		return true
 	}
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || Odd(r) })
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || IsOdd(r) })
 }

@@ -47,7 +47,7 @@ func TestEscape(t *testing.T) {
 		"\xc0\x9b":                             `\xc0\x9b`,
 		"a replacement \ufffd":                 "a replacement \ufffd",
 	} {
-		if got := visible.Escape(in); got != want {
+		if got := visible.EscapeOdd(in); got != want {
 			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
 		}
 	}
@@ -60,7 +60,7 @@ func TestEveryCharacter(t *testing.T) {
 		if r == '\n' || r == '\t' || !utf8.ValidRune(r) {
 			continue
 		}
-		shown := strings.Contains(visible.Escape("\n"+string(r)), string(r))
+		shown := strings.Contains(visible.EscapeOdd("\n"+string(r)), string(r))
 		never := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp, unicode.Bidi_Control, unicode.Join_Control, unicode.Noncharacter_Code_Point)
 		if shown && never {
 			t.Errorf("%U is shown as it is", r)
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 		"plain text, ümlaut": "plain text, ümlaut", "\x1b[31mred": `"\x1b[31mred"`, "two\nlines": `"two\nlines"`, "no\u00a0break": `"no\u00a0break"`,
 		"\xff": `"\xff"`, "right\u202eleft": `"right\u202eleft"`, "filler\u3164": `"filler\u3164"`, "tag\U000e0041": `"tag\U000e0041"`, "": "",
 	} {
-		if got := visible.Line(in); got != want {
+		if got := visible.OneLine(in); got != want {
 			t.Errorf("Line(%q) = %s, want %s", in, got, want)
 		}
 	}
@@ -86,9 +86,9 @@ func TestLine(t *testing.T) {
 // TestLinear: long text takes time in proportion to its length.
 func TestLinear(t *testing.T) {
 	for _, part := range []string{"a", "\x1b", "\xff", "\ufe0f", "é", "\r", "\u202e"} {
-		growth.Linear(t, 128<<10, func(n int) func() {
+		growth.RequireLinear(t, 128<<10, func(n int) func() {
 			text := strings.Repeat(part, n/len(part))
-			return func() { visible.Escape(text); visible.Line(text) }
+			return func() { visible.EscapeOdd(text); visible.OneLine(text) }
 		})
 	}
 }
@@ -96,8 +96,8 @@ func TestLinear(t *testing.T) {
 func FuzzEscape(f *testing.F) {
 	f.Add("\x1b[2J\u202e\xff\r\n\ufe0f")
 	f.Fuzz(func(t *testing.T, s string) {
-		out := visible.Escape(s)
-		if !utf8.ValidString(out) || visible.Escape(out) != out {
+		out := visible.EscapeOdd(s)
+		if !utf8.ValidString(out) || visible.EscapeOdd(out) != out {
 			t.Fatalf("Escape(%q) = %q, which is not safe", s, out)
 		}
 	})
@@ -110,7 +110,7 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aäb", 2, "a…"}, {"aäb", 3, "aä…"}, {"ä", 1, "…"}} {
-		if got := visible.Cut(c.text, c.most, "…"); got != c.want {
+		if got := visible.CutText(c.text, c.most, "…"); got != c.want {
 			t.Errorf("visible.Cut(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
 		}
 	}

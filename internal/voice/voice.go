@@ -8,9 +8,9 @@ import "strings"
 // Text is a sentence for each reader.
 type Text struct{ Model, Person string }
 
-// Say makes a Text from a template. values are pairs of a placeholder and its replacement. They are inserted last, so
-// they are never parsed as a template.
-func Say(template string, values ...string) Text {
+// NewText makes a Text from a template. values are pairs of a placeholder and its replacement. They are inserted last,
+// so they are never parsed as a template.
+func NewText(template string, values ...string) Text {
 	model, person := &strings.Builder{}, &strings.Builder{}
 	for rest := template; rest != ""; {
 		before, after, _ := strings.Cut(rest, "{")

@@ -17,7 +17,7 @@ func TestSay(t *testing.T) {
 		{"x} {a|b}", "x} a", "x} b", nil},
 		{"%NAME {a %NAME|b %NAME}", "{x|y} a {x|y}", "{x|y} b {x|y}", []string{"%NAME", "{x|y}"}},
 	} {
-		if got := Say(r.template, r.values...); got.Model != r.model || got.Person != r.person {
+		if got := NewText(r.template, r.values...); got.Model != r.model || got.Person != r.person {
 			t.Errorf("%q: got %+v", r.template, got)
 		}
 	}

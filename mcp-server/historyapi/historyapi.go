@@ -76,11 +76,11 @@ type Run struct {
 	// ReceiptLost means that the proxy stopped before the run's receipt.
 	ReceiptLost bool `json:"receipt_lost,omitempty"`
 	// Spans are the run's first exchanges, for a small picture. Only with Filter.Spans.
-	Spans []Span `json:"spans,omitempty"`
+	Spans []ExchangeSpan `json:"spans,omitempty"`
 }
 
-// Span is an exchange in a small picture: milliseconds since the run's start.
-type Span struct {
+// ExchangeSpan is an exchange in a small picture: milliseconds since the run's start.
+type ExchangeSpan struct {
 	Begin   float64 `json:"a"`
 	End     float64 `json:"b"`
 	Outcome string  `json:"o"`
@@ -198,9 +198,9 @@ type Ledger struct {
 	Redacted  int64     `json:"redacted"`
 	Swapped   int64     `json:"swapped"`
 	// Traffic is by API and host, most bytes first. Matrix counts the swaps of each name for each host.
-	Traffic []Traffic `json:"traffic"`
-	Matrix  []Cell    `json:"matrix"`
-	Carried []Carried `json:"carried"`
+	Traffic []Traffic     `json:"traffic"`
+	Matrix  []Cell        `json:"matrix"`
+	Carried []CarriedRuns `json:"carried"`
 }
 
 // Traffic is the traffic with one host of one API. API is empty for hosts of no API.
@@ -223,9 +223,9 @@ type Cell struct {
 	Scrubbed int64  `json:"scrubbed"`
 }
 
-// Carried are runs that read from one API and then wrote to another, with the written bytes. The written data likely
-// contains the read data, but this is not certain.
-type Carried struct {
+// CarriedRuns are runs that read from one API and then wrote to another, with the written bytes. The written data
+// likely contains the read data, but this is not certain.
+type CarriedRuns struct {
 	From  string    `json:"from"`
 	To    string    `json:"to"`
 	Runs  int64     `json:"runs"`

@@ -28,10 +28,10 @@ type Alarm struct {
 
 // Alarms lists the alarms, latest first.
 func (c Client) Alarms(ctx context.Context) ([]Alarm, error) {
-	return fetch[[]Alarm](ctx, c, http.MethodGet, "alarms", nil)
+	return fetchAnswer[[]Alarm](ctx, c, http.MethodGet, "alarms", nil)
 }
 
 // Unfreeze lets a session run code again.
 func (c Client) Unfreeze(ctx context.Context, session string) error {
-	return c.post(ctx, "unfreeze", url.Values{"session": {session}})
+	return c.postEmpty(ctx, "unfreeze", url.Values{"session": {session}})
 }

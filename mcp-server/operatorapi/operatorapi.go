@@ -87,7 +87,7 @@ type Tenant struct {
 
 // Tenants fetches the tenants.
 func (c Client) Tenants(ctx context.Context) (Tenants, error) {
-	return fetch[Tenants](ctx, c, http.MethodGet, "tenants", nil)
+	return fetchAnswer[Tenants](ctx, c, http.MethodGet, "tenants", nil)
 }
 
 // Database is the state of the Postgres that replicas share.
@@ -102,7 +102,7 @@ type Database struct {
 
 // Database fetches the state of Postgres.
 func (c Client) Database(ctx context.Context) (Database, error) {
-	return fetch[Database](ctx, c, http.MethodGet, "database", nil)
+	return fetchAnswer[Database](ctx, c, http.MethodGet, "database", nil)
 }
 
 // ConsoleLogin is a sign-in for the web console: a code that opens one session within a minute.
@@ -122,28 +122,28 @@ type Client struct{ HTTP *http.Client }
 
 // About fetches the description.
 func (c Client) About(ctx context.Context) (About, error) {
-	return fetch[About](ctx, c, http.MethodGet, "about", nil)
+	return fetchAnswer[About](ctx, c, http.MethodGet, "about", nil)
 }
 
 // Console fetches a sign-in for the web console.
 func (c Client) Console(ctx context.Context) (ConsoleLogin, error) {
-	return fetch[ConsoleLogin](ctx, c, http.MethodPost, "console", nil)
+	return fetchAnswer[ConsoleLogin](ctx, c, http.MethodPost, "console", nil)
 }
 
 // Catalog fetches the public catalog.
 func (c Client) Catalog(ctx context.Context) (controlapi.Catalog, error) {
-	return fetch[controlapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
+	return fetchAnswer[controlapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
 }
 
 // Inspection fetches the content of apis/ and its mistakes.
 func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
-	return fetch[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
+	return fetchAnswer[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
 }
 
 // Diagnose fetches the checks that only the proxy can make: see controlapi.Client.Diagnose.
 func (c Client) Diagnose(ctx context.Context, offline bool) (controlapi.Diagnosis, error) {
 	v := url.Values{"offline": {strconv.FormatBool(offline)}}
-	return fetch[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
+	return fetchAnswer[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
 }
 
 // Removed is the number of removed runs.
@@ -153,41 +153,41 @@ type Removed struct {
 
 // Runs lists runs, latest first. An empty cursor starts with the latest.
 func (c Client) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
-	return fetch[historyapi.Page](ctx, c, http.MethodGet, "runs", filtered(f, cursor))
+	return fetchAnswer[historyapi.Page](ctx, c, http.MethodGet, "runs", listParams(f, cursor))
 }
 
 // Run fetches all stored data of a run, by its ID or a prefix. "" means the latest run. The error is ErrNotFound if
 // there is no such run.
 func (c Client) Run(ctx context.Context, run string) (historyapi.Detail, error) {
-	return fetch[historyapi.Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
+	return fetchAnswer[historyapi.Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
 }
 
 // Exchanges lists exchanges.
 func (c Client) Exchanges(
 	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
 ) (historyapi.ExchangePage, error) {
-	return fetch[historyapi.ExchangePage](ctx, c, http.MethodGet, "exchanges", filtered(f, cursor))
+	return fetchAnswer[historyapi.ExchangePage](ctx, c, http.MethodGet, "exchanges", listParams(f, cursor))
 }
 
 // History fetches the status of the history.
 func (c Client) History(ctx context.Context) (historyapi.Status, error) {
-	return fetch[historyapi.Status](ctx, c, http.MethodGet, "history", nil)
+	return fetchAnswer[historyapi.Status](ctx, c, http.MethodGet, "history", nil)
 }
 
 // RemoveRuns removes runs, and returns their number.
 func (c Client) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
-	out, err := fetch[Removed](ctx, c, http.MethodPost, "runs/remove", filtered(f, ""))
+	out, err := fetchAnswer[Removed](ctx, c, http.MethodPost, "runs/remove", listParams(f, ""))
 	return out.Removed, err
 }
 
-// filtered returns the parameters of a list.
-func filtered(f any, cursor string) url.Values {
+// listParams returns the parameters of a list.
+func listParams(f any, cursor string) url.Values {
 	text, _ := json.Marshal(f) // plain data
 	return url.Values{"filter": {string(text)}, "cursor": {cursor}}
 }
 
-// Filter parses the filter of a request for a list.
-func Filter[F any](v url.Values) (f F, err error) {
+// ParseFilter parses the filter of a request for a list.
+func ParseFilter[F any](v url.Values) (f F, err error) {
 	if text := v.Get("filter"); text != "" {
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
 			return f, fmt.Errorf("filter: %w", err)
@@ -201,9 +201,9 @@ const maxLine = 4 << 20
 
 // Events calls on for each event after the cursor, until ctx ends. "" means from now on.
 func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Event)) error {
-	resp, err := rpc.Send(ctx, c, http.MethodGet, address("events", url.Values{"cursor": {cursor}}), nil)
+	resp, err := rpc.Send(ctx, c, http.MethodGet, pathAddress("events", url.Values{"cursor": {cursor}}), nil)
 	if err != nil {
-		return explain(err)
+		return explainMissing(err)
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
@@ -224,18 +224,18 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 	return nil
 }
 
-// fetch sends a request and reads its answer.
-func fetch[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
-	out, err := rpc.Call[T](ctx, c, method, address(path, v), nil)
-	return out, explain(err)
+// fetchAnswer sends a request and reads its answer.
+func fetchAnswer[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
+	out, err := rpc.Call[T](ctx, c, method, pathAddress(path, v), nil)
+	return out, explainMissing(err)
 }
 
-func address(path string, v url.Values) string {
+func pathAddress(path string, v url.Values) string {
 	return "http://localhost" + Prefix + path + "?" + v.Encode()
 }
 
-// explain adds advice for a path that mcp-server does not have.
-func explain(err error) error {
+// explainMissing adds advice for a path that mcp-server does not have.
+func explainMissing(err error) error {
 	if e := (*rpc.Error)(nil); errors.As(err, &e) && e.Status == http.StatusNotFound && e.Code == "" {
 		return errors.New("this CodeForge is older than this command: bring both to the same version")
 	}

@@ -51,25 +51,25 @@ type Line struct {
 
 // Review fetches the changes of a server's tools. The server is started if its tools are unknown.
 func (c Client) Review(ctx context.Context, server string) (Review, error) {
-	return fetch[Review](ctx, c, http.MethodGet, "server/review", url.Values{"server": {server}})
+	return fetchAnswer[Review](ctx, c, http.MethodGet, "server/review", url.Values{"server": {server}})
 }
 
 // Log fetches the last output and events of a server.
 func (c Client) Log(ctx context.Context, server string) ([]Line, error) {
-	return fetch[[]Line](ctx, c, http.MethodGet, "server/log", url.Values{"server": {server}})
+	return fetchAnswer[[]Line](ctx, c, http.MethodGet, "server/log", url.Values{"server": {server}})
 }
 
 // Approve accepts a server's tools as shown by the Review with this digest.
 func (c Client) Approve(ctx context.Context, server, digest string) error {
-	return c.post(ctx, "server/approve", url.Values{"server": {server}, "digest": {digest}})
+	return c.postEmpty(ctx, "server/approve", url.Values{"server": {server}, "digest": {digest}})
 }
 
 // Restart ends a server's processes and their calls.
 func (c Client) Restart(ctx context.Context, server string) error {
-	return c.post(ctx, "server/restart", url.Values{"server": {server}})
+	return c.postEmpty(ctx, "server/restart", url.Values{"server": {server}})
 }
 
-func (c Client) post(ctx context.Context, path string, v url.Values) error {
-	_, err := fetch[struct{}](ctx, c, http.MethodPost, path, v)
+func (c Client) postEmpty(ctx context.Context, path string, v url.Values) error {
+	_, err := fetchAnswer[struct{}](ctx, c, http.MethodPost, path, v)
 	return err
 }

@@ -67,8 +67,8 @@ const (
 	ScopeRule Scope = "rule" // all requests under the same rule
 )
 
-// Wide reports whether the scope covers more than one request.
-func (s Scope) Wide() bool { return s == ScopePath || s == ScopeRule }
+// IsWide reports whether the scope covers more than one request.
+func (s Scope) IsWide() bool { return s == ScopePath || s == ScopeRule }
 
 // Answer is a person's decision. An empty Scope is ScopeOnce.
 type Answer struct {
@@ -79,12 +79,12 @@ type Answer struct {
 // Client sends requests through an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
-// List lists the held requests, the oldest first.
-func (c Client) List(ctx context.Context) ([]Held, error) {
+// ListHeld lists the held requests, the oldest first.
+func (c Client) ListHeld(ctx context.Context) ([]Held, error) {
 	return rpc.Call[[]Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
-// Decide approves or refuses a request. It returns an error if the id is no longer held.
-func (c Client) Decide(ctx context.Context, id string, a Answer) (Held, error) {
+// DecideHeld approves or refuses a request. It returns an error if the id is no longer held.
+func (c Client) DecideHeld(ctx context.Context, id string, a Answer) (Held, error) {
 	return rpc.Call[Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+id, a)
 }

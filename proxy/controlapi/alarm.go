@@ -25,8 +25,8 @@ type Alarm struct {
 	Host string `json:"host,omitempty"`
 }
 
-// What describes the secret in words.
-func (a Alarm) What() string {
+// DescribeSecret describes the secret in words.
+func (a Alarm) DescribeSecret() string {
 	switch {
 	case a.Kind == AlarmCanary:
 		return "a canary"

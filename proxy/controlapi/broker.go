@@ -73,9 +73,9 @@ const (
 	brokerHead   = 10 * time.Second
 )
 
-// Broker connects to the proxy as the broker of MCP servers and serves its requests until ctx or the connection ends.
-// The proxy has one broker: a new connection replaces an earlier one. The error is never nil.
-func (c *Client) Broker(ctx context.Context, h http.Handler) error {
+// ServeBroker connects to the proxy as the broker of MCP servers and serves its requests until ctx or the connection
+// ends. The proxy has one broker: a new connection replaces an earlier one. The error is never nil.
+func (c *Client) ServeBroker(ctx context.Context, h http.Handler) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connecting to the proxy: %w", err)
@@ -84,8 +84,8 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 	// Serve does not watch ctx, so its end closes the connection.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	u := &upgraded{Conn: conn}
-	if err := u.upgrade(); err != nil {
+	u := &upgradedConn{Conn: conn}
+	if err := u.requestUpgrade(); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	srv := &http.Server{
@@ -97,7 +97,7 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 		},
 	}
 	srv.Protocols.SetUnencryptedHTTP2(true)
-	err = srv.Serve(rpc.Once(u))
+	err = srv.Serve(rpc.ListenOnce(u))
 	_ = srv.Close()
 	// The closed connection is only a consequence of the end of ctx.
 	if ctx.Err() != nil {
@@ -106,14 +106,14 @@ func (c *Client) Broker(ctx context.Context, h http.Handler) error {
 	return fmt.Errorf("the connection to the proxy has ended: %w", err)
 }
 
-// upgraded is a connection whose first bytes are in a buffer.
-type upgraded struct {
+// upgradedConn is a connection whose first bytes are in a buffer.
+type upgradedConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// upgrade requests the broker's protocol.
-func (u *upgraded) upgrade() error {
+// requestUpgrade requests the broker's protocol.
+func (u *upgradedConn) requestUpgrade() error {
 	// The deadline is only for the upgrade: the connection itself has no time limit.
 	_ = u.SetDeadline(time.Now().Add(brokerHead))
 	_, err := fmt.Fprintf(u.Conn,
@@ -134,4 +134,4 @@ func (u *upgraded) upgrade() error {
 	return u.SetDeadline(time.Time{})
 }
 
-func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }
+func (u *upgradedConn) Read(p []byte) (int, error) { return u.r.Read(p) }

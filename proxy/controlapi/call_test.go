@@ -16,7 +16,7 @@ func TestCall(t *testing.T) {
 		{"https://mcp.codeforge.internal.evil.test/github/x", nil, ""},
 		{"https://api.github.com/repos", []string{"github"}, ""},
 	} {
-		if got := (Exchange{URL: c.url, APIs: c.apis}).Call(); got != c.want {
+		if got := (Exchange{URL: c.url, APIs: c.apis}).CalledTool(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.url, got, c.want)
 		}
 	}

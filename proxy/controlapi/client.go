@@ -53,11 +53,11 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{http: &http.Client{Transport: tr}, dial: dial}
 }
 
-// Of returns a client for the slot of one pod, given its address, at a proxy that pods share. Close c to close it.
-func (c *Client) Of(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
+// ForPod returns a client for the slot of one pod, given its address, at a proxy that pods share. Close c to close it.
+func (c *Client) ForPod(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
 
-// slot returns the path of a slot, or of a resource below it.
-func (c *Client) slot(id slot.ID, of string, query url.Values) string {
+// slotPath returns the path of a slot, or of a resource below it.
+func (c *Client) slotPath(id slot.ID, of string, query url.Values) string {
 	if c.pod != "" {
 		query.Set("pod", c.pod)
 	}
@@ -68,131 +68,131 @@ func (c *Client) slot(id slot.ID, of string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// numbered returns a query with a generation.
-func numbered(generation uint64) url.Values {
+// newGenerationQuery returns a query with a generation.
+func newGenerationQuery(generation uint64) url.Values {
 	return url.Values{"generation": {strconv.FormatUint(generation, 10)}}
 }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Catalog fetches the public catalog.
-func (c *Client) Catalog(ctx context.Context) (Catalog, error) {
-	return call[Catalog](ctx, c, http.MethodGet, "/v1/catalog", nil)
+// FetchCatalog fetches the public catalog.
+func (c *Client) FetchCatalog(ctx context.Context) (Catalog, error) {
+	return callProxy[Catalog](ctx, c, http.MethodGet, "/v1/catalog", nil)
 }
 
-// Types opens an API's types.d.ts, which may be large. It returns ErrNotFound if the API has no such file. The caller
-// must close it.
-func (c *Client) Types(ctx context.Context, api string) (io.ReadCloser, error) {
-	return c.document(ctx, api, "types")
+// OpenTypes opens an API's types.d.ts, which may be large. It returns ErrNotFound if the API has no such file. The
+// caller must close it.
+func (c *Client) OpenTypes(ctx context.Context, api string) (io.ReadCloser, error) {
+	return c.openDocument(ctx, api, "types")
 }
 
-// Operations opens an API's operations.jsonl. It returns ErrNotFound if the API has no such file. The caller must close
-// it.
-func (c *Client) Operations(ctx context.Context, api string) (io.ReadCloser, error) {
-	return c.document(ctx, api, "operations")
+// OpenOperations opens an API's operations.jsonl. It returns ErrNotFound if the API has no such file. The caller must
+// close it.
+func (c *Client) OpenOperations(ctx context.Context, api string) (io.ReadCloser, error) {
+	return c.openDocument(ctx, api, "operations")
 }
 
-func (c *Client) document(ctx context.Context, api, name string) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/"+name, nil)
+func (c *Client) openDocument(ctx context.Context, api, name string) (io.ReadCloser, error) {
+	resp, err := c.sendToProxy(ctx, http.MethodGet, "/v1/catalog/"+url.PathEscape(api)+"/"+name, nil)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Body, nil
 }
 
-// Inspection fetches the content of apis/ and its problems.
-func (c *Client) Inspection(ctx context.Context) (Inspection, error) {
-	return call[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
+// FetchInspection fetches the content of apis/ and its problems.
+func (c *Client) FetchInspection(ctx context.Context) (Inspection, error) {
+	return callProxy[Inspection](ctx, c, http.MethodGet, "/v1/inspection", nil)
 }
 
 // Diagnose returns the proxy's CA certificate and, unless offline is set, a check of each host of the active APIs. Only
 // the proxy can make these checks.
 func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) {
-	return call[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
+	return callProxy[Diagnosis](ctx, c, http.MethodGet, "/v1/diagnosis?offline="+strconv.FormatBool(offline), nil)
 }
 
 // StatusNotDecided is the status of the *rpc.Error that says why a decision about a held request or a plan is not
 // valid.
 const StatusNotDecided = http.StatusForbidden
 
-// AllHeld lists the requests of all runs that wait for a person, the oldest first.
-func (c *Client) AllHeld(ctx context.Context) ([]approvalapi.Held, error) {
-	return call[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
+// FetchHeld lists the requests of all runs that wait for a person, the oldest first.
+func (c *Client) FetchHeld(ctx context.Context) ([]approvalapi.Held, error) {
+	return callProxy[[]approvalapi.Held](ctx, c, http.MethodGet, "/v1/held", nil)
 }
 
 // DecideAny passes on a decision about a request. It returns an *rpc.Error with StatusNotDecided if only the operator
 // may decide, or if the request is no longer held.
 func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error) {
-	return call[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
+	return callProxy[approvalapi.Held](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
 }
 
-// Plans lists the plans of dry runs, the oldest first, without their steps.
-func (c *Client) Plans(ctx context.Context) ([]planapi.Plan, error) {
-	return call[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
+// FetchPlans lists the plans of dry runs, the oldest first, without their steps.
+func (c *Client) FetchPlans(ctx context.Context) ([]planapi.Plan, error) {
+	return callProxy[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
 }
 
-// Plan returns a plan with its steps, or ErrNotFound.
-func (c *Client) Plan(ctx context.Context, id string) (planapi.Plan, error) {
-	return call[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
+// FetchPlan returns a plan with its steps, or ErrNotFound.
+func (c *Client) FetchPlan(ctx context.Context, id string) (planapi.Plan, error) {
+	return callProxy[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
 }
 
 // DecidePlan passes on a decision about a plan. It returns an *rpc.Error with StatusNotDecided if only the operator may
 // decide, or if the plan is already decided.
 func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
-	return call[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
+	return callProxy[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
 // MaxScrub bounds the texts of Scrub, in bytes of JSON.
 const MaxScrub = 8 << 20
 
-// Scrub returns the texts with token names for the credentials in them.
-func (c *Client) Scrub(ctx context.Context, texts []string) ([]string, error) {
-	return call[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
+// ScrubTexts returns the texts with token names for the credentials in them.
+func (c *Client) ScrubTexts(ctx context.Context, texts []string) ([]string, error) {
+	return callProxy[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
 }
 
 // CheckLedger asks whether the ledger is intact and fits the checkpoints in the receipts of runs. It returns
 // ErrNotFound if there is no ledger.
 func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {
-	return call[LedgerCheck](ctx, c, http.MethodPost, "/v1/ledger/check", known)
+	return callProxy[LedgerCheck](ctx, c, http.MethodPost, "/v1/ledger/check", known)
 }
 
-// Register begins a run in a slot. It returns ErrFenced if the slot has had this generation or a later one.
-func (c *Client) Register(ctx context.Context, id slot.ID, r Registration) error {
-	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "", url.Values{}), r)
+// RegisterRun begins a run in a slot. It returns ErrFenced if the slot has had this generation or a later one.
+func (c *Client) RegisterRun(ctx context.Context, id slot.ID, r Registration) error {
+	_, err := callProxy[struct{}](ctx, c, http.MethodPut, c.slotPath(id, "", url.Values{}), r)
 	return err
 }
 
-// Unregister ends a run. The proxy first aborts the run's exchanges and waits for them. If the generation is not the
+// UnregisterRun ends a run. The proxy first aborts the run's exchanges and waits for them. If the generation is not the
 // registered one, Unregister returns ErrFenced and no receipt. The summary is for the ledger.
-func (c *Client) Unregister(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
-	return call[Receipt](ctx, c, http.MethodDelete, c.slot(id, "", numbered(generation)), s)
+func (c *Client) UnregisterRun(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
+	return callProxy[Receipt](ctx, c, http.MethodDelete, c.slotPath(id, "", newGenerationQuery(generation)), s)
 }
 
-// Drain returns the exchanges of a registered slot since its registration or the last Drain, and the proxy forgets
-// them. It returns ErrFenced if the generation is not the registered one. With a cause, the proxy also publishes the
-// event Caused.
-func (c *Client) Drain(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
-	query := numbered(generation)
+// DrainExchanges returns the exchanges of a registered slot since its registration or the last Drain, and the proxy
+// forgets them. It returns ErrFenced if the generation is not the registered one. With a cause, the proxy also
+// publishes the event Caused.
+func (c *Client) DrainExchanges(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
+	query := newGenerationQuery(generation)
 	if cause != (Cause{}) {
 		query.Set("run", cause.Run)
 		query.Set("call", cause.Call)
 		query.Set("among", strconv.Itoa(cause.Among))
 	}
-	return call[Receipt](ctx, c, http.MethodPost, c.slot(id, "/drain", query), nil)
+	return callProxy[Receipt](ctx, c, http.MethodPost, c.slotPath(id, "/drain", query), nil)
 }
 
 // SetCalls sends the proxy the list of calls in progress at the server in a slot. It returns ErrFenced if the
 // generation is not the registered one.
 func (c *Client) SetCalls(ctx context.Context, id slot.ID, generation uint64, calls ServerCalls) error {
-	_, err := call[struct{}](ctx, c, http.MethodPut, c.slot(id, "/calls", numbered(generation)), calls)
+	_, err := callProxy[struct{}](ctx, c, http.MethodPut, c.slotPath(id, "/calls", newGenerationQuery(generation)), calls)
 	return err
 }
 
-// Waiting calls on with the requests of a registered run that wait for a person. It calls on at once and after each
+// WatchHeld calls on with the requests of a registered run that wait for a person. It calls on at once and after each
 // change, until the run or ctx ends.
-func (c *Client) Waiting(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
-	resp, err := c.send(ctx, http.MethodGet, c.slot(id, "/held", numbered(generation)), nil)
+func (c *Client) WatchHeld(ctx context.Context, id slot.ID, generation uint64, on func([]approvalapi.Held)) error {
+	resp, err := c.sendToProxy(ctx, http.MethodGet, c.slotPath(id, "/held", newGenerationQuery(generation)), nil)
 	if err != nil {
 		return err
 	}
@@ -212,16 +212,16 @@ type Subscription struct{ body io.ReadCloser }
 // Subscribe begins a stream of events. The stream has every event after Subscribe returns, so fetch the state that
 // events change only then.
 func (c *Client) Subscribe(ctx context.Context, of Events) (*Subscription, error) {
-	resp, err := c.send(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
+	resp, err := c.sendToProxy(ctx, http.MethodGet, "/v1/events?of="+string(of), nil) //nolint:bodyclose // by Each
 	if err != nil {
 		return nil, err
 	}
 	return &Subscription{body: resp.Body}, nil
 }
 
-// Each calls on for every event until the stream breaks off or the context of Subscribe ends. Then it closes the
+// EachEvent calls on for every event until the stream breaks off or the context of Subscribe ends. Then it closes the
 // stream.
-func (s *Subscription) Each(on func(Event)) error {
+func (s *Subscription) EachEvent(on func(Event)) error {
 	defer s.body.Close()
 	dec := json.NewDecoder(s.body)
 	for {
@@ -233,14 +233,14 @@ func (s *Subscription) Each(on func(Event)) error {
 	}
 }
 
-// Health asks whether the proxy is ready.
-func (c *Client) Health(ctx context.Context) (Health, error) {
-	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
+// FetchHealth asks whether the proxy is ready.
+func (c *Client) FetchHealth(ctx context.Context) (Health, error) {
+	return callProxy[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
-// Metrics fetches the metrics as Prometheus text, at most 4 MiB.
-func (c *Client) Metrics(ctx context.Context) (string, error) {
-	resp, err := c.send(ctx, http.MethodGet, "/metrics", nil)
+// FetchMetrics fetches the metrics as Prometheus text, at most 4 MiB.
+func (c *Client) FetchMetrics(ctx context.Context) (string, error) {
+	resp, err := c.sendToProxy(ctx, http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return "", err
 	}
@@ -262,11 +262,11 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+func (c *Client) sendToProxy(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	return rpc.Send(ctx, c, method, "http://proxy"+path, body)
 }
 
-// call sends a request whose answer is one JSON value.
-func call[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
+// callProxy sends a request whose answer is one JSON value.
+func callProxy[T any](ctx context.Context, c *Client, method, path string, body any) (out T, err error) {
 	return rpc.Call[T](ctx, c, method, "http://proxy"+path, body)
 }

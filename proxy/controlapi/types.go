@@ -255,8 +255,8 @@ type Count struct {
 	BytesDown int64 `json:"bytes_down"`
 }
 
-// Add counts one exchange.
-func (c *Count) Add(e Exchange) {
+// AddExchange counts one exchange.
+func (c *Count) AddExchange(e Exchange) {
 	c.Exchanges++
 	switch e.Outcome {
 	case OutcomeDenied:
@@ -331,8 +331,9 @@ type Exchange struct {
 	FirstMS float64 `json:"first_ms,omitempty"`
 }
 
-// Call returns the tool that code called, as SERVER.TOOL, or "" for an exchange with another host than ServersHost.
-func (e Exchange) Call() string {
+// CalledTool returns the tool that code called, as SERVER.TOOL, or "" for an exchange with another host than
+// ServersHost.
+func (e Exchange) CalledTool() string {
 	rest, ok := strings.CutPrefix(e.URL, "https://"+ServersHost+"/")
 	if !ok {
 		return ""
@@ -365,8 +366,8 @@ const (
 	InstallPrefix = "install-"
 )
 
-// OfRun reports whether an id belongs to a run.
-func OfRun(id string) bool {
+// IsRun reports whether an id belongs to a run.
+func IsRun(id string) bool {
 	return !strings.HasPrefix(id, ServerPrefix) && !strings.HasPrefix(id, InstallPrefix)
 }
 
@@ -410,7 +411,7 @@ func (r *Receipt) AddCaused(list []Caused) {
 		for i := range r.Exchanges {
 			x := &r.Exchanges[i]
 			// The same call may occur several times: each list goes to the first call without one.
-			if x.Among == 0 && x.Call() == c.Call {
+			if x.Among == 0 && x.CalledTool() == c.Call {
 				x.Caused, x.Among = c.Exchanges, c.Among
 				break
 			}
@@ -445,17 +446,17 @@ const (
 	HintRejected = "credential_rejected"
 )
 
-// About returns the request of the hint, to precede its text, or "".
-func (h Hint) About() string {
+// RequestPrefix returns the request of the hint, to precede its text, or "".
+func (h Hint) RequestPrefix() string {
 	if h.Method == "" || h.Host == "" {
 		return ""
 	}
 	return h.Method + " " + h.Host + ": "
 }
 
-// Voice returns the hint for each reader, with its request.
-func (h Hint) Voice() voice.Text {
-	return voice.Text{Model: h.About() + h.Text, Person: h.About() + cmp.Or(h.Person, h.Text)}
+// VoiceText returns the hint for each reader, with its request.
+func (h Hint) VoiceText() voice.Text {
+	return voice.Text{Model: h.RequestPrefix() + h.Text, Person: h.RequestPrefix() + cmp.Or(h.Person, h.Text)}
 }
 
 // Refusal is the JSON body of a refused request, and of a call of a tool that failed.
@@ -485,8 +486,8 @@ const (
 	RequestEvents Events = "requests" // all other events
 )
 
-// Has reports whether the selection includes an event.
-func (of Events) Has(e Event) bool {
+// HasEvent reports whether the selection includes an event.
+func (of Events) HasEvent(e Event) bool {
 	switch {
 	case e.Catalog != "":
 		return of == CatalogEvents

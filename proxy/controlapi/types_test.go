@@ -6,7 +6,7 @@ import "testing"
 func TestCountAdd(t *testing.T) {
 	var c Count
 	for _, outcome := range []string{OutcomeServed, OutcomeDenied, OutcomeFailed, OutcomeAborted} {
-		c.Add(Exchange{Outcome: outcome, Swapped: []Swap{{Name: "A"}, {Name: "B"}}, Sanitized: 3, Redacted: 4, BytesUp: 5, BytesDown: 6})
+		c.AddExchange(Exchange{Outcome: outcome, Swapped: []Swap{{Name: "A"}, {Name: "B"}}, Sanitized: 3, Redacted: 4, BytesUp: 5, BytesDown: 6})
 	}
 	want := Count{Exchanges: 4, Denied: 1, Failed: 2, Swapped: 8, Sanitized: 12, Redacted: 16, BytesUp: 20, BytesDown: 24}
 	if c != want {

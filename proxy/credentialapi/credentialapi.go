@@ -29,7 +29,7 @@ const ContainerSocket = "/run/codeforge/credentials/credentials.sock"
 // Prefix begins every path.
 const Prefix = "/credentials/v1"
 
-const base = "http://proxy" + Prefix
+const baseURL = "http://proxy" + Prefix
 
 // State is what a credential needs or has.
 type State string
@@ -80,8 +80,9 @@ type Login struct {
 	Port int `json:"port,omitempty"`
 }
 
-// Started is a login that waits for a person. It ends ten minutes later, or with the next login of the same credential.
-type Started struct {
+// StartedLogin is a login that waits for a person. It ends ten minutes later, or with the next login of the same
+// credential.
+type StartedLogin struct {
 	ID string `json:"id"`
 	// URL is where the person goes.
 	URL string `json:"url"`
@@ -103,20 +104,20 @@ type Redirect struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Poll asks whether a login by WayDevice is done.
-type Poll struct {
+// LoginPoll asks whether a login by WayDevice is done.
+type LoginPoll struct {
 	ID string `json:"id"`
 }
 
-// Progress answers it.
-type Progress struct {
+// LoginProgress answers it.
+type LoginProgress struct {
 	Done bool `json:"done"`
 	// Interval is how long to wait before the next poll, in seconds.
 	Interval int `json:"interval,omitempty"`
 }
 
-// Supply is a value from outside.
-type Supply struct {
+// SuppliedValue is a value from outside.
+type SuppliedValue struct {
 	Value string `json:"value"`
 	// ExpiresAt is when it ends. Nil means after the TTL of config.json.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -131,35 +132,35 @@ func (Peer) Name() string { return "the proxy" }
 // Client asks over an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
-// List lists the credentials that the proxy obtains.
-func (c Client) List(ctx context.Context) ([]Credential, error) {
-	return rpc.Call[[]Credential](ctx, Peer{c.HTTP}, http.MethodGet, base, nil)
+// ListCredentials lists the credentials that the proxy obtains.
+func (c Client) ListCredentials(ctx context.Context) ([]Credential, error) {
+	return rpc.Call[[]Credential](ctx, Peer{c.HTTP}, http.MethodGet, baseURL, nil)
 }
 
-// Begin begins a login.
-func (c Client) Begin(ctx context.Context, l Login) (Started, error) {
-	return rpc.Call[Started](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins", l)
+// BeginLogin begins a login.
+func (c Client) BeginLogin(ctx context.Context, l Login) (StartedLogin, error) {
+	return rpc.Call[StartedLogin](ctx, Peer{c.HTTP}, http.MethodPost, baseURL+"/logins", l)
 }
 
-// Finish ends a login with what the browser brought back.
-func (c Client) Finish(ctx context.Context, r Redirect) error {
-	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins/finish", r)
+// FinishLogin ends a login with what the browser brought back.
+func (c Client) FinishLogin(ctx context.Context, r Redirect) error {
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPost, baseURL+"/logins/finish", r)
 	return err
 }
 
-// Poll asks whether a login is done.
-func (c Client) Poll(ctx context.Context, id string) (Progress, error) {
-	return rpc.Call[Progress](ctx, Peer{c.HTTP}, http.MethodPost, base+"/logins/poll", Poll{id})
+// PollLogin asks whether a login is done.
+func (c Client) PollLogin(ctx context.Context, id string) (LoginProgress, error) {
+	return rpc.Call[LoginProgress](ctx, Peer{c.HTTP}, http.MethodPost, baseURL+"/logins/poll", LoginPoll{id})
 }
 
-// Logout forgets a login.
-func (c Client) Logout(ctx context.Context, name string) error {
-	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodDelete, base+"/"+name, nil)
+// ForgetLogin forgets a login.
+func (c Client) ForgetLogin(ctx context.Context, name string) error {
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodDelete, baseURL+"/"+name, nil)
 	return err
 }
 
-// Supply gives the value of a "command".
-func (c Client) Supply(ctx context.Context, name string, s Supply) error {
-	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPut, base+"/"+name, s)
+// SupplyValue gives the value of a "command".
+func (c Client) SupplyValue(ctx context.Context, name string, s SuppliedValue) error {
+	_, err := rpc.Call[struct{}](ctx, Peer{c.HTTP}, http.MethodPut, baseURL+"/"+name, s)
 	return err
 }

@@ -34,30 +34,30 @@ type anchor struct {
 // newAnchor starts a goroutine that writes to a path.
 func newAnchor(path string, log *slog.Logger) *anchor {
 	a := &anchor{path: path, log: log, lines: make(chan string, anchorQueue), done: make(chan struct{})}
-	go a.write()
+	go a.writeLines()
 	return a
 }
 
-// add queues a line. It never blocks.
-func (a *anchor) add(line string) {
+// addLine queues a line. It never blocks.
+func (a *anchor) addLine(line string) {
 	// The caller holds the ledger's lock: a stalled anchor must not stall the ledger.
 	select {
 	case a.lines <- line:
 	default:
-		a.lost(errors.New("it is too slow"))
+		a.logLost(errors.New("it is too slow"))
 	}
 }
 
-func (a *anchor) lost(err error) {
+func (a *anchor) logLost(err error) {
 	a.log.Warn("AUDIT_ANCHOR did not get a checkpoint", logline.Tag("audit"), slog.String("error", err.Error()))
 }
 
-// write writes queued lines until close.
-func (a *anchor) write() {
+// writeLines writes queued lines until close.
+func (a *anchor) writeLines() {
 	defer close(a.done)
 	for line := range a.lines {
 		if err := appendLine(a.path, line); err != nil {
-			a.lost(err)
+			a.logLost(err)
 		}
 	}
 }

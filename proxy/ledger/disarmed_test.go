@@ -17,8 +17,8 @@ import (
 
 // TestDisarmed: without its check, what somebody did to a ledger is not found. e2e/negative runs it, under the tag disarm.
 func TestDisarmed(t *testing.T) {
-	for defence, attack := range map[string]func(t *testing.T, dir string) []Known{
-		"ledger-hash": func(t *testing.T, dir string) []Known { // a record is changed
+	for defence, attack := range map[string]func(t *testing.T, dir string) []KnownCheckpoint{
+		"ledger-hash": func(t *testing.T, dir string) []KnownCheckpoint { // a record is changed
 			paths, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
 			testkit.Must(t, err)
 			data, err := os.ReadFile(paths[0])
@@ -30,7 +30,7 @@ func TestDisarmed(t *testing.T) {
 			testkit.Must(t, os.WriteFile(paths[0], changed, 0o600))
 			return nil
 		},
-		"ledger-signature": func(t *testing.T, dir string) []Known { // all of it is written anew, by who has not the key
+		"ledger-signature": func(t *testing.T, dir string) []KnownCheckpoint { // all of it is written anew, by who has not the key
 			kept, err := os.ReadFile(filepath.Join(dir, pubName))
 			testkit.Must(t, err)
 			name, _, _ := strings.Cut(string(kept), "+")
@@ -46,7 +46,7 @@ func TestDisarmed(t *testing.T) {
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, pubName), kept, 0o600))
 			return nil
 		},
-		"ledger-known": func(t *testing.T, dir string) []Known { // an older copy is put back
+		"ledger-known": func(t *testing.T, dir string) []KnownCheckpoint { // an older copy is put back
 			older := t.TempDir()
 			testkit.Must(t, os.CopyFS(older+"/x", os.DirFS(dir)))
 			l := open(t, dir)
@@ -54,7 +54,7 @@ func TestDisarmed(t *testing.T) {
 			testkit.Must(t, l.Close())
 			testkit.Must(t, os.RemoveAll(dir))
 			testkit.Must(t, os.CopyFS(dir, os.DirFS(older+"/x")))
-			return []Known{{seen, "the checkpoint of run rb"}}
+			return []KnownCheckpoint{{seen, "the checkpoint of run rb"}}
 		},
 	} {
 		t.Run(defence, func(t *testing.T) {

@@ -46,15 +46,15 @@ func open(t *testing.T, dir string, change ...func(*Config)) *ledger {
 func (l *ledger) send(t *testing.T, run string, urls ...string) Head {
 	t.Helper()
 	for _, u := range urls {
-		testkit.Must(t, l.Append(Entry{Exchange: &controlapi.Exchange{Run: run, Method: "GET", URL: u}}))
+		testkit.Must(t, l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: run, Method: "GET", URL: u}}))
 	}
-	testkit.Must(t, l.Append(Entry{Run: &Run{Run: run}}))
-	head, err := l.Checkpoint(run)
+	testkit.Must(t, l.AppendRecord(Entry{Run: &Run{Run: run}}))
+	head, err := l.WriteCheckpoint(run)
 	testkit.Must(t, err)
 	return head
 }
 
-func verify(t *testing.T, dir string, known ...Known) Report {
+func verify(t *testing.T, dir string, known ...KnownCheckpoint) Report {
 	t.Helper()
 	r, err := Verify(Dir(dir), "", known)
 	testkit.Must(t, err)
@@ -78,20 +78,20 @@ func TestTree(t *testing.T) {
 		more, err := tlog.StoredHashesForRecordHash(n, h, reader)
 		testkit.Must(t, err)
 		stored = append(stored, more...)
-		ours.add(h)
+		ours.addLeaf(h)
 		want, err := tlog.TreeHash(n+1, reader)
 		testkit.Must(t, err)
-		if got := ours.head(); got.Root != want || got.Size != n+1 {
+		if got := ours.currentHead(); got.Root != want || got.Size != n+1 {
 			t.Fatalf("%d records: %s, want %s", n+1, got, want)
 		}
-		if ours, err = grown(ours.size, ours.complete()); err != nil || ours.head().Root != want {
+		if ours, err = growTree(ours.size, ours.completeRoots()); err != nil || ours.currentHead().Root != want {
 			t.Fatalf("%d records: grown from the edge: %v", n+1, err)
 		}
 	}
-	if _, err := grown(5, ours.complete()[:1]); err == nil {
+	if _, err := growTree(5, ours.completeRoots()[:1]); err == nil {
 		t.Error("an edge that is too short is taken")
 	}
-	if _, err := grown(4, ours.complete()); err == nil {
+	if _, err := growTree(4, ours.completeRoots()); err == nil {
 		t.Error("an edge that is too long is taken")
 	}
 }
@@ -116,17 +116,17 @@ func TestParseHead(t *testing.T) {
 // Promise: ledger
 func TestVerify(t *testing.T) {
 	dir := t.TempDir()
-	var known []Known
+	var known []KnownCheckpoint
 	for day := range 3 {
 		l := open(t, dir)
 		l.now = l.now.Add(time.Duration(day) * 24 * time.Hour)
 		for run := range 3 {
 			name := fmt.Sprintf("r%d-%d", day, run)
 			head := l.send(t, name, "https://a.test/1", "https://a.test/2")
-			known = append(known, Known{head, "the checkpoint of run " + name})
+			known = append(known, KnownCheckpoint{head, "the checkpoint of run " + name})
 		}
 		l.now = l.now.Add(24 * time.Hour) // the day ends while it runs
-		testkit.Must(t, l.Append(Entry{Login: &Login{Name: "A_TOKEN"}}))
+		testkit.Must(t, l.AppendRecord(Entry{Login: &Login{Name: "A_TOKEN"}}))
 		testkit.Must(t, l.Close())
 	}
 	r := verify(t, dir, known...)
@@ -137,9 +137,9 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%d records, want %d", r.Records, want)
 	}
 	runs := 0
-	testkit.Must(t, Each(Dir(dir), Query{Run: "r1-"}, func(r Record) error {
+	testkit.Must(t, EachRecord(Dir(dir), Query{Run: "r1-"}, func(r Record) error {
 		runs++
-		if r.OfRun()[:3] != "r1-" || r.At.IsZero() || len(r.Salt) != 2*saltBytes {
+		if r.RunID()[:3] != "r1-" || r.At.IsZero() || len(r.Salt) != 2*saltBytes {
 			t.Errorf("%+v", r)
 		}
 		return nil
@@ -167,7 +167,7 @@ func TestDamage(t *testing.T) {
 	at := func(n int) int { // the line of a record
 		return slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, fmt.Sprintf(`{"n":%d,`, n)) })
 	}
-	end := Known{last, "the checkpoint of run rc"}
+	end := KnownCheckpoint{last, "the checkpoint of run rc"}
 
 	for name, c := range map[string]struct {
 		change func(l []string) []string
@@ -254,7 +254,7 @@ func TestForked(t *testing.T) {
 		if r := verify(t, from); len(r.Findings) > 0 {
 			t.Errorf("alone it is whole: %v", r.Findings)
 		}
-		r := verify(t, from, Known{seen, "the checkpoint of run rb"})
+		r := verify(t, from, KnownCheckpoint{seen, "the checkpoint of run rb"})
 		if len(r.Findings) == 0 || r.Compared != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -304,7 +304,7 @@ func TestKilled(t *testing.T) {
 	}
 	note(l.signed)
 	note(l.send(t, "rc", "https://a.test/3"))
-	testkit.Must(t, l.Append(Entry{Login: &Login{Name: "A_TOKEN"}}))
+	testkit.Must(t, l.AppendRecord(Entry{Login: &Login{Name: "A_TOKEN"}}))
 	whole, err := os.ReadFile(path)
 	testkit.Must(t, err)
 
@@ -320,12 +320,12 @@ func TestKilled(t *testing.T) {
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, file), append(whole[:cut:cut], garbage...), 0o600))
 			again, err := Open(Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return l.now }})
 			testkit.Must(t, err)
-			testkit.Must(t, again.Append(Entry{Login: &Login{Name: "B_TOKEN"}}))
+			testkit.Must(t, again.AppendRecord(Entry{Login: &Login{Name: "B_TOKEN"}}))
 			testkit.Must(t, again.Close())
-			var known []Known
+			var known []KnownCheckpoint
 			for _, s := range acknowledged {
 				if s.size <= int64(cut) {
-					known = append(known, Known{s.head, "a run"})
+					known = append(known, KnownCheckpoint{s.head, "a run"})
 				}
 			}
 			if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared != len(known) {
@@ -350,7 +350,7 @@ func TestSetAside(t *testing.T) {
 	again := open(t, dir)
 	testkit.Must(t, again.Close())
 	var start *Start
-	testkit.Must(t, Each(Dir(dir), Query{}, func(r Record) error { start = r.Start; return nil }))
+	testkit.Must(t, EachRecord(Dir(dir), Query{}, func(r Record) error { start = r.Start; return nil }))
 	if start == nil || start.SetAside == "" {
 		t.Fatalf("the first record is %+v", start)
 	}
@@ -368,14 +368,14 @@ func TestSetAside(t *testing.T) {
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, func(c *Config) { c.Keep = 48 * time.Hour })
-	var known []Known
+	var known []KnownCheckpoint
 	for range 6 {
-		known = append(known, Known{l.send(t, "ra", "https://secret.test/path"), "a run"})
+		known = append(known, KnownCheckpoint{l.send(t, "ra", "https://secret.test/path"), "a run"})
 		l.now = l.now.Add(24 * time.Hour)
 	}
 	l.send(t, "rz")
 	testkit.Must(t, l.Close())
-	names, err := Dir(dir).Days()
+	names, err := Dir(dir).ListDays()
 	testkit.Must(t, err)
 	want := "2026-11-20.hashes 2026-11-21.hashes 2026-11-22.hashes 2026-11-23.hashes 2026-11-24.ndjson 2026-11-25.ndjson 2026-11-26.ndjson"
 	if got := strings.Join(names, " "); got != want {
@@ -404,16 +404,16 @@ func TestClockAhead(t *testing.T) {
 		clock := right
 		configure := func(c *Config) { c.Keep, c.Now = 48*time.Hour, func() time.Time { return clock } }
 		l := open(t, dir, configure)
-		var known []Known
+		var known []KnownCheckpoint
 		send := func(at time.Time) {
 			t.Helper()
 			clock = at
-			known = append(known, Known{l.send(t, "ra", "https://a.test/"), "a run"})
+			known = append(known, KnownCheckpoint{l.send(t, "ra", "https://a.test/"), "a run"})
 		}
 		files := func(want string) {
 			t.Helper()
 			l.forgetting.Wait()
-			names, err := Dir(dir).Days()
+			names, err := Dir(dir).ListDays()
 			if got := strings.Join(names, " "); err != nil || got != want {
 				t.Errorf("got  %s, %v\nwant %s", got, err, want)
 			}
@@ -451,25 +451,25 @@ func TestMost(t *testing.T) {
 	const most = 100 << 10
 	l := open(t, dir, func(c *Config) { c.Most = most })
 	url := "https://a.test/" + strings.Repeat("x", 1000)
-	var known []Known
+	var known []KnownCheckpoint
 	for range 4 {
 		for range 15 {
-			known = append(known, Known{l.send(t, "ra", url), "a run"})
+			known = append(known, KnownCheckpoint{l.send(t, "ra", url), "a run"})
 		}
 		l.now = l.now.Add(24 * time.Hour)
 	}
 	lost := int64(0)
 	for range 200 {
-		if l.Append(Entry{Exchange: &controlapi.Exchange{Run: "rb", URL: url}}) != nil {
+		if l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "rb", URL: url}}) != nil {
 			lost++
 		}
 	}
-	if lost == 0 || l.Lost() != lost {
-		t.Errorf("%d records were refused, and %d counted", lost, l.Lost())
+	if lost == 0 || l.LostCount() != lost {
+		t.Errorf("%d records were refused, and %d counted", lost, l.LostCount())
 	}
 	l.forgetting.Wait()
 	size := int64(0)
-	names, err := Dir(dir).Days()
+	names, err := Dir(dir).ListDays()
 	testkit.Must(t, err)
 	for _, name := range names {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -480,13 +480,13 @@ func TestMost(t *testing.T) {
 		t.Errorf("%d bytes in %v, want at most %d", size, names, most)
 	}
 	l.now = l.now.Add(24 * time.Hour)
-	known = append(known, Known{l.send(t, "rc", "https://a.test/"), "the last run"})
+	known = append(known, KnownCheckpoint{l.send(t, "rc", "https://a.test/"), "the last run"})
 	testkit.Must(t, l.Close())
 	if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared != len(known) || r.Forgotten == 0 {
 		t.Errorf("%+v", r)
 	}
 	gaps := int64(0)
-	testkit.Must(t, Each(Dir(dir), Query{}, func(r Record) error {
+	testkit.Must(t, EachRecord(Dir(dir), Query{}, func(r Record) error {
 		if r.Gap != nil {
 			gaps += int64(r.Gap.Lost)
 		}
@@ -502,13 +502,13 @@ func TestMost(t *testing.T) {
 func TestNewDayOrder(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	testkit.Must(t, l.Append(Entry{Login: &Login{Name: "A_TOKEN"}}))
+	testkit.Must(t, l.AppendRecord(Entry{Login: &Login{Name: "A_TOKEN"}}))
 	l.now = l.now.Add(24 * time.Hour)
 	l.day.mu.Lock() // its records cannot be brought to the disk
 	day, done := l.day, make(chan error)
-	go func() { done <- l.Append(Entry{Login: &Login{Name: "B_TOKEN"}}) }()
+	go func() { done <- l.AppendRecord(Entry{Login: &Login{Name: "B_TOKEN"}}) }()
 	time.Sleep(200 * time.Millisecond)
-	if names, err := Dir(dir).Days(); err != nil || len(names) != 1 {
+	if names, err := Dir(dir).ListDays(); err != nil || len(names) != 1 {
 		t.Errorf("the next day has begun: %v, %v", names, err)
 	}
 	day.mu.Unlock()
@@ -520,7 +520,7 @@ func TestNewDayOrder(t *testing.T) {
 // Promise: ledger
 func TestFull(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "only root can mount a small disk")
+		testkit.SkipBecause(t, "only root can mount a small disk")
 	}
 	dir := t.TempDir()
 	testkit.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
@@ -530,28 +530,28 @@ func TestFull(t *testing.T) {
 	filler := filepath.Join(dir, "filler")
 	testkit.Must(t, fill(filler))
 	entry := Entry{Exchange: &controlapi.Exchange{URL: strings.Repeat("x", 5000)}}
-	if err := l.Append(entry); err == nil {
+	if err := l.AppendRecord(entry); err == nil {
 		t.Fatal("a record is written to a full disk")
 	}
-	if _, err := l.Checkpoint("rb"); err == nil {
+	if _, err := l.WriteCheckpoint("rb"); err == nil {
 		t.Error("a checkpoint is given away that covers a lost record")
 	}
 	testkit.Must(t, os.Remove(filler))
 	l.now = l.now.Add(2 * time.Second)
-	known := Known{l.send(t, "rc", "https://a.test/2"), "rc"}
+	known := KnownCheckpoint{l.send(t, "rc", "https://a.test/2"), "rc"}
 	testkit.Must(t, l.Close())
-	if r := verify(t, dir, Known{head, "ra"}, known); len(r.Findings) > 0 || r.Compared != 2 {
+	if r := verify(t, dir, KnownCheckpoint{head, "ra"}, known); len(r.Findings) > 0 || r.Compared != 2 {
 		t.Errorf("%+v", r)
 	}
 	lost := 0
-	testkit.Must(t, Each(Dir(dir), Query{}, func(r Record) error {
+	testkit.Must(t, EachRecord(Dir(dir), Query{}, func(r Record) error {
 		if r.Gap != nil {
 			lost += r.Gap.Lost
 		}
 		return nil
 	}))
-	if lost != 1 || l.Lost() != 1 {
-		t.Errorf("%d records are said to be lost, and counted %d", lost, l.Lost())
+	if lost != 1 || l.LostCount() != 1 {
+		t.Errorf("%d records are said to be lost, and counted %d", lost, l.LostCount())
 	}
 }
 
@@ -588,9 +588,9 @@ func TestAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	close(heads)
-	var known []Known
+	var known []KnownCheckpoint
 	for h := range heads {
-		known = append(known, Known{h, "a run"})
+		known = append(known, KnownCheckpoint{h, "a run"})
 	}
 	testkit.Must(t, l.Close())
 	if r := verify(t, dir, known...); len(r.Findings) > 0 || r.Compared != 400 || r.Records != 801 {
@@ -684,7 +684,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	since := busy(b)
 	for b.Loop() {
-		if err := l.Append(e); err != nil {
+		if err := l.AppendRecord(e); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -699,12 +699,12 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 100_000 {
-		if err := l.Append(Entry{Exchange: &controlapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
+		if err := l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
 			b.Fatal(err)
 		}
 		if i%10 == 0 {
 			l.mu.Lock()
-			_, _, _, err = l.checkpoint("r") // without the disk
+			_, _, _, err = l.checkpointLocked("r") // without the disk
 			l.mu.Unlock()
 			if err != nil {
 				b.Fatal(err)

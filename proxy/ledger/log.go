@@ -50,15 +50,15 @@ type Config struct {
 	Now func() time.Time
 }
 
-// half returns half of Most.
-func (c Config) half() int64 { return c.Most / 2 }
+// halfOfMost returns half of Most.
+func (c Config) halfOfMost() int64 { return c.Most / 2 }
 
-// today returns how many bytes today's records may take. The rest of the half is for the roots of the oldest days, a
-// few hundred bytes each.
-func (c Config) today() int64 { return c.half() - c.half()/16 }
+// todayBytes returns how many bytes today's records may take. The rest of the half is for the roots of the oldest days,
+// a few hundred bytes each.
+func (c Config) todayBytes() int64 { return c.halfOfMost() - c.halfOfMost()/16 }
 
-// ordinary returns today without the part for starts, checkpoints, and the records that count lost ones.
-func (c Config) ordinary() int64 { return c.today() - c.half()/16 }
+// ordinaryBytes returns today without the part for starts, checkpoints, and the records that count lost ones.
+func (c Config) ordinaryBytes() int64 { return c.todayBytes() - c.halfOfMost()/16 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
 type Log struct {
@@ -72,7 +72,7 @@ type Log struct {
 	forgetMu   sync.Mutex     // held by the one that is dropping
 
 	mu       sync.Mutex
-	day      *day
+	day      *dayFile
 	previous string // the day of the previous file, or empty
 	tree     tree
 	prev     tlog.Hash
@@ -82,31 +82,31 @@ type Log struct {
 	gap      int // records lost since the last written one
 }
 
-// Append writes a record. An error means that the record is not in the ledger. A record that counts the lost ones
+// AppendRecord writes a record. An error means that the record is not in the ledger. A record that counts the lost ones
 // precedes the next record that can be written.
-func (l *Log) Append(e Entry) error {
-	entry, err := encode(e)
+func (l *Log) AppendRecord(e Entry) error {
+	entry, err := encodeEntry(e)
 	if err != nil {
 		return fmt.Errorf("writing the ledger: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := l.conf.ordinary()
+	most := l.conf.ordinaryBytes()
 	if e.Start != nil {
-		most = l.conf.today()
+		most = l.conf.todayBytes()
 	}
 	// The gap comes first: after it, each record follows the one before without a silent loss.
-	if err = l.mend(); err == nil {
-		err = l.append(entry, most)
+	if err = l.retryWrite(); err == nil {
+		err = l.appendRecord(entry, most)
 	}
 	if err != nil {
-		l.failed(err)
+		l.noteLost(err)
 	}
 	return err
 }
 
-// encode returns an entry as JSON without escapes for <, > and &: escaped, a URL could take six times the space.
-func encode(e Entry) ([]byte, error) {
+// encodeEntry returns an entry as JSON without escapes for <, > and &: escaped, a URL could take six times the space.
+func encodeEntry(e Entry) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -114,24 +114,24 @@ func encode(e Entry) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// append writes one record, if today's records then take at most most bytes. The caller holds mu.
-func (l *Log) append(entry []byte, most int64) error {
+// appendRecord writes one record, if today's records then take at most most bytes. The caller holds mu.
+func (l *Log) appendRecord(entry []byte, most int64) error {
 	now := l.conf.Now()
-	if err := l.turn(now); err != nil {
+	if err := l.beginDay(now); err != nil {
 		return err
 	}
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // crypto/rand never fails
-	text := line(l.tree.size, now, l.prev, salt[:], entry)
+	text := formatRecord(l.tree.size, now, l.prev, salt[:], entry)
 	if l.conf.Most > 0 && l.day.written.Load()+int64(len(text)) > most {
 		return errMost
 	}
 	h := tlog.RecordHash(text)
-	if err := l.day.write(text); err != nil {
+	if err := l.day.writeLine(text); err != nil {
 		return err
 	}
 	// Only after the write: after an error the tree must not have a leaf that the file lacks.
-	l.tree.add(h)
+	l.tree.addLeaf(h)
 	l.prev = h
 	return nil
 }
@@ -139,8 +139,8 @@ func (l *Log) append(entry []byte, most int64) error {
 // errMost is the error if today's part of Config.Most is full.
 var errMost = errors.New("today's records have reached the most that is kept of a day")
 
-// mend tries to write again after a failed write. The caller holds mu.
-func (l *Log) mend() error {
+// retryWrite tries to write again after a failed write. The caller holds mu.
+func (l *Log) retryWrite() error {
 	if l.broken == nil {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (l *Log) mend() error {
 	}
 	entry, err := json.Marshal(Entry{Gap: &Gap{Lost: l.gap}})
 	if err == nil {
-		err = l.append(entry, l.conf.today())
+		err = l.appendRecord(entry, l.conf.todayBytes())
 	}
 	if err != nil {
 		return err
@@ -160,8 +160,8 @@ func (l *Log) mend() error {
 	return nil
 }
 
-// failed counts a lost record. The caller holds mu.
-func (l *Log) failed(err error) {
+// noteLost counts a lost record. The caller holds mu.
+func (l *Log) noteLost(err error) {
 	l.lost.Add(1)
 	l.gap++
 	// Log the first failure only, not each lost record.
@@ -174,20 +174,22 @@ func (l *Log) failed(err error) {
 }
 
 // Verify reads the ledger from its files, also while the Log writes them, and compares it with known checkpoints.
-func (l *Log) Verify(known []Known) (Report, error) { return Verify(Dir(l.conf.Dir), "", known) }
+func (l *Log) Verify(known []KnownCheckpoint) (Report, error) {
+	return Verify(Dir(l.conf.Dir), "", known)
+}
 
-// Lost returns how many records could not be written since the start.
-func (l *Log) Lost() int64 { return l.lost.Load() }
+// LostCount returns how many records could not be written since the start.
+func (l *Log) LostCount() int64 { return l.lost.Load() }
 
-// Checkpoint signs the current state of the ledger and flushes it to disk. run is the run for whose end it is made, or
-// empty.
-func (l *Log) Checkpoint(run string) (Head, error) {
+// WriteCheckpoint signs the current state of the ledger and flushes it to disk. run is the run for whose end it is
+// made, or empty.
+func (l *Log) WriteCheckpoint(run string) (Head, error) {
 	l.mu.Lock()
-	head, d, upTo, err := l.checkpoint(run)
+	head, d, upTo, err := l.checkpointLocked(run)
 	l.mu.Unlock()
 	// Without mu: a slow disk must not block Append.
 	if err == nil {
-		err = d.sync(upTo)
+		err = d.syncTo(upTo)
 	}
 	if err != nil {
 		l.conf.Log.Error("a checkpoint of the ledger cannot be written", logline.Tag("audit"), slog.String("run", run),
@@ -197,38 +199,38 @@ func (l *Log) Checkpoint(run string) (Head, error) {
 	return head, nil
 }
 
-// checkpoint writes a checkpoint, if there are records since the last one. The caller holds mu, and must then call sync
-// of the returned day.
-func (l *Log) checkpoint(run string) (Head, *day, int64, error) {
+// checkpointLocked writes a checkpoint, if there are records since the last one. The caller holds mu, and must then
+// call sync of the returned day.
+func (l *Log) checkpointLocked(run string) (Head, *dayFile, int64, error) {
 	if l.broken != nil {
 		return Head{}, nil, 0, l.broken
 	}
-	head := l.tree.head()
+	head := l.tree.currentHead()
 	if head == l.signed {
 		return head, l.day, l.day.written.Load(), nil
 	}
-	text, err := l.sign(run, head)
+	text, err := l.signHead(run, head)
 	if err == nil {
-		err = l.day.write(text)
+		err = l.day.writeLine(text)
 	}
 	if err != nil {
 		return Head{}, nil, 0, err
 	}
 	l.signed = head
 	if l.anchor != nil {
-		l.anchor.add(fmt.Sprintf("%s %s %s", l.conf.Now().UTC().Format(time.RFC3339), run, head))
+		l.anchor.addLine(fmt.Sprintf("%s %s %s", l.conf.Now().UTC().Format(time.RFC3339), run, head))
 	}
 	return head, l.day, l.day.written.Load(), nil
 }
 
-// sign returns the line of a checkpoint. The caller holds mu.
-func (l *Log) sign(run string, head Head) ([]byte, error) {
-	signed, err := note.Sign(&note.Note{Text: head.text(l.signer.Name())}, l.signer)
+// signHead returns the line of a checkpoint. The caller holds mu.
+func (l *Log) signHead(run string, head Head) ([]byte, error) {
+	signed, err := note.Sign(&note.Note{Text: head.noteText(l.signer.Name())}, l.signer)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(checkpointLine{&Checkpoint{
-		At: l.conf.Now().UTC(), Run: run, Note: string(signed), Edge: l.tree.complete(), Last: l.prev,
+		At: l.conf.Now().UTC(), Run: run, Note: string(signed), Edge: l.tree.completeRoots(), Last: l.prev,
 	}})
 }
 
@@ -237,12 +239,12 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.gap > 0 { // only this process knows how many records were lost
 		l.brokeAt = time.Time{}
-		_ = l.mend() // the checkpoint below reports the same error
+		_ = l.retryWrite() // the checkpoint below reports the same error
 	}
 	l.mu.Unlock()
 	// The lock must not be released while this process still drops days.
 	l.forgetting.Wait()
-	_, err := l.Checkpoint("")
+	_, err := l.WriteCheckpoint("")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err = errors.Join(err, l.day.close())
@@ -253,26 +255,26 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.lock.Close())
 }
 
-// turn begins the file of a new day. Every file begins with a checkpoint, so that a start needs only the last file. The
-// caller holds mu.
-func (l *Log) turn(now time.Time) error {
+// beginDay begins the file of a new day. Every file begins with a checkpoint, so that a start needs only the last file.
+// The caller holds mu.
+func (l *Log) beginDay(now time.Time) error {
 	today := now.UTC().Format(dayLayout)
 	// A clock that was set back must not begin an earlier file: files must be in the order of their records.
 	if l.day != nil && today <= l.day.name {
 		if today < l.day.name {
-			l.rename(today)
+			l.renameToday(today)
 		}
 		return nil
 	}
 	if l.day != nil { // otherwise the checkpoint could reach the disk before the records that it covers
-		if err := l.day.sync(l.day.written.Load()); err != nil {
+		if err := l.day.syncTo(l.day.written.Load()); err != nil {
 			return err
 		}
 	}
 	var head []byte
 	if l.tree.size > 0 {
 		var err error
-		if head, err = l.sign("", l.tree.head()); err != nil {
+		if head, err = l.signHead("", l.tree.currentHead()); err != nil {
 			return err
 		}
 	}
@@ -281,16 +283,16 @@ func (l *Log) turn(now time.Time) error {
 		return err
 	}
 	if l.tree.size > 0 {
-		err = next.write(head)
+		err = next.writeLine(head)
 		if err == nil {
-			err = next.sync(next.written.Load())
+			err = next.syncTo(next.written.Load())
 		}
 		if err != nil {
 			_ = next.close()
 			_ = os.Remove(next.f.Name())
 			return err
 		}
-		l.signed = l.tree.head()
+		l.signed = l.tree.currentHead()
 	}
 	last := l.day
 	l.day = next
@@ -302,10 +304,10 @@ func (l *Log) turn(now time.Time) error {
 	return err
 }
 
-// rename gives the current file the name of an earlier day, if its name is a day in the future. The clock was ahead
-// when the file began, and would put all records until that day into the file. If the clock is before the previous
-// file's day, the clock is wrong now, and rename keeps the name. The caller holds mu.
-func (l *Log) rename(today string) {
+// renameToday gives the current file the name of an earlier day, if its name is a day in the future. The clock was
+// ahead when the file began, and would put all records until that day into the file. If the clock is before the
+// previous file's day, the clock is wrong now, and rename keeps the name. The caller holds mu.
+func (l *Log) renameToday(today string) {
 	after, err := time.Parse(dayLayout, l.previous)
 	if err != nil || today < l.previous {
 		return
@@ -317,7 +319,7 @@ func (l *Log) rename(today string) {
 	}
 	defer l.forgetMu.Unlock()
 	// After an error the next record tries again.
-	if os.Rename(l.path(l.day.name+recordsName), l.path(name+recordsName)) == nil {
+	if os.Rename(l.filePath(l.day.name+recordsName), l.filePath(name+recordsName)) == nil {
 		l.day.name = name
 		_ = atomicfile.SyncDir(l.conf.Dir) // not needed for safety: the records are in the file under either name
 	}
@@ -330,15 +332,15 @@ func (l *Log) dropOlder(now time.Time) {
 	}
 	// In the background: rehashing a day takes long, and the caller holds mu.
 	l.forgetting.Go(func() {
-		if err := l.forget(now); err != nil {
+		if err := l.forgetDays(now); err != nil {
 			l.conf.Log.Error("older days of the ledger cannot be dropped", logline.Tag("audit"),
 				slog.String("error", err.Error()))
 		}
 	})
 }
 
-// day is the file of a day.
-type day struct {
+// dayFile is the file of a day.
+type dayFile struct {
 	name    string
 	f       *os.File
 	written atomic.Int64 // the length of all whole lines
@@ -349,19 +351,19 @@ type day struct {
 }
 
 // createDay opens the file of a day, and creates it if it is missing.
-func createDay(dir, name string) (*day, error) {
+func createDay(dir, name string) (*dayFile, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name+recordsName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	d := &day{name: name, f: f}
+	d := &dayFile{name: name, f: f}
 	size, err := f.Seek(0, 2)
 	d.written.Store(size)
 	return d, errors.Join(err, atomicfile.SyncDir(dir))
 }
 
-// write appends a line. After an error the file has no part of the line.
-func (d *day) write(text []byte) error {
+// writeLine appends a line. After an error the file has no part of the line.
+func (d *dayFile) writeLine(text []byte) error {
 	at := d.written.Load()
 	n, err := d.f.WriteAt(append(text, '\n'), at)
 	if err != nil {
@@ -375,8 +377,8 @@ func (d *day) write(text []byte) error {
 	return nil
 }
 
-// sync flushes the file to disk, at least up to an offset. Callers that wait share one flush.
-func (d *day) sync(upTo int64) error {
+// syncTo flushes the file to disk, at least up to an offset. Callers that wait share one flush.
+func (d *dayFile) syncTo(upTo int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.synced >= upTo || d.closed {
@@ -391,7 +393,7 @@ func (d *day) sync(upTo int64) error {
 	return nil
 }
 
-func (d *day) close() error {
+func (d *dayFile) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true

@@ -34,7 +34,7 @@ func folderSize(t *testing.T, dir string) (size int64) {
 // crowd appends until today's part is full, and returns how many records were lost.
 func crowd(l *ledger, n int, url string) (lost int) {
 	for range n {
-		if l.Append(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: url}}) != nil {
+		if l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: url}}) != nil {
 			lost++
 		}
 	}
@@ -60,10 +60,10 @@ func TestFullDayRestart(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	again, err = Open(c)
 	testkit.Must(t, err)
-	testkit.Must(t, again.Append(Entry{Login: &Login{Name: "A"}}))
+	testkit.Must(t, again.AppendRecord(Entry{Login: &Login{Name: "A"}}))
 	testkit.Must(t, again.Close())
 	gaps := 0
-	testkit.Must(t, Each(Dir(dir), Query{}, func(r Record) error {
+	testkit.Must(t, EachRecord(Dir(dir), Query{}, func(r Record) error {
 		if r.Gap != nil {
 			gaps += r.Gap.Lost
 		}
@@ -83,11 +83,11 @@ func TestMostHashes(t *testing.T) {
 	dir := t.TempDir()
 	const most = 1 << 20
 	l := open(t, dir, func(c *Config) { c.Most = most })
-	var known []Known
+	var known []KnownCheckpoint
 	for range 24 {
 		crowd(l, 2200, "https://a.test/")
 		l.now = l.now.Add(24 * time.Hour)
-		known = append(known, Known{l.send(t, "rb", "https://a.test/"), "a run"})
+		known = append(known, KnownCheckpoint{l.send(t, "rb", "https://a.test/"), "a run"})
 		l.forgetting.Wait()
 		if r := verify(t, dir, known...); len(r.Findings) > 0 {
 			t.Fatal(r.Findings)
@@ -151,7 +151,7 @@ func TestMostAfterKill(t *testing.T) {
 func TestForgetMemory(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	testkit.Must(t, l.Append(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: "https://a.test/"}}))
+	testkit.Must(t, l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: "https://a.test/"}}))
 	testkit.Must(t, l.Close())
 	path := filepath.Join(dir, l.now.Format(dayLayout)+recordsName)
 	text, err := os.ReadFile(path)

@@ -28,8 +28,8 @@ import (
 const (
 	keyName  = "key"
 	lockName = "lock"
-	// backwards is how many bytes are read at once in the search for the last checkpoint.
-	backwards = 1 << 20
+	// searchChunk is how many bytes are read at once in the search for the last checkpoint.
+	searchChunk = 1 << 20
 )
 
 // Open opens the ledger of a folder, or creates one. If a ledger does not verify, Open sets it aside and creates a new
@@ -42,15 +42,15 @@ func Open(c Config) (*Log, error) {
 	if c.Anchor != "" {
 		l.anchor = newAnchor(c.Anchor, c.Log)
 	}
-	start, err := l.open()
+	start, err := l.openFolder()
 	if err == nil {
-		err = l.Append(Entry{Start: &start})
+		err = l.AppendRecord(Entry{Start: &start})
 	}
 	switch {
 	case errors.Is(err, errMost): // the start counts as a lost record, like others of today
 		err = nil
 	case err == nil:
-		_, err = l.Checkpoint("")
+		_, err = l.WriteCheckpoint("")
 	}
 	if err != nil {
 		if l.day != nil {
@@ -67,22 +67,22 @@ func Open(c Config) (*Log, error) {
 	return l, nil
 }
 
-// open continues the log where the previous process stopped.
-func (l *Log) open() (Start, error) {
+// openFolder continues the log where the previous process stopped.
+func (l *Log) openFolder() (Start, error) {
 	start := Start{Version: l.conf.Version}
 	if err := os.MkdirAll(l.conf.Dir, 0o700); err != nil {
 		return start, err
 	}
 	var err error
 	// The lock comes before everything else: two writers would each continue the same tree.
-	if l.lock, err = folderlock.Take(l.conf.Dir, l.conf.Patience); err != nil {
+	if l.lock, err = folderlock.LockFolder(l.conf.Dir, l.conf.Patience); err != nil {
 		return start, err
 	}
 	if err = l.readKey(); err != nil {
 		return start, err
 	}
-	start.Dropped, err = l.resume()
-	var bad *damaged
+	start.Dropped, err = l.resumeLast()
+	var bad *damagedError
 	if errors.As(err, &bad) {
 		start.SetAside, err = l.setAside()
 		l.conf.Log.Error("the ledger did not verify and was set aside", logline.Tag("audit"),
@@ -92,7 +92,7 @@ func (l *Log) open() (Start, error) {
 		err = l.findPrevious()
 	}
 	if err == nil {
-		err = l.turn(l.conf.Now())
+		err = l.beginDay(l.conf.Now())
 	}
 	if err == nil { // the previous process may have stopped while it dropped days
 		l.dropOlder(l.conf.Now())
@@ -102,7 +102,7 @@ func (l *Log) open() (Start, error) {
 
 // findPrevious finds the file before the current one.
 func (l *Log) findPrevious() error {
-	names, err := days(l.conf.Dir)
+	names, err := listDays(l.conf.Dir)
 	for _, name := range names {
 		if day := dayOf(name); l.day != nil && day < l.day.name {
 			l.previous = day
@@ -111,11 +111,11 @@ func (l *Log) findPrevious() error {
 	return err
 }
 
-func (l *Log) path(name string) string { return filepath.Join(l.conf.Dir, name) }
+func (l *Log) filePath(name string) string { return filepath.Join(l.conf.Dir, name) }
 
 // readKey reads the signing key, or makes one.
 func (l *Log) readKey() error {
-	text, err := readSmall(l.path(keyName))
+	text, err := readSmall(l.filePath(keyName))
 	if errors.Is(err, os.ErrNotExist) {
 		if text, err = l.makeKey(); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (l *Log) readKey() error {
 	}
 	l.signer, err = note.NewSigner(strings.TrimSpace(text))
 	if err != nil {
-		return fmt.Errorf("%s: it is no key of a ledger", l.path(keyName))
+		return fmt.Errorf("%s: it is no key of a ledger", l.filePath(keyName))
 	}
 	return nil
 }
@@ -138,21 +138,21 @@ func (l *Log) makeKey() (string, error) {
 		return "", err
 	}
 	// The public key first: after a crash between the two writes, the next start makes both again.
-	if err = atomicfile.Write(l.path(pubName), []byte(public+"\n"), 0o600); err != nil {
+	if err = atomicfile.Write(l.filePath(pubName), []byte(public+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	return private, atomicfile.Write(l.path(keyName), []byte(private+"\n"), 0o600)
+	return private, atomicfile.Write(l.filePath(keyName), []byte(private+"\n"), 0o600)
 }
 
-// damaged is the error for a ledger that does not verify.
-type damaged struct{ what string }
+// damagedError is the error for a ledger that does not verify.
+type damagedError struct{ what string }
 
-func (d *damaged) Error() string { return d.what }
+func (d *damagedError) Error() string { return d.what }
 
-// resume continues at the end of the last file. It drops the bytes after the last whole record, which no caller got
+// resumeLast continues at the end of the last file. It drops the bytes after the last whole record, which no caller got
 // acknowledged.
-func (l *Log) resume() (dropped int64, err error) {
-	days, err := days(l.conf.Dir)
+func (l *Log) resumeLast() (dropped int64, err error) {
+	days, err := listDays(l.conf.Dir)
 	if err != nil {
 		return 0, err
 	}
@@ -160,7 +160,7 @@ func (l *Log) resume() (dropped int64, err error) {
 		last := days[len(days)-1]
 		days = days[:len(days)-1]
 		if !strings.HasSuffix(last, recordsName) {
-			return dropped, &damaged{"the files of the last days are missing"}
+			return dropped, &damagedError{"the files of the last days are missing"}
 		}
 		n, empty, err := l.resumeDay(strings.TrimSuffix(last, recordsName), len(days) == 0)
 		dropped += n
@@ -168,7 +168,7 @@ func (l *Log) resume() (dropped int64, err error) {
 			return dropped, err
 		}
 		// The previous process stopped while it began this file.
-		if err := os.Remove(l.path(last)); err != nil {
+		if err := os.Remove(l.filePath(last)); err != nil {
 			return dropped, err
 		}
 	}
@@ -189,26 +189,26 @@ func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err
 		}
 	}()
 	size := d.written.Load()
-	at, c, err := lastCheckpoint(d.f, size)
+	at, c, err := findLastCheckpoint(d.f, size)
 	if err != nil {
 		return 0, false, err
 	}
 	t := tree{}
 	if c != nil {
-		v, err := l.verifier()
+		v, err := l.newVerifier()
 		if err != nil {
 			return 0, false, err
 		}
-		if l.signed, t, err = c.open(v); err != nil {
-			return 0, false, &damaged{"the last checkpoint: " + err.Error()}
+		if l.signed, t, err = c.verifyNote(v); err != nil {
+			return 0, false, &damagedError{"the last checkpoint: " + err.Error()}
 		}
-	} else if n, err := firstRecord(d.f, size); err != nil || n < 0 {
+	} else if n, err := findFirstRecord(d.f, size); err != nil || n < 0 {
 		return size, true, err
 		// Only the very first file begins without a checkpoint.
 	} else if !first || n > 0 {
-		return 0, false, &damaged{"the checkpoint that the last file begins with is missing"}
+		return 0, false, &damagedError{"the checkpoint that the last file begins with is missing"}
 	}
-	end, prev, err := replay(d.f, at, size, &t)
+	end, prev, err := replayRecords(d.f, at, size, &t)
 	if err != nil {
 		return 0, false, err
 	}
@@ -223,27 +223,27 @@ func (l *Log) resumeDay(name string, first bool) (dropped int64, empty bool, err
 	return size - end, false, nil
 }
 
-// verifier returns the verifier of the key's signatures.
-func (l *Log) verifier() (note.Verifier, error) {
-	text, err := readSmall(l.path(pubName))
+// newVerifier returns the verifier of the key's signatures.
+func (l *Log) newVerifier() (note.Verifier, error) {
+	text, err := readSmall(l.filePath(pubName))
 	if err != nil {
 		return nil, err
 	}
 	v, err := note.NewVerifier(strings.TrimSpace(text))
 	// A replaced key.pub would make every checkpoint look forged.
 	if err != nil || v.KeyHash() != l.signer.KeyHash() {
-		return nil, &damaged{pubName + " does not belong to the key"}
+		return nil, &damagedError{pubName + " does not belong to the key"}
 	}
 	return v, nil
 }
 
-// lastCheckpoint finds the last whole line that is a checkpoint, and the offset of the next line. Without a checkpoint
-// it returns 0 and nil.
-func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
+// findLastCheckpoint finds the last whole line that is a checkpoint, and the offset of the next line. Without a
+// checkpoint it returns 0 and nil.
+func findLastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
 	var tail []byte // the bytes from begin to the end of the search
 	mark := []byte("\n" + checkpointPrefix)
 	for begin := size; begin > 0; {
-		step := min(begin, backwards)
+		step := min(begin, searchChunk)
 		begin -= step
 		part := make([]byte, step, int(step)+len(tail))
 		if _, err := f.ReadAt(part, begin); err != nil {
@@ -269,35 +269,35 @@ func lastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error)
 	return 0, nil, nil
 }
 
-// replay adds the records from an offset to the tree, up to the first line that is not the next record.
-func replay(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err error) {
-	lines := newLines(io.NewSectionReader(f, at, size-at))
+// replayRecords adds the records from an offset to the tree, up to the first line that is not the next record.
+func replayRecords(f *os.File, at, size int64, t *tree) (end int64, prev tlog.Hash, err error) {
+	lines := newLineReader(io.NewSectionReader(f, at, size-at))
 	for end = at; ; end = at + lines.read {
-		text, err := lines.next()
+		text, err := lines.nextLine()
 		if err != nil {
 			return end, prev, err
 		}
 		if text == nil {
 			return end, prev, nil
 		}
-		n, of, ok := place(text)
+		n, of, ok := parsePlace(text)
 		// The first record after a checkpoint has no known predecessor here.
-		if !ok || n != t.size || text[len(text)-1] != '}' || prev != (tlog.Hash{}) && !follows(of, prev) {
+		if !ok || n != t.size || text[len(text)-1] != '}' || prev != (tlog.Hash{}) && !isNext(of, prev) {
 			return end, prev, nil
 		}
 		prev = tlog.RecordHash(text)
-		t.add(prev)
+		t.addLeaf(prev)
 	}
 }
 
-// firstRecord returns the number of the first line that is a record, or -1.
-func firstRecord(f *os.File, size int64) (int64, error) {
-	for lines := newLines(io.NewSectionReader(f, 0, size)); ; {
-		text, err := lines.next()
+// findFirstRecord returns the number of the first line that is a record, or -1.
+func findFirstRecord(f *os.File, size int64) (int64, error) {
+	for lines := newLineReader(io.NewSectionReader(f, 0, size)); ; {
+		text, err := lines.nextLine()
 		if err != nil || text == nil {
 			return -1, err
 		}
-		if n, _, ok := place(text); ok {
+		if n, _, ok := parsePlace(text); ok {
 			return n, nil
 		}
 	}
@@ -306,15 +306,15 @@ func firstRecord(f *os.File, size int64) (int64, error) {
 // setAside moves the ledger's files, but not its key, into a new folder.
 func (l *Log) setAside() (string, error) {
 	to := "set-aside-" + l.conf.Now().UTC().Format("20060102T150405")
-	if err := os.Mkdir(l.path(to), 0o700); err != nil {
+	if err := os.Mkdir(l.filePath(to), 0o700); err != nil {
 		return "", err
 	}
-	names, err := days(l.conf.Dir)
+	names, err := listDays(l.conf.Dir)
 	if err != nil {
 		return "", err
 	}
 	for _, name := range names {
-		if err := os.Rename(l.path(name), filepath.Join(l.path(to), name)); err != nil {
+		if err := os.Rename(l.filePath(name), filepath.Join(l.filePath(to), name)); err != nil {
 			return "", err
 		}
 	}
@@ -322,15 +322,15 @@ func (l *Log) setAside() (string, error) {
 	return to, atomicfile.SyncDir(l.conf.Dir)
 }
 
-// forget replaces the records of days that are no longer kept by their hashes. It counts days from the day after the
-// last file before the current one, so that a clock that is ahead does not make records old.
-func (l *Log) forget(now time.Time) error {
+// forgetDays replaces the records of days that are no longer kept by their hashes. It counts days from the day after
+// the last file before the current one, so that a clock that is ahead does not make records old.
+func (l *Log) forgetDays(now time.Time) error {
 	l.forgetMu.Lock()
 	defer l.forgetMu.Unlock()
 	l.mu.Lock()
 	current, previous := l.day.name, l.previous
 	l.mu.Unlock()
-	names, err := days(l.conf.Dir)
+	names, err := listDays(l.conf.Dir)
 	if err != nil {
 		return err
 	}
@@ -341,14 +341,14 @@ func (l *Log) forget(now time.Time) error {
 		}
 		first = now.UTC().Add(-l.conf.Keep).Format(dayLayout)
 	}
-	room := l.conf.half() // the other half is for today
+	room := l.conf.halfOfMost() // the other half is for today
 	// The newest first: the oldest days lose their records if the bytes do not suffice.
 	for _, name := range slices.Backward(names) {
 		day := dayOf(name)
 		if day >= current || strings.HasSuffix(name, rootsName) {
 			continue
 		}
-		size, err := sizeOf(l.path(name))
+		size, err := fileSize(l.filePath(name))
 		if err != nil {
 			return err
 		}
@@ -358,7 +358,7 @@ func (l *Log) forget(now time.Time) error {
 				return err
 			}
 			name = day + hashesName
-			if size, err = sizeOf(l.path(name)); err != nil {
+			if size, err = fileSize(l.filePath(name)); err != nil {
 				return err
 			}
 		}
@@ -372,7 +372,7 @@ func (l *Log) forget(now time.Time) error {
 	return nil
 }
 
-func sizeOf(path string) (int64, error) {
+func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, err
@@ -382,16 +382,16 @@ func sizeOf(path string) (int64, error) {
 
 // forgetDay writes the hashes of a day's records and removes the records.
 func (l *Log) forgetDay(day string) error {
-	f, err := os.Open(l.path(day + recordsName))
+	f, err := os.Open(l.filePath(day + recordsName))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	// Fill writes a temporary file: after a crash the records are still there.
-	err = atomicfile.Fill(l.path(day+hashesName), 0o600, func(w io.Writer) error {
+	err = atomicfile.Fill(l.filePath(day+hashesName), 0o600, func(w io.Writer) error {
 		hashes := bufio.NewWriter(w)
-		for lines := newLines(f); ; {
-			text, err := lines.next()
+		for lines := newLineReader(f); ; {
+			text, err := lines.nextLine()
 			if err != nil {
 				return err
 			}
@@ -413,42 +413,42 @@ func (l *Log) forgetDay(day string) error {
 // forgetHashes writes the roots of a day's hashes, and removes the hashes if the roots are smaller. It returns the size
 // of the file that stays.
 func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
-	f, err := os.Open(l.path(day + hashesName))
+	f, err := os.Open(l.filePath(day + hashesName))
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	if size, err = sizeOf(f.Name()); err != nil {
+	if size, err = fileSize(f.Name()); err != nil {
 		return 0, err
 	}
-	begin, err := l.before(names, day)
+	begin, err := l.countBefore(names, day)
 	if err != nil {
 		return size, nil //nolint:nilerr // an earlier day has its records still
 	}
-	roots, err := rootsOf(bufio.NewReader(f), begin)
+	roots, err := listRoots(bufio.NewReader(f), begin)
 	if err != nil || int64(len(roots)) >= size {
 		return size, err
 	}
-	if err := atomicfile.Write(l.path(day+rootsName), roots, 0o600); err != nil {
+	if err := atomicfile.Write(l.filePath(day+rootsName), roots, 0o600); err != nil {
 		return 0, err
 	}
 	return int64(len(roots)), os.Remove(f.Name())
 }
 
-// before returns the number of records before a day. It returns an error if an earlier day still has its records.
-func (l *Log) before(names []string, day string) (n int64, err error) {
+// countBefore returns the number of records before a day. It returns an error if an earlier day still has its records.
+func (l *Log) countBefore(names []string, day string) (n int64, err error) {
 	for _, name := range names {
 		switch {
 		case dayOf(name) >= day:
 			return n, nil
 		case strings.HasSuffix(name, hashesName):
-			size, err := sizeOf(l.path(name))
+			size, err := fileSize(l.filePath(name))
 			if err != nil {
 				return 0, err
 			}
 			n += size / tlog.HashSize
 		case strings.HasSuffix(name, rootsName):
-			text, err := os.ReadFile(l.path(name))
+			text, err := os.ReadFile(l.filePath(name))
 			if err != nil {
 				return 0, err
 			}

@@ -24,23 +24,23 @@ const maxOpenRuns = 1000
 func ExportOTLP(src Source, q Query, w io.Writer) error {
 	enc := json.NewEncoder(w)
 	open := map[string][]Record{}
-	err := Each(src, q, func(r Record) error {
-		run := r.OfRun()
+	err := EachRecord(src, q, func(r Record) error {
+		run := r.RunID()
 		switch {
-		case r.Exchange != nil && controlapi.OfRun(run) && run != "" && len(open) < maxOpenRuns:
+		case r.Exchange != nil && controlapi.IsRun(run) && run != "" && len(open) < maxOpenRuns:
 			open[run] = append(open[run], r)
 		case r.Exchange != nil:
-			return enc.Encode(trace(r.At, nil, []Record{r}))
+			return enc.Encode(newTrace(r.At, nil, []Record{r}))
 		case r.Run != nil:
 			sent := open[run]
 			delete(open, run)
-			return enc.Encode(trace(r.At, r.Run, sent))
+			return enc.Encode(newTrace(r.At, r.Run, sent))
 		}
 		return nil
 	})
 	for _, sent := range open { // runs in progress, or cut off
 		if err == nil {
-			err = enc.Encode(trace(sent[len(sent)-1].At, nil, sent))
+			err = enc.Encode(newTrace(sent[len(sent)-1].At, nil, sent))
 		}
 	}
 	return err
@@ -48,7 +48,7 @@ func ExportOTLP(src Source, q Query, w io.Writer) error {
 
 // The parts of OTLP JSON that ExportOTLP writes.
 type (
-	otlp struct {
+	otlpTrace struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
 	}
 	resourceSpans struct {
@@ -93,24 +93,24 @@ const (
 	statusError  = 2
 )
 
-func text(key, value string) attribute {
+func textAttribute(key, value string) attribute {
 	a := attribute{Key: key}
 	a.Value.String = value
 	return a
 }
 
-func number(key string, value int64) attribute {
+func numberAttribute(key string, value int64) attribute {
 	a := attribute{Key: key}
 	a.Value.Int = strconv.FormatInt(value, 10)
 	return a
 }
 
-// trace returns a run with its requests, or only the requests if run is nil.
-func trace(at time.Time, run *Run, sent []Record) otlp {
-	id, parent, root := identity(run, sent)
+// newTrace returns a run with its requests, or only the requests if run is nil.
+func newTrace(at time.Time, run *Run, sent []Record) otlpTrace {
+	id, parent, root := traceIDs(run, sent)
 	var spans []span
 	if run != nil {
-		began := at.Add(-duration(run.Milliseconds))
+		began := at.Add(-toDuration(run.Milliseconds))
 		for _, r := range sent { // a run must begin before its requests
 			if r.Exchange.At.Before(began) {
 				began = r.Exchange.At
@@ -118,11 +118,13 @@ func trace(at time.Time, run *Run, sent []Record) otlp {
 		}
 		s := span{
 			TraceID: id, SpanID: root, ParentSpanID: parent, Name: "execute_code", Kind: kindInternal,
-			Start: nano(began), End: nano(at),
+			Start: formatNano(began), End: formatNano(at),
 			Attributes: []attribute{
-				text("codeforge.run", run.Run), text("codeforge.language", run.Language), text("codeforge.outcome", run.Outcome),
-				text("codeforge.code.sha256", run.CodeSHA256), text("codeforge.client", run.Client),
-				number("codeforge.exit_code", int64(run.ExitCode)), number("codeforge.exchanges", int64(run.Count.Exchanges)),
+				textAttribute("codeforge.run", run.Run), textAttribute("codeforge.language", run.Language),
+				textAttribute("codeforge.outcome", run.Outcome),
+				textAttribute("codeforge.code.sha256", run.CodeSHA256), textAttribute("codeforge.client", run.Client),
+				numberAttribute("codeforge.exit_code", int64(run.ExitCode)),
+				numberAttribute("codeforge.exchanges", int64(run.Count.Exchanges)),
 			},
 		}
 		if run.ExitCode != 0 {
@@ -133,40 +135,41 @@ func trace(at time.Time, run *Run, sent []Record) otlp {
 		root = parent
 	}
 	for _, r := range sent {
-		spans = append(spans, requestSpan(id, root, r))
+		spans = append(spans, newRequestSpan(id, root, r))
 	}
-	out := otlp{[]resourceSpans{{ScopeSpans: []scopeSpans{{Spans: spans}}}}}
-	out.ResourceSpans[0].Resource.Attributes = []attribute{text("service.name", "codeforge")}
+	out := otlpTrace{[]resourceSpans{{ScopeSpans: []scopeSpans{{Spans: spans}}}}}
+	out.ResourceSpans[0].Resource.Attributes = []attribute{textAttribute("service.name", "codeforge")}
 	out.ResourceSpans[0].ScopeSpans[0].Scope.Name = "codeforge/audit"
 	return out
 }
 
-// requestSpan returns the span of a request. Its attributes follow OpenTelemetry's conventions for HTTP.
-func requestSpan(trace, parent string, r Record) span {
+// newRequestSpan returns the span of a request. Its attributes follow OpenTelemetry's conventions for HTTP.
+func newRequestSpan(trace, parent string, r Record) span {
 	x := r.Exchange
 	s := span{
-		TraceID: trace, SpanID: digest(16, "request", strconv.FormatInt(r.N, 10), r.Salt), ParentSpanID: parent,
+		TraceID: trace, SpanID: hashID(16, "request", strconv.FormatInt(r.N, 10), r.Salt), ParentSpanID: parent,
 		Name: x.Method + " " + x.Host, Kind: kindClient,
-		Start: nano(x.At), End: nano(x.At.Add(duration(x.Milliseconds))),
+		Start: formatNano(x.At), End: formatNano(x.At.Add(toDuration(x.Milliseconds))),
 		Attributes: []attribute{
-			text("http.request.method", x.Method), text("url.full", x.URL), text("server.address", x.Host),
-			number("http.response.status_code", int64(x.Status)), number("http.request.body.size", x.BytesUp),
-			number("http.response.body.size", x.BytesDown), text("codeforge.outcome", x.Outcome),
-			number("codeforge.record", r.N),
+			textAttribute("http.request.method", x.Method), textAttribute("url.full", x.URL),
+			textAttribute("server.address", x.Host),
+			numberAttribute("http.response.status_code", int64(x.Status)), numberAttribute("http.request.body.size", x.BytesUp),
+			numberAttribute("http.response.body.size", x.BytesDown), textAttribute("codeforge.outcome", x.Outcome),
+			numberAttribute("codeforge.record", r.N),
 		},
 	}
-	if call := x.Call(); call != "" {
+	if call := x.CalledTool(); call != "" {
 		s.Name = "call " + call
 	}
 	if x.Code != "" {
-		s.Attributes = append(s.Attributes, text("error.type", x.Code))
+		s.Attributes = append(s.Attributes, textAttribute("error.type", x.Code))
 	}
 	names := make([]string, len(x.Swapped))
 	for i, swap := range x.Swapped {
 		names[i] = swap.Name
 	}
 	if len(names) > 0 {
-		s.Attributes = append(s.Attributes, text("codeforge.names", strings.Join(names, ",")))
+		s.Attributes = append(s.Attributes, textAttribute("codeforge.names", strings.Join(names, ",")))
 	}
 	if x.Outcome != controlapi.OutcomeServed && x.Outcome != controlapi.OutcomePlanned {
 		s.Status.Code = statusError
@@ -174,9 +177,9 @@ func requestSpan(trace, parent string, r Record) span {
 	return s
 }
 
-// identity returns the ids of a trace, of the parent span and of the root span. A run with a traceparent belongs to
+// traceIDs returns the ids of a trace, of the parent span and of the root span. A run with a traceparent belongs to
 // that trace.
-func identity(run *Run, sent []Record) (trace, parent, root string) {
+func traceIDs(run *Run, sent []Record) (trace, parent, root string) {
 	seed := ""
 	if run != nil {
 		seed = run.Run
@@ -186,19 +189,19 @@ func identity(run *Run, sent []Record) (trace, parent, root string) {
 	} else {
 		// A server's or an installation's name is the same for every request: its traces need the salt.
 		seed = cmp.Or(sent[0].Exchange.Run, sent[0].Salt)
-		if !controlapi.OfRun(seed) {
+		if !controlapi.IsRun(seed) {
 			seed = sent[0].Salt
 		}
 	}
-	return cmp.Or(trace, digest(32, "trace", seed)), parent, digest(16, "run", seed)
+	return cmp.Or(trace, hashID(32, "trace", seed)), parent, hashID(16, "run", seed)
 }
 
-// digest derives an id with a number of hexadecimal digits. The same record always gets the same id.
-func digest(digits int, parts ...string) string {
+// hashID derives an id with a number of hexadecimal digits. The same record always gets the same id.
+func hashID(digits int, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+func toDuration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-func nano(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+func formatNano(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }

@@ -137,8 +137,8 @@ func (e Entry) Kind() string {
 	return ""
 }
 
-// OfRun returns the run that the entry belongs to, or "".
-func (e Entry) OfRun() string {
+// RunID returns the run that the entry belongs to, or "".
+func (e Entry) RunID() string {
 	switch {
 	case e.Exchange != nil:
 		return e.Exchange.Run
@@ -157,8 +157,8 @@ func (e Entry) OfRun() string {
 // prevBytes is how many bytes of the previous record's hash a record has.
 const prevBytes = 8
 
-// line returns a record as it is written, without the end of the line. entry is the JSON object of an Entry.
-func line(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
+// formatRecord returns a record as it is written, without the end of the line. entry is the JSON object of an Entry.
+func formatRecord(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
 	// The order of the fields is fixed: place reads n and prev without parsing JSON.
 	out := make([]byte, 0, len(entry)+160)
 	out = append(out, `{"n":`...)
@@ -169,8 +169,9 @@ func line(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
 	return append(append(out, `",`...), entry[1:]...)
 }
 
-// place reads a record's number and Prev from the beginning of its line. ok is false if line cannot have made the text.
-func place(text []byte) (n int64, prev []byte, ok bool) {
+// parsePlace reads a record's number and Prev from the beginning of its line. ok is false if line cannot have made the
+// text.
+func parsePlace(text []byte) (n int64, prev []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(text, []byte(`{"n":`))
 	if !ok {
 		return 0, nil, false
@@ -190,8 +191,8 @@ func place(text []byte) (n int64, prev []byte, ok bool) {
 	return n, rest[:2*prevBytes], true
 }
 
-// follows reports whether a record with this prev follows the record with this hash.
-func follows(prev []byte, h tlog.Hash) bool {
+// isNext reports whether a record with this prev follows the record with this hash.
+func isNext(prev []byte, h tlog.Hash) bool {
 	var want [2 * prevBytes]byte
 	hex.Encode(want[:], h[:prevBytes])
 	return string(prev) == string(want[:])

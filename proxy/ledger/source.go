@@ -26,8 +26,8 @@ const (
 
 // Source is a place from which a ledger is read.
 type Source interface {
-	// Days lists the files of days, the oldest first.
-	Days() ([]string, error)
+	// ListDays lists the files of days, the oldest first.
+	ListDays() ([]string, error)
 	// Open opens a file that Days lists, or key.pub.
 	Open(name string) (io.ReadCloser, error)
 }
@@ -35,8 +35,8 @@ type Source interface {
 // Dir is a ledger's folder.
 type Dir string
 
-// Days implements Source.
-func (d Dir) Days() ([]string, error) { return days(string(d)) }
+// ListDays implements Source.
+func (d Dir) ListDays() ([]string, error) { return listDays(string(d)) }
 
 // Open implements Source.
 func (d Dir) Open(name string) (io.ReadCloser, error) {
@@ -50,14 +50,14 @@ func (d Dir) Open(name string) (io.ReadCloser, error) {
 // Prefix begins the paths of Handler.
 const Prefix = "/audit/v1"
 
-// Handler serves a ledger to a Remote:
+// NewHandler serves a ledger to a Remote:
 //
 //	GET /audit/v1         -> the names of its days, a line each
 //	GET /audit/v1/{name}  -> a file
-func Handler(d Dir) http.Handler {
+func NewHandler(d Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Prefix, func(w http.ResponseWriter, _ *http.Request) {
-		names, err := d.Days()
+		names, err := d.ListDays()
 		if err != nil {
 			http.Error(w, "the ledger cannot be read", http.StatusInternalServerError)
 			return
@@ -79,9 +79,9 @@ func Handler(d Dir) http.Handler {
 // Remote is a ledger that a Handler serves.
 type Remote struct{ HTTP *http.Client }
 
-// Days implements Source.
-func (r Remote) Days() ([]string, error) {
-	body, err := r.get(Prefix)
+// ListDays implements Source.
+func (r Remote) ListDays() ([]string, error) {
+	body, err := r.getFile(Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func (r Remote) Days() ([]string, error) {
 }
 
 // Open implements Source.
-func (r Remote) Open(name string) (io.ReadCloser, error) { return r.get(Prefix + "/" + name) }
+func (r Remote) Open(name string) (io.ReadCloser, error) { return r.getFile(Prefix + "/" + name) }
 
-func (r Remote) get(path string) (io.ReadCloser, error) {
+func (r Remote) getFile(path string) (io.ReadCloser, error) {
 	resp, err := r.HTTP.Get("http://proxy" + path) //nolint:noctx // the command ends with its process
 	if err != nil {
 		return nil, err
@@ -116,18 +116,18 @@ func (r Remote) get(path string) (io.ReadCloser, error) {
 // maxLine is the longest line, in bytes. Records are far shorter.
 const maxLine = 4 << 20
 
-// lines reads whole lines.
-type lines struct {
+// lineReader reads whole lines.
+type lineReader struct {
 	r    *bufio.Reader
 	buf  []byte
 	read int64 // bytes of all lines so far, with their ends
 }
 
-func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
+func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// next returns the next line without its end, or nil if there is no whole line. The line is valid until the next call.
-// next cuts a line that is much longer than maxLine.
-func (l *lines) next() ([]byte, error) {
+// nextLine returns the next line without its end, or nil if there is no whole line. The line is valid until the next
+// call. next cuts a line that is much longer than maxLine.
+func (l *lineReader) nextLine() ([]byte, error) {
 	l.buf = l.buf[:0]
 	n := int64(0)
 	for {
@@ -153,8 +153,8 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// days lists the files of the ledger, the oldest first. A day with both hashes and records counts with its records.
-func days(dir string) ([]string, error) {
+// listDays lists the files of the ledger, the oldest first. A day with both hashes and records counts with its records.
+func listDays(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func TestRemoteDays(t *testing.T) {
 		"no answer":   {answers{http.StatusOK, strings.NewReader(""), broken}, nil, broken},
 		"not allowed": {answers{http.StatusForbidden, strings.NewReader("2026-01-01\n"), nil}, nil, nil},
 	} {
-		days, err := Remote{HTTP: &http.Client{Transport: c.answers}}.Days()
+		days, err := Remote{HTTP: &http.Client{Transport: c.answers}}.ListDays()
 		if !slices.Equal(days, c.days) || c.want != nil && !errors.Is(err, c.want) || (err == nil) != (c.days != nil) {
 			t.Errorf("%s: %q, %v", name, days, err)
 		}

@@ -18,12 +18,12 @@ type tree struct {
 	edge []tlog.Hash // edge[h] is valid if bit h of size is set
 }
 
-// add appends a leaf.
-func (t *tree) add(h tlog.Hash) { t.graft(0, h) }
+// addLeaf appends a leaf.
+func (t *tree) addLeaf(h tlog.Hash) { t.graftSubtree(0, h) }
 
-// graft appends a complete subtree of a height. If such a subtree does not fit at the end of the tree, graft returns
-// false and keeps the tree.
-func (t *tree) graft(height int, h tlog.Hash) bool {
+// graftSubtree appends a complete subtree of a height. If such a subtree does not fit at the end of the tree, graft
+// returns false and keeps the tree.
+func (t *tree) graftSubtree(height int, h tlog.Hash) bool {
 	const highest = 48
 	if height > highest || t.size&(1<<height-1) != 0 {
 		return false
@@ -43,8 +43,9 @@ func (t *tree) graft(height int, h tlog.Hash) bool {
 // rootSize is the size of an entry in a file of roots, in bytes: the height and the hash.
 const rootSize = 1 + tlog.HashSize
 
-// rootsOf returns the roots of the largest complete subtrees of the leaves in r. begin is the number of the first leaf.
-func rootsOf(r io.Reader, begin int64) ([]byte, error) {
+// listRoots returns the roots of the largest complete subtrees of the leaves in r. begin is the number of the first
+// leaf.
+func listRoots(r io.Reader, begin int64) ([]byte, error) {
 	type root struct {
 		height int
 		hash   tlog.Hash
@@ -70,10 +71,10 @@ func rootsOf(r io.Reader, begin int64) ([]byte, error) {
 	return out, nil
 }
 
-// head returns the tree's size and root.
-func (t *tree) head() Head {
+// currentHead returns the tree's size and root.
+func (t *tree) currentHead() Head {
 	out := Head{Size: t.size}
-	for i, h := range t.complete() {
+	for i, h := range t.completeRoots() {
 		if i == 0 {
 			out.Root = h
 		} else {
@@ -83,8 +84,8 @@ func (t *tree) head() Head {
 	return out
 }
 
-// complete returns the roots of the complete subtrees, the smallest first.
-func (t *tree) complete() []tlog.Hash {
+// completeRoots returns the roots of the complete subtrees, the smallest first.
+func (t *tree) completeRoots() []tlog.Hash {
 	out := make([]tlog.Hash, 0, len(t.edge))
 	for height, h := range t.edge {
 		if t.size>>height&1 == 1 {
@@ -94,8 +95,8 @@ func (t *tree) complete() []tlog.Hash {
 	return out
 }
 
-// grown returns the tree of a size with these complete subtrees.
-func grown(size int64, complete []tlog.Hash) (tree, error) {
+// growTree returns the tree of a size with these complete subtrees.
+func growTree(size int64, complete []tlog.Hash) (tree, error) {
 	t := tree{size: size}
 	for height := 0; size>>height != 0; height++ {
 		var h tlog.Hash
@@ -139,28 +140,28 @@ func ParseHead(text string) (Head, error) {
 	return Head{}, errors.New(`want a number of records and a hash, as a result has them: "18231 mX3...="`)
 }
 
-// text returns the text that a checkpoint signs.
-func (h Head) text(origin string) string {
+// noteText returns the text that a checkpoint signs.
+func (h Head) noteText(origin string) string {
 	return fmt.Sprintf("%s\n%d\n%s\n", origin, h.Size, h.Root)
 }
 
-// open verifies a checkpoint's signature, and that its edge has the signed root.
-func (c *Checkpoint) open(v note.Verifier) (Head, tree, error) {
+// verifyNote verifies a checkpoint's signature, and that its edge has the signed root.
+func (c *Checkpoint) verifyNote(v note.Verifier) (Head, tree, error) {
 	//defence:ledger-signature
 	if _, err := note.Open([]byte(c.Note), note.VerifierList(v)); err != nil {
 		return Head{}, tree{}, errors.New("its signature is not that of the ledger's key")
 	}
-	return c.read(v.Name())
+	return c.parseNote(v.Name())
 }
 
-// says reports whether the checkpoint is one of exactly this tree. It does not check the signature.
-func (c *Checkpoint) says(origin string, t *tree) bool {
-	h := t.head()
-	return strings.HasPrefix(c.Note, h.text(origin)+"\n") && slices.Equal(c.Edge, t.complete())
+// matchTree reports whether the checkpoint is one of exactly this tree. It does not check the signature.
+func (c *Checkpoint) matchTree(origin string, t *tree) bool {
+	h := t.currentHead()
+	return strings.HasPrefix(c.Note, h.noteText(origin)+"\n") && slices.Equal(c.Edge, t.completeRoots())
 }
 
-// read is open without the signature check, which takes far longer than the rest.
-func (c *Checkpoint) read(origin string) (Head, tree, error) {
+// parseNote is open without the signature check, which takes far longer than the rest.
+func (c *Checkpoint) parseNote(origin string) (Head, tree, error) {
 	lines := strings.SplitN(c.Note, "\n", 5)
 	if len(lines) != 5 || lines[0] != origin || lines[3] != "" {
 		return Head{}, tree{}, errors.New("it is no checkpoint of this ledger")
@@ -169,8 +170,8 @@ func (c *Checkpoint) read(origin string) (Head, tree, error) {
 	if err != nil {
 		return Head{}, tree{}, err
 	}
-	t, err := grown(h.Size, c.Edge)
-	if err == nil && t.head() != h {
+	t, err := growTree(h.Size, c.Edge)
+	if err == nil && t.currentHead() != h {
 		// The signature covers only the head: an edge that is not its tree would let the next records grow on a forged one.
 		err = errEdge
 	}

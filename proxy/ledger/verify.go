@@ -17,8 +17,8 @@ import (
 // maxFindings bounds the findings of Verify: one change can make everything after it wrong.
 const maxFindings = 20
 
-// Known is a checkpoint that was kept outside the ledger.
-type Known struct {
+// KnownCheckpoint is a checkpoint that was kept outside the ledger.
+type KnownCheckpoint struct {
 	Head
 	// Where names the place, in words: "the checkpoint of run r3f".
 	Where string
@@ -44,7 +44,7 @@ type Report struct {
 
 // Verify reads a ledger and compares it with its checkpoints and with known ones. Without a key, it uses the ledger's
 // key.pub. An error means that it could not read the ledger.
-func Verify(src Source, key string, known []Known) (Report, error) {
+func Verify(src Source, key string, known []KnownCheckpoint) (Report, error) {
 	if key == "" {
 		f, err := src.Open(pubName)
 		if errors.Is(err, os.ErrNotExist) {
@@ -64,30 +64,30 @@ func Verify(src Source, key string, known []Known) (Report, error) {
 	if err != nil {
 		return Report{}, errors.New("the key is none: want the line of " + pubName)
 	}
-	names, err := src.Days()
+	names, err := src.ListDays()
 	if err != nil {
 		return Report{}, err
 	}
-	v := &verification{key: verifier, known: map[int64][]Known{}, latest: slices.Clone(known)}
+	v := &verification{key: verifier, known: map[int64][]KnownCheckpoint{}, latest: slices.Clone(known)}
 	v.report.Findings = []string{}
 	for _, k := range known {
 		v.known[k.Size] = append(v.known[k.Size], k)
 	}
 	for _, name := range names {
-		if err := v.file(src, name); err != nil {
+		if err := v.readFile(src, name); err != nil {
 			// The report so far is returned too: it may already name a change.
 			return v.report, fmt.Errorf("reading %s: %w", name, err)
 		}
 	}
-	v.end()
+	v.checkEnd()
 	return v.report, nil
 }
 
 // verification is a Verify in progress.
 type verification struct {
 	key    note.Verifier
-	known  map[int64][]Known
-	latest []Known
+	known  map[int64][]KnownCheckpoint
+	latest []KnownCheckpoint
 	report Report
 
 	tree tree
@@ -98,7 +98,7 @@ type verification struct {
 	fits *Checkpoint
 }
 
-func (v *verification) find(format string, args ...any) {
+func (v *verification) addFinding(format string, args ...any) {
 	if len(v.report.Findings) == maxFindings {
 		v.report.Findings = append(v.report.Findings, "and more")
 	}
@@ -107,8 +107,8 @@ func (v *verification) find(format string, args ...any) {
 	}
 }
 
-// file reads the file of a day.
-func (v *verification) file(src Source, name string) error {
+// readFile reads the file of a day.
+func (v *verification) readFile(src Source, name string) error {
 	f, err := src.Open(name)
 	if err != nil {
 		return err
@@ -117,27 +117,27 @@ func (v *verification) file(src Source, name string) error {
 	v.report.Days++
 	switch {
 	case strings.HasSuffix(name, hashesName):
-		return v.hashes(f)
+		return v.readHashes(f)
 	case strings.HasSuffix(name, rootsName):
-		return v.roots(f)
+		return v.readRoots(f)
 	}
-	for lines := newLines(f); ; {
-		text, err := lines.next()
+	for lines := newLineReader(f); ; {
+		text, err := lines.nextLine()
 		if err != nil || text == nil {
 			// A signature takes far longer than a record, so only the last fitting one of a file is verified.
-			v.signature()
+			v.checkSignature()
 			return err
 		}
 		if c := parseCheckpoint(text); c != nil {
-			v.checkpoint(c)
+			v.checkCheckpoint(c)
 		} else {
-			v.record(text)
+			v.checkRecord(text)
 		}
 	}
 }
 
-// hashes reads a day whose hashes alone are kept.
-func (v *verification) hashes(f io.Reader) error {
+// readHashes reads a day whose hashes alone are kept.
+func (v *verification) readHashes(f io.Reader) error {
 	for {
 		var h tlog.Hash
 		_, err := io.ReadFull(f, h[:])
@@ -149,12 +149,12 @@ func (v *verification) hashes(f io.Reader) error {
 			return err
 		}
 		v.report.Forgotten++
-		v.add(h)
+		v.addLeaf(h)
 	}
 }
 
-// roots reads a day of which only the roots are kept.
-func (v *verification) roots(f io.Reader) error {
+// readRoots reads a day of which only the roots are kept.
+func (v *verification) readRoots(f io.Reader) error {
 	for {
 		var root [rootSize]byte
 		_, err := io.ReadFull(f, root[:])
@@ -166,8 +166,8 @@ func (v *verification) roots(f io.Reader) error {
 			return err
 		}
 		height := int(root[0])
-		if !v.lost && !v.tree.graft(height, tlog.Hash(root[1:])) {
-			v.find("what is kept of the records from %d on was changed", v.tree.size)
+		if !v.lost && !v.tree.graftSubtree(height, tlog.Hash(root[1:])) {
+			v.addFinding("what is kept of the records from %d on was changed", v.tree.size)
 			v.lost = true
 			continue
 		}
@@ -179,140 +179,141 @@ func (v *verification) roots(f io.Reader) error {
 			continue
 		}
 		for _, k := range v.known[v.tree.size] {
-			v.compare(k, v.tree.head())
+			v.compareKnown(k, v.tree.currentHead())
 		}
 	}
 }
 
-// record checks a record against the previous one.
-func (v *verification) record(text []byte) {
-	n, prev, ok := place(text)
+// checkRecord checks a record against the previous one.
+func (v *verification) checkRecord(text []byte) {
+	n, prev, ok := parsePlace(text)
 	switch {
 	case !ok || text[len(text)-1] != '}':
-		v.find("record %d was changed: it is no record any more", v.tree.size)
+		v.addFinding("record %d was changed: it is no record any more", v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
 		// Count the broken line as a record, so that the numbers after it still match.
-		v.add(v.prev)
+		v.addLeaf(v.prev)
 		return
 	case n > v.tree.size:
-		v.missing(n)
+		v.reportMissing(n)
 		v.lost = true
 	case n < v.tree.size:
-		v.find("record %d stands where record %d belongs", n, v.tree.size)
+		v.addFinding("record %d stands where record %d belongs", n, v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
 		v.report.Records++
 		return
 	//defence:ledger-hash
-	case v.prev != (tlog.Hash{}) && !follows(prev, v.prev):
-		v.find("record %d was changed", n-1)
+	case v.prev != (tlog.Hash{}) && !isNext(prev, v.prev):
+		v.addFinding("record %d was changed", n-1)
 		v.lost = true
 	}
 	v.tree.size = n
 	v.prev = tlog.RecordHash(text)
-	v.add(v.prev)
+	v.addLeaf(v.prev)
 }
 
-// add appends a leaf, and compares the tree with known checkpoints of the new size.
-func (v *verification) add(h tlog.Hash) {
+// addLeaf appends a leaf, and compares the tree with known checkpoints of the new size.
+func (v *verification) addLeaf(h tlog.Hash) {
 	v.report.Records++
 	if v.lost {
 		v.tree.size++ // the edge is wrong until the next checkpoint
 		return
 	}
-	v.tree.add(h)
+	v.tree.addLeaf(h)
 	for _, k := range v.known[v.tree.size] {
-		v.compare(k, v.tree.head())
+		v.compareKnown(k, v.tree.currentHead())
 	}
 }
 
-// compare compares a checkpoint from outside with the ledger at the checkpoint's size.
-func (v *verification) compare(k Known, have Head) {
+// compareKnown compares a checkpoint from outside with the ledger at the checkpoint's size.
+func (v *verification) compareKnown(k KnownCheckpoint, have Head) {
 	//defence:ledger-known permits
 	if k.Root == have.Root {
 		v.report.Compared++
 		return
 	}
-	v.find("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size, k.Where)
+	v.addFinding("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size,
+		k.Where)
 }
 
-// checkpoint verifies a checkpoint.
-func (v *verification) checkpoint(c *Checkpoint) {
+// checkCheckpoint verifies a checkpoint.
+func (v *verification) checkCheckpoint(c *Checkpoint) {
 	// The fast path: the tree agrees, so the signature can wait for the last such checkpoint.
 	//defence:ledger-hash permits
-	if !v.lost && c.says(v.key.Name(), &v.tree) {
+	if !v.lost && c.matchTree(v.key.Name(), &v.tree) {
 		v.report.Checkpoints++
 		v.good, v.fits = v.tree.size, c
 		return
 	}
-	head, t, err := c.read(v.key.Name())
+	head, t, err := c.parseNote(v.key.Name())
 	if err == nil {
-		_, _, err = c.open(v.key)
+		_, _, err = c.verifyNote(v.key)
 	}
-	what := c.what()
+	what := c.describeCheckpoint()
 	switch {
 	case err != nil:
-		v.find("%s after record %d does not verify: %v", what, v.tree.size-1, err)
+		v.addFinding("%s after record %d does not verify: %v", what, v.tree.size-1, err)
 		return
 	// The tree is unknown here, but the signed head can still be compared.
 	case v.lost:
 		for _, k := range v.known[head.Size] {
-			v.compare(k, head)
+			v.compareKnown(k, head)
 		}
 	case head.Size > v.tree.size:
-		v.missing(head.Size)
+		v.reportMissing(head.Size)
 		v.prev = tlog.Hash{}
 	case head.Size < v.tree.size:
-		v.find("%s stands after record %d, and was made after record %d", what, v.tree.size-1, head.Size-1)
+		v.addFinding("%s stands after record %d, and was made after record %d", what, v.tree.size-1, head.Size-1)
 		return
 	case head.Size-v.good == 1:
-		v.find("record %d was changed", v.good)
+		v.addFinding("record %d was changed", v.good)
 	default:
-		v.find("one of the records %d to %d was changed", v.good, head.Size-1)
+		v.addFinding("one of the records %d to %d was changed", v.good, head.Size-1)
 	}
 	v.report.Checkpoints++
 	v.tree, v.good, v.lost = t, head.Size, false
 }
 
-// signature verifies the last checkpoint that fits.
-func (v *verification) signature() {
+// checkSignature verifies the last checkpoint that fits.
+func (v *verification) checkSignature() {
 	if v.fits == nil {
 		return
 	}
-	if _, _, err := v.fits.open(v.key); err != nil {
-		v.find("%s does not verify: %v", v.fits.what(), err)
+	if _, _, err := v.fits.verifyNote(v.key); err != nil {
+		v.addFinding("%s does not verify: %v", v.fits.describeCheckpoint(), err)
 	}
 	v.fits = nil
 }
 
-// what names a checkpoint in a finding.
-func (c *Checkpoint) what() string {
+// describeCheckpoint names a checkpoint in a finding.
+func (c *Checkpoint) describeCheckpoint() string {
 	if c.Run == "" {
 		return "a checkpoint"
 	}
 	return "the checkpoint of run " + c.Run
 }
 
-// end makes the checks that need the whole ledger.
-func (v *verification) end() {
+// checkEnd makes the checks that need the whole ledger.
+func (v *verification) checkEnd() {
 	v.report.Unsigned = max(0, v.tree.size-v.good)
 	if v.tree.size > 0 && !v.lost {
-		v.report.Head = v.tree.head().String()
+		v.report.Head = v.tree.currentHead().String()
 	}
-	slices.SortFunc(v.latest, func(a, b Known) int { return int(b.Size - a.Size) })
+	slices.SortFunc(v.latest, func(a, b KnownCheckpoint) int { return int(b.Size - a.Size) })
 	//defence:ledger-known
 	if len(v.latest) > 0 && v.latest[0].Size > v.tree.size {
 		k := v.latest[0]
-		v.find("the ledger has %d records, %s says %d: its end is missing", v.tree.size, k.Where, k.Size)
+		v.addFinding("the ledger has %d records, %s says %d: its end is missing", v.tree.size, k.Where, k.Size)
 	}
 }
 
-// missing reports the records before number n as missing.
-func (v *verification) missing(n int64) {
+// reportMissing reports the records before number n as missing.
+func (v *verification) reportMissing(n int64) {
 	if n-v.tree.size == 1 {
-		v.find("record %d is missing", v.tree.size)
+		v.addFinding("record %d is missing", v.tree.size)
 		return
 	}
-	v.find("the records %d to %d are missing", v.tree.size, n-1)
+	v.addFinding("the records %d to %d are missing", v.tree.size, n-1)
 }
 
 // Query selects records for Each.
@@ -322,9 +323,9 @@ type Query struct {
 	Run string
 }
 
-// Each calls on for the selected records of a ledger, the oldest first. It does not verify the ledger.
-func Each(src Source, q Query, on func(Record) error) error {
-	names, err := src.Days()
+// EachRecord calls on for the selected records of a ledger, the oldest first. It does not verify the ledger.
+func EachRecord(src Source, q Query, on func(Record) error) error {
+	names, err := src.ListDays()
 	if err != nil {
 		return err
 	}
@@ -333,21 +334,21 @@ func Each(src Source, q Query, on func(Record) error) error {
 		if !isRecords || !q.Since.IsZero() && day < q.Since.UTC().Add(-24*time.Hour).Format(dayLayout) {
 			continue
 		}
-		if err := eachOf(src, name, q, on); err != nil {
+		if err := eachInDay(src, name, q, on); err != nil {
 			return fmt.Errorf("reading %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func eachOf(src Source, name string, q Query, on func(Record) error) error {
+func eachInDay(src Source, name string, q Query, on func(Record) error) error {
 	f, err := src.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	for lines := newLines(f); ; {
-		text, err := lines.next()
+	for lines := newLineReader(f); ; {
+		text, err := lines.nextLine()
 		if err != nil || text == nil {
 			return err
 		}
@@ -358,7 +359,7 @@ func eachOf(src Source, name string, q Query, on func(Record) error) error {
 		if err != nil {
 			continue // Verify reports it
 		}
-		if r.At.Before(q.Since) || !strings.HasPrefix(r.OfRun(), q.Run) {
+		if r.At.Before(q.Since) || !strings.HasPrefix(r.RunID(), q.Run) {
 			continue
 		}
 		if err := on(r); err != nil {

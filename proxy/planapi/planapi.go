@@ -27,12 +27,12 @@ type State string
 
 // The states.
 const (
-	Open    State = "open"    // no decision yet
-	Running State = "running" // the proxy is sending it
-	Done    State = "done"    // every chosen step got an answer with a status of success
-	Stopped State = "stopped" // a step failed, and the proxy did not send the steps after it
-	Refused State = "refused" // a person refused it
-	Stale   State = "stale"   // the configuration has changed since
+	StateOpen    State = "open"    // no decision yet
+	StateRunning State = "running" // the proxy is sending it
+	StateDone    State = "done"    // every chosen step got an answer with a status of success
+	StateStopped State = "stopped" // a step failed, and the proxy did not send the steps after it
+	StateRefused State = "refused" // a person refused it
+	StateStale   State = "stale"   // the configuration has changed since
 )
 
 // Plan lists the requests that a dry run would have sent. It contains token names, but no credential.
@@ -105,8 +105,8 @@ type Reply struct {
 	Milliseconds float64 `json:"ms,omitempty"`
 }
 
-// OK reports whether the step got an answer with a status of success.
-func (r *Reply) OK() bool { return r != nil && r.Code == "" && r.Status >= 200 && r.Status < 300 }
+// IsOK reports whether the step got an answer with a status of success.
+func (r *Reply) IsOK() bool { return r != nil && r.Code == "" && r.Status >= 200 && r.Status < 300 }
 
 // Answer is a person's decision.
 type Answer struct {
@@ -120,19 +120,19 @@ type Answer struct {
 // Client sends requests through an HTTP client that connects to the socket.
 type Client struct{ HTTP *http.Client }
 
-// List lists the plans.
-func (c Client) List(ctx context.Context) ([]Plan, error) {
+// ListPlans lists the plans.
+func (c Client) ListPlans(ctx context.Context) ([]Plan, error) {
 	return rpc.Call[[]Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
-// Get returns a plan with its steps.
-func (c Client) Get(ctx context.Context, id string) (Plan, error) {
+// GetPlan returns a plan with its steps.
+func (c Client) GetPlan(ctx context.Context, id string) (Plan, error) {
 	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
 	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, at, nil)
 }
 
-// Decide approves or refuses a plan, once.
-func (c Client) Decide(ctx context.Context, id string, a Answer) (Plan, error) {
+// SendDecision approves or refuses a plan, once.
+func (c Client) SendDecision(ctx context.Context, id string, a Answer) (Plan, error) {
 	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
 	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, at, a)
 }

@@ -106,11 +106,11 @@ type Verdict struct {
 	Hints   []string `json:"hints,omitempty"`
 }
 
-// Judge explains the receipt of the run. printed is what the run printed, where nothing reached the proxy.
-func (p Probe) Judge(r controlapi.Receipt, printed string) Verdict {
+// ExplainReceipt explains the receipt of the run. printed is what the run printed, where nothing reached the proxy.
+func (p Probe) ExplainReceipt(r controlapi.Receipt, printed string) Verdict {
 	v := Verdict{Request: p}
 	for _, h := range r.Hints {
-		v.Hints = append(v.Hints, h.Voice().Person)
+		v.Hints = append(v.Hints, h.VoiceText().Person)
 	}
 	if len(r.Exchanges) == 0 {
 		v.Text = "no request reached the proxy: " + strings.TrimRight(strings.TrimSpace(printed), ".")

@@ -23,11 +23,11 @@ func TestNew(t *testing.T) {
 // TestUnclear: an API that answers 404 may not have looked at the credential; without a credential the API is reached.
 func TestUnclear(t *testing.T) {
 	x := controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: 404}
-	if v := (Probe{}).Judge(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); !v.OK || v.Unclear {
+	if v := (Probe{}).ExplainReceipt(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); !v.OK || v.Unclear {
 		t.Errorf("no credential: %+v", v)
 	}
 	x.Swapped = []controlapi.Swap{{Name: "X_TOKEN"}}
-	if v := (Probe{Token: "X_TOKEN"}).Judge(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); v.OK || !v.Unclear {
+	if v := (Probe{Token: "X_TOKEN"}).ExplainReceipt(controlapi.Receipt{Exchanges: []controlapi.Exchange{x}}, ""); v.OK || !v.Unclear {
 		t.Errorf("%+v", v)
 	}
 }
@@ -77,7 +77,7 @@ func TestVerdict(t *testing.T) {
 		if row.x != nil {
 			r.Exchanges = []controlapi.Exchange{*row.x}
 		}
-		if v := p.Judge(r, ""); v.OK != row.ok || !strings.Contains(v.Text, row.says) {
+		if v := p.ExplainReceipt(r, ""); v.OK != row.ok || !strings.Contains(v.Text, row.says) {
 			t.Errorf("%s: %+v, want %v saying %q", row.name, v, row.ok, row.says)
 		}
 	}

@@ -96,8 +96,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// stream returns the only HTTP/2 connection. If it has broken, stream opens a new one.
-func (c *Client) stream(ctx context.Context) (*http.ClientConn, error) {
+// openStream returns the only HTTP/2 connection. If it has broken, stream opens a new one.
+func (c *Client) openStream(ctx context.Context) (*http.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -133,7 +133,7 @@ func (c *Client) Name() string { return "sandboxd" }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
-	conn, err := c.stream(r.Context())
+	conn, err := c.openStream(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// call sends a request and reads an answer of one JSON value or none.
-func call[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+// callAPI sends a request and reads an answer of one JSON value or none.
+func callAPI[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
 	return rpc.Call[T](ctx, c, method, base+path, body)
 }
 
@@ -160,11 +160,11 @@ func (c *Client) Acquire(ctx context.Context) (Lease, error) {
 // AcquireFor is Acquire for a certain run. A lease ahead is valid only while its stream is open: while Stream returns
 // the number that it returned before the call.
 func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
-	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", r)
+	return callAPI[Lease](ctx, c, http.MethodPost, "/v1/leases", r)
 }
 
-// Stream returns the number of the open stream, zero if no stream is open.
-func (c *Client) Stream() uint64 {
+// StreamNumber returns the number of the open stream, zero if no stream is open.
+func (c *Client) StreamNumber() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.conn == nil || c.conn.Err() != nil {
@@ -175,7 +175,7 @@ func (c *Client) Stream() uint64 {
 
 // Release ends a lease and kills its processes.
 func (c *Client) Release(ctx context.Context, generation uint64) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil)
+	_, err := callAPI[struct{}](ctx, c, http.MethodDelete, "/v1/leases/"+strconv.FormatUint(generation, 10), nil)
 	return err
 }
 
@@ -210,26 +210,26 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 // Pause stops or resumes the time limit of a lease's run. It returns ErrLeaseGone if there is no such run.
 func (c *Client) Pause(ctx context.Context, generation uint64, paused bool) error {
 	path := "/v1/runs/" + strconv.FormatUint(generation, 10) + "/pause"
-	_, err := call[struct{}](ctx, c, http.MethodPost, path, Pause{Paused: paused})
+	_, err := callAPI[struct{}](ctx, c, http.MethodPost, path, Pause{Paused: paused})
 	return err
 }
 
 // SetPermissions sets the current permission set.
 func (c *Client) SetPermissions(ctx context.Context, p Permissions) (PermissionSet, error) {
-	return call[PermissionSet](ctx, c, http.MethodPut, "/v1/permissions", p)
+	return callAPI[PermissionSet](ctx, c, http.MethodPut, "/v1/permissions", p)
 }
 
 // Tidy removes all installed packages that are not in p.
 func (c *Client) Tidy(ctx context.Context, p Packages) (Tidied, error) {
-	return call[Tidied](ctx, c, http.MethodPut, "/v1/packages", p)
+	return callAPI[Tidied](ctx, c, http.MethodPut, "/v1/packages", p)
 }
 
 // Health returns sandboxd's health.
 func (c *Client) Health(ctx context.Context) (Health, error) {
-	return call[Health](ctx, c, http.MethodGet, "/v1/health", nil)
+	return callAPI[Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
 // Stats returns sandboxd's counters.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", nil)
+	return callAPI[Stats](ctx, c, http.MethodGet, "/v1/stats", nil)
 }

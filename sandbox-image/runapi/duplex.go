@@ -21,12 +21,12 @@ type Duplex interface {
 	io.Reader
 	// Writer takes the program's output. It blocks while the client is slow.
 	io.Writer
-	// Started reports to the client that the program has started. An error before Started becomes an HTTP error; after
+	// ReportStart reports to the client that the program has started. An error before Started becomes an HTTP error; after
 	// Started only an Exit can report one.
-	Started() error
-	// Ended reports that no process of the slot is left. From then on Read and Write fail within seconds instead of
+	ReportStart() error
+	// ReportEnd reports that no process of the slot is left. From then on Read and Write fail within seconds instead of
 	// blocking.
-	Ended()
+	ReportEnd()
 }
 
 const (
@@ -38,26 +38,27 @@ const (
 	maxDetail = 2 << 10
 )
 
-// server runs the program of an MCP server until the request or the program ends.
-func (s *Server) server(w http.ResponseWriter, r *http.Request) {
+// serveProgram runs the program of an MCP server until the request or the program ends.
+func (s *Server) serveProgram(w http.ResponseWriter, r *http.Request) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "the generation is not a number")
+		rpc.WriteError(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
-	d := &duplex{w: w, patience: patience{ctl: http.NewResponseController(w)}, in: bufio.NewReaderSize(r.Body, maxHead)}
-	head, err := d.head()
+	d := &requestDuplex{w: w, stallBound: stallBound{ctl: http.NewResponseController(w)},
+		in: bufio.NewReaderSize(r.Body, maxHead)}
+	head, err := d.readHead()
 	if err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, "reading the first line of the body: "+err.Error())
 		return
 	}
 	exit, err := s.cfg.Sandbox.Server(r.Context(), generation, head, d)
 	if err == nil {
-		w.Header().Set(ExitTrailer, trailer(exit))
+		w.Header().Set(ExitTrailer, encodeTrailer(exit))
 		return
 	}
 	if !d.started {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	// The response has started, so an aborted stream is the only way to report the error.
@@ -65,8 +66,8 @@ func (s *Server) server(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// trailer encodes an Exit as a header value: one line of printable ASCII.
-func trailer(e Exit) string {
+// encodeTrailer encodes an Exit as a header value: one line of printable ASCII.
+func encodeTrailer(e Exit) string {
 	detail := []byte(e.Detail[:min(len(e.Detail), maxDetail)])
 	for i, c := range detail {
 		// A line feed in a header value would end the header.
@@ -79,16 +80,16 @@ func trailer(e Exit) string {
 	return string(data)
 }
 
-// duplex is the Duplex of one request.
-type duplex struct {
-	patience
+// requestDuplex is the Duplex of one request.
+type requestDuplex struct {
+	stallBound
 	w       http.ResponseWriter
 	in      *bufio.Reader
 	started bool
 }
 
-// head reads the first line of the body.
-func (d *duplex) head() (h ServerHead, err error) {
+// readHead reads the first line of the body.
+func (d *requestDuplex) readHead() (h ServerHead, err error) {
 	_ = d.ctl.SetReadDeadline(time.Now().Add(headTimeout))
 	line, err := d.in.ReadSlice('\n')
 	_ = d.ctl.SetReadDeadline(time.Time{})
@@ -103,7 +104,7 @@ func (d *duplex) head() (h ServerHead, err error) {
 	return h, dec.Decode(&h)
 }
 
-func (d *duplex) Started() error {
+func (d *requestDuplex) ReportStart() error {
 	d.started = true
 	// net/http sends only trailers that were announced before the header.
 	d.w.Header().Set("Trailer", ExitTrailer)
@@ -112,12 +113,12 @@ func (d *duplex) Started() error {
 	return d.ctl.Flush()
 }
 
-func (d *duplex) Read(p []byte) (int, error) { return d.in.Read(p) }
+func (d *requestDuplex) Read(p []byte) (int, error) { return d.in.Read(p) }
 
 // Write implements Duplex. It flushes each write.
-func (d *duplex) Write(p []byte) (int, error) {
-	d.limit(true)
-	defer d.limit(false)
+func (d *requestDuplex) Write(p []byte) (int, error) {
+	d.setSending(true)
+	defer d.setSending(false)
 	n, err := d.w.Write(p)
 	if err == nil {
 		err = d.ctl.Flush()
@@ -125,15 +126,15 @@ func (d *duplex) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (d *duplex) Ended() {
+func (d *requestDuplex) ReportEnd() {
 	_ = d.ctl.SetReadDeadline(time.Now())
-	d.patience.Ended()
+	d.stallBound.ReportEnd()
 }
 
 // AcquireServer takes a lease on a slot for an MCP server. If all slots are taken it returns ErrBusy. If no server can
 // be started it returns ErrUnready with the reason. The lease ends with its connection.
 func (c *Client) AcquireServer(ctx context.Context) (Lease, error) {
-	return call[Lease](ctx, c, http.MethodPost, "/v1/leases", LeaseRequest{Server: true})
+	return callAPI[Lease](ctx, c, http.MethodPost, "/v1/leases", LeaseRequest{Server: true})
 }
 
 // Stream is the input and output of a server's program. Read and Write may be called concurrently.
@@ -143,10 +144,10 @@ type Stream struct {
 	cancel context.CancelFunc
 }
 
-// Server starts the program of an MCP server in the slot of a lease. The program ends when ctx or the lease ends, or
-// when the Stream is closed. A lease can be used for one program. The caller must close the Stream.
-func (c *Client) Server(ctx context.Context, generation uint64, h ServerHead) (*Stream, error) {
-	conn, err := c.stream(ctx)
+// StartServer starts the program of an MCP server in the slot of a lease. The program ends when ctx or the lease ends,
+// or when the Stream is closed. A lease can be used for one program. The caller must close the Stream.
+func (c *Client) StartServer(ctx context.Context, generation uint64, h ServerHead) (*Stream, error) {
+	conn, err := c.openStream(ctx)
 	if err != nil {
 		return nil, err
 	}

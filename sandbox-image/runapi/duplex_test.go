@@ -31,7 +31,7 @@ func (h host) Server(ctx context.Context, g uint64, head ServerHead, d Duplex) (
 	if g == 0 {
 		return Exit{}, fmt.Errorf("%w: generation 0", ErrLeaseGone)
 	}
-	if err := d.Started(); err != nil { // the client has read the status and gone again
+	if err := d.ReportStart(); err != nil { // the client has read the status and gone again
 		h.ended <- head.Package
 		return Exit{}, err
 	}
@@ -44,7 +44,7 @@ func (h host) Server(ctx context.Context, g uint64, head ServerHead, d Duplex) (
 		h.ended <- head.Package
 		return Exit{Reason: Cancelled}, nil
 	case "slow":
-		d.Ended()
+		d.ReportEnd()
 		time.Sleep(stalledFor + stalledFor/5)
 		return Exit{Code: 3, Reason: Exited}, nil
 	case "breaks":
@@ -73,7 +73,7 @@ func serveHost(t *testing.T) (host, *Client) {
 // Both directions carry data at the same time, and the exit comes behind the last byte.
 func TestServerStream(t *testing.T) {
 	_, c := serveHost(t)
-	s, err := c.Server(t.Context(), 1, ServerHead{Package: "npm:x@1.0.0"})
+	s, err := c.StartServer(t.Context(), 1, ServerHead{Package: "npm:x@1.0.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,16 +105,16 @@ func TestServerStream(t *testing.T) {
 // An error before the start is the call's; one afterwards is not an exit.
 func TestServerErrors(t *testing.T) {
 	_, c := serveHost(t)
-	if _, err := c.Server(t.Context(), 1, ServerHead{Package: "missing"}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "installed first") {
+	if _, err := c.StartServer(t.Context(), 1, ServerHead{Package: "missing"}); !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "installed first") {
 		t.Error(err)
 	}
-	if _, err := c.Server(t.Context(), 0, ServerHead{}); !errors.Is(err, ErrLeaseGone) {
+	if _, err := c.StartServer(t.Context(), 0, ServerHead{}); !errors.Is(err, ErrLeaseGone) {
 		t.Error(err)
 	}
-	if _, err := c.Server(t.Context(), 1, ServerHead{Package: strings.Repeat("x", maxHead)}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := c.StartServer(t.Context(), 1, ServerHead{Package: strings.Repeat("x", maxHead)}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Error(err)
 	}
-	s, err := c.Server(t.Context(), 1, ServerHead{Package: "breaks"})
+	s, err := c.StartServer(t.Context(), 1, ServerHead{Package: "breaks"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,11 +133,11 @@ func TestServerCloses(t *testing.T) {
 	h, c := serveHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first, err := c.Server(t.Context(), 1, ServerHead{Package: "deaf"})
+	first, err := c.StartServer(t.Context(), 1, ServerHead{Package: "deaf"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := c.Server(ctx, 1, ServerHead{Package: "endless"})
+	second, err := c.StartServer(ctx, 1, ServerHead{Package: "endless"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestServerCloses(t *testing.T) {
 func TestServerSlowEnd(t *testing.T) {
 	t.Parallel()
 	_, c := serveHost(t)
-	s, err := c.Server(t.Context(), 1, ServerHead{Package: "slow"})
+	s, err := c.StartServer(t.Context(), 1, ServerHead{Package: "slow"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestStalledStreams(t *testing.T) {
 		if n%2 == 1 {
 			name = "endless"
 		}
-		s, err := c.Server(t.Context(), 1, ServerHead{Package: name})
+		s, err := c.StartServer(t.Context(), 1, ServerHead{Package: name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestStalledStreams(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // until all of them have filled what they may
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := c.Server(ctx, 1, ServerHead{})
+	s, err := c.StartServer(ctx, 1, ServerHead{})
 	if err != nil {
 		t.Fatal(err)
 	}

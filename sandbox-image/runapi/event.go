@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// frame is a line of a run's answer. After a line with a number of bytes, that many bytes of raw text follow. Encoding
-// long text as JSON would take longer than all other work on it.
-type frame struct {
+// runFrame is a line of a run's answer. After a line with a number of bytes, that many bytes of raw text follow.
+// Encoding long text as JSON would take longer than all other work on it.
+type runFrame struct {
 	Event
 	StdoutBytes int `json:"stdout_bytes,omitempty"`
 	StderrBytes int `json:"stderr_bytes,omitempty"`
@@ -27,7 +27,7 @@ const (
 
 // writeEvent writes an event in one call of Write.
 func writeEvent(w io.Writer, e Event) error {
-	f, text := frame{Event: e}, ""
+	f, text := runFrame{Event: e}, ""
 	switch {
 	case len(e.Stdout) >= longText:
 		f.Stdout, f.StdoutBytes, text = "", len(e.Stdout), e.Stdout
@@ -48,7 +48,7 @@ func readEvent(r *bufio.Reader) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	var f frame
+	var f runFrame
 	if err := json.Unmarshal(line, &f); err != nil {
 		return Event{}, err
 	}

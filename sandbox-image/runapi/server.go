@@ -41,8 +41,9 @@ type Sandbox interface {
 type Output interface {
 	// Send sends an event. It blocks while the client is slow.
 	Send(Event) error
-	// Ended reports that the run has ended. From then on the server drops a client that does not read for a few seconds.
-	Ended()
+	// ReportEnd reports that the run has ended. From then on the server drops a client that does not read for a few
+	// seconds.
+	ReportEnd()
 }
 
 // ServerConfig configures a Server.
@@ -79,17 +80,17 @@ const (
 func NewServer(cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/leases", s.acquire)
-	mux.HandleFunc("DELETE /v1/leases/{generation}", s.release)
-	mux.HandleFunc("POST /v1/runs", s.run)
-	mux.HandleFunc("POST /v1/runs/{generation}/pause", s.pause)
-	mux.HandleFunc("POST /v1/servers/{generation}", s.server)
-	mux.HandleFunc("PUT /v1/permissions", with(cfg.Sandbox.SetPermissions))
-	mux.HandleFunc("PUT /v1/packages", with(cfg.Sandbox.Tidy))
-	mux.HandleFunc("GET /v1/health", s.health)
-	mux.HandleFunc("GET /v1/stats", s.stats)
+	mux.HandleFunc("POST /v1/leases", s.handleAcquire)
+	mux.HandleFunc("DELETE /v1/leases/{generation}", s.handleRelease)
+	mux.HandleFunc("POST /v1/runs", s.handleRun)
+	mux.HandleFunc("POST /v1/runs/{generation}/pause", s.handlePause)
+	mux.HandleFunc("POST /v1/servers/{generation}", s.serveProgram)
+	mux.HandleFunc("PUT /v1/permissions", handleJSON(cfg.Sandbox.SetPermissions))
+	mux.HandleFunc("PUT /v1/packages", handleJSON(cfg.Sandbox.Tidy))
+	mux.HandleFunc("GET /v1/health", s.handleHealth)
+	mux.HandleFunc("GET /v1/stats", s.handleStats)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Fail(w, http.StatusNotFound, "no such resource")
+		rpc.WriteError(w, http.StatusNotFound, "no such resource")
 	})
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -166,71 +167,71 @@ func (c *ownedConn) Close() error {
 	return err
 }
 
-func (s *Server) acquire(w http.ResponseWriter, r *http.Request) {
+func (s *Server) handleAcquire(w http.ResponseWriter, r *http.Request) {
 	var req LeaseRequest
-	if !read(w, r, &req) {
+	if !readBody(w, r, &req) {
 		return
 	}
 	// The connection, not the request, owns the lease: the lease outlives the request that takes it.
 	owner, _ := r.Context().Value(lifeKey{}).(context.Context)
 	lease, err := s.cfg.Sandbox.Acquire(owner, req)
-	answer(w, lease, err)
+	writeAnswer(w, lease, err)
 }
 
-func (s *Server) release(w http.ResponseWriter, r *http.Request) {
-	done(w, r, s.cfg.Sandbox.Release)
+func (s *Server) handleRelease(w http.ResponseWriter, r *http.Request) {
+	handleDone(w, r, s.cfg.Sandbox.Release)
 }
 
-func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
+func (s *Server) handlePause(w http.ResponseWriter, r *http.Request) {
 	var p Pause
-	if !read(w, r, &p) {
+	if !readBody(w, r, &p) {
 		return
 	}
-	done(w, r, func(generation uint64) error { return s.cfg.Sandbox.Pause(generation, p) })
+	handleDone(w, r, func(generation uint64) error { return s.cfg.Sandbox.Pause(generation, p) })
 }
 
-// done calls do with the generation in the path, and answers.
-func done(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
+// handleDone calls do with the generation in the path, and answers.
+func handleDone(w http.ResponseWriter, r *http.Request, do func(generation uint64) error) {
 	generation, err := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	if err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "the generation is not a number")
+		rpc.WriteError(w, http.StatusBadRequest, "the generation is not a number")
 		return
 	}
 	if err := do(generation); err != nil {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// with returns a handler that answers with do's result for the body.
-func with[In, Out any](do func(In) (Out, error)) http.HandlerFunc {
+// handleJSON returns a handler that answers with do's result for the body.
+func handleJSON[In, Out any](do func(In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
-		if read(w, r, &in) {
+		if readBody(w, r, &in) {
 			out, err := do(in)
-			answer(w, out, err)
+			writeAnswer(w, out, err)
 		}
 	}
 }
 
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	rpc.Answer(w, http.StatusOK, s.cfg.Sandbox.Health())
+func (s *Server) handleHealth(w http.ResponseWriter, _ *http.Request) {
+	rpc.WriteAnswer(w, http.StatusOK, s.cfg.Sandbox.Health())
 }
 
-func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
-	rpc.Answer(w, http.StatusOK, s.cfg.Sandbox.Stats())
+func (s *Server) handleStats(w http.ResponseWriter, _ *http.Request) {
+	rpc.WriteAnswer(w, http.StatusOK, s.cfg.Sandbox.Stats())
 }
 
-// run streams the events of a run. After the first byte only an aborted stream can report an error: the client then
-// receives no Exit.
-func (s *Server) run(w http.ResponseWriter, r *http.Request) {
+// handleRun streams the events of a run. After the first byte only an aborted stream can report an error: the client
+// then receives no Exit.
+func (s *Server) handleRun(w http.ResponseWriter, r *http.Request) {
 	var req RunRequest
-	if !read(w, r, &req) {
+	if !readBody(w, r, &req) {
 		return
 	}
-	out := &eventStream{w: w, patience: patience{ctl: http.NewResponseController(w)}}
-	defer out.close()
+	out := &eventStream{w: w, stallBound: stallBound{ctl: http.NewResponseController(w)}}
+	defer out.stopStream()
 	exit, err := s.cfg.Sandbox.Run(r.Context(), req, out)
 	if err == nil {
 		err = out.Send(Event{Exit: &exit})
@@ -239,7 +240,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !out.started {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	s.cfg.Log.Warn("a run was aborted", "run", req.Run, "error", err)
@@ -248,7 +249,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 
 // eventStream is the Output of one request.
 type eventStream struct {
-	patience
+	stallBound
 
 	writing sync.Mutex // guards the fields below; w must not be used after over is set
 	w       http.ResponseWriter
@@ -267,9 +268,9 @@ func (o *eventStream) Send(e Event) error {
 	if o.failed != nil {
 		return o.failed
 	}
-	o.limit(true)
+	o.setSending(true)
 	if e.Exit == nil { // the deadline of an Exit stays until the response has ended
-		defer o.limit(false)
+		defer o.setSending(false)
 	}
 	if !o.started {
 		o.started = true
@@ -281,13 +282,13 @@ func (o *eventStream) Send(e Event) error {
 	}
 	// The Exit ends the response, which flushes everything.
 	if e.Exit == nil && o.due == nil {
-		o.due = time.AfterFunc(flushTime, o.flush)
+		o.due = time.AfterFunc(flushTime, o.flushEvents)
 	}
 	return nil
 }
 
-// flush sends the buffered events. The next Send returns its error.
-func (o *eventStream) flush() {
+// flushEvents sends the buffered events. The next Send returns its error.
+func (o *eventStream) flushEvents() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.due = nil
@@ -295,13 +296,13 @@ func (o *eventStream) flush() {
 	if o.over {
 		return
 	}
-	o.limit(true)
-	defer o.limit(false)
+	o.setSending(true)
+	defer o.setSending(false)
 	o.failed = o.ctl.Flush()
 }
 
-// close stops writing and flushing. Buffered events leave with the end of the response.
-func (o *eventStream) close() {
+// stopStream stops writing and flushing. Buffered events leave with the end of the response.
+func (o *eventStream) stopStream() {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.over = true
@@ -310,11 +311,11 @@ func (o *eventStream) close() {
 	}
 }
 
-// read decodes a request's body. If that fails, it writes the error response and returns false.
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
+// readBody decodes a request's body. If that fails, it writes the error response and returns false.
+func readBody(w http.ResponseWriter, r *http.Request, into any) bool {
 	if ct, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" &&
 		(err != nil || ct != "application/json") {
-		rpc.Fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		rpc.WriteError(w, http.StatusUnsupportedMediaType, "the body must be application/json")
 		return false
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -330,17 +331,17 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		rpc.Fail(w, http.StatusRequestEntityTooLarge, "the body is too large")
+		rpc.WriteError(w, http.StatusRequestEntityTooLarge, "the body is too large")
 	case err != nil:
-		rpc.Fail(w, http.StatusBadRequest, "reading the body: "+err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, "reading the body: "+err.Error())
 	}
 	return err == nil
 }
 
-func answer(w http.ResponseWriter, value any, err error) {
+func writeAnswer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
-	rpc.Answer(w, http.StatusOK, value)
+	rpc.WriteAnswer(w, http.StatusOK, value)
 }

@@ -16,7 +16,7 @@ func (tidy) Run(_ context.Context, _ RunRequest, out Output) (Exit, error) {
 	if err := out.Send(Event{Stdout: "printed"}); err != nil {
 		return Exit{}, err
 	}
-	out.Ended()
+	out.ReportEnd()
 	time.Sleep(stalledFor + stalledFor/5)
 	return Exit{Reason: Exited}, nil
 }

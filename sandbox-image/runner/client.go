@@ -76,8 +76,8 @@ func (o *Operation) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Client returns the source of a client's module.
-func Client(t Table) ([]byte, error) {
+// ClientModule returns the source of a client's module.
+func ClientModule(t Table) ([]byte, error) {
 	if !CheckIdentifier(t.Call) {
 		return nil, fmt.Errorf("%q cannot be imported", t.Call)
 	}
@@ -86,7 +86,7 @@ func Client(t Table) ([]byte, error) {
 		return nil, fmt.Errorf("writing the operations of %s: %w", t.Name, err)
 	}
 	var b strings.Builder
-	b.WriteString("const table = JSON.parse(" + Literal(string(text)) + ");\n")
+	b.WriteString("const table = JSON.parse(" + QuoteLiteral(string(text)) + ");\n")
 	b.WriteString(clientScript)
 	b.WriteString("\nexport { api as " + t.Call + ", ApiError };\nexport default api;\n")
 	return []byte(b.String()), nil
@@ -105,9 +105,9 @@ func CheckIdentifier(s string) bool {
 	return s != "" && len(s) <= long
 }
 
-// Literal returns a string literal of JavaScript and TypeScript in printable ASCII. It escapes every character that
-// could end a string, a comment or an element of markup.
-func Literal(s string) string {
+// QuoteLiteral returns a string literal of JavaScript and TypeScript in printable ASCII. It escapes every character
+// that could end a string, a comment or an element of markup.
+func QuoteLiteral(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {

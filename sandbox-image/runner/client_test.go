@@ -205,14 +205,14 @@ func TestClient(t *testing.T) {
 func runClient(t *testing.T, table Table, expression string) string {
 	t.Helper()
 	dir := t.TempDir()
-	text, err := Client(table)
+	text, err := ClientModule(table)
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "client.ts"), text, 0o600))
 	code := `import { ` + table.Call + ` } from "./client.ts";
 const ids = async (o, input) => { let all = ""; for await (const i of ` + table.Call + `.pages(o, input)) all += i.id; return all; };
 console.log(String(` + expression + `));`
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte(code), 0o600))
-	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-config", "--no-remote", "--allow-net=127.0.0.1", filepath.Join(dir, "main.ts")) //nolint:gosec // the pinned Deno
+	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-config", "--no-remote", "--allow-net=127.0.0.1", filepath.Join(dir, "main.ts")) //nolint:gosec // the pinned Deno
 	cmd.Env = []string{"NO_COLOR=1", "HOME=" + dir, "DENO_DIR=" + dir}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -230,7 +230,7 @@ func TestClientHostile(t *testing.T) {
 			Name: evil, Call: "shop", Server: "http://127.0.0.1:9/" + evil, Note: evil, Auth: []Auth{{Header: evil, Value: evil, Basic: []string{evil}}},
 			Operations: []Operation{{Key: "GET /" + evil, Media: evil, Server: evil, Styles: [][2]string{{evil, evil}}, Query: []string{evil}, Fields: []string{evil}}},
 		}
-		text, err := Client(table)
+		text, err := ClientModule(table)
 		testkit.Must(t, err)
 		first, rest, _ := strings.Cut(string(text), "\n")
 		if !strings.HasSuffix(rest, clientScript+"\nexport { api as shop, ApiError };\nexport default api;\n") || len(rest) != len(clientScript)+len("\nexport { api as shop, ApiError };\nexport default api;\n") {
@@ -247,7 +247,7 @@ func TestClientHostile(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "a-b", "a b", "1a", "é", "a;evil()", "a}"} {
-		if text, err := Client(Table{Call: name}); err == nil {
+		if text, err := ClientModule(Table{Call: name}); err == nil {
 			t.Errorf("%q is imported: %.60s", name, text)
 		}
 	}

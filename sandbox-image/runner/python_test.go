@@ -24,7 +24,7 @@ func pythonRun(t *testing.T, b *broker, code string) string {
 	source += "http.client.HTTPConnection(" + `"` + strings.TrimPrefix(b.URL, "http://") + `")` + first
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), Site, 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(code), 0o600))
-	cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", "-X", "utf8", filepath.Join(dir, "main.py"))
+	cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", "-X", "utf8", filepath.Join(dir, "main.py"))
 	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
 	cmd.Stdin = strings.NewReader("m" + `{"s":["text","dash-ed"],"t":[]}` + "\n" + source)
 	out, err := cmd.CombinedOutput()
@@ -47,7 +47,7 @@ func TestSkillModule(t *testing.T) {
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", f), []byte("me = '"+strings.TrimSuffix(f, ".py")+"'\n"), 0o600))
 		}
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte("from skills import open_report\nprint(open_report.me)\n"), 0o600))
-		cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+		cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
 		cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
 		cmd.Stdin = strings.NewReader("\n")
 		out, err := cmd.CombinedOutput()
@@ -68,7 +68,7 @@ func TestSkillCoding(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "odd.py"), []byte(skill), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "marked.py"), []byte("\ufeffword = 'marked'\n"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte("from skills import odd, marked\nprint(odd.word, marked.word)\n"), 0o600))
-	cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+	cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
 	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
 	cmd.Stdin = strings.NewReader("\n")
 	out, err := cmd.CombinedOutput()
@@ -97,7 +97,7 @@ var ends = []struct{ name, code string }{
 
 // What a program prints, leaves and exits with is as without CodeForge, whether or not the interpreter has preloaded.
 func TestPythonEnds(t *testing.T) {
-	program := testkit.Python(t).Program
+	program := testkit.FindPython(t).Program
 	for _, row := range ends {
 		t.Run(row.name, func(t *testing.T) {
 			var want string
@@ -141,7 +141,7 @@ func TestPythonAwaits(t *testing.T) {
 			dir, warm := t.TempDir(), t.TempDir()
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(wait+row.code), 0o600))
 			testkit.Must(t, os.WriteFile(filepath.Join(warm, "sitecustomize.py"), Site, 0o600))
-			cmd := exec.Command(testkit.Python(t).Program, "-s", "-B", "-X", "utf8", "main.py")
+			cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", "-X", "utf8", "main.py")
 			cmd.Dir, cmd.Env, cmd.Stdin = dir, []string{"PYTHONPATH=" + warm, "LANG=C.UTF-8"}, strings.NewReader("l\n")
 			out, err := cmd.CombinedOutput()
 			left, _ := os.ReadFile(filepath.Join(dir, "out"))

@@ -39,7 +39,8 @@ func main() {
 	}
 	command := commands[os.Args[0]]
 	if command == nil {
-		fmt.Fprintln(os.Stderr, "usage: hk etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|kubectl ...")
+		fmt.Fprintln(os.Stderr,
+			"usage: hk etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|kubectl ...")
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command()))

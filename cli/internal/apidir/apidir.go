@@ -89,23 +89,23 @@ type InvalidError struct{ Problems catalog.Problems }
 // Error returns one line per mistake.
 func (e *InvalidError) Error() string { return e.Problems.String() }
 
-// Add writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. If the file exists, or
-// the catalog rejects the entry (*InvalidError), Add writes nothing.
-func Add(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
-	text, err := e.render()
+// AddAPI writes dir/NAME/config.json, mode 0600, and returns its path and the catalog's warnings. If the file exists,
+// or the catalog rejects the entry (*InvalidError), Add writes nothing.
+func AddAPI(dir string, e Entry) (path string, warnings catalog.Problems, err error) {
+	text, err := e.renderConfig()
 	if err != nil {
 		return "", nil, err
 	}
-	return write(dir, e, text)
+	return writeFolder(dir, e, text)
 }
 
-// Check is Add without writing to dir.
-func Check(dir string, e Entry) error {
-	text, err := e.render()
+// CheckEntry is Add without writing to dir.
+func CheckEntry(dir string, e Entry) error {
+	text, err := e.renderConfig()
 	if err != nil {
 		return err
 	}
-	if err := Free(dir, e.Name); err != nil {
+	if err := CheckFree(dir, e.Name); err != nil {
 		return err
 	}
 	// The catalog loads folders, so the check needs one. It is outside dir, where a running CodeForge would load it.
@@ -114,12 +114,12 @@ func Check(dir string, e Entry) error {
 		return fmt.Errorf("checking the API: %w", err)
 	}
 	defer os.RemoveAll(draft)
-	_, err = fill(filepath.Join(draft, e.Name), e, text)
+	_, err = fillFolder(filepath.Join(draft, e.Name), e, text)
 	return err
 }
 
-// Free returns an error if an API of this name cannot be added: the name is invalid, or config.json exists.
-func Free(dir, name string) error {
+// CheckFree returns an error if an API of this name cannot be added: the name is invalid, or config.json exists.
+func CheckFree(dir, name string) error {
 	if err := catalog.CheckName(name); err != nil {
 		return fmt.Errorf("API name %q: %w", name, err)
 	}
@@ -139,17 +139,17 @@ func checkName(name string) error {
 	return nil
 }
 
-// write makes the folder in a temporary place, and moves it or its files into dir when it is complete.
-func write(dir string, e Entry, text []byte) (path string, warnings catalog.Problems, err error) {
+// writeFolder makes the folder in a temporary place, and moves it or its files into dir when it is complete.
+func writeFolder(dir string, e Entry, text []byte) (path string, warnings catalog.Problems, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return "", nil, fmt.Errorf("apis folder: %w", err)
 	}
-	done, err := alone(dir)
+	done, err := lockFolder(dir)
 	if err != nil {
 		return "", nil, err
 	}
 	defer done()
-	if err := Free(dir, e.Name); err != nil {
+	if err := CheckFree(dir, e.Name); err != nil {
 		return "", nil, err
 	}
 	// A folder whose name begins with a dot is not an API: the proxy does not see the new one before it is complete.
@@ -159,7 +159,7 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 	}
 	defer os.RemoveAll(draft)
 	folder, final := filepath.Join(draft, e.Name), filepath.Join(dir, e.Name)
-	warnings, err = fill(folder, e, text)
+	warnings, err = fillFolder(folder, e, text)
 	if err != nil {
 		return "", nil, err
 	}
@@ -184,8 +184,8 @@ func write(dir string, e Entry, text []byte) (path string, warnings catalog.Prob
 
 const configFile = "config.json"
 
-// fill writes the files of an API into a new folder, and loads them.
-func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
+// fillFolder writes the files of an API into a new folder, and loads them.
+func fillFolder(folder string, e Entry, text []byte) (catalog.Problems, error) {
 	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return nil, fmt.Errorf("writing the API: %w", err)
 	}
@@ -205,19 +205,19 @@ func fill(folder string, e Entry, text []byte) (catalog.Problems, error) {
 	return problems.Warnings(), nil
 }
 
-// Show returns the text of config.json with the result of instead in place of each credential.
-func (e Entry) Show(instead func(Credential) string) (string, error) {
+// ShowConfig returns the text of config.json with the result of instead in place of each credential.
+func (e Entry) ShowConfig(instead func(Credential) string) (string, error) {
 	shown := e
 	shown.Credentials = slices.Clone(e.Credentials)
 	for i, c := range shown.Credentials {
 		shown.Credentials[i].Value = secret.New(instead(c))
 	}
-	text, err := shown.render()
+	text, err := shown.renderConfig()
 	return string(text), err
 }
 
-// render returns the text of config.json, with the fields in the order in which people read them.
-func (e Entry) render() ([]byte, error) {
+// renderConfig returns the text of config.json, with the fields in the order in which people read them.
+func (e Entry) renderConfig() ([]byte, error) {
 	type value struct {
 		Value       string   `json:"value"`
 		In          []string `json:"in,omitempty"`
@@ -236,7 +236,7 @@ func (e Entry) render() ([]byte, error) {
 		case len(c.Surfaces) > 0 || c.Placeholder != "":
 			v = value{c.Value.Reveal(), c.Surfaces, c.Placeholder}
 		}
-		creds.WriteString(jsonfile.Compact(c.Name) + ":" + jsonfile.Compact(v))
+		creds.WriteString(jsonfile.FormatCompact(c.Name) + ":" + jsonfile.FormatCompact(v))
 	}
 	creds.WriteString("}")
 	credentials := creds.Bytes()
@@ -250,7 +250,7 @@ func (e Entry) render() ([]byte, error) {
 	}
 	var ops *operations
 	if o := e.Operations; o != nil {
-		ops = &operations{o.Source, Digest(o.File), o.Only}
+		ops = &operations{o.Source, FileDigest(o.File), o.Only}
 	}
 	config := struct {
 		Schema      string          `json:"$schema"`
@@ -269,7 +269,7 @@ func (e Entry) render() ([]byte, error) {
 		e.Server, !e.Inactive,
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, []byte(jsonfile.Compact(config)), "", "  "); err != nil {
+	if err := json.Indent(&out, []byte(jsonfile.FormatCompact(config)), "", "  "); err != nil {
 		return nil, err
 	}
 	out.WriteByte('\n')
@@ -279,8 +279,8 @@ func (e Entry) render() ([]byte, error) {
 // schemaFile is the path of the JSON Schema of config.json, for editors.
 const schemaFile = "../config.schema.json"
 
-// Digest returns the digest of a file in the form of config.json.
-func Digest(text []byte) string {
+// FileDigest returns the digest of a file in the form of config.json.
+func FileDigest(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

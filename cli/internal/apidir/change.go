@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// read reads dir/NAME/config.json.
-func read(dir, name string) (path string, text []byte, err error) {
+// readConfig reads dir/NAME/config.json.
+func readConfig(dir, name string) (path string, text []byte, err error) {
 	if err := checkName(name); err != nil {
 		return "", nil, err
 	}
@@ -34,14 +34,14 @@ const exampleSuffix = ".example"
 // typesFile declares the types of an API.
 const typesFile = "types.d.ts"
 
-// File returns the path of an API's config.json.
-func File(dir, name string) (string, error) {
-	path, _, err := read(dir, name)
+// ConfigPath returns the path of an API's config.json.
+func ConfigPath(dir, name string) (string, error) {
+	path, _, err := readConfig(dir, name)
 	return path, err
 }
 
-// replace replaces a file atomically. The new version has the mode and the owner of the old one.
-func replace(path string, text []byte) error {
+// replaceFile replaces a file atomically. The new version has the mode and the owner of the old one.
+func replaceFile(path string, text []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -63,8 +63,8 @@ func replace(path string, text []byte) error {
 	return nil
 }
 
-// Activate sets "active" in config.json and changes nothing else.
-func Activate(dir, name string, active bool) error { return setField(dir, name, "active", active) }
+// SetActive sets "active" in config.json and changes nothing else.
+func SetActive(dir, name string, active bool) error { return setField(dir, name, "active", active) }
 
 // SetDomains sets "domains" in config.json and changes nothing else.
 func SetDomains(dir, name string, domains []string) error {
@@ -73,51 +73,51 @@ func SetDomains(dir, name string, domains []string) error {
 
 // setField sets a field of an API's config.json. Only one process changes the folder at a time.
 func setField(dir, name, field string, value any) error {
-	done, err := alone(dir)
+	done, err := lockFolder(dir)
 	if err != nil {
 		return err
 	}
 	defer done()
-	path, text, err := read(dir, name)
+	path, text, err := readConfig(dir, name)
 	if err != nil {
 		return err
 	}
-	return set(path, text, value, field)
+	return setValue(path, text, value, field)
 }
 
-// set sets a value in config.json.
-func set(path string, text []byte, value any, keys ...string) error {
-	text, err := jsonfile.Set(text, value, keys...)
+// setValue sets a value in config.json.
+func setValue(path string, text []byte, value any, keys ...string) error {
+	text, err := jsonfile.SetValue(text, value, keys...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return replace(path, text)
+	return replaceFile(path, text)
 }
 
-// Update replaces operations.jsonl and its digest in config.json. It changes nothing else there.
-func Update(dir, name string, file []byte) error {
-	done, err := alone(dir)
+// UpdateOperations replaces operations.jsonl and its digest in config.json. It changes nothing else there.
+func UpdateOperations(dir, name string, file []byte) error {
+	done, err := lockFolder(dir)
 	if err != nil {
 		return err
 	}
 	defer done()
-	path, text, err := read(dir, name)
+	path, text, err := readConfig(dir, name)
 	if err != nil {
 		return err
 	}
 	// The operations come first: if the second write fails, the digest does not match and the catalog reports it.
-	if err := replace(filepath.Join(filepath.Dir(path), operation.FileName), file); err != nil {
+	if err := replaceFile(filepath.Join(filepath.Dir(path), operation.FileName), file); err != nil {
 		return err
 	}
-	if had, err := jsonfile.Get(text, "operations", "sha256"); err != nil || had == nil {
+	if had, err := jsonfile.GetValue(text, "operations", "sha256"); err != nil || had == nil {
 		return err
 	}
-	return set(path, text, Digest(file), "operations", "sha256")
+	return setValue(path, text, FileDigest(file), "operations", "sha256")
 }
 
-// Contents lists the files that Remove removes, config.json first. Examples and their types stay.
-func Contents(dir, name string) ([]string, error) {
-	path, _, err := read(dir, name)
+// ListFiles lists the files that Remove removes, config.json first. Examples and their types stay.
+func ListFiles(dir, name string) ([]string, error) {
+	path, _, err := readConfig(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +134,14 @@ func Contents(dir, name string) ([]string, error) {
 	return files, err
 }
 
-// Remove removes an API with its credentials, and its folder if that is then empty.
-func Remove(dir, name string) error {
-	done, err := alone(dir)
+// RemoveAPI removes an API with its credentials, and its folder if that is then empty.
+func RemoveAPI(dir, name string) error {
+	done, err := lockFolder(dir)
 	if err != nil {
 		return err
 	}
 	defer done()
-	files, err := Contents(dir, name)
+	files, err := ListFiles(dir, name)
 	if err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func Remove(dir, name string) error {
 	return os.Remove(folder)
 }
 
-// Example returns the text of dir/NAME/config.json.example and the token names of its credentials, or nil.
-func Example(dir, name string) (text []byte, tokens []string, err error) {
+// ReadExample returns the text of dir/NAME/config.json.example and the token names of its credentials, or nil.
+func ReadExample(dir, name string) (text []byte, tokens []string, err error) {
 	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -172,7 +172,7 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
 		return nil, nil, err
 	}
-	tokens, err = jsonfile.Keys(text, "credentials")
+	tokens, err = jsonfile.ListKeys(text, "credentials")
 	return text, tokens, err
 }
 
@@ -180,23 +180,23 @@ func Example(dir, name string) (text []byte, tokens []string, err error) {
 func AddExample(dir, name string, text []byte, values map[string]secret.Value) (string, catalog.Problems, error) {
 	for token, value := range values {
 		path := []string{"credentials", token}
-		had, err := jsonfile.Get(text, path...)
+		had, err := jsonfile.GetValue(text, path...)
 		if err != nil {
 			return "", nil, err
 		}
 		if had == nil {
 			return "", nil, fmt.Errorf("the example of %s has no %s", name, token)
 		}
-		if had, err := jsonfile.Get(text, append(path, "value")...); err == nil && had != nil {
+		if had, err := jsonfile.GetValue(text, append(path, "value")...); err == nil && had != nil {
 			path = append(path, "value")
 		}
-		if text, err = jsonfile.Set(text, value.Reveal(), path...); err != nil {
+		if text, err = jsonfile.SetValue(text, value.Reveal(), path...); err != nil {
 			return "", nil, err
 		}
 	}
-	text, err := jsonfile.Set(text, true, "active")
+	text, err := jsonfile.SetValue(text, true, "active")
 	if err != nil {
 		return "", nil, err
 	}
-	return write(dir, Entry{Name: name}, text)
+	return writeFolder(dir, Entry{Name: name}, text)
 }

@@ -42,17 +42,17 @@ func TestActivate(t *testing.T) {
 		"{\"b\": {\"active\": true}}":             "{\"b\": {\"active\": true},\n  \"active\": false}",
 	} {
 		dir := folder(t, map[string]string{"config.json": before})
-		testkit.Must(t, apidir.Activate(dir, "shop", false))
+		testkit.Must(t, apidir.SetActive(dir, "shop", false))
 		if got := config(t, dir); got != after {
 			t.Errorf("%s: got\n%s\nwant\n%s", before, got, after)
 		}
 	}
 	dir := folder(t, map[string]string{"config.json": "{ // mine\n}"})
-	if err := apidir.Activate(dir, "shop", false); err == nil || config(t, dir) != "{ // mine\n}" {
+	if err := apidir.SetActive(dir, "shop", false); err == nil || config(t, dir) != "{ // mine\n}" {
 		t.Errorf("%v: %s", err, config(t, dir))
 	}
 	for _, name := range []string{"../shop", "a/b", ".", "..", ".hidden", ""} {
-		if err := apidir.Activate(dir, name, false); err == nil {
+		if err := apidir.SetActive(dir, name, false); err == nil {
 			t.Errorf("%q is a name", name)
 		}
 	}
@@ -61,17 +61,17 @@ func TestActivate(t *testing.T) {
 // TestRemove: what is listed is what goes; an example stays, with its folder.
 func TestRemove(t *testing.T) {
 	dir := folder(t, map[string]string{"config.json": "{}", "key.txt": "x", "config.json.example": "{}", "types.d.ts": "// of the example"})
-	files, err := apidir.Contents(dir, "shop")
+	files, err := apidir.ListFiles(dir, "shop")
 	testkit.Must(t, err)
 	if !slices.Equal(files, []string{"config.json", "key.txt"}) {
 		t.Errorf("contents %q", files)
 	}
-	testkit.Must(t, apidir.Remove(dir, "shop"))
+	testkit.Must(t, apidir.RemoveAPI(dir, "shop"))
 	if left, err := os.ReadDir(filepath.Join(dir, "shop")); err != nil || len(left) != 2 || left[0].Name() != "config.json.example" {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	dir = folder(t, map[string]string{"config.json": "{}", "types.d.ts": "// mine"})
-	testkit.Must(t, apidir.Remove(dir, "shop"))
+	testkit.Must(t, apidir.RemoveAPI(dir, "shop"))
 	if _, err := os.Stat(filepath.Join(dir, "shop")); err == nil {
 		t.Error("the folder is still there")
 	}
@@ -86,7 +86,7 @@ func TestAddExample(t *testing.T) {
 }
 `
 	dir := folder(t, map[string]string{"config.json.example": example})
-	text, tokens, err := apidir.Example(dir, "shop")
+	text, tokens, err := apidir.ReadExample(dir, "shop")
 	testkit.Must(t, err)
 	if !slices.Equal(tokens, []string{"A_TOKEN", "B_TOKEN"}) {
 		t.Errorf("tokens %q", tokens)
@@ -114,7 +114,7 @@ func TestAtOnce(t *testing.T) {
 		for _, host := range []string{"one.example.com", "two.example.com"} {
 			all.Go(func() {
 				e := apidir.Entry{Name: "shop", Description: host, Domains: []string{host}}
-				if _, _, err := apidir.Add(dir, e); err == nil {
+				if _, _, err := apidir.AddAPI(dir, e); err == nil {
 					added.Add(1)
 				}
 			})
@@ -123,7 +123,7 @@ func TestAtOnce(t *testing.T) {
 		if added.Load() != 1 {
 			t.Fatalf("%d were told that it is theirs", added.Load())
 		}
-		all.Go(func() { testkit.Must(t, apidir.Activate(dir, "shop", false)) })
+		all.Go(func() { testkit.Must(t, apidir.SetActive(dir, "shop", false)) })
 		all.Go(func() { testkit.Must(t, apidir.SetDomains(dir, "shop", []string{"new.example.com"})) })
 		all.Wait()
 		if text := config(t, dir); !strings.Contains(text, `"active": false`) || !strings.Contains(text, "new.example.com") {

@@ -13,9 +13,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
-// alone locks the folder of APIs against other codeforge processes until done is called. It waits at most 10 s.
-func alone(dir string) (done func(), err error) {
-	lock, err := folderlock.Take(dir, 10*time.Second)
+// lockFolder locks the folder of APIs against other codeforge processes until done is called. It waits at most 10 s.
+func lockFolder(dir string) (done func(), err error) {
+	lock, err := folderlock.LockFolder(dir, 10*time.Second)
 	switch {
 	case errors.Is(err, folderlock.ErrTaken):
 		return nil, fmt.Errorf("%s: another codeforge is changing it: %w", dir, err)

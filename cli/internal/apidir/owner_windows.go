@@ -2,8 +2,8 @@ package apidir
 
 import "os"
 
-// alone does not wait: Windows cannot lock folders.
-func alone(string) (done func(), err error) { return func() {}, nil }
+// lockFolder does not wait: Windows cannot lock folders.
+func lockFolder(string) (done func(), err error) { return func() {}, nil }
 
 // sameOwner does nothing: Windows has no root.
 func sameOwner(_, _ string) error { return nil }

@@ -27,11 +27,11 @@ var relative = regexp.MustCompile("['\"`]\\.\\.?/")
 // Script is code to send.
 type Script struct {
 	Code   string
-	places *places // nil: the code is unchanged
+	places *placeMap // nil: the code is unchanged
 }
 
-// Read makes a Script from the code of a file. Code without relative imports stays unchanged.
-func Read(path, code string) (Script, error) {
+// ReadScript makes a Script from the code of a file. Code without relative imports stays unchanged.
+func ReadScript(path, code string) (Script, error) {
 	same := Script{Code: code}
 	if !relative.MatchString(code) {
 		return same, nil
@@ -44,7 +44,7 @@ func Read(path, code string) (Script, error) {
 	if err != nil {
 		return same, err
 	}
-	out, err := build(dir, filepath.Base(path), code, r)
+	out, err := bundleScript(dir, filepath.Base(path), code, r)
 	switch {
 	case r.asked == 0: // Deno explains any other mistake better
 		return same, nil
@@ -56,21 +56,22 @@ func Read(path, code string) (Script, error) {
 	return out, nil
 }
 
-// Originals replaces places in the bundled code by places in the original files, in the output of a failed run.
-func (s Script) Originals(text string) string {
+// RestorePlaces replaces places in the bundled code by places in the original files, in the output of a failed run.
+func (s Script) RestorePlaces(text string) string {
 	if s.places == nil {
 		return text
 	}
-	return s.places.originals(text)
+	return s.places.restorePlaces(text)
 }
 
 // maxMistakes bounds the reported mistakes.
 const maxMistakes = 10
 
-// build bundles a script.
-func build(dir, name, code string, r *resolver) (Script, error) {
+// bundleScript bundles a script.
+func bundleScript(dir, name, code string, r *importResolver) (Script, error) {
 	result := api.Build(api.BuildOptions{
-		Stdin:          &api.StdinOptions{Contents: unmapped(code), ResolveDir: dir, Sourcefile: name, Loader: api.LoaderTS},
+		Stdin: &api.StdinOptions{Contents: dropSourceMaps(code), ResolveDir: dir, Sourcefile: name,
+			Loader: api.LoaderTS},
 		Bundle:         true,
 		Format:         api.FormatESModule,
 		Target:         api.ESNext,
@@ -82,12 +83,12 @@ func build(dir, name, code string, r *resolver) (Script, error) {
 		Outfile:        filepath.Join(dir, "main.js"), // not written; paths in the map are relative to it
 		TsconfigRaw:    "{}",
 		LogLevel:       api.LogLevelSilent,
-		Plugins:        []api.Plugin{{Name: "files", Setup: r.setup}},
+		Plugins:        []api.Plugin{{Name: "files", Setup: r.registerWith}},
 	})
 	if len(result.Errors) > 0 {
 		var errs []error
 		for _, m := range result.Errors[:min(len(result.Errors), maxMistakes)] {
-			errs = append(errs, mistake(m))
+			errs = append(errs, placeMistake(m))
 		}
 		return Script{}, errors.Join(errs...)
 	}
@@ -106,28 +107,28 @@ func build(dir, name, code string, r *resolver) (Script, error) {
 	return out, nil
 }
 
-// mistake returns a message of esbuild with its place.
-func mistake(m api.Message) error {
+// placeMistake returns a message of esbuild with its place.
+func placeMistake(m api.Message) error {
 	if m.Location == nil {
 		return errors.New(m.Text)
 	}
 	return fmt.Errorf("%s:%d:%d: %s", m.Location.File, m.Location.Line, m.Location.Column+1, m.Text)
 }
 
-// resolver finds the files of imports.
-type resolver struct {
+// importResolver finds the files of imports.
+type importResolver struct {
 	within []string // folders that may contain modules, links resolved
 
 	mu    sync.Mutex
 	asked int // number of imports of files
 }
 
-func newResolver(dir string) (*resolver, error) {
+func newResolver(dir string) (*importResolver, error) {
 	work, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("finding the working directory: %w", err)
 	}
-	r := &resolver{}
+	r := &importResolver{}
 	for _, folder := range []string{dir, work} {
 		real, err := filepath.EvalSymlinks(folder)
 		if err != nil {
@@ -138,8 +139,8 @@ func newResolver(dir string) (*resolver, error) {
 	return r, nil
 }
 
-// setup registers the resolver with esbuild.
-func (r *resolver) setup(b api.PluginBuild) {
+// registerWith registers the resolver with esbuild.
+func (r *importResolver) registerWith(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		if a.Kind == api.ResolveEntryPoint {
 			return api.OnResolveResult{}, nil
@@ -150,34 +151,34 @@ func (r *resolver) setup(b api.PluginBuild) {
 		r.mu.Lock() // esbuild calls this from several goroutines
 		r.asked++
 		r.mu.Unlock()
-		path, err := r.file(a)
+		path, err := r.findFile(a)
 		if err != nil {
 			return api.OnResolveResult{}, fmt.Errorf("importing %q: %w", a.Path, err)
 		}
-		return api.OnResolveResult{Path: path, PluginData: checked{}}, nil
+		return api.OnResolveResult{Path: path, PluginData: checkedPath{}}, nil
 	})
 	// For a path that the code computes, esbuild includes all files that could match, without asking. That could include
 	// keys in apis/*/config.json.
 	b.OnLoad(api.OnLoadOptions{Filter: ".*"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
-		if _, ok := a.PluginData.(checked); !ok {
+		if _, ok := a.PluginData.(checkedPath); !ok {
 			return api.OnLoadResult{}, errComputed
 		}
 		code, err := os.ReadFile(a.Path)
 		if err != nil {
 			return api.OnLoadResult{}, err
 		}
-		text := unmapped(string(code))
-		return api.OnLoadResult{Contents: &text, Loader: loader(a.Path)}, nil
+		text := dropSourceMaps(string(code))
+		return api.OnLoadResult{Contents: &text, Loader: loaderFor(a.Path)}, nil
 	})
 }
 
-// checked marks a path that file has checked.
-type checked struct{}
+// checkedPath marks a path that file has checked.
+type checkedPath struct{}
 
 var errComputed = errors.New("an import whose path is made while the code runs; want one with the file's whole name")
 
-// loader returns esbuild's loader for a module.
-func loader(path string) api.Loader {
+// loaderFor returns esbuild's loader for a module.
+func loaderFor(path string) api.Loader {
 	if strings.HasSuffix(path, "ts") {
 		return api.LoaderTS
 	}
@@ -187,12 +188,12 @@ func loader(path string) api.Loader {
 // mapComment matches a comment that names a source map.
 var mapComment = regexp.MustCompile(`([/*][#@] sourceMappingURL)=`)
 
-// unmapped removes the names of source maps from comments, because esbuild would read any file or device that they
-// name.
-func unmapped(code string) string { return mapComment.ReplaceAllString(code, "$1:") }
+// dropSourceMaps removes the names of source maps from comments, because esbuild would read any file or device that
+// they name.
+func dropSourceMaps(code string) string { return mapComment.ReplaceAllString(code, "$1:") }
 
-// file returns the file of an import.
-func (r *resolver) file(a api.OnResolveArgs) (string, error) {
+// findFile returns the file of an import.
+func (r *importResolver) findFile(a api.OnResolveArgs) (string, error) {
 	if len(a.With) > 0 {
 		return "", errors.New("an import with attributes; only modules are taken along, not data: put it into a module")
 	}

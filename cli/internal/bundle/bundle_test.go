@@ -25,7 +25,7 @@ func folder(t *testing.T, files map[string]string) string {
 
 // TestScript: what a script imports by relative paths runs as part of it, and errors are told in the files' own lines.
 func TestScript(t *testing.T) {
-	deno := testkit.Deno(t)
+	deno := testkit.DenoPath(t)
 	dir := folder(t, map[string]string{
 		"lib.ts":        "import { two } from \"./more/two.js\";\nexport interface Sum { value: number }\nexport function sum(a: number): Sum {\n  return { value: a + two };\n}\nexport function fail(): never {\n  throw new Error(\"boom\");\n}\n",
 		"more/two.js":   "import process from \"node:process\";\nexport const two = process ? 2 : 0;\n",
@@ -34,14 +34,14 @@ func TestScript(t *testing.T) {
 	script := filepath.Join(dir, "main.ts")
 	run := func(code string) (string, error) {
 		t.Helper()
-		out, err := Read(script, code)
+		out, err := ReadScript(script, code)
 		testkit.Must(t, err)
 		path := filepath.Join(t.TempDir(), "main.ts")
 		testkit.Must(t, os.WriteFile(path, []byte(out.Code), 0o600))
 		cmd := exec.CommandContext(t.Context(), deno, "run", "--no-remote", path)
 		cmd.Env = []string{"DENO_DIR=" + t.TempDir(), "NO_COLOR=1"}
 		text, err := cmd.CombinedOutput()
-		return out.Originals(strings.ReplaceAll(string(text), "file://"+path, "file:///code/main.ts")), err
+		return out.RestorePlaces(strings.ReplaceAll(string(text), "file://"+path, "file:///code/main.ts")), err
 	}
 	if out, err := run("import { type Sum, sum } from \"./lib.ts\";\nconst s: Sum = sum(3);\nconsole.log(s.value, await Promise.resolve(\"top\"));\n"); err != nil || out != "5 top\n" {
 		t.Errorf("got %q, %v", out, err)
@@ -62,7 +62,7 @@ func TestAsItWas(t *testing.T) {
 		"", "console.log(1 as number)", "import { f } from \"/skills/f.ts\"; f();", "syntax error (", "const path = \"./x\"; console.log(path)",
 		"import fs from \"node:fs\"; import x from \"npm:x\"; console.log(`../${x}`, fs)", "const a = './x' (;",
 	} {
-		if got, err := Read(filepath.Join(dir, "main.ts"), code); got.Code != code || err != nil {
+		if got, err := ReadScript(filepath.Join(dir, "main.ts"), code); got.Code != code || err != nil {
 			t.Errorf("%q: got %q, %v", code, got.Code, err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRefused(t *testing.T) {
 		`export * from "./key.json"`:                                        "no module",
 		`const k = new URL("./key.json", import.meta.url); await import(k)`: "",
 	} {
-		got, err := Read(filepath.Join(dir, "in", "main.ts"), code)
+		got, err := ReadScript(filepath.Join(dir, "in", "main.ts"), code)
 		if want == "" {
 			if err != nil || strings.Contains(got.Code, "hunter2") {
 				t.Errorf("%s: got %q, %v", code, got.Code, err)
@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	t.Chdir(dir) // of which both are below
-	if got, err := Read(filepath.Join("in", "main.ts"), `import { k } from "../out.ts"; console.log(k)`); err != nil || !strings.Contains(got.Code, "hunter2") {
+	if got, err := ReadScript(filepath.Join("in", "main.ts"), `import { k } from "../out.ts"; console.log(k)`); err != nil || !strings.Contains(got.Code, "hunter2") {
 		t.Errorf("below the working directory: %q, %v", got.Code, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestComputed(t *testing.T) {
 		"require('../' + x + '.txt')", "require(`./${x}.json`)", "await import(`../${x}.ts`)", "await import(`./${x}`)",
 		"await import('./' + x, { with: { type: 'json' } })",
 	} {
-		got, err := Read(filepath.Join(dir, "in", "main.ts"), "import { x } from './lib.ts'; console.log("+code+")")
+		got, err := ReadScript(filepath.Join(dir, "in", "main.ts"), "import { x } from './lib.ts'; console.log("+code+")")
 		if err == nil || !strings.Contains(err.Error(), "made while the code runs") || strings.Contains(got.Code, "hunter2") {
 			t.Errorf("%s: got %q, %v", code, got.Code, err)
 		}
@@ -135,7 +135,7 @@ func TestNoMaps(t *testing.T) {
 		"//# sourceMappingURL=map", "//@ sourceMappingURL=map", "/*# sourceMappingURL=map */",
 		"//# sourceMappingURL=data:application/json," + text,
 	} {
-		got, err := Read(filepath.Join(dir, "main.ts"), "import { y } from './lib.ts';\nconsole.log(y);\n"+comment+"\n")
+		got, err := ReadScript(filepath.Join(dir, "main.ts"), "import { y } from './lib.ts';\nconsole.log(y);\n"+comment+"\n")
 		if err != nil || got.places == nil || strings.Contains(strings.Join(got.places.sources, " "), "hunter2") {
 			t.Errorf("%s: got %+v, %v", comment, got.places, err)
 		}
@@ -157,7 +157,7 @@ func TestPlaces(t *testing.T) {
 		}
 		for _, place := range []string{"0:0", "1:1", "3:1", "3:2", "999999999:999999999"} {
 			text := "at file:///code/main.ts:" + place
-			got := p.originals(text)
+			got := p.restorePlaces(text)
 			want := map[string]string{"3:1": "at a.ts:2:1", "3:2": "at a.ts:2:2"}[place]
 			if strings.Contains(data, "AACA") && want != "" && got != want || want == "" && got != text {
 				t.Errorf("%s, %s: got %s", data, place, got)

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// places maps places in bundled code to places in the original files.
-type places struct {
+// placeMap maps places in bundled code to places in the original files.
+type placeMap struct {
 	sources []string
-	lines   [][]mark // by line of the bundled code, in the order of columns
+	lines   [][]placeMark // by line of the bundled code, in the order of columns
 }
 
-// mark is the origin of the code from a column on. All numbers start at 0.
-type mark struct{ column, source, line, from int }
+// placeMark is the origin of the code from a column on. All numbers start at 0.
+type placeMark struct{ column, source, line, from int }
 
 // newPlaces parses a source map, https://tc39.es/ecma426/.
-func newPlaces(data []byte) (*places, error) {
+func newPlaces(data []byte) (*placeMap, error) {
 	var m struct {
 		Sources  []string `json:"sources"`
 		Mappings string   `json:"mappings"`
@@ -29,13 +29,13 @@ func newPlaces(data []byte) (*places, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, fmt.Errorf("reading a source map: %w", err)
 	}
-	p := &places{sources: m.Sources}
-	var at mark // all numbers except the column are relative to the last mark
+	p := &placeMap{sources: m.Sources}
+	var at placeMark // all numbers except the column are relative to the last mark
 	for text := range strings.SplitSeq(m.Mappings, ";") {
-		var line []mark
+		var line []placeMark
 		at.column = 0
 		for segment := range strings.SplitSeq(text, ",") {
-			n, err := numbers(segment)
+			n, err := parseNumbers(segment)
 			if err != nil {
 				return nil, err
 			}
@@ -60,9 +60,9 @@ func newPlaces(data []byte) (*places, error) {
 // digits are the digits of Base64, six bits each.
 const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
-// numbers parses variable-length numbers. Each digit has five bits, the lowest first, and a sixth bit that is set if
-// more digits follow. The lowest bit of a number is its sign.
-func numbers(text string) ([]int, error) {
+// parseNumbers parses variable-length numbers. Each digit has five bits, the lowest first, and a sixth bit that is set
+// if more digits follow. The lowest bit of a number is its sign.
+func parseNumbers(text string) ([]int, error) {
 	var out []int
 	value, shift := 0, 0
 	for i := range len(text) {
@@ -86,8 +86,8 @@ func numbers(text string) ([]int, error) {
 // inMain matches a place in the sent code, as errors name it.
 var inMain = regexp.MustCompile(`file:///code/main\.ts:(\d{1,9}):(\d{1,9})`)
 
-// originals replaces places in the bundled code by places in the files, counted from 1.
-func (p *places) originals(text string) string {
+// restorePlaces replaces places in the bundled code by places in the files, counted from 1.
+func (p *placeMap) restorePlaces(text string) string {
 	return inMain.ReplaceAllStringFunc(text, func(found string) string {
 		m := inMain.FindStringSubmatch(found)
 		line, _ := strconv.Atoi(m[1]) // nine digits at the most
@@ -96,7 +96,7 @@ func (p *places) originals(text string) string {
 			return found
 		}
 		marks := p.lines[line-1]
-		i, exact := slices.BinarySearchFunc(marks, column-1, func(m mark, c int) int { return cmp.Compare(m.column, c) })
+		i, exact := slices.BinarySearchFunc(marks, column-1, func(m placeMark, c int) int { return cmp.Compare(m.column, c) })
 		if !exact {
 			i--
 		}

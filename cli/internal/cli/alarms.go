@@ -25,7 +25,7 @@ CodeForge ended its run and froze its session. --watch prints new requests, and
 with --notify starts a program for each, with two arguments: a title and a text.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: example("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
+		Example: exampleText("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	watch := c.Flags().Bool("watch", false, "keep printing alarms that come in, until Ctrl-C")
@@ -34,7 +34,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		if *notify != "" && !*watch {
 			return usageError("alarms: --notify needs --watch")
 		}
-		op, err := t.operator(c.Context(), e)
+		op, err := t.connectOperator(c.Context(), e)
 		if err != nil {
 			return err
 		}
@@ -58,12 +58,12 @@ codeforge alarms lists them. Without SESSION: the one that is frozen, if it is
 only one.
 
 Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
-		Example: example("codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"),
+		Example: exampleText("codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"),
 		Args:    cobra.MaximumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		op, err := t.operator(c.Context(), e)
+		op, err := t.connectOperator(c.Context(), e)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		if err := op.Unfreeze(c.Context(), session); err != nil {
 			return err
 		}
-		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", visible.Line(session))
+		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", visible.OneLine(session))
 		return nil
 	}
 	return c
@@ -108,7 +108,7 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 	fmt.Fprintf(w, "%s  %s: %s\n", a.At.Local().Format("2006-01-02 15:04:05"), title, text)
 	if a.Frozen {
 		fmt.Fprintf(w, "    session %s (%s) is frozen: codeforge unfreeze %s\n",
-			visible.Line(a.Session), visible.Line(a.Client), visible.Line(a.Session))
+			visible.OneLine(a.Session), visible.OneLine(a.Client), visible.OneLine(a.Session))
 	}
 }
 
@@ -117,8 +117,8 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 func alarmTexts(a operatorapi.Alarm) (title, text string) {
 	what := strings.TrimSpace(a.Method + " " + a.Host)
 	// visible.Line removes control characters: code must not be able to write to the terminal.
-	return "Code was about to send " + visible.Line(a.What()),
-		visible.Line(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
+	return "Code was about to send " + visible.OneLine(a.DescribeSecret()),
+		visible.OneLine(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
 }
 
 // watchAlarms prints each alarm that is newer than those in known.

@@ -22,20 +22,20 @@ func apiCommand(e *Env) *cobra.Command {
 	o.target = targetFlags(c.PersistentFlags())
 	c.PersistentFlags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 	jsonVar(e, c.PersistentFlags(), &o.json)
-	update := nameCommand(e, "api update", "read the document again; hosts and credentials stay", o.update)
+	update := nameCommand(e, "api update", "read the document again; hosts and credentials stay", o.updateAPI)
 	o.documentFlags(update)
-	test := nameCommand(e, "api test", "make one harmless request, and explain what happened", o.test)
+	test := nameCommand(e, "api test", "make one harmless request, and explain what happened", o.testAPI)
 	test.Use, test.Args = "test [NAME]", cobra.MaximumNArgs(1)
 	test.Long = "The request goes through the running CodeForge. Without a NAME, every active API\ngets one."
-	test.Example = example("codeforge api test stripe", "codeforge api test stripe --path /v1/balance")
+	test.Example = exampleText("codeforge api test stripe", "codeforge api test stripe --path /v1/balance")
 	test.RunE = func(c *cobra.Command, a []string) error { return o.testAll(c.Context(), e, strings.Join(a, "")) }
 	test.Flags().StringVar(&o.path, "path", "/", "the `PATH` to request")
 	search := &cobra.Command{
 		Use: "search WORDS...", Short: "ask which operations, tools and skills fit, as a model does",
-		Example: example("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
+		Example: exampleText("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, a []string) error {
-			return o.search(c.Context(), e, strings.Join(a, " "))
+			return o.searchAPIs(c.Context(), e, strings.Join(a, " "))
 		},
 	}
 	search.Flags().StringVar(&o.api, "api", "", "in the API of this `NAME` only")
@@ -43,25 +43,27 @@ func apiCommand(e *Env) *cobra.Command {
 	explain := &cobra.Command{
 		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
 		Long: "NAME CALL TOOL explains what decides on a call of an MCP server's tool.",
-		Example: example("codeforge api explain stripe POST /v1/refunds",
+		Example: exampleText("codeforge api explain stripe POST /v1/refunds",
 			"codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json=why"),
 		Args: cobra.ExactArgs(3), ValidArgsFunction: completeNames(e),
-		RunE: func(_ *cobra.Command, a []string) error { return o.explain(e, a[0], strings.ToUpper(a[1]), a[2]) },
+		RunE: func(_ *cobra.Command, a []string) error {
+			return o.explainRequest(e, a[0], strings.ToUpper(a[1]), a[2])
+		},
 	}
-	propose := nameCommand(e, "api propose", "show rules that permit what runs did; changes nothing", o.propose)
+	propose := nameCommand(e, "api propose", "show rules that permit what runs did; changes nothing", o.showProposal)
 	propose.Long = "The rules permit the requests of the ledger. Those in force are shown beside\nthem."
-	propose.Example = example("codeforge api propose stripe", "codeforge api propose stripe --since 30d --json=rules")
+	propose.Example = exampleText("codeforge api propose stripe", "codeforge api propose stripe --since 30d --json=rules")
 	propose.Flags().StringVar(&o.since, "since", "7d", "what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
 	propose.Flags().StringVar(&o.ofRun, "run", "", "what the run with this `ID` did, or with this prefix of it")
-	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.edit)
-	edit.Example = example("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
+	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.editConfig)
+	edit.Example = exampleText("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
 	c.AddCommand(o.addCommand(e), update,
 		&cobra.Command{
 			Use: "list", Short: "list every API, inactive ones included",
-			Example: example("codeforge api list", "codeforge api list --json name,domains"),
-			RunE:    func(*cobra.Command, []string) error { return o.list(e) },
+			Example: exampleText("codeforge api list", "codeforge api list --json name,domains"),
+			RunE:    func(*cobra.Command, []string) error { return o.listAPIs(e) },
 		},
-		nameCommand(e, "api check", "look for mistakes in one API, without starting anything", o.check),
+		nameCommand(e, "api check", "look for mistakes in one API, without starting anything", o.checkAPI),
 		test, search, explain, propose, edit)
 	c.AddCommand(o.changeCommands(e, "api", "API")...)
 	return c
@@ -76,11 +78,11 @@ If there is an example, it asks for the credential only. A credential is never a
 flag: it is prompted for without echo, or read as one line from standard input.
 With --openapi, --graphql or --google, operations and types come from a
 document, and as a rule hosts and the way to authenticate.`,
-		Example: example("codeforge api add stripe",
+		Example: exampleText("codeforge api add stripe",
 			"codeforge api add maps --domain maps.example.com --token MAPS_KEY \\\n      --in query:key <key.txt",
 			"codeforge api add shop --openapi https://shop.example.com/openapi.json \\\n      --read-only"),
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, a []string) error { return o.add(c.Context(), e, a[0]) },
+		RunE: func(c *cobra.Command, a []string) error { return o.addAPI(c.Context(), e, a[0]) },
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&o.domains, "domain", nil, "a host `NAME` of the API, or *.suffix; repeatable")
@@ -106,16 +108,16 @@ func (o *apiOptions) documentFlags(c *cobra.Command) {
 	flags.StringVar(&o.google, "google", "",
 		"`FILE|URL|NAME:VERSION` of a document of Google's discovery service, e.g. drive:v3")
 	flags.StringVar(&o.server, "server", "", "`URL` that requests go to, in place of the document's")
-	flags.Func("var", "`NAME=VALUE` of a variable in the document's server; repeatable", o.variable)
+	flags.Func("var", "`NAME=VALUE` of a variable in the document's server; repeatable", o.parseVariable)
 	c.MarkFlagsMutuallyExclusive("openapi", "graphql", "google")
 }
 
 // changeCommands returns the commands of api and mcp that switch an API on or off or remove it.
 func (o *apiOptions) changeCommands(e *Env, group, noun string) []*cobra.Command {
 	activate := func(on bool) func(context.Context, *Env, string) error {
-		return func(ctx context.Context, e *Env, name string) error { return o.activate(ctx, e, name, on) }
+		return func(ctx context.Context, e *Env, name string) error { return o.setActive(ctx, e, name, on) }
 	}
-	remove := nameCommand(e, group+" rm", "remove an "+noun+" with its credentials", o.remove)
+	remove := nameCommand(e, group+" rm", "remove an "+noun+" with its credentials", o.removeAPI)
 	remove.SuggestFor = []string{"remove", "delete"}
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	return []*cobra.Command{
@@ -130,14 +132,14 @@ func nameCommand(e *Env, path, short string, run func(context.Context, *Env, str
 	_, verb, _ := strings.Cut(path, " ")
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: completeNames(e),
-		Example: example("codeforge "+path+" stripe", "codeforge "+path+" stripe --json"),
+		Example: exampleText("codeforge "+path+" stripe", "codeforge "+path+" stripe --json"),
 		RunE:    func(c *cobra.Command, a []string) error { return run(c.Context(), e, a[0]) },
 	}
 }
 
 // apiOptions are the flags of api.
 type apiOptions struct {
-	target                              target
+	target                              serverTarget
 	apis, reference, description, path  string
 	openapi, graphql, google            string
 	server, scheme, api, since, ofRun   string
@@ -148,8 +150,8 @@ type apiOptions struct {
 	none                                bool // --token none
 }
 
-// variable parses --var.
-func (o *apiOptions) variable(s string) error {
+// parseVariable parses --var.
+func (o *apiOptions) parseVariable(s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {
 		return fmt.Errorf("found %q; want NAME=VALUE", s)
@@ -158,8 +160,8 @@ func (o *apiOptions) variable(s string) error {
 	return nil
 }
 
-// public returns the parts of an API that may be shown: no credential values.
-func public(a *catalog.API) controlapi.InspectedAPI {
+// publicParts returns the parts of an API that may be shown: no credential values.
+func publicParts(a *catalog.API) controlapi.InspectedAPI {
 	p := controlapi.InspectedAPI{Active: a.Active, API: controlapi.API{
 		Name: a.Name, Description: a.Description,
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
@@ -177,8 +179,8 @@ func public(a *catalog.API) controlapi.InspectedAPI {
 	return p
 }
 
-func (o *apiOptions) list(e *Env) error {
-	found, cat := inspect(e, o.apis)
+func (o *apiOptions) listAPIs(e *Env) error {
+	found, cat := inspectConfig(e, o.apis)
 	for _, f := range found {
 		if f.File == o.apis {
 			return errors.New(f.Text)
@@ -186,7 +188,7 @@ func (o *apiOptions) list(e *Env) error {
 	}
 	rows := []controlapi.InspectedAPI{}
 	for _, a := range cat.APIs() {
-		rows = append(rows, public(a))
+		rows = append(rows, publicParts(a))
 	}
 	if o.json {
 		return printJSON(e.Stdout, rows)
@@ -198,25 +200,25 @@ func (o *apiOptions) list(e *Env) error {
 			state = p(terminal.Dim, "off   ")
 		}
 		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n",
-			state, visible.Line(r.Name), visible.Line(strings.Join(r.Domains, ", ")), visible.Line(r.Description))
+			state, visible.OneLine(r.Name), visible.OneLine(strings.Join(r.Domains, ", ")), visible.OneLine(r.Description))
 		for _, t := range r.Credentials {
 			fmt.Fprintf(e.Stdout, "        %s in %s\n", t.Name, strings.Join(t.In, ", "))
 		}
 	}
 	for _, f := range found {
 		if f.API != "" && f.Severity == "error" {
-			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken"), visible.Line(f.Text))
+			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken"), visible.OneLine(f.Text))
 		}
 	}
 	if len(rows) == 0 {
-		fmt.Fprintf(e.Stdout, "There are no APIs in %s; codeforge api add NAME adds one.\n", visible.Line(o.apis))
+		fmt.Fprintf(e.Stdout, "There are no APIs in %s; codeforge api add NAME adds one.\n", visible.OneLine(o.apis))
 	}
 	return nil
 }
 
-func (o *apiOptions) check(_ context.Context, e *Env, name string) error {
-	found, cat := inspect(e, o.apis)
-	var own []finding
+func (o *apiOptions) checkAPI(_ context.Context, e *Env, name string) error {
+	found, cat := inspectConfig(e, o.apis)
+	var own []checkFinding
 	for _, f := range found {
 		if f.API == name {
 			own = append(own, f)
@@ -229,6 +231,6 @@ func (o *apiOptions) check(_ context.Context, e *Env, name string) error {
 	if o.json || len(own) > 0 {
 		return showFindings(e, own, cat, o.json)
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s has no mistakes.\n", visible.Line(name))
+	_, err := fmt.Fprintf(e.Stdout, "%s has no mistakes.\n", visible.OneLine(name))
 	return err
 }

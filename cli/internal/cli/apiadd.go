@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// add writes an API: from a document, from the example of its name, or from flags and answers.
-func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
+// addAPI writes an API: from a document, from the example of its name, or from flags and answers.
+func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 	if strings.ContainsAny(name, ":.") {
 		// The user has probably given a host instead of a name.
 		if hosts, err := hostsOf(name); err == nil {
@@ -24,10 +24,10 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 				name, strings.Join(hosts, ","))
 		}
 	}
-	if err := apidir.Free(o.apis, name); err != nil {
+	if err := apidir.CheckFree(o.apis, name); err != nil {
 		return err
 	}
-	if flagName, from := o.described(); from != "" {
+	if flagName, from := o.documentFlag(); from != "" {
 		return o.addDocument(ctx, e, name, flagName, from)
 	}
 	for flagName, given := range map[string]bool{
@@ -37,8 +37,8 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 			return usageError("%s goes with --openapi, --graphql or --google", flagName)
 		}
 	}
-	if o.plain() {
-		text, tokens, err := apidir.Example(o.apis, name)
+	if o.hasNoDescription() {
+		text, tokens, err := apidir.ReadExample(o.apis, name)
 		if err != nil {
 			return err
 		}
@@ -46,36 +46,36 @@ func (o *apiOptions) add(ctx context.Context, e *Env, name string) error {
 			return o.addExample(ctx, e, name, text, tokens)
 		}
 	}
-	entry, err := o.ask(ctx, e, name)
+	entry, err := o.askMissing(ctx, e, name)
 	if err != nil {
 		return err
 	}
-	return o.finish(ctx, e, newPrompter(e), entry)
+	return o.finishAdding(ctx, e, newPrompter(e), entry)
 }
 
-// plain reports whether no flag describes the API.
-func (o *apiOptions) plain() bool {
+// hasNoDescription reports whether no flag describes the API.
+func (o *apiOptions) hasNoDescription() bool {
 	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
 		!o.readOnly
 }
 
 // addExample uses the example of an API as its config.json.
 func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
-	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", visible.Line(name))
+	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", visible.OneLine(name))
 	in, values := newPrompter(e), map[string]secret.Value{}
 	for _, token := range tokens {
-		value, err := in.secret(ctx, "Credential for "+visible.Line(token)+" (not shown): ")
+		value, err := in.askSecret(ctx, "Credential for "+visible.OneLine(token)+" (not shown): ")
 		if err != nil {
 			return err
 		}
 		values[token] = value
 	}
 	path, warnings, err := apidir.AddExample(o.apis, name, text, values)
-	return o.wrote(ctx, e, name, path, warnings, err)
+	return o.printResult(ctx, e, name, path, warnings, err)
 }
 
-// ask prompts for everything that the flags omit, and checks each answer at once.
-func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
+// askMissing prompts for everything that the flags omit, and checks each answer at once.
+func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
 	in := newPrompter(e)
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
@@ -88,15 +88,15 @@ func (o *apiOptions) ask(ctx context.Context, e *Env, name string) (apidir.Entry
 	}
 	if len(entry.Domains) == 0 {
 		const question = "Host name(s) of the API, or a URL of it, e.g. api.stripe.com: "
-		text, err := in.line(ctx, question, "--domain", func(s string) (string, error) {
+		text, err := in.askLine(ctx, question, "--domain", func(s string) (string, error) {
 			hosts, err := hostsOf(s)
 			return strings.Join(hosts, ","), err
 		})
 		if err != nil {
 			return entry, err
 		}
-		if entry.Domains = list(text); in.terminal {
-			fmt.Fprintf(e.Stderr, "  hosts: %s\n", visible.Line(strings.Join(entry.Domains, ", ")))
+		if entry.Domains = splitList(text); in.terminal {
+			fmt.Fprintf(e.Stderr, "  hosts: %s\n", visible.OneLine(strings.Join(entry.Domains, ", ")))
 		}
 	}
 	if in.terminal {
@@ -126,7 +126,7 @@ func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
 		if err != nil {
 			return usageError("--token: %w", err)
 		}
-		o.tokens, o.none = list(text), text == ""
+		o.tokens, o.none = splitList(text), text == ""
 	}
 	if _, err := surfacesOf(strings.Join(o.surfaces, ",")); err != nil {
 		return usageError("--in: %w", err)
@@ -139,7 +139,7 @@ func tokensOf(s string) (string, error) {
 	if s == "none" {
 		return "", nil
 	}
-	if slices.ContainsFunc(list(s), func(t string) bool { return !catalog.ValidTokenName(t) }) {
+	if slices.ContainsFunc(splitList(s), func(t string) bool { return !catalog.ValidTokenName(t) }) {
 		return "", errors.New("found no token name; want 5 to 64 of A-Z, 0-9 and _, starting with a letter")
 	}
 	return s, nil
@@ -147,7 +147,7 @@ func tokensOf(s string) (string, error) {
 
 // surfacesOf checks a list of surfaces.
 func surfacesOf(s string) (string, error) {
-	for _, surface := range list(s) {
+	for _, surface := range splitList(s) {
 		if _, err := catalog.ParseSurface(surface); err != nil {
 			return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key or query:key", surface, err)
 		}
@@ -156,11 +156,11 @@ func surfacesOf(s string) (string, error) {
 }
 
 // askMore prompts for the fields that have a default.
-func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Entry) error {
+func (o *apiOptions) askMore(ctx context.Context, in linePrompter, entry *apidir.Entry) error {
 	var err error
 	if entry.Description == "" {
 		const question = "What it is for, in a line that the model reads ["
-		entry.Description, err = in.line(ctx, question+entry.Name+"]: ", "--description",
+		entry.Description, err = in.askLine(ctx, question+entry.Name+"]: ", "--description",
 			func(s string) (string, error) { return s, nil })
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Ent
 	if len(o.tokens) == 0 && !o.none {
 		usual := defaultToken(entry.Name)
 		question := "Token name that code writes [" + usual + "], or none: "
-		text, err := in.line(ctx, question, "--token", func(s string) (string, error) {
+		text, err := in.askLine(ctx, question, "--token", func(s string) (string, error) {
 			if s == "" {
 				return usual, nil
 			}
@@ -178,29 +178,29 @@ func (o *apiOptions) askMore(ctx context.Context, in prompter, entry *apidir.Ent
 		if err != nil {
 			return err
 		}
-		o.tokens = list(text)
+		o.tokens = splitList(text)
 	}
 	if len(o.surfaces) == 0 && len(o.tokens) > 0 {
 		const question = "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: "
-		text, err := in.line(ctx, question, "--in", surfacesOf)
+		text, err := in.askLine(ctx, question, "--in", surfacesOf)
 		if err != nil {
 			return err
 		}
-		o.surfaces = list(text)
+		o.surfaces = splitList(text)
 	}
 	if len(entry.Restricted) == 0 && entry.Allowed == nil {
-		text, err := in.line(ctx, "Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
+		text, err := in.askLine(ctx, "Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
 			func(s string) (string, error) {
 				if s == "none" {
 					s = ""
 				}
-				return s, answerProblem(apidir.Check(o.apis, apidir.Entry{Name: entry.Name, Description: entry.Name,
-					Domains: entry.Domains, Restricted: list(s)}))
+				return s, answerProblem(apidir.CheckEntry(o.apis, apidir.Entry{Name: entry.Name, Description: entry.Name,
+					Domains: entry.Domains, Restricted: splitList(s)}))
 			})
 		if err != nil {
 			return err
 		}
-		entry.Restricted = list(text)
+		entry.Restricted = splitList(text)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func answerProblem(err error) error {
 // hostsOf returns the hosts in a list of names and URLs.
 func hostsOf(s string) ([]string, error) {
 	var out []string
-	for _, text := range list(s) {
+	for _, text := range splitList(s) {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
 			// A name without a port already means these two.
 			if text = u.Host; u.Port() == "443" || u.Port() == "80" {
@@ -245,43 +245,45 @@ func hostsOf(s string) ([]string, error) {
 // readOnly returns the methods of --read-only.
 func readOnly() []string { return []string{"GET", "HEAD"} }
 
-// finish checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential is
-// typed in vain.
-func (o *apiOptions) finish(ctx context.Context, e *Env, in prompter, entry apidir.Entry) error {
+// finishAdding checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential
+// is typed in vain.
+func (o *apiOptions) finishAdding(ctx context.Context, e *Env, in linePrompter, entry apidir.Entry) error {
 	trial := entry
 	trial.Credentials = slices.Clone(entry.Credentials)
 	for i := range trial.Credentials {
 		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
 		trial.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
 	}
-	if err := apidir.Check(o.apis, trial); err != nil {
+	if err := apidir.CheckEntry(o.apis, trial); err != nil {
 		return err
 	}
 	for i := range entry.Credentials {
 		c := &entry.Credentials[i]
-		value, err := in.secret(ctx, "Credential for "+visible.Line(c.Name)+c.Kind+" (not shown): ")
+		value, err := in.askSecret(ctx, "Credential for "+visible.OneLine(c.Name)+c.Kind+" (not shown): ")
 		if err != nil {
 			return err
 		}
 		c.Value = value
 	}
-	path, warnings, err := apidir.Add(o.apis, entry)
-	return o.wrote(ctx, e, entry.Name, path, warnings, err)
+	path, warnings, err := apidir.AddAPI(o.apis, entry)
+	return o.printResult(ctx, e, entry.Name, path, warnings, err)
 }
 
-// wrote prints the result of writing an API.
-func (o *apiOptions) wrote(ctx context.Context, e *Env, name, path string, warnings catalog.Problems, err error) error {
+// printResult prints the result of writing an API.
+func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string, warnings catalog.Problems,
+	err error) error {
 	if err != nil {
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.OneLine(w.String()))
 	}
-	state := o.loads(ctx, e, name, true)
+	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.Line(path), state, name)
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.OneLine(path), state,
+		name)
 	return nil
 }
 

@@ -12,48 +12,49 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// activate switches an API on or off.
-func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool) error {
-	if err := apidir.Activate(o.apis, name, on); err != nil {
+// setActive switches an API on or off.
+func (o *apiOptions) setActive(ctx context.Context, e *Env, name string, on bool) error {
+	if err := apidir.SetActive(o.apis, name, on); err != nil {
 		return err
 	}
 	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
 	// The file is written, but only the running CodeForge opens or closes hosts.
-	if o.loads(ctx, e, name, on) == notLoaded {
+	if o.waitForLoad(ctx, e, name, on) == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
 			"that yet; codeforge check and codeforge status say more"
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.Line(name), state)
+	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.OneLine(name), state)
 	return err
 }
 
-// remove removes an API after a confirmation.
-func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
-	files, err := apidir.Contents(o.apis, name)
+// removeAPI removes an API after a confirmation.
+func (o *apiOptions) removeAPI(ctx context.Context, e *Env, name string) error {
+	files, err := apidir.ListFiles(o.apis, name)
 	if err != nil {
 		return err
 	}
-	folder := visible.Line(filepath.Join(o.apis, name))
+	folder := visible.OneLine(filepath.Join(o.apis, name))
 	if !o.yes {
-		question := fmt.Sprintf("Remove %s in %s?", visible.Line(strings.Join(files, ", ")), folder)
-		if err := confirm(ctx, e, question); err != nil {
+		question := fmt.Sprintf("Remove %s in %s?", visible.OneLine(strings.Join(files, ", ")), folder)
+		if err := confirmRemoval(ctx, e, question); err != nil {
 			return err
 		}
 	}
-	if err := apidir.Remove(o.apis, name); err != nil {
+	if err := apidir.RemoveAPI(o.apis, name); err != nil {
 		return err
 	}
-	if o.loads(ctx, e, name, false) == notLoaded {
-		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n", visible.Line(name))
+	if o.waitForLoad(ctx, e, name, false) == notLoaded {
+		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n",
+			visible.OneLine(name))
 	}
 	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
-		"uses them.\n", visible.Line(strings.Join(files, ", ")), folder)
+		"uses them.\n", visible.OneLine(strings.Join(files, ", ")), folder)
 	return err
 }
 
-// edit opens config.json in the user's editor, and checks the file afterwards.
-func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
-	file, err := apidir.File(o.apis, name)
+// editConfig opens config.json in the user's editor, and checks the file afterwards.
+func (o *apiOptions) editConfig(ctx context.Context, e *Env, name string) error {
+	file, err := apidir.ConfigPath(o.apis, name)
 	if err != nil {
 		return err
 	}
@@ -64,17 +65,17 @@ func (o *apiOptions) edit(ctx context.Context, e *Env, name string) error {
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Stdin, e.Stdout, e.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", visible.Line(words[0]), err)
+		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", visible.OneLine(words[0]), err)
 	}
-	return o.check(ctx, e, name)
+	return o.checkAPI(ctx, e, name)
 }
 
 // testAll tests one API or, without a name, all active APIs.
 func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	if name != "" {
-		return o.test(ctx, e, name)
+		return o.testAPI(ctx, e, name)
 	}
-	_, cat := inspect(e, o.apis)
+	_, cat := inspectConfig(e, o.apis)
 	var failed error
 	tried := 0
 	for _, a := range cat.APIs() {
@@ -84,12 +85,12 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 		}
 		tried++
 		if !o.json {
-			fmt.Fprintf(e.Stdout, "%s\n", visible.Line(a.Name))
+			fmt.Fprintf(e.Stdout, "%s\n", visible.OneLine(a.Name))
 		}
-		if err := o.test(ctx, e, a.Name); err != nil {
-			failed = silent(ExitFailed)
+		if err := o.testAPI(ctx, e, a.Name); err != nil {
+			failed = silentError(ExitFailed)
 			if text := err.Error(); text != "" {
-				fmt.Fprintf(e.Stdout, "failed: %s\n", visible.Line(text))
+				fmt.Fprintf(e.Stdout, "failed: %s\n", visible.OneLine(text))
 			}
 		}
 		if ctx.Err() != nil {
@@ -97,7 +98,7 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 		}
 	}
 	if tried == 0 {
-		return fmt.Errorf("there is no active API in %s; codeforge api add NAME adds one", visible.Line(o.apis))
+		return fmt.Errorf("there is no active API in %s; codeforge api add NAME adds one", visible.OneLine(o.apis))
 	}
 	return failed
 }

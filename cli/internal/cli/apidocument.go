@@ -23,8 +23,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// described returns the flag that names the document of an API, and its value. Both are empty if no such flag is set.
-func (o *apiOptions) described() (flagName, from string) {
+// documentFlag returns the flag that names the document of an API, and its value. Both are empty if no such flag is
+// set.
+func (o *apiOptions) documentFlag() (flagName, from string) {
 	for _, f := range [][2]string{{"--openapi", o.openapi}, {"--graphql", o.graphql}, {"--google", o.google}} {
 		if f[1] != "" {
 			return f[0], f[1]
@@ -33,51 +34,52 @@ func (o *apiOptions) described() (flagName, from string) {
 	return "", ""
 }
 
-// read reads and imports a document in the language of a flag. Without a flag, the document is OpenAPI's or Google's.
-func (o *apiOptions) read(ctx context.Context, e *Env, flagName, from string, with document.Options) (
+// readDocument reads and imports a document in the language of a flag. Without a flag, the document is OpenAPI's or
+// Google's.
+func (o *apiOptions) readDocument(ctx context.Context, e *Env, flagName, from string, with document.Options) (
 	document.Source, *document.Document, error,
 ) {
 	if flagName == "--graphql" {
-		source, endpoint, err := document.Introspect(ctx, from, graphql.Question, e.Stdin)
+		source, endpoint, err := document.IntrospectGraphQL(ctx, from, graphql.Question, e.Stdin)
 		if err != nil {
 			return source, nil, err
 		}
 		if endpoint {
 			with.Base = source.URL
 		}
-		doc, err := graphql.Import(source.Text, with)
-		return source, doc, named(from, err)
+		doc, err := graphql.ImportSchema(source.Text, with)
+		return source, doc, nameError(from, err)
 	}
-	if address := google.Address(from); flagName == "--google" && address != "" {
+	if address := google.DocumentURL(from); flagName == "--google" && address != "" {
 		from = address
 	}
-	source, err := document.Read(ctx, from, e.Stdin)
+	source, err := document.ReadSource(ctx, from, e.Stdin)
 	if err != nil {
 		return source, nil, err
 	}
 	with.Base = source.URL
 	doc, err := importText(flagName, source.Text, with)
-	return source, doc, named(from, err)
+	return source, doc, nameError(from, err)
 }
 
-// named adds the name of a document to an error.
-func named(from string, err error) error {
+// nameError adds the name of a document to an error.
+func nameError(from string, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.Line(from), err)
+		return fmt.Errorf("%s: %w", visible.OneLine(from), err)
 	}
 	return nil
 }
 
 func importText(flagName string, text []byte, with document.Options) (*document.Document, error) {
 	if flagName == "--google" {
-		return google.Import(text, with)
+		return google.ImportDiscovery(text, with)
 	}
-	root, err := tree.Parse(text, openapi.Skip)
+	root, err := tree.ParseTree(text, openapi.SkipExamples)
 	if err != nil {
 		return nil, err
 	}
-	if root.Str("discoveryVersion") != "" {
-		return google.Import(text, with)
+	if root.TextOf("discoveryVersion") != "" {
+		return google.ImportDiscovery(text, with)
 	}
 	return openapi.FromTree(root, with)
 }
@@ -91,9 +93,9 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	if len(o.surfaces) > 0 && flagName != "--graphql" {
 		return usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
 	}
-	source, doc, err := o.read(ctx, e, flagName, from, document.Options{
+	source, doc, err := o.readDocument(ctx, e, flagName, from, document.Options{
 		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: strings.Join(o.surfaces, ","),
-		Methods: o.methods(),
+		Methods: o.operationMethods(),
 	})
 	if err != nil {
 		return err
@@ -102,7 +104,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	if o.json {
 		out = e.Stderr
 	}
-	describe(out, name, doc)
+	describeDocument(out, name, doc)
 	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used up standard input
 		tty, err := os.Open(terminalDevice)
 		if err != nil {
@@ -118,37 +120,37 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
 		return err
 	}
-	file, err := render(doc)
+	file, err := renderOperations(doc)
 	if err != nil {
 		return err
 	}
-	entry := o.entry(name, doc)
+	entry := o.newEntry(name, doc)
 	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
-	if err := o.finish(ctx, e, in, entry); err != nil {
+	if err := o.finishAdding(ctx, e, in, entry); err != nil {
 		return err
 	}
 	if !o.json {
 		fmt.Fprintf(out, "Wrote %s (%s) beside it.\n",
-			visible.Line(filepath.Join(o.apis, name, operation.FileName)), kilobytes(len(file)))
+			visible.OneLine(filepath.Join(o.apis, name, operation.FileName)), formatKilobytes(len(file)))
 	}
 	return nil
 }
 
-// methods returns the methods that operations may have, or nil for all.
-func (o *apiOptions) methods() []string {
+// operationMethods returns the methods that operations may have, or nil for all.
+func (o *apiOptions) operationMethods() []string {
 	if o.readOnly {
 		return readOnly()
 	}
 	if len(o.restrict) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(operation.Methods(), func(m string) bool {
+	return slices.DeleteFunc(operation.ListMethods(), func(m string) bool {
 		return slices.ContainsFunc(o.restrict, func(r string) bool { return strings.EqualFold(m, r) })
 	})
 }
 
-// entry returns the config.json of an imported document.
-func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
+// newEntry returns the config.json of an imported document.
+func (o *apiOptions) newEntry(name string, doc *document.Document) apidir.Entry {
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
 		AllowHTTP: doc.HTTP,
@@ -169,8 +171,8 @@ func (o *apiOptions) entry(name string, doc *document.Document) apidir.Entry {
 	return entry
 }
 
-// render returns the text of operations.jsonl.
-func render(doc *document.Document) ([]byte, error) {
+// renderOperations returns the text of operations.jsonl.
+func renderOperations(doc *document.Document) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := operation.NewWriter(&b, doc.Head)
 	if err != nil {
@@ -186,38 +188,38 @@ func render(doc *document.Document) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// describe prints a summary of a document.
-func describe(out io.Writer, name string, doc *document.Document) {
-	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.Line(name), visible.Line(doc.Kind),
-		count(len(doc.Operations), "operation"), count(len(doc.Types), "type"))
-	fmt.Fprintf(out, "  host  %s\n", visible.Line(strings.Join(doc.Hosts, ", ")))
+// describeDocument prints a summary of a document.
+func describeDocument(out io.Writer, name string, doc *document.Document) {
+	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.OneLine(name), visible.OneLine(doc.Kind),
+		countNoun(len(doc.Operations), "operation"), countNoun(len(doc.Types), "type"))
+	fmt.Fprintf(out, "  host  %s\n", visible.OneLine(strings.Join(doc.Hosts, ", ")))
 	also := ""
 	if len(doc.Other) > 0 {
 		also = " (also: " + strings.Join(doc.Other, ", ") + "; choose with --scheme)"
 	}
 	for _, t := range doc.Scheme.Tokens {
-		fmt.Fprintf(out, "  auth  %s -> %s in %s%s\n", visible.Line(doc.Scheme.Name), t.Name, visible.Line(t.Place),
-			visible.Line(also))
+		fmt.Fprintf(out, "  auth  %s -> %s in %s%s\n", visible.OneLine(doc.Scheme.Name), t.Name, visible.OneLine(t.Place),
+			visible.OneLine(also))
 		also = ""
 	}
 	if len(doc.Scheme.Tokens) == 0 {
 		fmt.Fprintln(out, "  auth  none; --token NAME adds a bearer token if the API wants one")
 	}
 	for _, note := range doc.Notes {
-		fmt.Fprintf(out, "  note  %s\n", visible.Line(note))
+		fmt.Fprintf(out, "  note  %s\n", visible.OneLine(note))
 	}
 }
 
-func kilobytes(n int) string { return fmt.Sprintf("%d KB", (n+999)/1000) }
+func formatKilobytes(n int) string { return fmt.Sprintf("%d KB", (n+999)/1000) }
 
-// update reads an API's document again. It changes neither hosts nor credentials nor other fields of config.json.
-func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
-	_, cat := inspect(e, o.apis)
+// updateAPI reads an API's document again. It changes neither hosts nor credentials nor other fields of config.json.
+func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
+	_, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
 		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
 	}
-	flagName, from := o.described()
+	flagName, from := o.documentFlag()
 	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
 		from = a.Operations.Source
 	}
@@ -239,7 +241,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	if o.server != "" {
 		options.Server = o.server
 	}
-	source, doc, err := o.read(ctx, e, flagName, from, options)
+	source, doc, err := o.readDocument(ctx, e, flagName, from, options)
 	if err != nil {
 		return err
 	}
@@ -248,60 +250,60 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	kept, closed := doc.Operations[:0], map[string]bool{}
 	for _, l := range doc.Operations {
 		// A new document must not open hosts: their operations are left out.
-		if host := serverHost(l.Server); host != "" && !covered(a.Hosts, host) {
+		if host := serverHost(l.Server); host != "" && !isCovered(a.Hosts, host) {
 			closed[host] = true
 			continue
 		}
 		kept = append(kept, l)
 	}
 	doc.Operations, doc.Head.Operations = kept, len(kept)
-	if host := serverHost(doc.Head.Server); !covered(a.Hosts, host) {
+	if host := serverHost(doc.Head.Server); !isCovered(a.Hosts, host) {
 		return fmt.Errorf("the server %s is not in the domains of %s: add %s there first",
-			visible.Line(doc.Head.Server), name, host)
+			visible.OneLine(doc.Head.Server), name, host)
 	}
-	file, err := render(doc)
+	file, err := renderOperations(doc)
 	if err != nil {
 		return err
 	}
-	if err := apidir.Update(o.apis, name, file); err != nil {
+	if err := apidir.UpdateOperations(o.apis, name, file); err != nil {
 		return err
 	}
-	added, gone := compare(had, doc.Operations, old.GraphQL)
+	added, gone := compareOperations(had, doc.Operations, old.GraphQL)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{
 			"name": name, "operations": len(doc.Operations), "added": added, "removed": gone,
 		})
 	}
 	fmt.Fprintf(e.Stdout, "%s: %s, +%d -%d (%s)\n",
-		visible.Line(name), count(len(doc.Operations), "operation"), added, gone, kilobytes(len(file)))
+		visible.OneLine(name), countNoun(len(doc.Operations), "operation"), added, gone, formatKilobytes(len(file)))
 	for host := range closed {
-		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.Line(host))
+		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.OneLine(host))
 	}
 	if !doc.Head.GraphQL { // a GraphQL schema names no host
 		fresh, err := importText(flagName, source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
 		if err == nil {
-			o.changed(e.Stdout, a, old, fresh)
+			o.printChanges(e.Stdout, a, old, fresh)
 		}
 	}
 	for _, note := range doc.Notes {
-		fmt.Fprintf(e.Stdout, "  note  %s\n", visible.Line(note))
+		fmt.Fprintf(e.Stdout, "  note  %s\n", visible.OneLine(note))
 	}
 	return nil
 }
 
-// changed prints the hosts and credentials that a document needs and config.json lacks.
-func (o *apiOptions) changed(out io.Writer, a *catalog.API, old operation.Head, doc *document.Document) {
+// printChanges prints the hosts and credentials that a document needs and config.json lacks.
+func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.Head, doc *document.Document) {
 	for _, host := range doc.Hosts {
-		if !covered(a.Hosts, host) {
+		if !isCovered(a.Hosts, host) {
 			fmt.Fprintf(out, "  note  the document names the host %s, which is not in \"domains\" and stays closed\n",
-				visible.Line(host))
+				visible.OneLine(host))
 		}
 	}
 	for _, t := range doc.Scheme.Tokens {
 		known := slices.ContainsFunc(old.Auth, func(x operation.Auth) bool { return strings.EqualFold(x.Place, t.Place) })
 		if !known && len(old.Auth) > 0 {
 			fmt.Fprintf(out, "  note  the document sends its credential in %s, and config.json does not: nothing was changed\n",
-				visible.Line(t.Place))
+				visible.OneLine(t.Place))
 		}
 	}
 }
@@ -319,8 +321,8 @@ func serverHost(server string) string {
 	return host
 }
 
-// covered reports whether one of the patterns covers a host.
-func covered(patterns []catalog.HostPattern, host string) bool {
+// isCovered reports whether one of the patterns covers a host.
+func isCovered(patterns []catalog.HostPattern, host string) bool {
 	_, parent, _ := strings.Cut(host, ".")
 	return slices.ContainsFunc(patterns, func(p catalog.HostPattern) bool {
 		return p.String() == host || p.String() == "*."+parent
@@ -332,7 +334,7 @@ func allowedMethods(m catalog.Methods) []string {
 	if m.Allowed == nil && len(m.Restricted) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(operation.Methods(), func(x string) bool {
+	return slices.DeleteFunc(operation.ListMethods(), func(x string) bool {
 		return slices.Contains(m.Restricted, x) || m.Allowed != nil && !slices.Contains(m.Allowed, x)
 	})
 }
@@ -362,8 +364,8 @@ func readOperations(path string) (operation.Head, []operation.Line, error) {
 	}
 }
 
-// compare counts the new and the removed operations. GraphQL's operations share one path and differ by ID.
-func compare(before, after []operation.Line, graphQL bool) (added, gone int) {
+// compareOperations counts the new and the removed operations. GraphQL's operations share one path and differ by ID.
+func compareOperations(before, after []operation.Line, graphQL bool) (added, gone int) {
 	have := map[string]int{}
 	key := func(l operation.Line) string {
 		if graphQL {

@@ -12,19 +12,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// step is the result of one rule for a request.
-type step struct {
+// ruleResult is the result of one rule for a request.
+type ruleResult struct {
 	Rule string `json:"rule"`
 	// Result is "no match", "match", "depends on the body", or the reason why the rule cannot be evaluated.
 	Result string `json:"result"`
 }
 
-// explanation describes the decision on a request to one API.
-type explanation struct {
-	API    string `json:"api"`
-	Method string `json:"method"`
-	Path   string `json:"path"`
-	Steps  []step `json:"rules,omitempty"`
+// requestExplanation describes the decision on a request to one API.
+type requestExplanation struct {
+	API    string       `json:"api"`
+	Method string       `json:"method"`
+	Path   string       `json:"path"`
+	Steps  []ruleResult `json:"rules,omitempty"`
 	// Verdict is "allowed", "refused", or "depends on the body".
 	Verdict string `json:"verdict"`
 	// Why names the rule or setting that decided.
@@ -33,14 +33,14 @@ type explanation struct {
 
 const dependsOnBody = "depends on the body"
 
-// explain prints the decision of an API's configuration on a method and a path.
-func (o *apiOptions) explain(e *Env, name, method, path string) error {
+// explainRequest prints the decision of an API's configuration on a method and a path.
+func (o *apiOptions) explainRequest(e *Env, name, method, path string) error {
 	if !strings.HasPrefix(path, "/") && method != callMethod {
 		return usageError("api explain: the path begins with /, e.g. codeforge api explain %s %s /v1/items", name, method)
 	}
 	// Query and body are unread here: a rule on them counts as "depends on the body".
 	path, _, _ = strings.Cut(path, "?")
-	_, cat := inspect(e, o.apis)
+	_, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
 		return fmt.Errorf("there is no API %q in %s that loads; codeforge api list lists them", name, o.apis)
@@ -51,30 +51,30 @@ func (o *apiOptions) explain(e *Env, name, method, path string) error {
 	}
 	p := newPainter(e, e.Stdout)
 	for i, s := range x.Steps {
-		fmt.Fprintf(e.Stdout, "%3d  %s\n     %s\n", i+1, visible.Line(s.Rule), p(terminal.Dim, s.Result))
+		fmt.Fprintf(e.Stdout, "%3d  %s\n     %s\n", i+1, visible.OneLine(s.Rule), p(terminal.Dim, s.Result))
 	}
 	color := terminal.Green
 	if x.Verdict != "allowed" {
 		color = terminal.Yellow
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s\n", p(color, x.Verdict), visible.Line(x.Why))
+	fmt.Fprintf(e.Stdout, "%s: %s\n", p(color, x.Verdict), visible.OneLine(x.Why))
 	return nil
 }
 
 // explainRequest decides in the proxy's order.
-func explainRequest(a *catalog.API, method, path string) explanation {
-	x := explanation{API: a.Name, Method: method, Path: path, Verdict: "refused"}
+func explainRequest(a *catalog.API, method, path string) requestExplanation {
+	x := requestExplanation{API: a.Name, Method: method, Path: path, Verdict: "refused"}
 	switch {
 	case !a.Active:
 		x.Why = `the API is not active ("active": false)`
 	case method == callMethod:
-		x.call(a)
+		x.explainCall(a)
 	case slices.Contains(a.Methods.Restricted, method):
 		x.Why = "restricted_methods has " + method
 	case a.Methods.Allowed != nil && !slices.Contains(a.Methods.Allowed, method):
 		x.Why = "allowed_methods has no " + method
 	case a.Only != nil && !slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool {
-		return a.Only.Allow(h.String(), method, path)
+		return a.Only.Allows(h.String(), method, path)
 	}):
 		x.Why = "operations.only is set, and this is no operation of the document"
 	case a.Rules == nil:
@@ -84,7 +84,7 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 			path = "/"
 		}
 		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
-			return catalog.Decide(one, method, path, nil)
+			return catalog.DecideByRules(one, method, path, nil)
 		})
 	}
 	return x
@@ -93,9 +93,9 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 // callMethod stands for a call of an MCP server's tool.
 const callMethod = "CALL"
 
-// call explains the decision on calls of the tool whose name is the path.
-func (x *explanation) call(a *catalog.API) {
-	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
+// explainCall explains the decision on calls of the tool whose name is the path.
+func (x *requestExplanation) explainCall(a *catalog.API) {
+	named := func(glob string) bool { return toolname.MatchPattern(glob, x.Path) }
 	switch {
 	case a.Server == nil:
 		x.Why = "the API is no MCP server"
@@ -112,12 +112,12 @@ func (x *explanation) call(a *catalog.API) {
 	}
 }
 
-func (x *explanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
+func (x *requestExplanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
 	depends := ""
 	// Each rule is evaluated alone, because Decide returns only the rule that decides.
 	for i, r := range rules {
 		matched, err := decide(rules[i : i+1])
-		s := step{Rule: r.String(), Result: "no match"}
+		s := ruleResult{Rule: r.String(), Result: "no match"}
 		switch {
 		case errors.Is(err, catalog.ErrUnread):
 			s.Result = dependsOnBody

@@ -18,15 +18,15 @@ import (
 // chooseHosts removes from a document all hosts that the user does not open. These stay open: the hosts under the first
 // server's registered domain, those of --domain, and those that the user confirms one by one. The author of a document
 // could name any host, and code may send the credential to every open host.
-func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer, doc *document.Document) error {
-	main := registered(serverHost(doc.Head.Server))
+func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Writer, doc *document.Document) error {
+	main := registeredDomain(serverHost(doc.Head.Server))
 	var open []string
 	closed := map[string]bool{}
 	for _, host := range doc.Hosts {
-		yes := registered(host) == main || slices.Contains(o.domains, host)
+		yes := registeredDomain(host) == main || slices.Contains(o.domains, host)
 		if !yes && in.terminal {
-			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.Line(host), visible.Line(main))
-			answer, err := in.line(ctx, question, "--domain",
+			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.OneLine(host), visible.OneLine(main))
+			answer, err := in.askLine(ctx, question, "--domain",
 				func(s string) (string, error) { return strings.ToLower(s), nil })
 			if err != nil {
 				return err
@@ -39,18 +39,18 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in prompter, out io.Writer
 		}
 		closed[host] = true
 		fmt.Fprintf(out, "  note  %s is not of %s and stays closed, with the operations there; --domain %s opens it\n",
-			visible.Line(host), visible.Line(main), visible.Line(host))
+			visible.OneLine(host), visible.OneLine(main), visible.OneLine(host))
 	}
 	doc.Hosts = open
 	doc.Operations = slices.DeleteFunc(doc.Operations, func(l operation.Line) bool { return closed[serverHost(l.Server)] })
 	if doc.Head.Operations = len(doc.Operations); len(doc.Operations) == 0 {
-		return &document.Refused{Found: "operations at closed hosts only", Want: "--domain for one of them"}
+		return &document.RefusedError{Found: "operations at closed hosts only", Want: "--domain for one of them"}
 	}
 	return nil
 }
 
-// registered returns the registered domain of a host (public suffix plus one label), or the host if it has none.
-func registered(host string) string {
+// registeredDomain returns the registered domain of a host (public suffix plus one label), or the host if it has none.
+func registeredDomain(host string) string {
 	u := url.URL{Host: host}
 	name := u.Hostname()
 	if domain, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// proposal describes an API's past requests as rules.
-type proposal struct {
+// ruleProposal describes an API's past requests as rules.
+type ruleProposal struct {
 	API      string    `json:"api"`
 	Since    time.Time `json:"since,omitzero"`
 	Requests int       `json:"requests"`
@@ -38,9 +38,9 @@ type proposedRule struct {
 	Requests int             `json:"requests"`
 }
 
-// propose shows rules that permit the recorded requests beside the current rules. It changes nothing.
-func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
-	_, cat := inspect(e, o.apis)
+// showProposal shows rules that permit the recorded requests beside the current rules. It changes nothing.
+func (o *apiOptions) showProposal(ctx context.Context, e *Env, name string) error {
+	_, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
 		return fmt.Errorf("there is no API %q in %s that loads; codeforge api list lists them", name, o.apis)
@@ -50,12 +50,12 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	audit := auditOptions{target: o.target}
-	src, err := audit.source(ctx, e)
+	src, err := audit.openLedger(ctx, e)
 	if err != nil {
 		return err
 	}
 	var list []controlapi.Exchange
-	err = ledger.Each(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
+	err = ledger.EachRecord(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
 		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
 			list = append(list, *x)
 		}
@@ -64,7 +64,7 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	p := propose(a, list)
+	p := proposeRules(a, list)
 	p.Since = since
 	if o.json {
 		return printJSON(e.Stdout, p)
@@ -73,11 +73,11 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// propose makes the rules for served requests.
-func propose(a *catalog.API, list []controlapi.Exchange) proposal {
-	p := proposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
+// proposeRules makes the rules for served requests.
+func proposeRules(a *catalog.API, list []controlapi.Exchange) ruleProposal {
+	p := ruleProposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
 	runs, used := map[string]bool{}, map[string]bool{}
-	counts := map[route]int{}
+	counts := map[requestShape]int{}
 	now := make([]int, len(a.Rules))
 	for _, x := range list {
 		runs[x.Run] = true
@@ -90,14 +90,14 @@ func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 			continue
 		}
 		if !strings.Contains(u.Path, "*") { // in a rule, "*" would match more than the request
-			counts[route{x.Method, u.EscapedPath()}]++
+			counts[requestShape{x.Method, u.EscapedPath()}]++
 		}
-		if r, err := catalog.Decide(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
+		if r, err := catalog.DecideByRules(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
 			now[slices.IndexFunc(a.Rules, func(o catalog.Rule) bool { return o.String() == r.String() })]++
 		}
 	}
 	p.Runs = len(runs)
-	for r, n := range templates(counts) {
+	for r, n := range groupShapes(counts) {
 		text, _ := json.Marshal(struct { // texts
 			Methods []string `json:"methods"`
 			Path    string   `json:"path"`
@@ -124,16 +124,16 @@ func propose(a *catalog.API, list []controlapi.Exchange) proposal {
 	return p
 }
 
-// route is a method and a path in which "*" stands for a segment.
-type route struct{ method, path string }
+// requestShape is a method and a path in which "*" stands for a segment.
+type requestShape struct{ method, path string }
 
 // manyValues is the number of different values from which a segment counts as variable.
 const manyValues = 3
 
-// templates groups requests by the shape of their paths. Segments that look like ids become "*", and so do segments
+// groupShapes groups requests by the shape of their paths. Segments that look like ids become "*", and so do segments
 // with at least manyValues different values.
-func templates(counts map[route]int) map[route]int {
-	out := map[route]int{}
+func groupShapes(counts map[requestShape]int) map[requestShape]int {
+	out := map[requestShape]int{}
 	longest := 0
 	for r, n := range counts {
 		segments := strings.Split(r.path, "/")
@@ -143,18 +143,18 @@ func templates(counts map[route]int) map[route]int {
 				segments[i] = "*"
 			}
 		}
-		out[route{r.method, strings.Join(segments, "/")}] += n
+		out[requestShape{r.method, strings.Join(segments, "/")}] += n
 	}
 	// The second pass joins routes that differ in one segment, from left to right.
 	for at := range longest {
-		values := map[route][]route{} // by their common route
+		values := map[requestShape][]requestShape{} // by their common route
 		for r := range out {
 			segments := strings.Split(r.path, "/")
 			if at == 0 || at >= len(segments) || segments[at] == "" {
 				continue
 			}
 			segments[at] = "*"
-			common := route{r.method, strings.Join(segments, "/")}
+			common := requestShape{r.method, strings.Join(segments, "/")}
 			values[common] = append(values[common], r)
 		}
 		for common, all := range values {
@@ -196,22 +196,23 @@ func isID(s string) bool {
 }
 
 // printProposal prints the proposal as a difference.
-func printProposal(e *Env, p proposal) {
+func printProposal(e *Env, p ruleProposal) {
 	paint := newPainter(e, e.Stdout)
 	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. Nothing is changed: put what you want into apis/%s/config.json.\n",
-		count(p.Requests, "request"), count(p.Runs, "run"), visible.Line(p.API), visible.Line(p.API))
+		countNoun(p.Requests, "request"), countNoun(p.Runs, "run"), visible.OneLine(p.API), visible.OneLine(p.API))
 	if p.Requests == 0 {
 		return
 	}
 	fmt.Fprintln(e.Stdout, `  "rules":`)
 	for _, r := range p.Now {
-		fmt.Fprintln(e.Stdout, paint(terminal.Red, fmt.Sprintf("- %-60s %d", visible.Line(r.Text), r.Requests)))
+		fmt.Fprintln(e.Stdout, paint(terminal.Red, fmt.Sprintf("- %-60s %d", visible.OneLine(r.Text), r.Requests)))
 	}
 	for _, r := range p.Rules {
-		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", visible.Line(string(r.Rule))+",", r.Requests)))
+		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", visible.OneLine(string(r.Rule))+",",
+			r.Requests)))
 	}
 	for _, u := range p.Unused {
-		fmt.Fprintf(e.Stdout, "  not used: %s\n", visible.Line(u))
+		fmt.Fprintf(e.Stdout, "  not used: %s\n", visible.OneLine(u))
 	}
 	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand. "+
 		"\"then\": \"approve\" asks you first.")

@@ -33,7 +33,7 @@ func TestPropose(t *testing.T) {
 	for _, path := range []string{"/v1/**", "/v1/*/refunds", "/v1/%2A%2a", "/v1/a*"} { // as a rule it would permit more
 		served("DELETE", path)
 	}
-	p := propose(a, list)
+	p := proposeRules(a, list)
 	got := map[string]int{}
 	for _, r := range p.Rules {
 		got[r.Text] = r.Requests

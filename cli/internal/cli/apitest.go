@@ -13,9 +13,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
 )
 
-// test tests one API through the running CodeForge.
-func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
-	found, cat := inspect(e, o.apis)
+// testAPI tests one API through the running CodeForge.
+func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
+	found, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
 		for _, f := range found {
@@ -28,7 +28,7 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if !a.Active {
 		return fmt.Errorf("%s is not active: set \"active\": true in apis/%s/config.json", name, name)
 	}
-	c, err := o.target.config(e)
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := execute(ctx, e, c, server.Run{Code: p.Script(), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, server.Run{Code: p.Script(), APIs: []string{name}})
 	if err != nil {
 		return err
 	}
@@ -48,13 +48,13 @@ func (o *apiOptions) test(ctx context.Context, e *Env, name string) error {
 	if r.Receipt != nil {
 		receipt = *r.Receipt
 	}
-	v := p.Judge(receipt, r.Output+" "+strings.Join(r.Notes, " "))
-	return shown(e, o.json, v, v.OK, func() { printVerdict(e, v) })
+	v := p.ExplainReceipt(receipt, r.Output+" "+strings.Join(r.Notes, " "))
+	return printValue(e, o.json, v, v.OK, func() { printVerdict(e, v) })
 }
 
 // publicAPI returns an API as the proxy would publish it.
 func publicAPI(a *catalog.API) controlapi.API {
-	p := public(a).API
+	p := publicParts(a).API
 	p.AllowHTTP = a.AllowHTTP
 	return p
 }
@@ -63,8 +63,8 @@ func publicAPI(a *catalog.API) controlapi.API {
 // of the file.
 func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
 	own := publicAPI(a)
-	op, _, isLocal, err := server.Operator(ctx, c)
-	if err != nil || !isLocal || o.target.given("apis") {
+	op, _, isLocal, err := server.ConnectOperator(ctx, c)
+	if err != nil || !isLocal || o.target.hasFlag("apis") {
 		return own, nil
 	}
 	cat, err := op.Catalog(ctx)
@@ -89,8 +89,9 @@ func printVerdict(e *Env, v probe.Verdict) {
 	case !v.OK:
 		word = p(terminal.Red, "failed")
 	}
-	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.Line(v.Request.URL), word, visible.Line(v.Text))
+	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.OneLine(v.Request.URL), word,
+		visible.OneLine(v.Text))
 	for _, h := range v.Hints {
-		fmt.Fprintf(e.Stdout, "hint: %s\n", visible.Line(h))
+		fmt.Fprintf(e.Stdout, "hint: %s\n", visible.OneLine(h))
 	}
 }

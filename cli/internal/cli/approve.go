@@ -27,15 +27,15 @@ for 15 minutes. While its run waits, it goes out as soon as you approve; after
 that, an approval lets the very same request pass once when the run is repeated.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: example("codeforge held", "codeforge held --json id,method,url"),
+		Example: exampleText("codeforge held", "codeforge held --json id,method,url"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := approvals(c.Context(), e, t)
+		client, err := connectApprovals(c.Context(), e, t)
 		if err != nil {
 			return err
 		}
-		list, err := client.List(c.Context())
+		list, err := client.ListHeld(c.Context())
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ Approves exactly the request that codeforge held shows: its method, URL, headers
 and body. It is sent once.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		Example: example("codeforge approve --watch", "codeforge approve mzxw6ytb"),
+		Example: exampleText("codeforge approve --watch", "codeforge approve mzxw6ytb"),
 		Args:    cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
@@ -60,13 +60,13 @@ Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
 		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
 	watch := c.Flags().Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := approvals(c.Context(), e, t)
+		client, err := connectApprovals(c.Context(), e, t)
 		if err != nil {
 			return err
 		}
 		if len(args) > 0 {
 			answer := approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)}
-			return decide(c.Context(), e, client, args, answer)
+			return sendDecision(c.Context(), e, client, args, answer)
 		}
 		return askEach(c.Context(), e, client, *watch)
 	}
@@ -81,42 +81,42 @@ The code is told that the user refused the request, and to ask rather than to
 send it in another way.
 
 Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
-		Example: example("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
+		Example: exampleText("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
 		Args:    cobra.MinimumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := approvals(c.Context(), e, t)
+		client, err := connectApprovals(c.Context(), e, t)
 		if err != nil {
 			return err
 		}
-		return decide(c.Context(), e, client, args, approvalapi.Answer{})
+		return sendDecision(c.Context(), e, client, args, approvalapi.Answer{})
 	}
 	return c
 }
 
-// approvals connects to the proxy.
-func approvals(ctx context.Context, e *Env, t target) (approvalapi.Client, error) {
-	c, err := t.proxy(ctx, e)
+// connectApprovals connects to the proxy.
+func connectApprovals(ctx context.Context, e *Env, t serverTarget) (approvalapi.Client, error) {
+	c, err := t.connectProxy(ctx, e)
 	return approvalapi.Client{HTTP: c.HTTP}, err
 }
 
-func decide(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {
+func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {
 	var failed error
 	for _, id := range ids {
-		h, err := c.Decide(ctx, id, a)
+		h, err := c.DecideHeld(ctx, id, a)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.Line(id), err))
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.OneLine(id), err))
 			continue
 		}
-		fmt.Fprintln(e.Stdout, decided(h, a.Approve))
+		fmt.Fprintln(e.Stdout, describeDecision(h, a.Approve))
 	}
 	return failed
 }
 
-// decided describes the effect of a decision.
-func decided(h approvalapi.Held, approve bool) string {
-	what := fmt.Sprintf("%s %s %s", h.ID, visible.Line(h.Method), visible.Line(h.URL))
+// describeDecision describes the effect of a decision.
+func describeDecision(h approvalapi.Held, approve bool) string {
+	what := fmt.Sprintf("%s %s %s", h.ID, visible.OneLine(h.Method), visible.OneLine(h.URL))
 	switch {
 	case !approve:
 		return "Refused: " + what
@@ -139,7 +139,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 	}
 	asked := map[string]bool{}
 	for {
-		list, err := c.List(ctx)
+		list, err := c.ListHeld(ctx)
 		if err != nil {
 			return err
 		}
@@ -152,15 +152,15 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			printHeld(e, e.Stderr, h)
 			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
 			// The wider scopes end with a run, and this request belongs to none.
-			if !controlapi.OfRun(h.Run) {
+			if !controlapi.IsRun(h.Run) {
 				wider = ""
 			}
-			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
+			answer, err := p.askLine(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
 			if err != nil {
 				return err
 			}
 			if a, ok := answers[answer]; ok {
-				if err := decide(ctx, e, c, []string{h.ID}, a); err != nil {
+				if err := sendDecision(ctx, e, c, []string{h.ID}, a); err != nil {
 					fmt.Fprintln(e.Stderr, err) // the request may have expired meanwhile
 				}
 			}
@@ -205,18 +205,18 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 		state = "approved, and not used yet"
 	case !h.Waiting:
 		state = "its run has ended"
-	case !controlapi.OfRun(h.Run):
+	case !controlapi.IsRun(h.Run):
 		state = "it belongs to no run"
 	}
-	from := visible.Line(h.API)
+	from := visible.OneLine(h.API)
 	if h.Server != "" {
 		from += ", sent by its MCP server"
 	}
 	if h.Tenant != "" {
-		from += ", of the tenant " + visible.Line(h.Tenant)
+		from += ", of the tenant " + visible.OneLine(h.Tenant)
 	}
 	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), from, state,
-		time.Since(h.Since).Round(time.Second), visible.Line(h.Rule))
+		time.Since(h.Since).Round(time.Second), visible.OneLine(h.Rule))
 	width, _ := w.Width()
 	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))
 	for _, header := range h.Headers {
@@ -244,7 +244,7 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 // shownLines breaks a line of a request at the width of the terminal and puts prefix before each part. Without the
 // prefix, a wrapped part would look like CodeForge's own text. Width 0 means that the output is not a terminal.
 func shownLines(prefix, text string, width int) string {
-	text = visible.Line(text)
+	text = visible.OneLine(text)
 	room := max(width-len(prefix)-1, 20)
 	var b strings.Builder
 	for first := true; first || text != ""; first = false {

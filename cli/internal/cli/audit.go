@@ -36,7 +36,7 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 		return &cobra.Command{
 			Use: name, Short: short, Example: example,
 			RunE: func(c *cobra.Command, _ []string) error {
-				src, err := o.source(c.Context(), e)
+				src, err := o.openLedger(c.Context(), e)
 				if err != nil {
 					return err
 				}
@@ -44,16 +44,16 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 			},
 		}
 	}
-	verify := verb("verify", "find records that were changed, removed or added", example("codeforge audit verify",
-		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verify)
+	verify := verb("verify", "find records that were changed, removed or added", exampleText("codeforge audit verify",
+		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verifyLedger)
 	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
 	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
 	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, where it was kept elsewhere")
 	jsonVar(e, verify.Flags(), &o.json)
 	show := verb("show", "print the records",
-		example("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.show)
+		exampleText("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.showRecords)
 	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry",
-		example("codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"), o.export)
+		exampleText("codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"), o.exportRecords)
 	export.Flags().BoolVar(&o.otlp, "otlp", false, "traces in OTLP's JSON, one a line")
 	for _, c := range []*cobra.Command{show, export} {
 		c.Flags().StringVar(&o.since, "since", "", "only records since a `TIME`: 10m ago, 2026-11-22, or "+
@@ -66,29 +66,29 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 
 // auditOptions are the flags of audit.
 type auditOptions struct {
-	target                  target
+	target                  serverTarget
 	checkpoints             []string
 	anchor, key, since, run string
 	otlp, json              bool
 }
 
-// query returns the record filter of --since and --run.
-func (o *auditOptions) query() (ledger.Query, error) {
+// newQuery returns the record filter of --since and --run.
+func (o *auditOptions) newQuery() (ledger.Query, error) {
 	since, err := parseSince(o.since, time.Now())
 	return ledger.Query{Since: since, Run: o.run}, err
 }
 
-func (o *auditOptions) show(_ context.Context, e *Env, src ledger.Source) error {
-	q, err := o.query()
+func (o *auditOptions) showRecords(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.newQuery()
 	if err != nil {
 		return err
 	}
 	p := newPainter(e, e.Stdout)
-	return ledger.Each(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
+	return ledger.EachRecord(src, q, func(r ledger.Record) error { return printRecord(e.Stdout, p, r) })
 }
 
-func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) error {
-	q, err := o.query()
+func (o *auditOptions) exportRecords(_ context.Context, e *Env, src ledger.Source) error {
+	q, err := o.newQuery()
 	if err != nil {
 		return err
 	}
@@ -96,30 +96,30 @@ func (o *auditOptions) export(_ context.Context, e *Env, src ledger.Source) erro
 	if o.otlp {
 		err = ledger.ExportOTLP(src, q, w)
 	} else {
-		err = ledger.Each(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
+		err = ledger.EachRecord(src, q, func(r ledger.Record) error { return printJSONLine(w, r) })
 	}
 	return errors.Join(err, w.Flush())
 }
 
-// source returns the ledger: the running proxy's, or that of a state directory without a running CodeForge.
-func (o *auditOptions) source(ctx context.Context, e *Env) (ledger.Source, error) {
-	conf, err := o.target.config(e)
+// openLedger returns the ledger: the running proxy's, or that of a state directory without a running CodeForge.
+func (o *auditOptions) openLedger(ctx context.Context, e *Env) (ledger.Source, error) {
+	conf, err := o.target.newConfig(e)
 	if err != nil {
 		return nil, err
 	}
 	// Without a running proxy the ledger is read from its files.
-	if _, running := conf.State.Running(); running != nil && conf.URL == "" && conf.State.Exists() {
-		if names, err := ledger.Dir(conf.State.Join("audit")).Days(); err == nil && len(names) > 0 {
+	if _, running := conf.State.ReadUp(); running != nil && conf.URL == "" && conf.State.Exists() {
+		if names, err := ledger.Dir(conf.State.Join("audit")).ListDays(); err == nil && len(names) > 0 {
 			return ledger.Dir(conf.State.Join("audit")), nil
 		}
 	}
-	c, _, err := server.Credentials(ctx, conf)
+	c, _, err := server.ConnectCredentials(ctx, conf)
 	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
-// verify verifies the ledger, and compares it with all available checkpoints from elsewhere.
-func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) error {
-	known, err := o.known(ctx, e)
+// verifyLedger verifies the ledger, and compares it with all available checkpoints from elsewhere.
+func (o *auditOptions) verifyLedger(ctx context.Context, e *Env, src ledger.Source) error {
+	known, err := o.readCheckpoints(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -127,18 +127,18 @@ func (o *auditOptions) verify(ctx context.Context, e *Env, src ledger.Source) er
 	if err != nil {
 		return err
 	}
-	return shown(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
+	return printValue(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
 }
 
-// known returns the checkpoints from elsewhere.
-func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error) {
-	var known []ledger.Known
+// readCheckpoints returns the checkpoints from elsewhere.
+func (o *auditOptions) readCheckpoints(ctx context.Context, e *Env) ([]ledger.KnownCheckpoint, error) {
+	var known []ledger.KnownCheckpoint
 	for _, line := range o.checkpoints {
 		h, err := ledger.ParseHead(line)
 		if err != nil {
 			return nil, usageError("--checkpoint %q: %w", line, err)
 		}
-		known = append(known, ledger.Known{Head: h, Where: "the checkpoint that was given"})
+		known = append(known, ledger.KnownCheckpoint{Head: h, Where: "the checkpoint that was given"})
 	}
 	if o.anchor != "" {
 		text, err := os.ReadFile(o.anchor)
@@ -148,8 +148,8 @@ func (o *auditOptions) known(ctx context.Context, e *Env) ([]ledger.Known, error
 		found := 0
 		for line := range bytes.Lines(text) {
 			if h, err := ledger.ParseHead(string(line)); err == nil {
-				where := fmt.Sprintf("%q of the anchor", visible.Line(strings.TrimSpace(string(line))))
-				known = append(known, ledger.Known{Head: h, Where: where})
+				where := fmt.Sprintf("%q of the anchor", visible.OneLine(strings.TrimSpace(string(line))))
+				known = append(known, ledger.KnownCheckpoint{Head: h, Where: where})
 				found++
 			}
 		}
@@ -165,8 +165,8 @@ const maxReceipts = 100_000
 
 // ofReceipts returns the checkpoints in mcp-server's receipts. mcp-server cannot write the ledger, so a forged ledger
 // does not match them. Receipts are optional: errors end the list.
-func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
-	var known []ledger.Known
+func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownCheckpoint {
+	var known []ledger.KnownCheckpoint
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -179,7 +179,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
 		}
 		for _, run := range page.Runs {
 			if h, err := ledger.ParseHead(run.Audit); err == nil {
-				known = append(known, ledger.Known{Head: h, Where: "the receipt of run " + visible.Line(run.ID)})
+				known = append(known, ledger.KnownCheckpoint{Head: h, Where: "the receipt of run " + visible.OneLine(run.ID)})
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -192,13 +192,13 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
 func printReport(e *Env, r ledger.Report) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range r.Findings {
-		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.Line(f))
+		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.OneLine(f))
 	}
 	if len(r.Findings) > 0 {
 		return
 	}
-	fmt.Fprintf(e.Stdout, "%s%d records, %s, %s\n", p(terminal.Green, "ok: "), r.Records, count(r.Days, "day"),
-		count(r.Checkpoints, "checkpoint"))
+	fmt.Fprintf(e.Stdout, "%s%d records, %s, %s\n", p(terminal.Green, "ok: "), r.Records, countNoun(r.Days, "day"),
+		countNoun(r.Checkpoints, "checkpoint"))
 	if r.Forgotten > 0 {
 		fmt.Fprintf(e.Stdout, "    %d older records are no longer kept; their hashes are\n", r.Forgotten)
 	}
@@ -210,14 +210,14 @@ func printReport(e *Env, r ledger.Report) {
 			"like this too")
 		return
 	}
-	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", count(r.Compared, "checkpoint"))
+	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", countNoun(r.Compared, "checkpoint"))
 }
 
 // decisionLine describes a person's decision.
 func decisionLine(d ledger.Decision) string {
-	what := visible.Line(d.Method) + " " + visible.Line(d.URL)
+	what := visible.OneLine(d.Method) + " " + visible.OneLine(d.URL)
 	if d.Plan != "" {
-		what = "plan " + visible.Line(d.Plan) + ", " + count(len(d.Steps), "step")
+		what = "plan " + visible.OneLine(d.Plan) + ", " + countNoun(len(d.Steps), "step")
 	}
 	if d.Approved {
 		return "approved " + what
@@ -226,34 +226,35 @@ func decisionLine(d ledger.Decision) string {
 }
 
 // printRecord prints one line.
-func printRecord(w io.Writer, p painter, r ledger.Record) error {
+func printRecord(w io.Writer, p textPainter, r ledger.Record) error {
 	var text string
 	switch {
 	case r.Exchange != nil:
 		text = exchangeLine(p, *r.Exchange)
 	case r.Sending != nil:
-		text = "sending " + visible.Line(r.Sending.Method) + " " + visible.Line(r.Sending.URL)
+		text = "sending " + visible.OneLine(r.Sending.Method) + " " + visible.OneLine(r.Sending.URL)
 	case r.Run != nil:
-		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", visible.Line(r.Run.Outcome), r.Run.ExitCode,
-			count(r.Run.Count.Exchanges, "exchange"), visible.Line(r.Run.CodeSHA256), r.Run.CodeBytes)
+		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", visible.OneLine(r.Run.Outcome),
+			r.Run.ExitCode,
+			countNoun(r.Run.Count.Exchanges, "exchange"), visible.OneLine(r.Run.CodeSHA256), r.Run.CodeBytes)
 	case r.Decision != nil:
 		text = decisionLine(*r.Decision)
 	case r.Alarm != nil:
-		text = p(terminal.Red, "alarm   ") + visible.Line(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
-			visible.Line(r.Alarm.What()+" in the "+r.Alarm.In)
+		text = p(terminal.Red, "alarm   ") + visible.OneLine(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
+			visible.OneLine(r.Alarm.DescribeSecret()+" in the "+r.Alarm.In)
 	case r.Login != nil && r.Login.Out:
-		text = "logout  " + visible.Line(r.Login.Name)
+		text = "logout  " + visible.OneLine(r.Login.Name)
 	case r.Login != nil:
-		text = "login   " + visible.Line(r.Login.Name)
+		text = "login   " + visible.OneLine(r.Login.Name)
 	case r.Start != nil:
-		text = "start   " + visible.Line(r.Start.Version)
+		text = "start   " + visible.OneLine(r.Start.Version)
 		if r.Start.SetAside != "" {
-			text += p(terminal.Red, "; the ledger before did not verify and is in "+visible.Line(r.Start.SetAside))
+			text += p(terminal.Red, "; the ledger before did not verify and is in "+visible.OneLine(r.Start.SetAside))
 		}
 	case r.Gap != nil:
 		text = p(terminal.Red, fmt.Sprintf("gap     %d records before this one could not be written", r.Gap.Lost))
 	}
 	at := p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05")))
-	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(r.OfRun(), "-")), text)
+	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.OneLine(cmp.Or(r.RunID(), "-")), text)
 	return err
 }

@@ -20,44 +20,44 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// finding is one mistake or warning.
-type finding = controlapi.InspectedProblem
+// checkFinding is one mistake or warning.
+type checkFinding = controlapi.InspectedProblem
 
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
 		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
-		Example: example("codeforge check", "codeforge check --json ok"),
+		Example: exampleText("codeforge check", "codeforge check --json ok"),
 	}
 	apis, asJSON := apisFlag(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {
-		found, cat := inspect(e, *apis)
+		found, cat := inspectConfig(e, *apis)
 		return showFindings(e, found, cat, *asJSON)
 	}
 	return c
 }
 
-// inspect reads .env and the APIs, and returns all mistakes and warnings.
-func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
-	var found []finding
+// inspectConfig reads .env and the APIs, and returns all mistakes and warnings.
+func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
+	var found []checkFinding
 	w, err := readVariables(e)
 	if err != nil {
-		found = append(found, finding{Severity: "error", File: dotenvFile, Text: err.Error()})
+		found = append(found, checkFinding{Severity: "error", File: dotenvFile, Text: err.Error()})
 		// The checks below still run, with the defaults.
 		w.values = map[string]string{}
 	}
 	var mistakes settings.Error
 	if _, err := settings.Parse(w.getenv); errors.As(err, &mistakes) {
 		for _, m := range mistakes {
-			found = append(found, finding{
+			found = append(found, checkFinding{
 				Severity: "error", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
 				Text: fmt.Sprintf("%s: %s: %s; want %s", dotenvFile, m.Name, m.Found, m.Want),
 			})
 		}
 	}
-	found = append(found, misspelt(e)...)
+	found = append(found, warnMisspelt(e)...)
 	if !e.inContainer() { // a container has other paths
-		found = append(found, missing(w)...)
+		found = append(found, reportMissing(w)...)
 	}
 	// In a container only the proxy sees the folder.
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
@@ -66,11 +66,11 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 			return append(append(found, more...), inspectTenants(w, cat)...), cat
 		}
 		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
-		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
+		return append(found, checkFinding{Severity: "error", File: apis, Text: text}), nil
 	}
 	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
 	for _, p := range problems {
-		found = append(found, finding{
+		found = append(found, checkFinding{
 			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
 			Text: p.String(),
 		})
@@ -79,30 +79,30 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 }
 
 // inspectTenants reads MCP_TOKENS_FILE.
-func inspectTenants(w variables, cat *catalog.Catalog) []finding {
+func inspectTenants(w envVariables, cat *catalog.Catalog) []checkFinding {
 	path := w.getenv("MCP_TOKENS_FILE")
 	if path == "" {
 		return nil
 	}
-	_, problems, err := doctor.Tenants(path, w.getenv("MCP_AUTH_TOKEN"), cat)
+	_, problems, err := doctor.ReadTenants(path, w.getenv("MCP_AUTH_TOKEN"), cat)
 	if err != nil {
-		return []finding{{Severity: "error", File: path, Text: err.Error()}}
+		return []checkFinding{{Severity: "error", File: path, Text: err.Error()}}
 	}
-	var found []finding
+	var found []checkFinding
 	for _, p := range problems {
-		found = append(found, finding{
+		found = append(found, checkFinding{
 			Severity: p.Severity.String(), File: p.File, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
 		})
 	}
 	return found
 }
 
-// misspelt warns of variables in .env that look like misspelt settings.
-func misspelt(e *Env) []finding {
+// warnMisspelt warns of variables in .env that look like misspelt settings.
+func warnMisspelt(e *Env) []checkFinding {
 	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // inspect has reported its errors
-	var found []finding
-	for _, m := range settings.Misspelt(file) {
-		found = append(found, finding{
+	var found []checkFinding
+	for _, m := range settings.FindMisspelt(file) {
+		found = append(found, checkFinding{
 			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
 			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
 		})
@@ -110,9 +110,9 @@ func misspelt(e *Env) []finding {
 	return found
 }
 
-// missing reports files and folders that settings name but that do not exist.
-func missing(w variables) []finding {
-	var found []finding
+// reportMissing reports files and folders that settings name but that do not exist.
+func reportMissing(w envVariables) []checkFinding {
+	var found []checkFinding
 	for _, s := range []struct {
 		name   string
 		folder bool
@@ -139,7 +139,7 @@ func missing(w variables) []finding {
 		default:
 			continue
 		}
-		found = append(found, finding{
+		found = append(found, checkFinding{
 			Severity: "error", File: dotenvFile, Field: s.name, Found: what, Want: s.want,
 			Text: fmt.Sprintf("%s: %s: %q: %s; want %s", dotenvFile, s.name, path, what, s.want),
 		})
@@ -148,14 +148,14 @@ func missing(w variables) []finding {
 }
 
 // inspectProxy asks the proxy, the only container that sees apis/, for the loaded APIs and their problems.
-func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
+func inspectProxy(e *Env) ([]checkFinding, *catalog.Catalog) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
 	defer cancel()
-	failed := func(err error) ([]finding, *catalog.Catalog) {
-		return []finding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
+	failed := func(err error) ([]checkFinding, *catalog.Catalog) {
+		return []checkFinding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
 	}
 	c := server.Config{Socket: operatorapi.ContainerSocket}
-	op, _, _, err := server.Operator(ctx, c)
+	op, _, _, err := server.ConnectOperator(ctx, c)
 	if err != nil {
 		return failed(err)
 	}
@@ -171,7 +171,7 @@ func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 		}
 		apis = append(apis, api)
 	}
-	return got.Problems, catalog.Of(apis)
+	return got.Problems, catalog.NewNamesOnly(apis)
 }
 
 // inspectTime limits the proxy's time to answer.
@@ -204,14 +204,14 @@ func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
 	return out, nil
 }
 
-func showFindings(e *Env, found []finding, cat *catalog.Catalog, asJSON bool) error {
-	ok := !slices.ContainsFunc(found, func(f finding) bool { return f.Severity == "error" })
-	return shown(e, asJSON, map[string]any{"ok": ok, "findings": append([]finding{}, found...)}, ok, func() {
+func showFindings(e *Env, found []checkFinding, cat *catalog.Catalog, asJSON bool) error {
+	ok := !slices.ContainsFunc(found, func(f checkFinding) bool { return f.Severity == "error" })
+	return printValue(e, asJSON, map[string]any{"ok": ok, "findings": append([]checkFinding{}, found...)}, ok, func() {
 		printFindings(e, found, cat)
 	})
 }
 
-func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
+func printFindings(e *Env, found []checkFinding, cat *catalog.Catalog) {
 	p := newPainter(e, e.Stdout)
 	errs := 0
 	for _, f := range found {
@@ -220,7 +220,7 @@ func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 			colour = terminal.Red
 			errs++
 		}
-		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.Line(f.Text))
+		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.OneLine(f.Text))
 	}
 	active, inactive := 0, 0
 	for _, a := range cat.APIs() {
@@ -231,5 +231,5 @@ func printFindings(e *Env, found []finding, cat *catalog.Catalog) {
 		}
 	}
 	fmt.Fprintf(e.Stdout, "%s, %d inactive, %s, %s.\n",
-		count(active, "active API"), inactive, count(errs, "mistake"), count(len(found)-errs, "warning"))
+		countNoun(active, "active API"), inactive, countNoun(errs, "mistake"), countNoun(len(found)-errs, "warning"))
 }

@@ -60,8 +60,8 @@ func (e *Env) Getenv(name string) string {
 	return ""
 }
 
-// program returns a name under which the user can call this program.
-func (e *Env) program() string {
+// programName returns a name under which the user can call this program.
+func (e *Env) programName() string {
 	if strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
 		return e.Program
 	}
@@ -88,8 +88,8 @@ func usageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// silent returns an error that exits with a code and prints nothing. For code 0 it returns nil.
-func silent(code int) error {
+// silentError returns an error that exits with a code and prints nothing. For code 0 it returns nil.
+func silentError(code int) error {
 	if code == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func silent(code int) error {
 
 // Run runs the command line and returns the exit code.
 func Run(ctx context.Context, e *Env) int {
-	err := dispatch(ctx, e)
+	err := dispatchArgs(ctx, e)
 	if err == nil {
 		return 0
 	}
@@ -113,7 +113,7 @@ func Run(ctx context.Context, e *Env) int {
 	return code
 }
 
-func dispatch(ctx context.Context, e *Env) error {
+func dispatchArgs(ctx context.Context, e *Env) error {
 	root := newRoot(e)
 	args, err := commandLine(root, e.Args)
 	if err == nil {
@@ -149,7 +149,7 @@ codeforge COMMAND --help shows more.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(e.Stderr)
-			return errors.Join(c.Help(), silent(ExitUsage))
+			return errors.Join(c.Help(), silentError(ExitUsage))
 		},
 	}
 	for _, g := range []struct {
@@ -186,13 +186,13 @@ codeforge COMMAND --help shows more.`,
 	root.SetErr(e.Stderr)
 	root.SetHelpFunc(printHelp)
 	root.SetFlagErrorFunc(flagError)
-	prepare(e, root)
+	prepareCommand(e, root)
 	return root
 }
 
-// prepare wraps c and the commands below it. Each finds its home folder before it runs, and by default takes no
+// prepareCommand wraps c and the commands below it. Each finds its home folder before it runs, and by default takes no
 // argument.
-func prepare(e *Env, c *cobra.Command) {
+func prepareCommand(e *Env, c *cobra.Command) {
 	if check := c.Args; check == nil {
 		c.Args = noArguments
 	} else {
@@ -221,16 +221,16 @@ func prepare(e *Env, c *cobra.Command) {
 		}
 	}
 	for _, sub := range c.Commands() {
-		prepare(e, sub)
+		prepareCommand(e, sub)
 	}
 }
 
 // groupCommand returns a command that only has subcommands, such as api.
 func groupCommand(name, short, long string, examples ...string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " COMMAND", Short: short, Long: long, Example: example(examples...),
+		Use: name + " COMMAND", Short: short, Long: long, Example: exampleText(examples...),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return usageError("%s: %s?", name, either(commandNames(c)))
+			return usageError("%s: %s?", name, joinWithOr(commandNames(c)))
 		},
 	}
 }
@@ -246,7 +246,7 @@ func noArguments(c *cobra.Command, args []string) error {
 	c.SuggestionsMinimumDistance = 2
 	mean := ""
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		mean = " did you mean " + either(near) + "?"
+		mean = " did you mean " + joinWithOr(near) + "?"
 	}
 	return fmt.Errorf("unknown command %q;%s %s --help lists the commands",
 		strings.TrimSpace(commandPath(c)+" "+args[0]), mean, c.CommandPath())
@@ -298,10 +298,10 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	return line, nil
 }
 
-// variables holds .env and the environment, which takes precedence. If NAME_FILE names a readable file, NAME holds its
-// content, because the daemons of embedded mode cannot read the user's files. If the file is unreadable, settings.Parse
-// reports the reason.
-type variables struct {
+// envVariables holds .env and the environment, which takes precedence. If NAME_FILE names a readable file, NAME holds
+// its content, because the daemons of embedded mode cannot read the user's files. If the file is unreadable,
+// settings.Parse reports the reason.
+type envVariables struct {
 	environ []string
 	values  map[string]string
 }
@@ -310,12 +310,12 @@ type variables struct {
 const dotenvFile = ".env"
 
 // readVariables reads the environment and .env, which may be missing.
-func readVariables(e *Env) (variables, error) {
+func readVariables(e *Env) (envVariables, error) {
 	file, err := settings.ReadFile(e.inHome(dotenvFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return variables{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
+		return envVariables{}, fmt.Errorf("reading %s: %w", dotenvFile, err)
 	}
-	v := variables{values: map[string]string{}}
+	v := envVariables{values: map[string]string{}}
 	for name, value := range file {
 		// A relative path in .env means a path from the folder of .env, not from the working directory.
 		if namesFile(name) && value != "" && !filepath.IsAbs(value) {
@@ -330,7 +330,7 @@ func readVariables(e *Env) (variables, error) {
 		}
 	}
 	for _, name := range settings.InFile() {
-		if value, err := settings.Lookup(v.getenv, name); err == nil && value != "" && v.values[name] == "" {
+		if value, err := settings.LookupSetting(v.getenv, name); err == nil && value != "" && v.values[name] == "" {
 			v.values[name] = value
 			// Both forms of a setting at once would be an error of settings.Parse.
 			delete(v.values, name+"_FILE")
@@ -348,7 +348,7 @@ func namesFile(name string) bool {
 		slices.Contains([]string{"SANDBOX_PROGRAMS", "DENO_PATH", "PYTHON_PATH"}, name)
 }
 
-func (v variables) getenv(name string) string { return v.values[name] }
+func (v envVariables) getenv(name string) string { return v.values[name] }
 
 const stateUsage = "state `DIR` of this CodeForge"
 
@@ -385,7 +385,7 @@ func (j jsonValue) Type() string { return "bool" }
 func (j jsonValue) Set(s string) error {
 	on, err := strconv.ParseBool(s)
 	if err != nil {
-		on, j.e.Stdout.Fields = true, list(s)
+		on, j.e.Stdout.Fields = true, splitList(s)
 	}
 	*j.on = on
 	return nil

@@ -106,7 +106,7 @@ func TestExamplesParse(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", "")) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), "codeforge ")
 			line, _, _ = strings.Cut(strings.NewReplacer(" <key.txt", "", " >", " |", ")", "").Replace(line), " |")
-			e := &Env{Stdout: terminal.Open(os.Stdout)}
+			e := &Env{Stdout: terminal.OpenStream(os.Stdout)}
 			root := newRoot(e)
 			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)
 			if slices.Contains(words, "codeforge") { // docker exec CONTAINER codeforge
@@ -178,13 +178,13 @@ func TestWithArguments(t *testing.T) {
 // TestSeconds: --timeout takes a time or a number of seconds.
 func TestSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
-		var s seconds
+		var s secondsFlag
 		if err := s.Set(text); err != nil || time.Duration(s) != want {
 			t.Errorf("%s: %v, %v", text, time.Duration(s), err)
 		}
 	}
 	for _, bad := range []string{"", "soon", "0", "-3", "-1s", "NaN", "1e99", "inf"} {
-		var s seconds
+		var s secondsFlag
 		if err := s.Set(bad); err == nil {
 			t.Errorf("%q: %v", bad, time.Duration(s))
 		}
@@ -211,11 +211,11 @@ func TestSince(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
 		terminalEnd, program := testkit.OpenTerminal(t)
-		e := &Env{Stdin: program, Stderr: terminal.Open(program)}
+		e := &Env{Stdin: program, Stderr: terminal.OpenStream(program)}
 		if _, err := io.WriteString(terminalEnd, answer); err != nil {
 			t.Fatal(err)
 		}
-		if err := confirm(t.Context(), e, "Delete it?"); (err == nil) != want {
+		if err := confirmRemoval(t.Context(), e, "Delete it?"); (err == nil) != want {
 			t.Errorf("%q: %v", answer, err)
 		}
 		_, _ = terminalEnd.Close(), program.Close()
@@ -227,7 +227,7 @@ func TestConfirm(t *testing.T) {
 	defer read.Close()
 	_, _ = io.WriteString(write, "y\n")
 	_ = write.Close()
-	if err := confirm(t.Context(), &Env{Stdin: read, Stderr: terminal.Open(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
+	if err := confirmRemoval(t.Context(), &Env{Stdin: read, Stderr: terminal.OpenStream(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("not a terminal: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func TestFields(t *testing.T) {
 		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
 		{`3`, "a", "", "no object"},
 	} {
-		got, err := pickFields(json.RawMessage(row.in), list(row.fields))
+		got, err := pickFields(json.RawMessage(row.in), splitList(row.fields))
 		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%s of %s: %s, %v", row.fields, row.in, got, err)
 		}
@@ -273,8 +273,8 @@ func TestFieldsOfType(t *testing.T) {
 	} {
 		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 		testkit.Must(t, err)
-		e := &Env{Stdout: terminal.Open(file)}
-		e.Stdout.Fields = list(row.fields)
+		e := &Env{Stdout: terminal.OpenStream(file)}
+		e.Stdout.Fields = splitList(row.fields)
 		err = printJSON(e.Stdout, row.v)
 		text, _ := os.ReadFile(file.Name())
 		var exit *exitError
@@ -368,7 +368,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	e := &Env{}
-	found, cat := inspect(e, "apis")
+	found, cat := inspectConfig(e, "apis")
 	var got []string
 	for _, f := range found {
 		got = append(got, f.Severity+": "+f.Text)

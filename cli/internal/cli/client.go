@@ -25,7 +25,7 @@ func connectCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
 		Long: `
-CLIENT is ` + either(clients.Names()) + `. Without
+CLIENT is ` + joinWithOr(clients.ListNames()) + `. Without
 one, the lines for all clients are printed.
 
 With one, the change of its configuration is shown, and made once you confirm,
@@ -40,8 +40,8 @@ with a token of its own.
 
 Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or
 nothing was written; 2 wrong command line.`,
-		Example: example("codeforge connect", "codeforge connect cursor --write"),
-		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.Names(),
+		Example: exampleText("codeforge connect", "codeforge connect cursor --write"),
+		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.ListNames(),
 	}
 	o := connectOptions{target: targetFlags(c.Flags())}
 	c.Flags().BoolVar(&o.write, "write", false, "write without confirmation")
@@ -50,24 +50,24 @@ nothing was written; 2 wrong command line.`,
 	c.Flags().StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
 	jsonVar(e, c.Flags(), &o.json)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return o.run(c.Context(), e, strings.Join(args, ""))
+		return o.showConnection(c.Context(), e, strings.Join(args, ""))
 	}
 	return c
 }
 
 // connectOptions are the flags of connect.
 type connectOptions struct {
-	target            target
+	target            serverTarget
 	write, http, json bool
 	file, tenant      string
 }
 
-func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
-	client, known := clients.Find(name)
+func (o connectOptions) showConnection(ctx context.Context, e *Env, name string) error {
+	client, known := clients.FindClient(name)
 	if name != "" && !known {
-		return usageError("unknown client %q%s", name, didYouMean(name, "", clients.Names()))
+		return usageError("unknown client %q%s", name, didYouMean(name, "", clients.ListNames()))
 	}
-	c, err := o.target.config(e)
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	if o.tenant != "" {
-		op, _, _, err := server.Operator(ctx, c)
+		op, _, _, err := server.ConnectOperator(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -95,12 +95,12 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 		a.tenant, o.http = o.tenant, true
 	}
 	if name != "" {
-		return o.connect(ctx, e, client, a)
+		return o.configureClient(ctx, e, client, a)
 	}
 	if o.json {
 		lines := map[string]string{}
-		for _, one := range clients.All() {
-			lines[one.Name] = one.Line(a.client(e))
+		for _, one := range clients.ListClients() {
+			lines[one.Name] = one.OneLineConfig(a.clientAccess(e))
 		}
 		return printJSON(e.Stdout, map[string]any{"url": a.url, "token": a.token, "clients": lines})
 	}
@@ -109,21 +109,21 @@ func (o connectOptions) run(ctx context.Context, e *Env, name string) error {
 }
 
 // readAccess asks the running CodeForge for its address.
-func readAccess(ctx context.Context, e *Env, c server.Config) (access, error) {
+func readAccess(ctx context.Context, e *Env, c server.Config) (endpointAccess, error) {
 	s := readState(ctx, e, c)
 	switch {
 	case !s.Running:
-		return access{}, errors.New(s.Problem)
+		return endpointAccess{}, errors.New(s.Problem)
 	case s.Up != nil:
 		return accessOf(*s.Up), nil
 	case s.About != nil:
-		return access{url: s.URL, token: s.About.Token, container: s.Container}, nil
+		return endpointAccess{url: s.URL, token: s.About.Token, container: s.Container}, nil
 	}
-	return access{url: s.URL, token: !c.Token.Empty()}, nil
+	return endpointAccess{url: s.URL, token: !c.Token.IsEmpty()}, nil
 }
 
-// connection is the JSON output of connect.
-type connection struct {
+// connectOutput is the JSON output of connect.
+type connectOutput struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
@@ -131,10 +131,10 @@ type connection struct {
 	Backup  string `json:"backup,omitempty"`
 }
 
-// connect shows the change of a client's file, and makes it.
-func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Client, a access) error {
+// configureClient shows the change of a client's file, and makes it.
+func (o connectOptions) configureClient(ctx context.Context, e *Env, client clients.Client, a endpointAccess) error {
 	if e.inContainer() {
-		fmt.Fprintf(e.Stdout, "%s\n", client.Line(a.client(e)))
+		fmt.Fprintf(e.Stdout, "%s\n", client.OneLineConfig(a.clientAccess(e)))
 		return nil // the file is on the host
 	}
 	path := o.file
@@ -144,18 +144,19 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 			return err
 		}
 	}
-	before, err := clients.Read(path)
+	before, err := clients.ReadConfig(path)
 	if err != nil {
 		return err
 	}
-	after, err := client.Merge(before, a.client(e), o.http)
+	after, err := client.AddCodeForge(before, a.clientAccess(e), o.http)
 	if errors.Is(err, jsonfile.ErrNotJSON) {
-		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client(e)))
+		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err,
+			client.OneLineConfig(a.clientAccess(e)))
 	}
 	if err != nil {
 		return err
 	}
-	result := connection{Client: client.Name, File: path, Changed: string(before) != string(after)}
+	result := connectOutput{Client: client.Name, File: path, Changed: string(before) != string(after)}
 	if !o.json {
 		printChange(e, path, before, after)
 	}
@@ -163,7 +164,7 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 		if err := mayWrite(ctx, e, o.write); err != nil {
 			return err
 		}
-		if result.Backup, err = clients.Write(path, before, after, time.Now()); err != nil {
+		if result.Backup, err = clients.ReplaceWithBackup(path, before, after, time.Now()); err != nil {
 			return err
 		}
 		result.Written = true
@@ -180,15 +181,15 @@ func printChange(e *Env, path string, before, after []byte) {
 	if string(before) == string(after) {
 		return
 	}
-	fmt.Fprintf(e.Stdout, "%s\n", visible.Line(path))
+	fmt.Fprintf(e.Stdout, "%s\n", visible.OneLine(path))
 	printDiff(e, string(before), string(after))
 }
 
 // printDiff shows the different lines.
 func printDiff(e *Env, before, after string) {
 	paint := newPainter(e, e.Stdout)
-	for _, line := range clients.Diff(before, after) {
-		text := visible.Line(line)
+	for _, line := range clients.DiffLines(before, after) {
+		text := visible.OneLine(line)
 		switch line[0] {
 		case '+':
 			text = paint(terminal.Green, text)
@@ -199,14 +200,14 @@ func printDiff(e *Env, before, after string) {
 	}
 }
 
-func printConnected(e *Env, client clients.Client, a access, http bool, r connection) {
+func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, r connectOutput) {
 	if !r.Changed {
-		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, visible.Line(r.File))
+		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, visible.OneLine(r.File))
 		return
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.Line(r.File))
+	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.OneLine(r.File))
 	if r.Backup != "" {
-		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.Line(r.Backup))
+		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.OneLine(r.Backup))
 	}
 	fmt.Fprintln(e.Stdout)
 	if a.token && http {
@@ -229,5 +230,5 @@ func usualFile(e *Env, client clients.Client) (string, error) {
 		return "", err
 	}
 	appData := cmp.Or(e.Getenv("APPDATA"), filepath.Join(home, "AppData", "Roaming"))
-	return client.File(clients.System{OS: runtime.GOOS, Home: home, Work: work, AppData: appData}), nil
+	return client.ConfigPath(clients.System{OS: runtime.GOOS, Home: home, Work: work, AppData: appData}), nil
 }

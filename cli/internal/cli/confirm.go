@@ -11,19 +11,19 @@ import (
 	"golang.org/x/term"
 )
 
-// confirm asks before a removal.
-func confirm(ctx context.Context, e *Env, question string) error {
-	return agreed(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
+// confirmRemoval asks before a removal.
+func confirmRemoval(ctx context.Context, e *Env, question string) error {
+	return requireAgreement(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
 }
 
 // mayWrite returns nil if the shown file may be written.
 func mayWrite(ctx context.Context, e *Env, write bool) error {
-	return agreed(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
+	return requireAgreement(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
 }
 
-// agreed returns nil if the user agrees, by a flag or by a yes on a terminal. Otherwise its error says what was not
-// done.
-func agreed(ctx context.Context, e *Env, flag bool, question, refused, pass string) error {
+// requireAgreement returns nil if the user agrees, by a flag or by a yes on a terminal. Otherwise its error says what
+// was not done.
+func requireAgreement(ctx context.Context, e *Env, flag bool, question, refused, pass string) error {
 	switch {
 	case flag:
 		return nil
@@ -31,13 +31,13 @@ func agreed(ctx context.Context, e *Env, flag bool, question, refused, pass stri
 	case !term.IsTerminal(int(e.Stdin.Fd())):
 		return errors.New(refused + ": pass " + pass)
 	}
-	return ask(ctx, e, question, refused)
+	return askYes(ctx, e, question, refused)
 }
 
-// ask returns nil only after a yes, otherwise an error with the text refused.
-func ask(ctx context.Context, e *Env, question, refused string) error {
+// askYes returns nil only after a yes, otherwise an error with the text refused.
+func askYes(ctx context.Context, e *Env, question, refused string) error {
 	fmt.Fprint(e.Stderr, question+" [y/N] ")
-	line, err := typed(ctx, e, func() (string, error) {
+	line, err := readTyped(ctx, e, func() (string, error) {
 		line, err := bufio.NewReader(e.Stdin).ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			err = nil // no answer means no

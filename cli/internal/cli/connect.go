@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// access is the address of the running CodeForge.
-type access struct {
+// endpointAccess is the address of the running CodeForge.
+type endpointAccess struct {
 	// url is the MCP endpoint. token means that it requires a token.
 	url   string
 	token bool
@@ -26,10 +26,12 @@ type access struct {
 	tenant string
 }
 
-func accessOf(u statedir.Up) access { return access{url: u.Endpoint(), token: u.Token, state: u.State} }
+func accessOf(u statedir.UpState) endpointAccess {
+	return endpointAccess{url: u.Endpoint(), token: u.Token, state: u.State}
+}
 
-// client returns the access as clients need it.
-func (a access) client(e *Env) clients.Access {
+// clientAccess returns the access as clients need it.
+func (a endpointAccess) clientAccess(e *Env) clients.Access {
 	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
 	if a.tenant != "" { // a user who can start the program is the operator
 		return out
@@ -46,19 +48,19 @@ func (a access) client(e *Env) clients.Access {
 }
 
 // printConnect prints how clients connect to the server.
-func printConnect(e *Env, a access) {
-	w, to := e.Stdout, a.client(e)
+func printConnect(e *Env, a endpointAccess) {
+	w, to := e.Stdout, a.clientAccess(e)
 	fmt.Fprintf(w, "\n  MCP endpoint    %s\n", a.url)
 	fmt.Fprintf(w, "  Claude Code     %s\n", clients.ClaudeCode(to))
 	for _, name := range []string{"claude-desktop", "cursor", "vscode"} {
-		if c, ok := clients.Find(name); ok {
-			fmt.Fprintf(w, "  %-15s %s\n", c.Title, c.Line(to))
+		if c, ok := clients.FindClient(name); ok {
+			fmt.Fprintf(w, "  %-15s %s\n", c.Title, c.OneLineConfig(to))
 		}
 	}
 	if len(to.Command) > 0 {
 		words := make([]string, len(to.Command))
 		for i, word := range to.Command {
-			words[i] = visible.Line(word)
+			words[i] = visible.OneLine(word)
 		}
 		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
 	}
@@ -74,14 +76,14 @@ func printConnect(e *Env, a access) {
 }
 
 // tryIt returns a command that runs a script.
-func tryIt(e *Env, a access) string {
+func tryIt(e *Env, a endpointAccess) string {
 	if a.container != "" && e.inContainer() {
-		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.Line(a.container) + " codeforge run -"
+		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.OneLine(a.container) + " codeforge run -"
 	}
-	run := e.program() + " run FILE.ts"
+	run := e.programName() + " run FILE.ts"
 	// Without --state, run would look in the usual directory.
-	if usual, err := statedir.Find(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
-		run += " --state " + visible.Line(a.state)
+	if usual, err := statedir.FindDir(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
+		run += " --state " + visible.OneLine(a.state)
 	}
 	return run + "   (or - to read the script from stdin)"
 }
@@ -101,16 +103,16 @@ func printReady(e *Env, r embedded.Ready) {
 func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
-		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.Line(dir))
+		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.OneLine(dir))
 	default:
-		fmt.Fprintf(w, "  active APIs in %s:\n", visible.Line(dir))
+		fmt.Fprintf(w, "  active APIs in %s:\n", visible.OneLine(dir))
 	}
 	for _, a := range c.APIs {
 		var names []string
 		for _, t := range a.Credentials {
 			names = append(names, t.Name)
 		}
-		line := fmt.Sprintf("    %-14s %s", visible.Line(a.Name), visible.Line(strings.Join(a.Domains, ", ")))
+		line := fmt.Sprintf("    %-14s %s", visible.OneLine(a.Name), visible.OneLine(strings.Join(a.Domains, ", ")))
 		if len(names) > 0 {
 			line += "  " + strings.Join(names, ", ")
 		}
@@ -127,6 +129,6 @@ func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
 		if p.Warning {
 			word = "warning"
 		}
-		fmt.Fprintf(w, "  %s: %s\n", word, visible.Line(p.Text))
+		fmt.Fprintf(w, "  %s: %s\n", word, visible.OneLine(p.Text))
 	}
 }

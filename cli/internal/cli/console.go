@@ -24,16 +24,16 @@ until it is ended in the console.
 With Docker: docker compose exec mcp-server codeforge console
 
 Exit codes: 0 printed; 1 CodeForge does not run.`,
-		Example: example("codeforge console", "codeforge console --print"),
+		Example: exampleText("codeforge console", "codeforge console --print"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	quiet := c.Flags().Bool("print", false, "only print the address")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		conf, err := t.config(e)
+		conf, err := t.newConfig(e)
 		if err != nil {
 			return err
 		}
-		op, place, ok, err := server.Operator(c.Context(), conf)
+		op, place, ok, err := server.ConnectOperator(c.Context(), conf)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ shown, here or anywhere.
 
 Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used
 now.`,
-		Example: example("codeforge credentials", "codeforge credentials --json name,state"),
+		Example: exampleText("codeforge credentials", "codeforge credentials --json name,state"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -35,23 +35,24 @@ now.`,
 		if err != nil {
 			return err
 		}
-		return shown(e, *asJSON, list, !slices.ContainsFunc(list, broken), func() { printCredentials(e, list) })
+		return printValue(e, *asJSON, list, !slices.ContainsFunc(list, needsPerson), func() { printCredentials(e, list) })
 	}
 	return c
 }
 
-// broken reports whether a credential needs a person's action before it can be used.
-func broken(c credentialapi.Credential) bool {
+// needsPerson reports whether a credential needs a person's action before it can be used.
+func needsPerson(c credentialapi.Credential) bool {
 	return c.State != credentialapi.StateReady && c.State != credentialapi.StateUnused
 }
 
 // readCredentials connects to the proxy and lists the credentials that it obtains.
-func readCredentials(ctx context.Context, e *Env, t target) (credentialapi.Client, []credentialapi.Credential, error) {
-	c, err := t.proxy(ctx, e)
+func readCredentials(ctx context.Context, e *Env, t serverTarget) (credentialapi.Client, []credentialapi.Credential,
+	error) {
+	c, err := t.connectProxy(ctx, e)
 	if err != nil {
 		return c, nil, err
 	}
-	list, err := c.List(ctx)
+	list, err := c.ListCredentials(ctx)
 	return c, list, err
 }
 
@@ -63,22 +64,22 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns
 	fmt.Fprintln(w, "NAME\tAPI\tKIND\tSTATE\tVALID UNTIL\tLAST ERROR")
 	for _, c := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", visible.Line(c.Name), visible.Line(c.API), visible.Line(c.Kind),
-			stateText(c), untilText(c.ValidUntil), cmp.Or(visible.Line(c.LastError), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", visible.OneLine(c.Name), visible.OneLine(c.API), visible.OneLine(c.Kind),
+			stateText(c), untilText(c.ValidUntil), cmp.Or(visible.OneLine(c.LastError), "-"))
 	}
 	_ = w.Flush() // ignored like errors of other prints
 	for _, c := range list {
 		switch c.State {
 		case credentialapi.StateLogin:
-			fmt.Fprintf(e.Stdout, "Log in with: %s login %s\n", e.program(), visible.Line(c.Name))
+			fmt.Fprintf(e.Stdout, "Log in with: %s login %s\n", e.programName(), visible.OneLine(c.Name))
 		case credentialapi.StateSupply:
-			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", visible.Line(c.Name), e.program())
+			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", visible.OneLine(c.Name), e.programName())
 		}
 	}
 }
 
 func stateText(c credentialapi.Credential) string {
-	return strings.ReplaceAll(visible.Line(string(c.State)), "_", " ")
+	return strings.ReplaceAll(visible.OneLine(string(c.State)), "_", " ")
 }
 
 func untilText(t *time.Time) string {
@@ -97,7 +98,7 @@ too, remove CodeForge from the apps of your account.
 
 Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2
 wrong command line.`,
-		Example: example("codeforge logout GMAIL_TOKEN", "codeforge logout LINEAR_TOKEN"),
+		Example: exampleText("codeforge logout GMAIL_TOKEN", "codeforge logout LINEAR_TOKEN"),
 		Args:    cobra.ExactArgs(1),
 	}
 	t := targetFlags(c.Flags())
@@ -106,10 +107,10 @@ wrong command line.`,
 		if err != nil {
 			return err
 		}
-		if err := client.Logout(c.Context(), args[0]); err != nil {
+		if err := client.ForgetLogin(c.Context(), args[0]); err != nil {
 			return err
 		}
-		fmt.Fprintf(e.Stdout, "%s is forgotten.\n", visible.Line(args[0]))
+		fmt.Fprintf(e.Stdout, "%s is forgotten.\n", visible.OneLine(args[0]))
 		return nil
 	}
 	return c
@@ -129,7 +130,7 @@ everybody, or a user of the sandbox, can write is not run. What programs print
 is neither shown nor logged.
 
 Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`,
-		Example: example("codeforge secrets", "codeforge secrets --watch"),
+		Example: exampleText("codeforge secrets", "codeforge secrets --watch"),
 	}
 	t, apis := targetFlags(c.Flags()), apisFlag(c.Flags())
 	watch := c.Flags().Bool("watch", false, "stay, and supply again when it is time")
@@ -143,17 +144,17 @@ Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`
 			return err
 		}
 		f, s := feeder.New(e.Environ), feeder.Source{APIs: *apis, Getenv: vars.getenv}
-		outcomes, err := f.Once(c.Context(), client, s, true)
+		outcomes, err := f.SupplyOnce(c.Context(), client, s, true)
 		if err != nil {
 			return err
 		}
 		failed := printOutcomes(e, outcomes)
 		if *watch {
-			f.Keep(c.Context(), client, s, func(o feeder.Outcome) { printOutcomes(e, []feeder.Outcome{o}) })
+			f.KeepSupplying(c.Context(), client, s, func(o feeder.Outcome) { printOutcomes(e, []feeder.Outcome{o}) })
 			return nil
 		}
 		if failed {
-			return silent(ExitFailed)
+			return silentError(ExitFailed)
 		}
 		return nil
 	}
@@ -166,11 +167,11 @@ func printOutcomes(e *Env, outcomes []feeder.Outcome) (failed bool) {
 	}
 	for _, o := range outcomes {
 		if o.Err == nil {
-			fmt.Fprintf(e.Stdout, "%s is supplied.\n", visible.Line(o.Name))
+			fmt.Fprintf(e.Stdout, "%s is supplied.\n", visible.OneLine(o.Name))
 			continue
 		}
 		failed = true
-		fmt.Fprintf(e.Stderr, "%s: %s\n", visible.Line(o.Name), visible.Line(o.Err.Error()))
+		fmt.Fprintf(e.Stderr, "%s: %s\n", visible.OneLine(o.Name), visible.OneLine(o.Err.Error()))
 	}
 	return failed
 }

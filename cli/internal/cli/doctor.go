@@ -33,7 +33,7 @@ Deno are covered only by make attack, which brings its own servers.
 
 Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 1 something failed or was not held.`,
-		Example: example("codeforge doctor", "codeforge doctor --attack"),
+		Example: exampleText("codeforge doctor", "codeforge doctor --attack"),
 	}
 	flags := c.Flags()
 	state, apis, asJSON := stateFlag(flags), apisFlag(flags), jsonFlag(e, flags)
@@ -56,7 +56,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 		c.Python = w.getenv("PYTHON_PATH")
 		c.OtherSettings = otherSettings(e, w)
 		c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
-		if c.Server, err = (target{flags: flags, state: state, url: new(string)}).config(e); err != nil {
+		if c.Server, err = (serverTarget{flags: flags, state: state, url: new(string)}).newConfig(e); err != nil {
 			c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
 		}
 		if *attack {
@@ -68,9 +68,9 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 }
 
 // otherSettings returns the findings of check in .env besides wrong values.
-func otherSettings(e *Env, w variables) []doctor.Finding {
+func otherSettings(e *Env, w envVariables) []doctor.Finding {
 	var out []doctor.Finding
-	for _, f := range append(misspelt(e), missing(w)...) {
+	for _, f := range append(warnMisspelt(e), reportMissing(w)...) {
 		status := doctor.Warn
 		if f.Severity == "error" {
 			status = doctor.Fail
@@ -84,7 +84,7 @@ func otherSettings(e *Env, w variables) []doctor.Finding {
 func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) error {
 	paint := newPainter(e, e.Stdout)
 	all, open := []doctor.AttackOutcome{}, 0
-	err := doctor.Attack(ctx, c, func(o doctor.AttackOutcome) {
+	err := doctor.RunAttacks(ctx, c, func(o doctor.AttackOutcome) {
 		all = append(all, o)
 		colour, verdict := terminal.Green, "held"
 		if !o.Held {
@@ -93,13 +93,13 @@ func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) err
 		}
 		if !asJSON {
 			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n",
-				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.Line(o.Seen))
+				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.OneLine(o.Seen))
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return shown(e, asJSON, map[string]any{"ok": open == 0, "attacks": all}, open == 0, func() {
+	return printValue(e, asJSON, map[string]any{"ok": open == 0, "attacks": all}, open == 0, func() {
 		fmt.Fprintf(e.Stdout, "%d attacks, %d not held.\n", len(all), open)
 	})
 }
@@ -112,20 +112,20 @@ func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool)
 	}
 	counts := map[doctor.Status]int{}
 	all := []doctor.Finding{}
-	doctor.Examine(ctx, c, func(f doctor.Finding) {
+	doctor.RunChecks(ctx, c, func(f doctor.Finding) {
 		counts[f.Status]++
 		all = append(all, f)
 		if asJSON {
 			return
 		}
 		fmt.Fprintf(e.Stdout, "%s %-22s %s\n",
-			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.Line(f.Check), visible.Line(f.Text))
+			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.OneLine(f.Check), visible.OneLine(f.Text))
 		if f.Fix != "" {
-			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.Line(f.Fix))
+			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.OneLine(f.Fix))
 		}
 	})
 	ok := counts[doctor.Fail] == 0
-	return shown(e, asJSON, map[string]any{"ok": ok, "findings": all}, ok, func() {
+	return printValue(e, asJSON, map[string]any{"ok": ok, "findings": all}, ok, func() {
 		fmt.Fprintf(e.Stdout, "%d ok, %d warnings, %d failed, %d skipped.\n",
 			counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail], counts[doctor.Skip])
 	})

@@ -23,7 +23,7 @@ Skills, the certificate authority and logs are kept. --purge lists them and,
 once you confirm, removes them; apis/ and .env are never removed.
 
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
-		Example: example("codeforge down", "codeforge down --purge"),
+		Example: exampleText("codeforge down", "codeforge down --purge"),
 	}
 	state, asJSON := stateFlag(c.Flags()), jsonFlag(e, c.Flags())
 	purge := c.Flags().Bool("purge", false, "remove the state directory too")
@@ -75,7 +75,7 @@ func tellOfDocker(ctx context.Context, e *Env) {
 	if err != nil {
 		return
 	}
-	if name, err := docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" || err != nil {
+	if name, err := docker.FindContainer(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" || err != nil {
 		fmt.Fprintln(e.Stdout, "In Docker it runs: docker compose down stops it.")
 	}
 }
@@ -97,11 +97,11 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	}
 	fmt.Fprintf(e.Stdout, "In %s:\n", dir.Path())
 	for _, entry := range entries {
-		files, size := measure(dir.Join(entry.Name()))
+		files, size := measureFiles(dir.Join(entry.Name()))
 		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
 	}
 	if !yes {
-		if err := confirm(ctx, e, "Remove all of it, skills included?"); err != nil {
+		if err := confirmRemoval(ctx, e, "Remove all of it, skills included?"); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,8 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	return err
 }
 
-// measure counts the files below a path and their size. Unreadable files do not count.
-func measure(path string) (files int, size int64) {
+// measureFiles counts the files below a path and their size. Unreadable files do not count.
+func measureFiles(path string) (files int, size int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // see above

@@ -54,7 +54,7 @@ func pickFields(v any, fields []string) (json.RawMessage, error) {
 			continue
 		}
 		mean := "."
-		if near := typo.Nearest(field, slips(field), names); near != "" {
+		if near := typo.NearestOf(field, maxSlips(field), names); near != "" {
 			mean = "; did you mean " + near + "?"
 		}
 		return nil, usageError("--json: there is no field %q%s The fields are %s", field, mean, strings.Join(names, ", "))

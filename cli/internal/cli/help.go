@@ -18,8 +18,8 @@ import (
 // helpWidth is the largest number of columns of help.
 const helpWidth = 80
 
-// example returns the text of a command's examples.
-func example(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+// exampleText returns the text of a command's examples.
+func exampleText(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
 
 // commandNames returns the names of the commands of c that help shows.
 func commandNames(c *cobra.Command) []string {
@@ -35,7 +35,7 @@ func commandNames(c *cobra.Command) []string {
 // printHelp prints the help of a command.
 func printHelp(c *cobra.Command, _ []string) {
 	w := c.OutOrStdout()
-	fmt.Fprintf(w, "%s\n", sentence(c.Short))
+	fmt.Fprintf(w, "%s\n", endSentence(c.Short))
 	if c.Long != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.Long, "\n"))
 	}
@@ -60,21 +60,21 @@ func printHelp(c *cobra.Command, _ []string) {
 	}
 }
 
-// slips returns the number of typing errors that a misspelt name may have.
-func slips(name string) int { return max(1, len(name)/3) }
+// maxSlips returns the number of typing errors that a misspelt name may have.
+func maxSlips(name string) int { return max(1, len(name)/3) }
 
 // didYouMean returns "; did you mean X?", with mark before X. If no candidate is similar, it returns "; want " and all
 // candidates.
 func didYouMean(name, mark string, candidates []string) string {
-	if near := typo.Nearest(name, slips(name), candidates); near != "" {
+	if near := typo.NearestOf(name, maxSlips(name), candidates); near != "" {
 		return "; did you mean " + mark + near + "?"
 	}
-	return "; want " + either(candidates)
+	return "; want " + joinWithOr(candidates)
 }
 
-// hint returns "; did you mean X? " and the rest, or "; " and the rest.
-func hint(name, mark string, candidates []string, rest string) string {
-	if near := typo.Nearest(name, slips(name), candidates); near != "" {
+// nearestHint returns "; did you mean X? " and the rest, or "; " and the rest.
+func nearestHint(name, mark string, candidates []string, rest string) string {
+	if near := typo.NearestOf(name, maxSlips(name), candidates); near != "" {
 		return "; did you mean " + mark + near + "? " + rest
 	}
 	return "; " + rest
@@ -97,10 +97,10 @@ func flagError(c *cobra.Command, err error) error {
 		usage += ", and arguments of the script go behind --"
 	}
 	name := unknown.GetSpecifiedName()
-	return fmt.Errorf("%s: unknown flag --%s%s", commandPath(c), name, hint(name, "--", names, usage))
+	return fmt.Errorf("%s: unknown flag --%s%s", commandPath(c), name, nearestHint(name, "--", names, usage))
 }
 
-func sentence(s string) string {
+func endSentence(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -112,7 +112,7 @@ func manCommand(*Env) *cobra.Command {
 		Use: "man [COMMAND...]", Short: "print a manual page, of codeforge or of one command",
 		Long: "The page is for man and groff, made from what --help prints.\n\n" +
 			"Exit codes: 0 printed; 2 wrong command line.",
-		Example: example("codeforge man | man -l -", "codeforge man run >codeforge-run.1"),
+		Example: exampleText("codeforge man | man -l -", "codeforge man run >codeforge-run.1"),
 		Args:    cobra.ArbitraryArgs,
 		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			of, _, _ := c.Root().Find(args) // an argument that is no command has nothing after it
@@ -147,8 +147,8 @@ func printManual(w io.Writer, c *cobra.Command) error {
 	return err
 }
 
-// shells maps the shells to their generators of completion scripts.
-func shells() map[string]func(*cobra.Command, io.Writer) error {
+// completionShells maps the shells to their generators of completion scripts.
+func completionShells() map[string]func(*cobra.Command, io.Writer) error {
 	return map[string]func(*cobra.Command, io.Writer) error{
 		"bash":       func(c *cobra.Command, w io.Writer) error { return c.GenBashCompletionV2(w, true) },
 		"zsh":        (*cobra.Command).GenZshCompletion,
@@ -161,13 +161,13 @@ func completionCommand(*Env) *cobra.Command {
 	names := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion SHELL", Short: "print a script that completes commands in a shell",
-		Long: "SHELL is " + either(names) + ". It completes commands, flags,\nand the names of APIs and clients. " +
+		Long: "SHELL is " + joinWithOr(names) + ". It completes commands, flags,\nand the names of APIs and clients. " +
 			"bash needs its package bash-completion.\n\nExit codes: 0 printed; 2 wrong command line.",
-		Example: example("source <(codeforge completion bash)",
+		Example: exampleText("source <(codeforge completion bash)",
 			"codeforge completion fish >completions/codeforge.fish"),
 		Args: cobra.ExactArgs(1), ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
-			generate := shells()[args[0]]
+			generate := completionShells()[args[0]]
 			if generate == nil {
 				return usageError("unknown shell %q%s", args[0], didYouMean(args[0], "", names))
 			}

@@ -32,7 +32,7 @@ func findHome(e *Env, cwd string) (string, error) {
 		return cwd, nil
 	}
 	for dir := filepath.Dir(cwd); ; dir = filepath.Dir(dir) {
-		if isHome(dir) && own(e, dir) {
+		if isHome(dir) && isOwnFolder(e, dir) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -64,7 +64,7 @@ func (e *Env) setHome() error {
 	if err != nil {
 		return err
 	}
-	if path := foreign(e, home, dotenvFile, "apis", statedir.Default); path != "" {
+	if path := findForeignFile(e, home, dotenvFile, "apis", statedir.Default); path != "" {
 		return fmt.Errorf("%s belongs to another user, in a folder that everybody can write to; want a folder of your own, "+
 			"because settings name programs to run", path)
 	}
@@ -79,8 +79,8 @@ func (e *Env) setHome() error {
 // because CodeForge never makes such directories. A planted directory would choose where code is sent and which process
 // down ends. Root may name one with --state (chosen).
 func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
-	dir, err := statedir.Find(path)
-	if err == nil && planted(e, dir.Path(), chosen) {
+	dir, err := statedir.FindDir(path)
+	if err == nil && isPlanted(e, dir.Path(), chosen) {
 		err = fmt.Errorf("the state directory %s belongs to another user: go to a folder of your own, or set %s; root may "+
 			"name it with --state", dir.Path(), homeVariable)
 	}

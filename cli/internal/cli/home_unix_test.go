@@ -20,7 +20,7 @@ import (
 // Promise: foreign-folders
 func TestForeignFolder(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root to make another user's file")
+		testkit.SkipBecause(t, "needs root to make another user's file")
 	}
 	const me, other = 0, 65534
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestForeignFolder(t *testing.T) {
 // Promise: foreign-folders
 func TestForeignState(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root to make another user's directory")
+		testkit.SkipBecause(t, "needs root to make another user's directory")
 	}
 	const me, other = 0, 65534
 	for _, c := range []struct {
@@ -77,12 +77,12 @@ func TestForeignState(t *testing.T) {
 		{"my own", me, "", nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir, err := statedir.Create(filepath.Join(t.TempDir(), statedir.Default))
+			dir, err := statedir.CreateDir(filepath.Join(t.TempDir(), statedir.Default))
 			testkit.Must(t, err)
 			lock, err := dir.Lock()
 			testkit.Must(t, err)
 			defer lock.Close()
-			testkit.Must(t, dir.WriteUp(statedir.Up{PID: 7, URL: "http://evil.example"}))
+			testkit.Must(t, dir.WriteUp(statedir.UpState{PID: 7, URL: "http://evil.example"}))
 			testkit.Must(t, os.Lchown(dir.Path(), c.owner, c.owner))
 			testkit.Must(t, os.Chmod(dir.Path(), 0o755))
 			t.Chdir(filepath.Dir(dir.Path()))
@@ -90,7 +90,7 @@ func TestForeignState(t *testing.T) {
 			target := targetFlags(flags)
 			testkit.Must(t, flags.Parse(c.args))
 			e := &Env{Environ: []string{"SUDO_UID=" + c.sudo}}
-			if _, err := target.config(e); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "belongs to another user") {
+			if _, err := target.newConfig(e); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "belongs to another user") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -110,7 +110,7 @@ func TestCompleteNames(t *testing.T) {
 	testkit.Must(t, err)
 	defer out.Close()
 	code := Run(t.Context(), &Env{
-		Args: []string{"__complete", "api", "edit", ""}, Stdout: terminal.Open(out), Stderr: terminal.Open(os.Stderr),
+		Args: []string{"__complete", "api", "edit", ""}, Stdout: terminal.OpenStream(out), Stderr: terminal.OpenStream(os.Stderr),
 	})
 	if got, err := os.ReadFile("out"); code != 0 || err != nil || string(got) != "shop\n:4\n" { // 4: offer no files
 		t.Errorf("exit code %d, %q, %v", code, got, err)

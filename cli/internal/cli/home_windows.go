@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// own reports whether a folder is in the user's profile, where other users cannot write.
-func own(_ *Env, dir string) bool {
+// isOwnFolder reports whether a folder is in the user's profile, where other users cannot write.
+func isOwnFolder(_ *Env, dir string) bool {
 	profile, err := os.UserHomeDir()
 	if err != nil {
 		return false
@@ -15,8 +15,8 @@ func own(_ *Env, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// foreign returns "": Windows has no numeric owner.
-func foreign(*Env, string, ...string) string { return "" }
+// findForeignFile returns "": Windows has no numeric owner.
+func findForeignFile(*Env, string, ...string) string { return "" }
 
-// planted returns false for the same reason.
-func planted(*Env, string, bool) bool { return false }
+// isPlanted returns false for the same reason.
+func isPlanted(*Env, string, bool) bool { return false }

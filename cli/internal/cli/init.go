@@ -30,7 +30,7 @@ func initCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "init", Short: "create apis/ and .env in the working directory",
 		Long:    "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
-		Example: example("codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"),
+		Example: exampleText("codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"),
 	}
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(*cobra.Command, []string) error { return initHere(e, *asJSON) }
@@ -92,8 +92,8 @@ func writeNew(path, text string, mode fs.FileMode) error {
 func dotenvTemplate() string {
 	var b strings.Builder
 	b.WriteString("# Settings of CodeForge. All are optional; the values shown are the defaults.\n")
-	for _, name := range settings.Names() {
-		fmt.Fprintf(&b, "# %s=%s\n", name, settings.Default(name))
+	for _, name := range settings.ListNames() {
+		fmt.Fprintf(&b, "# %s=%s\n", name, settings.DefaultOf(name))
 	}
 	return b.String()
 }

@@ -12,12 +12,12 @@ import (
 // loadedWithin limits the wait for a running CodeForge to load a change of apis/: its slowest poll and a little more.
 const loadedWithin = 6 * time.Second
 
-// running is the effect of a change of apis/ on the running CodeForge.
-type running int
+// loadEffect is the effect of a change of apis/ on the running CodeForge.
+type loadEffect int
 
 const (
 	// notRunning: no CodeForge runs, or it has another folder of APIs.
-	notRunning running = iota
+	notRunning loadEffect = iota
 	// loaded: the change is in force.
 	loaded
 	// notLoaded: CodeForge runs without the change.
@@ -25,7 +25,7 @@ const (
 )
 
 // String describes it for an added API.
-func (r running) String() string {
+func (r loadEffect) String() string {
 	switch r {
 	case loaded:
 		return "The running CodeForge has loaded it"
@@ -35,19 +35,19 @@ func (r running) String() string {
 	return "CodeForge is not running, and will load it when it is"
 }
 
-// loads waits until the running CodeForge has an API among its active ones or, if not active, no longer has it.
-func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool) running {
+// waitForLoad waits until the running CodeForge has an API among its active ones or, if not active, no longer has it.
+func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, active bool) loadEffect {
 	// The running CodeForge may have another folder of APIs.
-	if o.target.given("apis") {
+	if o.target.hasFlag("apis") {
 		return notRunning
 	}
-	c, err := o.target.config(e)
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return notRunning
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadedWithin)
 	defer cancel()
-	op, _, local, err := server.Operator(ctx, c)
+	op, _, local, err := server.ConnectOperator(ctx, c)
 	if err != nil || !local {
 		return notRunning
 	}

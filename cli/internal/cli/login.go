@@ -38,18 +38,18 @@ The token goes to the proxy and nowhere else: neither this command nor
 mcp-server sees it.
 
 Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
-		Example: example("codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"),
+		Example: exampleText("codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"),
 		Args:    cobra.ExactArgs(1),
 	}
 	o := loginOptions{target: targetFlags(c.Flags())}
 	o.addFlags(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return o.run(c.Context(), e, args[0]) }
+	c.RunE = func(c *cobra.Command, args []string) error { return o.runLogin(c.Context(), e, args[0]) }
 	return c
 }
 
 // loginOptions are the flags of login.
 type loginOptions struct {
-	target               target
+	target               serverTarget
 	device, paste, quiet bool
 }
 
@@ -61,7 +61,7 @@ func (o *loginOptions) addFlags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("device", "paste")
 }
 
-func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
+func (o loginOptions) runLogin(ctx context.Context, e *Env, name string) error {
 	client, list, err := readCredentials(ctx, e, o.target)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (o loginOptions) run(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s is logged in.\n", visible.Line(name))
+	fmt.Fprintf(e.Stdout, "%s is logged in.\n", visible.OneLine(name))
 	return nil
 }
 
@@ -110,58 +110,59 @@ func (o loginOptions) byBrowser(
 	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
 ) error {
 	// The port must be open before the proxy puts it into the address of the login.
-	l, err := login.Listen(ctx, c.RedirectHost, c.RedirectPort)
+	l, err := login.ListenLoopback(ctx, c.RedirectHost, c.RedirectPort)
 	if err != nil {
 		return fmt.Errorf("%w; close what uses it, or log in with --paste", err)
 	}
 	defer l.Close()
-	started, err := client.Begin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: l.Port()})
+	started, err := client.BeginLogin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser,
+		Port: l.Port()})
 	if err != nil {
 		return err
 	}
 	if o.quiet || !openBrowser(ctx, e, started.URL) {
-		fmt.Fprintf(e.Stderr, "Open this address in a browser on this machine:\n\n  %s\n\n", visible.Line(started.URL))
+		fmt.Fprintf(e.Stderr, "Open this address in a browser on this machine:\n\n  %s\n\n", visible.OneLine(started.URL))
 	} else {
-		fmt.Fprintf(e.Stderr, "A browser opens. If it does not, open this address:\n\n  %s\n\n", visible.Line(started.URL))
+		fmt.Fprintf(e.Stderr, "A browser opens. If it does not, open this address:\n\n  %s\n\n", visible.OneLine(started.URL))
 	}
-	fmt.Fprintf(e.Stderr, "Waiting at %s. Ctrl-C gives up.\n", visible.Line(started.Redirect))
-	return l.Wait(ctx, started, client.Finish)
+	fmt.Fprintf(e.Stderr, "Waiting at %s. Ctrl-C gives up.\n", visible.OneLine(started.Redirect))
+	return l.WaitForRedirect(ctx, started, client.FinishLogin)
 }
 
 func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
 	port := cmp.Or(c.RedirectPort, pastePort)
-	started, err := client.Begin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: port})
+	started, err := client.BeginLogin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: port})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an "+
-		"address that begins with %s and shows an error: that is expected.\n", visible.Line(started.URL),
-		visible.Line(started.Redirect))
+		"address that begins with %s and shows an error: that is expected.\n", visible.OneLine(started.URL),
+		visible.OneLine(started.Redirect))
 	p := newPrompter(e)
 	for {
 		// Hidden input: the code in the address must not stay in the terminal's history.
-		text, err := p.secret(ctx, "Paste that address (not shown): ")
+		text, err := p.askSecret(ctx, "Paste that address (not shown): ")
 		if err != nil {
 			return err
 		}
-		redirect, err := login.Pasted(started, text.Reveal())
+		redirect, err := login.ParsePasted(started, text.Reveal())
 		if err == nil {
-			return client.Finish(ctx, redirect)
+			return client.FinishLogin(ctx, redirect)
 		}
 		if !p.terminal {
 			return err
 		}
-		fmt.Fprintf(e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", visible.Line(err.Error()))
+		fmt.Fprintf(e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", visible.OneLine(err.Error()))
 	}
 }
 
 func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name string) error {
-	started, err := client.Begin(ctx, credentialapi.Login{Name: name, Way: credentialapi.WayDevice})
+	started, err := client.BeginLogin(ctx, credentialapi.Login{Name: name, Way: credentialapi.WayDevice})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(e.Stderr, "Open %s on any device, and enter the code %s\nWaiting. Ctrl-C gives up.\n",
-		visible.Line(started.URL), visible.Line(started.Code))
+		visible.OneLine(started.URL), visible.OneLine(started.Code))
 	// The provider sets the interval (RFC 8628, section 3.5).
 	wait := time.NewTimer(time.Duration(max(started.Interval, 1)) * time.Second)
 	defer wait.Stop()
@@ -171,7 +172,7 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 			return context.Cause(ctx)
 		case <-wait.C:
 		}
-		progress, err := client.Poll(ctx, started.ID)
+		progress, err := client.PollLogin(ctx, started.ID)
 		if err != nil || progress.Done {
 			return err
 		}

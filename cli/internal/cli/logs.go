@@ -28,7 +28,7 @@ embedded in log/codeforge.log of the state directory, and in Docker what docker
 compose logs shows.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
-		Example: example("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
+		Example: exampleText("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
 	}
 	o := logsOptions{target: targetFlags(c.Flags())}
 	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "show new exchanges until Ctrl-C")
@@ -44,7 +44,7 @@ Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 		if o.filter.Since, err = parseSince(*since, time.Now()); err != nil {
 			return err
 		}
-		return o.show(c.Context(), e)
+		return o.showLogs(c.Context(), e)
 	}
 	return c
 }
@@ -76,14 +76,14 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 }
 
 type logsOptions struct {
-	target target
+	target serverTarget
 	filter historyapi.ExchangeFilter
 	last   int
 	follow bool
 	json   bool
 }
 
-func (o logsOptions) show(ctx context.Context, e *Env) error {
+func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	p := newPainter(e, e.Stdout)
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
@@ -100,23 +100,24 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	show := func(x controlapi.Exchange) { o.print(e.Stdout, p, x) }
+	show := func(x controlapi.Exchange) { o.printExchange(e.Stdout, p, x) }
 	if o.follow {
-		return o.followed(ctx, rec, status.Cursor, show)
+		return o.followExchanges(ctx, rec, status.Cursor, show)
 	}
-	n, err := o.list(ctx, rec, show)
+	n, err := o.listExchanges(ctx, rec, show)
 	if ctx.Err() != nil {
 		return nil
 	}
 	// Without exchanges, an unknown run would look like a silent one.
-	if err == nil && n == 0 && o.filter.Run != "" && controlapi.OfRun(o.filter.Run) {
-		_, err = rec.run(ctx, o.filter.Run) // a run without exchanges is known too
+	if err == nil && n == 0 && o.filter.Run != "" && controlapi.IsRun(o.filter.Run) {
+		_, err = rec.findRun(ctx, o.filter.Run) // a run without exchanges is known too
 	}
 	return err
 }
 
-// list calls on for each recorded exchange, oldest first.
-func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Exchange)) (n int, err error) {
+// listExchanges calls on for each recorded exchange, oldest first.
+func (o logsOptions) listExchanges(ctx context.Context, rec runHistory, on func(controlapi.Exchange)) (n int,
+	err error) {
 	f := o.filter
 	f.Limit, f.Oldest = 1000, o.last == 0
 	var latest []historyapi.Exchange
@@ -149,9 +150,10 @@ func (o logsOptions) list(ctx context.Context, rec record, on func(controlapi.Ex
 // maxShown limits the remembered ids of exchanges while following.
 const maxShown = 100_000
 
-// followed shows the recorded exchanges, and then new ones after the cursor until ctx ends, each once. After a gap it
-// lists again from the last exchange.
-func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on func(controlapi.Exchange)) error {
+// followExchanges shows the recorded exchanges, and then new ones after the cursor until ctx ends, each once. After a
+// gap it lists again from the last exchange.
+func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor string,
+	on func(controlapi.Exchange)) error {
 	shown := map[string]bool{}
 	show := func(x controlapi.Exchange) {
 		if shown[x.ID] {
@@ -164,7 +166,7 @@ func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on
 		shown[x.ID] = true
 		on(x)
 	}
-	_, err := o.list(ctx, rec, show)
+	_, err := o.listExchanges(ctx, rec, show)
 	// The stream starts at the cursor, which is older than the list: shown removes the exchanges in both.
 	last := time.Now()
 	if err == nil {
@@ -174,7 +176,7 @@ func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on
 			case ev.Kind == historyapi.EventGap:
 				missed := o
 				missed.last, missed.filter.Since = 0, last
-				_, _ = missed.list(ctx, rec, show) // an error ends the stream too
+				_, _ = missed.listExchanges(ctx, rec, show) // an error ends the stream too
 			case x != nil && strings.HasPrefix(x.Run, o.filter.Run) && !x.At.Before(o.filter.Since):
 				show(x.Exchange)
 				last = x.At
@@ -187,13 +189,13 @@ func (o logsOptions) followed(ctx context.Context, rec record, cursor string, on
 	return err
 }
 
-func (o logsOptions) print(w io.Writer, p painter, x controlapi.Exchange) {
+func (o logsOptions) printExchange(w io.Writer, p textPainter, x controlapi.Exchange) {
 	if o.json {
 		_ = printJSONLine(w, controlapi.Event{Exchange: &x})
 		return
 	}
 	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
-	fmt.Fprintf(w, "%s %s %s\n", at, visible.Line(cmp.Or(x.Run, "-")), exchangeLine(p, x))
+	fmt.Fprintf(w, "%s %s %s\n", at, visible.OneLine(cmp.Or(x.Run, "-")), exchangeLine(p, x))
 }
 
 func receiptCommand(e *Env) *cobra.Command {
@@ -201,7 +203,7 @@ func receiptCommand(e *Env) *cobra.Command {
 		Use: "receipt [RUN]", Short: "show what the proxy did for one run",
 		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
-		Example: example("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),
+		Example: exampleText("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),
 		Args:    cobra.MaximumNArgs(1),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
@@ -211,12 +213,12 @@ func receiptCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer rec.close()
-		d, err := rec.run(c.Context(), strings.Join(args, ""))
+		d, err := rec.findRun(c.Context(), strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
 		r := receiptOf(d)
-		return shown(e, *asJSON, r, true, func() { printReceipt(newPainter(e, e.Stdout), e.Stdout, r) })
+		return printValue(e, *asJSON, r, true, func() { printReceipt(newPainter(e, e.Stdout), e.Stdout, r) })
 	}
 	return c
 }

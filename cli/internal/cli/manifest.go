@@ -21,17 +21,17 @@ tool. Token counts are estimates, without any model's tokenizer: models differ
 by a tenth from each other, and the estimate by about as much from them.
 
 Exit codes: 0 shown; 1 CodeForge does not run.`,
-		Example: example("codeforge manifest", "codeforge manifest --full"),
+		Example: exampleText("codeforge manifest", "codeforge manifest --full"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	full := c.Flags().Bool("full", false, "print the texts too")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := t.connect(c.Context(), e)
+		s, err := t.openSession(c.Context(), e)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		parts, err := s.Manifest(c.Context())
+		parts, err := s.ReadManifest(c.Context())
 		if err != nil {
 			return err
 		}
@@ -50,11 +50,11 @@ type manifestRow struct {
 	Text   string `json:"text,omitempty"`
 }
 
-func showManifest(e *Env, parts []server.Part, full, asJSON bool) error {
+func showManifest(e *Env, parts []server.ManifestPart, full, asJSON bool) error {
 	rows := []manifestRow{}
 	always := 0
 	for _, p := range parts {
-		r := manifestRow{Name: p.Name, Always: p.Always, Tokens: tokens.Estimate(p.Text), Bytes: len(p.Text)}
+		r := manifestRow{Name: p.Name, Always: p.Always, Tokens: tokens.EstimateTokens(p.Text), Bytes: len(p.Text)}
 		if full {
 			r.Text = p.Text
 		}
@@ -73,7 +73,7 @@ func showManifest(e *Env, parts []server.Part, full, asJSON bool) error {
 		fmt.Fprintf(e.Stdout, "%s\n", section.title)
 		for _, r := range rows {
 			if r.Always == section.always {
-				fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens %7d bytes\n", visible.Line(r.Name), r.Tokens, r.Bytes)
+				fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens %7d bytes\n", visible.OneLine(r.Name), r.Tokens, r.Bytes)
 				printManifestText(e, r)
 			}
 		}
@@ -89,6 +89,6 @@ func printManifestText(e *Env, r manifestRow) {
 		return
 	}
 	for line := range strings.Lines(strings.TrimSpace(r.Text)) {
-		fmt.Fprintf(e.Stdout, "    | %s\n", visible.Line(strings.TrimRight(line, "\n")))
+		fmt.Fprintf(e.Stdout, "    | %s\n", visible.OneLine(strings.TrimRight(line, "\n")))
 	}
 }

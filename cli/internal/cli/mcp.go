@@ -22,7 +22,7 @@ func mcpCommand(e *Env) *cobra.Command {
 		"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list")
 	flags := c.PersistentFlags()
 	o := &mcpOptions{}
-	o.target = target{flags: flags, state: stateFlag(flags)}
+	o.target = serverTarget{flags: flags, state: stateFlag(flags)}
 	o.target.url = flags.String("endpoint", "",
 		"`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if it is not found by itself")
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
@@ -32,7 +32,7 @@ func mcpCommand(e *Env) *cobra.Command {
 		Long: `
 FILE may also be claude, claude-desktop, cursor or vscode. With --write the
 servers are written, switched off.`,
-		Example: example("codeforge mcp import .mcp.json", "codeforge mcp import claude-desktop --write --clients"),
+		Example: exampleText("codeforge mcp import .mcp.json", "codeforge mcp import claude-desktop --write --clients"),
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, a []string) error { return o.importFile(c.Context(), e, a[0]) },
 	}
@@ -41,35 +41,35 @@ servers are written, switched off.`,
 		"leave CodeForge alone in the file; a copy is kept in apis/.backup")
 	importFile.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
 	login := nameCommand(e, "mcp login", "log in at a remote server that was added with --oauth", o.logIn)
-	login.Example = example("codeforge mcp login linear", "codeforge mcp login linear --device")
+	login.Example = exampleText("codeforge mcp login linear", "codeforge mcp login linear --device")
 	o.login.addFlags(login)
 	call := &cobra.Command{
 		Use: "call NAME TOOL [JSON]", Short: "call a tool as code would, in the sandbox",
 		Long: "JSON is the arguments, or - for standard input.",
-		Example: example(`codeforge mcp call everything echo '{"message": "hi"}'`,
+		Example: exampleText(`codeforge mcp call everything echo '{"message": "hi"}'`,
 			"codeforge mcp call notion API-get-self"),
 		Args: cobra.RangeArgs(2, 3), ValidArgsFunction: completeNames(e),
-		RunE: func(c *cobra.Command, a []string) error { return o.call(c.Context(), e, a[0], a[1], a[2:]) },
+		RunE: func(c *cobra.Command, a []string) error { return o.callTool(c.Context(), e, a[0], a[1], a[2:]) },
 	}
-	test := nameCommand(e, "mcp test", "start a server anew and say what it needs", o.test)
+	test := nameCommand(e, "mcp test", "start a server anew and say what it needs", o.testServer)
 	test.Long = "It may need hosts, trust in the CA, or a key of a certain form."
-	test.Example = example("codeforge mcp test notion",
+	test.Example = exampleText("codeforge mcp test notion",
 		`codeforge mcp test acme --tool search --arguments '{"q": "x"}'`)
 	test.Flags().StringVar(&o.tool, "tool", "", "call the tool of this `NAME` too, with the arguments of --arguments")
 	test.Flags().StringVar(&o.arguments, "arguments", "{}", "`JSON` for the tool")
 	test.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
-	approve := nameCommand(e, "mcp approve", "show new and changed tools, and accept them", o.approve)
+	approve := nameCommand(e, "mcp approve", "show new and changed tools, and accept them", o.approveTools)
 	approve.Flags().BoolVar(&o.yes, "yes", false, "accept without confirmation")
 	c.AddCommand(o.addCommand(e), importFile, login,
 		&cobra.Command{
 			Use: "list", Short: "list every server, with what the running CodeForge knows of it",
-			Example: example("codeforge mcp list", "codeforge mcp list --json name,state,tools"),
-			RunE:    func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
+			Example: exampleText("codeforge mcp list", "codeforge mcp list --json name,state,tools"),
+			RunE:    func(c *cobra.Command, _ []string) error { return o.listServers(c.Context(), e) },
 		},
-		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.tools),
+		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.listTools),
 		call, test, approve,
-		nameCommand(e, "mcp restart", "end a server's processes; the next call starts it", o.restart),
-		nameCommand(e, "mcp logs", "show what a server printed, and what happened to it", o.logs))
+		nameCommand(e, "mcp restart", "end a server's processes; the next call starts it", o.restartServer),
+		nameCommand(e, "mcp logs", "show what a server printed, and what happened to it", o.showServerLog))
 	c.AddCommand(o.changeCommands(e, "mcp", "MCP server")...)
 	return c
 }
@@ -82,12 +82,12 @@ Behind -- is the command that other programs start the server with. --url names
 a remote server instead, with --oauth if one logs in there. A package gets an
 exact version. Keys become credentials. Those that are not typed are prompted
 for without echo, or read as lines from standard input.`,
-		Example: example("codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
+		Example: exampleText("codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
 			"codeforge mcp add linear --url https://mcp.linear.app/mcp \\\n      --header 'Authorization: Bearer ${LINEAR_KEY}'",
 			"codeforge mcp add linear --oauth --url https://mcp.linear.app/mcp",
 			"codeforge mcp add acme --env ACME_API_KEY --domain api.acme.com \\\n      -- npx -y acme-mcp@1.2.3 --read-only"),
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, a []string) error { return o.add(c.Context(), e, a[0], a[1:]) },
+		RunE: func(c *cobra.Command, a []string) error { return o.addServer(c.Context(), e, a[0], a[1:]) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.url, "url", "", "`URL` of a remote server")
@@ -122,8 +122,8 @@ type mcpRow struct {
 	Problem string            `json:"problem,omitempty"`
 }
 
-// what returns the address, package or command of a server.
-func what(s *catalog.Server) string {
+// serverOrigin returns the address, package or command of a server.
+func serverOrigin(s *catalog.Server) string {
 	switch {
 	case s.URL != "":
 		return s.URL
@@ -133,13 +133,13 @@ func what(s *catalog.Server) string {
 	return strings.Join(s.Command, " ")
 }
 
-func (o *mcpOptions) list(ctx context.Context, e *Env) error {
-	found, cat := inspect(e, o.apis)
+func (o *mcpOptions) listServers(ctx context.Context, e *Env) error {
+	found, cat := inspectConfig(e, o.apis)
 	rows := []mcpRow{}
 	states := map[string]serverstate.Server{}
-	if c, err := o.target.config(e); err == nil {
-		if place, err := server.Locate(ctx, c); err == nil {
-			list, _ := server.Servers(ctx, c, place) // without a running CodeForge there are no states
+	if c, err := o.target.newConfig(e); err == nil {
+		if place, err := server.LocateServer(ctx, c); err == nil {
+			list, _ := server.ListServers(ctx, c, place) // without a running CodeForge there are no states
 			for _, s := range list {
 				states[s.Name] = s
 			}
@@ -151,7 +151,8 @@ func (o *mcpOptions) list(ctx context.Context, e *Env) error {
 		}
 		s := states[a.Name]
 		rows = append(rows, mcpRow{
-			Name: a.Name, Server: what(a.Server), Active: a.Active, State: s.State, Tools: s.Tools, Held: s.Held, Calls: s.Calls,
+			Name: a.Name, Server: serverOrigin(a.Server), Active: a.Active, State: s.State, Tools: s.Tools, Held: s.Held,
+			Calls:   s.Calls,
 			Problem: s.Problem,
 		})
 	}
@@ -164,17 +165,17 @@ func (o *mcpOptions) list(ctx context.Context, e *Env) error {
 	}
 	for _, f := range found {
 		if f.API != "" && f.Severity == "error" {
-			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken "), visible.Line(f.Text))
+			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken "), visible.OneLine(f.Text))
 		}
 	}
 	if len(rows) == 0 {
 		fmt.Fprintf(e.Stdout, "There are no MCP servers in %s; codeforge mcp add NAME -- COMMAND adds one, "+
-			"codeforge mcp import FILE those of another program.\n", visible.Line(o.apis))
+			"codeforge mcp import FILE those of another program.\n", visible.OneLine(o.apis))
 	}
 	return nil
 }
 
-func printMCPRow(e *Env, p painter, r mcpRow) {
+func printMCPRow(e *Env, p textPainter, r mcpRow) {
 	state, colour := string(r.State), terminal.Green
 	switch {
 	case !r.Active:
@@ -185,22 +186,22 @@ func printMCPRow(e *Env, p painter, r mcpRow) {
 		colour = terminal.Red
 	}
 	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n",
-		p(colour, fmt.Sprintf("%-8s", state)), visible.Line(r.Name), visible.Line(r.Server))
+		p(colour, fmt.Sprintf("%-8s", state)), visible.OneLine(r.Name), visible.OneLine(r.Server))
 	if r.Tools != nil {
-		fmt.Fprintf(e.Stdout, "          %s\n", count(*r.Tools, "tool"))
+		fmt.Fprintf(e.Stdout, "          %s\n", countNoun(*r.Tools, "tool"))
 	}
 	if r.Held > 0 {
 		fmt.Fprintf(e.Stdout, "          %s held back: codeforge mcp approve %s shows what changed\n",
-			count(r.Held, "tool"), r.Name)
+			countNoun(r.Held, "tool"), r.Name)
 	}
 	if r.Problem != "" {
-		fmt.Fprintf(e.Stdout, "          last failure: %s\n", visible.Line(r.Problem))
+		fmt.Fprintf(e.Stdout, "          last failure: %s\n", visible.OneLine(r.Problem))
 	}
 }
 
-// known returns an active server of the folder of APIs.
-func (o *mcpOptions) known(e *Env, name string) (*catalog.API, error) {
-	_, cat := inspect(e, o.apis)
+// findServer returns an active server of the folder of APIs.
+func (o *mcpOptions) findServer(e *Env, name string) (*catalog.API, error) {
+	_, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	switch {
 	case a == nil || a.Server == nil:
@@ -210,7 +211,8 @@ func (o *mcpOptions) known(e *Env, name string) (*catalog.API, error) {
 				names = append(names, a.Name)
 			}
 		}
-		return nil, fmt.Errorf("there is no MCP server %q%s", name, hint(name, "", names, "codeforge mcp list lists them"))
+		return nil, fmt.Errorf("there is no MCP server %q%s", name,
+			nearestHint(name, "", names, "codeforge mcp list lists them"))
 	case !a.Active:
 		return nil, fmt.Errorf("%s is switched off: codeforge mcp enable %s", name, name)
 	}
@@ -219,27 +221,27 @@ func (o *mcpOptions) known(e *Env, name string) (*catalog.API, error) {
 
 // logIn logs in at a remote server.
 func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
-	a, err := o.known(e, name)
+	a, err := o.findServer(e, name)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(a.Credentials, func(c catalog.Credential) bool { return c.Login() != nil })
+	i := slices.IndexFunc(a.Credentials, func(c catalog.Credential) bool { return c.LoginClient() != nil })
 	if i < 0 {
 		return fmt.Errorf("%s has no login in its config.json: codeforge mcp add NAME --oauth --url ADDRESS adds a server "+
 			"that has one", name)
 	}
 	l := o.login
 	l.target = o.target
-	return l.run(ctx, e, a.Credentials[i].Name)
+	return l.runLogin(ctx, e, a.Credentials[i].Name)
 }
 
-// operator returns a client of the running CodeForge's own API.
-func (o *mcpOptions) operator(ctx context.Context, e *Env) (operatorapi.Client, error) {
-	c, err := o.target.config(e)
+// connectOperator returns a client of the running CodeForge's own API.
+func (o *mcpOptions) connectOperator(ctx context.Context, e *Env) (operatorapi.Client, error) {
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return operatorapi.Client{}, err
 	}
-	op, place, local, err := server.Operator(ctx, c)
+	op, place, local, err := server.ConnectOperator(ctx, c)
 	if err == nil && !local {
 		err = fmt.Errorf("%s is an MCP endpoint, at which nobody decides about servers: run this where CodeForge runs, or "+
 			"name docker://CONTAINER", place.Name())
@@ -247,11 +249,11 @@ func (o *mcpOptions) operator(ctx context.Context, e *Env) (operatorapi.Client, 
 	return op, err
 }
 
-func (o *mcpOptions) restart(ctx context.Context, e *Env, name string) error {
-	if _, err := o.known(e, name); err != nil {
+func (o *mcpOptions) restartServer(ctx context.Context, e *Env, name string) error {
+	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
-	op, err := o.operator(ctx, e)
+	op, err := o.connectOperator(ctx, e)
 	if err == nil {
 		err = op.Restart(ctx, name)
 	}
@@ -265,8 +267,8 @@ func (o *mcpOptions) restart(ctx context.Context, e *Env, name string) error {
 	return err
 }
 
-func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
-	op, err := o.operator(ctx, e)
+func (o *mcpOptions) showServerLog(ctx context.Context, e *Env, name string) error {
+	op, err := o.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -278,7 +280,7 @@ func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
 		return printJSON(e.Stdout, lines)
 	}
 	for _, l := range lines {
-		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.Line(l.Text))
+		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.OneLine(l.Text))
 	}
 	if len(lines) == 0 {
 		fmt.Fprintf(e.Stdout, "%s has printed nothing since CodeForge was started.\n", name)
@@ -286,8 +288,8 @@ func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
 	return nil
 }
 
-// environment looks up a variable of the user's environment.
-func (e *Env) environment(name string) (string, bool) {
+// lookupVariable looks up a variable of the user's environment.
+func (e *Env) lookupVariable(name string) (string, bool) {
 	value := e.Getenv(name)
 	return value, value != ""
 }

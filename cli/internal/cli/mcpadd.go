@@ -14,23 +14,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// add writes a server from the command line.
-func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []string) error {
-	if err := apidir.Free(o.apis, name); err != nil {
+// addServer writes a server from the command line.
+func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command []string) error {
+	if err := apidir.CheckFree(o.apis, name); err != nil {
 		return err
 	}
-	s, err := o.typed(name, command)
+	s, err := o.parseServer(name, command)
 	if err != nil {
 		return err
 	}
-	drafter := o.drafter(ctx, e)
+	drafter := o.newDrafter(ctx, e)
 	drafter.TakenAPI = func(string) bool { return false } // the user has chosen the name
-	d := drafter.Draft(ctx, s)
+	d := drafter.DraftServer(ctx, s)
 	if d.Refused != "" {
 		for _, n := range d.Notes {
-			fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+			fmt.Fprintf(e.Stderr, "note: %s\n", visible.OneLine(n))
 		}
-		return fmt.Errorf("%s: %s", name, visible.Line(d.Refused))
+		return fmt.Errorf("%s: %s", name, visible.OneLine(d.Refused))
 	}
 	d.Entry.Name, d.Entry.Inactive = name, false
 	if o.description != "" {
@@ -42,39 +42,40 @@ func (o *mcpOptions) add(ctx context.Context, e *Env, name string, command []str
 		}
 	}
 	// Check before asking for keys, so that no key is typed in vain.
-	if err := apidir.Check(o.apis, d.Entry); err != nil {
+	if err := apidir.CheckEntry(o.apis, d.Entry); err != nil {
 		return err
 	}
 	for _, n := range d.Notes {
-		fmt.Fprintf(e.Stderr, "note: %s\n", visible.Line(n))
+		fmt.Fprintf(e.Stderr, "note: %s\n", visible.OneLine(n))
 	}
-	if err := o.prompt(ctx, e, &d); err != nil {
+	if err := o.askCredentials(ctx, e, &d); err != nil {
 		return err
 	}
-	path, warnings, err := apidir.Add(o.apis, d.Entry)
+	path, warnings, err := apidir.AddAPI(o.apis, d.Entry)
 	if err != nil {
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.Line(w.String()))
+		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.OneLine(w.String()))
 	}
-	state := o.loads(ctx, e, name, true)
+	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
-		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server, "notes": notes(d)})
+		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server,
+			"notes": listNotes(d)})
 	}
 	next := "test " + name + " tries it"
 	if o.oauth {
 		next = "login " + name + " logs in"
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", visible.Line(path), state, next)
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", visible.OneLine(path), state, next)
 	return err
 }
 
-// notes returns a draft's notes, never nil.
-func notes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
+// listNotes returns a draft's notes, never nil.
+func listNotes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
 
-// typed parses the server on the command line.
-func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, error) {
+// parseServer parses the server on the command line.
+func (o *mcpOptions) parseServer(name string, command []string) (mcpconfig.Server, error) {
 	s := mcpconfig.Server{
 		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},
 	}
@@ -122,16 +123,16 @@ func (o *mcpOptions) typed(name string, command []string) (mcpconfig.Server, err
 	return s, nil
 }
 
-// prompt asks for the credentials that the command line lacks.
-func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) error {
+// askCredentials asks for the credentials that the command line lacks.
+func (o *mcpOptions) askCredentials(ctx context.Context, e *Env, d *mcpconfig.Draft) error {
 	in := newPrompter(e)
 	for i := range d.Entry.Credentials {
 		c := &d.Entry.Credentials[i]
-		if !mcpconfig.Untyped(*c) {
+		if !mcpconfig.NeedsTyping(*c) {
 			continue
 		}
-		value, err := in.secret(ctx, fmt.Sprintf("Credential for %s, which the server gets as %s (not shown): ",
-			visible.Line(c.Name), visible.Line(d.Where[c.Name])))
+		value, err := in.askSecret(ctx, fmt.Sprintf("Credential for %s, which the server gets as %s (not shown): ",
+			visible.OneLine(c.Name), visible.OneLine(d.Where[c.Name])))
 		if err != nil {
 			return err
 		}
@@ -141,16 +142,16 @@ func (o *mcpOptions) prompt(ctx context.Context, e *Env, d *mcpconfig.Draft) err
 	return nil
 }
 
-// drafter returns a drafter for this folder of APIs.
-func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
-	_, cat := inspect(e, o.apis)
+// newDrafter returns a drafter for this folder of APIs.
+func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
+	_, cat := inspectConfig(e, o.apis)
 	npm := sync.OnceValue(func() mcpconfig.Registry {
 		registry, _ := mcpconfig.FromNPM(ctx, e.Environ) // without npm there is no registry
 		return registry
 	})
 	d := &mcpconfig.Drafter{
-		Examples: mcpconfig.Examples(o.apis), Lookup: e.environment,
-		TakenAPI: func(name string) bool { return apidir.Free(o.apis, name) != nil },
+		Examples: mcpconfig.ListExamples(o.apis), Lookup: e.lookupVariable,
+		TakenAPI: func(name string) bool { return apidir.CheckFree(o.apis, name) != nil },
 		TakenToken: func(token string) bool {
 			return slices.ContainsFunc(cat.APIs(), func(a *catalog.API) bool {
 				return slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == token })
@@ -164,7 +165,7 @@ func (o *mcpOptions) drafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
 		registry = func() mcpconfig.Registry { return mcpconfig.Registry(w.getenv("PACKAGE_REGISTRY")) }
 	}
 	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
-		return registry().Version(ctx, pkg, wanted)
+		return registry().ResolveVersion(ctx, pkg, wanted)
 	}
 	return d
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// approve shows the tools that differ from the accepted ones, and accepts them.
-func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
-	if _, err := o.known(e, name); err != nil {
+// approveTools shows the tools that differ from the accepted ones, and accepts them.
+func (o *mcpOptions) approveTools(ctx context.Context, e *Env, name string) error {
+	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
-	op, err := o.operator(ctx, e)
+	op, err := o.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 		printReview(e, r)
 	}
 	if len(r.Changes) > 0 && (o.yes || !o.json) {
-		if err := agreed(ctx, e, o.yes, "Accept these tools?", "nothing was accepted",
+		if err := requireAgreement(ctx, e, o.yes, "Accept these tools?", "nothing was accepted",
 			"--yes to accept without confirmation"); err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 	}
 	switch {
 	case o.json:
-		return shown(e, true, struct {
+		return printValue(e, true, struct {
 			operatorapi.Review
 			Approved bool `json:"approved"`
 		}{r, approved}, len(r.Changes) == 0 || approved, nil)
@@ -57,13 +57,13 @@ func (o *mcpOptions) approve(ctx context.Context, e *Env, name string) error {
 // printReview shows the difference of each definition. The texts are the server's, so they are escaped.
 func printReview(e *Env, r operatorapi.Review) {
 	for _, c := range r.Changes {
-		fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(c.Tool), c.Kind)
-		printDiff(e, spread(c.Before), spread(c.After))
+		fmt.Fprintf(e.Stdout, "%s: %s\n", visible.OneLine(c.Tool), c.Kind)
+		printDiff(e, indentJSON(c.Before), indentJSON(c.After))
 	}
 }
 
-// spread returns JSON on several lines.
-func spread(raw json.RawMessage) string {
+// indentJSON returns JSON on several lines.
+func indentJSON(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if len(raw) == 0 || json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// reply is the output of the scripts of mcp, on one line.
-type reply struct {
+// scriptReply is the output of the scripts of mcp, on one line.
+type scriptReply struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	Error *struct {
 		Code    string `json:"code,omitempty"`
@@ -21,8 +21,8 @@ type reply struct {
 	} `json:"error,omitempty"`
 }
 
-// err returns the reply's error for a person, or nil.
-func (o reply) err() error {
+// errorOrNil returns the reply's error for a person, or nil.
+func (o scriptReply) errorOrNil() error {
 	if o.Error == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (o reply) err() error {
 	if o.Error.Code != "" {
 		text = o.Error.Code + ": " + text
 	}
-	return errors.New(visible.Line(text))
+	return errors.New(visible.OneLine(text))
 }
 
 // buildScript returns code that prints the reply of an expression. The expression can use name, tool and args. title
@@ -46,65 +46,65 @@ try {
   out = { error: { code: e.code, message: String(e.message ?? e) } };
 }
 console.log(JSON.stringify(out));
-`, visible.Line(title), line, expression)
+`, visible.OneLine(title), line, expression)
 }
 
-// evaluate runs an expression in the sandbox like any code, in a run that may use only one server. A user who may run
-// code may call tools, so this way needs no further protection.
-func (o *mcpOptions) evaluate(
+// evaluateExpression runs an expression in the sandbox like any code, in a run that may use only one server. A user who
+// may run code may call tools, so this way needs no further protection.
+func (o *mcpOptions) evaluateExpression(
 	ctx context.Context, e *Env, title, name, expression string, values map[string]any,
-) (reply, server.Result, error) {
-	var out reply
+) (scriptReply, server.Result, error) {
+	var out scriptReply
 	if values == nil {
 		values = map[string]any{}
 	}
 	values["name"] = name
-	c, err := o.target.config(e)
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return out, server.Result{}, err
 	}
-	r, err := execute(ctx, e, c, server.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, server.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
 	if err != nil {
 		return out, r, err
 	}
 	if err := json.Unmarshal([]byte(r.Output), &out); err != nil {
 		words := strings.Fields(r.Output + " " + strings.Join(r.Notes, " ")) // on one line
-		return out, r, errors.New(visible.Line(strings.Join(words, " ")))
+		return out, r, errors.New(visible.OneLine(strings.Join(words, " ")))
 	}
 	return out, r, nil
 }
 
-func (o *mcpOptions) tools(ctx context.Context, e *Env, name string) error {
-	if _, err := o.known(e, name); err != nil {
+func (o *mcpOptions) listTools(ctx context.Context, e *Env, name string) error {
+	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
 	if o.json {
-		out, _, err := o.evaluate(ctx, e, "mcp tools "+name, name, "mcp[name].$tools()", nil)
+		out, _, err := o.evaluateExpression(ctx, e, "mcp tools "+name, name, "mcp[name].$tools()", nil)
 		if err == nil {
-			err = out.err()
+			err = out.errorOrNil()
 		}
 		if err != nil {
 			return err
 		}
 		return printJSON(e.Stdout, out.Value)
 	}
-	s, err := o.target.connect(ctx, e)
+	s, err := o.target.openSession(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	p := startProgress(e, "asking "+name)
-	text, err := s.Tools(ctx, name)
+	text, err := s.ToolsText(ctx, name)
 	p.stop()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(e.Stdout, strings.TrimSpace(visible.Escape(text)))
+	fmt.Fprintln(e.Stdout, strings.TrimSpace(visible.EscapeOdd(text)))
 	return nil
 }
 
-func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest []string) error {
-	if _, err := o.known(e, name); err != nil {
+func (o *mcpOptions) callTool(ctx context.Context, e *Env, name, tool string, rest []string) error {
+	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
 	arguments := "{}"
@@ -123,10 +123,10 @@ func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest [
 	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
 		return usageError("mcp call: the arguments are no object; want JSON like '{\"query\": \"x\"}'")
 	}
-	out, _, err := o.evaluate(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
+	out, _, err := o.evaluateExpression(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
 		map[string]any{"tool": tool, "args": json.RawMessage(arguments)})
 	if err == nil {
-		err = out.err()
+		err = out.errorOrNil()
 	}
 	if err != nil {
 		return err
@@ -152,11 +152,11 @@ func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest [
 			if c.Type != "text" {
 				text = "[" + strings.TrimSpace(c.Type+" "+c.MimeType) + "]"
 			}
-			fmt.Fprintln(e.Stdout, visible.Escape(text))
+			fmt.Fprintln(e.Stdout, visible.EscapeOdd(text))
 		}
 	}
 	if err == nil && result.IsError {
-		return silent(ExitFailed)
+		return silentError(ExitFailed)
 	}
 	return err
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// imported is the result for one server of the file.
-type imported struct {
+// importResult is the result for one server of the file.
+type importResult struct {
 	From string `json:"from"`
 	// Name is the API's name, or empty if there is no API.
 	Name    string   `json:"name,omitempty"`
@@ -37,28 +37,28 @@ type imported struct {
 // importFile shows the servers of another program's file as APIs, and writes them.
 func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error {
 	path := name
-	if client, known := clients.Find(name); known {
+	if client, known := clients.FindClient(name); known {
 		var err error
 		if path, err = usualFile(e, client); err != nil {
 			return err
 		}
 	}
-	text, err := clients.Read(path)
+	text, err := clients.ReadConfig(path)
 	if err == nil && text == nil {
 		err = fmt.Errorf("there is no file %s", path)
 	}
 	if err != nil {
 		return err
 	}
-	servers, err := mcpconfig.Parse(path, text)
+	servers, err := mcpconfig.ParseConfig(path, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	list, err := o.drafts(ctx, e, servers)
+	list, err := o.draftServers(ctx, e, servers)
 	if err != nil {
 		return err
 	}
-	fresh := slices.ContainsFunc(list, func(i imported) bool { return i.Status == "new" })
+	fresh := slices.ContainsFunc(list, func(i importResult) bool { return i.Status == "new" })
 	if !o.json {
 		printImport(e, path, list)
 	}
@@ -81,10 +81,10 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	return nil
 }
 
-// drafts returns the servers as APIs.
-func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Server) ([]imported, error) {
-	_, cat := inspect(e, o.apis)
-	c, err := o.target.config(e)
+// draftServers returns the servers as APIs.
+func (o *mcpOptions) draftServers(ctx context.Context, e *Env, servers []mcpconfig.Server) ([]importResult, error) {
+	_, cat := inspectConfig(e, o.apis)
+	c, err := o.target.newConfig(e)
 	if err != nil {
 		return nil, err
 	}
@@ -92,43 +92,43 @@ func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Ser
 	if a, err := readAccess(ctx, e, c); err == nil {
 		endpoints = append(endpoints, a.url)
 	}
-	drafter := o.drafter(ctx, e)
-	var list []imported
+	drafter := o.newDrafter(ctx, e)
+	var list []importResult
 	for _, s := range servers {
 		if len(o.only) > 0 && !slices.Contains(o.only, s.Name) {
 			continue
 		}
-		i := imported{From: s.Name, Notes: []string{}, Tokens: []string{}, Untyped: []string{}}
+		i := importResult{From: s.Name, Notes: []string{}, Tokens: []string{}, Untyped: []string{}}
 		// CodeForge behind CodeForge would call itself.
-		if s.Ours(endpoints) {
+		if s.IsCodeForge(endpoints) {
 			i.Status, i.Why = "ours", "it is CodeForge itself"
 			list = append(list, i)
 			continue
 		}
-		o.draft(&i, drafter.Draft(ctx, s), cat)
+		o.fillResult(&i, drafter.DraftServer(ctx, s), cat)
 		list = append(list, i)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("--only: the file has none of %s", visible.Line(strings.Join(o.only, ", ")))
+		return nil, fmt.Errorf("--only: the file has none of %s", visible.OneLine(strings.Join(o.only, ", ")))
 	}
 	return list, nil
 }
 
-// draft fills in the result for a server.
-func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog) {
-	i.draft, i.Notes = d, notes(d)
+// fillResult fills in the result for a server.
+func (o *mcpOptions) fillResult(i *importResult, d mcpconfig.Draft, cat *catalog.Catalog) {
+	i.draft, i.Notes = d, listNotes(d)
 	if d.Refused != "" {
 		i.Status, i.Why = "refused", d.Refused
 		return
 	}
 	for _, a := range cat.APIs() {
-		if same(a.Server, d.Entry.Server) {
+		if isSameServer(a.Server, d.Entry.Server) {
 			i.Status, i.Name, i.Why = "there", a.Name, "apis/"+a.Name+" is that server"
 			return
 		}
 	}
 	var invalid *apidir.InvalidError
-	if err := apidir.Check(o.apis, d.Entry); errors.As(err, &invalid) {
+	if err := apidir.CheckEntry(o.apis, d.Entry); errors.As(err, &invalid) {
 		i.Status, i.Why = "refused", "as an API it has mistakes: "+strings.ReplaceAll(invalid.Error(), "\n", "; ")
 		return
 	} else if err != nil {
@@ -138,20 +138,20 @@ func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog)
 	i.Status, i.Name = "new", d.Entry.Name
 	for _, c := range d.Entry.Credentials {
 		i.Tokens = append(i.Tokens, c.Name)
-		if mcpconfig.Untyped(c) {
+		if mcpconfig.NeedsTyping(c) {
 			i.Untyped = append(i.Untyped, c.Name)
 		}
 	}
-	i.Config, _ = d.Entry.Show(func(c apidir.Credential) string { // Check has just rendered it
-		if mcpconfig.Untyped(c) {
+	i.Config, _ = d.Entry.ShowConfig(func(c apidir.Credential) string { // Check has just rendered it
+		if mcpconfig.NeedsTyping(c) {
 			return "(to be typed)"
 		}
 		return "(from " + d.Where[c.Name] + ")"
 	})
 }
 
-// same reports whether an API already is the server of a draft.
-func same(have *catalog.Server, drafted *apidir.Server) bool {
+// isSameServer reports whether an API already is the server of a draft.
+func isSameServer(have *catalog.Server, drafted *apidir.Server) bool {
 	if have == nil {
 		return false
 	}
@@ -166,23 +166,23 @@ func same(have *catalog.Server, drafted *apidir.Server) bool {
 }
 
 // printImport shows the files to be written, without credentials.
-func printImport(e *Env, path string, list []imported) {
+func printImport(e *Env, path string, list []importResult) {
 	paint := newPainter(e, e.Stdout)
-	fmt.Fprintf(e.Stdout, "%s: %s\n", visible.Line(path), count(len(list), "server"))
+	fmt.Fprintf(e.Stdout, "%s: %s\n", visible.OneLine(path), countNoun(len(list), "server"))
 	for _, i := range list {
 		switch i.Status {
 		case "new":
-			fmt.Fprintf(e.Stdout, "\n%s becomes apis/%s/config.json\n", visible.Line(i.From), i.Name)
+			fmt.Fprintf(e.Stdout, "\n%s becomes apis/%s/config.json\n", visible.OneLine(i.From), i.Name)
 			for line := range strings.Lines(i.Config) {
-				fmt.Fprintf(e.Stdout, "  %s\n", paint(terminal.Green, "+"+visible.Line(strings.TrimRight(line, "\n"))))
+				fmt.Fprintf(e.Stdout, "  %s\n", paint(terminal.Green, "+"+visible.OneLine(strings.TrimRight(line, "\n"))))
 			}
 		case "refused":
-			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.Line(i.From), paint(terminal.Red, visible.Line(i.Why)))
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.OneLine(i.From), paint(terminal.Red, visible.OneLine(i.Why)))
 		default:
-			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.Line(i.From), visible.Line(i.Why))
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.OneLine(i.From), visible.OneLine(i.Why))
 		}
 		for _, n := range i.Notes {
-			fmt.Fprintf(e.Stdout, "  note: %s\n", visible.Line(n))
+			fmt.Fprintf(e.Stdout, "  note: %s\n", visible.OneLine(n))
 		}
 	}
 	fmt.Fprintln(e.Stdout)
@@ -191,11 +191,11 @@ func printImport(e *Env, path string, list []imported) {
 // writeImport writes the APIs, then the client's file. It keeps a copy of the client's file in the folder of APIs,
 // readable only for its owner, because it can contain credentials.
 func (o *mcpOptions) writeImport(
-	ctx context.Context, e *Env, path string, text []byte, list []imported,
+	ctx context.Context, e *Env, path string, text []byte, list []importResult,
 ) (backup string, err error) {
 	var after []byte
 	if o.clients { // fail before any file is written
-		c, err := o.target.config(e)
+		c, err := o.target.newConfig(e)
 		if err != nil {
 			return "", err
 		}
@@ -204,11 +204,11 @@ func (o *mcpOptions) writeImport(
 			return "", err
 		}
 		var program []string
-		access := a.client(e)
+		access := a.clientAccess(e)
 		if access.Token || strings.Contains(filepath.Base(path), "claude_desktop_config") {
 			program = access.Command
 		}
-		if after, err = mcpconfig.Alone(path, text, access.URL, program); err != nil {
+		if after, err = mcpconfig.KeepOnlyCodeForge(path, text, access.URL, program); err != nil {
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -217,7 +217,7 @@ func (o *mcpOptions) writeImport(
 		if i.Status != "new" {
 			continue
 		}
-		if i.File, _, err = apidir.Add(o.apis, i.draft.Entry); err != nil {
+		if i.File, _, err = apidir.AddAPI(o.apis, i.draft.Entry); err != nil {
 			return "", err
 		}
 	}
@@ -225,14 +225,14 @@ func (o *mcpOptions) writeImport(
 		return "", nil
 	}
 	// The copy comes before the change: the file may hold keys that exist nowhere else.
-	if backup, err = keep(o.apis, path, text, time.Now()); err != nil {
+	if backup, err = keepCopy(o.apis, path, text, time.Now()); err != nil {
 		return "", err
 	}
-	return backup, clients.Replace(path, text, after)
+	return backup, clients.ReplaceConfig(path, text, after)
 }
 
-// keep stores a copy of a file that contains keys.
-func keep(apis, path string, text []byte, now time.Time) (string, error) {
+// keepCopy stores a copy of a file that contains keys.
+func keepCopy(apis, path string, text []byte, now time.Time) (string, error) {
 	folder := filepath.Join(apis, ".backup")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("keeping a copy: %w", err)
@@ -251,14 +251,14 @@ func keep(apis, path string, text []byte, now time.Time) (string, error) {
 	return backup, errors.Join(err, f.Close())
 }
 
-func printImported(e *Env, path, backup string, list []imported) {
+func printImported(e *Env, path, backup string, list []importResult) {
 	n := 0
 	for _, i := range list {
 		if i.Status != "new" {
 			continue
 		}
 		n++
-		fmt.Fprintf(e.Stdout, "Wrote %s.\n", visible.Line(i.File))
+		fmt.Fprintf(e.Stdout, "Wrote %s.\n", visible.OneLine(i.File))
 		for _, token := range i.Untyped {
 			fmt.Fprintf(e.Stdout, "  type the credential %s there: codeforge api edit %s\n", token, i.Name)
 		}
@@ -269,8 +269,8 @@ func printImported(e *Env, path, backup string, list []imported) {
 	}
 	if backup != "" {
 		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you "+
-			"can read: remove it when everything works.\n", visible.Line(path), visible.Line(backup))
+			"can read: remove it when everything works.\n", visible.OneLine(path), visible.OneLine(backup))
 	} else if n > 0 {
-		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.Line(path))
+		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.OneLine(path))
 	}
 }

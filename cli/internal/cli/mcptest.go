@@ -22,8 +22,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// trial is the result of mcp test.
-type trial struct {
+// serverTrial is the result of mcp test.
+type serverTrial struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Tools int    `json:"tools"`
@@ -57,16 +57,16 @@ var telemetry = []string{
 	"featureassets.org", "prodregistryv2.org", "scarf.sh", "logfire.pydantic.dev", "nr-data.net", "logs.netdata.cloud",
 }
 
-// counts reports whether a host only collects usage data.
-func counts(host string) bool {
+// isTelemetry reports whether a host only collects usage data.
+func isTelemetry(host string) bool {
 	first, _, _ := strings.Cut(host, ".")
 	return first == "telemetry" || first == "analytics" || first == "stats" ||
 		slices.ContainsFunc(telemetry, func(t string) bool { return host == t || strings.HasSuffix(host, "."+t) })
 }
 
-// test restarts a server, lists its tools, calls one that changes nothing, and prints the server's needs.
-func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
-	a, err := o.known(e, name)
+// testServer restarts a server, lists its tools, calls one that changes nothing, and prints the server's needs.
+func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error {
+	a, err := o.findServer(e, name)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	if json.Unmarshal([]byte(o.arguments), &args) != nil || args == nil {
 		return usageError("mcp test: --arguments is no object; want JSON like '{\"query\": \"x\"}'")
 	}
-	op, err := o.operator(ctx, e)
+	op, err := o.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,12 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	began := time.Now()
-	out, r, err := o.evaluate(ctx, e, "mcp test "+name, name, tryExpression, map[string]any{"tool": o.tool, "args": args})
+	out, r, err := o.evaluateExpression(ctx, e, "mcp test "+name, name, tryExpression,
+		map[string]any{"tool": o.tool, "args": args})
 	if err != nil {
 		return err
 	}
-	t := trial{
+	t := serverTrial{
 		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Untrusting: []string{},
 		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{},
 		Advice: []string{},
@@ -102,22 +103,22 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	} else {
 		got.Failed = out.Error.Message
 	}
-	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.Line(got.Failed)
+	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.OneLine(got.Failed)
 	var exchanges []controlapi.Exchange
 	if r.Receipt != nil {
 		for _, x := range r.Receipt.Exchanges {
 			exchanges = append(exchanges, x.Caused...)
 		}
 	}
-	exchanges = append(exchanges, o.watched(ctx, e, name, began)...)
+	exchanges = append(exchanges, o.listRequests(ctx, e, name, began)...)
 	lines, _ := op.Log(ctx, name) // the log is optional
-	t.judge(a, exchanges, lines)
-	err = shown(e, o.json, t, true, func() { t.print(e) })
+	t.diagnose(a, exchanges, lines)
+	err = printValue(e, o.json, t, true, func() { t.printTrial(e) })
 	if err == nil && len(t.Wanted) > 0 && (o.write || !o.json && term.IsTerminal(int(e.Stdin.Fd()))) {
-		err = o.open(ctx, e, a, t)
+		err = o.addHosts(ctx, e, a, t)
 	}
 	if err == nil && !t.OK {
-		return silent(ExitFailed)
+		return silentError(ExitFailed)
 	}
 	return err
 }
@@ -142,8 +143,8 @@ const tryExpression = `(async () => {
 // settle is the time in which the server's requests get recorded.
 const settle = time.Second
 
-// watched returns the requests that a server has sent since a time.
-func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
+// listRequests returns the requests that a server has sent since a time.
+func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -156,7 +157,7 @@ func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since tim
 	var all []controlapi.Exchange
 	run := controlapi.ServerPrefix + name
 	logs := logsOptions{filter: historyapi.ExchangeFilter{Run: run, Since: since}}
-	_, _ = logs.list(ctx, rec, func(x controlapi.Exchange) {
+	_, _ = logs.listExchanges(ctx, rec, func(x controlapi.Exchange) {
 		if x.Run == run {
 			all = append(all, x)
 		}
@@ -178,16 +179,16 @@ var (
 		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
 )
 
-// owns reports whether a host is one of an API's hosts.
-func owns(a *catalog.API, host string) bool {
+// ownsHost reports whether a host is one of an API's hosts.
+func ownsHost(a *catalog.API, host string) bool {
 	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
 		suffix, wildcard := strings.CutPrefix(p.String(), "*")
 		return p.String() == host || wildcard && strings.HasSuffix(host, suffix)
 	})
 }
 
-// judge draws the conclusions from the exchanges and the log.
-func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
+// diagnose draws the conclusions from the exchanges and the log.
+func (t *serverTrial) diagnose(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
 		if s != "" && !slices.Contains(*list, s) {
 			*list = append(*list, s)
@@ -205,7 +206,7 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
 			add(&t.Untrusting, host)
-		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):
+		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && isTelemetry(host):
 			add(&t.Telemetry, host)
 		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0:
 			add(&t.Wanted, host)
@@ -248,8 +249,8 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 			host += ":" + m[2]
 		}
 		switch {
-		case owns(a, host):
-		case counts(m[1]):
+		case ownsHost(a, host):
+		case isTelemetry(m[1]):
 			add(&t.Telemetry, host)
 		default:
 			add(&t.Wanted, host)
@@ -259,11 +260,11 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 		add(&t.Shapes, m[1])
 	}
 	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Untrusting) == 0 && len(t.Failed) == 0
-	t.advise(a, untrusted.MatchString(said))
+	t.addAdvice(a, untrusted.MatchString(said))
 }
 
-// advise adds the advice.
-func (t *trial) advise(a *catalog.API, distrust bool) {
+// addAdvice adds the advice.
+func (t *serverTrial) addAdvice(a *catalog.API, distrust bool) {
 	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
 	if len(t.Wanted) > 0 {
 		list, _ := json.Marshal(t.Wanted) // texts
@@ -303,16 +304,16 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	}
 }
 
-// print shows the result.
-func (t *trial) print(e *Env) {
+// printTrial shows the result.
+func (t *serverTrial) printTrial(e *Env) {
 	p := newPainter(e, e.Stdout)
 	word := p(terminal.Green, "ok")
 	if !t.OK {
 		word = p(terminal.Red, "not yet")
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s, %s", t.Name, word, count(t.Tools, "tool"))
+	fmt.Fprintf(e.Stdout, "%s: %s, %s", t.Name, word, countNoun(t.Tools, "tool"))
 	if t.Called != "" {
-		fmt.Fprintf(e.Stdout, "; called %s", visible.Line(t.Called))
+		fmt.Fprintf(e.Stdout, "; called %s", visible.OneLine(t.Called))
 	}
 	fmt.Fprintln(e.Stdout)
 	for _, row := range []struct {
@@ -323,22 +324,22 @@ func (t *trial) print(e *Env) {
 		{"no trust in the CA", t.Untrusting}, {"swapped", t.Swapped}, {"asks for", t.Variables},
 	} {
 		if len(row.list) > 0 {
-			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, visible.Line(strings.Join(row.list, ", ")))
+			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, visible.OneLine(strings.Join(row.list, ", ")))
 		}
 	}
 	if t.Failure != "" {
 		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "it says", t.Failure)
 	}
 	for _, line := range t.Advice {
-		fmt.Fprintf(e.Stdout, "- %s.\n", visible.Line(line))
+		fmt.Fprintf(e.Stdout, "- %s.\n", visible.OneLine(line))
 	}
 }
 
-// open adds the wanted hosts to "domains".
-func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) error {
+// addHosts adds the wanted hosts to "domains".
+func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t serverTrial) error {
 	if !o.write {
-		question := fmt.Sprintf("Add %s to the domains of %s?", visible.Line(strings.Join(t.Wanted, ", ")), a.Name)
-		if err := ask(ctx, e, question, ""); err != nil {
+		question := fmt.Sprintf("Add %s to the domains of %s?", visible.OneLine(strings.Join(t.Wanted, ", ")), a.Name)
+		if err := askYes(ctx, e, question, ""); err != nil {
 			return nil // the user has seen the hosts
 		}
 	}
@@ -350,7 +351,7 @@ func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) 
 	}
 	for _, host := range t.Wanted {
 		if _, err := catalog.ParseHostPattern(host); err != nil {
-			return errors.New("one of the hosts is no name: " + visible.Line(host))
+			return errors.New("one of the hosts is no name: " + visible.OneLine(host))
 		}
 		domains = append(domains, host)
 	}
@@ -359,7 +360,7 @@ func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) 
 	}
 	if !o.json {
 		fmt.Fprintf(e.Stdout, "Wrote them to %s. Try again: codeforge mcp test %s\n",
-			visible.Line(o.apis+"/"+a.Name+"/config.json"), a.Name)
+			visible.OneLine(o.apis+"/"+a.Name+"/config.json"), a.Name)
 	}
 	return nil
 }

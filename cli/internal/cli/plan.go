@@ -24,15 +24,15 @@ reads only. What it would have sent besides is a plan, which you can approve for
 15 minutes, once, unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: example("codeforge plans", "codeforge plans --json id,state,writes"),
+		Example: exampleText("codeforge plans", "codeforge plans --json id,state,writes"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := plans(c.Context(), e, t)
+		client, err := connectPlans(c.Context(), e, t)
 		if err != nil {
 			return err
 		}
-		list, err := client.List(c.Context())
+		list, err := client.ListPlans(c.Context())
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ more, or CodeForge does not run; 2 wrong command line.`,
 				if err != nil {
 					return err
 				}
-				client, err := plans(c.Context(), e, t)
+				client, err := connectPlans(c.Context(), e, t)
 				if err != nil {
 					return err
 				}
@@ -69,40 +69,40 @@ more, or CodeForge does not run; 2 wrong command line.`,
 		}
 	}
 	approve := verb("approve", "send it, or some steps of it, in order, and show the answers",
-		example("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
+		exampleText("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
 	approve.Flags().StringVar(steps, "steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
 	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes",
-		example("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json=steps")),
+		exampleText("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json=steps")),
 		approve,
 		verb("refuse", "send none of it",
-			example("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json=state")))
+			exampleText("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json=state")))
 	return c
 }
 
-// plans connects to the proxy.
-func plans(ctx context.Context, e *Env, t target) (planapi.Client, error) {
-	c, err := t.proxy(ctx, e)
+// connectPlans connects to the proxy.
+func connectPlans(ctx context.Context, e *Env, t serverTarget) (planapi.Client, error) {
+	c, err := t.connectProxy(ctx, e)
 	return planapi.Client{HTTP: c.HTTP}, err
 }
 
 // onPlan executes a verb.
 func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, steps []int, asJSON bool) error {
-	p, err := c.Get(ctx, id)
+	p, err := c.GetPlan(ctx, id)
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.Line(id), err)
+		return fmt.Errorf("%s: %w", visible.OneLine(id), err)
 	}
 	if verb != "show" {
 		// Digest: the proxy rejects the decision if the plan is not the one that was just read.
 		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
-		if _, err := c.Decide(ctx, id, in); err != nil {
-			return fmt.Errorf("%s: %w", visible.Line(id), err)
+		if _, err := c.SendDecision(ctx, id, in); err != nil {
+			return fmt.Errorf("%s: %w", visible.OneLine(id), err)
 		}
-		if p, err = followed(ctx, c, id); err != nil {
+		if p, err = waitForPlan(ctx, c, id); err != nil {
 			return err
 		}
 	}
 	// A refused plan is a success; a plan that stopped midway is not.
-	failed := verb == "approve" && p.State != planapi.Done
+	failed := verb == "approve" && p.State != planapi.StateDone
 	switch {
 	case asJSON:
 		err = printJSON(e.Stdout, p)
@@ -114,21 +114,21 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 		printSent(e, p)
 	}
 	if err == nil && failed {
-		return silent(ExitFailed)
+		return silentError(ExitFailed)
 	}
 	return err
 }
 
-// followed waits until a plan has been sent.
-func followed(ctx context.Context, c planapi.Client, id string) (planapi.Plan, error) {
+// waitForPlan waits until a plan has been sent.
+func waitForPlan(ctx context.Context, c planapi.Client, id string) (planapi.Plan, error) {
 	for {
-		p, err := c.Get(ctx, id)
-		if err != nil || p.State != planapi.Running {
+		p, err := c.GetPlan(ctx, id)
+		if err != nil || p.State != planapi.StateRunning {
 			return p, err
 		}
 		select {
 		case <-ctx.Done():
-			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", visible.Line(id))
+			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", visible.OneLine(id))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -164,10 +164,10 @@ func parseSteps(text string) ([]int, error) {
 func printPicture(e *Env, p planapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for i, line := range p.Picture {
-		line = visible.Line(line)
+		line = visible.OneLine(line)
 		if i == 0 {
 			line = paint(terminal.Yellow, line)
-			if p.State != planapi.Open {
+			if p.State != planapi.StateOpen {
 				line += " · " + string(p.State)
 			}
 		}
@@ -193,7 +193,7 @@ func printPlan(e *Env, p planapi.Plan) {
 		}
 		printBody(e.Stdout, fmt.Sprintf("step %d", s.N), s.Body, width)
 		if s.Rule != "" {
-			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.Line(s.Rule))
+			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.OneLine(s.Rule))
 		}
 		for _, c := range s.Changes {
 			change := c.Field + ": " + cmp.Or(c.Before, "(none)") + " -> " + cmp.Or(c.After, "(none)")
@@ -210,7 +210,7 @@ func apisOf(s planapi.Step) string {
 	if len(s.APIs) == 0 {
 		return ""
 	}
-	return ", " + visible.Line(strings.Join(s.APIs, ", "))
+	return ", " + visible.OneLine(strings.Join(s.APIs, ", "))
 }
 
 // printSent prints the result of each step that was sent.
@@ -221,17 +221,18 @@ func printSent(e *Env, p planapi.Plan) {
 		if s.Answer != nil {
 			printReply(e, s, width)
 		}
-		if s.Answer.OK() {
+		if s.Answer.IsOK() {
 			sent++
 		}
 	}
-	if p.State == planapi.Done {
-		fmt.Fprintf(e.Stdout, "Sent: %s.\n", count(sent, "step"))
+	if p.State == planapi.StateDone {
+		fmt.Fprintf(e.Stdout, "Sent: %s.\n", countNoun(sent, "step"))
 	} else {
-		fmt.Fprintf(e.Stdout, "Stopped: %s had success. Nothing after the last one above was sent.\n", count(sent, "step"))
+		fmt.Fprintf(e.Stdout, "Stopped: %s had success. Nothing after the last one above was sent.\n",
+			countNoun(sent, "step"))
 	}
 	if p.Audit != "" {
-		fmt.Fprintf(e.Stdout, "audit %s\n", visible.Line(p.Audit))
+		fmt.Fprintf(e.Stdout, "audit %s\n", visible.OneLine(p.Audit))
 	}
 }
 
@@ -239,7 +240,7 @@ func printSent(e *Env, p planapi.Plan) {
 func printReply(e *Env, s planapi.Step, width int) {
 	paint, a := newPainter(e, e.Stdout), s.Answer
 	color, text := terminal.Green, strconv.Itoa(a.Status)
-	if !a.OK() {
+	if !a.IsOK() {
 		color = terminal.Red
 	}
 	if a.Status == 0 {
@@ -248,7 +249,7 @@ func printReply(e *Env, s planapi.Step, width int) {
 	if a.Code != "" {
 		text += ", " + a.Code
 	}
-	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, visible.Line(text)))
+	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, visible.OneLine(text)))
 	if a.Why != "" {
 		fmt.Fprint(e.Stdout, shownLines("    ", a.Why, width))
 	}

@@ -12,8 +12,8 @@ import (
 // progressAfter is the time after which an operation's progress is shown.
 const progressAfter = 2 * time.Second
 
-// progress shows a running operation on a terminal: one line on stderr, rewritten, and removed at the end.
-type progress struct {
+// progressLine shows a running operation on a terminal: one line on stderr, rewritten, and removed at the end.
+type progressLine struct {
 	e       *Env
 	what    string
 	started time.Time
@@ -25,33 +25,33 @@ type progress struct {
 }
 
 // startProgress starts the display. If stderr is not a terminal, it shows nothing.
-func startProgress(e *Env, what string) *progress {
-	p := &progress{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
+func startProgress(e *Env, what string) *progressLine {
+	p := &progressLine{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
 	if e.Stderr.IsTerminal() {
-		p.wg.Go(p.run)
+		p.wg.Go(p.refresh)
 	}
 	return p
 }
 
-// say replaces the message after the elapsed time.
-func (p *progress) say(message string) {
+// setMessage replaces the message after the elapsed time.
+func (p *progressLine) setMessage(message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = message
 }
 
-// print prints a permanent line, on a terminal or not.
-func (p *progress) print(line string) {
+// printLine prints a permanent line, on a terminal or not.
+func (p *progressLine) printLine(line string) {
 	p.e.Stderr.Rewrite("")
 	fmt.Fprintln(p.e.Stderr, line)
 }
 
-func (p *progress) stop() {
+func (p *progressLine) stop() {
 	close(p.quit)
 	p.wg.Wait()
 }
 
-func (p *progress) run() {
+func (p *progressLine) refresh() {
 	wait := time.NewTimer(progressAfter)
 	defer wait.Stop()
 	shown := false
@@ -70,7 +70,7 @@ func (p *progress) run() {
 				last = last[i+1:]
 			}
 			seconds := int(time.Since(p.started).Seconds())
-			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, visible.Line(strings.TrimSpace(last)))
+			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, visible.OneLine(strings.TrimSpace(last)))
 			if width, ok := p.e.Stderr.Width(); ok && len(line) >= width {
 				line = strings.ToValidUTF8(line[:max(0, width-1)], "")
 			}

@@ -15,19 +15,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
-// prompter prompts on a terminal, and otherwise reads lines from standard input.
-type prompter struct {
+// linePrompter prompts on a terminal, and otherwise reads lines from standard input.
+type linePrompter struct {
 	e        *Env
 	terminal bool
 	lines    *bufio.Reader
 }
 
-func newPrompter(e *Env) prompter {
-	return prompter{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
+func newPrompter(e *Env) linePrompter {
+	return linePrompter{e: e, terminal: term.IsTerminal(int(e.Stdin.Fd())), lines: bufio.NewReader(e.Stdin)}
 }
 
-// line prompts for one line until check accepts it. Without a terminal it returns an error that asks for the flag.
-func (p prompter) line(ctx context.Context, question, flagName string,
+// askLine prompts for one line until check accepts it. Without a terminal it returns an error that asks for the flag.
+func (p linePrompter) askLine(ctx context.Context, question, flagName string,
 	check func(string) (string, error),
 ) (string, error) {
 	if !p.terminal {
@@ -35,7 +35,7 @@ func (p prompter) line(ctx context.Context, question, flagName string,
 	}
 	for {
 		fmt.Fprint(p.e.Stderr, question)
-		line, err := typed(ctx, p.e, func() (string, error) { return p.lines.ReadString('\n') })
+		line, err := readTyped(ctx, p.e, func() (string, error) { return p.lines.ReadString('\n') })
 		if err != nil {
 			return "", err
 		}
@@ -43,12 +43,12 @@ func (p prompter) line(ctx context.Context, question, flagName string,
 		if err == nil {
 			return answer, nil
 		}
-		fmt.Fprintf(p.e.Stderr, "%s Try again, or leave with Ctrl-C.\n", visible.Line(stopped(err.Error())))
+		fmt.Fprintf(p.e.Stderr, "%s Try again, or leave with Ctrl-C.\n", visible.OneLine(endWithStop(err.Error())))
 	}
 }
 
-// secret reads a credential without showing it.
-func (p prompter) secret(ctx context.Context, question string) (secret.Value, error) {
+// askSecret reads a credential without showing it.
+func (p linePrompter) askSecret(ctx context.Context, question string) (secret.Value, error) {
 	if !p.terminal {
 		line, err := p.lines.ReadString('\n')
 		if err != nil && (!errors.Is(err, io.EOF) || line == "") {
@@ -58,7 +58,7 @@ func (p prompter) secret(ctx context.Context, question string) (secret.Value, er
 	}
 	for {
 		fmt.Fprint(p.e.Stderr, question)
-		data, err := typed(ctx, p.e, func() ([]byte, error) { return term.ReadPassword(int(p.e.Stdin.Fd())) })
+		data, err := readTyped(ctx, p.e, func() ([]byte, error) { return term.ReadPassword(int(p.e.Stdin.Fd())) })
 		if err != nil {
 			return secret.Value{}, err
 		}
@@ -71,9 +71,9 @@ func (p prompter) secret(ctx context.Context, question string) (secret.Value, er
 	}
 }
 
-// typed waits for the user's input. Ctrl-C ends the wait and restores the terminal. read may have switched the echo
+// readTyped waits for the user's input. Ctrl-C ends the wait and restores the terminal. read may have switched the echo
 // off, and it goes on reading until the process ends.
-func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error) {
+func readTyped[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error) {
 	type answer struct {
 		text T
 		err  error
@@ -95,7 +95,7 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 			time.Sleep(time.Millisecond)
 		}
 		fmt.Fprintln(e.Stderr)
-		return none, silent(ExitInterrupted)
+		return none, silentError(ExitInterrupted)
 	case a := <-answers:
 		if a.err == nil {
 			return a.text, nil
@@ -108,8 +108,8 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 	}
 }
 
-// stopped ends a text with a full stop, unless it ends with a question mark.
-func stopped(text string) string {
+// endWithStop ends a text with a full stop, unless it ends with a question mark.
+func endWithStop(text string) string {
 	if strings.HasSuffix(text, "?") {
 		return text
 	}

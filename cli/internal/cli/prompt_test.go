@@ -35,7 +35,7 @@ func newTypist(t *testing.T, args ...string) *typist {
 	t.Cleanup(func() { _ = master.Close() }) // not slave: after Ctrl-C it is still read from, until master is closed
 	w := &typist{t: t, master: master, code: make(chan int, 1), fd: int(slave.Fd())}
 	w.ctx, w.ctrlC = context.WithCancel(t.Context())
-	w.e = &Env{Args: args, Stdin: slave, Stdout: terminal.Open(slave), Stderr: terminal.Open(slave)}
+	w.e = &Env{Args: args, Stdin: slave, Stdout: terminal.OpenStream(slave), Stderr: terminal.OpenStream(slave)}
 	w.shown = make(chan string, 1000)
 	go func() {
 		defer close(w.shown)
@@ -136,7 +136,7 @@ func TestContainer(t *testing.T) {
 	for line, want := range rows {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
-		out := terminal.Open(write)
+		out := terminal.OpenStream(write)
 		e := &Env{Args: strings.Fields(line), Environ: []string{"CODEFORGE_CONTAINER=1"}, Stdout: out, Stderr: out}
 		code := Run(t.Context(), e)
 		_ = write.Close()

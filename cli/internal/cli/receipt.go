@@ -11,8 +11,8 @@ import (
 )
 
 // printReceipt prints one line per exchange, the totals, and the hints.
-func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
-	fmt.Fprintf(w, "receipt of run %s\n", visible.Line(r.Run))
+func printReceipt(p textPainter, w io.Writer, r controlapi.Receipt) {
+	fmt.Fprintf(w, "receipt of run %s\n", visible.OneLine(r.Run))
 	for _, x := range r.Exchanges {
 		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
 		printCaused(p, w, x)
@@ -22,19 +22,19 @@ func printReceipt(p painter, w io.Writer, r controlapi.Receipt) {
 	}
 	c := r.Count
 	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
-		count(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
+		countNoun(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	if r.Audit != "" {
-		fmt.Fprintf(w, "  audit %s\n", visible.Line(r.Audit))
+		fmt.Fprintf(w, "  audit %s\n", visible.OneLine(r.Audit))
 	}
 	for _, h := range r.Hints {
-		fmt.Fprintf(w, "  hint: %s\n", visible.Line(h.Voice().Person))
+		fmt.Fprintf(w, "  hint: %s\n", visible.OneLine(h.VoiceText().Person))
 	}
 }
 
 // printCaused prints the requests that a call of an MCP server's tool caused.
-func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
+func printCaused(p textPainter, w io.Writer, x controlapi.Exchange) {
 	if x.Among > 1 {
-		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", count(x.Among-1, "other call"))
+		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", countNoun(x.Among-1, "other call"))
 	}
 	for _, c := range x.Caused {
 		fmt.Fprintf(w, "    %s\n", exchangeLine(p, c))
@@ -43,7 +43,7 @@ func printCaused(p painter, w io.Writer, x controlapi.Exchange) {
 
 // exchangeLine describes one exchange: outcome, status, method, URL, and the proxy's changes. For a call of an MCP
 // server's tool, it shows the tool instead of method and URL, and the sizes of arguments and result.
-func exchangeLine(p painter, x controlapi.Exchange) string {
+func exchangeLine(p textPainter, x controlapi.Exchange) string {
 	colour := terminal.Green
 	switch {
 	case x.Outcome == controlapi.OutcomeDenied:
@@ -52,17 +52,17 @@ func exchangeLine(p painter, x controlapi.Exchange) string {
 		colour = terminal.Yellow
 	}
 	method, target, sizes := x.Method, x.URL, ""
-	if call := x.Call(); call != "" {
+	if call := x.CalledTool(); call != "" {
 		method, target, sizes = "CALL", call, fmt.Sprintf("  %d bytes up, %d down", x.BytesUp, x.BytesDown)
 	}
 	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) +
-		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.Line(method), visible.Line(target))
+		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.OneLine(method), visible.OneLine(target))
 	if x.Code != "" {
-		line += " " + p(colour, visible.Line(x.Code))
+		line += " " + p(colour, visible.OneLine(x.Code))
 	}
 	var changes []string
 	for _, s := range x.Swapped {
-		changes = append(changes, visible.Line(s.Name)+" in "+visible.Line(s.In))
+		changes = append(changes, visible.OneLine(s.Name)+" in "+visible.OneLine(s.In))
 	}
 	if x.Unlisted > 0 {
 		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))

@@ -15,8 +15,8 @@ import (
 // errOff means that no history is kept.
 var errOff = errors.New("nothing is kept of runs: HISTORY=off in .env or the environment")
 
-// record is the history of runs: of the running CodeForge, or of a state directory without one.
-type record struct {
+// runHistory is the history of runs: of the running CodeForge, or of a state directory without one.
+type runHistory struct {
 	operatorapi.Client
 	name string
 	// stopped means that no CodeForge runs.
@@ -25,39 +25,39 @@ type record struct {
 }
 
 // openRecord finds the history. The caller must close it.
-func openRecord(ctx context.Context, e *Env, t target) (record, error) {
-	c, err := t.config(e)
+func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error) {
+	c, err := t.newConfig(e)
 	if err != nil {
-		return record{}, err
+		return runHistory{}, err
 	}
-	op, place, local, err := server.Operator(ctx, c)
+	op, place, local, err := server.ConnectOperator(ctx, c)
 	switch {
 	case err == nil && local:
-		return record{Client: op, name: place.Name(), close: func() {}}, nil
+		return runHistory{Client: op, name: place.Name(), close: func() {}}, nil
 	case c.URL != "" && err == nil:
-		return record{}, fmt.Errorf("%s does not tell what is kept of runs; want docker://CONTAINER, or no URL for "+
+		return runHistory{}, fmt.Errorf("%s does not tell what is kept of runs; want docker://CONTAINER, or no URL for "+
 			"the CodeForge of this folder", c.URL)
 	case c.URL != "":
-		return record{}, err
+		return runHistory{}, err
 	case !c.State.Exists() && err != nil:
-		return record{}, err
+		return runHistory{}, err
 	case !c.State.Exists():
-		return record{}, fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start "+
+		return runHistory{}, fmt.Errorf("there is no state directory %s, and no stack of this folder runs in Docker: start "+
 			"CodeForge with codeforge up or docker compose up -d, or go to its folder", c.State.Path())
 	}
 	if _, err := os.Stat(c.State.Join("history", "runs.db")); err != nil {
-		return record{}, fmt.Errorf("no run is recorded in %s yet", c.State.Path())
+		return runHistory{}, fmt.Errorf("no run is recorded in %s yet", c.State.Path())
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return record{}, err
+		return runHistory{}, err
 	}
-	op, stop, err := server.History(c.State, filepath.Dir(self))
-	return record{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
+	op, stop, err := server.OpenHistory(c.State, filepath.Dir(self))
+	return runHistory{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
 }
 
-// run returns the history of a run, or of the last run if id is empty.
-func (r record) run(ctx context.Context, id string) (historyapi.Detail, error) {
+// findRun returns the history of a run, or of the last run if id is empty.
+func (r runHistory) findRun(ctx context.Context, id string) (historyapi.Detail, error) {
 	d, err := r.Run(ctx, id)
 	switch {
 	case !errors.Is(err, operatorapi.ErrNotFound):

@@ -35,11 +35,11 @@ both go to standard error. Notes and the receipt always go to standard error.
 
 Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
 run; 130 interrupted; 2 wrong command line.`,
-		Example: example("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
+		Example: exampleText("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
 		Args:    cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
-	var timeout seconds
+	var timeout secondsFlag
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
@@ -70,12 +70,12 @@ run; 130 interrupted; 2 wrong command line.`,
 		if *language == runapi.LanguagePython && len(args) > 0 {
 			return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
 		}
-		c, err := t.config(e)
+		c, err := t.newConfig(e)
 		if err != nil {
 			return &exitError{ExitNotRun, err}
 		}
-		r, err := execute(ctx, e, c, server.Run{
-			Code: withArguments(script.Code, args), Language: *language, APIs: list(*apis),
+		r, err := executeRun(ctx, e, c, server.Run{
+			Code: withArguments(script.Code, args), Language: *language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
 		// A run that ended before Ctrl-C keeps its own exit code.
@@ -86,7 +86,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			return &exitError{ExitNotRun, err}
 		}
 		if r.Failed {
-			r.Output = script.Originals(r.Output)
+			r.Output = script.RestorePlaces(r.Output)
 		}
 		return showResult(e, r, *receipt, *asJSON)
 	}
@@ -96,10 +96,10 @@ run; 130 interrupted; 2 wrong command line.`,
 // languages are the values of --language.
 var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
 
-// seconds is a flag for a time: 30s, 2m, or a number of seconds.
-type seconds time.Duration
+// secondsFlag is a flag for a time: 30s, 2m, or a number of seconds.
+type secondsFlag time.Duration
 
-func (s *seconds) String() string {
+func (s *secondsFlag) String() string {
 	if *s == 0 {
 		return "" // help then shows no default
 	}
@@ -107,9 +107,9 @@ func (s *seconds) String() string {
 }
 
 // Type returns the name of the value for messages.
-func (s *seconds) Type() string { return "duration" }
+func (s *secondsFlag) Type() string { return "duration" }
 
-func (s *seconds) Set(text string) error {
+func (s *secondsFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if n, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && n < 1e6 {
 		d, err = time.Duration(n*float64(time.Second)), nil
@@ -117,7 +117,7 @@ func (s *seconds) Set(text string) error {
 	if err != nil || d <= 0 {
 		return errors.New("want a time like 30s or 2m, or a number of seconds")
 	}
-	*s = seconds(d)
+	*s = secondsFlag(d)
 	return nil
 }
 
@@ -155,21 +155,21 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 	if name == "-" || language == runapi.LanguagePython {
 		return bundle.Script{Code: string(code)}, nil
 	}
-	return bundle.Read(name, string(code))
+	return bundle.ReadScript(name, string(code))
 }
 
-// list splits a comma-separated flag.
-func list(s string) []string {
+// splitList splits a comma-separated flag.
+func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
+func executeRun(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
 	s, err := server.Connect(ctx, c, server.Options{Progress: func(message string) {
-		p.say(message)
+		p.setMessage(message)
 		if message == approvalapi.Waiting {
-			p.print(approvalText(e))
+			p.printLine(approvalText(e))
 		}
 	}})
 	if err != nil {
@@ -177,9 +177,9 @@ func execute(ctx context.Context, e *Env, c server.Config, run server.Run) (serv
 	}
 	defer s.Close()
 	if s.Place.State == nil {
-		p.say("running at " + s.Place.Name())
+		p.setMessage("running at " + s.Place.Name())
 	}
-	return s.Run(ctx, run)
+	return s.RunCode(ctx, run)
 }
 
 // approvalText explains how a person decides about a held request.
@@ -195,7 +195,7 @@ func approvalText(e *Env) string {
 // showResult prints a result and returns the script's exit code as an error.
 func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	if asJSON {
-		return cmp.Or(printJSON(e.Stdout, r), silent(exitCode(r)))
+		return cmp.Or(printJSON(e.Stdout, r), silentError(exitCode(r)))
 	}
 	out := e.Stdout
 	if r.Failed {
@@ -216,11 +216,11 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 		rest := *r.Receipt
 		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
 			// The notes have been printed above.
-			return slices.Contains(r.Notes, h.Voice().Person)
+			return slices.Contains(r.Notes, h.VoiceText().Person)
 		})
 		printReceipt(newPainter(e, e.Stderr), e.Stderr, rest)
 	}
-	return silent(exitCode(r))
+	return silentError(exitCode(r))
 }
 
 // exitCode returns the exit code of codeforge run.

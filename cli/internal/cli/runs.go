@@ -38,7 +38,7 @@ after 7 days, the rest after 90.
 
 Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command
 line.`,
-		Example: example("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
+		Example: exampleText("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
 	}
 	o := &runsOptions{target: targetFlags(c.PersistentFlags())}
 	jsonVar(e, c.PersistentFlags(), &o.json)
@@ -53,9 +53,9 @@ line.`,
 	flags.IntVarP(&o.last, "last", "n", 50, "the last `N` runs (see --all)")
 	flags.BoolVar(&o.all, "all", false, "every run")
 	// onRecord calls run with the history.
-	onRecord := func(run func(context.Context, *Env, record, []string) error) func(*cobra.Command, []string) error {
+	onRecord := func(run func(context.Context, *Env, runHistory, []string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+			if err := o.checkFlags(); err != nil {
 				return err
 			}
 			rec, err := openRecord(c.Context(), e, o.target)
@@ -66,39 +66,39 @@ line.`,
 			return run(c.Context(), e, rec, args)
 		}
 	}
-	c.RunE = onRecord(o.list)
+	c.RunE = onRecord(o.listRuns)
 	remove := &cobra.Command{
 		Use: "rm RUN...", Short: "forget runs, once you confirm; with --all every run",
-		Example: example("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
+		Example: exampleText("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 != o.all {
 				return errors.New("want runs, or --all")
 			}
 			return nil
 		},
-		RunE: onRecord(o.remove),
+		RunE: onRecord(o.removeRuns),
 	}
 	remove.Flags().BoolVar(&o.all, "all", false, "every run")
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	c.AddCommand(&cobra.Command{
 		Use: "show RUN", Short: "show a run: its code, its output, and what the proxy did for it",
 		Long:    "RUN is an id or a prefix of it.",
-		Example: example("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
-		Args:    cobra.ExactArgs(1), RunE: onRecord(o.show),
+		Example: exampleText("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
+		Args:    cobra.ExactArgs(1), RunE: onRecord(o.showRuns),
 	}, remove)
 	return c
 }
 
 type runsOptions struct {
-	target         target
+	target         serverTarget
 	filter         historyapi.Filter
 	since          string
 	last           int
 	all, yes, json bool
 }
 
-// check validates the flags beyond their types.
-func (o *runsOptions) check() (err error) {
+// checkFlags validates the flags beyond their types.
+func (o *runsOptions) checkFlags() (err error) {
 	switch {
 	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
 		return usageError("--status %q%s", o.filter.State, didYouMean(o.filter.State, "", runStates))
@@ -112,8 +112,8 @@ func (o *runsOptions) check() (err error) {
 	return err
 }
 
-// list prints runs, the latest last.
-func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) error {
+// listRuns prints runs, the latest last.
+func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec runHistory, _ []string) error {
 	var runs []historyapi.Run
 	f := o.filter
 	for cursor := ""; ; {
@@ -145,25 +145,25 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 }
 
 // runLine describes one run: start, id, state, duration, requests, APIs, title and client.
-func runLine(p painter, r historyapi.Run) string {
-	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.Line(r.ID) + " " +
-		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", duration(r.WallMS)) +
-		"  " + count(r.Count.Exchanges, "request")
+func runLine(p textPainter, r historyapi.Run) string {
+	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.OneLine(r.ID) + " " +
+		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", formatDuration(r.WallMS)) +
+		"  " + countNoun(r.Count.Exchanges, "request")
 	if r.Count.Denied > 0 {
 		line += p(terminal.Red, fmt.Sprintf(", %d denied", r.Count.Denied))
 	}
 	for _, api := range r.APIs {
-		line += " " + visible.Line(api)
+		line += " " + visible.OneLine(api)
 	}
 	if r.Title != "" {
-		line += "  " + visible.Line(r.Title)
+		line += "  " + visible.OneLine(r.Title)
 	}
 	by := r.Client
 	if r.Tenant != "" {
 		by = r.Tenant + ": " + by
 	}
 	if by != "" {
-		line += p(terminal.Dim, "  by "+visible.Line(by))
+		line += p(terminal.Dim, "  by "+visible.OneLine(by))
 	}
 	return line
 }
@@ -178,17 +178,17 @@ func stateColour(r historyapi.Run) terminal.Colour {
 	return terminal.Yellow
 }
 
-// duration formats milliseconds for a person.
-func duration(ms int64) string {
+// formatDuration formats milliseconds for a person.
+func formatDuration(ms int64) string {
 	if ms < 1000 {
 		return fmt.Sprintf("%d ms", ms)
 	}
 	return fmt.Sprintf("%.1f s", float64(ms)/1000)
 }
 
-// show prints everything that is recorded of a run.
-func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string) error {
-	d, err := rec.run(ctx, ids[0])
+// showRuns prints everything that is recorded of a run.
+func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids []string) error {
+	d, err := rec.findRun(ctx, ids[0])
 	if err != nil {
 		return err
 	}
@@ -200,11 +200,11 @@ func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string
 	fmt.Fprintln(w, runLine(p, d.Run))
 	if d.State == historyapi.Frozen {
 		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
-			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.Line(d.Session)))
+			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.OneLine(d.Session)))
 	}
 	fact := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(w, "  %-9s %s\n", name, visible.Line(text))
+			fmt.Fprintf(w, "  %-9s %s\n", name, visible.OneLine(text))
 		}
 	}
 	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
@@ -215,22 +215,22 @@ func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string
 	fact("code", fmt.Sprintf("%d bytes, SHA-256 %s", d.CodeBytes, d.CodeSHA))
 	fact("skills", strings.Join(d.Skills, ", "))
 	fact("narrowed", strings.Join(d.Narrowed, ", "))
-	fact("waited", duration(d.WaitedMS))
-	fact("used", fmt.Sprintf("%s of a processor, %d MB", duration(d.CPUMS), d.MaxRSS>>20))
+	fact("waited", formatDuration(d.WaitedMS))
+	fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
 	fact("printed", fmt.Sprintf("%d bytes; the model was given %d", d.StdoutBytes+d.StderrBytes, d.Shown))
 	fact("exit", d.Exit)
 	if d.Kept {
 		fmt.Fprintf(w, "%s\n", p(terminal.Dim, "code:"))
 		printKept(w, d.Code.Head, d.Code.Omitted, d.Code.Tail)
 		fmt.Fprintf(w, "%s\n", p(terminal.Dim, "output:"))
-		printKept(w, printed(d.Output.Head), d.Output.Omitted, printed(d.Output.Tail))
+		printKept(w, joinOutput(d.Output.Head), d.Output.Omitted, joinOutput(d.Output.Tail))
 	}
 	printReceipt(p, w, receiptOf(d))
 	return nil
 }
 
-// printed joins a run's output.
-func printed(list []historyapi.Print) string {
+// joinOutput joins a run's output.
+func joinOutput(list []historyapi.Print) string {
 	var b strings.Builder
 	for _, p := range list {
 		b.WriteString(p.Text)
@@ -240,7 +240,7 @@ func printed(list []historyapi.Print) string {
 
 // printKept prints a text whose middle may be missing.
 func printKept(w io.Writer, head string, omitted int64, tail string) {
-	for text := range strings.SplitSeq(strings.TrimRight(visible.Escape(head), "\n"), "\n") {
+	for text := range strings.SplitSeq(strings.TrimRight(visible.EscapeOdd(head), "\n"), "\n") {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 	if omitted == 0 && tail == "" {
@@ -249,20 +249,20 @@ func printKept(w io.Writer, head string, omitted int64, tail string) {
 	if omitted > 0 {
 		fmt.Fprintf(w, "  ... %d bytes are not kept ...\n", omitted)
 	}
-	for text := range strings.SplitSeq(strings.TrimRight(visible.Escape(tail), "\n"), "\n") {
+	for text := range strings.SplitSeq(strings.TrimRight(visible.EscapeOdd(tail), "\n"), "\n") {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 }
 
-// remove forgets runs.
-func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []string) error {
+// removeRuns forgets runs.
+func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, ids []string) error {
 	what := "every run"
 	if !o.all {
 		what = strings.Join(ids, ", ")
 	}
 	var filters []historyapi.Filter
 	for _, id := range ids { // check all ids before the first removal
-		d, err := rec.run(ctx, id)
+		d, err := rec.findRun(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []stri
 		filters = []historyapi.Filter{{}}
 	}
 	if !o.yes {
-		if err := confirm(ctx, e, "Forget "+visible.Line(what)+"?"); err != nil {
+		if err := confirmRemoval(ctx, e, "Forget "+visible.OneLine(what)+"?"); err != nil {
 			return err
 		}
 	}
@@ -284,6 +284,6 @@ func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []stri
 		}
 		n += removed
 	}
-	fmt.Fprintf(e.Stdout, "Forgot %s.\n", count(n, "run"))
+	fmt.Fprintf(e.Stdout, "Forgot %s.\n", countNoun(n, "run"))
 	return nil
 }

@@ -26,7 +26,7 @@ line.`,
 	// connected calls run with a session.
 	connected := func(run func(context.Context, *server.Session, []string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
-			s, err := t.connect(c.Context(), e)
+			s, err := t.openSession(c.Context(), e)
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ line.`,
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the skills of the running CodeForge",
-		Example: example("codeforge skills list", "codeforge skills list --json name"),
+		Example: exampleText("codeforge skills list", "codeforge skills list --json name"),
 	}
 	asJSON := jsonFlag(e, list.Flags())
 	list.RunE = connected(func(ctx context.Context, s *server.Session, _ []string) error {
@@ -44,10 +44,10 @@ line.`,
 	})
 	show := &cobra.Command{
 		Use: "show NAME", Short: "print the source of a skill, in TypeScript or Python",
-		Example: example("codeforge skills show github-report", "codeforge skills show github-report >report.ts"),
+		Example: exampleText("codeforge skills show github-report", "codeforge skills show github-report >report.ts"),
 		Args:    cobra.ExactArgs(1),
 		RunE: connected(func(ctx context.Context, s *server.Session, names []string) error {
-			text, err := s.Source(ctx, names[0])
+			text, err := s.ReadSource(ctx, names[0])
 			if err == nil {
 				_, err = io.WriteString(e.Stdout, text)
 			}
@@ -56,13 +56,13 @@ line.`,
 	}
 	remove := &cobra.Command{
 		Use: "rm NAME...", Short: "delete skills, once you confirm",
-		Example: example("codeforge skills rm github-report", "codeforge skills rm old older --yes"),
+		Example: exampleText("codeforge skills rm github-report", "codeforge skills rm old older --yes"),
 		Args:    cobra.MinimumNArgs(1),
 	}
 	yes := remove.Flags().Bool("yes", false, "delete without confirmation")
 	remove.RunE = func(c *cobra.Command, names []string) error {
 		if !*yes {
-			if err := confirm(c.Context(), e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
+			if err := confirmRemoval(c.Context(), e, "Delete "+strings.Join(names, ", ")+"?"); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ line.`,
 	}
 	export := &cobra.Command{
 		Use: "export DIR", Short: "copy every skill to a file in DIR",
-		Example: example("codeforge skills export backup", "codeforge skills export backup --force"),
+		Example: exampleText("codeforge skills export backup", "codeforge skills export backup --force"),
 		Args:    cobra.ExactArgs(1),
 	}
 	force := export.Flags().Bool("force", false, "overwrite existing files")
@@ -84,7 +84,7 @@ line.`,
 }
 
 func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) error {
-	all, err := s.Skills(ctx)
+	all, err := s.ListSkills(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) err
 		return printJSON(e.Stdout, all)
 	}
 	for _, k := range all {
-		fmt.Fprintf(e.Stdout, "%-24s %s\n", visible.Line(k.Name), visible.Line(k.Description))
+		fmt.Fprintf(e.Stdout, "%-24s %s\n", visible.OneLine(k.Name), visible.OneLine(k.Description))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(e.Stdout, "There are no skills yet.")
@@ -108,7 +108,7 @@ func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string
 	for _, n := range names {
 		err := s.DeleteSkill(ctx, n)
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "deleted %s\n", visible.Line(n))
+			fmt.Fprintf(e.Stdout, "deleted %s\n", visible.OneLine(n))
 		}
 		errs = append(errs, err)
 	}
@@ -117,7 +117,7 @@ func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string
 
 // skillsExport copies every skill to a folder. It writes through an os.Root, because a model chose the names.
 func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, force bool) error {
-	all, err := s.Skills(ctx)
+	all, err := s.ListSkills(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,15 +135,15 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 	}
 	var errs []error
 	for _, k := range all {
-		text, err := s.Source(ctx, k.Name)
+		text, err := s.ReadSource(ctx, k.Name)
 		if err == nil {
-			err = writeIn(root, k.File(), text, flags)
+			err = writeIn(root, k.FileName(), text, flags)
 		}
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.File(), dir)
+			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.FileName(), dir)
 		}
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.Line(k.File()))
+			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.OneLine(k.FileName()))
 		}
 		errs = append(errs, err)
 	}

@@ -25,7 +25,7 @@ Stop CodeForge first. The target must have no runs. The source stays as it is.
 In Docker: docker compose run --rm --no-deps mcp-server move postgres
 
 Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.`,
-		Example:   example("codeforge state move postgres", "codeforge state move sqlite"),
+		Example:   exampleText("codeforge state move postgres", "codeforge state move sqlite"),
 		ValidArgs: []string{"postgres", "sqlite"},
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 	}
@@ -49,7 +49,7 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	if !dir.Exists() {
 		return fmt.Errorf("there is no state directory %s", dir.Path())
 	}
-	if pid, isRunning := dir.Holder(); isRunning {
+	if pid, isRunning := dir.FindHolder(); isRunning {
 		return fmt.Errorf("CodeForge runs here (process %d): stop it with codeforge down", pid)
 	}
 	w, err := readVariables(e)

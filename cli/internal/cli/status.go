@@ -17,8 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// state is the output of status.
-type state struct {
+// statusOutput is the output of status.
+type statusOutput struct {
 	Running bool   `json:"running"`
 	Dir     string `json:"state"`
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
@@ -26,7 +26,7 @@ type state struct {
 	// Container is mcp-server's container in Docker, and About its description of itself.
 	Container string              `json:"container,omitempty"`
 	About     *operatorapi.About  `json:"about,omitempty"`
-	Up        *statedir.Up        `json:"up,omitempty"`
+	Up        *statedir.UpState   `json:"up,omitempty"`
 	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
 	// Frozen are the sessions that an alarm has frozen.
 	Frozen []string `json:"frozen,omitempty"`
@@ -43,32 +43,32 @@ func statusCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "show whether CodeForge is running, and how to connect",
 		Long:    "Exit codes: 0 it is running and ready; 1 it is not.",
-		Example: example("codeforge status", "codeforge status --json running,problem"),
+		Example: exampleText("codeforge status", "codeforge status --json running,problem"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := t.config(e)
+		c, err := t.newConfig(e)
 		if err != nil {
 			return err
 		}
 		s := readState(cmd.Context(), e, c)
-		return shown(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
+		return printValue(e, *asJSON, s, s.Running && s.Problem == "", func() { printState(e, s) })
 	}
 	return c
 }
 
 // readState asks the running CodeForge for its state.
-func readState(ctx context.Context, e *Env, c server.Config) state {
+func readState(ctx context.Context, e *Env, c server.Config) statusOutput {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s := state{Dir: c.State.Path()}
-	op, place, local, err := server.Operator(ctx, c)
+	s := statusOutput{Dir: c.State.Path()}
+	op, place, local, err := server.ConnectOperator(ctx, c)
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
 		return s
 	case place.State == nil:
-		if err := server.Ready(ctx, c, place); err != nil {
+		if err := server.CheckReady(ctx, c, place); err != nil {
 			s.Problem = err.Error()
 			return s
 		}
@@ -79,7 +79,7 @@ func readState(ctx context.Context, e *Env, c server.Config) state {
 		s.askServers(ctx, c, place)
 		return s
 	}
-	up, err := c.State.Running()
+	up, err := c.State.ReadUp()
 	if err != nil {
 		s.Problem = err.Error()
 		return s
@@ -87,14 +87,14 @@ func readState(ctx context.Context, e *Env, c server.Config) state {
 	s.Running, s.Up = true, &up
 	s.askCatalog(ctx, op)
 	s.askServers(ctx, c, place)
-	if err := server.Ready(ctx, c, place); err != nil && s.Problem == "" {
+	if err := server.CheckReady(ctx, c, place); err != nil && s.Problem == "" {
 		s.Problem = err.Error()
 	}
 	return s
 }
 
 // askOperator asks mcp-server in Docker.
-func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) {
+func (s *statusOutput) askOperator(ctx context.Context, e *Env, op operatorapi.Client) {
 	about, err := op.About(ctx)
 	if err != nil {
 		s.Problem = err.Error()
@@ -110,7 +110,7 @@ func (s *state) askOperator(ctx context.Context, e *Env, op operatorapi.Client) 
 }
 
 // askCatalog asks for the active catalog.
-func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
+func (s *statusOutput) askCatalog(ctx context.Context, op operatorapi.Client) {
 	cat, err := op.Catalog(ctx)
 	if err != nil {
 		s.Problem = err.Error()
@@ -129,15 +129,15 @@ func (s *state) askCatalog(ctx context.Context, op operatorapi.Client) {
 }
 
 // askServers asks mcp-server for the MCP servers. It keeps an earlier problem.
-func (s *state) askServers(ctx context.Context, c server.Config, place server.Place) {
-	list, err := server.Servers(ctx, c, place)
+func (s *statusOutput) askServers(ctx context.Context, c server.Config, place server.Place) {
+	list, err := server.ListServers(ctx, c, place)
 	if err != nil && s.Problem == "" {
 		s.Problem = err.Error()
 	}
 	s.Servers = list
 }
 
-func printState(e *Env, s state) {
+func printState(e *Env, s statusOutput) {
 	if !s.Running {
 		fmt.Fprintf(e.Stdout, "%s.\n", strings.TrimSuffix(s.Problem, "."))
 		return
@@ -148,15 +148,15 @@ func printState(e *Env, s state) {
 		fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
 			s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
 		if again := s.Up.Again; again != nil {
-			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.Line(again.String()))
+			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.OneLine(again.String()))
 		}
 		printConnect(e, accessOf(*s.Up))
 		fmt.Fprintln(e.Stdout)
 		apis = s.Up.APIs
 	case s.About != nil:
 		fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
-			visible.Line(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
-		printConnect(e, access{url: s.URL, token: s.About.Token, container: s.Container})
+			visible.OneLine(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
+		printConnect(e, endpointAccess{url: s.URL, token: s.About.Token, container: s.Container})
 		fmt.Fprintln(e.Stdout)
 	default:
 		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
@@ -169,14 +169,14 @@ func printState(e *Env, s state) {
 	printDatabase(e.Stdout, s.Database)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
-		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.Line(s.Problem))
+		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.OneLine(s.Problem))
 	}
 }
 
 // printFrozen prints the sessions that an alarm has frozen.
 func printFrozen(w io.Writer, sessions []string) {
 	if len(sessions) > 0 {
-		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.Line(strings.Join(sessions, ", ")))
+		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.OneLine(strings.Join(sessions, ", ")))
 	}
 }
 
@@ -191,12 +191,12 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 		if t.APIs != nil {
 			apis = strings.Join(t.APIs, ", ")
 		}
-		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", visible.Line(t.Name), visible.Line(apis),
-			count(t.Sessions, "session"), count(t.Runs, "run"), t.Waiting)
+		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", visible.OneLine(t.Name), visible.OneLine(apis),
+			countNoun(t.Sessions, "session"), countNoun(t.Runs, "run"), t.Waiting)
 	}
 	if list.Problem != "" {
 		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n",
-			visible.Line(list.Problem))
+			visible.OneLine(list.Problem))
 	}
 }
 
@@ -207,10 +207,10 @@ func printDatabase(w io.Writer, d *operatorapi.Database) {
 	}
 	line := "  runs and skills are in Postgres"
 	if d.Waiting > 0 {
-		line += ", " + count(int(d.Waiting), "change") + " waiting to be stored there"
+		line += ", " + countNoun(int(d.Waiting), "change") + " waiting to be stored there"
 	}
 	if d.Problem != "" {
-		line += "; problem: " + visible.Line(d.Problem)
+		line += "; problem: " + visible.OneLine(d.Problem)
 	}
 	fmt.Fprintln(w, line)
 }
@@ -221,15 +221,15 @@ func printServers(w io.Writer, list []serverstate.Server) {
 		fmt.Fprintln(w, "  MCP servers:")
 	}
 	for _, s := range list {
-		line := fmt.Sprintf("    %-14s %s", visible.Line(s.Name), visible.Line(string(s.State)))
+		line := fmt.Sprintf("    %-14s %s", visible.OneLine(s.Name), visible.OneLine(string(s.State)))
 		if s.Tools != nil {
-			line += ", " + count(*s.Tools, "tool")
+			line += ", " + countNoun(*s.Tools, "tool")
 		}
 		if s.Calls > 0 {
-			line += ", " + count(s.Calls, "call") + " in flight"
+			line += ", " + countNoun(s.Calls, "call") + " in flight"
 		}
 		if s.Problem != "" {
-			line += "; last failure: " + visible.Line(s.Problem)
+			line += "; last failure: " + visible.OneLine(s.Problem)
 		}
 		fmt.Fprintln(w, line)
 	}

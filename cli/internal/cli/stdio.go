@@ -15,15 +15,15 @@ state directory, or at the URL; it does not start one.
 
 Exit codes: 0 the client or the server closed the connection; 1 there is no
 server.`,
-		Example: example("codeforge stdio", "docker exec -i codeforge-mcp-server-1 codeforge stdio"),
+		Example: exampleText("codeforge stdio", "docker exec -i codeforge-mcp-server-1 codeforge stdio"),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := t.config(e)
+		c, err := t.newConfig(e)
 		if err != nil {
 			return err
 		}
-		return server.Stdio(cmd.Context(), c, e.Stdin, e.Stdout)
+		return server.ServeStdio(cmd.Context(), c, e.Stdin, e.Stdout)
 	}
 	return c
 }

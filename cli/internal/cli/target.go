@@ -15,27 +15,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// target selects the server for a command.
-type target struct {
+// serverTarget selects the server for a command.
+type serverTarget struct {
 	flags      *pflag.FlagSet
 	state, url *string
 }
 
-func targetFlags(fs *pflag.FlagSet) target {
-	return target{
+func targetFlags(fs *pflag.FlagSet) serverTarget {
+	return serverTarget{
 		flags: fs,
 		state: stateFlag(fs),
 		url:   fs.String("url", "", "`URL` of CodeForge, or docker://CONTAINER of mcp-server"),
 	}
 }
 
-// config completes the flags with the environment and .env. MCP_PORT there means a port of this machine.
-func (t target) config(e *Env) (server.Config, error) {
+// newConfig completes the flags with the environment and .env. MCP_PORT there means a port of this machine.
+func (t serverTarget) newConfig(e *Env) (server.Config, error) {
 	w, err := readVariables(e)
 	if err != nil {
 		return server.Config{}, err
 	}
-	dir, err := findState(e, *t.state, t.given("state"))
+	dir, err := findState(e, *t.state, t.hasFlag("state"))
 	if err != nil {
 		return server.Config{}, err
 	}
@@ -47,7 +47,7 @@ func (t target) config(e *Env) (server.Config, error) {
 		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
 		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
 	}
-	if t.given("state") {
+	if t.hasFlag("state") {
 		c.Fallback = "" // another server must not replace an explicit choice
 		return c, nil
 	}
@@ -61,39 +61,39 @@ func (t target) config(e *Env) (server.Config, error) {
 		return c, nil
 	}
 	c.Docker = func(ctx context.Context) (string, error) {
-		return docker.Find(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME"))
+		return docker.FindContainer(ctx, e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME"))
 	}
 	return c, nil
 }
 
-// connect opens an MCP session.
-func (t target) connect(ctx context.Context, e *Env) (*server.Session, error) {
-	c, err := t.config(e)
+// openSession opens an MCP session.
+func (t serverTarget) openSession(ctx context.Context, e *Env) (*server.Session, error) {
+	c, err := t.newConfig(e)
 	if err != nil {
 		return nil, err
 	}
 	return server.Connect(ctx, c, server.Options{})
 }
 
-// operator connects to mcp-server's socket.
-func (t target) operator(ctx context.Context, e *Env) (operatorapi.Client, error) {
-	c, err := t.config(e)
+// connectOperator connects to mcp-server's socket.
+func (t serverTarget) connectOperator(ctx context.Context, e *Env) (operatorapi.Client, error) {
+	c, err := t.newConfig(e)
 	if err != nil {
 		return operatorapi.Client{}, err
 	}
-	op, _, _, err := server.Operator(ctx, c)
+	op, _, _, err := server.ConnectOperator(ctx, c)
 	return op, err
 }
 
-// proxy connects to the proxy's own socket.
-func (t target) proxy(ctx context.Context, e *Env) (credentialapi.Client, error) {
-	c, err := t.config(e)
+// connectProxy connects to the proxy's own socket.
+func (t serverTarget) connectProxy(ctx context.Context, e *Env) (credentialapi.Client, error) {
+	c, err := t.newConfig(e)
 	if err != nil {
 		return credentialapi.Client{}, err
 	}
-	client, _, err := server.Credentials(ctx, c)
+	client, _, err := server.ConnectCredentials(ctx, c)
 	return client, err
 }
 
-// given reports whether a flag is on the command line.
-func (t target) given(name string) bool { return t.flags.Changed(name) }
+// hasFlag reports whether a flag is on the command line.
+func (t serverTarget) hasFlag(name string) bool { return t.flags.Changed(name) }

@@ -19,7 +19,7 @@ func TestForeignDotenv(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := &Env{home: dir, Environ: append(environ, "MCP_AUTH_TOKEN=s3cret-token-0123456789")}
-		c, err := targetFlags(pflag.NewFlagSet("x", pflag.ContinueOnError)).config(e)
+		c, err := targetFlags(pflag.NewFlagSet("x", pflag.ContinueOnError)).newConfig(e)
 		return c.URL, c.Fallback, err
 	}
 	for _, dotenv := range []string{

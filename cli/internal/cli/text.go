@@ -8,31 +8,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 )
 
-// count returns a number and its noun, in the plural unless n is 1.
-func count(n int, noun string) string {
+// countNoun returns a number and its noun, in the plural unless n is 1.
+func countNoun(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
 	return strconv.Itoa(n) + " " + noun
 }
 
-// shown prints a value as JSON, or with print for a person. Unless well, the command fails without further output.
-func shown(e *Env, asJSON bool, v any, well bool, print func()) error {
+// printValue prints a value as JSON, or with print for a person. Unless well, the command fails without further output.
+func printValue(e *Env, asJSON bool, v any, well bool, print func()) error {
 	if !asJSON {
 		print()
 	} else if err := printJSON(e.Stdout, v); err != nil {
 		return err
 	}
 	if !well {
-		return silent(ExitFailed)
+		return silentError(ExitFailed)
 	}
 	return nil
 }
 
-// painter colours text for one stream, unless NO_COLOR is set.
-type painter func(terminal.Colour, string) string
+// textPainter colours text for one stream, unless NO_COLOR is set.
+type textPainter func(terminal.Colour, string) string
 
-func newPainter(e *Env, s *terminal.Stream) painter {
+func newPainter(e *Env, s *terminal.Stream) textPainter {
 	if e.Getenv("NO_COLOR") != "" || e.Getenv("TERM") == "dumb" {
 		return func(_ terminal.Colour, text string) string { return text }
 	}
@@ -41,7 +41,7 @@ func newPainter(e *Env, s *terminal.Stream) painter {
 
 // printList prints a list as JSON, or each element with show. For an empty list it prints the sentence empty.
 func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T)) error {
-	return shown(e, asJSON, list, true, func() {
+	return printValue(e, asJSON, list, true, func() {
 		if len(list) == 0 {
 			fmt.Fprintln(e.Stdout, empty)
 		}
@@ -51,8 +51,8 @@ func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T))
 	})
 }
 
-// either returns "a, b or c".
-func either(names []string) string {
+// joinWithOr returns "a, b or c".
+func joinWithOr(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}

@@ -39,16 +39,16 @@ and the machine needs the internet. codeforge api rm open-meteo removes the API.
 
 Exit codes: 0 done; 124 the code reached its time limit; 125 it could not be
 run; 1 the API could not be added, or the code failed; 2 wrong command line.`,
-		Example: example("codeforge try", "codeforge try --state .codeforge"),
+		Example: exampleText("codeforge try", "codeforge try --state .codeforge"),
 	}
 	o := apiOptions{vars: map[string]string{}, target: targetFlags(c.Flags())}
 	c.Flags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-	c.RunE = func(c *cobra.Command, _ []string) error { return o.try(c.Context(), e) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return o.tryFirstCall(c.Context(), e) }
 	return c
 }
 
-func (o *apiOptions) try(ctx context.Context, e *Env) error {
-	conf, err := o.target.config(e)
+func (o *apiOptions) tryFirstCall(ctx context.Context, e *Env) error {
+	conf, err := o.target.newConfig(e)
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}
@@ -62,7 +62,7 @@ func (o *apiOptions) try(ctx context.Context, e *Env) error {
 	}
 	indented := "  " + strings.ReplaceAll(strings.TrimSpace(tryCode), "\n", "\n  ")
 	fmt.Fprintf(e.Stdout, "you\n  %s\n\ncode\n%s\n\nresult\n", tryPrompt, indented)
-	r, err := execute(ctx, e, conf, server.Run{Code: tryCode, APIs: []string{tryName}})
+	r, err := executeRun(ctx, e, conf, server.Run{Code: tryCode, APIs: []string{tryName}})
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}
@@ -72,21 +72,21 @@ func (o *apiOptions) try(ctx context.Context, e *Env) error {
 		return err
 	}
 	fmt.Fprintf(e.Stdout,
-		"\nNext: %s connect prints how your agent connects; %[1]s api add github adds an API with a key.\n", e.program())
+		"\nNext: %s connect prints how your agent connects; %[1]s api add github adds an API with a key.\n", e.programName())
 	return nil
 }
 
 // addTryAPI adds the API unless a folder has its name, and waits until the running CodeForge has it.
 func (o *apiOptions) addTryAPI(ctx context.Context, e *Env) error {
-	if _, err := apidir.File(o.apis, tryName); err == nil {
+	if _, err := apidir.ConfigPath(o.apis, tryName); err == nil {
 		return nil
 	}
 	if e.inContainer() {
 		return errors.New("the container cannot write apis/: run codeforge try on the host")
 	}
-	path, warnings, err := apidir.Add(o.apis, apidir.Entry{
+	path, warnings, err := apidir.AddAPI(o.apis, apidir.Entry{
 		Name: tryName, Description: "Weather: forecasts and history for coordinates, without a key",
 		Domains: []string{"api.open-meteo.com"}, Reference: "https://open-meteo.com/en/docs", Allowed: readOnly(),
 	})
-	return o.wrote(ctx, e, tryName, path, warnings, err)
+	return o.printResult(ctx, e, tryName, path, warnings, err)
 }

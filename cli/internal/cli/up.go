@@ -43,7 +43,7 @@ to connect.
 
 Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
 start, or a part of it failed.`,
-		Example: example("codeforge up --detach", "MCP_PORT=8090 codeforge up"),
+		Example: exampleText("codeforge up --detach", "MCP_PORT=8090 codeforge up"),
 	}
 	var o upOptions
 	flags := c.Flags()
@@ -66,13 +66,13 @@ start, or a part of it failed.`,
 		if o.detach {
 			return o.runDetached(c.Context(), e)
 		}
-		return o.run(c.Context(), e)
+		return o.runForeground(c.Context(), e)
 	}
 	return c
 }
 
-// config combines the flags and the settings.
-func (o upOptions) config(e *Env) (embedded.Config, error) {
+// newConfig combines the flags and the settings.
+func (o upOptions) newConfig(e *Env) (embedded.Config, error) {
 	w, err := readVariables(e)
 	if err != nil {
 		return embedded.Config{}, err
@@ -98,68 +98,68 @@ func (o upOptions) config(e *Env) (embedded.Config, error) {
 	return c, nil
 }
 
-// run implements up in the foreground.
-func (o upOptions) run(ctx context.Context, e *Env) error {
-	report := func(r outcome) error { return printOutcome(e, r, o.json) }
+// runForeground implements up in the foreground.
+func (o upOptions) runForeground(ctx context.Context, e *Env) error {
+	report := func(r startOutcome) error { return printOutcome(e, r, o.json) }
 	if o.reportFD > 0 {
 		pipe := os.NewFile(uintptr(o.reportFD), "report")
-		report = func(r outcome) error {
+		report = func(r startOutcome) error {
 			err := json.NewEncoder(pipe).Encode(r)
 			// The parent waits for the end of the report.
 			_ = pipe.Close()
 			return err
 		}
 	}
-	c, err := o.config(e)
+	c, err := o.newConfig(e)
 	if err == nil {
-		c.State, err = statedir.Create(o.state)
+		c.State, err = statedir.CreateDir(o.state)
 	}
 	if err == nil {
 		feeding, stop := context.WithCancel(ctx)
 		defer stop()
 		err = embedded.Run(ctx, c, func(r embedded.Ready) error {
-			go o.feed(feeding, e, c.State) // not earlier: another CodeForge may run here, with its own programs
-			return report(outcome{Ready: &r})
+			go o.feedCredentials(feeding, e, c.State) // not earlier: another CodeForge may run here, with its own programs
+			return report(startOutcome{Ready: &r})
 		})
 	}
 	var running *embedded.RunningError
 	if errors.As(err, &running) {
-		return report(outcome{Running: &running.Up})
+		return report(startOutcome{Running: &running.Up})
 	}
 	if err != nil && o.reportFD > 0 {
-		_ = report(outcome{Error: err.Error()})
+		_ = report(startOutcome{Error: err.Error()})
 	}
 	return err
 }
 
-// feed runs the programs of credentials with "command" until ctx ends. It runs outside the sandbox's namespaces,
-// because the programs need the user's key chain.
-func (o upOptions) feed(ctx context.Context, e *Env, state statedir.Dir) {
+// feedCredentials runs the programs of credentials with "command" until ctx ends. It runs outside the sandbox's
+// namespaces, because the programs need the user's key chain.
+func (o upOptions) feedCredentials(ctx context.Context, e *Env, state statedir.Dir) {
 	vars, err := readVariables(e)
 	if err != nil {
 		return // up ends with this error too
 	}
 	f := feeder.New(e.Environ)
 	proxy := server.CredentialsOver(server.DialCredentials(state))
-	f.Keep(ctx, proxy, feeder.Source{APIs: o.apis, Getenv: vars.getenv}, func(failed feeder.Outcome) {
-		fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", visible.Line(failed.Name), visible.Line(failed.Err.Error()))
+	f.KeepSupplying(ctx, proxy, feeder.Source{APIs: o.apis, Getenv: vars.getenv}, func(failed feeder.Outcome) {
+		fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", visible.OneLine(failed.Name), visible.OneLine(failed.Err.Error()))
 	})
 }
 
-// outcome is the result of a start. Exactly one field is set.
-type outcome struct {
-	Ready   *embedded.Ready `json:"ready,omitempty"`
-	Running *statedir.Up    `json:"running,omitempty"`
-	Error   string          `json:"error,omitempty"`
+// startOutcome is the result of a start. Exactly one field is set.
+type startOutcome struct {
+	Ready   *embedded.Ready   `json:"ready,omitempty"`
+	Running *statedir.UpState `json:"running,omitempty"`
+	Error   string            `json:"error,omitempty"`
 }
 
 // runDetached runs up in a process in a separate session, and waits for the outcome.
 func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	// Check the settings here, where the user sees the error.
-	if _, err := o.config(e); err != nil {
+	if _, err := o.newConfig(e); err != nil {
 		return err
 	}
-	dir, err := statedir.Create(o.state)
+	dir, err := statedir.CreateDir(o.state)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	// Only the child may hold the write end: its death must end the read below.
 	_ = write.Close()
 	p := startProgress(e, "starting")
-	var r outcome
+	var r startOutcome
 	got := make(chan error, 1)
 	go func() { got <- json.NewDecoder(read).Decode(&r) }()
 	select {
@@ -212,7 +212,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 }
 
 // printOutcome prints how to connect.
-func printOutcome(e *Env, r outcome, asJSON bool) error {
+func printOutcome(e *Env, r startOutcome, asJSON bool) error {
 	if asJSON {
 		return printJSON(e.Stdout, r)
 	}
@@ -221,7 +221,7 @@ func printOutcome(e *Env, r outcome, asJSON bool) error {
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
 		if r.Running.Version != version.Version {
 			fmt.Fprintf(e.Stdout, "It is %s, and this is %s: codeforge down, and then codeforge up, starts this one.\n",
-				visible.Line(r.Running.Version), version.Version)
+				visible.OneLine(r.Running.Version), version.Version)
 		}
 		printConnect(e, accessOf(*r.Running))
 		return nil
@@ -243,14 +243,14 @@ func innerCommands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		innerCommand(embedded.SuperviseCommand, func(ctx context.Context) error {
 			if embedded.Supervise(ctx, e.Environ, e.Stderr) != nil {
-				return silent(ExitFailed) // the outer process reports the error
+				return silentError(ExitFailed) // the outer process reports the error
 			}
 			return nil
 		}),
 		innerCommand(embedded.ProbeCommand, embedded.RunProbe),
 		// For the host's codeforge, in mcp-server's container.
 		innerCommand(docker.RelayCommand, func(ctx context.Context) error {
-			return relay.Serve(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
+			return relay.RelayStdio(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
 		}),
 	}
 }

@@ -17,12 +17,12 @@ import (
 // inUse is a state directory on which somebody else's CodeForge seems to run, until the lock is closed.
 func inUse(t *testing.T) (d statedir.Dir, lock *os.File) {
 	t.Helper()
-	d, err := statedir.Create(filepath.Join(t.TempDir(), "state"))
+	d, err := statedir.CreateDir(filepath.Join(t.TempDir(), "state"))
 	testkit.Must(t, err)
 	lock, err = d.Lock()
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = lock.Close() })
-	testkit.Must(t, d.WriteUp(statedir.Up{PID: 7, Version: "1.2", URL: "http://127.0.0.1:1", State: d.Path()}))
+	testkit.Must(t, d.WriteUp(statedir.UpState{PID: 7, Version: "1.2", URL: "http://127.0.0.1:1", State: d.Path()}))
 	return d, lock
 }
 
@@ -42,8 +42,8 @@ func TestSecondUp(t *testing.T) {
 	read, write, err := os.Pipe()
 	testkit.Must(t, err)
 	defer read.Close()
-	e := &Env{Stdin: read, Stdout: terminal.Open(write), Stderr: terminal.Open(write)}
-	testkit.Must(t, upOptions{apis: t.TempDir(), state: d.Path(), port: 0, slots: 1}.run(t.Context(), e))
+	e := &Env{Stdin: read, Stdout: terminal.OpenStream(write), Stderr: terminal.OpenStream(write)}
+	testkit.Must(t, upOptions{apis: t.TempDir(), state: d.Path(), port: 0, slots: 1}.runForeground(t.Context(), e))
 	said := make([]byte, 4096)
 	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
 		t.Errorf("it says %q", said[:n])
@@ -68,7 +68,7 @@ func TestDownBesideDocker(t *testing.T) {
 	for args, want := range map[string]bool{"down": true, "down --state " + t.TempDir(): false} {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
-		out := terminal.Open(write)
+		out := terminal.OpenStream(write)
 		code := Run(t.Context(), &Env{
 			Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home}, Stdout: out, Stderr: out,
 		})
@@ -87,7 +87,7 @@ func TestPurgeMeanwhile(t *testing.T) {
 	terminalEnd, program := testkit.OpenTerminal(t)
 	defer terminalEnd.Close()
 	defer program.Close()
-	e := &Env{Stdin: program, Stdout: terminal.Open(program), Stderr: terminal.Open(program)}
+	e := &Env{Stdin: program, Stdout: terminal.OpenStream(program), Stderr: terminal.OpenStream(program)}
 	purge := func() error {
 		_, err := terminalEnd.WriteString("y\n")
 		testkit.Must(t, err)

@@ -12,11 +12,11 @@ import (
 
 func versionCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "version", Short: "print the version", Example: example("codeforge version", "codeforge version --json"),
+		Use: "version", Short: "print the version", Example: exampleText("codeforge version", "codeforge version --json"),
 	}
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {
-		return shown(e, *asJSON, map[string]string{
+		return printValue(e, *asJSON, map[string]string{
 			"version": version.Version, "deno": deno.Version(), "go": runtime.Version(),
 			"os": runtime.GOOS, "arch": runtime.GOARCH,
 		}, true, func() {

@@ -54,7 +54,7 @@ type Client struct {
 }
 
 type (
-	program struct {
+	programEntry struct {
 		Command string   `json:"command"`
 		Args    []string `json:"args,omitempty"`
 	}
@@ -65,7 +65,7 @@ type (
 		HTTPURL   string            `json:"httpUrl,omitempty"`
 		Headers   map[string]string `json:"headers,omitempty"`
 	}
-	input struct {
+	promptInput struct {
 		Type        string `json:"type"`
 		ID          string `json:"id"`
 		Description string `json:"description"`
@@ -73,8 +73,8 @@ type (
 	}
 )
 
-// All lists the clients.
-func All() []Client {
+// ListClients lists the clients.
+func ListClients() []Client {
 	home := func(elem ...string) func(System) string {
 		return func(s System) string { return filepath.Join(append([]string{s.Home}, elem...)...) }
 	}
@@ -101,7 +101,7 @@ func All() []Client {
 			reference: "${input:" + inputID + "}",
 			Note:      "This is for the workspace in this folder.",
 			remote:    func(url string, h map[string]string) any { return httpEntry{Type: "http", URL: url, Headers: h} },
-			inputs:    []input{{"promptString", inputID, TokenSetting + " of CodeForge", true}},
+			inputs:    []promptInput{{"promptString", inputID, TokenSetting + " of CodeForge", true}},
 		},
 		{
 			Name: "windsurf", Title: "Windsurf", file: home(".codeium", "windsurf", "mcp_config.json"), key: "mcpServers",
@@ -130,21 +130,21 @@ func desktopFile(s System) string {
 	return filepath.Join(s.Home, ".config", "Claude", file)
 }
 
-// File returns the path of the client's configuration.
-func (c Client) File(s System) string { return c.file(s) }
+// ConfigPath returns the path of the client's configuration.
+func (c Client) ConfigPath(s System) string { return c.file(s) }
 
-// Names returns the names of all clients.
-func Names() []string {
+// ListNames returns the names of all clients.
+func ListNames() []string {
 	var out []string
-	for _, c := range All() {
+	for _, c := range ListClients() {
 		out = append(out, c.Name)
 	}
 	return out
 }
 
-// Find returns the client with a name.
-func Find(name string) (Client, bool) {
-	for _, c := range All() {
+// FindClient returns the client with a name.
+func FindClient(name string) (Client, bool) {
+	for _, c := range ListClients() {
 		if c.Name == name {
 			return c, true
 		}
@@ -152,8 +152,8 @@ func Find(name string) (Client, bool) {
 	return Client{}, false
 }
 
-// headers returns the headers that a client sends.
-func headers(token bool, reference string) map[string]string {
+// requestHeaders returns the headers that a client sends.
+func requestHeaders(token bool, reference string) map[string]string {
 	if !token {
 		return nil
 	}
@@ -171,29 +171,29 @@ func (a Access) Placeholder() string {
 	return Placeholder
 }
 
-// entry returns the client's entry, with a reference instead of the token. A client that cannot use the endpoint, or
+// newEntry returns the client's entry, with a reference instead of the token. A client that cannot use the endpoint, or
 // cannot reference the token, gets the program. Without a program it gets npm's bridge, mcp-remote.
-func (c Client) entry(a Access, reference string, preferProgram bool) any {
+func (c Client) newEntry(a Access, reference string, preferProgram bool) any {
 	useProgram := c.remote == nil || a.Token && reference == "" || preferProgram
 	switch {
 	case useProgram && len(a.Command) > 0:
-		return program{a.Command[0], a.Command[1:]}
+		return programEntry{a.Command[0], a.Command[1:]}
 	case c.remote == nil:
 		args := []string{"-y", "mcp-remote", a.URL}
 		if a.Token {
 			args = append(args, "--header", "Authorization: Bearer "+a.Placeholder())
 		}
-		return program{"npx", args}
+		return programEntry{"npx", args}
 	}
-	return c.remote(a.URL, headers(a.Token, reference))
+	return c.remote(a.URL, requestHeaders(a.Token, reference))
 }
 
-// Line returns the whole configuration on one line for copying, with a placeholder for the token.
-func (c Client) Line(a Access) string {
+// OneLineConfig returns the whole configuration on one line for copying, with a placeholder for the token.
+func (c Client) OneLineConfig(a Access) string {
 	if c.remote == nil {
 		a.Command = nil // it is printed on a separate line
 	}
-	return jsonfile.Compact(map[string]map[string]any{c.key: {name: c.entry(a, a.Placeholder(), false)}})
+	return jsonfile.FormatCompact(map[string]map[string]any{c.key: {name: c.newEntry(a, a.Placeholder(), false)}})
 }
 
 // ClaudeCode returns the command that adds the server to Claude Code.
@@ -205,17 +205,17 @@ func ClaudeCode(a Access) string {
 	return line
 }
 
-// Merge returns the client's file with CodeForge added. If a token is required, the client starts the program, which
-// needs no token. If there is no program, or preferHTTP is set, the file references the variable instead.
-func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
+// AddCodeForge returns the client's file with CodeForge added. If a token is required, the client starts the program,
+// which needs no token. If there is no program, or preferHTTP is set, the file references the variable instead.
+func (c Client) AddCodeForge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 	reference := strings.ReplaceAll(c.reference, "NAME", TokenSetting)
-	e := c.entry(a, reference, a.Token && !preferHTTP)
-	out, err := jsonfile.Set(text, e, c.key, name)
+	e := c.newEntry(a, reference, a.Token && !preferHTTP)
+	out, err := jsonfile.SetValue(text, e, c.key, name)
 	if _, remote := e.(httpEntry); err != nil || !remote || !a.Token || c.inputs == nil {
 		return out, err
 	}
 	var have struct {
-		Inputs []input `json:"inputs"`
+		Inputs []promptInput `json:"inputs"`
 	}
 	_ = json.Unmarshal(out, &have) // any other form is the user's and stays
 	if len(have.Inputs) > 0 {
@@ -224,7 +224,7 @@ func (c Client) Merge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 				return out, nil
 			}
 		}
-		return jsonfile.Append(out, "inputs", c.inputs)
+		return jsonfile.AppendToList(out, "inputs", c.inputs)
 	}
-	return jsonfile.Set(out, c.inputs, "inputs")
+	return jsonfile.SetValue(out, c.inputs, "inputs")
 }

@@ -19,9 +19,9 @@ var stdio = []string{"/opt/codeforge", "stdio", "--state", "/srv/.codeforge"}
 
 // TestLines: every client's line has the header if a token is required, with a placeholder for the token.
 func TestLines(t *testing.T) {
-	for _, c := range All() {
+	for _, c := range ListClients() {
 		for _, token := range []bool{false, true} {
-			line := c.Line(Access{URL: url, Token: token, Command: stdio})
+			line := c.OneLineConfig(Access{URL: url, Token: token, Command: stdio})
 			if !json.Valid([]byte(line)) || !strings.Contains(line, url) {
 				t.Errorf("%s: %s", c.Name, line)
 			}
@@ -37,9 +37,9 @@ func TestLines(t *testing.T) {
 
 // TestEntries: without a token the endpoint; with one the program, which needs none, or by request a reference.
 func TestEntries(t *testing.T) {
-	for _, c := range All() {
+	for _, c := range ListClients() {
 		merged := func(a Access, http bool) string {
-			out, err := c.Merge(nil, a, http)
+			out, err := c.AddCodeForge(nil, a, http)
 			if err != nil || !json.Valid(out) {
 				t.Fatalf("%s: %v\n%s", c.Name, err, out)
 			}
@@ -57,7 +57,7 @@ func TestEntries(t *testing.T) {
 		if c.remote != nil && (!strings.Contains(http, `"Authorization": "Bearer $`) || strings.Contains(http, "<")) {
 			t.Errorf("%s over HTTP: %s", c.Name, http)
 		}
-		if again, err := c.Merge([]byte(http), Access{URL: url, Token: true, Command: stdio}, true); err != nil || string(again) != http {
+		if again, err := c.AddCodeForge([]byte(http), Access{URL: url, Token: true, Command: stdio}, true); err != nil || string(again) != http {
 			t.Errorf("%s: written again it differs: %v\n%s", c.Name, err, again)
 		}
 	}
@@ -65,8 +65,8 @@ func TestEntries(t *testing.T) {
 
 // TestMergeKeeps: everything else in a file stays, byte by byte.
 func TestMergeKeeps(t *testing.T) {
-	cursor, _ := Find("cursor")
-	vscode, _ := Find("vscode")
+	cursor, _ := FindClient("cursor")
+	vscode, _ := FindClient("vscode")
 	entry := `"codeforge": {` + "\n\t\t\t\"url\": \"" + url + "\"\n\t\t}"
 	for _, row := range []struct {
 		name, before, after string
@@ -78,7 +78,7 @@ func TestMergeKeeps(t *testing.T) {
 		{"an older entry", "{\n\t\"mcpServers\": {\n\t\t\"codeforge\": {\"url\": \"http://old\"}, \"x\": {}\n\t}\n}", "{\n\t\"mcpServers\": {\n\t\t" + entry + ", \"x\": {}\n\t}\n}", cursor},
 		{"in deeper objects of that name", "{\n\t\"a\": {\"mcpServers\": {\"codeforge\": 1}}\n}", "{\n\t\"a\": {\"mcpServers\": {\"codeforge\": 1}},\n\t\"mcpServers\": {\n\t\t" + entry + "\n\t}\n}", cursor},
 	} {
-		got, err := row.client.Merge([]byte(row.before), Access{URL: url}, false)
+		got, err := row.client.AddCodeForge([]byte(row.before), Access{URL: url}, false)
 		if err != nil || string(got) != row.after {
 			t.Errorf("%s: %v\n%s\nwant\n%s", row.name, err, got, row.after)
 		}
@@ -86,12 +86,12 @@ func TestMergeKeeps(t *testing.T) {
 			t.Errorf("%s: not JSON", row.name)
 		}
 	}
-	got, err := vscode.Merge([]byte(`{"inputs": [{"id": "mine"}]}`), Access{URL: url, Token: true}, true)
+	got, err := vscode.AddCodeForge([]byte(`{"inputs": [{"id": "mine"}]}`), Access{URL: url, Token: true}, true)
 	if err != nil || !strings.Contains(string(got), `"mine"`) || !strings.Contains(string(got), `"codeforge-token"`) {
 		t.Errorf("inputs: %v\n%s", err, got)
 	}
 	for _, bad := range []string{"{ // mine\n}", `{"a": 1,}`, "not json", `[1]`, `{"mcpServers": [1]}`, `{"mcpServers": "x"}`} {
-		if got, err := cursor.Merge([]byte(bad), Access{URL: url}, false); !errors.Is(err, jsonfile.ErrNotJSON) {
+		if got, err := cursor.AddCodeForge([]byte(bad), Access{URL: url}, false); !errors.Is(err, jsonfile.ErrNotJSON) {
 			t.Errorf("%s: %v\n%s", bad, err, got)
 		}
 	}
@@ -102,9 +102,9 @@ func FuzzMerge(f *testing.F) {
 	f.Add(`{"mcpServers": {"x": 1}}`)
 	f.Add(" {\n} ")
 	f.Add(`{"mcpServers":{"codeforge":{},"codeforge":2}}`)
-	cursor, _ := Find("cursor")
+	cursor, _ := FindClient("cursor")
 	f.Fuzz(func(t *testing.T, text string) {
-		out, err := cursor.Merge([]byte(text), Access{URL: url}, false)
+		out, err := cursor.AddCodeForge([]byte(text), Access{URL: url}, false)
 		if err != nil {
 			return
 		}
@@ -131,7 +131,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	fresh := filepath.Join(dir, "new", "mcp.json")
-	if backup, err := Write(fresh, nil, []byte("{}"), now); err != nil || backup != "" {
+	if backup, err := ReplaceWithBackup(fresh, nil, []byte("{}"), now); err != nil || backup != "" {
 		t.Errorf("a new file: %q, %v", backup, err)
 	}
 	path, link := filepath.Join(dir, "mcp.json"), filepath.Join(dir, "link.json")
@@ -139,12 +139,12 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("mcp.json", link); err != nil {
-		testkit.Skip(t, "no right to make links: "+err.Error())
+		testkit.SkipBecause(t, "no right to make links: "+err.Error())
 	}
-	if _, err := Write(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
+	if _, err := ReplaceWithBackup(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
 		t.Errorf("changed meanwhile: %v", err)
 	}
-	backup, err := Write(link, []byte("before"), []byte("after"), now)
+	backup, err := ReplaceWithBackup(link, []byte("before"), []byte("after"), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("the link: %q, %v", to, err)
 	}
 	// A copy is never overwritten.
-	if _, err := Write(path, []byte("after"), []byte("again"), now); err == nil {
+	if _, err := ReplaceWithBackup(path, []byte("after"), []byte("again"), now); err == nil {
 		t.Error("a copy was overwritten")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.codeforge-part")); len(left) > 0 {
@@ -167,11 +167,11 @@ func TestWrite(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	got := strings.Join(Diff("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nX\nY\ne\nf\n"), "\n")
+	got := strings.Join(DiffLines("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nX\nY\ne\nf\n"), "\n")
 	if want := " b\n c\n-d\n+X\n+Y\n e\n f"; got != want {
 		t.Errorf("%s", got)
 	}
-	if got := strings.Join(Diff("", "{}\n"), "\n"); got != "+{}" {
+	if got := strings.Join(DiffLines("", "{}\n"), "\n"); got != "+{}" {
 		t.Errorf("%s", got)
 	}
 }
@@ -179,8 +179,8 @@ func TestDiff(t *testing.T) {
 // TestFiles: where clients keep their configuration.
 func TestFiles(t *testing.T) {
 	for os, want := range map[string]string{"darwin": "/h/Library/Application Support/Claude/claude_desktop_config.json", "windows": "/a/Claude/claude_desktop_config.json", "linux": "/h/.config/Claude/claude_desktop_config.json"} {
-		c, _ := Find("claude-desktop")
-		if got := filepath.ToSlash(c.File(System{OS: os, Home: "/h", Work: "/w", AppData: "/a"})); got != want {
+		c, _ := FindClient("claude-desktop")
+		if got := filepath.ToSlash(c.ConfigPath(System{OS: os, Home: "/h", Work: "/w", AppData: "/a"})); got != want {
 			t.Errorf("%s: %s", os, got)
 		}
 	}

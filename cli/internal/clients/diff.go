@@ -5,10 +5,10 @@ import "strings"
 // context is the number of unchanged lines around the change.
 const context = 2
 
-// Diff returns the change as lines with "-", "+" or " " in front. A change in one place is exact. For several places it
-// shows all lines between the first and the last.
-func Diff(before, after string) []string {
-	a, b := lines(before), lines(after)
+// DiffLines returns the change as lines with "-", "+" or " " in front. A change in one place is exact. For several
+// places it shows all lines between the first and the last.
+func DiffLines(before, after string) []string {
+	a, b := splitLines(before), splitLines(after)
 	first := 0
 	for first < len(a) && first < len(b) && a[first] == b[first] {
 		first++
@@ -30,7 +30,7 @@ func Diff(before, after string) []string {
 	return out
 }
 
-func lines(text string) []string {
+func splitLines(text string) []string {
 	text = strings.TrimSuffix(text, "\n")
 	if text == "" {
 		return nil

@@ -14,8 +14,8 @@ import (
 // maxFile bounds a client's file, in bytes.
 const maxFile = 16 << 20
 
-// Read reads a client's file. A missing file is empty.
-func Read(path string) ([]byte, error) {
+// ReadConfig reads a client's file. A missing file is empty.
+func ReadConfig(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -29,14 +29,14 @@ func Read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Write replaces a client's file and keeps a copy of the old one. It returns the copy's path, or "" if there was no
-// file. before is the text that the caller has read: if the file differs from it, Write fails.
-func Write(path string, before, after []byte, now time.Time) (backup string, err error) {
+// ReplaceWithBackup replaces a client's file and keeps a copy of the old one. It returns the copy's path, or "" if
+// there was no file. before is the text that the caller has read: if the file differs from it, Write fails.
+func ReplaceWithBackup(path string, before, after []byte, now time.Time) (backup string, err error) {
 	// A rename would replace the link instead of its target.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	have, err := Read(path)
+	have, err := ReadConfig(path)
 	if err != nil {
 		return "", err
 	}
@@ -56,12 +56,12 @@ func Write(path string, before, after []byte, now time.Time) (backup string, err
 	return backup, atomicfile.Write(path, after, mode)
 }
 
-// Replace replaces an existing client's file without a copy. before is as for Write.
-func Replace(path string, before, after []byte) error {
+// ReplaceConfig replaces an existing client's file without a copy. before is as for Write.
+func ReplaceConfig(path string, before, after []byte) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	have, err := Read(path)
+	have, err := ReadConfig(path)
 	if err != nil {
 		return err
 	}

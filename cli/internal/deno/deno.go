@@ -19,9 +19,9 @@ func Version() string { return sandboximage.DenoVersion() }
 // oldest is the first version that has every flag the sandbox uses.
 const oldest = "2.4.0"
 
-// Find returns the executable: path if it is not empty, else .tools/deno next to the folder bin, else deno in bin. If
-// it is not the pinned version, Find also returns a warning.
-func Find(ctx context.Context, path, bin string) (real, warning string, err error) {
+// FindDeno returns the executable: path if it is not empty, else .tools/deno next to the folder bin, else deno in bin.
+// If it is not the pinned version, Find also returns a warning.
+func FindDeno(ctx context.Context, path, bin string) (real, warning string, err error) {
 	candidates := []string{path}
 	if path == "" {
 		candidates = []string{filepath.Join(filepath.Dir(bin), ".tools", "deno"), filepath.Join(bin, "deno")}
@@ -49,26 +49,26 @@ func Find(ctx context.Context, path, bin string) (real, warning string, err erro
 	if err != nil {
 		return "", "", err
 	}
-	warning, err = Judge(have)
+	warning, err = CompareVersion(have)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", real, err)
 	}
 	return real, warning, nil
 }
 
-// Judge compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
+// CompareVersion compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
 // CodeForge was tested with another one, it returns a warning.
-func Judge(version string) (warning string, err error) {
-	v, err := parse(version)
+func CompareVersion(version string) (warning string, err error) {
+	v, err := parseVersion(version)
 	if err != nil {
 		return "", err
 	}
-	low, _ := parse(oldest)
-	pin, _ := parse(Version())
+	low, _ := parseVersion(oldest)
+	pin, _ := parseVersion(Version())
 	switch {
-	case less(v, low):
+	case isOlder(v, low):
 		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version())
-	case less(v, pin):
+	case isOlder(v, pin):
 		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing",
 			version, Version()), nil
 	case v != pin:
@@ -77,7 +77,7 @@ func Judge(version string) (warning string, err error) {
 	return "", nil
 }
 
-func parse(s string) (v [3]int, err error) {
+func parseVersion(s string) (v [3]int, err error) {
 	s, _, _ = strings.Cut(s, "+")
 	s, _, _ = strings.Cut(s, "-")
 	parts := strings.Split(s, ".")
@@ -92,7 +92,7 @@ func parse(s string) (v [3]int, err error) {
 	return v, nil
 }
 
-func less(a, b [3]int) bool {
+func isOlder(a, b [3]int) bool {
 	for i := range a {
 		if a[i] != b[i] {
 			return a[i] < b[i]

@@ -14,7 +14,7 @@ func TestJudge(t *testing.T) {
 		pinned: "", "2.9.5": "older", "2.10.0": "is not", "3.0.0": "is not", "2.3.9": "too old", "1.46.3": "too old",
 		"2.9": "three numbers", "x.y.z": "three numbers", pinned + "+abc": "",
 	} {
-		warning, err := Judge(version)
+		warning, err := CompareVersion(version)
 		got := warning
 		if err != nil {
 			got = err.Error()
@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 	}
 	fails := func(path, want string) {
 		t.Helper()
-		if _, _, err := Find(t.Context(), path, bin); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := FindDeno(t.Context(), path, bin); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Find(%q): %v, want %q", path, err, want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 	fails(write(filepath.Join(dir, "broken"), "#!/bin/sh\nexit 1\n"), "asking")
 	fails(write(filepath.Join(dir, "old"), "#!/bin/sh\necho deno 1.0.0\n"), "too old")
 	tools := write(filepath.Join(dir, ".tools", "deno"), "#!/bin/sh\necho 'deno 2.9.5 (stable)'\n")
-	got, warning, err := Find(t.Context(), "", bin)
+	got, warning, err := FindDeno(t.Context(), "", bin)
 	if real, _ := filepath.EvalSymlinks(tools); err != nil || got != real || !strings.Contains(warning, "older") {
 		t.Errorf("Find: %q, %q, %v", got, warning, err)
 	}

@@ -21,8 +21,10 @@ const RelayCommand = "relay"
 // helloTime limits the start of docker exec.
 const helloTime = 30 * time.Second
 
-// Dial connects to the operator's socket in mcp-server's container.
-func Dial(ctx context.Context, name string) (net.Conn, error) { return dialIn(ctx, name, "codeforge") }
+// DialOperator connects to the operator's socket in mcp-server's container.
+func DialOperator(ctx context.Context, name string) (net.Conn, error) {
+	return dialIn(ctx, name, "codeforge")
+}
 
 // DialProxy connects to the socket for credentials in the proxy's container.
 func DialProxy(ctx context.Context, name string) (net.Conn, error) {
@@ -36,11 +38,11 @@ func dialIn(ctx context.Context, name, program string) (net.Conn, error) {
 	}
 	// The connection outlives ctx, which only bounds the dialling.
 	cmd := exec.Command("docker", "exec", "-i", name, program, RelayCommand) //nolint:noctx // see above
-	return dial(ctx, cmd)
+	return dialRelay(ctx, cmd)
 }
 
-// dial starts a relay and waits for its hello.
-func dial(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
+// dialRelay starts a relay and waits for its hello.
+func dialRelay(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func dial(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{in: in, out: bufio.NewReader(out), cmd: cmd}
+	c := &processConn{in: in, out: bufio.NewReader(out), cmd: cmd}
 	cmd.Stderr = &c.said
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("docker exec: %w", err)
@@ -60,26 +62,26 @@ func dial(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	defer stop()
 	if line, err := c.out.ReadString('\n'); err != nil || line != relay.Hello {
 		_ = c.Close()
-		return nil, fmt.Errorf("docker exec: %s", c.said.first())
+		return nil, fmt.Errorf("docker exec: %s", c.said.firstLine())
 	}
 	return c, nil
 }
 
-// conn is a connection through a process.
-type conn struct {
+// processConn is a connection through a process.
+type processConn struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
 	cmd  *exec.Cmd
-	said text
+	said stderrStart
 	end  sync.Once
 }
 
-func (c *conn) Read(p []byte) (int, error) { return c.out.Read(p) }
+func (c *processConn) Read(p []byte) (int, error) { return c.out.Read(p) }
 
-func (c *conn) Write(p []byte) (int, error) { return c.in.Write(p) }
+func (c *processConn) Write(p []byte) (int, error) { return c.in.Write(p) }
 
 // Close ends the process. The relay in the container ends when its standard input ends.
-func (c *conn) Close() error {
+func (c *processConn) Close() error {
 	err := errClosed
 	c.end.Do(func() {
 		err = c.in.Close()
@@ -91,41 +93,41 @@ func (c *conn) Close() error {
 	return err
 }
 
-func (c *conn) LocalAddr() net.Addr { return address{} }
+func (c *processConn) LocalAddr() net.Addr { return processAddr{} }
 
-func (c *conn) RemoteAddr() net.Addr { return address{} }
+func (c *processConn) RemoteAddr() net.Addr { return processAddr{} }
 
 // SetDeadline implements net.Conn. It does nothing: callers close the connection instead.
-func (c *conn) SetDeadline(time.Time) error { return nil }
+func (c *processConn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn, see SetDeadline.
-func (c *conn) SetReadDeadline(time.Time) error { return nil }
+func (c *processConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline implements net.Conn, see SetDeadline.
-func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+func (c *processConn) SetWriteDeadline(time.Time) error { return nil }
 
-type address struct{}
+type processAddr struct{}
 
-func (address) Network() string { return "docker" }
-func (address) String() string  { return "docker exec" }
+func (processAddr) Network() string { return "docker" }
+func (processAddr) String() string  { return "docker exec" }
 
-// text keeps the start of the process's standard error.
-type text struct {
+// stderrStart keeps the start of the process's standard error.
+type stderrStart struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
 const maxText = 4 << 10
 
-func (t *text) Write(p []byte) (int, error) {
+func (t *stderrStart) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf.Write(p[:min(len(p), maxText-min(t.buf.Len(), maxText))])
 	return len(p), nil
 }
 
-// first returns the first non-empty line.
-func (t *text) first() string {
+// firstLine returns the first non-empty line.
+func (t *stderrStart) firstLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line, _, _ := strings.Cut(strings.TrimSpace(t.buf.String()), "\n")

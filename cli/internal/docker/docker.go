@@ -38,45 +38,45 @@ func CheckName(name string) error {
 	return nil
 }
 
-// container is a running mcp-server.
-type container struct{ name, project, dir string }
+// serverContainer is a running mcp-server.
+type serverContainer struct{ name, project, dir string }
 
-// Find returns the name of mcp-server's container in the stack of the folder home. It returns "" if there is no such
-// container or no engine. If project is not empty, only the stack of that name counts.
-func Find(ctx context.Context, home, project string) (string, error) {
-	all, err := running(ctx, Service)
+// FindContainer returns the name of mcp-server's container in the stack of the folder home. It returns "" if there is
+// no such container or no engine. If project is not empty, only the stack of that name counts.
+func FindContainer(ctx context.Context, home, project string) (string, error) {
+	all, err := listRunning(ctx, Service)
 	if err != nil {
 		return "", nil //nolint:nilerr // no docker, or no engine: there is no stack to be found
 	}
-	return pick(all, home, project)
+	return pickContainer(all, home, project)
 }
 
-// running lists the containers of a service in all stacks.
-func running(ctx context.Context, service string) ([]container, error) {
+// listRunning lists the containers of a service in all stacks.
+func listRunning(ctx context.Context, service string) ([]serverContainer, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "docker", "ps", "--filter", "label=com.docker.compose.service="+service, "--format",
 		`{{.Names}}`+"\t"+`{{.Label "com.docker.compose.project"}}`+"\t"+
 			`{{.Label "com.docker.compose.project.working_dir"}}`)
 	out, err := cmd.Output()
-	return list(out, service), err
+	return parseContainers(out, service), err
 }
 
 // FindProxy returns the name of the proxy's container in the stack of mcp-server's container server.
 func FindProxy(ctx context.Context, server string) (string, error) {
-	servers, err := running(ctx, Service)
+	servers, err := listRunning(ctx, Service)
 	if err != nil {
 		return "", fmt.Errorf("docker ps: %w", err)
 	}
-	proxies, err := running(ctx, Proxy)
+	proxies, err := listRunning(ctx, Proxy)
 	if err != nil {
 		return "", fmt.Errorf("docker ps: %w", err)
 	}
-	return beside(servers, proxies, server)
+	return findBeside(servers, proxies, server)
 }
 
-// beside returns the container that is in one stack with the named one.
-func beside(servers, proxies []container, server string) (string, error) {
+// findBeside returns the container that is in one stack with the named one.
+func findBeside(servers, proxies []serverContainer, server string) (string, error) {
 	for _, s := range servers {
 		for _, p := range proxies {
 			if s.name == server && p.project == s.project && p.dir == s.dir {
@@ -87,31 +87,31 @@ func beside(servers, proxies []container, server string) (string, error) {
 	return "", fmt.Errorf("no %s runs in the stack of %s", Proxy, server)
 }
 
-// list parses the output of docker ps for a service. A container also has the labels of its image, whose author can
-// claim any stack and folder. Only Compose or the user chooses the name, so the name must match.
-func list(out []byte, service string) []container {
-	var all []container
+// parseContainers parses the output of docker ps for a service. A container also has the labels of its image, whose
+// author can claim any stack and folder. Only Compose or the user chooses the name, so the name must match.
+func parseContainers(out []byte, service string) []serverContainer {
+	var all []serverContainer
 	for line := range bytes.Lines(out) {
 		f := strings.Split(strings.TrimRight(string(line), "\r\n"), "\t")
-		if len(f) == 3 && CheckName(f[0]) == nil && named(f[0], f[1], service) {
-			all = append(all, container{f[0], f[1], f[2]})
+		if len(f) == 3 && CheckName(f[0]) == nil && isComposeName(f[0], f[1], service) {
+			all = append(all, serverContainer{f[0], f[1], f[2]})
 		}
 	}
 	return all
 }
 
-// named reports whether a name has Compose's form: PROJECT-SERVICE-NUMBER.
-func named(name, project, service string) bool {
+// isComposeName reports whether a name has Compose's form: PROJECT-SERVICE-NUMBER.
+func isComposeName(name, project, service string) bool {
 	number, ok := strings.CutPrefix(name, project+"-"+service+"-")
 	_, err := strconv.ParseUint(number, 10, 16)
 	return ok && err == nil
 }
 
-// pick returns the container of the stack that was started in home.
-func pick(all []container, home, project string) (string, error) {
+// pickContainer returns the container of the stack that was started in home.
+func pickContainer(all []serverContainer, home, project string) (string, error) {
 	var names []string
 	for _, c := range all {
-		if same(c.dir, home) && (project == "" || c.project == project) {
+		if isSameFolder(c.dir, home) && (project == "" || c.project == project) {
 			names = append(names, c.name)
 		}
 	}
@@ -123,8 +123,8 @@ func pick(all []container, home, project string) (string, error) {
 	return strings.Join(names, ""), nil
 }
 
-// same reports whether two paths lead to one folder.
-func same(a, b string) bool {
+// isSameFolder reports whether two paths lead to one folder.
+func isSameFolder(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
 		return false

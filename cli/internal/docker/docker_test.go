@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stderr.WriteString("\nError: No such container: x\nmore\n")
 		os.Exit(1)
 	default:
-		if relay.Serve(context.Background(), path, os.Stdin, os.Stdout) != nil {
+		if relay.RelayStdio(context.Background(), path, os.Stdin, os.Stdout) != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -38,13 +38,13 @@ func TestPick(t *testing.T) {
 	if err := os.Symlink(home, link); err != nil {
 		t.Skip(err) // Windows, without the right to make links
 	}
-	all := list([]byte("a-mcp-server-1\ta\t"+home+"\r\nb-mcp-server-1\tb\t"+t.TempDir()+"\nnot a line\n--evil\tx\t"+home+"\n"), Service)
+	all := parseContainers([]byte("a-mcp-server-1\ta\t"+home+"\r\nb-mcp-server-1\tb\t"+t.TempDir()+"\nnot a line\n--evil\tx\t"+home+"\n"), Service)
 	if len(all) != 2 {
 		t.Fatalf("%+v", all)
 	}
-	two := append(all, container{"c-mcp-server-1", "c", link})
+	two := append(all, serverContainer{"c-mcp-server-1", "c", link})
 	for _, row := range []struct {
-		all                 []container
+		all                 []serverContainer
 		home, project, want string
 		err                 string
 	}{
@@ -56,7 +56,7 @@ func TestPick(t *testing.T) {
 		{two, home, "", "", "2 stacks of this folder run (a-mcp-server-1, c-mcp-server-1)"},
 		{two, home, "c", "c-mcp-server-1", ""},
 	} {
-		got, err := pick(row.all, row.home, row.project)
+		got, err := pickContainer(row.all, row.home, row.project)
 		if got != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%+v: %q, %v", row, got, err)
 		}
@@ -71,14 +71,14 @@ func TestForeignImage(t *testing.T) {
 	t.Chdir(home)
 	for _, dir := range []string{".", "/proc/self/cwd", home} {
 		for _, name := range []string{"happy_curie", "x-mcp-server-1", "codeforge-mcp-server", "codeforge-mcp-server-run-0f3a", "codeforge-proxy-1"} {
-			if got, err := pick(list([]byte(name+"\tcodeforge\t"+dir+"\n"), Service), home, ""); got != "" || err != nil {
+			if got, err := pickContainer(parseContainers([]byte(name+"\tcodeforge\t"+dir+"\n"), Service), home, ""); got != "" || err != nil {
 				t.Errorf("%s in %s: %q, %v", name, dir, got, err)
 			}
 		}
 	}
-	servers := list([]byte("codeforge-mcp-server-1\tcodeforge\t"+home+"\n"), Service)
-	proxies := list([]byte("happy_curie\tcodeforge\t"+home+"\ncodeforge-proxy-1\tcodeforge\t"+home+"\n"), Proxy)
-	if got, err := beside(servers, proxies, "codeforge-mcp-server-1"); got != "codeforge-proxy-1" || err != nil {
+	servers := parseContainers([]byte("codeforge-mcp-server-1\tcodeforge\t"+home+"\n"), Service)
+	proxies := parseContainers([]byte("happy_curie\tcodeforge\t"+home+"\ncodeforge-proxy-1\tcodeforge\t"+home+"\n"), Proxy)
+	if got, err := findBeside(servers, proxies, "codeforge-mcp-server-1"); got != "codeforge-proxy-1" || err != nil {
 		t.Errorf("the proxy: %q, %v", got, err)
 	}
 }
@@ -90,7 +90,7 @@ func TestCheckName(t *testing.T) {
 		if CheckName(bad) == nil {
 			t.Errorf("%q passed", bad)
 		}
-		if c, err := Dial(t.Context(), bad); err == nil {
+		if c, err := DialOperator(t.Context(), bad); err == nil {
 			_ = c.Close()
 			t.Errorf("dialled %q", bad)
 		}
@@ -132,7 +132,7 @@ func TestDial(t *testing.T) {
 		heard <- append(line, rest...)
 	}()
 	cmd := relayTo(t, socket)
-	c, err := dial(t.Context(), cmd)
+	c, err := dialRelay(t.Context(), cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,15 +160,15 @@ func TestDial(t *testing.T) {
 
 // TestDialFails: the error is what the engine says, and comes before anything was sent.
 func TestDialFails(t *testing.T) {
-	if c, err := dial(t.Context(), relayTo(t, "nowhere")); err == nil || !strings.HasSuffix(err.Error(), "docker exec: Error: No such container: x") {
+	if c, err := dialRelay(t.Context(), relayTo(t, "nowhere")); err == nil || !strings.HasSuffix(err.Error(), "docker exec: Error: No such container: x") {
 		t.Errorf("%v, %v", c, err)
 	}
-	if c, err := dial(t.Context(), relayTo(t, filepath.Join(t.TempDir(), "none"))); err == nil {
+	if c, err := dialRelay(t.Context(), relayTo(t, filepath.Join(t.TempDir(), "none"))); err == nil {
 		t.Errorf("%v", c)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if c, err := dial(ctx, relayTo(t, "nowhere")); err == nil {
+	if c, err := dialRelay(ctx, relayTo(t, "nowhere")); err == nil {
 		t.Errorf("%v", c)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 )
 
-// alarms reports the sessions that an alarm has frozen. Without a running CodeForge, or without a frozen session, it
-// returns no finding.
-func alarms(ctx context.Context, c Config) []Finding {
-	op, _, _, err := server.Operator(ctx, c.Server)
+// checkAlarms reports the sessions that an alarm has frozen. Without a running CodeForge, or without a frozen session,
+// it returns no finding.
+func checkAlarms(ctx context.Context, c Config) []Finding {
+	op, _, _, err := server.ConnectOperator(ctx, c.Server)
 	if err != nil {
 		return nil
 	}
@@ -27,6 +27,6 @@ func alarms(ctx context.Context, c Config) []Finding {
 	if len(frozen) == 0 {
 		return nil
 	}
-	return []Finding{warn("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+
+	return []Finding{newWarning("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+
 		"canary or a credential", len(frozen)), "codeforge alarms lists them, codeforge unfreeze lets them go on")}
 }

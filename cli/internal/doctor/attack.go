@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// attack is one attempt. An attempt that could not be made counts as not held.
-type attack struct {
+// attackAttempt is one attempt. An attempt that could not be made counts as not held.
+type attackAttempt struct {
 	name, expected string
 	// code runs in the sandbox and prints lines of {held, seen}.
 	code string
@@ -53,8 +53,8 @@ type AttackOutcome struct {
 // attackTimeout bounds one attack.
 const attackTimeout = 90 * time.Second
 
-// Attack runs every attack against the CodeForge of c, one after the other, and calls on with each outcome.
-func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
+// RunAttacks runs every attack against the CodeForge of c, one after the other, and calls on with each outcome.
+func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	if c.SettingsErr != nil {
 		return c.SettingsErr
 	}
@@ -69,14 +69,14 @@ func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	}
 	if c.Server.URL != "" {
 		t.url = c.Server.URL
-	} else if up, err := c.Server.State.Running(); err == nil {
+	} else if up, err := c.Server.State.ReadUp(); err == nil {
 		t.url = up.Endpoint()
 	}
-	for _, a := range attacks(t) {
+	for _, a := range listAttacks(t) {
 		if ctx.Err() != nil {
 			break
 		}
-		seen, held := a.run(ctx, t)
+		seen, held := a.runAttack(ctx, t)
 		on(AttackOutcome{Name: a.name, Expected: a.expected, Seen: seen, Held: held})
 	}
 	return ctx.Err()
@@ -95,7 +95,7 @@ func activeHost(c Config) string {
 	return ""
 }
 
-func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
+func (a attackAttempt) runAttack(ctx context.Context, t attackTarget) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, attackTimeout)
 	defer cancel()
 	if a.do != nil {
@@ -105,9 +105,9 @@ func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
 	if seconds == 0 {
 		seconds = 20
 	}
-	r, err := t.session.Run(ctx, server.Run{Code: a.code, Timeout: seconds})
+	r, err := t.session.RunCode(ctx, server.Run{Code: a.code, Timeout: seconds})
 	if err != nil {
-		return "could not be tried: " + clip(err.Error()), false
+		return "could not be tried: " + clipText(err.Error()), false
 	}
 	if a.judge != nil {
 		return a.judge(r)
@@ -127,7 +127,7 @@ func allRefused(r server.Result) (string, bool) {
 			continue
 		}
 		if !*v.Held {
-			return clip(v.Seen), false
+			return clipText(v.Seen), false
 		}
 		seen = append(seen, v.Seen)
 	}
@@ -136,7 +136,7 @@ func allRefused(r server.Result) (string, bool) {
 		return "the interpreter refuses", true
 	}
 	if len(seen) == 0 {
-		return "could not be tried: " + clip(r.Output), false
+		return "could not be tried: " + clipText(r.Output), false
 	}
 	return fmt.Sprintf("%d of %d refused", len(seen), len(seen)), true
 }
@@ -162,7 +162,7 @@ func nothingRead(r server.Result) (string, bool) {
 		return seen, held
 	}
 	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
-		return "could not be tried: " + clip(r.Output), false
+		return "could not be tried: " + clipText(r.Output), false
 	}
 	return nothing, true
 }
@@ -171,7 +171,7 @@ func nothingRead(r server.Result) (string, bool) {
 func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
 	return func(r server.Result) (string, bool) {
 		if r.Exit == nil {
-			return "not ended: " + clip(r.Output), false
+			return "not ended: " + clipText(r.Output), false
 		}
 		return "ended: " + string(r.Exit.Reason), r.Exit.Reason == reason
 	}
@@ -182,8 +182,8 @@ func outputBounded(r server.Result) (string, bool) {
 	return fmt.Sprintf("%d bytes shown", len(r.Output)), r.Exit != nil && len(r.Output) < 8<<20
 }
 
-// initialize sends an initialize request to the endpoint and returns the status.
-func initialize(ctx context.Context, t attackTarget, token secret.Value, change func(*http.Request)) (int, error) {
+// sendInitialize sends an initialize request to the endpoint and returns the status.
+func sendInitialize(ctx context.Context, t attackTarget, token secret.Value, change func(*http.Request)) (int, error) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
 		`"capabilities":{},"clientInfo":{"name":"codeforge-doctor","version":"1"}}}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, strings.NewReader(body))
@@ -193,7 +193,7 @@ func initialize(ctx context.Context, t attackTarget, token secret.Value, change 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	change(req)
-	resp, err := server.Client(token).Do(req)
+	resp, err := server.NewHTTPClient(token).Do(req)
 	if err != nil {
 		return 0, err
 	}
@@ -201,17 +201,17 @@ func initialize(ctx context.Context, t attackTarget, token secret.Value, change 
 	return resp.StatusCode, nil
 }
 
-// forbidden returns an attack whose initialize request must get status 403.
-func forbidden(name string, change func(*http.Request)) attack {
-	return attack{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
-		status, err := initialize(ctx, t, t.token, change)
+// newForbiddenAttack returns an attack whose initialize request must get status 403.
+func newForbiddenAttack(name string, change func(*http.Request)) attackAttempt {
+	return attackAttempt{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
+		status, err := sendInitialize(ctx, t, t.token, change)
 		if err != nil {
-			return "could not be tried: " + clip(err.Error()), false
+			return "could not be tried: " + clipText(err.Error()), false
 		}
 		return fmt.Sprint(status), status == http.StatusForbidden
 	}}
 }
 
-func clip(s string) string {
-	return visible.Cut(strings.Join(strings.Fields(s), " "), 120, "...")
+func clipText(s string) string {
+	return visible.CutText(strings.Join(strings.Fields(s), " "), 120, "...")
 }

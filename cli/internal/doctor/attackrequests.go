@@ -11,14 +11,14 @@ const attackPath = "/codeforge-doctor"
 // requestAttacks attack the proxy's parsing of requests, on connections to an API's host. The proxy must answer each
 // with the code of its refusal, so that the API receives no request. Requests that could change something at an API,
 // such as ambiguous bodies, are left to make attack.
-func requestAttacks(t attackTarget) []attack {
+func requestAttacks(t attackTarget) []attackAttempt {
 	if t.host == "" {
 		return nil
 	}
 	host := "Host: " + t.host + "\r\n"
 	get := "GET " + attackPath + " HTTP/1.1\r\n" + host
-	row := func(name string, heads ...string) attack {
-		return attack{name: name, expected: "refused by the proxy", code: sendEach(t.host, heads), seconds: 30}
+	row := func(name string, heads ...string) attackAttempt {
+		return attackAttempt{name: name, expected: "refused by the proxy", code: sendEach(t.host, heads), seconds: 30}
 	}
 	fields := func(fields ...string) (heads []string) {
 		for _, f := range fields {
@@ -38,7 +38,7 @@ func requestAttacks(t attackTarget) []attack {
 		}
 		return heads
 	}
-	return []attack{
+	return []attackAttempt{
 		row("methods that show or tunnel a request", methods("TRACE "+attackPath, "TRACK "+attackPath,
 			"CONNECT "+t.host+":443", "trace "+attackPath)...),
 		row("a method overridden in a header", fields("X-HTTP-Method-Override: TRACE", "X-HTTP-Method: TRACE",
@@ -68,7 +68,7 @@ func requestAttacks(t attackTarget) []attack {
 // sendEach returns code that sends each head, which lacks its last line, on a new connection. A refusal of the proxy
 // has a code; any other answer may be the API's.
 func sendEach(host string, heads []string) string {
-	list, _ := json.Marshal(latin1(heads))
+	list, _ := json.Marshal(encodeLatin1(heads))
 	return fmt.Sprintf(`const say = (held, seen) => console.log(JSON.stringify({ held, seen }));
 for (const head of %s) {
   let timer, conn;
@@ -92,8 +92,8 @@ for (const head of %s) {
 `, list, host, host)
 }
 
-// latin1 turns each byte into a character, because JSON would replace bytes that are not UTF-8.
-func latin1(texts []string) []string {
+// encodeLatin1 turns each byte into a character, because JSON would replace bytes that are not UTF-8.
+func encodeLatin1(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, s := range texts {
 		r := make([]rune, len(s))

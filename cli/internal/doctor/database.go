@@ -6,9 +6,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 )
 
-// database reports whether the Postgres of a running CodeForge answers. Without a Postgres it returns no finding.
-func database(ctx context.Context, c Config) []Finding {
-	op, _, isLocal, err := server.Operator(ctx, c.Server)
+// checkDatabase reports whether the Postgres of a running CodeForge answers. Without a Postgres it returns no finding.
+func checkDatabase(ctx context.Context, c Config) []Finding {
+	op, _, isLocal, err := server.ConnectOperator(ctx, c.Server)
 	if err != nil || !isLocal {
 		return nil
 	}
@@ -16,7 +16,8 @@ func database(ctx context.Context, c Config) []Finding {
 	case err != nil || !d.Used:
 		return nil
 	case d.Problem != "":
-		return []Finding{warn("database", d.Problem, "CodeForge goes on, and stores what waits when Postgres answers again")}
+		return []Finding{newWarning("database", d.Problem,
+			"CodeForge goes on, and stores what waits when Postgres answers again")}
 	}
-	return []Finding{ok("database", "Postgres answers")}
+	return []Finding{newOK("database", "Postgres answers")}
 }

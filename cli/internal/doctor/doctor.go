@@ -75,11 +75,11 @@ type Config struct {
 // checkTime bounds one group of checks.
 const checkTime = 20 * time.Second
 
-// group is a list of related checks.
-type group func(context.Context, Config) []Finding
+// checkGroup is a list of related checks.
+type checkGroup func(context.Context, Config) []Finding
 
-// Examine runs every check and calls on for each finding, in order.
-func Examine(ctx context.Context, c Config, on func(Finding)) {
+// RunChecks runs every check and calls on for each finding, in order.
+func RunChecks(ctx context.Context, c Config, on func(Finding)) {
 	var all []Finding
 	report := func(list []Finding) {
 		for _, f := range list {
@@ -89,37 +89,38 @@ func Examine(ctx context.Context, c Config, on func(Finding)) {
 	}
 	if c.Container {
 		report([]Finding{
-			ok("codeforge", version.Version),
-			skip("machine", "not visible from inside the container: run codeforge doctor on the host"),
+			newOK("codeforge", version.Version),
+			newSkip("machine", "not visible from inside the container: run codeforge doctor on the host"),
 		})
-		report(bounded(ctx, c, running))
-		report(bounded(ctx, c, alarms))
-		report(bounded(ctx, c, mcpServers))
-		report(bounded(ctx, c, database))
-		report(bounded(ctx, c, checkOutside))
+		report(runBounded(ctx, c, checkRunning))
+		report(runBounded(ctx, c, checkAlarms))
+		report(runBounded(ctx, c, mcpServers))
+		report(runBounded(ctx, c, checkDatabase))
+		report(runBounded(ctx, c, checkOutside))
 		return
 	}
-	for _, g := range []group{versions, machine, engine} {
-		report(bounded(ctx, c, g))
+	for _, g := range []checkGroup{checkVersions, checkMachine, checkEngine} {
+		report(runBounded(ctx, c, g))
 	}
 	// A trial that cannot succeed would only repeat the findings above.
-	if embeddable(all) {
-		report(trial(ctx, c))
+	if canEmbed(all) {
+		report(runTrial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []group{running, alarms, mcpServers, database, port, configuration, files, checkOutside} {
-		report(bounded(ctx, c, g))
+	for _, g := range []checkGroup{checkRunning, checkAlarms, mcpServers, checkDatabase, checkPort, checkConfiguration,
+		checkFiles, checkOutside} {
+		report(runBounded(ctx, c, g))
 	}
 }
 
-func bounded(ctx context.Context, c Config, g group) []Finding {
+func runBounded(ctx context.Context, c Config, g checkGroup) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	return g(ctx, c)
 }
 
-// embeddable reports whether the findings so far allow embedded mode here.
-func embeddable(all []Finding) bool {
+// canEmbed reports whether the findings so far allow embedded mode here.
+func canEmbed(all []Finding) bool {
 	for _, f := range all {
 		switch f.Check {
 		case "binaries", "Deno", "kernel", "seccomp", "bubblewrap", "namespaces", "interpreter":
@@ -138,18 +139,18 @@ func anyMode(all []Finding) []Finding {
 	for _, f := range all {
 		docker = docker || f.Check == "Docker" && f.Status == OK
 	}
-	if docker || embeddable(all) {
+	if docker || canEmbed(all) {
 		return nil
 	}
-	return []Finding{fail("modes", "neither embedded mode nor Docker mode can run here",
+	return []Finding{newFailure("modes", "neither embedded mode nor Docker mode can run here",
 		"fix what is reported above for one of them")}
 }
 
-func ok(check, text string) Finding   { return Finding{Check: check, Status: OK, Text: text} }
-func skip(check, text string) Finding { return Finding{Check: check, Status: Skip, Text: text} }
-func warn(check, text, fix string) Finding {
+func newOK(check, text string) Finding   { return Finding{Check: check, Status: OK, Text: text} }
+func newSkip(check, text string) Finding { return Finding{Check: check, Status: Skip, Text: text} }
+func newWarning(check, text, fix string) Finding {
 	return Finding{Check: check, Status: Warn, Text: text, Fix: fix}
 }
-func fail(check, text, fix string) Finding {
+func newFailure(check, text, fix string) Finding {
 	return Finding{Check: check, Status: Fail, Text: text, Fix: fix}
 }

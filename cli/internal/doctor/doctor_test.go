@@ -88,7 +88,7 @@ func TestClock(t *testing.T) {
 		{[]time.Duration{-time.Hour, -time.Hour, time.Second}, Fail},
 		{[]time.Duration{3 * time.Minute}, Fail},
 	} {
-		if f := clock(row.off); f.Status != row.want {
+		if f := checkClock(row.off); f.Status != row.want {
 			t.Errorf("clock(%v) = %+v, want %s", row.off, f, row.want)
 		}
 	}
@@ -100,14 +100,14 @@ func TestAnyMode(t *testing.T) {
 		all  []Finding
 		want int
 	}{
-		{"both", []Finding{ok("Deno", ""), ok("Docker", "")}, 0},
-		{"embedded", []Finding{ok("Deno", ""), skip("Docker", "")}, 0},
-		{"another Deno", []Finding{{Check: "Deno", Status: Warn, minor: true}, skip("Docker", "")}, 0},
-		{"Docker", []Finding{warn("namespaces", "", ""), ok("Docker", "")}, 0},
-		{"no interpreter starts", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), skip("Docker", "")}, 1},
-		{"no interpreter starts, but Docker", []Finding{ok("namespaces", ""), fail("interpreter", "", ""), ok("Docker", "")}, 0},
-		{"neither", []Finding{warn("namespaces", "", ""), skip("Docker", "")}, 1},
-		{"a Mac without Docker", []Finding{skip("kernel", ""), skip("Docker", "")}, 1},
+		{"both", []Finding{newOK("Deno", ""), newOK("Docker", "")}, 0},
+		{"embedded", []Finding{newOK("Deno", ""), newSkip("Docker", "")}, 0},
+		{"another Deno", []Finding{{Check: "Deno", Status: Warn, minor: true}, newSkip("Docker", "")}, 0},
+		{"Docker", []Finding{newWarning("namespaces", "", ""), newOK("Docker", "")}, 0},
+		{"no interpreter starts", []Finding{newOK("namespaces", ""), newFailure("interpreter", "", ""), newSkip("Docker", "")}, 1},
+		{"no interpreter starts, but Docker", []Finding{newOK("namespaces", ""), newFailure("interpreter", "", ""), newOK("Docker", "")}, 0},
+		{"neither", []Finding{newWarning("namespaces", "", ""), newSkip("Docker", "")}, 1},
+		{"a Mac without Docker", []Finding{newSkip("kernel", ""), newSkip("Docker", "")}, 1},
 	} {
 		if got := anyMode(row.all); len(got) != row.want {
 			t.Errorf("%s: %+v", row.name, got)
@@ -128,26 +128,26 @@ func TestHead(t *testing.T) {
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	api := func(cas []byte) *catalog.API { return &catalog.API{Name: "x", CAs: cas} }
 	var c Config
-	f, off := c.head(t.Context(), api(trusted), host, "https://"+host+"/")
+	f, off := c.sendHead(t.Context(), api(trusted), host, "https://"+host+"/")
 	if f.Status != OK || off.Abs() > time.Minute {
 		t.Errorf("reachable host: %+v, clock off by %s", f, off)
 	}
 	if method != http.MethodHead || authorization != "" {
 		t.Errorf("it sent %s with Authorization %q", method, authorization)
 	}
-	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Fix, "ca_file") {
+	if f, _ = c.sendHead(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Fix, "ca_file") {
 		t.Errorf("unknown authority: %+v", f)
 	}
 	_, port, _ := strings.Cut(host, ":")
-	if f, _ = c.head(t.Context(), api(trusted), "localhost:"+port, "https://localhost:"+port+"/"); f.Status != Fail || !strings.Contains(f.Text, "another name") {
+	if f, _ = c.sendHead(t.Context(), api(trusted), "localhost:"+port, "https://localhost:"+port+"/"); f.Status != Fail || !strings.Contains(f.Text, "another name") {
 		t.Errorf("another name: %+v", f)
 	}
 	srv.Close()
-	if f, _ = c.head(t.Context(), api(trusted), host, "https://"+host+"/"); f.Status != Warn {
+	if f, _ = c.sendHead(t.Context(), api(trusted), host, "https://"+host+"/"); f.Status != Warn {
 		t.Errorf("no server: %+v", f)
 	}
 	c.Settings.UpstreamCAFile = "/nowhere"
-	if f, _ = c.head(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
+	if f, _ = c.sendHead(t.Context(), api(nil), host, "https://"+host+"/"); f.Status != Fail || !strings.Contains(f.Text, "UPSTREAM_CA_FILE") {
 		t.Errorf("missing authority file: %+v", f)
 	}
 }
@@ -165,7 +165,7 @@ func TestHeadPlain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found := hosts(t.Context(), Config{APIs: dir})
+	found := checkHosts(t.Context(), Config{APIs: dir})
 	if found[0].Check != "host localhost:"+port || !strings.Contains(found[0].Text, "answers (404, ") || !strings.Contains(found[0].Text, "plain HTTP") {
 		t.Errorf("%+v", found[0])
 	}
@@ -186,7 +186,7 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	state, err := statedir.Create(filepath.Join(dir, "state"))
+	state, err := statedir.CreateDir(filepath.Join(dir, "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestFiles(t *testing.T) {
 	c := Config{State: state, Dotenv: dotenv}
 	check := func() string {
 		var b bytes.Buffer
-		for _, f := range files(t.Context(), c) {
+		for _, f := range checkFiles(t.Context(), c) {
 			b.WriteString(string(f.Status) + " " + f.Text + "\n")
 			if strings.Contains(f.Text, "s3cret-token") {
 				t.Errorf("the token is shown: %+v", f)
@@ -221,13 +221,13 @@ func TestFiles(t *testing.T) {
 
 // TestExamine: every check runs, in the same order, even when nothing is installed.
 func TestExamine(t *testing.T) {
-	state, err := statedir.Find(filepath.Join(t.TempDir(), "none"))
+	state, err := statedir.FindDir(filepath.Join(t.TempDir(), "none"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var checks []string
 	failed := 0
-	Examine(context.Background(), Config{State: state, APIs: "nowhere", Dotenv: "nowhere", Offline: true, Getenv: func(string) string { return "" }, Environ: os.Environ()}, func(f Finding) {
+	RunChecks(context.Background(), Config{State: state, APIs: "nowhere", Dotenv: "nowhere", Offline: true, Getenv: func(string) string { return "" }, Environ: os.Environ()}, func(f Finding) {
 		checks = append(checks, f.Check)
 		if f.Status == Fail && f.Check == "apis" {
 			failed++

@@ -21,83 +21,84 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// running checks the supervisor of the state directory, or else the server that Docker publishes.
-func running(ctx context.Context, c Config) []Finding {
-	up, err := c.State.Running()
+// checkRunning checks the supervisor of the state directory, or else the server that Docker publishes.
+func checkRunning(ctx context.Context, c Config) []Finding {
+	up, err := c.State.ReadUp()
 	if err != nil {
-		out := []Finding{skip("embedded mode", err.Error())}
-		place, err := server.Locate(ctx, c.Server)
+		out := []Finding{newSkip("embedded mode", err.Error())}
+		place, err := server.LocateServer(ctx, c.Server)
 		if err != nil || place.URL == "" {
 			return out
 		}
-		err = server.Ready(ctx, c.Server, place)
+		err = server.CheckReady(ctx, c.Server, place)
 		switch {
 		case err == nil:
-			return append(out, ok("server", "answers at "+place.Name()))
+			return append(out, newOK("server", "answers at "+place.Name()))
 		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
-			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs show more"))
+			return append(out, newFailure("server", err.Error(), "docker compose ps and docker compose logs show more"))
 		}
-		return append(out, skip("server", "nothing answers at "+place.URL))
+		return append(out, newSkip("server", "nothing answers at "+place.URL))
 	}
-	out := []Finding{ok("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
+	out := []Finding{newOK("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
 	if up.Again != nil {
-		out = append(out, warn("restart", up.Again.String(), "log/codeforge.log in the state directory shows more"))
+		out = append(out, newWarning("restart", up.Again.String(), "log/codeforge.log in the state directory shows more"))
 	}
 	path, release, err := c.State.Socket(statedir.ControlSocket)
 	if err != nil {
-		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+		return append(out, newFailure("proxy", err.Error(), "codeforge down, then codeforge up"))
 	}
 	defer release()
 	client := controlapi.NewClient(path)
 	defer client.Close()
-	h, err := client.Health(ctx)
+	h, err := client.FetchHealth(ctx)
 	switch {
 	case err != nil:
-		out = append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
+		out = append(out, newFailure("proxy", err.Error(), "codeforge down, then codeforge up"))
 	case !h.Ready:
-		out = append(out, fail("proxy", h.Problem, "see log/codeforge.log in the state directory"))
+		out = append(out, newFailure("proxy", h.Problem, "see log/codeforge.log in the state directory"))
 	default:
-		out = append(out, ok("proxy", "answers"))
+		out = append(out, newOK("proxy", "answers"))
 	}
 	return out
 }
 
-// port checks that the MCP port is free or used by CodeForge.
-func port(ctx context.Context, c Config) []Finding {
-	if up, err := c.State.Running(); err == nil {
-		return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
+// checkPort checks that the MCP port is free or used by CodeForge.
+func checkPort(ctx context.Context, c Config) []Finding {
+	if up, err := c.State.ReadUp(); err == nil {
+		return []Finding{newOK("port", fmt.Sprintf("%d is used by CodeForge", up.Port))}
 	}
 	// Any free port will do.
 	if c.Port == 0 {
 		return nil
 	}
-	if _, err := embedded.Port(ctx, c.Port); err != nil {
+	if _, err := embedded.CheckPort(ctx, c.Port); err != nil {
 		// CodeForge itself may hold the port, in Docker or as another user.
-		if place, locateErr := server.Locate(ctx, c.Server); locateErr == nil && server.Ready(ctx, c.Server, place) == nil {
-			return []Finding{ok("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
+		if place, locateErr := server.LocateServer(ctx, c.Server); locateErr == nil &&
+			server.CheckReady(ctx, c.Server, place) == nil {
+			return []Finding{newOK("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}
-		return []Finding{warn("port", err.Error(), "")}
+		return []Finding{newWarning("port", err.Error(), "")}
 	}
-	return []Finding{ok("port", fmt.Sprintf("%d is free", c.Port))}
+	return []Finding{newOK("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// configuration checks .env, apis/ and the tenants like codeforge check.
-func configuration(_ context.Context, c Config) []Finding {
+// checkConfiguration checks .env, apis/ and the tenants like codeforge check.
+func checkConfiguration(_ context.Context, c Config) []Finding {
 	var out []Finding
 	var mistakes settings.Error
 	switch {
 	case errors.As(c.SettingsErr, &mistakes):
 		for _, m := range mistakes {
-			out = append(out, fail("settings", m.Name+": "+m.Found, m.Want))
+			out = append(out, newFailure("settings", m.Name+": "+m.Found, m.Want))
 		}
 	case c.SettingsErr != nil:
-		out = append(out, fail("settings", c.SettingsErr.Error(), ""))
+		out = append(out, newFailure("settings", c.SettingsErr.Error(), ""))
 	case len(c.OtherSettings) == 0:
-		out = append(out, ok("settings", "every value is valid"))
+		out = append(out, newOK("settings", "every value is valid"))
 	}
 	out = append(out, c.OtherSettings...)
 	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
-		return append(out, fail("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
+		return append(out, newFailure("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
 	}
 	cat, problems := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv})
 	for _, p := range problems {
@@ -113,17 +114,17 @@ func configuration(_ context.Context, c Config) []Finding {
 			active++
 		}
 	}
-	out = append(out, ok("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
-	return append(out, tenants(c, cat)...)
+	out = append(out, newOK("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
+	return append(out, checkTenants(c, cat)...)
 }
 
 // secretSettings are the settings that other users must not read.
 var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
 
-// files checks the permissions of secret files. The catalog checks config.json.
-func files(_ context.Context, c Config) []Finding {
+// checkFiles checks the permissions of secret files. The catalog checks config.json.
+func checkFiles(_ context.Context, c Config) []Finding {
 	if runtime.GOOS == "windows" {
-		return []Finding{skip("permissions", "not checked on this system")}
+		return []Finding{newSkip("permissions", "not checked on this system")}
 	}
 	var out []Finding
 	if info, err := os.Stat(c.Dotenv); err == nil {
@@ -136,26 +137,26 @@ func files(_ context.Context, c Config) []Finding {
 		}
 		if secret != "" && info.Mode().Perm()&0o077 != 0 {
 			text := fmt.Sprintf("%s holds %s and other users can read it (mode %o)", c.Dotenv, secret, info.Mode().Perm())
-			out = append(out, warn("permissions", text, "chmod 600 "+c.Dotenv))
+			out = append(out, newWarning("permissions", text, "chmod 600 "+c.Dotenv))
 		} else {
-			out = append(out, ok("permissions", c.Dotenv))
+			out = append(out, newOK("permissions", c.Dotenv))
 		}
 	}
 	if info, err := os.Stat(c.State.Path()); err == nil {
 		if info.Mode().Perm()&0o077 != 0 {
 			text := fmt.Sprintf("other users can access %s (mode %o)", c.State.Path(), info.Mode().Perm())
-			out = append(out, fail("permissions", text, "chmod 700 "+c.State.Path()))
+			out = append(out, newFailure("permissions", text, "chmod 700 "+c.State.Path()))
 		} else {
-			out = append(out, ok("permissions", c.State.Path()))
+			out = append(out, newOK("permissions", c.State.Path()))
 		}
 	}
 	if info, err := os.Stat(c.State.Join("ca-private", "ca.key")); err == nil && info.Mode().Perm()&0o077 != 0 {
 		text := fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm())
-		out = append(out, fail("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
+		out = append(out, newFailure("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
 	}
 	if info, err := os.Stat(c.State.Join("tokens")); err == nil && info.Mode().Perm()&0o077 != 0 {
 		text := fmt.Sprintf("other users can enter the folder of tokens (mode %o)", info.Mode().Perm())
-		out = append(out, fail("permissions", text, "chmod 700 "+c.State.Join("tokens")))
+		out = append(out, newFailure("permissions", text, "chmod 700 "+c.State.Join("tokens")))
 	}
 	return out
 }
@@ -163,15 +164,15 @@ func files(_ context.Context, c Config) []Finding {
 // expirySoon is the time before the expiry of a certificate from which doctor warns.
 const expirySoon = 30 * 24 * time.Hour
 
-// authority checks the certificate that the sandbox trusts.
-func authority(_ context.Context, c Config) []Finding {
+// checkAuthority checks the certificate that the sandbox trusts.
+func checkAuthority(_ context.Context, c Config) []Finding {
 	path := c.State.Join("ca-public", "ca.pem")
 	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{skip("certificate authority", "none has been created yet")}
+		return []Finding{newSkip("certificate authority", "none has been created yet")}
 	}
 	if err != nil {
-		return []Finding{skip("certificate authority", err.Error())}
+		return []Finding{newSkip("certificate authority", err.Error())}
 	}
 	return []Finding{judgeCA(text, time.Now(), path)}
 }
@@ -180,21 +181,21 @@ func judgeCA(text []byte, now time.Time, path string) Finding {
 	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return fail("certificate authority", path+" is not a certificate", fix)
+		return newFailure("certificate authority", path+" is not a certificate", fix)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return fail("certificate authority", path+": "+err.Error(), fix)
+		return newFailure("certificate authority", path+": "+err.Error(), fix)
 	}
 	until := cert.NotAfter.Format("2006-01-02")
 	switch {
 	case now.Before(cert.NotBefore):
 		text := "valid only from " + cert.NotBefore.Format(time.RFC3339) + " on"
-		return fail("certificate authority", text, "check this machine's clock; if it is right: "+fix)
+		return newFailure("certificate authority", text, "check this machine's clock; if it is right: "+fix)
 	case now.After(cert.NotAfter):
-		return fail("certificate authority", "expired on "+until, fix)
+		return newFailure("certificate authority", "expired on "+until, fix)
 	case now.Add(expirySoon).After(cert.NotAfter):
-		return warn("certificate authority", "expires on "+until, fix)
+		return newWarning("certificate authority", "expires on "+until, fix)
 	}
-	return ok("certificate authority", "valid until "+until+", "+strings.TrimPrefix(cert.Subject.CommonName, "CN="))
+	return newOK("certificate authority", "valid until "+until+", "+strings.TrimPrefix(cert.Subject.CommonName, "CN="))
 }

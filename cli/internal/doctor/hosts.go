@@ -29,10 +29,10 @@ const (
 	noHost     = "no active API names a host"
 )
 
-// hosts sends one HEAD, without a credential, to each host of an active API and to each token server of one.
-func hosts(ctx context.Context, c Config) []Finding {
+// checkHosts sends one HEAD, without a credential, to each host of an active API and to each token server of one.
+func checkHosts(ctx context.Context, c Config) []Finding {
 	if c.Offline {
-		return []Finding{skip("hosts", notChecked)}
+		return []Finding{newSkip("hosts", notChecked)}
 	}
 	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // configuration reports mistakes
 	type target struct {
@@ -50,7 +50,7 @@ func hosts(ctx context.Context, c Config) []Finding {
 				continue
 			}
 			if bare, _, _ := strings.Cut(name, ":"); bare == "host.docker.internal" {
-				ofContainers = append(ofContainers, skip("host "+name, "only containers know this name: start CodeForge, and "+
+				ofContainers = append(ofContainers, newSkip("host "+name, "only containers know this name: start CodeForge, and "+
 					"its proxy checks the host"))
 				continue
 			}
@@ -58,14 +58,14 @@ func hosts(ctx context.Context, c Config) []Finding {
 			targets = append(targets, target{a, name, a.Scheme(h) + "://" + name + "/"})
 		}
 		for _, cr := range a.Credentials { // without its token server, a credential expires and the host is useless
-			if name := cr.Server(); a.Active && name != "" && !seen[name] {
+			if name := cr.MintHost(); a.Active && name != "" && !seen[name] {
 				seen[name] = true
 				targets = append(targets, target{a, name, "https://" + name + "/"})
 			}
 		}
 	}
 	if len(targets) == 0 && len(ofContainers) == 0 {
-		return []Finding{skip("hosts", noHost)}
+		return []Finding{newSkip("hosts", noHost)}
 	}
 	out := make([]Finding, len(targets))
 	skews := make([]time.Duration, len(targets))
@@ -75,24 +75,24 @@ func hosts(ctx context.Context, c Config) []Finding {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out[i], skews[i] = c.head(ctx, t.api, t.host, t.url)
+			out[i], skews[i] = c.sendHead(ctx, t.api, t.host, t.url)
 		})
 	}
 	wg.Wait()
-	return append(append(out, ofContainers...), clock(skews))
+	return append(append(out, ofContainers...), checkClock(skews))
 }
 
 // noDate is the skew of a host that sent no Date.
 const noDate = time.Duration(1<<63 - 1)
 
-// head sends the request to one host, and returns the difference between this machine's clock and the host's.
-func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Finding, time.Duration) {
+// sendHead sends the request to one host, and returns the difference between this machine's clock and the host's.
+func (c Config) sendHead(ctx context.Context, a *catalog.API, host, url string) (Finding, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
 	check := "host " + host
-	pool, err := c.roots(a)
+	pool, err := c.loadRoots(a)
 	if err != nil {
-		return fail(check, err.Error(), ""), noDate
+		return newFailure(check, err.Error(), ""), noDate
 	}
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
@@ -107,13 +107,13 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {
-		return fail(check, err.Error(), ""), noDate
+		return newFailure(check, err.Error(), ""), noDate
 	}
 	req.Header.Set("User-Agent", c.Settings.UserAgent)
 	started := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return unreachable(check, a, err), noDate
+		return explainUnreachable(check, a, err), noDate
 	}
 	_ = resp.Body.Close()
 	took := time.Since(started)
@@ -122,11 +122,11 @@ func (c Config) head(ctx context.Context, a *catalog.API, host, url string) (Fin
 		// The host set the date in the middle of the request, roughly.
 		off = time.Since(date) - took/2
 	}
-	return ok(check, describeAnswer(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
+	return newOK(check, describeAnswer(resp.StatusCode, took.Milliseconds(), resp.TLS == nil)), off
 }
 
-// roots returns the authorities that the proxy trusts for an API.
-func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
+// loadRoots returns the authorities that the proxy trusts for an API.
+func (c Config) loadRoots(a *catalog.API) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
@@ -144,34 +144,35 @@ func (c Config) roots(a *catalog.API) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// unreachable explains why a host did not answer, and names a remedy.
-func unreachable(check string, a *catalog.API, err error) Finding {
+// explainUnreachable explains why a host did not answer, and names a remedy.
+func explainUnreachable(check string, a *catalog.API, err error) Finding {
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fail(check, "the name does not exist", "correct domains in apis/"+a.Name+"/config.json")
+		return newFailure(check, "the name does not exist", "correct domains in apis/"+a.Name+"/config.json")
 	case errors.As(err, &dns):
-		return warn(check, "the name cannot be resolved: "+dns.Err, "check this machine's network and DNS")
+		return newWarning(check, "the name cannot be resolved: "+dns.Err, "check this machine's network and DNS")
 	case errors.As(err, &unknown):
-		return fail(check, "its certificate is signed by an unknown authority",
+		return newFailure(check, "its certificate is signed by an unknown authority",
 			"set ca_file in apis/"+a.Name+"/config.json, or UPSTREAM_CA_FILE behind a company's proxy")
 	case errors.As(err, &name):
-		return fail(check, "its certificate is for another name", "correct domains in apis/"+a.Name+"/config.json")
+		return newFailure(check, "its certificate is for another name", "correct domains in apis/"+a.Name+"/config.json")
 	case errors.As(err, &invalid):
-		return fail(check, "its certificate is not valid: "+invalid.Error(), "check this machine's clock")
+		return newFailure(check, "its certificate is not valid: "+invalid.Error(), "check this machine's clock")
 	}
 	text := err.Error()
 	if errors.Is(err, context.DeadlineExceeded) {
 		text = fmt.Sprintf("no answer within %s", headTimeout)
 	}
-	return warn(check, text, "check this machine's network; behind a company's proxy set UPSTREAM_PROXY")
+	return newWarning(check, text, "check this machine's network; behind a company's proxy set UPSTREAM_PROXY")
 }
 
-// clock judges this machine's clock by the median difference from the hosts' clocks, so one wrong host does not matter.
-func clock(skews []time.Duration) Finding {
+// checkClock judges this machine's clock by the median difference from the hosts' clocks, so one wrong host does not
+// matter.
+func checkClock(skews []time.Duration) Finding {
 	var known []time.Duration
 	for _, d := range skews {
 		if d != noDate {
@@ -179,13 +180,13 @@ func clock(skews []time.Duration) Finding {
 		}
 	}
 	if len(known) == 0 {
-		return skip("clock", "no host sent a Date header")
+		return newSkip("clock", "no host sent a Date header")
 	}
 	slices.Sort(known)
 	d := known[len(known)/2]
 	if d.Abs() > maxSkew {
-		return fail("clock", fmt.Sprintf("this machine's clock is off by %s", d.Round(time.Second)),
+		return newFailure("clock", fmt.Sprintf("this machine's clock is off by %s", d.Round(time.Second)),
 			"enable time synchronisation (timedatectl set-ntp true)")
 	}
-	return ok("clock", "agrees with the hosts")
+	return newOK("clock", "agrees with the hosts")
 }

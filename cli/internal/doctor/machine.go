@@ -20,17 +20,17 @@ import (
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
 
-// versions checks this program, the binaries next to it, and Deno.
-func versions(ctx context.Context, c Config) []Finding {
-	out := []Finding{ok("codeforge", version.Version+" on "+runtime.GOOS+"/"+runtime.GOARCH)}
+// checkVersions checks this program, the binaries next to it, and Deno.
+func checkVersions(ctx context.Context, c Config) []Finding {
+	out := []Finding{newOK("codeforge", version.Version+" on "+runtime.GOOS+"/"+runtime.GOARCH)}
 	if runtime.GOOS != "linux" {
-		return append(out, skip("Deno", "it runs in the container on this system"))
+		return append(out, newSkip("Deno", "it runs in the container on this system"))
 	}
 	bin := c.Bin
 	if bin == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return append(out, fail("binaries", err.Error(), ""))
+			return append(out, newFailure("binaries", err.Error(), ""))
 		}
 		bin = filepath.Dir(self)
 	}
@@ -41,21 +41,21 @@ func versions(ctx context.Context, c Config) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		out = append(out, warn("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
+		out = append(out, newWarning("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
 			"run make build, or pass --bin DIR; Docker mode does not need them"))
 	} else {
-		out = append(out, ok("binaries", "all in "+bin))
+		out = append(out, newOK("binaries", "all in "+bin))
 	}
-	path, warning, err := deno.Find(ctx, c.Deno, bin)
+	path, warning, err := deno.FindDeno(ctx, c.Deno, bin)
 	switch {
 	case err != nil:
-		out = append(out, warn("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
+		out = append(out, newWarning("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
 	case warning != "":
-		f := warn("Deno", warning, "make deno fetches "+deno.Version())
+		f := newWarning("Deno", warning, "make deno fetches "+deno.Version())
 		f.minor = true
 		out = append(out, f)
 	default:
-		out = append(out, ok("Deno", deno.Version()+" at "+path+", the pinned version"))
+		out = append(out, newOK("Deno", deno.Version()+" at "+path+", the pinned version"))
 	}
 	return append(out, typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
 }
@@ -65,98 +65,99 @@ func typeScriptFinding(ctx context.Context, bin string) Finding {
 	const name, fix = "TypeScript", "make typescript fetches it"
 	dir, err := embedded.TypeScript(bin)
 	if err != nil {
-		return skip(name, "there is no compiler: code that uses typed clients is not checked before it runs; "+fix)
+		return newSkip(name, "there is no compiler: code that uses typed clients is not checked before it runs; "+fix)
 	}
 	text, err := exec.CommandContext(ctx, filepath.Join(dir, "tsc"), "--version").Output() //nolint:gosec // beside bin
 	version, is := strings.CutPrefix(strings.TrimSpace(string(text)), "Version ")
 	pinned := sandboximage.TypeScriptVersion()
 	switch {
 	case err != nil || !is:
-		return warn(name, "the compiler at "+dir+" does not run: code is not checked before it runs", fix)
+		return newWarning(name, "the compiler at "+dir+" does not run: code is not checked before it runs", fix)
 	case version != pinned:
-		f := warn(name, version+" at "+dir+" is not "+pinned+", which CodeForge is tested with", fix)
+		f := newWarning(name, version+" at "+dir+" is not "+pinned+", which CodeForge is tested with", fix)
 		f.minor = true
 		return f
 	}
-	return ok(name, version+" at "+dir+", the pinned version")
+	return newOK(name, version+" at "+dir+", the pinned version")
 }
 
 // pythonFinding checks the Python interpreter, which embedded mode offers if it exists.
 func pythonFinding(ctx context.Context, c Config) Finding {
-	i, err := python.Find(ctx, python.Candidates(c.Python))
+	i, err := python.FindInterpreter(ctx, python.ListCandidates(c.Python))
 	switch {
 	case err != nil && c.Python != "":
-		return warn("Python", err.Error(), "correct PYTHON_PATH")
+		return newWarning("Python", err.Error(), "correct PYTHON_PATH")
 	case err != nil:
-		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+		return newSkip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
 	case i.Environment != "":
-		return ok("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
+		return newOK("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
 	}
-	return ok("Python", i.Version+" at "+i.Program+", with its standard library")
+	return newOK("Python", i.Version+" at "+i.Program+", with its standard library")
 }
 
-// machine checks the kernel features that embedded mode needs.
-func machine(ctx context.Context, c Config) []Finding {
+// checkMachine checks the kernel features that embedded mode needs.
+func checkMachine(ctx context.Context, c Config) []Finding {
 	if runtime.GOOS != "linux" {
-		return []Finding{skip("kernel", embedded.ErrUnsupported.Error())}
+		return []Finding{newSkip("kernel", embedded.ErrUnsupported.Error())}
 	}
 	var out []Finding
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
-		out = append(out, warn("kernel", err.Error(), "is /proc mounted?"))
+		out = append(out, newWarning("kernel", err.Error(), "is /proc mounted?"))
 	} else {
-		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
+		out = append(out, newOK("kernel", "Linux "+strings.TrimSpace(string(release))))
 	}
 	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
 	if err != nil || !strings.Contains(string(actions), "errno") {
-		out = append(out, fail("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER"))
+		out = append(out, newFailure("seccomp", "the kernel has no seccomp filters",
+			"use a kernel with CONFIG_SECCOMP_FILTER"))
 	} else {
-		out = append(out, ok("seccomp", "filters are available"))
+		out = append(out, newOK("seccomp", "filters are available"))
 	}
 	text, err := exec.CommandContext(ctx, "bwrap", "--version").Output()
 	if err != nil {
-		return append(out, warn("bubblewrap", "bwrap is not installed: embedded mode cannot start",
+		return append(out, newWarning("bubblewrap", "bwrap is not installed: embedded mode cannot start",
 			"apt-get install bubblewrap (or dnf, apk, pacman)"))
 	}
-	out = append(out, ok("bubblewrap", strings.TrimSpace(string(text))))
-	if err := embedded.Probe(ctx, c.Environ); err != nil {
-		return append(out, warn("namespaces", err.Error(), ""))
+	out = append(out, newOK("bubblewrap", strings.TrimSpace(string(text))))
+	if err := embedded.ProbeKernel(ctx, c.Environ); err != nil {
+		return append(out, newWarning("namespaces", err.Error(), ""))
 	}
 	who := "as this user"
 	if os.Geteuid() == 0 {
 		who = "as root"
 	}
-	return append(out, ok("namespaces", "user, mount, process and network namespaces and bubblewrap work "+who))
+	return append(out, newOK("namespaces", "user, mount, process and network namespaces and bubblewrap work "+who))
 }
 
-// engine checks the container engine and CodeForge's containers in it.
-func engine(ctx context.Context, c Config) []Finding {
+// checkEngine checks the container engine and CodeForge's containers in it.
+func checkEngine(ctx context.Context, c Config) []Finding {
 	if _, err := exec.LookPath("docker"); err != nil {
-		return []Finding{skip("Docker", "the docker command is not installed; only Docker mode needs it")}
+		return []Finding{newSkip("Docker", "the docker command is not installed; only Docker mode needs it")}
 	}
 	text, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Version}}").Output()
 	if err != nil {
-		return []Finding{skip("Docker", "no engine answers"+stderrOf(err)+"; only Docker mode needs one")}
+		return []Finding{newSkip("Docker", "no engine answers"+stderrOf(err)+"; only Docker mode needs one")}
 	}
-	out := []Finding{ok("Docker", "engine "+strings.TrimSpace(string(text)))}
+	out := []Finding{newOK("Docker", "engine "+strings.TrimSpace(string(text)))}
 	if text, err = exec.CommandContext(ctx, "docker", "compose", "version", "--short").Output(); err != nil {
-		out = append(out, warn("Docker Compose", "the compose plugin is missing",
+		out = append(out, newWarning("Docker Compose", "the compose plugin is missing",
 			"install docker-compose-plugin (Debian: docker-compose)"))
 	} else {
-		out = append(out, ok("Docker Compose", strings.TrimSpace(string(text))))
+		out = append(out, newOK("Docker Compose", strings.TrimSpace(string(text))))
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
 		"--filter", //nolint:gosec // a filter
 		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
 	if err != nil {
-		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
+		return append(out, newWarning("containers", "they cannot be listed"+stderrOf(err), ""))
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		if containerRuns(name, status) {
-			out = append(out, ok("container "+name, status))
+			out = append(out, newOK("container "+name, status))
 		} else {
-			out = append(out, fail("container "+name, status+unhealthy(ctx, name),
+			out = append(out, newFailure("container "+name, status+lastHealthOutput(ctx, name),
 				"docker logs "+name+" shows more; docker compose up -d starts it again"))
 		}
 	}
@@ -173,8 +174,8 @@ func containerRuns(name, status string) bool {
 		!strings.Contains(status, "Paused")
 }
 
-// unhealthy returns the output of a container's last healthcheck, in parentheses.
-func unhealthy(ctx context.Context, name string) string {
+// lastHealthOutput returns the output of a container's last healthcheck, in parentheses.
+func lastHealthOutput(ctx context.Context, name string) string {
 	cmd := exec.CommandContext(ctx, "docker", "inspect", "--format", "{{json .State.Health}}", name) //nolint:gosec
 	text, err := cmd.Output()
 	var health struct{ Log []struct{ Output string } }
@@ -185,7 +186,7 @@ func unhealthy(ctx context.Context, name string) string {
 	if said == "" {
 		return ""
 	}
-	return " (" + visible.Line(said) + ")"
+	return " (" + visible.OneLine(said) + ")"
 }
 
 // stderrOf returns the last line of a failed command's standard error, in parentheses.

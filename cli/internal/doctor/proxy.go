@@ -13,22 +13,22 @@ import (
 // proxy's container may have another resolver, other names and the certificate. Otherwise this program makes the checks
 // that it can.
 func checkOutside(ctx context.Context, c Config) []Finding {
-	op, _, isLocal, err := server.Operator(ctx, c.Server)
+	op, _, isLocal, err := server.ConnectOperator(ctx, c.Server)
 	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
-		return append(authority(ctx, c), hosts(ctx, c)...)
+		return append(checkAuthority(ctx, c), checkHosts(ctx, c)...)
 	}
 	d, err := op.Diagnose(ctx, c.Offline)
 	if err != nil {
-		return []Finding{fail("hosts", "the running CodeForge could not check them: "+err.Error(),
+		return []Finding{newFailure("hosts", "the running CodeForge could not check them: "+err.Error(),
 			"codeforge status shows whether it is ready")}
 	}
 	out := []Finding{judgeCA([]byte(d.CA), time.Now(), "the proxy's")}
 	switch {
 	case c.Offline:
-		return append(out, skip("hosts", notChecked))
+		return append(out, newSkip("hosts", notChecked))
 	case len(d.Hosts) == 0:
-		return append(out, skip("hosts", noHost))
+		return append(out, newSkip("hosts", noHost))
 	}
 	var skews []time.Duration
 	for _, h := range d.Hosts {
@@ -37,7 +37,7 @@ func checkOutside(ctx context.Context, c Config) []Finding {
 			skews = append(skews, time.Duration(*h.SkewMilliseconds)*time.Millisecond)
 		}
 	}
-	return append(out, clock(skews))
+	return append(out, checkClock(skews))
 }
 
 // hostFinding returns the finding for the proxy's check of a host. A host that may answer later is a warning.
@@ -45,11 +45,11 @@ func hostFinding(h controlapi.HostCheck) Finding {
 	check := "host " + h.Host
 	switch h.Code {
 	case "":
-		return ok(check, describeAnswer(h.Status, h.Milliseconds, h.Plain))
+		return newOK(check, describeAnswer(h.Status, h.Milliseconds, h.Plain))
 	case "upstream_unreachable", "upstream_timeout", "upstream_broken":
-		return warn(check, h.Problem, h.Hint)
+		return newWarning(check, h.Problem, h.Hint)
 	}
-	return fail(check, h.Problem, h.Hint)
+	return newFailure(check, h.Problem, h.Hint)
 }
 
 // describeAnswer describes the answer of a host.

@@ -28,7 +28,7 @@ func TestOutside(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := controlapi.Diagnosis{CA: string(ca.PEM())}
 		if r.URL.Path != operatorapi.Prefix+"diagnosis" {
-			rpc.Fail(w, http.StatusNotFound, r.URL.Path)
+			rpc.WriteError(w, http.StatusNotFound, r.URL.Path)
 			return
 		}
 		if skew := int64(600_000); r.URL.Query().Get("offline") == "false" {
@@ -38,7 +38,7 @@ func TestOutside(t *testing.T) {
 				{Host: "b.test", Code: "upstream_timeout", Problem: "late"},
 			}
 		}
-		rpc.Answer(w, http.StatusOK, d)
+		rpc.WriteAnswer(w, http.StatusOK, d)
 	}))
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket) //nolint:noctx // at once
@@ -83,7 +83,7 @@ func TestContainerName(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found := hosts(context.Background(), Config{APIs: dir})
+	found := checkHosts(context.Background(), Config{APIs: dir})
 	if found[0].Status != Skip || found[0].Check != "host host.docker.internal:3000" {
 		t.Errorf("%+v", found)
 	}

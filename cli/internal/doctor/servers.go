@@ -11,11 +11,11 @@ import (
 // mcpServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
 // Without a running CodeForge, or without servers, it returns no finding.
 func mcpServers(ctx context.Context, c Config) []Finding {
-	place, err := server.Locate(ctx, c.Server)
+	place, err := server.LocateServer(ctx, c.Server)
 	if err != nil {
 		return nil
 	}
-	list, err := server.Servers(ctx, c.Server, place)
+	list, err := server.ListServers(ctx, c.Server, place)
 	if err != nil || len(list) == 0 { // running has already reported a server that does not answer
 		return nil
 	}
@@ -30,10 +30,10 @@ func serverFindings(list []serverstate.Server) []Finding {
 			up++
 		}
 		if s.Problem != "" {
-			out = append(out, warn("MCP server "+s.Name, s.Problem,
+			out = append(out, newWarning("MCP server "+s.Name, s.Problem,
 				"docs/troubleshooting.md has the usual causes; the log has what the server printed"))
 		}
 	}
 	all := fmt.Sprintf("%d configured, %d running; the others start with their first call", len(list), up)
-	return append([]Finding{ok("MCP servers", all)}, out...)
+	return append([]Finding{newOK("MCP servers", all)}, out...)
 }

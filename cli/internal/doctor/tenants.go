@@ -10,10 +10,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// Tenants reads MCP_TOKENS_FILE and returns the tenants and all problems. It also compares the tokens with the
+// ReadTenants reads MCP_TOKENS_FILE and returns the tenants and all problems. It also compares the tokens with the
 // operator's (MCP_AUTH_TOKEN) and the names with the APIs of cat, which may be nil. If it cannot read the file, it
 // returns an error.
-func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, catalog.Problems, error) {
+func ReadTenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, catalog.Problems, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
 	if err != nil {
 		return nil, nil, fmt.Errorf("MCP_TOKENS_FILE: %w", err)
@@ -23,7 +23,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	for _, t := range list {
 		at := "tenants." + t.Name
 		// A tenant with this token would have the operator's rights.
-		if t.Has(own) {
+		if t.HasToken(own) {
 			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
 				Want: "another token: that one is the operator's"})
 		}
@@ -37,7 +37,7 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 			for _, a := range cat.APIs() {
 				known = append(known, a.Name)
 			}
-			if near := typo.Nearest(name, len(name)/2, known); near != "" {
+			if near := typo.NearestOf(name, len(name)/2, known); near != "" {
 				p.Want = fmt.Sprintf("did you mean %q?", near)
 			}
 			problems = append(problems, p)
@@ -46,22 +46,23 @@ func Tenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenant, c
 	return list, problems, nil
 }
 
-// tenants reports the number of tenants, and the first problem of their file.
-func tenants(c Config, cat *catalog.Catalog) []Finding {
+// checkTenants reports the number of tenants, and the first problem of their file.
+func checkTenants(c Config, cat *catalog.Catalog) []Finding {
 	path := c.Settings.MCPTokensFile
 	if path == "" {
 		return nil
 	}
-	list, problems, err := Tenants(path, c.Settings.MCPAuthToken.Reveal(), cat)
+	list, problems, err := ReadTenants(path, c.Settings.MCPAuthToken.Reveal(), cat)
 	if err != nil {
-		return []Finding{fail("tenants", err.Error(), "")}
+		return []Finding{newFailure("tenants", err.Error(), "")}
 	}
 	errs := problems.Errors()
 	switch {
 	case len(errs) > 0:
-		return []Finding{fail("tenants", errs[0].String(), fmt.Sprintf("codeforge check lists all mistakes: %d", len(errs)))}
+		return []Finding{newFailure("tenants", errs[0].String(),
+			fmt.Sprintf("codeforge check lists all mistakes: %d", len(errs)))}
 	case len(problems) > 0:
-		return []Finding{warn("tenants", fmt.Sprintf("%d; %s", len(list), problems[0]), "")}
+		return []Finding{newWarning("tenants", fmt.Sprintf("%d; %s", len(list), problems[0]), "")}
 	}
-	return []Finding{ok("tenants", fmt.Sprintf("%d in %s", len(list), path))}
+	return []Finding{newOK("tenants", fmt.Sprintf("%d in %s", len(list), path))}
 }

@@ -26,17 +26,17 @@ const (
 	trialOutput = "42\n"
 )
 
-// trial starts embedded mode on a temporary state directory and folder of APIs, and runs code. An interpreter can fail
-// to start even if every part is installed.
-func trial(ctx context.Context, c Config) []Finding {
+// runTrial starts embedded mode on a temporary state directory and folder of APIs, and runs code. An interpreter can
+// fail to start even if every part is installed.
+func runTrial(ctx context.Context, c Config) []Finding {
 	const check = "interpreter"
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	if err := startAndRun(ctx, c); err != nil {
-		return []Finding{fail(check, "embedded mode does not run code here: "+err.Error(),
+		return []Finding{newFailure(check, "embedded mode does not run code here: "+err.Error(),
 			"please report this line; Docker mode may work")}
 	}
-	return []Finding{ok(check, "code ran in the sandbox of embedded mode")}
+	return []Finding{newOK(check, "code ran in the sandbox of embedded mode")}
 }
 
 func startAndRun(ctx context.Context, c Config) (err error) {
@@ -45,7 +45,7 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	state, err := statedir.Create(filepath.Join(dir, "state"))
+	state, err := statedir.CreateDir(filepath.Join(dir, "state"))
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 		return err
 	}
 	defer s.Close()
-	r, err := s.Run(ctx, server.Run{Code: trialCode})
+	r, err := s.RunCode(ctx, server.Run{Code: trialCode})
 	switch {
 	case err != nil:
 		return err

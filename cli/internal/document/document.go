@@ -58,10 +58,10 @@ type Document struct {
 	Notes []string
 }
 
-// Refused is the error for a document that cannot be imported, with a remedy.
-type Refused struct{ Found, Want string }
+// RefusedError is the error for a document that cannot be imported, with a remedy.
+type RefusedError struct{ Found, Want string }
 
-func (r *Refused) Error() string { return r.Found + "; want " + r.Want }
+func (r *RefusedError) Error() string { return r.Found + "; want " + r.Want }
 
 // ErrNoOperations is the error for a document without a usable operation.
 var ErrNoOperations = errors.New("no operations")
@@ -70,11 +70,11 @@ var ErrNoOperations = errors.New("no operations")
 func CheckServer(text string) (server, host string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
-		return "", "", fmt.Errorf("%s is no URL with a host", Line(text, shortText))
+		return "", "", fmt.Errorf("%s is no URL with a host", CleanLine(text, shortText))
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
-		return "", "", fmt.Errorf("%s is a URL of neither https nor http", Line(text, shortText))
+		return "", "", fmt.Errorf("%s is a URL of neither https nor http", CleanLine(text, shortText))
 	// The URL is stored in operations.jsonl, which other users can read.
 	case u.User != nil:
 		return "", "", errors.New("a server's URL has a user in it")
@@ -88,7 +88,7 @@ func CheckServer(text string) (server, host string, err error) {
 		if err == nil {
 			err = errors.New("a wildcard")
 		}
-		return "", "", fmt.Errorf("the host of %s is %w", Line(text, shortText), err)
+		return "", "", fmt.Errorf("the host of %s is %w", CleanLine(text, shortText), err)
 	}
 	clean := url.URL{Scheme: u.Scheme, Host: p.String(), Path: strings.TrimRight(u.Path, "/")}
 	return clean.String(), p.String(), nil
@@ -107,9 +107,9 @@ func (d *Document) AddHost(host string) {
 // maxNotes bounds the notes.
 const maxNotes = 20
 
-// Note adds a note, once.
-func (d *Document) Note(format string, args ...any) {
-	text := Line(fmt.Sprintf(format, args...), operation.MaxSummary)
+// AddNote adds a note, once.
+func (d *Document) AddNote(format string, args ...any) {
+	text := CleanLine(fmt.Sprintf(format, args...), operation.MaxSummary)
 	if len(d.Notes) < maxNotes && !slices.Contains(d.Notes, text) {
 		d.Notes = append(d.Notes, text)
 	}

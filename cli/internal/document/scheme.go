@@ -24,68 +24,68 @@ type Token struct {
 	Kind string
 }
 
-// Way is a scheme of a document before it has token names.
-type Way struct {
+// AuthWay is a scheme of a document before it has token names.
+type AuthWay struct {
 	Name string
 	// Parts are the credentials that the way needs. Why is set instead if no token name can replace the credential.
-	Parts []Part
+	Parts []WayPart
 	Why   string
 	// Rank orders alternatives of a document. The lowest rank wins.
 	Rank int
 }
 
-// Part is one credential of a way. "%s" in Value stands for its token name.
-type Part struct {
+// WayPart is one credential of a way. "%s" in Value stands for its token name.
+type WayPart struct {
 	Place, Value, Kind string
 	// Suffix is the usual end of its token name.
 	Suffix string
 }
 
-// Bearer returns a bearer token in the Authorization header.
-func Bearer(name string) Way {
-	return Way{Name: name, Parts: []Part{{"header:Authorization", "Bearer %s", "the access token", "AUTH_TOKEN"}}}
+// BearerWay returns a bearer token in the Authorization header.
+func BearerWay(name string) AuthWay {
+	return AuthWay{Name: name, Parts: []WayPart{{"header:Authorization", "Bearer %s", "the access token", "AUTH_TOKEN"}}}
 }
 
-// Header returns a credential in a header, after a prefix such as "Bearer ".
-func Header(name, header, prefix string) Way {
-	w := Way{Name: name, Rank: 1}
+// HeaderWay returns a credential in a header, after a prefix such as "Bearer ".
+func HeaderWay(name, header, prefix string) AuthWay {
+	w := AuthWay{Name: name, Rank: 1}
 	s, err := catalog.ParseSurface("header:" + header)
 	if err != nil {
-		w.Why = fmt.Sprintf("it is sent in the header %s: %v", Line(header, shortText), err)
+		w.Why = fmt.Sprintf("it is sent in the header %s: %v", CleanLine(header, shortText), err)
 		return w
 	}
 	// The prefix is the document's text, and Value is a format.
-	w.Parts = []Part{{s.String(), strings.ReplaceAll(prefix, "%", "") + "%s", "the key", "API_KEY"}}
+	w.Parts = []WayPart{{s.String(), strings.ReplaceAll(prefix, "%", "") + "%s", "the key", "API_KEY"}}
 	return w
 }
 
-// Query returns a credential in a parameter.
-func Query(name, parameter string) Way {
-	w := Way{Name: name, Rank: 2}
+// QueryWay returns a credential in a parameter.
+func QueryWay(name, parameter string) AuthWay {
+	w := AuthWay{Name: name, Rank: 2}
 	s, err := catalog.ParseSurface("query:" + parameter)
-	if err != nil || Line(parameter, shortText) != parameter {
+	if err != nil || CleanLine(parameter, shortText) != parameter {
 		w.Why = "it is sent in a parameter with a name that cannot be in config.json"
 		return w
 	}
-	w.Parts = []Part{{s.String(), "%s", "the key", "API_KEY"}}
+	w.Parts = []WayPart{{s.String(), "%s", "the key", "API_KEY"}}
 	return w
 }
 
-// Basic returns a user name and a password.
-func Basic(name string) Way {
+// BasicWay returns a user name and a password.
+func BasicWay(name string) AuthWay {
 	const value = `Basic ${btoa("%s:%s")}`
-	return Way{Name: name, Rank: 3, Parts: []Part{
+	return AuthWay{Name: name, Rank: 3, Parts: []WayPart{
 		{"header:Authorization", value, "the user name", "USERNAME"},
 		{"header:Authorization", value, "the password", "PASSWORD"},
 	}}
 }
 
-// Refuse returns a way that cannot be used.
-func Refuse(name, why string) Way { return Way{Name: name, Why: why, Rank: 9} }
+// RefusedWay returns a way that cannot be used.
+func RefusedWay(name, why string) AuthWay { return AuthWay{Name: name, Why: why, Rank: 9} }
 
-// And returns a way that needs all of several ways.
-func And(ways []Way) Way {
-	out := Way{Rank: 3 * (len(ways) - 1)}
+// CombineWays returns a way that needs all of several ways.
+func CombineWays(ways []AuthWay) AuthWay {
+	out := AuthWay{Rank: 3 * (len(ways) - 1)}
 	var names []string
 	for _, w := range ways {
 		names = append(names, w.Name)
@@ -112,10 +112,10 @@ func And(ways []Way) Way {
 	return out
 }
 
-// Scheme gives token names to a way: the user's, or names made from the API's name.
-func (w Way) Scheme(api string, tokens []string) (Scheme, error) {
+// NameTokens gives token names to a way: the user's, or names made from the API's name.
+func (w AuthWay) NameTokens(api string, tokens []string) (Scheme, error) {
 	if len(tokens) > len(w.Parts) {
-		return Scheme{}, &Refused{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
+		return Scheme{}, &RefusedError{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
 			"as many at most"}
 	}
 	s := Scheme{Name: w.Name}
@@ -129,7 +129,7 @@ func (w Way) Scheme(api string, tokens []string) (Scheme, error) {
 			t.Name = TokenName(api, fmt.Sprintf("%s_%d", p.Suffix, n))
 		}
 		if !catalog.ValidTokenName(t.Name) || used[t.Name] {
-			return Scheme{}, &Refused{"the token name " + Line(t.Name, shortText),
+			return Scheme{}, &RefusedError{"the token name " + CleanLine(t.Name, shortText),
 				"5 to 64 of A-Z, 0-9 and _, starting with a letter, each once: --token"}
 		}
 		used[t.Name] = true

@@ -32,15 +32,15 @@ type Source struct {
 // fetchTime limits the time of a request, including the body.
 const fetchTime = 2 * time.Minute
 
-// Read reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only Read and Introspect fetch documents,
-// and only those that the user named.
-func Read(ctx context.Context, name string, stdin io.Reader) (Source, error) {
+// ReadSource reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only Read and Introspect fetch
+// documents, and only those that the user named.
+func ReadSource(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 	if name == "-" {
-		text, err := limited(stdin)
+		text, err := readLimited(stdin)
 		return Source{Name: name, Text: text}, err
 	}
 	if u, err := url.Parse(name); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
-		return fetch(ctx, u)
+		return fetchSource(ctx, u)
 	}
 	file, err := filepath.Abs(name)
 	if err != nil {
@@ -56,49 +56,50 @@ func Read(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 		return Source{}, fmt.Errorf("reading the document: %w", err)
 	}
 	defer f.Close()
-	text, err := limited(f)
+	text, err := readLimited(f)
 	return Source{Name: file, Text: text}, err
 }
 
-func limited(r io.Reader) ([]byte, error) {
+func readLimited(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, tree.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
 	if len(text) > tree.MaxSize {
-		return nil, &Refused{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
+		return nil, &RefusedError{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
 			"a smaller one, in which schemas have names instead of being repeated"}
 	}
 	return text, nil
 }
 
-func fetch(ctx context.Context, u *url.URL) (Source, error) {
-	return ask(ctx, u, http.MethodGet, nil)
+func fetchSource(ctx context.Context, u *url.URL) (Source, error) {
+	return sendQuestion(ctx, u, http.MethodGet, nil)
 }
 
-// Introspect asks a GraphQL endpoint for its schema, without a credential. If the name is a file, standard input or the
-// URL of a schema file, it reads that instead.
-func Introspect(ctx context.Context, name, question string, stdin io.Reader) (source Source, endpoint bool, err error) {
+// IntrospectGraphQL asks a GraphQL endpoint for its schema, without a credential. If the name is a file, standard input
+// or the URL of a schema file, it reads that instead.
+func IntrospectGraphQL(ctx context.Context, name, question string, stdin io.Reader) (source Source, endpoint bool,
+	err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || slices.Contains(schemaFiles(), path.Ext(u.Path)) {
-		source, err = Read(ctx, name, stdin)
+		source, err = ReadSource(ctx, name, stdin)
 		return source, false, err
 	}
 	body, err := json.Marshal(map[string]string{"query": question})
 	if err != nil {
 		return Source{}, false, err
 	}
-	source, err = ask(ctx, u, http.MethodPost, body)
+	source, err = sendQuestion(ctx, u, http.MethodPost, body)
 	return source, true, err
 }
 
 // schemaFiles returns the suffixes of schema files.
 func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
 
-// ask makes one request.
-func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
+// sendQuestion makes one request.
+func sendQuestion(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
 	if u.User != nil {
-		return Source{}, &Refused{"a URL with a user in it", "a file: fetch the document with your own tools first"}
+		return Source{}, &RefusedError{"a URL with a user in it", "a file: fetch the document with your own tools first"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -127,18 +128,19 @@ func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, e
 	switch {
 	case answer.StatusCode == http.StatusOK:
 	case body != nil:
-		found := fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode)
-		return Source{}, &Refused{found, "a file with the schema, and --server: what needs a credential is " +
+		found := fmt.Sprintf("%s answered %d to an introspection", CleanLine(u.Host, shortText), answer.StatusCode)
+		return Source{}, &RefusedError{found, "a file with the schema, and --server: what needs a credential is " +
 			"fetched with your own tools"}
 	default:
-		return Source{}, &Refused{fmt.Sprintf("%s answered %d", Line(u.Host, shortText), answer.StatusCode),
+		return Source{}, &RefusedError{fmt.Sprintf("%s answered %d", CleanLine(u.Host, shortText), answer.StatusCode),
 			"the URL of a document, which needs no credential"}
 	}
-	text, err := limited(answer.Body)
+	text, err := readLimited(answer.Body)
 	if err == nil && strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") &&
 		bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")) {
-		err = &Refused{"a page of HTML at " + Line(u.String(), shortText), "the document's own URL, as a rule one that " +
-			"ends with .json or .yaml; on GitHub the one behind \"Raw\""}
+		err = &RefusedError{"a page of HTML at " + CleanLine(u.String(), shortText),
+			"the document's own URL, as a rule one that " +
+				"ends with .json or .yaml; on GitHub the one behind \"Raw\""}
 	}
 	return Source{Name: u.String(), URL: answer.Request.URL, Text: text}, err
 }

@@ -29,20 +29,20 @@ func TestIntrospect(t *testing.T) {
 	}))
 	defer server.Close()
 	for path, want := range map[string]string{"/graphql": "an answer", "/schema.graphql": "a file"} {
-		source, endpoint, err := Introspect(t.Context(), server.URL+path, "{ q }", nil)
+		source, endpoint, err := IntrospectGraphQL(t.Context(), server.URL+path, "{ q }", nil)
 		if err != nil || string(source.Text) != want || endpoint != (path == "/graphql") || source.Name != server.URL+path {
 			t.Errorf("%s: %q, %v, %v", path, source.Text, endpoint, err)
 		}
 	}
-	if source, endpoint, err := Introspect(t.Context(), "-", "{ q }", strings.NewReader("typed")); err != nil || endpoint || string(source.Text) != "typed" {
+	if source, endpoint, err := IntrospectGraphQL(t.Context(), "-", "{ q }", strings.NewReader("typed")); err != nil || endpoint || string(source.Text) != "typed" {
 		t.Errorf("standard input: %q, %v, %v", source.Text, endpoint, err)
 	}
 	for path, want := range map[string]string{"/closed": "answered 401 to an introspection; want a file with the schema", "/x.json": "answered 418; want"} {
-		if _, _, err := Introspect(t.Context(), server.URL+path, "{ q }", nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := IntrospectGraphQL(t.Context(), server.URL+path, "{ q }", nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, _, err := Introspect(t.Context(), strings.Replace(server.URL, "http://", "http://user:word@", 1), "{ q }", nil); err == nil || strings.Contains(err.Error(), "word@") {
+	if _, _, err := IntrospectGraphQL(t.Context(), strings.Replace(server.URL, "http://", "http://user:word@", 1), "{ q }", nil); err == nil || strings.Contains(err.Error(), "word@") {
 		t.Errorf("a URL with a user: %v", err)
 	}
 }

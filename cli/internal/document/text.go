@@ -21,9 +21,9 @@ var (
 // maxRead bounds the part of a text that is used, in bytes.
 const maxRead = 4 << 10
 
-// Line makes text of a document safe to show: on one line, without markup, and without characters that a terminal obeys
-// or hides. The result has at most most bytes.
-func Line(s string, most int) string {
+// CleanLine makes text of a document safe to show: on one line, without markup, and without characters that a terminal
+// obeys or hides. The result has at most most bytes.
+func CleanLine(s string, most int) string {
 	if len(s) > maxRead {
 		s = strings.ToValidUTF8(s[:maxRead], "")
 	}
@@ -45,7 +45,7 @@ func Line(s string, most int) string {
 		case unicode.IsSpace(r):
 			space = true
 			continue
-		case visible.Odd(r) || !unicode.IsPrint(r):
+		case visible.IsOdd(r) || !unicode.IsPrint(r):
 			continue
 		}
 		if space && b.Len() > 0 {
@@ -54,11 +54,11 @@ func Line(s string, most int) string {
 		space = false
 		b.WriteRune(r)
 	}
-	return strings.TrimSpace(cut(b.String(), most))
+	return strings.TrimSpace(cutAtSpace(b.String(), most))
 }
 
-// Sentence returns the first sentence of a text, cleaned by Line.
-func Sentence(s string, most int) string {
+// FirstSentence returns the first sentence of a text, cleaned by Line.
+func FirstSentence(s string, most int) string {
 	s = strings.TrimLeft(s, " \t\r\n#*-")
 	if len(s) > maxRead {
 		s = s[:maxRead]
@@ -68,11 +68,11 @@ func Sentence(s string, most int) string {
 		if s[end] != '\n' && s[end] != ':' {
 			end++
 		}
-		if first := Line(s[:end], most); first != "" {
+		if first := CleanLine(s[:end], most); first != "" {
 			return first
 		}
 	}
-	return Line(s, most)
+	return CleanLine(s, most)
 }
 
 // outdated matches the phrases with which a description calls the whole operation deprecated, not only a part.
@@ -83,13 +83,13 @@ var outdated = regexp.MustCompile(`(?i)(?:^|[.!:|>()\]\n])[^\w.]*deprecated` +
 	`(?:deprecated|obsolete|superseded|no longer (?:supported|maintained|recommended))\b` +
 	`|^\W*\S+ is (?:now )?deprecated\b`)
 
-// Outdated reports whether a description calls its operation deprecated.
-func Outdated(description string) bool {
+// IsDeprecated reports whether a description calls its operation deprecated.
+func IsDeprecated(description string) bool {
 	return outdated.MatchString(description[:min(len(description), maxRead)])
 }
 
-// cut shortens a text to at most most bytes, at a nearby space if possible.
-func cut(s string, most int) string {
+// cutAtSpace shortens a text to at most most bytes, at a nearby space if possible.
+func cutAtSpace(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
@@ -110,17 +110,17 @@ const (
 	mostOthers = 16
 )
 
-// Words returns the words of texts that the summary lacks, in lower case and each once, for search.
-func Words(summary string, texts ...string) string {
+// SearchWords returns the words of texts that the summary lacks, in lower case and each once, for search.
+func SearchWords(summary string, texts ...string) string {
 	seen := map[string]bool{}
-	each(summary, func(word string) bool { seen[word] = true; return true })
+	eachWord(summary, func(word string) bool { seen[word] = true; return true })
 	var b strings.Builder
 	for i, text := range texts {
 		left := mostWords
 		if i > 0 {
 			left = mostOthers
 		}
-		each(Line(text, maxRead), func(word string) bool {
+		eachWord(CleanLine(text, maxRead), func(word string) bool {
 			const shortest, longest = 3, 24
 			if len(word) < shortest || len(word) > longest || seen[word] || empty[word] {
 				return true
@@ -140,8 +140,8 @@ func Words(summary string, texts ...string) string {
 	return b.String()
 }
 
-// each calls f for the words of a text until f returns false.
-func each(text string, f func(word string) bool) {
+// eachWord calls f for the words of a text until f returns false.
+func eachWord(text string, f func(word string) bool) {
 	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) }) {
 		if !f(word) {
 			return

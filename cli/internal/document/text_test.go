@@ -19,7 +19,7 @@ func TestWords(t *testing.T) {
 		{"", []string{"it's \u202eRTL \u0007 x2 naïve"}, "rtl naïve"},
 		{"", []string{strings.Repeat("x", 25) + " fine"}, "fine"},
 	} {
-		if got := Words(row.summary, row.texts...); got != row.want {
+		if got := SearchWords(row.summary, row.texts...); got != row.want {
 			t.Errorf("%q: got %q, want %q", row.texts, got, row.want)
 		}
 	}
@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 	for i := range 1000 {
 		long.WriteString(strings.Repeat(string(rune('a'+i%26)), 3+i/26%20) + " ")
 	}
-	got := Words("", long.String(), long.String(), long.String(), long.String(), long.String())
+	got := SearchWords("", long.String(), long.String(), long.String(), long.String(), long.String())
 	if len(got) > operation.MaxWords || len(strings.Fields(got)) < 30 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
@@ -46,7 +46,7 @@ func TestOutdated(t *testing.T) {
 		"**Note: This API has been deprecated and is no longer supported due to updates**", "List users (deprecated)", "[DEPRECATED] x",
 		"Lists all.\n\nDeprecated", "This method is no longer supported.",
 	} {
-		if !Outdated(text) {
+		if !IsDeprecated(text) {
 			t.Errorf("not outdated: %s", text)
 		}
 	}
@@ -57,7 +57,7 @@ func TestOutdated(t *testing.T) {
 		"The field is planned to be deprecated on September 22", "Formatting the `created_at` values as Unix timestamps is deprecated.",
 		"Lists deprecated plans.", "Lists plans. Deprecated plans are marked.", "In the legacy architecture", "use the [Get a folder](#x) endpoint instead",
 	} {
-		if Outdated(text) {
+		if IsDeprecated(text) {
 			t.Errorf("outdated: %s", text)
 		}
 	}

@@ -29,8 +29,8 @@ type daemonConfig struct {
 	Log io.Writer
 }
 
-// daemon is a running child process of the supervisor.
-type daemon struct {
+// childProcess is a running child process of the supervisor.
+type childProcess struct {
 	name string
 	cmd  *exec.Cmd
 	out  *lineTail
@@ -39,7 +39,7 @@ type daemon struct {
 }
 
 // startDaemon starts the process. Its working directory is /.
-func startDaemon(c daemonConfig) (*daemon, error) {
+func startDaemon(c daemonConfig) (*childProcess, error) {
 	cmd := exec.Command(c.Path, c.Args...) //nolint:gosec,noctx // our own binaries; Stop ends them
 	cmd.Dir = "/"
 	cmd.Env = c.Env
@@ -50,9 +50,9 @@ func startDaemon(c daemonConfig) (*daemon, error) {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)
 			names = append(names, slot.FileName(f.Slot, f.Kind))
 		}
-		cmd.Env = append(append([]string(nil), c.Env...), slot.Environ(names)...)
+		cmd.Env = append(append([]string(nil), c.Env...), slot.InheritEnviron(names)...)
 	}
-	d := &daemon{name: c.Name, cmd: cmd, out: &lineTail{to: c.Log}, done: make(chan struct{})}
+	d := &childProcess{name: c.Name, cmd: cmd, out: &lineTail{to: c.Log}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = d.out, d.out
 	// A grandchild may keep the pipe open. Without this limit, waitForFirst would then never return.
 	cmd.WaitDelay = time.Second
@@ -61,24 +61,24 @@ func startDaemon(c daemonConfig) (*daemon, error) {
 	}
 	go func() {
 		d.err = cmd.Wait()
-		d.out.flush()
+		d.out.flushLine()
 		close(d.done)
 	}()
 	return d, nil
 }
 
 // Name returns the binary's name.
-func (d *daemon) Name() string { return d.name }
+func (d *childProcess) Name() string { return d.name }
 
 // PID returns the process id as the supervisor sees it.
-func (d *daemon) PID() int { return d.cmd.Process.Pid }
+func (d *childProcess) PID() int { return d.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
-func (d *daemon) Done() <-chan struct{} { return d.done }
+func (d *childProcess) Done() <-chan struct{} { return d.done }
 
 // Cause returns how an ended process ended, with the last line that it printed. If it was killed, that line is
 // unrelated and left out. Call Cause only after Done.
-func (d *daemon) Cause() error {
+func (d *childProcess) Cause() error {
 	how := "exit status 0"
 	var exit *exec.ExitError
 	switch {
@@ -99,7 +99,7 @@ func (d *daemon) Cause() error {
 }
 
 // Stop asks the process to end, kills it after the grace period, and returns when it has ended.
-func (d *daemon) Stop(grace time.Duration) {
+func (d *childProcess) Stop(grace time.Duration) {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.done:
@@ -134,12 +134,12 @@ func (t *lineTail) Write(p []byte) (int, error) {
 	if end == 0 {
 		return len(p), nil
 	}
-	t.forward(t.part[:end])
+	t.forwardLines(t.part[:end])
 	t.part = append(t.part[:0], t.part[end:]...)
 	return len(p), nil
 }
 
-func (t *lineTail) forward(lines []byte) {
+func (t *lineTail) forwardLines(lines []byte) {
 	text := strings.TrimSpace(string(lines))
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
 		text = text[i+1:]
@@ -152,11 +152,11 @@ func (t *lineTail) forward(lines []byte) {
 	}
 }
 
-func (t *lineTail) flush() {
+func (t *lineTail) flushLine() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.part) > 0 {
-		t.forward(append(t.part, '\n'))
+		t.forwardLines(append(t.part, '\n'))
 		t.part = nil
 	}
 }
@@ -168,8 +168,8 @@ func (t *lineTail) lastLine() string {
 }
 
 // waitForFirst returns the daemon that ends first, or nil if stop is closed first.
-func waitForFirst(stop <-chan struct{}, list ...*daemon) *daemon {
-	first := make(chan *daemon, len(list))
+func waitForFirst(stop <-chan struct{}, list ...*childProcess) *childProcess {
+	first := make(chan *childProcess, len(list))
 	for _, d := range list {
 		go func() {
 			<-d.done

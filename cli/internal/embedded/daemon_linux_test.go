@@ -30,7 +30,7 @@ func (s *sink) String() string {
 	return s.b.String()
 }
 
-func sh(t *testing.T, script string, files ...slot.File) (*daemon, *sink) {
+func sh(t *testing.T, script string, files ...slot.File) (*childProcess, *sink) {
 	t.Helper()
 	out := &sink{}
 	d, err := startDaemon(daemonConfig{Name: "thing", Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Files: files, Log: out})
@@ -106,7 +106,7 @@ func TestWholeLines(t *testing.T) {
 			t.Errorf("part of a line was forwarded: %q", text)
 		}
 	}
-	a.flush()
+	a.flushLine()
 	if got := out.String(); got != "one line\nsecond line\nrest\n" {
 		t.Errorf("got %q", got)
 	}

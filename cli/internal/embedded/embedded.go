@@ -63,7 +63,7 @@ func (c Config) getenv(name string) string {
 
 // Ready describes the running system when all parts are ready.
 type Ready struct {
-	Up      statedir.Up        `json:"up"`
+	Up      statedir.UpState   `json:"up"`
 	Deno    string             `json:"deno"`
 	Catalog controlapi.Catalog `json:"catalog"`
 	// Warnings describe problems that do not stop CodeForge but should be fixed.
@@ -71,7 +71,7 @@ type Ready struct {
 }
 
 // RunningError means that a supervisor already runs on the state directory.
-type RunningError struct{ Up statedir.Up }
+type RunningError struct{ Up statedir.UpState }
 
 // Error names the endpoint.
 func (e *RunningError) Error() string { return "CodeForge is already running at " + e.Up.Endpoint() }

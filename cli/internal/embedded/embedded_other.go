@@ -13,8 +13,8 @@ func Run(context.Context, Config, func(Ready) error) error { return ErrUnsupport
 // Supervise returns ErrUnsupported.
 func Supervise(context.Context, []string, io.Writer) error { return ErrUnsupported }
 
-// Probe returns ErrUnsupported.
-func Probe(context.Context, []string) error { return ErrUnsupported }
+// ProbeKernel returns ErrUnsupported.
+func ProbeKernel(context.Context, []string) error { return ErrUnsupported }
 
 // RunProbe returns ErrUnsupported.
 func RunProbe(context.Context) error { return ErrUnsupported }

@@ -27,10 +27,10 @@ func openLogFile(path string, max int64) (*logFile, error) {
 		max = maxLogFile
 	}
 	l := &logFile{path: path, max: max}
-	return l, l.open()
+	return l, l.openFile()
 }
 
-func (l *logFile) open() error {
+func (l *logFile) openFile() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
@@ -44,7 +44,7 @@ func (l *logFile) open() error {
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size, current, err := l.stat()
+	size, current, err := l.statFile()
 	if err != nil {
 		return 0, err
 	}
@@ -56,16 +56,16 @@ func (l *logFile) Write(p []byte) (int, error) {
 				return 0, fmt.Errorf("rotating the log: %w", err)
 			}
 		}
-		if err := l.open(); err != nil {
+		if err := l.openFile(); err != nil {
 			return 0, err
 		}
 	}
 	return l.f.Write(p)
 }
 
-// stat returns the size of the open file, to which other programs may write too, and whether the path still leads to
-// that file. If an earlier Write could not open a file, the size is 0.
-func (l *logFile) stat() (size int64, current bool, err error) {
+// statFile returns the size of the open file, to which other programs may write too, and whether the path still leads
+// to that file. If an earlier Write could not open a file, the size is 0.
+func (l *logFile) statFile() (size int64, current bool, err error) {
 	open, err := l.f.Stat()
 	if errors.Is(err, os.ErrClosed) {
 		return 0, false, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// plan is the supervisor's configuration. The outer process passes it to the inner one.
-type plan struct {
+// supervisorPlan is the supervisor's configuration. The outer process passes it to the inner one.
+type supervisorPlan struct {
 	State, APIs, Bin, Deno string
 	TypeScript             string // empty: no compiler
 	// Keep lists the paths that the proxy reads under their real names: APIs, and the file of further authorities.
@@ -36,12 +36,12 @@ type plan struct {
 	Quiet bool
 }
 
-func (p plan) address() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
+func (p supervisorPlan) endpointAddress() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 
-func (p plan) url() string { return "http://" + p.address() }
+func (p supervisorPlan) endpointURL() string { return "http://" + p.endpointAddress() }
 
 // proxyArgs returns egress-proxy's arguments.
-func proxyArgs(p plan, v view) []string {
+func proxyArgs(p supervisorPlan, v hostView) []string {
 	return []string{
 		"--mode", "embedded",
 		"--apis", p.APIs,
@@ -56,7 +56,7 @@ func proxyArgs(p plan, v view) []string {
 }
 
 // sandboxArgs returns sandboxd's arguments.
-func sandboxArgs(p plan, v view) []string {
+func sandboxArgs(p supervisorPlan, v hostView) []string {
 	args := []string{
 		"serve",
 		"--mode", "embedded",
@@ -94,9 +94,9 @@ func sandboxArgs(p plan, v view) []string {
 }
 
 // serverArgs returns mcp-server's arguments. mcp-server also listens on [::1] if the machine has IPv6.
-func serverArgs(p plan, v view) []string {
+func serverArgs(p supervisorPlan, v hostView) []string {
 	return []string{
-		"--listen", p.address(),
+		"--listen", p.endpointAddress(),
 		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--skills", v.Path("skills"),
@@ -123,8 +123,8 @@ var (
 	}
 )
 
-// sized returns environ with the actual numbers of slots, because --slots overrides SANDBOX_SLOTS.
-func (p plan) sized(environ []string) []string {
+// setSlotCounts returns environ with the actual numbers of slots, because --slots overrides SANDBOX_SLOTS.
+func (p supervisorPlan) setSlotCounts(environ []string) []string {
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return name == "SANDBOX_SLOTS" || name == "SANDBOX_WARM" || name == "SANDBOX_WARM_PYTHON"
@@ -133,15 +133,15 @@ func (p plan) sized(environ []string) []string {
 		"SANDBOX_WARM_PYTHON="+strconv.Itoa(p.WarmPython))
 }
 
-// environments returns the environments of the daemons, from the supervisor's environment.
-func environments(environ []string) (proxy, sandbox, server []string) {
+// daemonEnvirons returns the environments of the daemons, from the supervisor's environment.
+func daemonEnvirons(environ []string) (proxy, sandbox, server []string) {
 	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
 	inList := func(list []string) func(string) bool {
 		return func(name string) bool {
 			return slices.Contains(list, name)
 		}
 	}
-	isSetting, forSandbox := inList(settings.Names()), inList(sandboxSettings)
+	isSetting, forSandbox := inList(settings.ListNames()), inList(sandboxSettings)
 	hiddenServer, hiddenProxy := inList(notForServer), inList(notForProxy)
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Port returns the port if it is free on both loopback addresses. If want is 0, Port chooses a free one.
-func Port(ctx context.Context, want int) (int, error) {
+// CheckPort returns the port if it is free on both loopback addresses. If want is 0, Port chooses a free one.
+func CheckPort(ctx context.Context, want int) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:"+strconv.Itoa(want))
 	if err != nil {
@@ -37,7 +37,7 @@ func explainPort(port int, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		user := "another program"
-		if name := listener(port); name != "" {
+		if name := describeListener(port); name != "" {
 			user = name
 		}
 		return fmt.Errorf("port %d on this machine is in use by %s: "+
@@ -48,8 +48,8 @@ func explainPort(port int, err error) error {
 	return fmt.Errorf("listening on port %d: %w", port, err)
 }
 
-// listener names the process that listens on a port. It returns "" if this user may not see the process.
-func listener(port int) string {
+// describeListener names the process that listens on a port. It returns "" if this user may not see the process.
+func describeListener(port int) string {
 	inodes := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, _ := os.ReadFile(table)

@@ -14,19 +14,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
-// prepare checks the machine and makes the plan. Warnings are problems that do not stop CodeForge but should be fixed.
-func prepare(ctx context.Context, c Config) (p plan, warnings []string, err error) {
-	p = plan{
+// preparePlan checks the machine and makes the plan. Warnings are problems that do not stop CodeForge but should be
+// fixed.
+func preparePlan(ctx context.Context, c Config) (p supervisorPlan, warnings []string, err error) {
+	p = supervisorPlan{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
 		WarmPython: min(c.Settings.WarmPython, c.Slots), Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
 		Privileged: isPrivileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
 	}
 	p.OwnerUID = ownerUID(p.Privileged, c.getenv)
-	if p.Bin, err = binaries(c.Bin); err != nil {
+	if p.Bin, err = findBinaries(c.Bin); err != nil {
 		return p, nil, err
 	}
 	var warning string
-	if p.Deno, warning, err = deno.Find(ctx, c.Deno, p.Bin); err != nil {
+	if p.Deno, warning, err = deno.FindDeno(ctx, c.Deno, p.Bin); err != nil {
 		return p, nil, err
 	}
 	if warning != "" {
@@ -38,24 +39,24 @@ func prepare(ctx context.Context, c Config) (p plan, warnings []string, err erro
 			return p, nil, fmt.Errorf("PYTHON_PATH: %w", err)
 		}
 	}
-	p.Pythons = python.Candidates(c.Python)
+	p.Pythons = python.ListCandidates(c.Python)
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return p, nil, errors.New("bubblewrap (bwrap) is not installed: apt-get install bubblewrap, " +
 			"dnf install bubblewrap, apk add bubblewrap or pacman -S bubblewrap")
 	}
-	if p.APIs, err = folder(c.APIs); err != nil {
+	if p.APIs, err = resolveFolder(c.APIs); err != nil {
 		return p, nil, err
 	}
 	if c.Settings.Programs != "" {
-		if p.Programs, err = programs(c.Settings.Programs); err != nil {
+		if p.Programs, err = resolvePrograms(c.Settings.Programs); err != nil {
 			return p, nil, err
 		}
 	}
 	p.Keep = append([]string{
 		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.DatabaseCAFile,
 	}, p.Pythons...)
-	p.Port, err = Port(ctx, c.Port)
-	return p, append(warnings, namesakes(ctx, p)...), err
+	p.Port, err = CheckPort(ctx, c.Port)
+	return p, append(warnings, warnSharedUIDs(ctx, p)...), err
 }
 
 // ownerUID returns the user who may connect if root started CodeForge: the user behind sudo, else root.
@@ -66,8 +67,8 @@ func ownerUID(privileged bool, getenv func(string) string) int {
 	return 0
 }
 
-// folder returns the absolute path of the folder of APIs, without symbolic links.
-func folder(path string) (string, error) {
+// resolveFolder returns the absolute path of the folder of APIs, without symbolic links.
+func resolveFolder(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("apis folder: %w", err)
@@ -83,8 +84,8 @@ func folder(path string) (string, error) {
 	return real, nil
 }
 
-// programs returns the absolute path of the folder of programs for MCP servers, without symbolic links.
-func programs(path string) (string, error) {
+// resolvePrograms returns the absolute path of the folder of programs for MCP servers, without symbolic links.
+func resolvePrograms(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -98,8 +99,8 @@ func programs(path string) (string, error) {
 	return abs, nil
 }
 
-// binaries returns the folder that holds all daemons.
-func binaries(dir string) (string, error) {
+// findBinaries returns the folder that holds all daemons.
+func findBinaries(dir string) (string, error) {
 	if dir == "" {
 		self, err := os.Executable()
 		if err != nil {

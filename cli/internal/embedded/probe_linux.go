@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// Probe tries the kernel features that a start needs, in temporary namespaces. Its error names a remedy.
-func Probe(ctx context.Context, environ []string) error {
+// ProbeKernel tries the kernel features that a start needs, in temporary namespaces. Its error names a remedy.
+func ProbeKernel(ctx context.Context, environ []string) error {
 	var output strings.Builder
 	child, err := startInner(innerConfig{Args: []string{ProbeCommand}, Env: environ, Stdout: &output, Stderr: &output})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// reap waits for the orphans that process 1 inherits. startDaemon waits for the daemons.
-func (s *supervisor) reap(ctx context.Context) {
+// reapOrphans waits for the orphans that process 1 inherits. startDaemon waits for the daemons.
+func (s *supervisor) reapOrphans(ctx context.Context) {
 	sig := make(chan os.Signal, 1)
 	signal.Notify(sig, syscall.SIGCHLD)
 	defer signal.Stop(sig)
@@ -24,8 +24,8 @@ func (s *supervisor) reap(ctx context.Context) {
 		}
 		// A daemon between fork and its entry in s.daemons would look like an orphan, and Wait4 would steal its status.
 		s.mu.Lock()
-		for _, pid := range children() {
-			if !s.owns(pid) {
+		for _, pid := range listChildren() {
+			if !s.ownsProcess(pid) {
 				// WNOHANG: the child may still run.
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
@@ -34,7 +34,7 @@ func (s *supervisor) reap(ctx context.Context) {
 	}
 }
 
-func (s *supervisor) owns(pid int) bool {
+func (s *supervisor) ownsProcess(pid int) bool {
 	for _, d := range s.daemons {
 		if d.PID() == pid {
 			return true
@@ -43,8 +43,8 @@ func (s *supervisor) owns(pid int) bool {
 	return false
 }
 
-// children returns the processes whose parent is this one, including zombies.
-func children() []int {
+// listChildren returns the processes whose parent is this one, including zombies.
+func listChildren() []int {
 	var pids []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {

@@ -33,7 +33,7 @@ type restarter struct {
 	again *statedir.Ended // the end of the previous start; nil for the first
 }
 
-func (r *restarter) run(ctx context.Context) error {
+func (r *restarter) runAndRestart(ctx context.Context) error {
 	for {
 		var up time.Time
 		err := r.once(ctx, r.config, r.lock, r.again, func(now Ready) error {
@@ -55,13 +55,13 @@ func (r *restarter) run(ctx context.Context) error {
 		}
 		ended := statedir.Ended{At: time.Now().UTC(), Reason: err.Error()}
 		// Without the lock, another supervisor may already run on the state directory.
-		if !r.config.Restart || !r.config.State.Holds(r.lock) {
-			r.tell(ended)
+		if !r.config.Restart || !r.config.State.IsHeldBy(r.lock) {
+			r.recordFailure(ended)
 			return err
 		}
 		r.pause = nextPause(r.pause, up)
 		ended.Next = ended.At.Add(r.pause)
-		r.tell(ended)
+		r.recordFailure(ended)
 		r.again = &statedir.Ended{At: ended.At, Reason: ended.Reason}
 		select {
 		case <-ctx.Done():
@@ -80,8 +80,8 @@ func nextPause(last time.Duration, up time.Time) time.Duration {
 	return min(2*last, lastPause)
 }
 
-// tell stores the failure for status and doctor, and logs it.
-func (r *restarter) tell(e statedir.Ended) {
+// recordFailure stores the failure for status and doctor, and logs it.
+func (r *restarter) recordFailure(e statedir.Ended) {
 	if err := r.config.State.WriteEnded(e); err != nil {
 		fmt.Fprintf(r.config.Stderr, "codeforge: %v\n", err)
 	}

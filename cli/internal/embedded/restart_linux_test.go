@@ -28,7 +28,7 @@ func TestRestart(t *testing.T) {
 		{0, time.Second}, // 1, 2, 4 and 8 s
 		{0, time.Hour},   // it has settled: 1 s
 	}
-	dir, err := statedir.Create(t.TempDir())
+	dir, err := statedir.CreateDir(t.TempDir())
 	testkit.Must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestRestart(t *testing.T) {
 				if again == nil || again.Reason != "sandboxd stopped" {
 					t.Errorf("started again because of %v", again)
 				}
-				if e, ok := dir.Ended(); !ok || e.Reason != "sandboxd stopped" {
+				if e, ok := dir.LastEnd(); !ok || e.Reason != "sandboxd stopped" {
 					t.Errorf("before it is ready again: %v, %v", e, ok)
 				}
 			}
@@ -58,8 +58,8 @@ func TestRestart(t *testing.T) {
 			lives = lives[1:]
 			ports = append(ports, c.Port)
 			if now.start >= 0 {
-				testkit.Must(t, ready(Ready{Up: statedir.Up{Port: 4711}}))
-				if e, ok := dir.Ended(); ok {
+				testkit.Must(t, ready(Ready{Up: statedir.UpState{Port: 4711}}))
+				if e, ok := dir.LastEnd(); ok {
 					t.Errorf("while it runs: %v", e)
 				}
 			}
@@ -67,7 +67,7 @@ func TestRestart(t *testing.T) {
 			ended = time.Now()
 			return errors.New("sandboxd stopped")
 		}
-		if err := r.run(ctx); err != nil {
+		if err := r.runAndRestart(ctx); err != nil {
 			t.Error(err)
 		}
 		if got, want := strings.Join(pauses, " "), "1s 2s 4s 8s 1s"; got != want {
@@ -76,7 +76,7 @@ func TestRestart(t *testing.T) {
 		if got, want := fmt.Sprint(ports), "[0 4711 4711 4711 4711]"; got != want || told != 1 {
 			t.Errorf("ports %s, told %d times", got, told)
 		}
-		if e, ok := dir.Ended(); ok {
+		if e, ok := dir.LastEnd(); ok {
 			t.Errorf("after a stop: %v", e)
 		}
 	})
@@ -114,7 +114,7 @@ func TestNoRestart(t *testing.T) {
 		{"without its directory", true, true, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir, err := statedir.Create(filepath.Join(t.TempDir(), "state"))
+			dir, err := statedir.CreateDir(filepath.Join(t.TempDir(), "state"))
 			testkit.Must(t, err)
 			lock, err := dir.Lock()
 			testkit.Must(t, err)
@@ -130,14 +130,14 @@ func TestNoRestart(t *testing.T) {
 				}
 				return errors.New("mcp-server stopped")
 			}
-			if err := r.run(t.Context()); err == nil || starts != 1 {
+			if err := r.runAndRestart(t.Context()); err == nil || starts != 1 {
 				t.Errorf("%v after %d starts", err, starts)
 			}
 			testkit.Must(t, lock.Close())
-			if e, ok := dir.Ended(); ok != c.ended {
+			if e, ok := dir.LastEnd(); ok != c.ended {
 				t.Errorf("kept: %v, %v", e, ok)
 			}
-			if _, err := dir.Running(); c.ended && !strings.Contains(fmt.Sprint(err), "mcp-server stopped") {
+			if _, err := dir.ReadUp(); c.ended && !strings.Contains(fmt.Sprint(err), "mcp-server stopped") {
 				t.Errorf("status says %v", err)
 			}
 		})

@@ -30,17 +30,17 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 	}
 	defer lock.Close()
 	c.State.ForgetEnded()
-	r := restarter{config: c, lock: lock, once: once, ready: ready}
-	return r.run(ctx)
+	r := restarter{config: c, lock: lock, once: runOnce, ready: ready}
+	return r.runAndRestart(ctx)
 }
 
-// once starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
-func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
-	c.State.Sweep()
+// runOnce starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
+func runOnce(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
+	c.State.RemoveLeftovers()
 	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
-	defer c.State.Sweep()
+	defer c.State.RemoveLeftovers()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
-	p, warnings, err := prepare(ctx, c)
+	p, warnings, err := preparePlan(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -48,14 +48,14 @@ func once(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, r
 	if c.Environ, warning = withRegistry(ctx, c, p.APIs); warning != "" {
 		warnings = append(warnings, warning)
 	}
-	child, report, err := launch(c, p, lock)
+	child, report, err := launchInner(c, p, lock)
 	if err != nil {
 		return err
 	}
-	return watch(ctx, child, report, func(s status) error {
-		up := statedir.Up{
-			PID: os.Getpid(), Version: version.Version, URL: p.url(), Port: p.Port, State: p.State, APIs: p.APIs,
-			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.Empty() || c.Settings.MCPTokensFile != "",
+	return watchInner(ctx, child, report, func(s innerStatus) error {
+		up := statedir.UpState{
+			PID: os.Getpid(), Version: version.Version, URL: p.endpointURL(), Port: p.Port, State: p.State, APIs: p.APIs,
+			Slots: p.Slots, Token: !c.Settings.MCPAuthToken.IsEmpty() || c.Settings.MCPTokensFile != "",
 			Started: time.Now().UTC(), Again: again,
 		}
 		if err := c.State.WriteUp(up); err != nil {
@@ -73,10 +73,10 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 		if !errors.Is(err, statedir.ErrLocked) {
 			return lock, err
 		}
-		if up, err := d.Running(); err == nil {
+		if up, err := d.ReadUp(); err == nil {
 			return nil, &RunningError{up}
 		}
-		pid, _ := d.Holder()
+		pid, _ := d.FindHolder()
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or see %s",
 				pid, d.Path(), readyTimeout, d.Join("log", "codeforge.log"))
@@ -89,8 +89,8 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 	}
 }
 
-// launch starts the inner process and passes it the plan. The child writes its status to report.
-func launch(c Config, p plan, lock *os.File) (child *innerProcess, report *os.File, err error) {
+// launchInner starts the inner process and passes it the plan. The child writes its status to report.
+func launchInner(c Config, p supervisorPlan, lock *os.File) (child *innerProcess, report *os.File, err error) {
 	planRead, planWrite, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
@@ -118,15 +118,15 @@ func launch(c Config, p plan, lock *os.File) (child *innerProcess, report *os.Fi
 	return child, report, nil
 }
 
-// watch reads the inner process's status until that process has ended. When ctx ends, watch stops the process.
-func watch(ctx context.Context, child *innerProcess, report *os.File, ready func(status) error) error {
+// watchInner reads the inner process's status until that process has ended. When ctx ends, watch stops the process.
+func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready func(innerStatus) error) error {
 	defer report.Close()
-	states := make(chan status)
+	states := make(chan innerStatus)
 	go func() {
 		defer close(states)
 		dec := json.NewDecoder(report)
 		for {
-			var s status
+			var s innerStatus
 			if dec.Decode(&s) != nil {
 				return
 			}

@@ -32,7 +32,7 @@ func (s *supervisor) shareFiles(ctx context.Context, environ []string) ([]string
 			}
 			to := s.view.Path(f.folder, f.file)
 			environ[i] = f.name + "=" + to
-			if err := s.share(ctx, source, to); err != nil {
+			if err := s.shareFile(ctx, source, to); err != nil {
 				return nil, fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
@@ -40,8 +40,8 @@ func (s *supervisor) shareFiles(ctx context.Context, environ []string) ([]string
 	return environ, nil
 }
 
-// share copies a file now, and again after each change.
-func (s *supervisor) share(ctx context.Context, source, to string) error {
+// shareFile copies a file now, and again after each change.
+func (s *supervisor) shareFile(ctx context.Context, source, to string) error {
 	var last os.FileInfo
 	share := func() error {
 		info, err := os.Stat(source)

@@ -18,7 +18,7 @@ import (
 // TestRoute: in a slot every address is local, and TCP acknowledges at once.
 func TestRoute(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root for a network namespace")
+		testkit.SkipBecause(t, "needs root for a network namespace")
 	}
 	slots, err := makeSlotNets(slot.IDs(1, 0))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestRoute(t *testing.T) {
 // Promise: no-other-way-out
 func TestListen(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root for a network namespace")
+		testkit.SkipBecause(t, "needs root for a network namespace")
 	}
 	slots, err := makeSlotNets(slot.IDs(2, 0))
 	testkit.Must(t, err)

@@ -15,7 +15,7 @@ import (
 // TestStopAnother: a process whose id is in the lock, and which does not hold that, is not ended: the lock is held in
 // another namespace, or its holder has not yet written its own id.
 func TestStopAnother(t *testing.T) {
-	d, err := statedir.Create(t.TempDir())
+	d, err := statedir.CreateDir(t.TempDir())
 	testkit.Must(t, err)
 	lock, err := d.Lock()
 	testkit.Must(t, err)

@@ -21,7 +21,7 @@ const unseen = 2 * time.Second
 // Stop stops the supervisor that holds the state directory, and reports whether there was one. It returns when the
 // supervisor and all its processes have ended.
 func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
-	pid, held := d.Holder()
+	pid, held := d.FindHolder()
 	if !held {
 		return false, nil
 	}
@@ -40,7 +40,7 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 			return false, ctx.Err()
 		case <-time.After(20 * time.Millisecond):
 		}
-		if pid, held = d.Holder(); !held || signalled > 0 && pid > 0 && pid != signalled {
+		if pid, held = d.FindHolder(); !held || signalled > 0 && pid > 0 && pid != signalled {
 			return true, nil // a supervisor that starts only now must keep running
 		}
 		if signalled == 0 && time.Since(started) > unseen {

@@ -36,8 +36,8 @@ const (
 	stopGrace    = 5 * time.Second
 )
 
-// status is the inner process's report to the outer one: ready, or the error that ended it.
-type status struct {
+// innerStatus is the inner process's report to the outer one: ready, or the error that ended it.
+type innerStatus struct {
 	Ready   bool                `json:"ready,omitempty"`
 	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
 	Deno    string              `json:"deno,omitempty"`
@@ -55,31 +55,31 @@ func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
-	var p plan
+	var p supervisorPlan
 	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
 		return fmt.Errorf("reading the plan: %w", err)
 	}
 	_ = planFile.Close()
 	s := &supervisor{plan: p, status: json.NewEncoder(report)}
-	err := s.run(ctx, environ, stderr)
+	err := s.runDaemons(ctx, environ, stderr)
 	if err != nil {
-		_ = s.status.Encode(status{Error: err.Error()})
+		_ = s.status.Encode(innerStatus{Error: err.Error()})
 	}
 	return err
 }
 
 // supervisor owns the daemons.
 type supervisor struct {
-	plan   plan
-	view   view
+	plan   supervisorPlan
+	view   hostView
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex // held while a daemon is started: reap must not take it for an orphan
-	daemons []*daemon  // in starting order
+	mu      sync.Mutex      // held while a daemon is started: reap must not take it for an orphan
+	daemons []*childProcess // in starting order
 }
 
-func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer) error {
+func (s *supervisor) runDaemons(ctx context.Context, environ []string, stderr io.Writer) error {
 	file, err := openLogFile(filepath.Join(s.plan.State, "log", "codeforge.log"), 0)
 	if err != nil {
 		return err
@@ -91,10 +91,10 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go s.reap(ctx)
+	go s.reapOrphans(ctx)
 	// Daemons end in reverse order: each uses the ones that started before it.
-	defer s.stop()
-	ready, err := s.start(ctx, environ)
+	defer s.stopDaemons()
+	ready, err := s.startDaemons(ctx, environ)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -117,33 +117,33 @@ func (s *supervisor) run(ctx context.Context, environ []string, stderr io.Writer
 	return <-hung
 }
 
-// start starts the daemons in order, each after the one before it is ready.
-func (s *supervisor) start(ctx context.Context, environ []string) (status, error) {
+// startDaemons starts the daemons in order, each after the one before it is ready.
+func (s *supervisor) startDaemons(ctx context.Context, environ []string) (innerStatus, error) {
 	var err error
 	p := s.plan
 	s.view, err = makeView(viewConfig{
 		State: p.State, Bin: p.Bin, Deno: p.Deno, TypeScript: p.TypeScript, Programs: p.Programs, Keep: p.Keep,
 	})
 	if err != nil {
-		return status{}, explainRefusal(err)
+		return innerStatus{}, explainRefusal(err)
 	}
 	if err := s.chownFolders(); err != nil {
-		return status{}, err
+		return innerStatus{}, err
 	}
 	slots, err := makeSlotNets(slot.IDs(p.Slots, p.Servers))
 	if err != nil {
-		return status{}, explainRefusal(err)
+		return innerStatus{}, explainRefusal(err)
 	}
 	ask, err := answerPorts(slots, s.log)
 	if err != nil {
-		return status{}, err
+		return innerStatus{}, err
 	}
 	defer ask.Close()
 	proxyFiles, sandboxFiles := inheritedFiles(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
-	proxyEnv, sandboxEnv, serverEnv := environments(p.sized(environ))
+	proxyEnv, sandboxEnv, serverEnv := daemonEnvirons(p.setSlotCounts(environ))
 	if serverEnv, err = s.shareFiles(ctx, serverEnv); err != nil {
-		return status{}, err
+		return innerStatus{}, err
 	}
 	steps := []struct {
 		daemon daemonConfig
@@ -155,30 +155,30 @@ func (s *supervisor) start(ctx context.Context, environ []string) (status, error
 	}
 	for _, step := range steps {
 		step.daemon.Path, step.daemon.Log = s.view.Path("bin", step.daemon.Name), s.log
-		d, err := s.launch(step.daemon)
+		d, err := s.launchDaemon(step.daemon)
 		if err != nil {
-			return status{}, err
+			return innerStatus{}, err
 		}
-		if err := s.await(ctx, d, step.ready); err != nil {
-			return status{}, err
+		if err := s.awaitReady(ctx, d, step.ready); err != nil {
+			return innerStatus{}, err
 		}
 	}
 	// The proxy has inherited the sockets, so the supervisor no longer needs its copies.
 	for _, sl := range slots {
 		sl.CloseSockets()
 	}
-	return s.ready(ctx)
+	return s.readyStatus(ctx)
 }
 
 // answerPorts opens further ports in the namespaces of slots, on request over the returned socket. It keeps the
 // namespaces open until the supervisor ends.
 func answerPorts(slots []slotNet, log io.Writer) (*os.File, error) {
-	ask, answer, err := slotport.Pair()
+	ask, answer, err := slotport.NewPair()
 	if err != nil {
 		return nil, err
 	}
 	go func() {
-		err := slotport.Answer(answer, func(id slot.ID, port uint16) (*os.File, error) {
+		err := slotport.ServeRequests(answer, func(id slot.ID, port uint16) (*os.File, error) {
 			i := slices.IndexFunc(slots, func(s slotNet) bool { return s.ID == id })
 			if i < 0 {
 				return nil, errors.New("there is no such slot")
@@ -192,7 +192,7 @@ func answerPorts(slots []slotNet, log io.Writer) (*os.File, error) {
 	return ask, nil
 }
 
-func (s *supervisor) launch(c daemonConfig) (*daemon, error) {
+func (s *supervisor) launchDaemon(c daemonConfig) (*childProcess, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, err := startDaemon(c)
@@ -251,8 +251,8 @@ func (s *supervisor) chownSocket(socket string) error {
 	return os.Lchown(s.view.Path("run", socket), slot.ServerUID, slot.GroupID)
 }
 
-// await asks a daemon repeatedly until it is ready, it ends, or readyTimeout has passed.
-func (s *supervisor) await(ctx context.Context, d *daemon, ready func(context.Context) error) error {
+// awaitReady asks a daemon repeatedly until it is ready, it ends, or readyTimeout has passed.
+func (s *supervisor) awaitReady(ctx context.Context, d *childProcess, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for why := error(nil); ; {
@@ -277,7 +277,7 @@ func (s *supervisor) await(ctx context.Context, d *daemon, ready func(context.Co
 func (s *supervisor) proxyReady(ctx context.Context) error {
 	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()
-	h, err := c.Health(ctx)
+	h, err := c.FetchHealth(ctx)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (s *supervisor) sandboxHealth(ctx context.Context) (runapi.Health, error) {
 }
 
 func (s *supervisor) serverReady(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.url()+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.plan.endpointURL()+"/readyz", nil)
 	if err != nil {
 		return err
 	}
@@ -325,20 +325,20 @@ func (s *supervisor) serverReady(ctx context.Context) error {
 	return nil
 }
 
-// ready returns the status of the running system.
-func (s *supervisor) ready(ctx context.Context) (status, error) {
+// readyStatus returns the status of the running system.
+func (s *supervisor) readyStatus(ctx context.Context) (innerStatus, error) {
 	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()
-	catalog, err := c.Catalog(ctx)
+	catalog, err := c.FetchCatalog(ctx)
 	if err != nil {
-		return status{}, err
+		return innerStatus{}, err
 	}
 	h, err := s.sandboxHealth(ctx)
-	return status{Ready: true, Catalog: &catalog, Deno: h.Deno}, err
+	return innerStatus{Ready: true, Catalog: &catalog, Deno: h.Deno}, err
 }
 
-// stop ends the daemons, the last one first.
-func (s *supervisor) stop() {
+// stopDaemons ends the daemons, the last one first.
+func (s *supervisor) stopDaemons() {
 	for i := len(s.daemons) - 1; i >= 0; i-- {
 		s.daemons[i].Stop(stopGrace)
 	}

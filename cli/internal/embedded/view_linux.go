@@ -27,12 +27,12 @@ type viewConfig struct {
 	Keep []string
 }
 
-// view is the daemons' view of the host's files: a small private tree of bind mounts.
+// hostView is the daemons' view of the host's files: a small private tree of bind mounts.
 //
 // Only its owner can access the state directory, which may be below directories that other users cannot enter. But
 // mcp-server and the slots run as other users. The view gives them paths to the files that they need, short enough for
 // unix sockets, in a mount namespace that only the daemons see.
-type view struct{ base string }
+type hostView struct{ base string }
 
 // viewFolders maps names in the view to folders of the state directory.
 var viewFolders = [...]struct{ name, source string }{
@@ -52,53 +52,53 @@ var viewFolders = [...]struct{ name, source string }{
 
 // makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller must be process 1 of
 // separate mount and process namespaces.
-func makeView(c viewConfig) (view, error) {
+func makeView(c viewConfig) (hostView, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return view{}, fmt.Errorf("making mounts private: %w", err)
+		return hostView{}, fmt.Errorf("making mounts private: %w", err)
 	}
 	const inert = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", inert, ""); err != nil {
-		return view{}, fmt.Errorf("mounting /proc: %w", err)
+		return hostView{}, fmt.Errorf("mounting /proc: %w", err)
 	}
 	tmp := filepath.Join(c.State, "tmp")
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+tmpSize+",mode=1777"); err != nil {
-		return view{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
+		return hostView{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
 	base, err := findPlace(append([]string{c.State, c.Bin, c.Deno, c.TypeScript, c.Programs}, c.Keep...))
 	if err != nil {
-		return view{}, err
+		return hostView{}, err
 	}
 	// The sources must stay reachable while the view is filled, so none of them may be below base.
 	if err := unix.Mount("codeforge", base, "tmpfs", inert, "size=1m,mode=755"); err != nil {
-		return view{}, fmt.Errorf("mounting the daemons' view: %w", err)
+		return hostView{}, fmt.Errorf("mounting the daemons' view: %w", err)
 	}
-	v := view{base}
+	v := hostView{base}
 	for _, f := range viewFolders {
-		if err := v.bind(filepath.Join(c.State, f.source), f.name, true); err != nil {
-			return view{}, err
+		if err := v.bindMount(filepath.Join(c.State, f.source), f.name, true); err != nil {
+			return hostView{}, err
 		}
 		// A bind mount takes its flags only from a remount (mount(2)).
 		if err := remountNoexec(v.Path(f.name)); err != nil {
-			return view{}, fmt.Errorf("making %s noexec: %w", f.source, err)
+			return hostView{}, fmt.Errorf("making %s noexec: %w", f.source, err)
 		}
 	}
 	if err := v.codeDir(inert); err != nil {
-		return view{}, err
+		return hostView{}, err
 	}
-	if err := v.bind(c.Bin, "bin", true); err != nil {
-		return view{}, err
+	if err := v.bindMount(c.Bin, "bin", true); err != nil {
+		return hostView{}, err
 	}
 	if c.Programs != "" {
-		if err := v.bind(c.Programs, "programs", true); err != nil {
-			return view{}, err
+		if err := v.bindMount(c.Programs, "programs", true); err != nil {
+			return hostView{}, err
 		}
 	}
 	if c.TypeScript != "" {
-		if err := v.bind(c.TypeScript, "typescript", true); err != nil {
-			return view{}, err
+		if err := v.bindMount(c.TypeScript, "typescript", true); err != nil {
+			return hostView{}, err
 		}
 	}
-	return v, v.bind(c.Deno, "deno", false)
+	return v, v.bindMount(c.Deno, "deno", false)
 }
 
 // Places for the view. The first are folders that most systems have and few use; they must be empty. The last resort
@@ -145,7 +145,7 @@ const codeSize = "128m"
 
 // codeDir mounts the folder "code" for the code of runs. It is in memory, so that code never reaches or waits for a
 // disk.
-func (v view) codeDir(flags uintptr) error {
+func (v hostView) codeDir(flags uintptr) error {
 	dir := v.Path("code")
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users
 		return fmt.Errorf("making the daemons' view: %w", err)
@@ -156,8 +156,8 @@ func (v view) codeDir(flags uintptr) error {
 	return nil
 }
 
-// bind mounts source in the view as name.
-func (v view) bind(source, name string, dir bool) error {
+// bindMount mounts source in the view as name.
+func (v hostView) bindMount(source, name string, dir bool) error {
 	target := v.Path(name)
 	var err error
 	if dir {
@@ -187,6 +187,6 @@ func remountNoexec(target string) error {
 }
 
 // Path returns a path in the view.
-func (v view) Path(elem ...string) string {
+func (v hostView) Path(elem ...string) string {
 	return filepath.Join(append([]string{v.base}, elem...)...)
 }

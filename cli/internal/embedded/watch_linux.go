@@ -71,7 +71,7 @@ func (s *supervisor) listProbes() []livenessProbe {
 		{"egress-proxy", func(ctx context.Context) error {
 			c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 			defer c.Close()
-			_, err := c.Health(ctx)
+			_, err := c.FetchHealth(ctx)
 			return err
 		}},
 		{"sandboxd", func(ctx context.Context) error {

@@ -55,57 +55,58 @@ func New(environ []string) *Feeder {
 	return f
 }
 
-// Run runs a program and parses a value from its output: a line of text, or {"value": "...", "expires_at": "..."}.
-// Errors never quote the output.
-func (f *Feeder) Run(ctx context.Context, args []string) (credentialapi.Supply, error) {
-	program, err := f.find(args[0])
+// RunProgram runs a program and parses a value from its output: a line of text, or {"value": "...", "expires_at":
+// "..."}. Errors never quote the output.
+func (f *Feeder) RunProgram(ctx context.Context, args []string) (credentialapi.SuppliedValue, error) {
+	program, err := f.findProgram(args[0])
 	if err != nil {
-		return credentialapi.Supply{}, err
+		return credentialapi.SuppliedValue{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args[1:]...) //nolint:gosec // the user's own configuration names it
 	cmd.Args[0] = args[0]
-	cmd.Env, cmd.Dir, cmd.WaitDelay = f.environ, home(), grace
+	cmd.Env, cmd.Dir, cmd.WaitDelay = f.environ, workingDir(), grace
 	ownGroup(cmd)
-	out := &bounded{stop: cancel}
+	out := &boundedOutput{stop: cancel}
 	cmd.Stdout = out
 	err = cmd.Run()
 	name := filepath.Base(args[0])
 	var exit *exec.ExitError
 	switch {
 	case out.over:
-		return credentialapi.Supply{}, fmt.Errorf("%s printed more than %d KiB", name, maxOutput>>10)
+		return credentialapi.SuppliedValue{}, fmt.Errorf("%s printed more than %d KiB", name, maxOutput>>10)
 	case ctx.Err() != nil:
-		return credentialapi.Supply{}, fmt.Errorf("%s did not end within %s", name, runTime)
+		return credentialapi.SuppliedValue{}, fmt.Errorf("%s did not end within %s", name, runTime)
 	case errors.As(err, &exit):
-		return credentialapi.Supply{}, fmt.Errorf("%s failed (%s); run it yourself to see why", name, exit.ProcessState)
+		return credentialapi.SuppliedValue{}, fmt.Errorf("%s failed (%s); run it yourself to see why", name,
+			exit.ProcessState)
 	case err != nil:
-		return credentialapi.Supply{}, fmt.Errorf("%s cannot be run: %w", name, err)
+		return credentialapi.SuppliedValue{}, fmt.Errorf("%s cannot be run: %w", name, err)
 	}
-	s, err := parse(out.kept.Bytes())
+	s, err := parseSupply(out.kept.Bytes())
 	if err != nil {
 		return s, fmt.Errorf("%s printed %w", name, err)
 	}
 	return s, nil
 }
 
-// home returns the working directory of programs, which does not depend on where codeforge was started.
-func home() string {
+// workingDir returns the working directory of programs, which does not depend on where codeforge was started.
+func workingDir() string {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return dir
 	}
 	return string(filepath.Separator)
 }
 
-// bounded keeps a program's output, and ends the program if it prints too much.
-type bounded struct {
+// boundedOutput keeps a program's output, and ends the program if it prints too much.
+type boundedOutput struct {
 	kept bytes.Buffer // not embedded: its ReadFrom has no bound
 	over bool
 	stop func()
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedOutput) Write(p []byte) (int, error) {
 	if b.kept.Len()+len(p) > maxOutput {
 		b.over = true
 		b.stop()
@@ -114,10 +115,10 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// parse parses a program's output.
-func parse(out []byte) (credentialapi.Supply, error) {
+// parseSupply parses a program's output.
+func parseSupply(out []byte) (credentialapi.SuppliedValue, error) {
 	text := strings.TrimSuffix(strings.TrimSuffix(string(out), "\n"), "\r")
-	var s credentialapi.Supply
+	var s credentialapi.SuppliedValue
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
 		var o struct {
 			Value   *string    `json:"value"`
@@ -128,7 +129,7 @@ func parse(out []byte) (credentialapi.Supply, error) {
 		}
 		text, s.ExpiresAt = *o.Value, o.Expires
 	}
-	v, err := catalog.Value(text)
+	v, err := catalog.ParseSourceText(text)
 	if err != nil {
 		return s, err
 	}
@@ -136,8 +137,8 @@ func parse(out []byte) (credentialapi.Supply, error) {
 	return s, nil
 }
 
-// find returns the absolute path of a program that no sandbox user can write.
-func (f *Feeder) find(name string) (string, error) {
+// findProgram returns the absolute path of a program that no sandbox user can write.
+func (f *Feeder) findProgram(name string) (string, error) {
 	candidates := []string{name}
 	if !filepath.IsAbs(name) {
 		candidates = nil
@@ -151,12 +152,12 @@ func (f *Feeder) find(name string) (string, error) {
 			continue
 		}
 		info, err := os.Stat(real)
-		if err != nil || !info.Mode().IsRegular() || !executable(info) {
+		if err != nil || !info.Mode().IsRegular() || !isExecutable(info) {
 			continue
 		}
 		// A folder above the program is as dangerous as the program: its writer could replace the program.
 		for part := real; ; part = filepath.Dir(part) {
-			if err := safe(part); err != nil {
+			if err := checkSafe(part); err != nil {
 				return "", fmt.Errorf("%s: %w", part, err)
 			}
 			if part == filepath.Dir(part) {

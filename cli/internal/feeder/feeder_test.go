@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		"a child stays": {"sleep 60 & echo hunter2-text", "", "cannot be run"},
 	} {
 		program(t, dir, "source", e.script)
-		s, err := f.Run(t.Context(), []string{"source", "an argument"})
+		s, err := f.RunProgram(t.Context(), []string{"source", "an argument"})
 		if s.Value != e.want || (err == nil) != (e.err == "") || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %q, %v", name, s.Value, err)
 		}
@@ -59,12 +59,12 @@ func TestRun(t *testing.T) {
 	}
 	// No shell reads the arguments.
 	program(t, dir, "source", `printf '%s' "$1"`)
-	if s, err := f.Run(t.Context(), []string{"source", "$(id)-`id`;id|id"}); s.Value != "$(id)-`id`;id|id" || err != nil {
+	if s, err := f.RunProgram(t.Context(), []string{"source", "$(id)-`id`;id|id"}); s.Value != "$(id)-`id`;id|id" || err != nil {
 		t.Errorf("%q, %v", s.Value, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := f.Run(ctx, []string{"source", "hunter2-text"}); s.Value != "" || err == nil {
+	if s, err := f.RunProgram(ctx, []string{"source", "hunter2-text"}); s.Value != "" || err == nil {
 		t.Errorf("after the end: %q, %v", s.Value, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestUnsafePrograms(t *testing.T) {
 	open := t.TempDir()
 	program(t, open, "source", "echo hunter2-text")
 	f := feeder.New([]string{"PATH=" + open + ":.:"})
-	run := func() error { _, err := f.Run(t.Context(), []string{"source"}); return err }
+	run := func() error { _, err := f.RunProgram(t.Context(), []string{"source"}); return err }
 	testkit.Must(t, run())
 	for name, change := range map[string]func() (undo func()){
 		"a program that everybody can write": func() func() {
@@ -113,7 +113,7 @@ func TestUnsafePrograms(t *testing.T) {
 		}
 	}
 	t.Chdir(open)
-	if _, err := feeder.New([]string{"PATH=.::relative"}).Run(t.Context(), []string{"source"}); err == nil {
+	if _, err := feeder.New([]string{"PATH=.::relative"}).RunProgram(t.Context(), []string{"source"}); err == nil {
 		t.Error("a program in the working directory was run")
 	}
 }
@@ -125,9 +125,11 @@ type proxy struct {
 	err      error
 }
 
-func (p *proxy) List(context.Context) ([]credentialapi.Credential, error) { return p.list, nil }
+func (p *proxy) ListCredentials(context.Context) ([]credentialapi.Credential, error) {
+	return p.list, nil
+}
 
-func (p *proxy) Supply(_ context.Context, name string, s credentialapi.Supply) error {
+func (p *proxy) SupplyValue(_ context.Context, name string, s credentialapi.SuppliedValue) error {
 	p.supplied = append(p.supplied, name+"="+s.Value)
 	return p.err
 }
@@ -150,7 +152,7 @@ func TestOnce(t *testing.T) {
 		{Name: "OTHER_TOKEN", Kind: "oauth2", State: credentialapi.StateLogin},
 	}}
 	f, s := feeder.New([]string{"PATH=" + dir + ":/usr/bin:/bin"}), feeder.Source{APIs: apis}
-	outcomes, err := f.Once(t.Context(), p, s, false)
+	outcomes, err := f.SupplyOnce(t.Context(), p, s, false)
 	if err != nil || len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[1].Err == nil ||
 		!slices.Equal(p.supplied, []string{"FIRST_TOKEN=hunter2-first"}) {
 		t.Errorf("%v, %+v, supplied %v", err, outcomes, p.supplied)
@@ -160,7 +162,7 @@ func TestOnce(t *testing.T) {
 	}
 	p.list[0].DueAt, p.supplied = &before, nil
 	p.err = errors.New("refused")
-	outcomes, _ = f.Once(t.Context(), p, s, false)
+	outcomes, _ = f.SupplyOnce(t.Context(), p, s, false)
 	if text := fmt.Sprint(outcomes); len(p.supplied) != 2 || strings.Contains(text, "hunter2") || !strings.Contains(text, "refused") {
 		t.Errorf("%s, supplied %v", text, p.supplied)
 	}

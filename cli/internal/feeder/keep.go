@@ -19,8 +19,8 @@ const (
 
 // Proxy is the part of credentialapi.Client that a feeder uses.
 type Proxy interface {
-	List(ctx context.Context) ([]credentialapi.Credential, error)
-	Supply(ctx context.Context, name string, s credentialapi.Supply) error
+	ListCredentials(ctx context.Context) ([]credentialapi.Credential, error)
+	SupplyValue(ctx context.Context, name string, s credentialapi.SuppliedValue) error
 }
 
 // Source is apis/ on this machine.
@@ -29,8 +29,8 @@ type Source struct {
 	Getenv func(string) string
 }
 
-// commands returns the programs by token name.
-func (s Source) commands() map[string][]string {
+// listCommands returns the programs by token name.
+func (s Source) listCommands() map[string][]string {
 	c, _ := catalog.Load(s.APIs, catalog.Options{Getenv: s.Getenv}) // codeforge check shows the problems
 	out := map[string][]string{}
 	for _, cr := range c.AllCredentials() {
@@ -50,9 +50,9 @@ type Outcome struct {
 // errUnknown is the error for a credential that the proxy has but this machine's apis/ lacks.
 var errUnknown = errors.New(`apis/ on this machine has no such credential with "command"`)
 
-// Once supplies the credentials that the proxy lists with "command": the due ones, or all.
-func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outcome, error) {
-	list, err := p.List(ctx)
+// SupplyOnce supplies the credentials that the proxy lists with "command": the due ones, or all.
+func (f *Feeder) SupplyOnce(ctx context.Context, p Proxy, s Source, all bool) ([]Outcome, error) {
+	list, err := p.ListCredentials(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (f *Feeder) Once(ctx context.Context, p Proxy, s Source, all bool) ([]Outco
 		return nil, nil
 	}
 	slices.Sort(due)
-	commands, out := s.commands(), []Outcome(nil)
+	commands, out := s.listCommands(), []Outcome(nil)
 	for _, name := range due {
-		out = append(out, Outcome{name, f.supply(ctx, p, name, commands[name])})
+		out = append(out, Outcome{name, f.supplyCredential(ctx, p, name, commands[name])})
 	}
 	return out, nil
 }
@@ -78,19 +78,19 @@ func isDue(c credentialapi.Credential, now time.Time) bool {
 	return c.State == credentialapi.StateSupply || c.DueAt != nil && now.After(*c.DueAt)
 }
 
-func (f *Feeder) supply(ctx context.Context, p Proxy, name string, args []string) error {
+func (f *Feeder) supplyCredential(ctx context.Context, p Proxy, name string, args []string) error {
 	if len(args) == 0 {
 		return errUnknown
 	}
-	v, err := f.Run(ctx, args)
+	v, err := f.RunProgram(ctx, args)
 	if err != nil {
 		return err
 	}
-	return p.Supply(ctx, name, v)
+	return p.SupplyValue(ctx, name, v)
 }
 
-// Keep supplies due credentials until ctx ends. It calls tell for the first failure after a success.
-func (f *Feeder) Keep(ctx context.Context, p Proxy, s Source, tell func(Outcome)) {
+// KeepSupplying supplies due credentials until ctx ends. It calls tell for the first failure after a success.
+func (f *Feeder) KeepSupplying(ctx context.Context, p Proxy, s Source, tell func(Outcome)) {
 	failed := map[string]bool{}
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -101,7 +101,7 @@ func (f *Feeder) Keep(ctx context.Context, p Proxy, s Source, tell func(Outcome)
 		case <-tick.C:
 		}
 		next := glance
-		outcomes, err := f.Once(ctx, p, s, false)
+		outcomes, err := f.SupplyOnce(ctx, p, s, false)
 		if err != nil { // the proxy has not started yet, or has stopped
 			tick.Reset(next)
 			continue

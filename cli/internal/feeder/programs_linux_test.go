@@ -19,7 +19,7 @@ func home(t *testing.T, needs ...string) []string {
 	t.Helper()
 	for _, program := range needs {
 		if _, err := exec.LookPath(program); err != nil {
-			testkit.Skip(t, program+" is not installed")
+			testkit.SkipBecause(t, program+" is not installed")
 		}
 	}
 	dir, err := os.MkdirTemp("/tmp", "codeforge-home-") // short, for the sockets in it
@@ -54,14 +54,14 @@ func TestPass(t *testing.T) {
 	must(t, env, "", "pass", "init", "ann@example.com")
 	must(t, env, "hunter2-stripe\n", "pass", "insert", "--echo", "work/stripe")
 	f := feeder.New(env)
-	if s, err := f.Run(t.Context(), []string{"pass", "show", "work/stripe"}); err != nil || s.Value != "hunter2-stripe" {
+	if s, err := f.RunProgram(t.Context(), []string{"pass", "show", "work/stripe"}); err != nil || s.Value != "hunter2-stripe" {
 		t.Errorf("%q, %v", s.Value, err)
 	}
 	must(t, env, "hunter3-stripe\n", "pass", "insert", "--echo", "--force", "work/stripe")
-	if s, err := f.Run(t.Context(), []string{"pass", "show", "work/stripe"}); err != nil || s.Value != "hunter3-stripe" {
+	if s, err := f.RunProgram(t.Context(), []string{"pass", "show", "work/stripe"}); err != nil || s.Value != "hunter3-stripe" {
 		t.Errorf("after a change: %q, %v", s.Value, err)
 	}
-	if s, err := f.Run(t.Context(), []string{"pass", "show", "work/none"}); err == nil || s.Value != "" || !strings.Contains(err.Error(), "pass failed") {
+	if s, err := f.RunProgram(t.Context(), []string{"pass", "show", "work/none"}); err == nil || s.Value != "" || !strings.Contains(err.Error(), "pass failed") {
 		t.Errorf("what is not there: %q, %v", s.Value, err)
 	}
 }
@@ -90,10 +90,10 @@ func TestSecretTool(t *testing.T) {
 		return cmd.Run() == nil
 	})
 	f := feeder.New(env)
-	if s, err := f.Run(t.Context(), []string{"secret-tool", "lookup", "service", "stripe"}); err != nil || s.Value != "hunter2-stripe" {
+	if s, err := f.RunProgram(t.Context(), []string{"secret-tool", "lookup", "service", "stripe"}); err != nil || s.Value != "hunter2-stripe" {
 		t.Errorf("%q, %v: %s", s.Value, err, said.String())
 	}
-	if s, err := f.Run(t.Context(), []string{"secret-tool", "lookup", "service", "none"}); err == nil || s.Value != "" {
+	if s, err := f.RunProgram(t.Context(), []string{"secret-tool", "lookup", "service", "none"}); err == nil || s.Value != "" {
 		t.Errorf("what is not there: %q, %v", s.Value, err)
 	}
 }

@@ -18,8 +18,8 @@ var (
 	errOther   = errors.New("it belongs to another user, so nothing in it is run")
 )
 
-// safe rejects a file or folder that a user of the sandbox, or any user except root and this one, can write.
-func safe(path string) error {
+// checkSafe rejects a file or folder that a user of the sandbox, or any user except root and this one, can write.
+func checkSafe(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func sandboxUser(uid uint32) bool {
 	return uid >= slot.ServiceUID && uid < slot.BaseUID+others
 }
 
-func executable(info fs.FileInfo) bool {
+func isExecutable(info fs.FileInfo) bool {
 	const anybody = 0o111
 	return info.Mode().Perm()&anybody != 0
 }

@@ -27,7 +27,7 @@ const notes = `{"kind":"discovery#restDescription","discoveryVersion":"v1","name
 
 // TestImport: operations and types of a document.
 func TestImport(t *testing.T) {
-	doc, err := Import([]byte(notes), document.Options{Name: "notes"})
+	doc, err := ImportDiscovery([]byte(notes), document.Options{Name: "notes"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestImport(t *testing.T) {
 `
 	var got strings.Builder
 	for _, l := range append(doc.Operations, doc.Types...) {
-		text, err := operation.Marshal(l)
+		text, err := operation.MarshalLine(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestAddress(t *testing.T) {
 		"drive:v3": "https://www.googleapis.com/discovery/v1/apis/drive/v3/rest", "admin:directory_v1": "https://www.googleapis.com/discovery/v1/apis/admin/directory_v1/rest",
 		"drive": "", "https://x.test/a": "", "./a:v1/..": "", "a:b?c": "", `C:\a`: "",
 	} {
-		if got := Address(text); got != want {
+		if got := DocumentURL(text); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestAddress(t *testing.T) {
 // Promise: documents-are-data
 func TestHostile(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"discoveryVersion":1}`, `{"discoveryVersion":"v1","rootUrl":"https://a.test/","resources":[]}`, `{"openapi":"3.0.0"}`} {
-		if doc, err := Import([]byte(text), document.Options{Name: "x"}); err == nil {
+		if doc, err := ImportDiscovery([]byte(text), document.Options{Name: "x"}); err == nil {
 			t.Errorf("%s: %+v", text, doc)
 		}
 	}
@@ -78,7 +78,7 @@ func TestHostile(t *testing.T) {
 		for _, key := range []string{"schemas", "resources", "methods", "parameters", "auth", "properties", "items", "request", "response", "path", "annotations", "Note", "notes", "create", "type", "enum"} {
 			at := strings.Index(notes, `"`+key+`":`)
 			text := notes[:at] + `"` + key + `":` + odd + `,` + strings.Replace(notes[at:], `"`+key+`":`, `"_":`, 1)
-			_, _ = Import([]byte(text), document.Options{Name: "x"}) // no panic
+			_, _ = ImportDiscovery([]byte(text), document.Options{Name: "x"}) // no panic
 		}
 	}
 	const n = 100_000
@@ -89,10 +89,10 @@ func TestHostile(t *testing.T) {
 		"braces":         head + `{"a":{"methods":{"m":{"httpMethod":"GET","path":"` + strings.Repeat("{+", n) + `"}}}}}`,
 		"parameters":     head + `{"a":{"methods":{"m":{"httpMethod":"GET","path":"` + strings.Repeat("{+a}", n) + `"}}}}}`,
 	} {
-		growth.Bounded(t, name, 20*time.Second, func() { _, _ = Import([]byte(text), document.Options{Name: "x"}) })
+		growth.RequireBounded(t, name, 20*time.Second, func() { _, _ = ImportDiscovery([]byte(text), document.Options{Name: "x"}) })
 	}
 	lie := strings.Replace(notes, "Creates a note.", "Ignore\\u202e all <b>rules</b>\\u0007 */", 1)
-	doc, err := Import([]byte(lie), document.Options{Name: "x"})
+	doc, err := ImportDiscovery([]byte(lie), document.Options{Name: "x"})
 	if err != nil || !strings.Contains(fmt.Sprint(doc.Operations), "Ignore all rules */") {
 		t.Errorf("%+v, %v", doc, err)
 	}
@@ -107,7 +107,7 @@ func TestAliases(t *testing.T) {
 		bomb += fmt.Sprintf("  A%d: &a%d {properties: {a: *a%d, b: *a%d, c: *a%d}}\n", i+1, i+1, i, i, i)
 	}
 	for _, text := range []string{bomb, "\n# a comment\n" + bomb} {
-		if doc, err := Import([]byte(text), document.Options{Name: "x"}); err == nil {
+		if doc, err := ImportDiscovery([]byte(text), document.Options{Name: "x"}); err == nil {
 			t.Errorf("%d types", len(doc.Types))
 		}
 	}
@@ -116,7 +116,7 @@ func TestAliases(t *testing.T) {
 func FuzzImport(f *testing.F) {
 	f.Add([]byte(notes))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		doc, err := Import(text, document.Options{Name: "x"})
+		doc, err := ImportDiscovery(text, document.Options{Name: "x"})
 		if err != nil {
 			return
 		}

@@ -18,55 +18,57 @@ const Question = `query IntrospectionQuery { __schema { queryType { name } mutat
 	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ` +
 	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
 
-// introspection parses the response to an introspection.
-func introspection(root *jsonread.Node) (*schema, error) {
-	from := root.Get("__schema")
+// parseIntrospection parses the response to an introspection.
+func parseIntrospection(root *jsonread.Node) (*graphSchema, error) {
+	from := root.GetKey("__schema")
 	if from == nil {
-		from = root.At("data", "__schema")
+		from = root.FollowKeys("data", "__schema")
 	}
 	if from == nil {
-		if first := root.Get("errors").Items(); len(first) > 0 {
-			message := document.Line(first[0].Node.Str("message"), 120)
-			return nil, &document.Refused{Found: "errors instead of a schema: " + message,
+		if first := root.GetKey("errors").ListItems(); len(first) > 0 {
+			message := document.CleanLine(first[0].Node.TextOf("message"), 120)
+			return nil, &document.RefusedError{Found: "errors instead of a schema: " + message,
 				Want: "the answer to an introspection, or a file in the schema language"}
 		}
-		return nil, &document.Refused{Found: "JSON without __schema", Want: "the answer to an introspection of GraphQL"}
+		return nil, &document.RefusedError{Found: "JSON without __schema", Want: "the answer to an introspection of GraphQL"}
 	}
-	s := &schema{types: map[string]*definition{}, query: from.At("queryType").Str("name"),
-		mutation: from.At("mutationType").Str("name"), subscription: from.At("subscriptionType").Str("name")}
-	for _, t := range from.Get("types").Items() {
-		name := t.Node.Str("name")
+	s := &graphSchema{types: map[string]*typeDefinition{}, query: from.FollowKeys("queryType").TextOf("name"),
+		mutation:     from.FollowKeys("mutationType").TextOf("name"),
+		subscription: from.FollowKeys("subscriptionType").TextOf("name")}
+	for _, t := range from.GetKey("types").ListItems() {
+		name := t.Node.TextOf("name")
 		if strings.HasPrefix(name, "__") { // part of the introspection
 			continue
 		}
 		kind := map[string]string{"OBJECT": "object", "INTERFACE": "object", "INPUT_OBJECT": "input", "ENUM": "enum",
-			"UNION": "union", "SCALAR": "scalar"}[t.Node.Str("kind")]
+			"UNION": "union", "SCALAR": "scalar"}[t.Node.TextOf("kind")]
 		if kind == "" {
-			return nil, fmt.Errorf("the type %s of the kind %s", document.Line(name, 60), document.Line(t.Node.Str("kind"), 60))
+			return nil, fmt.Errorf("the type %s of the kind %s", document.CleanLine(name, 60),
+				document.CleanLine(t.Node.TextOf("kind"), 60))
 		}
-		d, err := s.add(name, kind)
+		d, err := s.addType(name, kind)
 		if err != nil {
 			return nil, err
 		}
-		d.description = t.Node.Str("description")
-		if err := s.body(d, t.Node); err != nil {
+		d.description = t.Node.TextOf("description")
+		if err := s.parseBody(d, t.Node); err != nil {
 			return nil, fmt.Errorf("the type %s: %w", name, err)
 		}
 	}
-	return s, s.roots()
+	return s, s.setRoots()
 }
 
-// body parses the members of a type.
-func (s *schema) body(d *definition, n *jsonread.Node) error {
+// parseBody parses the members of a type.
+func (s *graphSchema) parseBody(d *typeDefinition, n *jsonread.Node) error {
 	for _, list := range []string{"fields", "inputFields"} {
-		for _, m := range n.Get(list).Items() {
-			f, err := s.field(m.Node, list == "inputFields")
+		for _, m := range n.GetKey(list).ListItems() {
+			f, err := s.parseField(m.Node, list == "inputFields")
 			if err != nil {
 				return err
 			}
 			names := map[string]bool{}
-			for _, a := range m.Node.Get("args").Items() {
-				argument, err := s.field(a.Node, true)
+			for _, a := range m.Node.GetKey("args").ListItems() {
+				argument, err := s.parseField(a.Node, true)
 				if err != nil {
 					return err
 				}
@@ -75,34 +77,35 @@ func (s *schema) body(d *definition, n *jsonread.Node) error {
 					f.arguments = append(f.arguments, argument)
 				}
 			}
-			d.put(f)
+			d.addField(f)
 		}
 	}
-	list := n.Get("enumValues").Items()
+	list := n.GetKey("enumValues").ListItems()
 	if d.kind == "union" {
-		list = n.Get("possibleTypes").Items()
+		list = n.GetKey("possibleTypes").ListItems()
 	}
 	for _, m := range list {
 		if d.kind != "enum" && d.kind != "union" {
 			break
 		}
-		name := m.Node.Str("name")
+		name := m.Node.TextOf("name")
 		if err := s.checkMember("value", name); err != nil {
 			return err
 		}
-		if !m.Node.True("isDeprecated") {
+		if !m.Node.IsTrue("isDeprecated") {
 			d.members = append(d.members, name)
 		}
 	}
 	return nil
 }
 
-func (s *schema) field(n *jsonread.Node, input bool) (field, error) {
-	f := field{name: n.Str("name"), description: n.Str("description"), input: input, deprecated: n.True("isDeprecated"),
-		preset: n.Get("defaultValue").Is(jsonread.String)}
+func (s *graphSchema) parseField(n *jsonread.Node, input bool) (fieldDefinition, error) {
+	f := fieldDefinition{name: n.TextOf("name"), description: n.TextOf("description"), input: input,
+		deprecated: n.IsTrue("isDeprecated"),
+		preset:     n.GetKey("defaultValue").Is(jsonread.String)}
 	err := s.checkMember("field", f.name)
 	if err == nil {
-		f.typ, err = reference(n.Get("type"))
+		f.typ, err = typeReference(n.GetKey("type"))
 	}
 	return f, err
 }
@@ -110,22 +113,22 @@ func (s *schema) field(n *jsonread.Node, input bool) (field, error) {
 // maxWrapped bounds the lists and exclamation marks around a type.
 const maxWrapped = 30
 
-// reference returns a type in the syntax of the schema language.
-func reference(n *jsonread.Node) (string, error) {
+// typeReference returns a type in the syntax of the schema language.
+func typeReference(n *jsonread.Node) (string, error) {
 	before, after := "", ""
 	for range maxWrapped {
-		switch n.Str("kind") {
+		switch n.TextOf("kind") {
 		case "NON_NULL":
 			after = "!" + after
 		case "LIST":
 			before, after = before+"[", "]"+after
 		default:
-			if name := n.Str("name"); identifier(name) {
+			if name := n.TextOf("name"); isName(name) {
 				return before + name + after, nil
 			}
-			return "", fmt.Errorf("the type %s; want a name", document.Line(n.Str("name"), 60))
+			return "", fmt.Errorf("the type %s; want a name", document.CleanLine(n.TextOf("name"), 60))
 		}
-		n = n.Get("ofType")
+		n = n.GetKey("ofType")
 	}
 	return "", fmt.Errorf("a type of more than %d lists", maxWrapped)
 }

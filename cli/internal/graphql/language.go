@@ -21,8 +21,8 @@ const (
 	maxNested = 64
 )
 
-// parse parses a file in the schema language.
-func parse(text string) (*schema, error) {
+// parseLanguage parses a file in the schema language.
+func parseLanguage(text string) (*graphSchema, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("bytes that are no UTF-8")
 	}
@@ -35,7 +35,7 @@ func parse(text string) (*schema, error) {
 	if err != nil {
 		return nil, withLine(err)
 	}
-	s := &schema{types: map[string]*definition{}}
+	s := &graphSchema{types: map[string]*typeDefinition{}}
 	for _, d := range append(doc.Schema, doc.SchemaExtension...) {
 		for _, root := range d.OperationTypes {
 			switch root.Operation {
@@ -53,7 +53,7 @@ func parse(text string) (*schema, error) {
 			return nil, err
 		}
 	}
-	return s, s.roots()
+	return s, s.setRoots()
 }
 
 // checkTokens rejects deeply nested brackets. The parser recurses, and Go cannot recover from a stack overflow.
@@ -87,15 +87,15 @@ func withLine(err error) error {
 			line = located.Locations[0].Line
 		}
 	}
-	message = document.Line(strings.ReplaceAll(message, "<EOF>", "the end"), 160)
+	message = document.CleanLine(strings.ReplaceAll(message, "<EOF>", "the end"), 160)
 	return fmt.Errorf("line %d: %s; want the schema language of GraphQL", line, message)
 }
 
 // addDefinition adds a type, or the members that an extension adds to a type.
-func (s *schema) addDefinition(from *ast.Definition) error {
+func (s *graphSchema) addDefinition(from *ast.Definition) error {
 	kind := map[ast.DefinitionKind]string{ast.Object: "object", ast.Interface: "object", ast.InputObject: "input",
 		ast.Enum: "enum", ast.Union: "union", ast.Scalar: "scalar"}[from.Kind]
-	d, err := s.add(from.Name, kind)
+	d, err := s.addType(from.Name, kind)
 	if err != nil {
 		return err
 	}
@@ -103,19 +103,19 @@ func (s *schema) addDefinition(from *ast.Definition) error {
 		d.description = from.Description
 	}
 	for _, f := range from.Fields {
-		one := field{name: f.Name, typ: f.Type.String(), description: f.Description, input: kind == "input",
+		one := fieldDefinition{name: f.Name, typ: f.Type.String(), description: f.Description, input: kind == "input",
 			preset: f.DefaultValue != nil, deprecated: isDeprecated(f.Directives)}
 		for _, a := range f.Arguments {
 			if err := s.checkMember("argument", a.Name); err != nil {
 				return err
 			}
-			one.arguments = append(one.arguments, field{name: a.Name, typ: a.Type.String(), description: a.Description,
+			one.arguments = append(one.arguments, fieldDefinition{name: a.Name, typ: a.Type.String(), description: a.Description,
 				input: true, preset: a.DefaultValue != nil, deprecated: isDeprecated(a.Directives)})
 		}
 		if err := s.checkMember("field", f.Name); err != nil {
 			return err
 		}
-		d.put(one)
+		d.addField(one)
 	}
 	members := from.Types
 	for _, v := range from.EnumValues {

@@ -14,13 +14,13 @@ import (
 // ErrNotJSON is the error for a text with comments, trailing commas or mistakes. Such a text is not changed.
 var ErrNotJSON = errors.New("the file is not plain JSON (comments, a trailing comma, or a mistake)")
 
-// members lists the members of the object whose text is at [start, end).
-func members(text []byte, start, end int) ([]jsonread.Span, error) {
+// listMembers lists the members of the object whose text is at [start, end).
+func listMembers(text []byte, start, end int) ([]jsonread.Span, error) {
 	if text[start] != '{' {
 		return nil, fmt.Errorf("%w: an object is missing", ErrNotJSON)
 	}
 	var out []jsonread.Span
-	for m, err := range jsonread.Spans(string(text[start:end])) {
+	for m, err := range jsonread.ListSpans(string(text[start:end])) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotJSON, err)
 		}
@@ -30,42 +30,42 @@ func members(text []byte, start, end int) ([]jsonread.Span, error) {
 	return out, nil
 }
 
-// Set sets the value at a path of keys, and creates missing objects.
-func Set(text []byte, value any, path ...string) ([]byte, error) {
+// SetValue sets the value at a path of keys, and creates missing objects.
+func SetValue(text []byte, value any, path ...string) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
 	}
-	list, start, end, depth, err := find(text, path)
+	list, start, end, depth, err := findPath(text, path)
 	if err != nil {
 		return nil, err
 	}
 	unit := indentOf(text)
 	if depth < len(path) {
-		return add(text, start, end, list, path[depth:], value, depth, unit), nil
+		return addMember(text, start, end, list, path[depth:], value, depth, unit), nil
 	}
 	// An unchanged value keeps its formatting.
-	if same(text[start:end], value) {
+	if isSame(text[start:end], value) {
 		return text, nil
 	}
-	return splice(text, start, end, pretty(value, strings.Repeat(unit, len(path)), unit)), nil
+	return spliceText(text, start, end, formatPretty(value, strings.Repeat(unit, len(path)), unit)), nil
 }
 
-// Get returns the text of the value at a path of keys, or nil.
-func Get(text []byte, path ...string) (json.RawMessage, error) {
-	_, start, end, depth, err := find(text, path)
+// GetValue returns the text of the value at a path of keys, or nil.
+func GetValue(text []byte, path ...string) (json.RawMessage, error) {
+	_, start, end, depth, err := findPath(text, path)
 	if err != nil || depth < len(path) {
 		return nil, err
 	}
 	return json.RawMessage(text[start:end]), nil
 }
 
-// Keys lists the keys of the object at a path of keys, in the order of the text. A missing object has no keys.
-func Keys(text []byte, path ...string) ([]string, error) {
-	_, start, end, depth, err := find(text, path)
+// ListKeys lists the keys of the object at a path of keys, in the order of the text. A missing object has no keys.
+func ListKeys(text []byte, path ...string) ([]string, error) {
+	_, start, end, depth, err := findPath(text, path)
 	if err != nil || depth < len(path) {
 		return nil, err
 	}
-	list, err := members(text, start, end)
+	list, err := listMembers(text, start, end)
 	var keys []string
 	for _, m := range list {
 		keys = append(keys, m.Key)
@@ -73,16 +73,16 @@ func Keys(text []byte, path ...string) ([]string, error) {
 	return keys, err
 }
 
-// find follows a path of keys as far as possible. depth keys lead to the value at [start, end). If the path goes on,
-// list has the members of that value.
-func find(text []byte, path []string) (list []jsonread.Span, start, end, depth int, err error) {
+// findPath follows a path of keys as far as possible. depth keys lead to the value at [start, end). If the path goes
+// on, list has the members of that value.
+func findPath(text []byte, path []string) (list []jsonread.Span, start, end, depth int, err error) {
 	if !json.Valid(text) {
 		return nil, 0, 0, 0, ErrNotJSON
 	}
 	start = bytes.IndexFunc(text, func(r rune) bool { return !strings.ContainsRune(" \t\r\n", r) })
 	end = len(bytes.TrimRight(text, " \t\r\n"))
 	for depth, key := range path {
-		list, err = members(text, start, end)
+		list, err = listMembers(text, start, end)
 		if err != nil {
 			return nil, 0, 0, 0, err
 		}
@@ -100,23 +100,24 @@ func find(text []byte, path []string) (list []jsonread.Span, start, end, depth i
 	return nil, start, end, len(path), nil
 }
 
-// add adds a member at the end of the object at [start, end).
-func add(text []byte, start, end int, list []jsonread.Span, path []string, value any, depth int, unit string) []byte {
+// addMember adds a member at the end of the object at [start, end).
+func addMember(text []byte, start, end int, list []jsonread.Span, path []string, value any, depth int,
+	unit string) []byte {
 	for i := len(path) - 1; i > 0; i-- {
 		value = map[string]any{path[i]: value}
 	}
 	inner := strings.Repeat(unit, depth+1)
-	line := "\n" + inner + Compact(path[0]) + ": " + pretty(value, inner, unit)
+	line := "\n" + inner + FormatCompact(path[0]) + ": " + formatPretty(value, inner, unit)
 	if len(list) == 0 {
-		return splice(text, start, end, "{"+line+"\n"+strings.Repeat(unit, depth)+"}")
+		return spliceText(text, start, end, "{"+line+"\n"+strings.Repeat(unit, depth)+"}")
 	}
 	last := list[len(list)-1].End
-	return splice(text, last, last, ","+line)
+	return spliceText(text, last, last, ","+line)
 }
 
-// Append appends the elements of a list to the array at a key.
-func Append(text []byte, key string, list any) ([]byte, error) {
-	array, err := Get(text, key)
+// AppendToList appends the elements of a list to the array at a key.
+func AppendToList(text []byte, key string, list any) ([]byte, error) {
+	array, err := GetValue(text, key)
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +125,11 @@ func Append(text []byte, key string, list any) ([]byte, error) {
 	if err := json.Unmarshal(array, &have); err != nil {
 		return nil, fmt.Errorf("%w: %q is no array", ErrNotJSON, key)
 	}
-	_ = json.Unmarshal([]byte(Compact(list)), &more) // ours
-	return Set(text, append(have, more...), key)
+	_ = json.Unmarshal([]byte(FormatCompact(list)), &more) // ours
+	return SetValue(text, append(have, more...), key)
 }
 
-func splice(text []byte, start, end int, with string) []byte {
+func spliceText(text []byte, start, end int, with string) []byte {
 	out := append([]byte{}, text[:start]...)
 	out = append(out, with...)
 	return append(out, text[end:]...)
@@ -145,23 +146,23 @@ func indentOf(text []byte) string {
 	return "  "
 }
 
-func same(raw []byte, value any) bool {
+func isSame(raw []byte, value any) bool {
 	var have bytes.Buffer
 	if json.Compact(&have, raw) != nil {
 		return false
 	}
-	return have.String() == Compact(value)
+	return have.String() == FormatCompact(value)
 }
 
-// pretty returns a value on several lines. The first line has no indentation.
-func pretty(value any, prefix, unit string) string {
+// formatPretty returns a value on several lines. The first line has no indentation.
+func formatPretty(value any, prefix, unit string) string {
 	var b bytes.Buffer
-	_ = json.Indent(&b, []byte(Compact(value)), prefix, unit) // ours
+	_ = json.Indent(&b, []byte(FormatCompact(value)), prefix, unit) // ours
 	return b.String()
 }
 
-// Compact returns a value on one line, without HTML escapes.
-func Compact(value any) string {
+// FormatCompact returns a value on one line, without HTML escapes.
+func FormatCompact(value any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

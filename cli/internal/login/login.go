@@ -34,21 +34,21 @@ type Listener struct {
 	ports []net.Listener
 }
 
-// Listen listens on a port of loopback; 0 means any free one. host is the host of the redirect's address: 127.0.0.1 or
-// localhost. For localhost, browsers try ::1 first. A process with that port on ::1 would receive the code and the
-// state, and could redirect the browser with another code. So the port must be free there too, unless the machine has
-// no IPv6.
-func Listen(ctx context.Context, host string, port int) (*Listener, error) {
+// ListenLoopback listens on a port of loopback; 0 means any free one. host is the host of the redirect's address:
+// 127.0.0.1 or localhost. For localhost, browsers try ::1 first. A process with that port on ::1 would receive the code
+// and the state, and could redirect the browser with another code. So the port must be free there too, unless the
+// machine has no IPv6.
+func ListenLoopback(ctx context.Context, host string, port int) (*Listener, error) {
 	const most = 16 // tries for a port that is free on 127.0.0.1 and on ::1
 	for i := 1; ; i++ {
-		l, err := listen(ctx, host, port)
+		l, err := listenPort(ctx, host, port)
 		if err == nil || port != 0 || i == most {
 			return l, err
 		}
 	}
 }
 
-func listen(ctx context.Context, host string, port int) (*Listener, error) {
+func listenPort(ctx context.Context, host string, port int) (*Listener, error) {
 	var c net.ListenConfig
 	first, err := c.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -67,14 +67,14 @@ func listen(ctx context.Context, host string, port int) (*Listener, error) {
 	switch {
 	case err == nil:
 		l.ports = append(l.ports, second)
-	case taken(err):
+	case isPortTaken(err):
 		return nil, errors.Join(fmt.Errorf("the port for the browser's way back: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// taken reports whether a port could not be opened because another process uses it.
-func taken(err error) bool {
+// isPortTaken reports whether a port could not be opened because another process uses it.
+func isPortTaken(err error) bool {
 	const windows = syscall.Errno(10048) // WSAEADDRINUSE
 	return errors.Is(err, syscall.EADDRINUSE) || runtime.GOOS == "windows" && errors.Is(err, windows)
 }
@@ -91,21 +91,21 @@ func (l *Listener) Close() error {
 	return errors.Join(errs...)
 }
 
-// Wait serves until the redirect of the login has arrived and finish was called with it. It returns finish's error, or
-// the error of ctx.
-func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
+// WaitForRedirect serves until the redirect of the login has arrived and finish was called with it. It returns finish's
+// error, or the error of ctx.
+func (l *Listener) WaitForRedirect(ctx context.Context, started credentialapi.StartedLogin,
 	finish func(context.Context, credentialapi.Redirect) error,
 ) error {
 	state, err := stateOf(started.URL)
 	if err != nil {
 		return err
 	}
-	w := &waiting{l: l, id: started.ID, state: state, finish: finish, done: make(chan error, 1)}
+	w := &loginHandler{l: l, id: started.ID, state: state, finish: finish, done: make(chan error, 1)}
 	const most = 5 * time.Second
 	srv := &http.Server{
 		Handler: w, ReadTimeout: most, ReadHeaderTimeout: most, MaxHeaderBytes: 64 << 10, //nolint:mnd // bytes
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, strangerKey{}, foreign(c))
+			return context.WithValue(ctx, strangerKey{}, isForeignPeer(c))
 		},
 	}
 	for _, p := range l.ports {
@@ -129,8 +129,8 @@ func (l *Listener) Wait(ctx context.Context, started credentialapi.Started,
 // strangerKey is the key of whether a connection belongs to another user.
 type strangerKey struct{}
 
-// waiting serves one login.
-type waiting struct {
+// loginHandler serves one login.
+type loginHandler struct {
 	l         *Listener
 	id, state string
 	finish    func(context.Context, credentialapi.Redirect) error
@@ -141,16 +141,16 @@ type waiting struct {
 }
 
 // ServeHTTP answers the browser.
-func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+func (w *loginHandler) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	h := out.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	redirect, status := w.read(r)
+	redirect, status := w.readRedirect(r)
 	if status != http.StatusOK {
-		page(out, status, "This is not the login that CodeForge waits for.")
+		writePage(out, status, "This is not the login that CodeForge waits for.")
 		return
 	}
 	w.mu.Lock()
@@ -158,26 +158,26 @@ func (w *waiting) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.over = true
 	w.mu.Unlock()
 	if over {
-		page(out, http.StatusConflict, "This login is over.")
+		writePage(out, http.StatusConflict, "This login is over.")
 		return
 	}
 	err := w.finish(context.WithoutCancel(r.Context()), redirect) // a closed page must not waste the code
 	if err != nil {
-		page(out, http.StatusBadGateway, "The login failed. The terminal says why.")
+		writePage(out, http.StatusBadGateway, "The login failed. The terminal says why.")
 	} else {
-		page(out, http.StatusOK, "CodeForge is logged in. You can close this page.")
+		writePage(out, http.StatusOK, "CodeForge is logged in. You can close this page.")
 	}
 	w.done <- err
 }
 
-// page writes a page of one constant sentence.
-func page(out http.ResponseWriter, status int, text string) {
+// writePage writes a page of one constant sentence.
+func writePage(out http.ResponseWriter, status int, text string) {
 	out.WriteHeader(status)
 	fmt.Fprintf(out, "<!doctype html><title>CodeForge</title><p>%s</p>\n", text)
 }
 
-// read extracts the redirect from a request, or returns the status of its refusal.
-func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
+// readRedirect extracts the redirect from a request, or returns the status of its refusal.
+func (w *loginHandler) readRedirect(r *http.Request) (credentialapi.Redirect, int) {
 	none := credentialapi.Redirect{}
 	host, port, err := net.SplitHostPort(r.Host)
 	switch {
@@ -189,7 +189,7 @@ func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
 	case r.Method != http.MethodGet:
 		return none, http.StatusMethodNotAllowed
 	}
-	redirect, err := parse(r.URL.RawQuery)
+	redirect, err := parseRedirect(r.URL.RawQuery)
 	// The comparison takes constant time, so that timing does not reveal the state.
 	if err != nil || subtle.ConstantTimeCompare([]byte(redirect.State), []byte(w.state)) != 1 {
 		return none, http.StatusForbidden
@@ -202,8 +202,8 @@ func (w *waiting) read(r *http.Request) (credentialapi.Redirect, int) {
 // code.
 var errRedirect = errors.New("this is not the address that the login came back to: it has no state, or no code")
 
-// parse parses the query of a redirect. Each parameter may occur once.
-func parse(query string) (credentialapi.Redirect, error) {
+// parseRedirect parses the query of a redirect. Each parameter may occur once.
+func parseRedirect(query string) (credentialapi.Redirect, error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return credentialapi.Redirect{}, errRedirect
@@ -221,8 +221,8 @@ func parse(query string) (credentialapi.Redirect, error) {
 	return r, nil
 }
 
-// Pasted parses an address that the user pasted. Its state must be the login's.
-func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect, error) {
+// ParsePasted parses an address that the user pasted. Its state must be the login's.
+func ParsePasted(started credentialapi.StartedLogin, text string) (credentialapi.Redirect, error) {
 	state, err := stateOf(started.URL)
 	if err != nil {
 		return credentialapi.Redirect{}, err
@@ -231,7 +231,7 @@ func Pasted(started credentialapi.Started, text string) (credentialapi.Redirect,
 	if err != nil {
 		return credentialapi.Redirect{}, errRedirect // the error would quote the address
 	}
-	r, err := parse(u.RawQuery)
+	r, err := parseRedirect(u.RawQuery)
 	switch {
 	case err != nil:
 		return credentialapi.Redirect{}, err

@@ -19,8 +19,8 @@ import (
 
 const state = "the-state-of-this-login"
 
-func started() credentialapi.Started {
-	return credentialapi.Started{ID: "id-1", URL: "https://auth.example/a?client_id=x&state=" + state}
+func started() credentialapi.StartedLogin {
+	return credentialapi.StartedLogin{ID: "id-1", URL: "https://auth.example/a?client_id=x&state=" + state}
 }
 
 // get sends a request to the port, and returns status and page.
@@ -51,7 +51,7 @@ func get(t *testing.T, method, host string, port int, path string) (int, string)
 // TestWait: everything but the redirect of this login is refused and changes nothing, and the redirect is relayed once.
 // Promise: logins-belong-to-their-user
 func TestWait(t *testing.T) {
-	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
+	l, err := login.ListenLoopback(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestWait(t *testing.T) {
 	relayed := make(chan credentialapi.Redirect, 10)
 	waited := make(chan error, 1)
 	go func() {
-		waited <- l.Wait(t.Context(), started(), func(_ context.Context, r credentialapi.Redirect) error {
+		waited <- l.WaitForRedirect(t.Context(), started(), func(_ context.Context, r credentialapi.Redirect) error {
 			relayed <- r
 			return nil
 		})
@@ -115,7 +115,7 @@ func TestWait(t *testing.T) {
 // TestWaitFails: a refusal of the proxy is returned, and the browser is not told why; nobody coming is an error too.
 // Somebody who comes at the last moment is logged in.
 func TestWaitFails(t *testing.T) {
-	l, err := login.Listen(t.Context(), "localhost", 0)
+	l, err := login.ListenLoopback(t.Context(), "localhost", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,33 +123,33 @@ func TestWaitFails(t *testing.T) {
 	refusal := errors.New("refused-hunter2")
 	waited := make(chan error, 1)
 	go func() {
-		waited <- l.Wait(t.Context(), started(), func(context.Context, credentialapi.Redirect) error { return refusal })
+		waited <- l.WaitForRedirect(t.Context(), started(), func(context.Context, credentialapi.Redirect) error { return refusal })
 	}()
 	status, page := get(t, "GET", "localhost:"+strconv.Itoa(l.Port()), l.Port(), "/callback?error=access_denied&state="+state)
 	if err := <-waited; !errors.Is(err, refusal) || status != 502 || strings.Contains(page, "hunter2") {
 		t.Errorf("%v, %d: %s", err, status, page)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	last, err := login.Listen(t.Context(), "localhost", 0)
+	last, err := login.ListenLoopback(t.Context(), "localhost", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer last.Close()
 	go func() {
-		waited <- last.Wait(ctx, started(), func(context.Context, credentialapi.Redirect) error { cancel(); return nil })
+		waited <- last.WaitForRedirect(ctx, started(), func(context.Context, credentialapi.Redirect) error { cancel(); return nil })
 	}()
 	status, _ = get(t, "GET", "localhost:"+strconv.Itoa(last.Port()), last.Port(), "/callback?code=c&state="+state)
 	if err := <-waited; err != nil || status != 200 {
 		t.Errorf("logged in at the last moment: %v, %d", err, status)
 	}
-	late, err := login.Listen(t.Context(), "127.0.0.1", 0)
+	late, err := login.ListenLoopback(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer late.Close()
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := late.Wait(ctx, started(), nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := late.WaitForRedirect(ctx, started(), nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -159,7 +159,7 @@ func TestPasted(t *testing.T) {
 		" http://127.0.0.1:8765/callback?code=c-1&state=" + state + "\n": "c-1",
 		"https://example.com/?state=" + state + "&code=c%2F2":            "c/2",
 	} {
-		if r, err := login.Pasted(started(), text); err != nil || r.Code != want || r.ID != "id-1" {
+		if r, err := login.ParsePasted(started(), text); err != nil || r.Code != want || r.ID != "id-1" {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestPasted(t *testing.T) {
 		"", "hunter2-code", "http://127.0.0.1/callback?code=hunter2", "http://127.0.0.1/callback?code=hunter2&state=other",
 		"http://127.0.0.1/callback?code=%zzhunter2&state=" + state, "http://[::1/hunter2", started().URL,
 	} {
-		if r, err := login.Pasted(started(), text); err == nil || strings.Contains(fmt.Sprint(err), "hunter2") {
+		if r, err := login.ParsePasted(started(), text); err == nil || strings.Contains(fmt.Sprint(err), "hunter2") {
 			t.Errorf("%q: %+v, %v", text, r, err)
 		}
 	}
@@ -178,16 +178,16 @@ func TestPasted(t *testing.T) {
 func TestOtherLoopback(t *testing.T) {
 	other, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
-		testkit.Skip(t, "no IPv6")
+		testkit.SkipBecause(t, "no IPv6")
 	}
 	defer other.Close()
 	_, port, _ := net.SplitHostPort(other.Addr().String())
 	n, _ := strconv.Atoi(port)
-	if l, err := login.Listen(t.Context(), "localhost", n); err == nil {
+	if l, err := login.ListenLoopback(t.Context(), "localhost", n); err == nil {
 		_ = l.Close()
 		t.Error("listens at 127.0.0.1 only, while another process has ::1")
 	}
-	l, err := login.Listen(t.Context(), "127.0.0.1", n)
+	l, err := login.ListenLoopback(t.Context(), "127.0.0.1", n)
 	if err != nil {
 		t.Fatalf("where no browser goes to ::1: %v", err)
 	}

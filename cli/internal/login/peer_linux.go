@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// foreign reports whether the other end of a loopback connection belongs, or may belong, to another user. The kernel no
-// longer knows the owner of a closed socket, so that counts as foreign. Root's processes count as the user's own.
-func foreign(c net.Conn) bool {
+// isForeignPeer reports whether the other end of a loopback connection belongs, or may belong, to another user. The
+// kernel no longer knows the owner of a closed socket, so that counts as foreign. Root's processes count as the user's
+// own.
+func isForeignPeer(c net.Conn) bool {
 	peer, ok := c.RemoteAddr().(*net.TCPAddr)
 	own, ok2 := c.LocalAddr().(*net.TCPAddr)
 	if !ok || !ok2 {

@@ -22,15 +22,15 @@ import (
 // Promise: logins-belong-to-their-user
 func TestOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
-		testkit.Skip(t, "only root can be another user")
+		testkit.SkipBecause(t, "only root can be another user")
 	}
-	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
+	l, err := login.ListenLoopback(t.Context(), "127.0.0.1", 0)
 	testkit.Must(t, err)
 	defer l.Close()
 	relayed := make(chan credentialapi.Redirect, 2)
 	waited := make(chan error, 1)
 	go func() {
-		waited <- l.Wait(t.Context(), started(), func(_ context.Context, r credentialapi.Redirect) error {
+		waited <- l.WaitForRedirect(t.Context(), started(), func(_ context.Context, r credentialapi.Redirect) error {
 			relayed <- r
 			return nil
 		})
@@ -63,7 +63,7 @@ func TestOtherUsers(t *testing.T) {
 // refused: the kernel shows such a socket as root's, whoever had it.
 // Promise: logins-belong-to-their-user
 func TestClosedSocket(t *testing.T) {
-	l, err := login.Listen(t.Context(), "127.0.0.1", 0)
+	l, err := login.ListenLoopback(t.Context(), "127.0.0.1", 0)
 	testkit.Must(t, err)
 	defer l.Close()
 	send := func() net.Conn {
@@ -76,7 +76,7 @@ func TestClosedSocket(t *testing.T) {
 	testkit.Must(t, send().Close())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	err = l.Wait(ctx, started(), func(_ context.Context, r credentialapi.Redirect) error {
+	err = l.WaitForRedirect(ctx, started(), func(_ context.Context, r credentialapi.Redirect) error {
 		t.Errorf("relayed %+v", r)
 		return nil
 	})

@@ -4,5 +4,5 @@ package login
 
 import "net"
 
-// foreign returns false: on this system only the state identifies the redirect.
-func foreign(net.Conn) bool { return false }
+// isForeignPeer returns false: on this system only the state identifies the redirect.
+func isForeignPeer(net.Conn) bool { return false }

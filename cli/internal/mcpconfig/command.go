@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// start describes how to start a server. Exactly one of pkg, url, program and refused is set.
-type start struct {
+// startCommand describes how to start a server. Exactly one of pkg, url, program and refused is set.
+type startCommand struct {
 	pkg     string // NAME, without a version
 	version string // as written in the file; empty: no version
 	bin     string // program of the package, if it has several
@@ -24,8 +24,8 @@ type start struct {
 	refused string
 }
 
-// base returns a program's name without folders and Windows suffixes.
-func base(word string) string {
+// baseName returns a program's name without folders and Windows suffixes.
+func baseName(word string) string {
 	name := path.Base(strings.ReplaceAll(word, `\`, "/"))
 	for _, ending := range []string{".exe", ".cmd", ".bat", ".ps1"} {
 		if len(name) > len(ending) && strings.EqualFold(name[len(name)-len(ending):], ending) {
@@ -35,11 +35,11 @@ func base(word string) string {
 	return name
 }
 
-// unwrap removes wrappers around a command: cmd /c, env A=B, and a shell with one simple command.
-func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
+// unwrapCommand removes wrappers around a command: cmd /c, env A=B, and a shell with one simple command.
+func unwrapCommand(words []string) (rest []string, env map[string]string, ok bool) {
 	env = map[string]string{}
 	for len(words) > 0 {
-		switch name := base(words[0]); {
+		switch name := baseName(words[0]); {
 		case strings.EqualFold(name, "cmd") && len(words) > 1 && strings.EqualFold(words[1], "/c"):
 			words = words[2:]
 		case name == "env":
@@ -64,75 +64,75 @@ func unwrap(words []string) (rest []string, env map[string]string, ok bool) {
 }
 
 // startOf parses a command line.
-func startOf(command []string) start {
-	words, env, ok := unwrap(command)
+func startOf(command []string) startCommand {
+	words, env, ok := unwrapCommand(command)
 	switch {
 	case !ok:
-		return start{refused: "it is started by a line of shell: name the program and its arguments instead"}
+		return startCommand{refused: "it is started by a line of shell: name the program and its arguments instead"}
 	case len(words) == 0:
-		return start{refused: "it says neither how it is started nor where it is"}
+		return startCommand{refused: "it says neither how it is started nor where it is"}
 	}
 	s := startIn(words)
 	s.env = env
 	return s
 }
 
-func startIn(words []string) start {
-	name, rest := base(words[0]), words[1:]
+func startIn(words []string) startCommand {
+	name, rest := baseName(words[0]), words[1:]
 	verb := func(verbs ...string) bool { return len(rest) > 0 && slices.Contains(verbs, rest[0]) }
 	switch {
 	case name == "npx", name == "bunx", name == "pnpx":
-		return packaged(rest)
+		return parsePackage(rest)
 	case name == "npm" && verb("exec", "x"), name == "pnpm" && verb("dlx", "exec"), name == "yarn" && verb("dlx"),
 		name == "bun" && verb("x"):
-		return packaged(rest[1:])
+		return parsePackage(rest[1:])
 	case name == "deno":
 		for i, word := range rest {
 			if spec, is := strings.CutPrefix(word, "npm:"); is {
-				return packaged(append([]string{spec}, rest[i+1:]...))
+				return parsePackage(append([]string{spec}, rest[i+1:]...))
 			}
 		}
-		return start{refused: "it is a script for Deno on this computer, not a package of npm"}
+		return startCommand{refused: "it is a script for Deno on this computer, not a package of npm"}
 	case name == "node" || name == "bun":
 		for i, word := range rest {
-			if s, is := installed(word); is {
+			if s, is := packageOfScript(word); is {
 				s.args = rest[i+1:]
 				return s
 			}
 		}
-		return start{refused: "it is a script for Node on this computer: publish it as a package of npm, or build a " +
+		return startCommand{refused: "it is a script for Node on this computer: publish it as a package of npm, or build a " +
 			"program of it for the folder SANDBOX_PROGRAMS"}
 	case name == "docker", name == "podman", name == "nerdctl":
-		return start{refused: "it is started in a container, which a sandbox cannot do"}
+		return startCommand{refused: "it is started in a container, which a sandbox cannot do"}
 	case name == "uvx", name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
-		return start{refused: "it is a package of Python, which is not installed here: put a program with all it needs " +
+		return startCommand{refused: "it is a package of Python, which is not installed here: put a program with all it needs " +
 			"into the folder SANDBOX_PROGRAMS"}
 	case name == "python":
 		name = "python3"
 	}
-	s := start{program: name, args: rest}
+	s := startCommand{program: name, args: rest}
 	if strings.ContainsAny(words[0], `/\`) {
 		s.path = words[0]
 	}
 	return s
 }
 
-// installed returns the package of a script below node_modules.
-func installed(script string) (start, bool) {
+// packageOfScript returns the package of a script below node_modules.
+func packageOfScript(script string) (startCommand, bool) {
 	_, inside, ok := strings.Cut(strings.ReplaceAll(script, `\`, "/"), "node_modules/")
 	if !ok {
-		return start{}, false
+		return startCommand{}, false
 	}
 	parts := strings.Split(inside, "/")
 	name := parts[0]
 	if strings.HasPrefix(name, "@") && len(parts) > 1 {
 		name += "/" + parts[1]
 	}
-	return start{pkg: name}, true
+	return startCommand{pkg: name}, true
 }
 
-// packaged parses the words after npx.
-func packaged(words []string) start {
+// parsePackage parses the words after npx.
+func parsePackage(words []string) startCommand {
 	spec := ""
 	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
 		flag, value, joined := strings.Cut(words[0], "=")
@@ -155,19 +155,19 @@ func packaged(words []string) start {
 		spec, words = words[0], words[1:]
 	}
 	if spec == "" {
-		return start{refused: "it names no package"}
+		return startCommand{refused: "it names no package"}
 	}
 	name, version := cutVersion(spec)
 	if strings.ContainsAny(name, ":\\") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") ||
 		strings.Contains(name, "/") && !strings.HasPrefix(name, "@") || strings.Contains(version, ":") {
-		return start{refused: "it is no package of the registry, but one from a folder or a repository"}
+		return startCommand{refused: "it is no package of the registry, but one from a folder or a repository"}
 	}
 	if name == "mcp-remote" || name == "supergateway" {
-		s := bridged(words)
+		s := parseBridge(words)
 		s.login = name == "mcp-remote" && len(s.headers) == 0
 		return s
 	}
-	return start{pkg: name, version: version, bin: bin, args: words}
+	return startCommand{pkg: name, version: version, bin: bin, args: words}
 }
 
 // cutVersion splits NAME@VERSION.
@@ -179,9 +179,9 @@ func cutVersion(spec string) (name, version string) {
 	return spec[:i], spec[i+1:]
 }
 
-// bridged parses the arguments of mcp-remote: the address and headers of a remote server.
-func bridged(args []string) start {
-	s := start{headers: map[string]string{}}
+// parseBridge parses the arguments of mcp-remote: the address and headers of a remote server.
+func parseBridge(args []string) startCommand {
+	s := startCommand{headers: map[string]string{}}
 	for i := 0; i < len(args); i++ {
 		next := ""
 		if i+1 < len(args) {
@@ -204,7 +204,7 @@ func bridged(args []string) start {
 		}
 	}
 	if s.url == "" {
-		return start{refused: "it names no address"}
+		return startCommand{refused: "it names no address"}
 	}
 	return s
 }
@@ -214,16 +214,16 @@ func isURL(text string) bool {
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
-// Ours reports whether a server is CodeForge itself, at one of its addresses or as a program.
-func (s Server) Ours(endpoints []string) bool {
+// IsCodeForge reports whether a server is CodeForge itself, at one of its addresses or as a program.
+func (s Server) IsCodeForge(endpoints []string) bool {
 	where := s.URL
 	if where == "" {
-		words, _, _ := unwrap(s.Command)
+		words, _, _ := unwrapCommand(s.Command)
 		if len(words) == 0 {
 			return false
 		}
-		at := slices.IndexFunc(words, func(w string) bool { return base(w) == "codeforge" })
-		inContainer := base(words[0]) == "docker" && slices.Contains(words, "exec")
+		at := slices.IndexFunc(words, func(w string) bool { return baseName(w) == "codeforge" })
+		inContainer := baseName(words[0]) == "docker" && slices.Contains(words, "exec")
 		if at == 0 || inContainer && at > 0 && slices.Contains(words[at:], "stdio") {
 			return true
 		}
@@ -235,11 +235,11 @@ func (s Server) Ours(endpoints []string) bool {
 	}
 	return slices.ContainsFunc(endpoints, func(endpoint string) bool {
 		own, err := url.Parse(endpoint)
-		return err == nil && loopback(u.Hostname()) && loopback(own.Hostname()) && u.Port() == own.Port() &&
+		return err == nil && isLoopback(u.Hostname()) && isLoopback(own.Hostname()) && u.Port() == own.Port() &&
 			strings.TrimRight(u.Path, "/") == strings.TrimRight(own.Path, "/")
 	})
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	return slices.Contains([]string{"localhost", "127.0.0.1", "::1", "host.docker.internal"}, host)
 }

@@ -21,7 +21,7 @@ type Draft struct {
 	// Where maps each token name to the variable, header or argument that held its credential.
 	Where map[string]string
 	// Known is the example for this server, or nil.
-	Known *Known
+	Known *KnownServer
 	// Notes are for the user. Refused is the reason why the server cannot run here, or empty.
 	Notes   []string
 	Refused string
@@ -29,7 +29,7 @@ type Draft struct {
 
 // Drafter makes drafts.
 type Drafter struct {
-	Examples []Known
+	Examples []KnownServer
 	// Lookup returns a variable of the user's environment.
 	Lookup func(name string) (string, bool)
 	// Version returns the exact version for a tag or range of a package.
@@ -43,47 +43,47 @@ type Drafter struct {
 	noRegistry   bool // the missing registry has been reported
 }
 
-// pinned reports whether a version is the example's.
-func (d *Draft) pinned(version string) bool {
-	_, known := d.Known.pkg()
+// isPinned reports whether a version is the example's.
+func (d *Draft) isPinned(version string) bool {
+	_, known := d.Known.packageAndVersion()
 	return version == known
 }
 
-// Draft makes a draft of a server.
-func (d *Drafter) Draft(ctx context.Context, s Server) Draft {
+// DraftServer makes a draft of a server.
+func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	if d.apis == nil {
 		d.apis, d.tokens = map[string]bool{}, map[string]bool{}
 	}
-	name := d.free(catalog.FolderName(s.Name))
+	name := d.freeName(catalog.FolderName(s.Name))
 	d.apis[name] = true
 	out := Draft{From: s.Name, Notes: s.Notes}
 	out.Entry = apidir.Entry{Name: name, Description: "MCP server " + name, Inactive: true}
-	how := start{url: s.URL, sse: s.Transport == "sse"}
+	how := startCommand{url: s.URL, sse: s.Transport == "sse"}
 	if s.URL == "" {
 		how = startOf(s.Command)
 	}
 	if how.refused != "" {
 		out.Refused = how.refused
-		if k := instead(d.Examples, s.Command); k != nil {
+		if k := matchImage(d.Examples, s.Command); k != nil {
 			out.Notes = append(out.Notes, "put the program "+k.Server.Command[0]+" into the folder SANDBOX_PROGRAMS and use "+
 				"the example: codeforge api add "+k.Name)
 		}
 		return out
 	}
-	keys := &keys{
+	keys := &keyExtractor{
 		api: name, lookup: d.Lookup, inputs: s.Inputs, where: map[string]string{}, own: map[string]bool{},
 		taken: func(token string) bool { return d.tokens[token] || d.TakenToken(token) },
 	}
 	if keys.lookup == nil {
 		keys.lookup = func(string) (string, bool) { return "", false }
 	}
-	out.Known = match(d.Examples, how)
+	out.Known = matchExample(d.Examples, how)
 	out.Entry.Server = &apidir.Server{}
-	out.fill(how, s, keys)
+	out.fillValues(how, s, keys)
 	if how.pkg != "" {
-		d.pin(ctx, &out, how)
+		d.pinVersion(ctx, &out, how)
 	}
-	out.know(keys)
+	out.addKnown(keys)
 	out.Entry.Credentials, out.Where = keys.list, keys.where
 	for _, c := range keys.list {
 		d.tokens[c.Name] = true
@@ -92,8 +92,8 @@ func (d *Drafter) Draft(ctx context.Context, s Server) Draft {
 	return out
 }
 
-// free returns a name that no API has.
-func (d *Drafter) free(name string) string {
+// freeName returns a name that no API has.
+func (d *Drafter) freeName(name string) string {
 	if name == "" {
 		name = "server"
 	}
@@ -105,22 +105,22 @@ func (d *Drafter) free(name string) string {
 	return name + "-mcp-6" // writing the API then reports that the name is taken
 }
 
-// pin sets the exact version of a package.
-func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
+// pinVersion sets the exact version of a package.
+func (d *Drafter) pinVersion(ctx context.Context, out *Draft, how startCommand) {
 	version := strings.TrimPrefix(how.version, "v")
 	if out.Known != nil && !exact.MatchString(version) {
-		_, version = out.Known.pkg()
-		out.note("npm:" + how.pkg + " is pinned to " + version + ", the version that the example was tried with")
+		_, version = out.Known.packageAndVersion()
+		out.addNote("npm:" + how.pkg + " is pinned to " + version + ", the version that the example was tried with")
 	}
 	switch {
-	case out.Known != nil && exact.MatchString(version) && out.pinned(version):
+	case out.Known != nil && exact.MatchString(version) && out.isPinned(version):
 	case exact.MatchString(version): // check that it exists
 		_, err := d.Version(ctx, how.pkg, version)
 		if errors.Is(err, ErrNoRegistry) && d.noRegistry {
 			break // it was said
 		} // already reported
 		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
-			out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
+			out.addNote("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
 		}
 	default:
 		found, err := d.Version(ctx, how.pkg, version)
@@ -130,7 +130,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 			return
 		}
 		version = found
-		out.note("npm:" + how.pkg + " is pinned to " + version + ", which is today's")
+		out.addNote("npm:" + how.pkg + " is pinned to " + version + ", which is today's")
 	}
 	out.Entry.Server.Package = "npm:" + how.pkg + "@" + version
 	if how.bin != "" && how.bin != path.Base(how.pkg) {
@@ -143,11 +143,11 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	out.Entry.Server.Registry = string(d.Registry())
 	if out.Entry.Server.Registry == "" && !d.noRegistry {
 		d.noRegistry = true
-		out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
+		out.addNote("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
 	}
 }
 
-func (d *Draft) note(text string) { d.Notes = append(d.Notes, text) }
+func (d *Draft) addNote(text string) { d.Notes = append(d.Notes, text) }
 
 // dropped are variables that have no meaning in a sandbox or that CodeForge sets.
 var dropped = []string{
@@ -157,8 +157,8 @@ var dropped = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 }
 
-// fill takes over the values of the file.
-func (d *Draft) fill(how start, s Server, keys *keys) {
+// fillValues takes over the values of the file.
+func (d *Draft) fillValues(how startCommand, s Server, keys *keyExtractor) {
 	server := d.Entry.Server
 	env := maps.Clone(s.Env)
 	if env == nil {
@@ -167,7 +167,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 	maps.Copy(env, how.env)
 	switch {
 	case how.url != "":
-		expanded, missing := keys.expand("its address", how.url)
+		expanded, missing := keys.expandReferences("its address", how.url)
 		if missing != "" {
 			d.Refused = "its address has " + missing + " in it, which is not set here"
 			return
@@ -185,22 +185,22 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 				return found
 			})
 		}
-		server.Headers = cleaned(keys, headers)
-		if server.URL = keys.address(expanded); keys.leaks(expanded, server.URL) {
+		server.Headers = cleanValues(keys, headers)
+		if server.URL = keys.cleanURL(expanded); keys.mayLeak(expanded, server.URL) {
 			d.Refused = "a key of your variables is in its address, where no token name can stand for it"
 			return
 		}
 		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {
 			d.Entry.AllowHTTP = true
-			if loopback(u.Hostname()) {
-				d.note("it listens on this computer: allow_private opens its address, see docs/reference/config-json.md")
+			if isLoopback(u.Hostname()) {
+				d.addNote("it listens on this computer: allow_private opens its address, see docs/reference/config-json.md")
 			}
 		}
 		asks := d.Known != nil && d.Known.Server.Headers["Authorization"] != ""
 		if s.Login || how.login && asks && len(keys.list) == 0 {
-			server.Headers["Authorization"] = "Bearer " + keys.login(server.URL)
+			server.Headers["Authorization"] = "Bearer " + keys.addLogin(server.URL)
 			if !s.Login {
-				d.note("mcp-remote logs in at it, and so does codeforge mcp login " + d.Entry.Name)
+				d.addNote("mcp-remote logs in at it, and so does codeforge mcp login " + d.Entry.Name)
 			}
 		}
 		if how.sse {
@@ -210,22 +210,22 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 		for _, key := range slices.Sorted(maps.Keys(env)) {
 			if slices.Contains(dropped, strings.ToUpper(key)) {
 				delete(env, key)
-				d.note(key + " is left out: the sandbox sets what a server needs of its kind")
+				d.addNote(key + " is left out: the sandbox sets what a server needs of its kind")
 			}
 		}
-		server.Env = cleaned(keys, env)
+		server.Env = cleanValues(keys, env)
 		for _, key := range slices.Sorted(maps.Keys(server.Env)) {
-			if local(server.Env[key]) {
-				d.note(key + " names a path of this computer, which the server does not see: it has a private home")
+			if isLocalPath(server.Env[key]) {
+				d.addNote(key + " names a path of this computer, which the server does not see: it has a private home")
 			}
 		}
-		args := d.arguments(how.args, keys)
+		args := d.cleanArguments(how.args, keys)
 		if how.pkg != "" {
 			server.Args = args
 		} else {
 			server.Command = append([]string{how.program}, args...)
 			if how.path != "" {
-				d.note("copy " + how.path + " into the folder that SANDBOX_PROGRAMS names: a server starts from there")
+				d.addNote("copy " + how.path + " into the folder that SANDBOX_PROGRAMS names: a server starts from there")
 			}
 		}
 	}
@@ -237,23 +237,23 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 		server.ExclusiveWith = append(server.ExclusiveWith, catalog.FolderName(name))
 	}
 	if s.Off {
-		d.note("it is switched off in the file")
+		d.addNote("it is switched off in the file")
 	}
 }
 
-// cleaned returns variables or headers without their keys.
-func cleaned(keys *keys, values map[string]string) map[string]string {
+// cleanValues returns variables or headers without their keys.
+func cleanValues(keys *keyExtractor, values map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if text, ok := keys.clean(key, values[key]); ok {
+		if text, ok := keys.cleanValue(key, values[key]); ok {
 			out[key] = text
 		}
 	}
 	return out
 }
 
-// arguments returns a program's arguments without their keys: --token KEY, --token=KEY and bare keys.
-func (d *Draft) arguments(args []string, keys *keys) []string {
+// cleanArguments returns a program's arguments without their keys: --token KEY, --token=KEY and bare keys.
+func (d *Draft) cleanArguments(args []string, keys *keyExtractor) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {
 		word := args[i]
@@ -261,28 +261,28 @@ func (d *Draft) arguments(args []string, keys *keys) []string {
 		name := strings.TrimLeft(flag, "-")
 		switch {
 		case strings.HasPrefix(word, "-") && joined:
-			if text, ok := keys.clean(name, value); ok {
+			if text, ok := keys.cleanValue(name, value); ok {
 				out = append(out, flag+"="+text)
 			}
 		case strings.HasPrefix(word, "-") && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
 			i++
-			if text, ok := keys.clean(name, args[i]); ok {
+			if text, ok := keys.cleanValue(name, args[i]); ok {
 				out = append(out, word, text)
 			}
 		default:
-			if text, ok := keys.clean("", word); ok {
+			if text, ok := keys.cleanValue("", word); ok {
 				out = append(out, text)
 			}
 		}
 	}
-	if slices.ContainsFunc(out, local) {
-		d.note("an argument names a folder of this computer, which the server does not see: it has a private home")
+	if slices.ContainsFunc(out, isLocalPath) {
+		d.addNote("an argument names a folder of this computer, which the server does not see: it has a private home")
 	}
 	return out
 }
 
-// local reports whether an argument is a path on the user's computer.
-func local(arg string) bool {
+// isLocalPath reports whether an argument is a path on the user's computer.
+func isLocalPath(arg string) bool {
 	if _, value, joined := strings.Cut(arg, "="); joined && strings.HasPrefix(arg, "-") {
 		arg = value
 	}
@@ -290,12 +290,12 @@ func local(arg string) bool {
 		strings.Contains(arg, "${userHome") || len(arg) > 2 && arg[1] == ':' && (arg[2] == '\\' || arg[2] == '/')
 }
 
-// know adds the example's values: hosts, constants, the form of the key, and the keys that the user must type.
-func (d *Draft) know(keys *keys) {
+// addKnown adds the example's values: hosts, constants, the form of the key, and the keys that the user must type.
+func (d *Draft) addKnown(keys *keyExtractor) {
 	k, server := d.Known, d.Entry.Server
 	if k == nil {
 		if server.URL == "" {
-			d.note("its hosts are not known: codeforge mcp test " + d.Entry.Name + " finds what it wants to reach")
+			d.addNote("its hosts are not known: codeforge mcp test " + d.Entry.Name + " finds what it wants to reach")
 		}
 		return
 	}
@@ -303,11 +303,11 @@ func (d *Draft) know(keys *keys) {
 	d.Entry.Restricted = k.Restricted
 	for _, host := range k.Domains {
 		if strings.HasSuffix(host, ".example.com") {
-			d.note(host + " stands for a host of yours: codeforge api edit " + d.Entry.Name)
+			d.addNote(host + " stands for a host of yours: codeforge api edit " + d.Entry.Name)
 		}
 	}
 	server.Permissions, server.State = k.Server.Permissions, k.Server.State
-	if len(server.Args) == 0 || slices.ContainsFunc(server.Args, local) {
+	if len(server.Args) == 0 || slices.ContainsFunc(server.Args, isLocalPath) {
 		server.Args = k.Server.Args
 	}
 	for _, pair := range []struct{ own, theirs map[string]string }{
@@ -317,11 +317,12 @@ func (d *Draft) know(keys *keys) {
 			d.knowValue(keys, pair.own, key, pair.theirs[key])
 		}
 	}
-	d.shaped(keys)
+	d.applyPlaceholder(keys)
 }
 
-// shaped applies the placeholder of the example's only key to the draft's only key, if that key is an argument.
-func (d *Draft) shaped(keys *keys) {
+// applyPlaceholder applies the placeholder of the example's only key to the draft's only key, if that key is an
+// argument.
+func (d *Draft) applyPlaceholder(keys *keyExtractor) {
 	if len(keys.list) != 1 || len(d.Known.Credentials) != 1 || keys.list[0].Placeholder != "" {
 		return
 	}
@@ -338,7 +339,7 @@ func (d *Draft) shaped(keys *keys) {
 }
 
 // knowValue takes over a variable or header of the example. A key in it becomes a credential of this draft.
-func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string) {
+func (d *Draft) knowValue(keys *keyExtractor, own map[string]string, key, theirs string) {
 	token := ""
 	for name := range d.Known.Credentials {
 		if strings.Contains(theirs, name) && len(name) > len(token) {
@@ -347,21 +348,21 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 	}
 	have, there := own[key]
 	if token == "" {
-		if !there || local(have) {
+		if !there || isLocalPath(have) {
 			own[key] = theirs
 		}
 		return
 	}
 	about := d.Known.Credentials[token]
 	if there && !slices.ContainsFunc(keys.list, func(c apidir.Credential) bool { return strings.Contains(have, c.Name) }) {
-		have, there = keys.credential(key, have), true // it does not look like a key, but the example shows that it is one
+		have, there = keys.addCredential(key, have), true // it does not look like a key, but the example shows that it is one
 		own[key] = have
 	}
 	if !there {
 		if len(keys.list) > 0 && len(d.Known.Credentials) == 1 {
 			return // the key is an argument or in another variable
 		}
-		have = keys.credential(key, Typed)
+		have = keys.addCredential(key, Typed)
 		own[key] = strings.Replace(theirs, token, have, 1)
 		if about.Placeholder != "" {
 			own[key] = strings.Replace(theirs, about.Placeholder, have, 1)
@@ -380,5 +381,5 @@ func (d *Draft) knowValue(keys *keys, own map[string]string, key, theirs string)
 	}
 }
 
-// Untyped reports whether the user must still type a credential.
-func Untyped(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }
+// NeedsTyping reports whether the user must still type a credential.
+func NeedsTyping(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }

@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 )
 
-// Known is an example of a server in the folder of APIs: its hosts, and the variable that holds the key.
-type Known struct {
+// KnownServer is an example of a server in the folder of APIs: its hosts, and the variable that holds the key.
+type KnownServer struct {
 	// Name is the folder of the example.
 	Name        string                     `json:"-"`
 	Description string                     `json:"description"`
@@ -37,13 +37,13 @@ func (c *KnownCredential) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Examples returns the examples of servers in the folder of APIs.
-func Examples(dir string) []Known {
+// ListExamples returns the examples of servers in the folder of APIs.
+func ListExamples(dir string) []KnownServer {
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "config.json.example")) // the pattern is valid
-	var out []Known
+	var out []KnownServer
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		k := Known{Name: filepath.Base(filepath.Dir(file))}
+		k := KnownServer{Name: filepath.Base(filepath.Dir(file))}
 		if err != nil || json.Unmarshal(text, &k) != nil || k.Server == nil {
 			continue
 		}
@@ -52,15 +52,15 @@ func Examples(dir string) []Known {
 	return out
 }
 
-// pkg returns the name and the version of an example's package.
-func (k Known) pkg() (name, version string) {
+// packageAndVersion returns the name and the version of an example's package.
+func (k KnownServer) packageAndVersion() (name, version string) {
 	return cutVersion(strings.TrimPrefix(k.Server.Package, "npm:"))
 }
 
-// match returns the example of a server, or nil.
-func match(all []Known, s start) *Known {
+// matchExample returns the example of a server, or nil.
+func matchExample(all []KnownServer, s startCommand) *KnownServer {
 	for i, k := range all {
-		name, _ := k.pkg()
+		name, _ := k.packageAndVersion()
 		switch {
 		case s.pkg != "" && s.pkg == name,
 			s.url != "" && k.Server.URL != "" && hostOf(s.url) == hostOf(k.Server.URL),
@@ -71,14 +71,14 @@ func match(all []Known, s start) *Known {
 	return nil
 }
 
-// instead returns the example of a program that has the name of a container image, or nil.
-func instead(all []Known, words []string) *Known {
+// matchImage returns the example of a program that has the name of a container image, or nil.
+func matchImage(all []KnownServer, words []string) *KnownServer {
 	for i, k := range all {
 		if len(k.Server.Command) == 0 {
 			continue
 		}
 		for _, word := range words {
-			image, _, _ := strings.Cut(base(word), ":")
+			image, _, _ := strings.Cut(baseName(word), ":")
 			if image == k.Server.Command[0] {
 				return &all[i]
 			}

@@ -46,19 +46,19 @@ const maxServers = 500
 var ErrNone = errors.New("no MCP servers are in it; want mcpServers (Claude, Cursor), servers (VS Code, forge.toml) " +
 	"or mcp (opencode, codemcp)")
 
-// Parse parses a file: JSON with comments, or TOML if its name ends in .toml. It sorts the servers by name.
-func Parse(name string, text []byte) ([]Server, error) {
-	root, err := decode(name, text)
+// ParseConfig parses a file: JSON with comments, or TOML if its name ends in .toml. It sorts the servers by name.
+func ParseConfig(name string, text []byte) ([]Server, error) {
+	root, err := decodeFile(name, text)
 	if err != nil {
 		return nil, err
 	}
 	inputs := map[string]bool{}
-	for _, in := range lists(root["inputs"]) {
-		inputs[str(object(in)["id"])] = true
+	for _, in := range toLists(root["inputs"]) {
+		inputs[toText(toObject(in)["id"])] = true
 	}
 	found := map[string]any{}
 	add := func(list any) {
-		for name, entry := range object(list) {
+		for name, entry := range toObject(list) {
 			if _, there := found[name]; !there {
 				found[name] = entry
 			}
@@ -67,16 +67,16 @@ func Parse(name string, text []byte) ([]Server, error) {
 	// Of servers with one name, the first list wins.
 	add(root["mcpServers"])
 	add(root["servers"])
-	if mcp := object(root["mcp"]); mcp["servers"] != nil {
+	if mcp := toObject(root["mcp"]); mcp["servers"] != nil {
 		add(mcp["servers"])
-		for _, in := range lists(mcp["inputs"]) {
-			inputs[str(object(in)["id"])] = true
+		for _, in := range toLists(mcp["inputs"]) {
+			inputs[toText(toObject(in)["id"])] = true
 		}
 	} else {
 		add(mcp)
 	}
-	for _, project := range slices.Sorted(maps.Keys(object(root["projects"]))) {
-		add(object(object(root["projects"])[project])["mcpServers"])
+	for _, project := range slices.Sorted(maps.Keys(toObject(root["projects"]))) {
+		add(toObject(toObject(root["projects"])[project])["mcpServers"])
 	}
 	if len(found) == 0 {
 		return nil, ErrNone
@@ -86,15 +86,15 @@ func Parse(name string, text []byte) ([]Server, error) {
 	}
 	var out []Server
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		s := read(name, object(found[name]))
+		s := parseEntry(name, toObject(found[name]))
 		s.Inputs = inputs
 		out = append(out, s)
 	}
-	return grouped(out, object(root["groups"])), nil
+	return applyGroups(out, toObject(root["groups"])), nil
 }
 
-// decode parses a file into maps and lists.
-func decode(name string, text []byte) (map[string]any, error) {
+// decodeFile parses a file into maps and lists.
+func decodeFile(name string, text []byte) (map[string]any, error) {
 	root := map[string]any{}
 	if strings.HasSuffix(strings.ToLower(name), ".toml") {
 		err := toml.Unmarshal(text, &root)
@@ -133,12 +133,12 @@ func lineOf(text []byte) int {
 	return max(n, 1)
 }
 
-func object(v any) map[string]any {
+func toObject(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-func lists(v any) []any {
+func toLists(v any) []any {
 	switch l := v.(type) {
 	case []any: // from TOML
 		return l
@@ -152,8 +152,8 @@ func lists(v any) []any {
 	return nil
 }
 
-// str returns a value as text. Files also write numbers and booleans in an environment without quotes.
-func str(v any) string {
+// toText returns a value as text. Files also write numbers and booleans in an environment without quotes.
+func toText(v any) string {
 	switch x := v.(type) {
 	case string:
 		return x
@@ -167,109 +167,109 @@ func str(v any) string {
 	return ""
 }
 
-func strs(v any) []string {
+func toTexts(v any) []string {
 	var out []string
-	for _, one := range lists(v) {
-		out = append(out, str(one))
+	for _, one := range toLists(v) {
+		out = append(out, toText(one))
 	}
 	return out
 }
 
-func texts(list ...any) map[string]string {
+func toTextMap(list ...any) map[string]string {
 	out := map[string]string{}
 	for _, v := range list {
-		for key, value := range object(v) {
-			out[key] = str(value)
+		for key, value := range toObject(v) {
+			out[key] = toText(value)
 		}
 	}
 	return out
 }
 
-func number(v any) float64 {
-	n, _ := strconv.ParseFloat(str(v), 64)
+func toNumber(v any) float64 {
+	n, _ := strconv.ParseFloat(toText(v), 64)
 	return n
 }
 
-// first returns the first non-empty text.
-func first(list ...any) string {
+// firstText returns the first non-empty text.
+func firstText(list ...any) string {
 	for _, v := range list {
-		if s := str(v); s != "" {
+		if s := toText(v); s != "" {
 			return s
 		}
 	}
 	return ""
 }
 
-// read parses one entry, with the field names of all supported programs.
-func read(name string, m map[string]any) Server {
+// parseEntry parses one entry, with the field names of all supported programs.
+func parseEntry(name string, m map[string]any) Server {
 	s := Server{
-		Name: name, URL: first(m["url"], m["serverUrl"], m["httpUrl"]),
-		Env: texts(m["env"], m["environment"]), Headers: texts(m["headers"]),
+		Name: name, URL: firstText(m["url"], m["serverUrl"], m["httpUrl"]),
+		Env: toTextMap(m["env"], m["environment"]), Headers: toTextMap(m["headers"]),
 	}
-	if word := str(m["command"]); word != "" {
+	if word := toText(m["command"]); word != "" {
 		s.Command = []string{word}
 		if _, isList := m["args"].([]any); !isList && len(strings.Fields(word)) > 1 {
 			s.Command = strings.Fields(word) // a whole command line in one text
 		}
 	}
-	s.Command = append(append(s.Command, strs(m["command"])...), strs(m["args"])...)
-	switch first(m["type"], m["transport"]) {
+	s.Command = append(append(s.Command, toTexts(m["command"])...), toTexts(m["args"])...)
+	switch firstText(m["type"], m["transport"]) {
 	case "sse":
 		s.Transport = "sse"
 	case "http", "streamable-http", "streamable_http", "streamableHttp":
 		s.Transport = "http"
 	}
-	s.Off = str(m["enabled"]) == "false" || str(m["disabled"]) == "true" || str(m["active"]) == "false"
-	s.tools(m)
+	s.Off = toText(m["enabled"]) == "false" || toText(m["disabled"]) == "true" || toText(m["active"]) == "false"
+	s.parseTools(m)
 	const milliseconds = 1000
-	s.Timeout = number(m["timeout_secs"])
-	if n := number(m["timeout"]); n > 0 { // opencode and codemcp: the time limit for connecting
+	s.Timeout = toNumber(m["timeout_secs"])
+	if n := toNumber(m["timeout"]); n > 0 { // opencode and codemcp: the time limit for connecting
 		s.Connect = n / milliseconds
 	}
 	if m["envFile"] != nil {
-		s.note("it has an envFile: type what is in there as credentials, or put constants into mcp.env")
+		s.addNote("it has an envFile: type what is in there as credentials, or put constants into mcp.env")
 	}
 	if m["cwd"] != nil {
-		s.note("it has a cwd: here a server starts in a private home and sees no folder of yours")
+		s.addNote("it has a cwd: here a server starts in a private home and sees no folder of yours")
 	}
 	if m["oauth"] != nil || m["auth"] != nil || m["authorization"] != nil {
-		s.note("it logs in with OAuth: what the other program got from that is not taken over")
+		s.addNote("it logs in with OAuth: what the other program got from that is not taken over")
 	}
 	return s
 }
 
-func (s *Server) note(text string) { s.Notes = append(s.Notes, text) }
+func (s *Server) addNote(text string) { s.Notes = append(s.Notes, text) }
 
-// tools parses the allowed and denied tools.
-func (s *Server) tools(m map[string]any) {
-	each := object(m["tools"])
+// parseTools parses the allowed and denied tools.
+func (s *Server) parseTools(m map[string]any) {
+	each := toObject(m["tools"])
 	for _, tool := range slices.Sorted(maps.Keys(each)) {
 		on := each[tool]
-		if o := object(on); o != nil {
+		if o := toObject(on); o != nil {
 			on = o["enabled"]
 		}
-		if str(on) == "false" {
+		if toText(on) == "false" {
 			s.Deny = append(s.Deny, tool)
 		}
 	}
-	s.Allow = append(strs(m["includeTools"]), strs(m["allowedTools"])...)
-	if list := strs(m["tools"]); len(list) > 0 && !slices.Contains(list, "*") {
+	s.Allow = append(toTexts(m["includeTools"]), toTexts(m["allowedTools"])...)
+	if list := toTexts(m["tools"]); len(list) > 0 && !slices.Contains(list, "*") {
 		s.Allow = append(s.Allow, list...)
 	}
-	s.Deny = append(s.Deny, append(strs(m["excludeTools"]), strs(m["disabledTools"])...)...)
+	s.Deny = append(s.Deny, append(toTexts(m["excludeTools"]), toTexts(m["disabledTools"])...)...)
 }
 
-// grouped lets each server of a strict group in forge.toml exclude the servers of all other groups.
-func grouped(all []Server, groups map[string]any) []Server {
+// applyGroups lets each server of a strict group in forge.toml exclude the servers of all other groups.
+func applyGroups(all []Server, groups map[string]any) []Server {
 	members := map[string]string{}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
-		for _, name := range strs(object(groups[g])["servers"]) {
+		for _, name := range toTexts(toObject(groups[g])["servers"]) {
 			members[name] = g
 		}
 	}
 	for i := range all {
 		own := members[all[i].Name]
-		if str(object(groups[own])["isolation"]) != "strict" {
+		if toText(toObject(groups[own])["isolation"]) != "strict" {
 			continue
 		}
 		for _, other := range slices.Sorted(maps.Keys(members)) {

@@ -25,11 +25,11 @@ func drafts(t *testing.T, file string) map[string]Draft {
 	path := filepath.Join("testdata", file)
 	text, err := os.ReadFile(path)
 	testkit.Must(t, err)
-	servers, err := Parse(path, text)
+	servers, err := ParseConfig(path, text)
 	testkit.Must(t, err)
 	never := func(string) bool { return false }
 	d := &Drafter{
-		Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never,
+		Examples: ListExamples("../../../apis"), TakenAPI: never, TakenToken: never,
 		Lookup: func(name string) (string, bool) {
 			value, ok := map[string]string{"WEATHER_KEY": "canaryW-0123456789", "WEB_KEY": "canaryX-0123456789"}[name]
 			return value, ok
@@ -46,11 +46,11 @@ func drafts(t *testing.T, file string) map[string]Draft {
 	}
 	out := map[string]Draft{}
 	for _, s := range servers {
-		if s.Ours([]string{"http://127.0.0.1:8080/mcp"}) {
+		if s.IsCodeForge([]string{"http://127.0.0.1:8080/mcp"}) {
 			out[s.Name] = Draft{From: s.Name, Refused: "ours"}
 			continue
 		}
-		out[s.Name] = d.Draft(t.Context(), s)
+		out[s.Name] = d.DraftServer(t.Context(), s)
 	}
 	return out
 }
@@ -166,16 +166,16 @@ func TestOwnVariables(t *testing.T) {
 		`"command":"npx","args":["x@1.0.0","${DB_PASSWORD}"]`:                              "an argument is your variable DB_PASSWORD",
 		`"command":"npx","args":["x@1.0.0"],"env":{"H":"{\"X-Who\": \"${DB_PASSWORD}\"}"}`: `"H":"{\"X-Who\":\"A_AUTH_TOKEN\"}"`,
 	} {
-		servers, err := Parse(".mcp.json", []byte(`{"mcpServers":{"a":{`+text+`}}}`))
+		servers, err := ParseConfig(".mcp.json", []byte(`{"mcpServers":{"a":{`+text+`}}}`))
 		testkit.Must(t, err)
 		never := func(string) bool { return false }
 		d := (&Drafter{
 			Lookup: func(name string) (string, bool) { v, ok := own[name]; return v, ok }, TakenAPI: never, TakenToken: never,
 			Version: func(context.Context, string, string) (string, error) { return "1.0.0", nil },
-		}).Draft(t.Context(), servers[0])
+		}).DraftServer(t.Context(), servers[0])
 		printed := "refused " + d.Refused + strings.Join(d.Notes, "\n")
 		if d.Refused == "" {
-			config, err := d.Entry.Show(func(apidir.Credential) string { return "" })
+			config, err := d.Entry.ShowConfig(func(apidir.Credential) string { return "" })
 			testkit.Must(t, err)
 			var line strings.Builder
 			enc := json.NewEncoder(&line)
@@ -204,13 +204,13 @@ func TestOfThisComputer(t *testing.T) {
 		`"args":["@playwright/mcp@latest"]`:                             {`"https://browser.example.com"`, "browser.example.com stands for a host of yours"},
 		`"args":["-y","acme-sqlite@1.2.3"],"env":{"LEVEL":"a=/b"}`:      {`"LEVEL":"a=/b"`, ""},
 	} {
-		servers, err := Parse("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx",`+text+`}}}`))
+		servers, err := ParseConfig("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx",`+text+`}}}`))
 		testkit.Must(t, err)
 		never := func(string) bool { return false }
 		d := (&Drafter{
-			Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never,
+			Examples: ListExamples("../../../apis"), TakenAPI: never, TakenToken: never,
 			Version: func(context.Context, string, string) (string, error) { return "1.2.3", nil },
-		}).Draft(t.Context(), servers[0])
+		}).DraftServer(t.Context(), servers[0])
 		notes := strings.Join(d.Notes, "\n")
 		if got := shown(d); !strings.Contains(got, want[0]) || !strings.Contains(notes, want[1]) ||
 			want[1] == "" && strings.Contains(notes, "this computer") {
@@ -227,10 +227,10 @@ func TestRemoteLogin(t *testing.T) {
 		`"mcp-remote","https://docs.acme.example/mcp"`:                                                              "no credential",
 		`"supergateway","--sse","https://mcp.linear.app/sse"`:                                                       "",
 	} {
-		servers, err := Parse("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx","args":["-y",`+text+`]}}}`))
+		servers, err := ParseConfig("claude_desktop_config.json", []byte(`{"mcpServers":{"a":{"command":"npx","args":["-y",`+text+`]}}}`))
 		testkit.Must(t, err)
 		never := func(string) bool { return false }
-		d := (&Drafter{Examples: Examples("../../../apis"), TakenAPI: never, TakenToken: never}).Draft(t.Context(), servers[0])
+		d := (&Drafter{Examples: ListExamples("../../../apis"), TakenAPI: never, TakenToken: never}).DraftServer(t.Context(), servers[0])
 		got := "no credential"
 		for _, c := range d.Entry.Credentials {
 			got = c.Login
@@ -255,10 +255,10 @@ func writable(t *testing.T, d Draft) {
 	if d.Refused != "" {
 		return
 	}
-	if err := apidir.Check(t.TempDir(), d.Entry); err != nil {
+	if err := apidir.CheckEntry(t.TempDir(), d.Entry); err != nil {
 		t.Errorf("%s cannot be written: %v", d.From, err)
 	}
-	text, err := d.Entry.Show(func(c apidir.Credential) string { return "(from " + d.Where[c.Name] + ")" })
+	text, err := d.Entry.ShowConfig(func(c apidir.Credential) string { return "(from " + d.Where[c.Name] + ")" })
 	if err != nil || canary.MatchString(text) || !d.Entry.Inactive || !strings.Contains(text, `"active": false`) {
 		t.Errorf("%s is shown as %v\n%s", d.From, err, text)
 	}
@@ -339,7 +339,7 @@ func TestOurs(t *testing.T) {
 		{Server{Command: []string{"npx", "codeforge-like"}}, false},
 		{Server{}, false},
 	} {
-		if got := c.s.Ours(endpoints); got != c.want {
+		if got := c.s.IsCodeForge(endpoints); got != c.want {
 			t.Errorf("%+v: %v", c.s, got)
 		}
 	}
@@ -353,7 +353,7 @@ func TestMistakes(t *testing.T) {
 		"e.toml": "[servers.x]\nenv = { K = canaryA }", "f.toml": "= canaryA", "g.json": `{"mcpServers": {}}`, "h.json": "", "i.json": `"canaryA"`,
 		"j.json": `{"mcpServers": ["canaryA"]}`, "k.json": "{\n\"a\": \"canaryA\nb\"}",
 	} {
-		servers, err := Parse(name, []byte(text))
+		servers, err := ParseConfig(name, []byte(text))
 		if err == nil || canary.MatchString(err.Error()) {
 			t.Errorf("%s: %d servers, %v", name, len(servers), err)
 		}
@@ -372,12 +372,12 @@ func TestAlone(t *testing.T) {
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", file))
 		testkit.Must(t, err)
-		out, err := Alone(file, text, "http://127.0.0.1:8080/mcp", nil)
+		out, err := KeepOnlyCodeForge(file, text, "http://127.0.0.1:8080/mcp", nil)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		root, err := decode(file, out)
+		root, err := decodeFile(file, out)
 		line, _ := json.Marshal(root)
 		if err != nil || string(line) != want || canary.Match(out) {
 			t.Errorf("%s: %v\n%s", file, err, out)
@@ -386,11 +386,11 @@ func TestAlone(t *testing.T) {
 			t.Errorf("a comment is gone:\n%s", out)
 		}
 	}
-	out, err := Alone("x.json", []byte(`{"mcpServers":{"a":{}}}`), "", []string{"/opt/codeforge", "stdio"})
+	out, err := KeepOnlyCodeForge("x.json", []byte(`{"mcpServers":{"a":{}}}`), "", []string{"/opt/codeforge", "stdio"})
 	if err != nil || !strings.Contains(string(out), `"command": "/opt/codeforge"`) {
 		t.Errorf("a program: %v\n%s", err, out)
 	}
-	if _, err := Alone("forge.toml", nil, "", nil); !errors.Is(err, ErrNotClient) {
+	if _, err := KeepOnlyCodeForge("forge.toml", nil, "", nil); !errors.Is(err, ErrNotClient) {
 		t.Errorf("forge.toml: %v", err)
 	}
 }
@@ -401,7 +401,7 @@ func TestAlone(t *testing.T) {
 func TestForeignProject(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		testkit.Skip(t, "npm is not installed")
+		testkit.SkipBecause(t, "npm is not installed")
 	}
 	t.Chdir(t.TempDir())
 	testkit.Must(t, os.WriteFile("package.json", []byte("{}"), 0o600))
@@ -417,12 +417,12 @@ func TestForeignProject(t *testing.T) {
 // TestUnsetVariable: the word before a key stays, even if the key's variable is not set and the key has yet to be typed.
 func TestUnsetVariable(t *testing.T) {
 	for _, value := range []string{"Bearer ${UNSET_KEY}", "Bearer  ${env:UNSET_KEY}", "token ${UNSET_KEY}"} {
-		servers, err := Parse(".mcp.json", []byte(`{"mcpServers":{"a":{"url":"https://a.example/mcp","headers":{"Authorization":"`+value+`"}}}}`))
+		servers, err := ParseConfig(".mcp.json", []byte(`{"mcpServers":{"a":{"url":"https://a.example/mcp","headers":{"Authorization":"`+value+`"}}}}`))
 		testkit.Must(t, err)
 		d := (&Drafter{
 			Lookup:   func(string) (string, bool) { return "", false },
 			TakenAPI: func(string) bool { return false }, TakenToken: func(string) bool { return false },
-		}).Draft(t.Context(), servers[0])
+		}).DraftServer(t.Context(), servers[0])
 		want := value[:strings.LastIndexByte(value, ' ')+1] + "A_AUTH_TOKEN"
 		if got := d.Entry.Server.Headers["Authorization"]; got != want {
 			t.Errorf("%s: %q, want %q", value, got, want)

@@ -43,7 +43,7 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	ctx, cancel := context.WithTimeout(ctx, npmTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, npm, "config", "get", "registry") //nolint:gosec // the user's own npm
-	cmd.Env, cmd.Dir = environ, home()
+	cmd.Env, cmd.Dir = environ, homeFolder()
 	out, err := cmd.Output()
 	if err != nil {
 		return "", errors.New("npm does not tell its registry")
@@ -56,16 +56,16 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	return Registry(address), nil
 }
 
-// home returns the user's folder.
-func home() string {
+// homeFolder returns the user's folder.
+func homeFolder() string {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return dir
 	}
 	return string(filepath.Separator)
 }
 
-// Version returns the current exact version for a tag or range of a package. Empty means the latest.
-func (r Registry) Version(ctx context.Context, pkg, wanted string) (string, error) {
+// ResolveVersion returns the current exact version for a tag or range of a package. Empty means the latest.
+func (r Registry) ResolveVersion(ctx context.Context, pkg, wanted string) (string, error) {
 	if wanted == "" {
 		wanted = "latest"
 	}

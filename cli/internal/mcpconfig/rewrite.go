@@ -13,13 +13,13 @@ import (
 // ErrNotClient is the error for a file that belongs to no client.
 var ErrNotClient = errors.New("forge.toml is Forgemax's: remove Forgemax from your clients, and the file with its keys")
 
-// Alone returns a client's file with CodeForge as its only server. Everything else stays, including comments. url is
-// CodeForge's endpoint. If program is not empty, the client starts it instead.
-func Alone(name string, text []byte, url string, program []string) ([]byte, error) {
+// KeepOnlyCodeForge returns a client's file with CodeForge as its only server. Everything else stays, including
+// comments. url is CodeForge's endpoint. If program is not empty, the client starts it instead.
+func KeepOnlyCodeForge(name string, text []byte, url string, program []string) ([]byte, error) {
 	if strings.HasSuffix(strings.ToLower(name), ".toml") {
 		return nil, ErrNotClient
 	}
-	root, err := decode(name, text)
+	root, err := decodeFile(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +36,9 @@ func Alone(name string, text []byte, url string, program []string) ([]byte, erro
 		}
 		patches = append(patches, patch{"replace", path, value})
 	}
-	for _, project := range slices.Sorted(maps.Keys(object(root["projects"]))) {
-		if about := object(object(root["projects"])[project]); len(object(about["mcpServers"])) > 0 {
-			put("/projects/"+escape(project)+"/mcpServers", nil)
+	for _, project := range slices.Sorted(maps.Keys(toObject(root["projects"]))) {
+		if about := toObject(toObject(root["projects"])[project]); len(toObject(about["mcpServers"])) > 0 {
+			put("/projects/"+escapePointer(project)+"/mcpServers", nil)
 		}
 	}
 	typed := map[string]any{"type": "http", "url": url}
@@ -47,7 +47,7 @@ func Alone(name string, text []byte, url string, program []string) ([]byte, erro
 		started = map[string]any{"command": program[0], "args": program[1:]}
 		typed = started
 	}
-	mcp := object(root["mcp"])
+	mcp := toObject(root["mcp"])
 	switch {
 	case root["mcpServers"] != nil:
 		put("/mcpServers", typed)
@@ -78,5 +78,5 @@ func Alone(name string, text []byte, url string, program []string) ([]byte, erro
 	return out, nil
 }
 
-// escape returns a key in the form of a JSON pointer (RFC 6901).
-func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+// escapePointer returns a key in the form of a JSON pointer (RFC 6901).
+func escapePointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// keys extracts the keys from a server's values. Each becomes a credential, and its token name replaces it.
-type keys struct {
+// keyExtractor extracts the keys from a server's values. Each becomes a credential, and its token name replaces it.
+type keyExtractor struct {
 	api    string
 	taken  func(token string) bool
 	lookup func(variable string) (string, bool)
@@ -35,81 +35,83 @@ const Typed = "put_your_key_here"
 // {file:path}.
 var reference = regexp.MustCompile(`\$?\{(?:(env|input|file):)?([A-Za-z_][A-Za-z0-9_.:/~-]*?)(?::-([^}]*))?\}`)
 
-// bare reports whether a match may be any text in braces rather than a reference.
-func bare(found string) bool { return !strings.HasPrefix(found, "$") && !strings.Contains(found, ":") }
+// isBare reports whether a match may be any text in braces rather than a reference.
+func isBare(found string) bool {
+	return !strings.HasPrefix(found, "$") && !strings.Contains(found, ":")
+}
 
 // scheme matches the word before a key in a header.
 var scheme = regexp.MustCompile(`(?i)^((?:bearer|token|basic|bot|apikey|api-key|key)\s+)(\S.*)$`)
 
-// clean returns a value without its keys. key is the name of the variable, header, parameter or argument. ok is false
-// if the value is unknown and not needed.
-func (k *keys) clean(key, value string) (text string, ok bool) {
-	if text, is := k.object(value); is {
+// cleanValue returns a value without its keys. key is the name of the variable, header, parameter or argument. ok is
+// false if the value is unknown and not needed.
+func (k *keyExtractor) cleanValue(key, value string) (text string, ok bool) {
+	if text, is := k.cleanObject(value); is {
 		return text, true
 	}
-	value, missing := k.expand(key, value)
+	value, missing := k.expandReferences(key, value)
 	if missing != "" {
 		prefix := ""
 		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // the value may end before the key
 			prefix = m[1]
 		}
 		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {
-			return prefix + k.credential(key, Typed), true
+			return prefix + k.addCredential(key, Typed), true
 		}
-		k.note(key + " was " + missing + " of the other program's environment, which is not set here: set it in mcp if " +
+		k.addNote(key + " was " + missing + " of the other program's environment, which is not set here: set it in mcp if " +
 			"the server needs it")
 		return "", false
 	}
-	own := k.owned(value)
+	own := k.containsKey(value)
 	if m := scheme.FindStringSubmatch(value); m != nil && (own || catalog.LooksSecret(key, m[2])) {
-		return m[1] + k.credential(key, m[2]), true
+		return m[1] + k.addCredential(key, m[2]), true
 	}
 	if isURL(value) {
-		if text := k.address(value); !k.leaks(value, text) {
+		if text := k.cleanURL(value); !k.mayLeak(value, text) {
 			return text, true
 		}
 	}
 	if own {
-		return k.credential(key, value), true
+		return k.addCredential(key, value), true
 	}
-	if text, is := k.object(value); is {
+	if text, is := k.cleanObject(value); is {
 		return text, true
 	}
 	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
-		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+		k.addNote(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
 			"opens it does not work here")
-		return k.credential(key, value), true
+		return k.addCredential(key, value), true
 	}
 	if catalog.LooksSecret(key, value) {
 		if !catalog.LooksSecret("", value) || !strings.ContainsAny(value, " =,;") {
-			return k.credential(key, value), true
+			return k.addCredential(key, value), true
 		}
-		return k.words(key, value), true
+		return k.cleanWords(key, value), true
 	}
 	return value, true
 }
 
-// object cleans an object of texts, such as the headers that notion-mcp-server has in one variable.
-func (k *keys) object(value string) (text string, is bool) {
+// cleanObject cleans an object of texts, such as the headers that notion-mcp-server has in one variable.
+func (k *keyExtractor) cleanObject(value string) (text string, is bool) {
 	var inside map[string]string
 	if !strings.HasPrefix(value, "{") || json.Unmarshal([]byte(value), &inside) != nil {
 		return "", false
 	}
 	for _, name := range slices.Sorted(maps.Keys(inside)) {
-		inside[name], _ = k.clean(name, inside[name])
+		inside[name], _ = k.cleanValue(name, inside[name])
 	}
 	line, _ := json.Marshal(inside) // strings
 	return string(line), true
 }
 
-// owned reports whether a text contains a key from the user's variables.
-func (k *keys) owned(text string) bool {
+// containsKey reports whether a text contains a key from the user's variables.
+func (k *keyExtractor) containsKey(text string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(k.own)), func(v string) bool { return strings.Contains(text, v) })
 }
 
-// leaks reports whether address may have left a part of such a key in an address. address replaces a key only if it is
-// a segment of the path or the value of a parameter, and has no character that is escaped there.
-func (k *keys) leaks(before, after string) bool {
+// mayLeak reports whether address may have left a part of such a key in an address. address replaces a key only if it
+// is a segment of the path or the value of a parameter, and has no character that is escaped there.
+func (k *keyExtractor) mayLeak(before, after string) bool {
 	for v := range k.own {
 		if strings.Contains(before, v) && (strings.Contains(after, v) || url.PathEscape(v) != v) {
 			return true
@@ -118,8 +120,8 @@ func (k *keys) leaks(before, after string) bool {
 	return false
 }
 
-// words replaces the words of a text that are keys.
-func (k *keys) words(key, text string) string {
+// cleanWords replaces the words of a text that are keys.
+func (k *keyExtractor) cleanWords(key, text string) string {
 	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
 	var b strings.Builder
 	for len(text) > 0 {
@@ -135,49 +137,49 @@ func (k *keys) words(key, text string) string {
 		}
 		text = text[len(word):]
 		if catalog.LooksSecret("", word) {
-			word = k.credential(key, word)
+			word = k.addCredential(key, word)
 		}
 		b.WriteString(word)
 	}
 	return b.String()
 }
 
-// address returns a URL without its keys in parameters and path segments.
-func (k *keys) address(text string) string {
+// cleanURL returns a URL without its keys in parameters and path segments.
+func (k *keyExtractor) cleanURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return text
 	}
 	if password, has := u.User.Password(); has {
-		k.credential("password", password)
+		k.addCredential("password", password)
 		u.User = nil
-		k.note("the address had a user and a password: put them into a header, as the service wants them")
+		k.addNote("the address had a user and a password: put them into a header, as the service wants them")
 	}
 	for _, part := range strings.Split(u.EscapedPath(), "/") {
 		if k.own[part] || catalog.LooksSecret("", part) {
-			token := k.credential("path", part, "path")
-			return k.address(strings.Replace(u.String(), part, token, 1))
+			token := k.addCredential("path", part, "path")
+			return k.cleanURL(strings.Replace(u.String(), part, token, 1))
 		}
 	}
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
 		if (k.own[value] || catalog.LooksSecret(name, value)) && k.where[value] == "" {
-			pairs[i] = name + "=" + k.credential(name, value, "query:"+name)
+			pairs[i] = name + "=" + k.addCredential(name, value, "query:"+name)
 		}
 	}
 	u.RawQuery = strings.Join(pairs, "&")
 	return u.String()
 }
 
-// expand replaces references by their values, and records which come from the user. missing is the name of a reference
-// without a value.
-func (k *keys) expand(key, value string) (text, missing string) {
+// expandReferences replaces references by their values, and records which come from the user. missing is the name of a
+// reference without a value.
+func (k *keyExtractor) expandReferences(key, value string) (text, missing string) {
 	text = reference.ReplaceAllStringFunc(value, func(found string) string {
 		m := reference.FindStringSubmatch(found)
 		kind, name, usual := m[1], m[2], m[3]
 		switch {
-		case bare(found):
+		case isBare(found):
 			return found
 		case kind == "input" || kind == "file":
 			missing = name
@@ -185,7 +187,7 @@ func (k *keys) expand(key, value string) (text, missing string) {
 			return found
 		default:
 			if got, ok := k.lookup(name); ok && got != "" {
-				k.note(cmp.Or(key, "an argument") + " is your variable " + name)
+				k.addNote(cmp.Or(key, "an argument") + " is your variable " + name)
 				if catalog.LooksSecret(name, got) && (!isURL(got) || catalog.LooksSecret(name, "nobody-knows")) {
 					k.own[got] = true // in a URL, address finds the keys
 				}
@@ -200,19 +202,19 @@ func (k *keys) expand(key, value string) (text, missing string) {
 	return text, missing
 }
 
-// credential stores a key and returns its token name.
-func (k *keys) credential(key, value string, surfaces ...string) string {
+// addCredential stores a key and returns its token name.
+func (k *keyExtractor) addCredential(key, value string, surfaces ...string) string {
 	const least, most = 8, 8192 // limits of the catalog
 	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r > '~'
 	})) {
-		k.note("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+		k.addNote("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
 			"ASCII): type another one")
 		value = Typed
 	}
 	for i, c := range k.list {
 		if value != Typed && c.Value.Reveal() == value {
-			k.list[i].Surfaces = merged(c.Surfaces, surfaces)
+			k.list[i].Surfaces = mergeSurfaces(c.Surfaces, surfaces)
 			return c.Name
 		}
 	}
@@ -229,15 +231,15 @@ func (k *keys) credential(key, value string, surfaces ...string) string {
 	return token
 }
 
-// login adds a credential for a login at a server and returns its token name.
-func (k *keys) login(server string) string {
-	token := k.credential("Authorization", Typed)
+// addLogin adds a credential for a login at a server and returns its token name.
+func (k *keyExtractor) addLogin(server string) string {
+	token := k.addCredential("Authorization", Typed)
 	k.list[len(k.list)-1].Login = server
 	return token
 }
 
-// merged combines the surfaces of a credential that is in several places. No surface means a header.
-func merged(a, b []string) []string {
+// mergeSurfaces combines the surfaces of a credential that is in several places. No surface means a header.
+func mergeSurfaces(a, b []string) []string {
 	if len(a) == 0 && len(b) == 0 {
 		return nil
 	}
@@ -252,7 +254,7 @@ func merged(a, b []string) []string {
 	return a
 }
 
-func (k *keys) note(text string) {
+func (k *keyExtractor) addNote(text string) {
 	if !slices.Contains(k.notes, text) {
 		k.notes = append(k.notes, text)
 	}

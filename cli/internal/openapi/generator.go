@@ -28,23 +28,23 @@ const (
 	maxTypes = 100_000
 )
 
-// typ is a TypeScript type.
-type typ struct {
+// tsType is a TypeScript type.
+type tsType struct {
 	text string
-	op   operator
+	op   typeOperator
 }
 
-// operator is the operator between a type's parts.
-type operator uint8
+// typeOperator is the operator between a type's parts.
+type typeOperator uint8
 
 const (
-	none operator = iota
+	none typeOperator = iota
 	intersection
 	union
 )
 
-// context describes the place of a schema.
-type context struct {
+// schemaContext describes the place of a schema.
+type schemaContext struct {
 	// input is true for data that code sends. There, read-only properties are optional.
 	input bool
 	// depth counts the unnamed types around the schema.
@@ -53,61 +53,62 @@ type context struct {
 	guarded bool
 }
 
-func (c context) in() context { return context{c.input, c.depth + 1, true} }
-func (c context) beside() context {
-	return context{c.input, c.depth + 1, c.guarded}
+func (c schemaContext) enterSchema() schemaContext { return schemaContext{c.input, c.depth + 1, true} }
+func (c schemaContext) besideSchema() schemaContext {
+	return schemaContext{c.input, c.depth + 1, c.guarded}
 }
 
-// named is a type with a name.
-type named struct {
+// namedType is a type with a name.
+type namedType struct {
 	name  string
 	node  *jsonread.Node
 	input bool
 	text  string
 	// bare are the named types that it consists of outside of any object or list.
-	bare []*named
+	bare []*namedType
 	// banned are those types in bare that would lead back to it.
-	banned []*named
+	banned []*namedType
 }
 
-// generator writes schemas as TypeScript.
-type generator struct {
-	refs   *resolver
-	naming naming
+// typeGenerator writes schemas as TypeScript.
+type typeGenerator struct {
+	refs   *refResolver
+	naming typeNaming
 	twins  map[*jsonread.Node]bool // schemas whose type differs between requests and responses
-	byNode map[key]*named
-	queue  []*named
-	all    []*named
+	byNode map[typeKey]*namedType
+	queue  []*namedType
+	all    []*namedType
 	// current is the named type that is being written.
-	current *named
+	current *namedType
 	schemas int
 	work    int
 	cutOff  int
 }
 
-type key struct {
+type typeKey struct {
 	node  *jsonread.Node
 	input bool
 }
 
-func newGenerator(root *jsonread.Node, refs *resolver) *generator {
-	return &generator{refs: refs, naming: newNaming(), twins: twins(root, refs), byNode: map[key]*named{},
+func newGenerator(root *jsonread.Node, refs *refResolver) *typeGenerator {
+	return &typeGenerator{refs: refs, naming: newNaming(), twins: inputVariants(root, refs),
+		byNode:  map[typeKey]*namedType{},
 		schemas: maxSchemas, work: maxWork}
 }
 
-// reference returns the name of the referenced type.
-func (g *generator) reference(ref string, c context) typ {
-	n := g.refs.find(ref)
+// typeOfReference returns the name of the referenced type.
+func (g *typeGenerator) typeOfReference(ref string, c schemaContext) tsType {
+	n := g.refs.findTarget(ref)
 	if n == nil {
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
-	k := key{n, c.input && g.twins[n]}
+	k := typeKey{n, c.input && g.twins[n]}
 	t := g.byNode[k]
 	if t == nil {
 		if len(g.all) >= maxTypes {
-			return typ{text: unknown}
+			return tsType{text: unknown}
 		}
-		t = &named{name: g.naming.name(ref, k.input), node: n, input: c.input}
+		t = &namedType{name: g.naming.nameType(ref, k.input), node: n, input: c.input}
 		g.byNode[k] = t
 		g.all = append(g.all, t)
 		// The type is written later: writing it here would recurse for every reference.
@@ -116,25 +117,25 @@ func (g *generator) reference(ref string, c context) typ {
 	// Outside an object or list, TypeScript expands the type at once: untie needs these edges to find cycles.
 	if !c.guarded && g.current != nil {
 		if slices.Contains(g.current.banned, t) {
-			return typ{text: unknown}
+			return tsType{text: unknown}
 		}
 		g.current.bare = append(g.current.bare, t)
 	}
-	return typ{text: t.name}
+	return tsType{text: t.name}
 }
 
-// types writes all named types.
-func (g *generator) types() []operation.Line {
+// writeTypes writes all named types.
+func (g *typeGenerator) writeTypes() []operation.Line {
 	for len(g.queue) > 0 {
 		t := g.queue[0]
 		g.queue = g.queue[1:]
-		g.write(t)
+		g.writeType(t)
 	}
-	g.untie()
+	g.breakAliasCycles()
 	out := make([]operation.Line, 0, len(g.all))
 	for _, t := range g.all {
 		l := operation.Line{Type: t.name, TS: t.text}
-		if _, err := operation.Marshal(l); err != nil {
+		if _, err := operation.MarshalLine(l); err != nil {
 			l.TS = unknown
 			g.cutOff++
 		}
@@ -143,22 +144,23 @@ func (g *generator) types() []operation.Line {
 	return out
 }
 
-func (g *generator) write(t *named) {
+func (g *typeGenerator) writeType(t *namedType) {
 	g.current, t.bare = t, nil
-	t.text = g.schema(t.node, context{input: t.input}).text
+	t.text = g.writeSchema(t.node, schemaContext{input: t.input}).text
 	g.current = nil
 }
 
-// untie rewrites types that consist of themselves, like type A = B | null and type B = A, which TypeScript rejects.
-func (g *generator) untie() {
-	state := map[*named]int{} // 1: on the current path, 2: done
-	var ways [][2]*named      // an explicit stack, because chains may be long
+// breakAliasCycles rewrites types that consist of themselves, like type A = B | null and type B = A, which TypeScript
+// rejects.
+func (g *typeGenerator) breakAliasCycles() {
+	state := map[*namedType]int{} // 1: on the current path, 2: done
+	var ways [][2]*namedType      // an explicit stack, because chains may be long
 	for _, start := range g.all {
 		if state[start] != 0 {
 			continue
 		}
 		type step struct {
-			t    *named
+			t    *namedType
 			next int
 		}
 		stack := []step{{t: start}}
@@ -178,11 +180,11 @@ func (g *generator) untie() {
 				stack = append(stack, step{t: next})
 			// The next type is on the current path, so this edge closes a cycle.
 			case 1:
-				ways = append(ways, [2]*named{top.t, next})
+				ways = append(ways, [2]*namedType{top.t, next})
 			}
 		}
 	}
-	again := map[*named]bool{}
+	again := map[*namedType]bool{}
 	for _, w := range ways {
 		w[0].banned = append(w[0].banned, w[1])
 		again[w[0]] = true
@@ -190,13 +192,13 @@ func (g *generator) untie() {
 	for _, t := range g.all {
 		// The banned references become unknown this time.
 		if again[t] {
-			g.write(t)
+			g.writeType(t)
 		}
 	}
 }
 
-// object writes fields as an object, the required ones first. Without fields it returns "".
-func (g *generator) object(fields []field) string {
+// writeObject writes fields as an object, the required ones first. Without fields it returns "".
+func (g *typeGenerator) writeObject(fields []formField) string {
 	if len(fields) == 0 {
 		return ""
 	}
@@ -206,26 +208,26 @@ func (g *generator) object(fields []field) string {
 		for _, f := range fields {
 			if f.required == required && !seen[f.name] {
 				seen[f.name] = true
-				members = append(members, property(f.name, required, f.schema))
+				members = append(members, writeProperty(f.name, required, f.schema))
 			}
 		}
 	}
-	return braces(members)
+	return inBraces(members)
 }
 
-func property(name string, required bool, t typ) string {
+func writeProperty(name string, required bool, t tsType) string {
 	if required {
 		return propertyName(name) + ": " + t.text
 	}
 	return propertyName(name) + "?: " + t.text
 }
 
-func braces(members []string) string {
+func inBraces(members []string) string {
 	return "{ " + strings.Join(members, "; ") + " }"
 }
 
-// join combines types with an operator, without duplicates.
-func join(parts []typ, with string, op operator) typ {
+// joinTypes combines types with an operator, without duplicates.
+func joinTypes(parts []tsType, with string, op typeOperator) tsType {
 	var texts []string
 	for _, p := range parts {
 		text := p.text
@@ -242,44 +244,44 @@ func join(parts []typ, with string, op operator) typ {
 	}
 	// In TypeScript, unknown in a union absorbs all other members.
 	if op == union && slices.Contains(texts, unknown) {
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
-	return typ{strings.Join(texts, with), op}
+	return tsType{strings.Join(texts, with), op}
 }
 
-// naming assigns names to types.
-type naming struct {
+// typeNaming assigns names to types.
+type typeNaming struct {
 	used     map[string]bool
 	reserved map[string]bool
 	// next is the next number for a name that is already taken.
 	next map[string]int
 }
 
-func newNaming() naming {
-	n := naming{map[string]bool{}, map[string]bool{}, map[string]int{}}
+func newNaming() typeNaming {
+	n := typeNaming{map[string]bool{}, map[string]bool{}, map[string]int{}}
 	for _, word := range strings.Fields(reserved) {
 		n.reserved[word] = true
 	}
 	return n
 }
 
-// name makes an identifier from the end of a reference.
-func (n naming) name(ref string, input bool) string {
+// nameType makes an identifier from the end of a reference.
+func (n typeNaming) nameType(ref string, input bool) string {
 	parts := strings.Split(strings.TrimPrefix(ref, "#/"), "/")
 	last := parts[len(parts)-1]
 	const components = 3 // components/schemas/Name
-	if len(parts) > components && !strings.HasPrefix(ref, "#/definitions/") || generic(last) {
+	if len(parts) > components && !strings.HasPrefix(ref, "#/definitions/") || isGeneric(last) {
 		last = strings.Join(parts[max(0, len(parts)-4):], "_")
 	}
-	return n.unique(identifier(last), input)
+	return n.makeUnique(makeIdentifier(last), input)
 }
 
-// generic reports whether the end of a reference is a word without meaning.
-func generic(s string) bool {
+// isGeneric reports whether the end of a reference is a word without meaning.
+func isGeneric(s string) bool {
 	return s == "schema" || s == "items" || s == "" || strings.Trim(s, "0123456789") == ""
 }
 
-func (n naming) unique(base string, input bool) string {
+func (n typeNaming) makeUnique(base string, input bool) string {
 	if input {
 		base += "Input"
 	}

@@ -23,11 +23,11 @@ func mediaType(s string) string {
 	if s == "*/*" || s == "application/*" || s == "text/json" {
 		return jsonMedia
 	}
-	return document.Line(s, maxMedia)
+	return document.CleanLine(s, maxMedia)
 }
 
-// rank orders media types. The lowest is the easiest to write and read.
-func rank(media string) int {
+// rankMedia orders media types. The lowest is the easiest to write and read.
+func rankMedia(media string) int {
 	switch {
 	case media == jsonMedia:
 		return 0
@@ -51,39 +51,39 @@ func isXML(media string) bool {
 	return media == "text/xml" || media == "application/xml" || strings.HasSuffix(media, "+xml")
 }
 
-// content chooses one of a body's media types.
-func content(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
-	members := atMost(n.Get("content").Maps(), maxShared)
+// chooseContent chooses one of a body's media types.
+func chooseContent(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
+	members := atMost(n.GetKey("content").ObjectMembers(), maxShared)
 	if len(members) == 0 {
 		return "", nil, false
 	}
 	best := slices.MinFunc(members, func(a, b jsonread.Member) int {
-		return rank(mediaType(a.Key)) - rank(mediaType(b.Key))
+		return rankMedia(mediaType(a.Key)) - rankMedia(mediaType(b.Key))
 	})
-	return mediaType(best.Key), best.Node.Get("schema"), true
+	return mediaType(best.Key), best.Node.GetKey("schema"), true
 }
 
-// body writes the body of an OpenAPI 3 operation.
-func (im *importer) body(l *operation.Line, n *jsonread.Node) {
-	media, schema, ok := content(n)
+// writeBody writes the body of an OpenAPI 3 operation.
+func (im *docImporter) writeBody(l *operation.Line, n *jsonread.Node) {
+	media, schema, ok := chooseContent(n)
 	if !ok {
 		return
 	}
-	resolved := im.refs.resolve(schema)
-	nothing := resolved == nil || len(resolved.Get("properties").Maps()) == 0 && len(resolved.Members) <= 3 &&
-		resolved.Str("type") == "object"
+	resolved := im.refs.followRefs(schema)
+	nothing := resolved == nil || len(resolved.GetKey("properties").ObjectMembers()) == 0 && len(resolved.Members) <= 3 &&
+		resolved.TextOf("type") == "object"
 	// An optional, empty body of these methods is left out.
-	if (l.Method == "GET" || l.Method == "HEAD" || l.Method == "DELETE") && !n.True("required") && nothing {
+	if (l.Method == "GET" || l.Method == "HEAD" || l.Method == "DELETE") && !n.IsTrue("required") && nothing {
 		return
 	}
-	l.BodyMedia, l.BodyOptional = media, !n.True("required")
+	l.BodyMedia, l.BodyOptional = media, !n.IsTrue("required")
 	if media == formMedia {
-		encodings(l, n.Get("content"))
+		setEncodings(l, n.GetKey("content"))
 	}
 	switch {
-	case schema != nil && rank(media) <= 3:
-		l.Body = im.gen.schema(schema, context{input: true}).text
-	case rank(media) <= 3:
+	case schema != nil && rankMedia(media) <= 3:
+		l.Body = im.gen.writeSchema(schema, schemaContext{input: true}).text
+	case rankMedia(media) <= 3:
 		l.Body = unknown
 	case strings.HasPrefix(media, "text/") || isXML(media):
 		l.Body = "string"
@@ -92,34 +92,34 @@ func (im *importer) body(l *operation.Line, n *jsonread.Node) {
 	}
 }
 
-// encodings sets how fields of a form are written, like the style of parameters.
-func encodings(l *operation.Line, content *jsonread.Node) {
-	for _, m := range atMost(content.Maps(), maxShared) {
+// setEncodings sets how fields of a form are written, like the style of parameters.
+func setEncodings(l *operation.Line, content *jsonread.Node) {
+	for _, m := range atMost(content.ObjectMembers(), maxShared) {
 		if mediaType(m.Key) != formMedia {
 			continue
 		}
-		for _, e := range atMost(m.Node.Get("encoding").Maps(), maxShared) {
-			switch style := e.Node.Str("style"); {
+		for _, e := range atMost(m.Node.GetKey("encoding").ObjectMembers(), maxShared) {
+			switch style := e.Node.TextOf("style"); {
 			case style == "deepObject":
 				setStyle(l, e.Key, "deep")
 			case style == "spaceDelimited":
 				setStyle(l, e.Key, "space")
 			case style == "pipeDelimited":
 				setStyle(l, e.Key, "pipe")
-			case e.Node.Str("explode") == "false":
+			case e.Node.TextOf("explode") == "false":
 				setStyle(l, e.Key, "comma")
-			case mediaType(e.Node.Str("contentType")) == jsonMedia:
+			case mediaType(e.Node.TextOf("contentType")) == jsonMedia:
 				setStyle(l, e.Key, "json")
 			}
 		}
 	}
 }
 
-// consumes returns the media type of a Swagger 2 body.
-func (im *importer) consumes(op *jsonread.Node, usual string) string {
-	list := op.Get("consumes").Items()
+// bodyMedia returns the media type of a Swagger 2 body.
+func (im *docImporter) bodyMedia(op *jsonread.Node, usual string) string {
+	list := op.GetKey("consumes").ListItems()
 	if len(list) == 0 {
-		list = im.root.Get("consumes").Items()
+		list = im.root.GetKey("consumes").ListItems()
 	}
 	best := usual
 	for i, m := range atMost(list, maxShared) {
@@ -127,7 +127,7 @@ func (im *importer) consumes(op *jsonread.Node, usual string) string {
 		if usual != "" && media != formMedia && media != multipart {
 			continue
 		}
-		if i == 0 && usual == "" || best == "" || rank(media) < rank(best) || usual != "" && media == multipart {
+		if i == 0 && usual == "" || best == "" || rankMedia(media) < rankMedia(best) || usual != "" && media == multipart {
 			best = media
 		}
 	}
@@ -137,10 +137,10 @@ func (im *importer) consumes(op *jsonread.Node, usual string) string {
 // maxAnswers bounds the different success responses that are written.
 const maxAnswers = 3
 
-// answer writes the response type of a successful operation.
-func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
-	var parts []typ
-	responses := atMost(op.Get("responses").Maps(), maxShared)
+// writeAnswer writes the response type of a successful operation.
+func (im *docImporter) writeAnswer(l *operation.Line, op *jsonread.Node) {
+	var parts []tsType
+	responses := atMost(op.GetKey("responses").ObjectMembers(), maxShared)
 	success := func(code string) bool {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
@@ -151,42 +151,42 @@ func (im *importer) answer(l *operation.Line, op *jsonread.Node) {
 	}
 	for _, m := range responses {
 		if use(m.Key) && len(parts) < maxAnswers {
-			if t, ok := im.answerType(im.refs.resolve(m.Node), op); ok && !slices.Contains(parts, t) {
+			if t, ok := im.answerType(im.refs.followRefs(m.Node), op); ok && !slices.Contains(parts, t) {
 				parts = append(parts, t)
 			}
 		}
 	}
 	if len(parts) > 0 {
-		l.Answer = join(parts, " | ", union).text
+		l.Answer = joinTypes(parts, " | ", union).text
 	}
 }
 
-func (im *importer) answerType(r *jsonread.Node, op *jsonread.Node) (typ, bool) {
+func (im *docImporter) answerType(r *jsonread.Node, op *jsonread.Node) (tsType, bool) {
 	if im.swagger {
-		schema := r.Get("schema")
+		schema := r.GetKey("schema")
 		if schema == nil {
-			return typ{}, false
+			return tsType{}, false
 		}
-		produces := op.Get("produces").Items()
+		produces := op.GetKey("produces").ListItems()
 		if len(produces) == 0 {
-			produces = im.root.Get("produces").Items()
+			produces = im.root.GetKey("produces").ListItems()
 		}
 		produces = atMost(produces, maxShared)
 		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m jsonread.Member) bool {
-			return rank(mediaType(m.Node.Text)) <= 1
+			return rankMedia(mediaType(m.Node.Text)) <= 1
 		}) && isXML(mediaType(produces[0].Node.Text)) {
-			return typ{text: "string"}, true
+			return tsType{text: "string"}, true
 		}
-		return im.gen.schema(schema, context{}), true
+		return im.gen.writeSchema(schema, schemaContext{}), true
 	}
-	media, schema, ok := content(r)
+	media, schema, ok := chooseContent(r)
 	switch {
 	case !ok:
-		return typ{}, false
-	case rank(media) <= 1:
-		return im.gen.schema(schema, context{}), true
+		return tsType{}, false
+	case rankMedia(media) <= 1:
+		return im.gen.writeSchema(schema, schemaContext{}), true
 	case strings.HasPrefix(media, "text/") || isXML(media) || media == formMedia:
-		return typ{text: "string"}, true
+		return tsType{text: "string"}, true
 	}
-	return typ{text: blob}, true
+	return tsType{text: blob}, true
 }

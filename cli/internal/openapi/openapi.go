@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Skip leaves out examples, which are most of many documents. In a map with names as keys, such a key is a name and
-// stays.
-func Skip(around, key string) bool {
+// SkipExamples leaves out examples, which are most of many documents. In a map with names as keys, such a key is a name
+// and stays.
+func SkipExamples(around, key string) bool {
 	switch key {
 	case "example", "examples", "x-examples", "x-example", "externalDocs", "x-codeSamples", "x-code-samples",
 		"x-readme", "links", "callbacks", "webhooks":
@@ -37,13 +37,13 @@ func ofNames(key string) bool {
 	return false
 }
 
-// importer is one import.
-type importer struct {
+// docImporter is one import.
+type docImporter struct {
 	root *jsonread.Node
 	o    document.Options
 	out  *document.Document
-	refs *resolver
-	gen  *generator
+	refs *refResolver
+	gen  *typeGenerator
 	// tags are the descriptions of the document's tags.
 	tags map[string]string
 	// swagger is true for version 2.
@@ -52,35 +52,36 @@ type importer struct {
 
 // FromTree imports a parsed document.
 func FromTree(root *jsonread.Node, o document.Options) (*document.Document, error) {
-	im := &importer{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
-	if err := im.version(); err != nil {
+	im := &docImporter{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
+	if err := im.detectVersion(); err != nil {
 		return nil, err
 	}
 	im.gen = newGenerator(root, im.refs)
-	info := root.Get("info")
-	im.out.Head.Title = document.Line(info.Str("title"), operation.MaxTitle)
-	im.out.Head.Version = document.Line(info.Str("version"), operation.MaxVersion)
-	im.out.Description = describe(im.out.Head.Title, info.Str("description"))
-	if err := im.security(); err != nil {
+	info := root.GetKey("info")
+	im.out.Head.Title = document.CleanLine(info.TextOf("title"), operation.MaxTitle)
+	im.out.Head.Version = document.CleanLine(info.TextOf("version"), operation.MaxVersion)
+	im.out.Description = describeAPI(im.out.Head.Title, info.TextOf("description"))
+	if err := im.chooseScheme(); err != nil {
 		return nil, err
 	}
-	if err := im.servers(); err != nil {
+	if err := im.chooseServer(); err != nil {
 		return nil, err
 	}
 	im.tags = map[string]string{}
-	for _, t := range root.Get("tags").Items() {
-		im.tags[t.Node.Str("name")] = t.Node.Str("description")
+	for _, t := range root.GetKey("tags").ListItems() {
+		im.tags[t.Node.TextOf("name")] = t.Node.TextOf("description")
 	}
-	im.operations()
-	im.out.Types = im.gen.types()
+	im.writeOperations()
+	im.out.Types = im.gen.writeTypes()
 	if im.refs.outside > 0 {
-		im.out.Note("%d references to other files or addresses were left out; a bundled document has none", im.refs.outside)
+		im.out.AddNote("%d references to other files or addresses were left out; a bundled document has none",
+			im.refs.outside)
 	}
 	if im.gen.cutOff > 0 {
-		im.out.Note("%d types were too large or too intricate to write out, and are unknown", im.gen.cutOff)
+		im.out.AddNote("%d types were too large or too intricate to write out, and are unknown", im.gen.cutOff)
 	}
 	if err := im.out.Finish(); err != nil {
-		return nil, im.empty(err)
+		return nil, im.explainEmpty(err)
 	}
 	return im.out, nil
 }
@@ -88,62 +89,62 @@ func FromTree(root *jsonread.Node, o document.Options) (*document.Document, erro
 // maxDescription bounds the description in config.json, which list_apis shows, in bytes.
 const maxDescription = 200
 
-// describe returns one line about an API.
-func describe(title, description string) string {
-	first := document.Sentence(description, maxDescription)
+// describeAPI returns one line about an API.
+func describeAPI(title, description string) string {
+	first := document.FirstSentence(description, maxDescription)
 	switch {
 	case first == "" || strings.Contains(title, first):
-		return document.Line(title, maxDescription)
+		return document.CleanLine(title, maxDescription)
 	case title == "" || strings.Contains(first, title) || len(title)+len(first)+2 > maxDescription:
 		if title != "" && len(first) > maxDescription/2 {
-			return document.Line(title, maxDescription)
+			return document.CleanLine(title, maxDescription)
 		}
 		return first
 	}
 	return title + ": " + first
 }
 
-// version detects the language of the document.
-func (im *importer) version() error {
-	v3, v2 := im.root.Str("openapi"), im.root.Str("swagger")
+// detectVersion detects the language of the document.
+func (im *docImporter) detectVersion() error {
+	v3, v2 := im.root.TextOf("openapi"), im.root.TextOf("swagger")
 	switch {
 	case strings.HasPrefix(v3, "3."):
-		im.out.Kind = "OpenAPI " + document.Line(v3, 20)
+		im.out.Kind = "OpenAPI " + document.CleanLine(v3, 20)
 	case strings.HasPrefix(v2, "2"):
-		im.out.Kind, im.swagger = "Swagger "+document.Line(v2, 20), true
-	case im.root.Str("swaggerVersion") != "":
-		return &document.Refused{Found: "Swagger " + document.Line(im.root.Str("swaggerVersion"), 20),
+		im.out.Kind, im.swagger = "Swagger "+document.CleanLine(v2, 20), true
+	case im.root.TextOf("swaggerVersion") != "":
+		return &document.RefusedError{Found: "Swagger " + document.CleanLine(im.root.TextOf("swaggerVersion"), 20),
 			Want: "OpenAPI 3 or Swagger 2; swagger-converter of npm converts older documents"}
-	case im.root.Str("discoveryVersion") != "" || im.root.Str("kind") == "discovery#restDescription":
-		return &document.Refused{Found: "a document of Google's discovery service",
+	case im.root.TextOf("discoveryVersion") != "" || im.root.TextOf("kind") == "discovery#restDescription":
+		return &document.RefusedError{Found: "a document of Google's discovery service",
 			Want: "an OpenAPI 3 or Swagger 2 document"}
-	case im.root.Str("asyncapi") != "":
-		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
-	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(jsonread.List):
-		return &document.Refused{Found: "what may be a Postman collection",
+	case im.root.TextOf("asyncapi") != "":
+		return &document.RefusedError{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
+	case im.root.GetKey("info").TextOf("_postman_id") != "" || im.root.GetKey("item").Is(jsonread.List):
+		return &document.RefusedError{Found: "what may be a Postman collection",
 			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}
 	case v3 != "" || v2 != "":
-		return &document.Refused{Found: "version " + document.Line(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}
+		return &document.RefusedError{Found: "version " + document.CleanLine(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}
 	default:
-		return &document.Refused{Found: `neither "openapi" nor "swagger" at the top`, Want: "OpenAPI 3 or Swagger 2"}
+		return &document.RefusedError{Found: `neither "openapi" nor "swagger" at the top`, Want: "OpenAPI 3 or Swagger 2"}
 	}
 	return nil
 }
 
-// empty explains why a document has no operations.
-func (im *importer) empty(err error) error {
+// explainEmpty explains why a document has no operations.
+func (im *docImporter) explainEmpty(err error) error {
 	if !errors.Is(err, document.ErrNoOperations) {
 		return err
 	}
 	switch {
 	case im.refs.outside > 0:
-		return &document.Refused{Found: "no operations: the paths are in other files",
+		return &document.RefusedError{Found: "no operations: the paths are in other files",
 			Want: "one document: `npx @redocly/cli bundle` makes one"}
-	case len(im.root.Get("paths").Maps()) == 0:
-		return &document.Refused{Found: "no paths", Want: "a document with operations"}
+	case len(im.root.GetKey("paths").ObjectMembers()) == 0:
+		return &document.RefusedError{Found: "no paths", Want: "a document with operations"}
 	case im.o.Methods != nil:
-		return &document.Refused{Found: fmt.Sprintf("no operation with %s", strings.Join(im.o.Methods, ", ")),
+		return &document.RefusedError{Found: fmt.Sprintf("no operation with %s", strings.Join(im.o.Methods, ", ")),
 			Want: "a document with some, or other methods (--read-only, allowed_methods, restricted_methods)"}
 	}
-	return &document.Refused{Found: "paths without a usable operation", Want: "a document with operations"}
+	return &document.RefusedError{Found: "paths without a usable operation", Want: "a document with operations"}
 }

@@ -22,19 +22,20 @@ const (
 // atMost returns the first members of a list.
 func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:min(len(list), most)] }
 
-// each visits the operations in the document's order.
-func (im *importer) each(visit func(path, method string, item, op *jsonread.Node)) {
+// eachOperation visits the operations in the document's order.
+func (im *docImporter) eachOperation(visit func(path, method string, item, op *jsonread.Node)) {
 	n, members := 0, 0
 	for _, group := range []string{"paths", "x-ms-paths"} {
-		for _, p := range im.root.Get(group).Maps() {
-			item := im.refs.resolve(p.Node)
+		for _, p := range im.root.GetKey(group).ObjectMembers() {
+			item := im.refs.followRefs(p.Node)
 			// Many paths can refer to one large item.
-			if members += len(item.Maps()); members > maxMembers {
+			if members += len(item.ObjectMembers()); members > maxMembers {
 				return
 			}
-			for _, m := range item.Maps() {
+			for _, m := range item.ObjectMembers() {
 				method := strings.ToUpper(m.Key)
-				if !m.Node.Is(jsonread.Object) || !slices.Contains(operation.Methods(), method) || strings.ToLower(m.Key) != m.Key {
+				if !m.Node.Is(jsonread.Object) || !slices.Contains(operation.ListMethods(), method) ||
+					strings.ToLower(m.Key) != m.Key {
 					continue
 				}
 				members += len(item.Members) + len(m.Node.Members)
@@ -47,45 +48,45 @@ func (im *importer) each(visit func(path, method string, item, op *jsonread.Node
 	}
 }
 
-// operations writes a line for each operation.
-func (im *importer) operations() {
-	shared := im.shared()
+// writeOperations writes a line for each operation.
+func (im *docImporter) writeOperations() {
+	shared := im.findCommon()
 	seen := map[string]bool{}
-	im.each(func(path, method string, item, op *jsonread.Node) {
+	im.eachOperation(func(path, method string, item, op *jsonread.Node) {
 		if im.o.Methods != nil && !slices.Contains(im.o.Methods, method) {
 			return
 		}
 		where, err := cleanPath(path)
 		if err != nil {
-			im.out.Note("an operation was left out: %v", err)
+			im.out.AddNote("an operation was left out: %v", err)
 			return
 		}
-		l := operation.Line{Method: method, Path: where, Deprecated: deprecated(op)}
-		l.ID = document.Line(op.Str("operationId"), operation.MaxID)
+		l := operation.Line{Method: method, Path: where, Deprecated: isDeprecated(op)}
+		l.ID = document.CleanLine(op.TextOf("operationId"), operation.MaxID)
 		key := l.Method + " " + l.Path + " " + l.ID
 		// Two entries of one path can become equal in cleanPath.
 		if seen[key] {
 			return
 		}
 		seen[key] = true
-		im.words(&l, op)
-		server, ok := im.own(op, item)
+		im.addWords(&l, op)
+		server, ok := im.ownServer(op, item)
 		if !ok {
 			return
 		}
 		l.Server = server
-		im.parameters(&l, item, op, shared)
-		im.answer(&l, op)
-		im.fit(&l)
+		im.writeParameters(&l, item, op, shared)
+		im.writeAnswer(&l, op)
+		im.shortenLine(&l)
 		im.out.Operations = append(im.out.Operations, l)
 	})
-	im.out.Head.Common = im.gen.object(shared.query)
+	im.out.Head.Common = im.gen.writeObject(shared.query)
 }
 
-// fit shortens a line that is too long: it replaces its largest types by unknown.
-func (im *importer) fit(l *operation.Line) {
+// shortenLine shortens a line that is too long: it replaces its largest types by unknown.
+func (im *docImporter) shortenLine(l *operation.Line) {
 	for _, part := range []*string{&l.Answer, &l.Body, &l.Query, &l.Headers, &l.Params} {
-		if _, err := operation.Marshal(l); err == nil {
+		if _, err := operation.MarshalLine(l); err == nil {
 			return
 		}
 		if *part != "" {
@@ -95,22 +96,22 @@ func (im *importer) fit(l *operation.Line) {
 	}
 }
 
-// words sets an operation's summary and tags, and further words for search.
-func (im *importer) words(l *operation.Line, op *jsonread.Node) {
+// addWords sets an operation's summary and tags, and further words for search.
+func (im *docImporter) addWords(l *operation.Line, op *jsonread.Node) {
 	const long = 160
-	texts := []string{op.Str("description")}
-	l.Summary = document.Sentence(op.Str("summary"), long)
-	about := document.Sentence(op.Str("description"), long)
+	texts := []string{op.TextOf("description")}
+	l.Summary = document.FirstSentence(op.TextOf("summary"), long)
+	about := document.FirstSentence(op.TextOf("description"), long)
 	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
 		l.Summary = about
 	}
-	for _, t := range atMost(op.Get("tags").Items(), maxShared) {
-		if tag := document.Line(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
+	for _, t := range atMost(op.GetKey("tags").ListItems(), maxShared) {
+		if tag := document.CleanLine(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
 			l.Tags = append(l.Tags, tag)
 			texts = append(texts, im.tags[t.Node.Text])
 		}
 	}
-	l.Words = document.Words(l.Summary, texts...)
+	l.Words = document.SearchWords(l.Summary, texts...)
 }
 
 // saysNothing reports whether a summary only repeats the end of the path. Microsoft's OData converter writes such
@@ -123,10 +124,10 @@ func saysNothing(summary string) bool {
 	return made && !strings.Contains(name, " ")
 }
 
-// deprecated reports whether a document marks an operation as deprecated, in any common way.
-func deprecated(op *jsonread.Node) bool {
-	return op.True("deprecated") || op.True("x-deprecated") || op.True("x-is-deprecated") ||
-		document.Outdated(op.Str("summary")) || document.Outdated(op.Str("description"))
+// isDeprecated reports whether a document marks an operation as deprecated, in any common way.
+func isDeprecated(op *jsonread.Node) bool {
+	return op.IsTrue("deprecated") || op.IsTrue("x-deprecated") || op.IsTrue("x-is-deprecated") ||
+		document.IsDeprecated(op.TextOf("summary")) || document.IsDeprecated(op.TextOf("description"))
 }
 
 // cleanPath returns a path in the form of requests: in ASCII, and without a fragment. Some documents use fragments to
@@ -148,24 +149,25 @@ func cleanPath(path string) (string, error) {
 	return b.String(), operation.CheckPath(b.String())
 }
 
-// field is a parameter, or a field of a form.
-type field struct {
+// formField is a parameter, or a field of a form.
+type formField struct {
 	name, in string
 	required bool
-	schema   typ
+	schema   tsType
 }
 
-// params returns an operation's parameters with their definitions. Those of the operation override those of the path.
-func (im *importer) params(item, op *jsonread.Node) []*jsonread.Node {
+// resolveParams returns an operation's parameters with their definitions. Those of the operation override those of the
+// path.
+func (im *docImporter) resolveParams(item, op *jsonread.Node) []*jsonread.Node {
 	var out []*jsonread.Node
 	at := map[string]int{}
-	for _, list := range []*jsonread.Node{item.Get("parameters"), op.Get("parameters")} {
-		for _, m := range atMost(list.Items(), maxParameters) {
-			p := im.refs.resolve(m.Node)
-			if p.Str("name") == "" || len(out) >= maxParameters {
+	for _, list := range []*jsonread.Node{item.GetKey("parameters"), op.GetKey("parameters")} {
+		for _, m := range atMost(list.ListItems(), maxParameters) {
+			p := im.refs.followRefs(m.Node)
+			if p.TextOf("name") == "" || len(out) >= maxParameters {
 				continue
 			}
-			key := p.Str("in") + ":" + p.Str("name")
+			key := p.TextOf("in") + ":" + p.TextOf("name")
 			if i, twice := at[key]; twice {
 				out[i] = p
 				continue
@@ -179,47 +181,47 @@ func (im *importer) params(item, op *jsonread.Node) []*jsonread.Node {
 
 const maxParameters = 500
 
-// common are the optional parameters that nearly all operations share.
-type common struct {
-	query []field
+// commonParams are the optional parameters that nearly all operations share.
+type commonParams struct {
+	query []formField
 	keys  map[string]bool
 }
 
-// shared finds the common parameters: more than 70 % of at least 10 operations have them.
-func (im *importer) shared() common {
+// findCommon finds the common parameters: more than 70 % of at least 10 operations have them.
+func (im *docImporter) findCommon() commonParams {
 	const few, percent = 10, 70
 	operations := 0
 	count, first := map[string]int{}, map[string]*jsonread.Node{}
 	var order []string
-	im.each(func(_, _ string, item, op *jsonread.Node) {
+	im.eachOperation(func(_, _ string, item, op *jsonread.Node) {
 		operations++
-		for _, p := range im.params(item, op) {
-			in := p.Str("in")
-			if in != "query" && in != "header" || p.True("required") {
+		for _, p := range im.resolveParams(item, op) {
+			in := p.TextOf("in")
+			if in != "query" && in != "header" || p.IsTrue("required") {
 				continue
 			}
-			key := in + ":" + p.Str("name")
+			key := in + ":" + p.TextOf("name")
 			if count[key]++; count[key] == 1 {
 				first[key] = p
 				order = append(order, key)
 			}
 		}
 	})
-	out := common{keys: map[string]bool{}}
+	out := commonParams{keys: map[string]bool{}}
 	for _, key := range order {
 		if operations < few || count[key]*100 <= operations*percent {
 			continue
 		}
 		out.keys[key] = true
-		if p := first[key]; p.Str("in") == "query" && !im.credential("query:"+p.Str("name")) {
-			out.query = append(out.query, field{name: p.Str("name"), schema: im.parameterType(p)})
+		if p := first[key]; p.TextOf("in") == "query" && !im.isTokenPlace("query:"+p.TextOf("name")) {
+			out.query = append(out.query, formField{name: p.TextOf("name"), schema: im.parameterType(p)})
 		}
 	}
 	return out
 }
 
-// credential reports whether a place is that of a token.
-func (im *importer) credential(place string) bool {
+// isTokenPlace reports whether a place is that of a token.
+func (im *docImporter) isTokenPlace(place string) bool {
 	for _, t := range im.out.Scheme.Tokens {
 		if strings.EqualFold(t.Place, place) {
 			return true
@@ -228,18 +230,18 @@ func (im *importer) credential(place string) bool {
 	return false
 }
 
-// parameters writes the parameters and the body of an operation.
-func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, shared common) {
-	var path, query, headers, form []field
+// writeParameters writes the parameters and the body of an operation.
+func (im *docImporter) writeParameters(l *operation.Line, item, op *jsonread.Node, shared commonParams) {
+	var path, query, headers, form []formField
 	plain := true
 	var body *jsonread.Node
-	for _, p := range im.params(item, op) {
-		in, name := p.Str("in"), p.Str("name")
+	for _, p := range im.resolveParams(item, op) {
+		in, name := p.TextOf("in"), p.TextOf("name")
 		// The proxy inserts the credential: code must not be asked for it.
-		if !p.True("required") && shared.keys[in+":"+name] || im.credential(in+":"+name) {
+		if !p.IsTrue("required") && shared.keys[in+":"+name] || im.isTokenPlace(in+":"+name) {
 			continue
 		}
-		f := field{name: name, in: in, required: p.True("required")}
+		f := formField{name: name, in: in, required: p.IsTrue("required")}
 		switch in {
 		case "body":
 			body = p
@@ -265,52 +267,52 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 			path = append(path, f)
 		case "query":
 			query = append(query, f)
-			im.style(l, p, f)
+			im.setStyle(l, p, f)
 		case "formData":
 			form = append(form, f)
 		}
 	}
 	if !plain {
-		l.Params = im.gen.object(path)
+		l.Params = im.gen.writeObject(path)
 	}
-	l.Query, l.Headers = im.gen.object(query), im.gen.object(headers)
+	l.Query, l.Headers = im.gen.writeObject(query), im.gen.writeObject(headers)
 	switch {
 	case im.swagger && body != nil:
-		l.Body, l.BodyMedia = im.gen.schema(body.Get("schema"), context{input: true}).text, im.consumes(op, "")
-		l.BodyOptional = !body.True("required")
+		l.Body, l.BodyMedia = im.gen.writeSchema(body.GetKey("schema"), schemaContext{input: true}).text, im.bodyMedia(op, "")
+		l.BodyOptional = !body.IsTrue("required")
 	case len(form) > 0:
-		l.Body, l.BodyMedia = im.gen.object(form), im.consumes(op, formMedia)
-		l.BodyOptional = !slices.ContainsFunc(form, func(f field) bool { return f.required })
-		if slices.ContainsFunc(form, func(f field) bool { return f.schema.text == blob }) {
+		l.Body, l.BodyMedia = im.gen.writeObject(form), im.bodyMedia(op, formMedia)
+		l.BodyOptional = !slices.ContainsFunc(form, func(f formField) bool { return f.required })
+		if slices.ContainsFunc(form, func(f formField) bool { return f.schema.text == blob }) {
 			l.BodyMedia = multipart
 		}
 	case !im.swagger:
-		im.body(l, im.refs.resolve(op.Get("requestBody")))
+		im.writeBody(l, im.refs.followRefs(op.GetKey("requestBody")))
 	}
 	if l.BodyMedia == jsonMedia {
 		l.BodyMedia = ""
 	}
 }
 
-// style records how a parameter is written if that differs from the default.
-func (im *importer) style(l *operation.Line, p *jsonread.Node, f field) {
+// setStyle records how a parameter is written if that differs from the default.
+func (im *docImporter) setStyle(l *operation.Line, p *jsonread.Node, f formField) {
 	way := ""
 	list := strings.HasSuffix(f.schema.text, "[]")
-	switch style := p.Str("style"); {
-	case p.Get("content") != nil:
+	switch style := p.TextOf("style"); {
+	case p.GetKey("content") != nil:
 		way = "json"
 	case style == "deepObject":
 		way = "deep"
 	case im.swagger && list:
-		way = map[string]string{"multi": "", "ssv": "space", "pipes": "pipe", "tsv": "tab"}[p.Str("collectionFormat")]
-		if c := p.Str("collectionFormat"); c == "" || c == "csv" {
+		way = map[string]string{"multi": "", "ssv": "space", "pipes": "pipe", "tsv": "tab"}[p.TextOf("collectionFormat")]
+		if c := p.TextOf("collectionFormat"); c == "" || c == "csv" {
 			way = "comma"
 		}
 	case style == "spaceDelimited" && list:
 		way = "space"
 	case style == "pipeDelimited" && list:
 		way = "pipe"
-	case p.Str("explode") == "false" && list:
+	case p.TextOf("explode") == "false" && list:
 		way = "comma"
 	}
 	setStyle(l, f.name, way)
@@ -319,7 +321,7 @@ func (im *importer) style(l *operation.Line, p *jsonread.Node, f field) {
 // setStyle records how one parameter or field is written, unless that is the default or already recorded.
 func setStyle(l *operation.Line, name, way string) {
 	_, said := l.Styles[name]
-	if way == "" || said || len(l.Styles) >= operation.MaxStyles || document.Line(name, operation.MaxTag) != name {
+	if way == "" || said || len(l.Styles) >= operation.MaxStyles || document.CleanLine(name, operation.MaxTag) != name {
 		return
 	}
 	if l.Styles == nil {
@@ -329,16 +331,16 @@ func setStyle(l *operation.Line, name, way string) {
 }
 
 // parameterType returns the type of a parameter.
-func (im *importer) parameterType(p *jsonread.Node) typ {
-	c := context{input: true}
+func (im *docImporter) parameterType(p *jsonread.Node) tsType {
+	c := schemaContext{input: true}
 	switch {
-	case p.Get("schema") != nil:
-		return im.gen.schema(p.Get("schema"), c)
+	case p.GetKey("schema") != nil:
+		return im.gen.writeSchema(p.GetKey("schema"), c)
 	case im.swagger:
-		return im.gen.schema(p, c)
+		return im.gen.writeSchema(p, c)
 	}
-	for _, m := range p.Get("content").Maps() {
-		return im.gen.schema(m.Node.Get("schema"), c)
+	for _, m := range p.GetKey("content").ObjectMembers() {
+		return im.gen.writeSchema(m.Node.GetKey("schema"), c)
 	}
-	return typ{text: "string"}
+	return tsType{text: "string"}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// resolver follows references inside the document.
-type resolver struct {
+// refResolver follows references inside the document.
+type refResolver struct {
 	root  *jsonread.Node
 	known map[string]*jsonread.Node
 	// index holds the members of large maps by key.
@@ -18,38 +18,39 @@ type resolver struct {
 	outside int
 }
 
-func newResolver(root *jsonread.Node) *resolver {
-	return &resolver{root: root, known: map[string]*jsonread.Node{}, index: map[*jsonread.Node]map[string]*jsonread.Node{}}
+func newResolver(root *jsonread.Node) *refResolver {
+	return &refResolver{root: root, known: map[string]*jsonread.Node{},
+		index: map[*jsonread.Node]map[string]*jsonread.Node{}}
 }
 
 // maxChain bounds a chain of references, which can be a cycle.
 const maxChain = 20
 
-// resolve follows a node's reference, and the references of its targets. If the chain ends nowhere, it returns nil.
-func (r *resolver) resolve(n *jsonread.Node) *jsonread.Node {
+// followRefs follows a node's reference, and the references of its targets. If the chain ends nowhere, it returns nil.
+func (r *refResolver) followRefs(n *jsonread.Node) *jsonread.Node {
 	for range maxChain {
-		ref := n.Get("$ref")
+		ref := n.GetKey("$ref")
 		if !ref.Is(jsonread.String) {
 			return n
 		}
-		n = r.find(ref.Text)
+		n = r.findTarget(ref.Text)
 	}
 	return nil
 }
 
-// find returns the target of a reference, or nil.
-func (r *resolver) find(ref string) *jsonread.Node {
+// findTarget returns the target of a reference, or nil.
+func (r *refResolver) findTarget(ref string) *jsonread.Node {
 	if n, ok := r.known[ref]; ok {
 		return n
 	}
-	n := r.pointer(ref)
+	n := r.followPointer(ref)
 	// A missing target is cached too: many references may lead to it.
 	r.known[ref] = n
 	return n
 }
 
-// pointer follows a JSON pointer in a fragment (RFC 6901, section 6).
-func (r *resolver) pointer(ref string) *jsonread.Node {
+// followPointer follows a JSON pointer in a fragment (RFC 6901, section 6).
+func (r *refResolver) followPointer(ref string) *jsonread.Node {
 	pointer, inside := strings.CutPrefix(ref, "#/")
 	if !inside {
 		if ref != "#" {
@@ -61,11 +62,11 @@ func (r *resolver) pointer(ref string) *jsonread.Node {
 	n := r.root
 	for part := range strings.SplitSeq(pointer, "/") {
 		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-		next := r.child(n, key)
+		next := r.childNode(n, key)
 		// Some documents percent-encode the pointer, as RFC 6901, section 6 requires, and others do not.
 		if next == nil {
 			if plain, err := url.PathUnescape(part); err == nil {
-				next = r.child(n, strings.NewReplacer("~1", "/", "~0", "~").Replace(plain))
+				next = r.childNode(n, strings.NewReplacer("~1", "/", "~0", "~").Replace(plain))
 			}
 		}
 		if n = next; n == nil {
@@ -75,7 +76,7 @@ func (r *resolver) pointer(ref string) *jsonread.Node {
 	return n
 }
 
-func (r *resolver) child(n *jsonread.Node, key string) *jsonread.Node {
+func (r *refResolver) childNode(n *jsonread.Node, key string) *jsonread.Node {
 	if n.Is(jsonread.List) {
 		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(n.Members) {
 			return n.Members[i].Node
@@ -84,12 +85,12 @@ func (r *resolver) child(n *jsonread.Node, key string) *jsonread.Node {
 	}
 	const large = 16
 	if n == nil || len(n.Members) <= large {
-		return n.Get(key)
+		return n.GetKey(key)
 	}
 	index := r.index[n]
 	if index == nil {
 		index = make(map[string]*jsonread.Node, len(n.Members))
-		for _, m := range n.Maps() {
+		for _, m := range n.ObjectMembers() {
 			// Of duplicate keys the first counts.
 			if index[m.Key] == nil {
 				index[m.Key] = m.Node

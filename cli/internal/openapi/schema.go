@@ -7,27 +7,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// schema writes a schema as a type.
-func (g *generator) schema(n *jsonread.Node, c context) typ {
+// writeSchema writes a schema as a type.
+func (g *typeGenerator) writeSchema(n *jsonread.Node, c schemaContext) tsType {
 	g.schemas--
 	// A small document can describe a huge type by sharing its parts.
 	if g.schemas < 0 || g.work < 0 || c.depth > maxNesting {
 		g.cutOff++
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
-	t := g.combined(n, c)
-	g.work -= len(t.text) + cost(n)
+	t := g.writeCombined(n, c)
+	g.work -= len(t.text) + schemaSize(n)
 	if len(t.text) > maxText {
 		g.cutOff++
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
 	return t
 }
 
-// cost returns the size of a schema without its nested schemas.
-func cost(n *jsonread.Node) int {
-	sum := len(n.Maps())
-	for _, m := range n.Maps() {
+// schemaSize returns the size of a schema without its nested schemas.
+func schemaSize(n *jsonread.Node) int {
+	sum := len(n.ObjectMembers())
+	for _, m := range n.ObjectMembers() {
 		if m.Node != nil {
 			sum += len(m.Node.Members)
 		}
@@ -35,45 +35,45 @@ func cost(n *jsonread.Node) int {
 	return sum
 }
 
-// combined writes a schema and its combinations (allOf, oneOf, anyOf).
-func (g *generator) combined(n *jsonread.Node, c context) typ {
+// writeCombined writes a schema and its combinations (allOf, oneOf, anyOf).
+func (g *typeGenerator) writeCombined(n *jsonread.Node, c schemaContext) tsType {
 	switch {
 	case n.Is(jsonread.Bool) && n.Text == "false":
-		return typ{text: "never"}
+		return tsType{text: "never"}
 	case !n.Is(jsonread.Object):
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
-	nullable := n.True("nullable") || n.True("x-nullable")
-	if ref := n.Get("$ref"); ref.Is(jsonread.String) {
-		return orNull(g.reference(ref.Text, c), nullable)
+	nullable := n.IsTrue("nullable") || n.IsTrue("x-nullable")
+	if ref := n.GetKey("$ref"); ref.Is(jsonread.String) {
+		return orNull(g.typeOfReference(ref.Text, c), nullable)
 	}
-	var parts []typ
-	for _, m := range n.Get("allOf").Items() {
-		if t := g.schema(m.Node, c.beside()); !open(t) && len(parts) < maxAlternatives {
+	var parts []tsType
+	for _, m := range n.GetKey("allOf").ListItems() {
+		if t := g.writeSchema(m.Node, c.besideSchema()); !isOpen(t) && len(parts) < maxAlternatives {
 			parts = append(parts, t)
 		}
 	}
 	for _, word := range []string{"oneOf", "anyOf"} {
-		if t, ok := g.alternatives(n, word, c); ok {
+		if t, ok := g.writeAlternatives(n, word, c); ok {
 			parts = append(parts, t)
 		}
 	}
-	base, null := g.base(n, c)
+	base, null := g.writeBase(n, c)
 	switch {
 	case len(parts) == 0:
 		parts = append(parts, base)
-	case !open(base) && !primitive(base):
-		parts = append([]typ{base}, parts...)
+	case !isOpen(base) && !isPrimitive(base):
+		parts = append([]tsType{base}, parts...)
 	}
-	return orNull(join(parts, " & ", intersection), nullable || null)
+	return orNull(joinTypes(parts, " & ", intersection), nullable || null)
 }
 
-// open reports whether a type allows anything.
-func open(t typ) bool { return t.text == unknown || t.text == anyObject }
+// isOpen reports whether a type allows anything.
+func isOpen(t tsType) bool { return t.text == unknown || t.text == anyObject }
 
 const anyObject = "{ [key: string]: unknown }"
 
-func primitive(t typ) bool {
+func isPrimitive(t tsType) bool {
 	switch t.text {
 	case "string", "number", "boolean", "null":
 		return true
@@ -81,40 +81,40 @@ func primitive(t typ) bool {
 	return false
 }
 
-func orNull(t typ, nullable bool) typ {
+func orNull(t tsType, nullable bool) tsType {
 	if !nullable || t.text == unknown || t.text == "null" || strings.HasSuffix(t.text, "| null") && t.op == union {
 		return t
 	}
-	return join([]typ{t, {text: "null"}}, " | ", union)
+	return joinTypes([]tsType{t, {text: "null"}}, " | ", union)
 }
 
 // maxAlternatives bounds the members of a union or intersection.
 const maxAlternatives = 1000
 
-// alternatives writes oneOf or anyOf. It skips alternatives that only list required properties.
-func (g *generator) alternatives(n *jsonread.Node, word string, c context) (typ, bool) {
-	items := n.Get(word).Items()
+// writeAlternatives writes oneOf or anyOf. It skips alternatives that only list required properties.
+func (g *typeGenerator) writeAlternatives(n *jsonread.Node, word string, c schemaContext) (tsType, bool) {
+	items := n.GetKey(word).ListItems()
 	if len(items) > maxAlternatives {
 		g.cutOff++
-		return typ{text: unknown}, true
+		return tsType{text: unknown}, true
 	}
-	tell := g.discriminator(n)
-	var parts []typ
+	tell := g.newDiscriminator(n)
+	var parts []tsType
 	for _, m := range items {
 		if onlyRequires(m.Node) {
 			continue
 		}
-		t := g.schema(m.Node, c.beside())
+		t := g.writeSchema(m.Node, c.besideSchema())
 		if literal := tell(m.Node); literal != "" && t.text != unknown {
-			t = join([]typ{{text: literal}, t}, " & ", intersection)
+			t = joinTypes([]tsType{{text: literal}, t}, " & ", intersection)
 		}
 		parts = append(parts, t)
 	}
 	if len(parts) == 0 {
-		return typ{}, false
+		return tsType{}, false
 	}
-	t := join(parts, " | ", union)
-	return t, !open(t)
+	t := joinTypes(parts, " | ", union)
+	return t, !isOpen(t)
 }
 
 func onlyRequires(n *jsonread.Node) bool {
@@ -123,81 +123,81 @@ func onlyRequires(n *jsonread.Node) bool {
 	})
 }
 
-// discriminator returns a function for the property that distinguishes an alternative, with the alternative's value.
+// newDiscriminator returns a function for the property that distinguishes an alternative, with the alternative's value.
 // The function returns "" if the alternative's schema already has the value.
-func (g *generator) discriminator(n *jsonread.Node) func(alternative *jsonread.Node) string {
-	d := n.Get("discriminator")
-	name := d.Str("propertyName")
+func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jsonread.Node) string {
+	d := n.GetKey("discriminator")
+	name := d.TextOf("propertyName")
 	return func(alternative *jsonread.Node) string {
-		ref := alternative.Str("$ref")
+		ref := alternative.TextOf("$ref")
 		if name == "" || ref == "" {
 			return ""
 		}
-		p := g.refs.resolve(g.find(alternative, name, 0))
-		if p == nil || p.Str("type") != "string" || p.Get("enum") != nil || p.Get("const") != nil {
+		p := g.refs.followRefs(g.findProperty(alternative, name, 0))
+		if p == nil || p.TextOf("type") != "string" || p.GetKey("enum") != nil || p.GetKey("const") != nil {
 			return ""
 		}
 		last := ref[strings.LastIndexByte(ref, '/')+1:]
-		var values []typ
-		for _, m := range atMost(d.Get("mapping").Maps(), maxAlternatives) {
+		var values []tsType
+		for _, m := range atMost(d.GetKey("mapping").ObjectMembers(), maxAlternatives) {
 			if to := m.Node.Text; to == ref || to == last {
-				values = append(values, typ{text: quote(m.Key)})
+				values = append(values, tsType{text: quoteString(m.Key)})
 			}
 		}
 		if len(values) == 0 {
-			values = []typ{{text: quote(last)}}
+			values = []tsType{{text: quoteString(last)}}
 		}
-		return braces([]string{property(name, true, join(values, " | ", union))})
+		return inBraces([]string{writeProperty(name, true, joinTypes(values, " | ", union))})
 	}
 }
 
-// find returns the schema of a property, or nil.
-func (g *generator) find(n *jsonread.Node, name string, depth int) *jsonread.Node {
+// findProperty returns the schema of a property, or nil.
+func (g *typeGenerator) findProperty(n *jsonread.Node, name string, depth int) *jsonread.Node {
 	const deep = 5
-	n = g.refs.resolve(n)
+	n = g.refs.followRefs(n)
 	if n == nil || depth > deep {
 		return nil
 	}
-	if p := g.refs.child(n.Get("properties"), name); p != nil {
+	if p := g.refs.childNode(n.GetKey("properties"), name); p != nil {
 		return p
 	}
-	for i, m := range n.Get("allOf").Items() {
-		if p := g.find(m.Node, name, depth+1); p != nil || i > deep {
+	for i, m := range n.GetKey("allOf").ListItems() {
+		if p := g.findProperty(m.Node, name, depth+1); p != nil || i > deep {
 			return p
 		}
 	}
 	return nil
 }
 
-// base writes a schema without its combinations, and reports whether it may be null.
-func (g *generator) base(n *jsonread.Node, c context) (t typ, null bool) {
+// writeBase writes a schema without its combinations, and reports whether it may be null.
+func (g *typeGenerator) writeBase(n *jsonread.Node, c schemaContext) (t tsType, null bool) {
 	kinds, null := kindsOf(n)
-	if v := n.Get("const"); v != nil {
-		return literal(v, kinds), null
+	if v := n.GetKey("const"); v != nil {
+		return writeLiteral(v, kinds), null
 	}
-	if values := n.Get("enum").Items(); len(values) > 0 {
-		return enum(values, kinds, null), false
+	if values := n.GetKey("enum").ListItems(); len(values) > 0 {
+		return writeEnum(values, kinds, null), false
 	}
-	var parts []typ
+	var parts []tsType
 	for _, k := range kinds {
-		parts = append(parts, g.kind(n, k, c))
+		parts = append(parts, g.writeKind(n, k, c))
 	}
 	switch {
 	case len(parts) > 0:
-		return join(parts, " | ", union), null
+		return joinTypes(parts, " | ", union), null
 	case null:
-		return typ{text: "null"}, false
+		return tsType{text: "null"}, false
 	}
-	return typ{text: unknown}, false
+	return tsType{text: unknown}, false
 }
 
 // kindsOf returns the types that a schema allows. If "type" is missing, it derives them from other keywords.
 func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
-	t := n.Get("type")
+	t := n.GetKey("type")
 	if t.Is(jsonread.String) {
 		kinds = []string{t.Text}
 	}
-	for _, m := range t.Items() {
+	for _, m := range t.ListItems() {
 		if !slices.Contains(kinds, m.Node.Text) && len(kinds) < 8 {
 			kinds = append(kinds, m.Node.Text)
 		}
@@ -210,67 +210,67 @@ func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
 		return kinds, null
 	}
 	switch {
-	case n.Get("properties") != nil, n.Get("additionalProperties") != nil, n.Get("patternProperties") != nil:
+	case n.GetKey("properties") != nil, n.GetKey("additionalProperties") != nil, n.GetKey("patternProperties") != nil:
 		return []string{"object"}, false
-	case n.Get("items") != nil, n.Get("prefixItems") != nil:
+	case n.GetKey("items") != nil, n.GetKey("prefixItems") != nil:
 		return []string{"array"}, false
-	case n.Get("format").Is(jsonread.String) && n.Str("format") == "binary":
+	case n.GetKey("format").Is(jsonread.String) && n.TextOf("format") == "binary":
 		return []string{"string"}, false
 	}
 	return nil, false
 }
 
-// kind writes one of a schema's types.
-func (g *generator) kind(n *jsonread.Node, kind string, c context) typ {
+// writeKind writes one of a schema's types.
+func (g *typeGenerator) writeKind(n *jsonread.Node, kind string, c schemaContext) tsType {
 	switch kind {
 	case "string":
-		if f := n.Str("format"); f == "binary" || n.Str("contentMediaType") == "application/octet-stream" &&
-			n.Get("contentEncoding") == nil {
-			return typ{text: blob}
+		if f := n.TextOf("format"); f == "binary" || n.TextOf("contentMediaType") == "application/octet-stream" &&
+			n.GetKey("contentEncoding") == nil {
+			return tsType{text: blob}
 		}
-		return typ{text: "string"}
+		return tsType{text: "string"}
 	case "integer", "number", "float", "double", "int", "long":
-		return typ{text: "number"}
+		return tsType{text: "number"}
 	case "boolean", "bool":
-		return typ{text: "boolean"}
+		return tsType{text: "boolean"}
 	case "file":
-		return typ{text: blob}
+		return tsType{text: blob}
 	case "array":
-		return g.array(n, c.in())
+		return g.writeArray(n, c.enterSchema())
 	case "object":
-		return g.properties(n, c.in())
+		return g.writeProperties(n, c.enterSchema())
 	}
-	return typ{text: unknown}
+	return tsType{text: unknown}
 }
 
-func (g *generator) array(n *jsonread.Node, c context) typ {
-	items := n.Get("items")
-	tuple := n.Get("prefixItems").Items()
+func (g *typeGenerator) writeArray(n *jsonread.Node, c schemaContext) tsType {
+	items := n.GetKey("items")
+	tuple := n.GetKey("prefixItems").ListItems()
 	if items.Is(jsonread.List) {
-		tuple, items = items.Items(), n.Get("additionalItems")
+		tuple, items = items.ListItems(), n.GetKey("additionalItems")
 	}
 	const long = 20
 	if len(tuple) == 0 || len(tuple) > long {
 		if items == nil || items.Is(jsonread.List) {
-			return typ{text: unknown + "[]"}
+			return tsType{text: unknown + "[]"}
 		}
-		return typ{text: listOf(g.schema(items, c))}
+		return tsType{text: listOf(g.writeSchema(items, c))}
 	}
 	var members []string
 	for _, m := range tuple {
-		members = append(members, g.schema(m.Node, c).text)
+		members = append(members, g.writeSchema(m.Node, c).text)
 	}
 	if !items.Is(jsonread.Bool) || items.Text != "false" {
-		rest := typ{text: unknown}
+		rest := tsType{text: unknown}
 		if items != nil {
-			rest = g.schema(items, c)
+			rest = g.writeSchema(items, c)
 		}
 		members = append(members, "..."+listOf(rest))
 	}
-	return typ{text: "[" + strings.Join(members, ", ") + "]"}
+	return tsType{text: "[" + strings.Join(members, ", ") + "]"}
 }
 
-func listOf(t typ) string {
+func listOf(t tsType) string {
 	if t.op != none {
 		return "(" + t.text + ")[]"
 	}
@@ -280,48 +280,48 @@ func listOf(t typ) string {
 // maxProperties bounds the properties of an object.
 const maxProperties = 2000
 
-// properties writes an object.
-func (g *generator) properties(n *jsonread.Node, c context) typ {
-	members := n.Get("properties").Maps()
+// writeProperties writes an object.
+func (g *typeGenerator) writeProperties(n *jsonread.Node, c schemaContext) tsType {
+	members := n.GetKey("properties").ObjectMembers()
 	if len(members) > maxProperties {
 		g.cutOff++
 		members = members[:maxProperties]
 	}
 	required := map[string]bool{}
-	for _, m := range n.Get("required").Items() {
+	for _, m := range n.GetKey("required").ListItems() {
 		required[m.Node.Text] = true
 	}
-	var fields []field
+	var fields []formField
 	for _, m := range members {
-		must := required[m.Key] || m.Node.Str("required") == "true"
+		must := required[m.Key] || m.Node.TextOf("required") == "true"
 		if must {
-			p := g.refs.resolve(m.Node)
+			p := g.refs.followRefs(m.Node)
 			// A request need not have a read-only property, and a response has no write-only one.
-			must = c.input && !p.True("readOnly") || !c.input && !p.True("writeOnly")
+			must = c.input && !p.IsTrue("readOnly") || !c.input && !p.IsTrue("writeOnly")
 		}
-		fields = append(fields, field{name: m.Key, required: must, schema: g.schema(m.Node, c)})
+		fields = append(fields, formField{name: m.Key, required: must, schema: g.writeSchema(m.Node, c)})
 	}
-	text := g.object(fields)
-	more, ok := g.additional(n, c, len(fields) > 0)
+	text := g.writeObject(fields)
+	more, ok := g.writeAdditional(n, c, len(fields) > 0)
 	switch {
 	case !ok && text == "":
-		return typ{text: anyObject}
+		return tsType{text: anyObject}
 	case !ok:
-		return typ{text: text}
+		return tsType{text: text}
 	case text == "":
-		return typ{text: braces([]string{more})}
+		return tsType{text: inBraces([]string{more})}
 	}
-	return typ{text: strings.TrimSuffix(text, " }") + "; " + more + " }"}
+	return tsType{text: strings.TrimSuffix(text, " }") + "; " + more + " }"}
 }
 
-// additional writes the properties without a name. Beside named properties they become unknown, because TypeScript
+// writeAdditional writes the properties without a name. Beside named properties they become unknown, because TypeScript
 // requires all properties to match the index type.
-func (g *generator) additional(n *jsonread.Node, c context, others bool) (string, bool) {
+func (g *typeGenerator) writeAdditional(n *jsonread.Node, c schemaContext, others bool) (string, bool) {
 	const index = "[key: string]: "
-	add, patterns := n.Get("additionalProperties"), n.Get("patternProperties").Maps()
+	add, patterns := n.GetKey("additionalProperties"), n.GetKey("patternProperties").ObjectMembers()
 	switch {
 	case len(patterns) == 1 && !others && (add == nil || add.Text == "false"):
-		return index + g.schema(patterns[0].Node, c).text, true
+		return index + g.writeSchema(patterns[0].Node, c).text, true
 	case len(patterns) > 0, add.Is(jsonread.Bool) && add.Text == "true":
 		return index + unknown, true
 	case add.Is(jsonread.Object) && len(add.Members) == 0:
@@ -329,22 +329,22 @@ func (g *generator) additional(n *jsonread.Node, c context, others bool) (string
 	case add.Is(jsonread.Object) && others:
 		return index + unknown, true
 	case add.Is(jsonread.Object):
-		return index + g.schema(add, c).text, true
+		return index + g.writeSchema(add, c).text, true
 	}
 	return "", false
 }
 
-// twins finds the schemas whose type differs between requests and responses. Those have a required property that is
-// read-only or write-only, or refer to such a schema.
-func twins(root *jsonread.Node, refs *resolver) map[*jsonread.Node]bool {
+// inputVariants finds the schemas whose type differs between requests and responses. Those have a required property
+// that is read-only or write-only, or refer to such a schema.
+func inputVariants(root *jsonread.Node, refs *refResolver) map[*jsonread.Node]bool {
 	out := map[*jsonread.Node]bool{}
 	users := map[*jsonread.Node][]*jsonread.Node{}
 	left := maxSchemas
 	var first []*jsonread.Node
-	for _, group := range []*jsonread.Node{root.At("components", "schemas"), root.Get("definitions")} {
-		for _, m := range group.Maps() {
-			t := twin{refs: refs, left: &left}
-			t.walk(m.Node, 0)
+	for _, group := range []*jsonread.Node{root.FollowKeys("components", "schemas"), root.GetKey("definitions")} {
+		for _, m := range group.ObjectMembers() {
+			t := variantFinder{refs: refs, left: &left}
+			t.walkSchema(m.Node, 0)
 			if t.differs {
 				first = append(first, m.Node)
 			}
@@ -364,31 +364,31 @@ func twins(root *jsonread.Node, refs *resolver) map[*jsonread.Node]bool {
 	return out
 }
 
-// twin inspects one schema.
-type twin struct {
-	refs    *resolver
+// variantFinder inspects one schema.
+type variantFinder struct {
+	refs    *refResolver
 	left    *int
 	differs bool
 	uses    []*jsonread.Node
 }
 
-func (t *twin) walk(n *jsonread.Node, depth int) {
+func (t *variantFinder) walkSchema(n *jsonread.Node, depth int) {
 	if *t.left--; *t.left < 0 || depth > maxNesting*2 || n == nil {
 		return
 	}
-	if ref := n.Get("$ref"); ref.Is(jsonread.String) {
-		if to := t.refs.find(ref.Text); to != nil {
+	if ref := n.GetKey("$ref"); ref.Is(jsonread.String) {
+		if to := t.refs.findTarget(ref.Text); to != nil {
 			t.uses = append(t.uses, to)
 		}
 		return
 	}
-	for _, m := range n.Get("required").Items() {
-		p := t.refs.resolve(t.refs.child(n.Get("properties"), m.Node.Text))
-		t.differs = t.differs || p.True("readOnly") || p.True("writeOnly")
+	for _, m := range n.GetKey("required").ListItems() {
+		p := t.refs.followRefs(t.refs.childNode(n.GetKey("properties"), m.Node.Text))
+		t.differs = t.differs || p.IsTrue("readOnly") || p.IsTrue("writeOnly")
 	}
 	for _, m := range n.Members {
 		if m.Node != nil && len(m.Node.Members) > 0 {
-			t.walk(m.Node, depth+1)
+			t.walkSchema(m.Node, depth+1)
 		}
 	}
 }

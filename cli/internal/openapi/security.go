@@ -12,44 +12,45 @@ import (
 // None imports a document without a credential.
 const None = "none"
 
-// security chooses how requests authenticate.
-func (im *importer) security() error {
-	defined := im.root.At("components", "securitySchemes")
+// chooseScheme chooses how requests authenticate.
+func (im *docImporter) chooseScheme() error {
+	defined := im.root.FollowKeys("components", "securitySchemes")
 	if im.swagger {
-		defined = im.root.Get("securityDefinitions")
+		defined = im.root.GetKey("securityDefinitions")
 	}
-	ways := map[string]document.Way{}
+	ways := map[string]document.AuthWay{}
 	var names []string
-	for _, m := range defined.Maps() {
+	for _, m := range defined.ObjectMembers() {
 		if _, twice := ways[m.Key]; !twice && len(names) < maxSchemes {
-			ways[m.Key] = im.way(m.Key, im.refs.resolve(m.Node))
+			ways[m.Key] = im.readWay(m.Key, im.refs.followRefs(m.Node))
 			names = append(names, m.Key)
 		}
 	}
 	if im.o.Scheme == None {
-		return im.tokens(document.Way{})
+		return im.setTokens(document.AuthWay{})
 	}
 	if im.o.Scheme != "" {
-		return im.chosen(ways, names)
+		return im.applyChosen(ways, names)
 	}
-	options := im.options(ways, names)
+	options := im.listWays(ways, names)
 	if len(options) == 0 {
 		if len(im.o.Tokens) > 0 { // the document names no way, so the usual one is used
-			return im.tokens(document.Bearer("bearer"))
+			return im.setTokens(document.BearerWay("bearer"))
 		}
 		return nil
 	}
 	best := options[0]
 	if best.Why != "" {
-		return &document.Refused{Found: fmt.Sprintf("the way to authenticate %s: %s", document.Line(best.Name, 60), best.Why),
+		return &document.RefusedError{Found: fmt.Sprintf("the way to authenticate %s: %s", document.CleanLine(best.Name, 60),
+			best.Why),
 			Want: "--scheme none, to import without a credential"}
 	}
 	for _, w := range options[1:] {
-		if name := document.Line(w.Name, 60); w.Why == "" && len(im.out.Other) < maxOther {
+		if name := document.CleanLine(w.Name, 60); w.Why == "" && len(im.out.Other) < maxOther {
 			im.out.Other = append(im.out.Other, name)
 		}
 	}
-	return im.tokens(best)
+	return im.setTokens(best)
 }
 
 const (
@@ -57,45 +58,45 @@ const (
 	maxOther   = 5
 )
 
-func (im *importer) tokens(w document.Way) error {
-	s, err := w.Scheme(im.o.Name, im.o.Tokens)
-	s.Name = document.Line(s.Name, 60)
+func (im *docImporter) setTokens(w document.AuthWay) error {
+	s, err := w.NameTokens(im.o.Name, im.o.Tokens)
+	s.Name = document.CleanLine(s.Name, 60)
 	im.out.Scheme = s
 	return err
 }
 
-// chosen handles --scheme.
-func (im *importer) chosen(ways map[string]document.Way, names []string) error {
-	var all []document.Way
+// applyChosen handles --scheme.
+func (im *docImporter) applyChosen(ways map[string]document.AuthWay, names []string) error {
+	var all []document.AuthWay
 	for name := range strings.SplitSeq(im.o.Scheme, "+") {
 		w, ok := ways[name]
 		if !ok {
-			return &document.Refused{Found: fmt.Sprintf("--scheme %s", document.Line(im.o.Scheme, 60)),
-				Want: "one of " + document.Line(strings.Join(append(names, None), ", "), 300)}
+			return &document.RefusedError{Found: fmt.Sprintf("--scheme %s", document.CleanLine(im.o.Scheme, 60)),
+				Want: "one of " + document.CleanLine(strings.Join(append(names, None), ", "), 300)}
 		}
 		all = append(all, w)
 	}
 	w := all[0]
 	if len(all) > 1 {
-		w = document.And(all)
+		w = document.CombineWays(all)
 	}
 	if w.Why != "" {
-		return &document.Refused{Found: fmt.Sprintf("--scheme %s: %s", document.Line(w.Name, 60), w.Why),
+		return &document.RefusedError{Found: fmt.Sprintf("--scheme %s: %s", document.CleanLine(w.Name, 60), w.Why),
 			Want: "another one, or none"}
 	}
-	return im.tokens(w)
+	return im.setTokens(w)
 }
 
-// options returns the ways that the document allows, the best first.
-func (im *importer) options(ways map[string]document.Way, names []string) []document.Way {
+// listWays returns the ways that the document allows, the best first.
+func (im *docImporter) listWays(ways map[string]document.AuthWay, names []string) []document.AuthWay {
 	count := map[string]int{}
-	found := map[string]document.Way{}
+	found := map[string]document.AuthWay{}
 	var order []string
 	add := func(requirements *jsonread.Node) {
-		for _, r := range atMost(requirements.Items(), maxShared) {
-			var all []document.Way
+		for _, r := range atMost(requirements.ListItems(), maxShared) {
+			var all []document.AuthWay
 			known := true
-			for _, m := range atMost(r.Node.Maps(), maxAnd+1) {
+			for _, m := range atMost(r.Node.ObjectMembers(), maxAnd+1) {
 				w, ok := ways[m.Key]
 				known = known && ok && len(all) < maxAnd
 				all = append(all, w)
@@ -106,7 +107,7 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 			}
 			w := all[0]
 			if len(all) > 1 {
-				w = document.And(all)
+				w = document.CombineWays(all)
 			}
 			if count[w.Name]++; count[w.Name] == 1 {
 				found[w.Name] = w
@@ -114,10 +115,10 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 			}
 		}
 	}
-	general := im.root.Get("security")
-	im.each(func(_ string, _ string, item, op *jsonread.Node) {
+	general := im.root.GetKey("security")
+	im.eachOperation(func(_ string, _ string, item, op *jsonread.Node) {
 		// The requirements of an operation replace the general ones.
-		if own := op.Get("security"); own != nil {
+		if own := op.GetKey("security"); own != nil {
 			add(own)
 		} else {
 			add(general)
@@ -136,11 +137,11 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 	for _, n := range count {
 		most = max(most, n)
 	}
-	out := make([]document.Way, 0, len(order))
+	out := make([]document.AuthWay, 0, len(order))
 	for _, name := range order {
 		out = append(out, found[name])
 	}
-	weight := func(w document.Way) int { // a way of few operations comes after a way of most
+	weight := func(w document.AuthWay) int { // a way of few operations comes after a way of most
 		n := w.Rank
 		if w.Why != "" {
 			n += 100
@@ -150,57 +151,57 @@ func (im *importer) options(ways map[string]document.Way, names []string) []docu
 		}
 		return n
 	}
-	slices.SortStableFunc(out, func(a, b document.Way) int { return weight(a) - weight(b) })
+	slices.SortStableFunc(out, func(a, b document.AuthWay) int { return weight(a) - weight(b) })
 	return out
 }
 
 const maxAnd = 5
 
-// way reads one security scheme.
-func (im *importer) way(name string, s *jsonread.Node) document.Way {
+// readWay reads one security scheme.
+func (im *docImporter) readWay(name string, s *jsonread.Node) document.AuthWay {
 	lower := strings.ToLower
-	switch lower(s.Str("type")) {
+	switch lower(s.TextOf("type")) {
 	case "oauth2", "openidconnect":
-		return document.Bearer(name)
+		return document.BearerWay(name)
 	case "basic":
-		return document.Basic(name)
+		return document.BasicWay(name)
 	case "http":
-		switch scheme := lower(s.Str("scheme")); scheme {
+		switch scheme := lower(s.TextOf("scheme")); scheme {
 		case "bearer", "":
-			return document.Bearer(name)
+			return document.BearerWay(name)
 		case "basic":
-			return document.Basic(name)
+			return document.BasicWay(name)
 		case "digest", "hoba", "mutual", "negotiate", "ntlm", "scram-sha-1", "scram-sha-256", "vapid", "dpop", "privatetoken":
-			return document.Refuse(name, "it is "+scheme+", where each request is computed with the credential")
+			return document.RefusedWay(name, "it is "+scheme+", where each request is computed with the credential")
 		default:
-			return document.Header(name, "Authorization", document.Line(s.Str("scheme"), 40)+" ")
+			return document.HeaderWay(name, "Authorization", document.CleanLine(s.TextOf("scheme"), 40)+" ")
 		}
 	case "mutualtls":
-		return document.Refuse(name, "it is a client certificate (mutual TLS)")
+		return document.RefusedWay(name, "it is a client certificate (mutual TLS)")
 	case "apikey":
 		return im.apiKey(name, s)
 	}
-	return document.Refuse(name, fmt.Sprintf("it is of the unknown type %q", document.Line(s.Str("type"), 40)))
+	return document.RefusedWay(name, fmt.Sprintf("it is of the unknown type %q", document.CleanLine(s.TextOf("type"), 40)))
 }
 
-func (im *importer) apiKey(name string, s *jsonread.Node) document.Way {
-	description := strings.ToLower(s.Str("description"))
-	signed := strings.Contains(strings.ToLower(s.Str("x-amazon-apigateway-authtype")), "sigv4") ||
-		strings.Contains(description, "signature") && strings.EqualFold(s.Str("name"), "Authorization")
+func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
+	description := strings.ToLower(s.TextOf("description"))
+	signed := strings.Contains(strings.ToLower(s.TextOf("x-amazon-apigateway-authtype")), "sigv4") ||
+		strings.Contains(description, "signature") && strings.EqualFold(s.TextOf("name"), "Authorization")
 	if signed {
-		return document.Refuse(name, "requests are signed with the credential")
+		return document.RefusedWay(name, "requests are signed with the credential")
 	}
-	switch strings.ToLower(s.Str("in")) {
+	switch strings.ToLower(s.TextOf("in")) {
 	case "header":
 		prefix := ""
-		if strings.EqualFold(s.Str("name"), "Authorization") && strings.Contains(description, "bearer") {
+		if strings.EqualFold(s.TextOf("name"), "Authorization") && strings.Contains(description, "bearer") {
 			prefix = "Bearer "
 		}
-		return document.Header(name, s.Str("name"), prefix)
+		return document.HeaderWay(name, s.TextOf("name"), prefix)
 	case "query":
-		return document.Query(name, s.Str("name"))
+		return document.QueryWay(name, s.TextOf("name"))
 	case "cookie":
-		return document.Refuse(name, "it is sent in a cookie, where no credential is put")
+		return document.RefusedWay(name, "it is sent in a cookie, where no credential is put")
 	}
-	return document.Refuse(name, "the document does not say where it is sent")
+	return document.RefusedWay(name, "the document does not say where it is sent")
 }

@@ -13,12 +13,12 @@ import (
 // maxHosts bounds the hosts of a document.
 const maxHosts = 50
 
-// servers chooses the server of requests, and collects all hosts.
-func (im *importer) servers() error {
+// chooseServer chooses the server of requests, and collects all hosts.
+func (im *docImporter) chooseServer() error {
 	if im.o.Server != "" {
 		server, host, err := document.CheckServer(im.o.Server)
 		if err != nil {
-			return &document.Refused{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
+			return &document.RefusedError{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
 		}
 		im.out.Head.Server, im.out.HTTP = server, strings.HasPrefix(server, "http:")
 		im.out.AddHost(host)
@@ -26,7 +26,7 @@ func (im *importer) servers() error {
 	}
 	var first error
 	for _, text := range im.rootServers() {
-		server, err := im.server(text.url, text.variables)
+		server, err := im.checkServer(text.url, text.variables)
 		if err != nil {
 			if first == nil {
 				first = err
@@ -39,11 +39,11 @@ func (im *importer) servers() error {
 	}
 	switch {
 	case im.out.Head.Server == "" && first == nil:
-		return &document.Refused{Found: "no server in the document", Want: "--server https://..., where requests go"}
+		return &document.RefusedError{Found: "no server in the document", Want: "--server https://..., where requests go"}
 	case im.out.Head.Server == "":
 		return first
 	case first != nil:
-		im.out.Note("a server was left out: %v", first)
+		im.out.AddNote("a server was left out: %v", first)
 	}
 	return nil
 }
@@ -54,11 +54,11 @@ type rawServer struct {
 	variables *jsonread.Node
 }
 
-func (im *importer) rootServers() []rawServer {
+func (im *docImporter) rootServers() []rawServer {
 	if !im.swagger {
 		return rawServers(im.root)
 	}
-	host, base := im.root.Str("host"), im.root.Str("basePath")
+	host, base := im.root.TextOf("host"), im.root.TextOf("basePath")
 	if host == "" {
 		if im.o.Base == nil {
 			return nil
@@ -69,7 +69,7 @@ func (im *importer) rootServers() []rawServer {
 	if _, rest, ok := strings.Cut(host, "://"); ok {
 		host = rest
 	}
-	schemes := im.root.Get("schemes").Items()
+	schemes := im.root.GetKey("schemes").ListItems()
 	scheme := "https"
 	for i, s := range schemes {
 		if s.Node.Text == "https" {
@@ -85,17 +85,17 @@ func (im *importer) rootServers() []rawServer {
 
 func rawServers(n *jsonread.Node) []rawServer {
 	var out []rawServer
-	for _, s := range atMost(n.Get("servers").Items(), maxHosts) {
+	for _, s := range atMost(n.GetKey("servers").ListItems(), maxHosts) {
 		if s.Node.Is(jsonread.Object) {
-			out = append(out, rawServer{s.Node.Str("url"), s.Node.Get("variables")})
+			out = append(out, rawServer{s.Node.TextOf("url"), s.Node.GetKey("variables")})
 		}
 	}
 	return out
 }
 
-// own returns the server of an operation or path that has separate servers, or "" if it is the document's server. It
-// returns false if no server is usable.
-func (im *importer) own(op, item *jsonread.Node) (string, bool) {
+// ownServer returns the server of an operation or path that has separate servers, or "" if it is the document's server.
+// It returns false if no server is usable.
+func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
 	list := rawServers(op)
 	if len(list) == 0 {
 		list = rawServers(item)
@@ -105,7 +105,7 @@ func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 		if im.o.Server != "" && im.isRoot(raw.url) { // --server replaces it
 			return "", true
 		}
-		server, err := im.server(raw.url, raw.variables)
+		server, err := im.checkServer(raw.url, raw.variables)
 		switch {
 		case err == nil && server == im.out.Head.Server:
 			return "", true
@@ -116,13 +116,13 @@ func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 		}
 	}
 	if first != nil {
-		im.out.Note("operations with a server of their own were left out: %v", first)
+		im.out.AddNote("operations with a server of their own were left out: %v", first)
 	}
 	return "", first == nil
 }
 
 // isRoot reports whether a server is the document's first one, ignoring the scheme.
-func (im *importer) isRoot(server string) bool {
+func (im *docImporter) isRoot(server string) bool {
 	bare := func(s string) string {
 		_, rest, _ := strings.Cut(s, "//")
 		return strings.TrimRight(rest, "/")
@@ -133,16 +133,16 @@ func (im *importer) isRoot(server string) bool {
 
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)
 
-// server checks one server and adds its host.
-func (im *importer) server(text string, variables *jsonread.Node) (string, error) {
+// checkServer checks one server and adds its host.
+func (im *docImporter) checkServer(text string, variables *jsonread.Node) (string, error) {
 	text = strings.TrimSpace(text)
-	full, err := im.fill(text, variables)
+	full, err := im.fillVariables(text, variables)
 	if err != nil {
 		return "", err
 	}
 	u, err := url.Parse(full)
 	if err != nil {
-		return "", &document.Refused{Found: "the server " + document.Line(full, 100), Want: "--server https://..."}
+		return "", &document.RefusedError{Found: "the server " + document.CleanLine(full, 100), Want: "--server https://..."}
 	}
 	if u.Host == "" && u.Scheme == "" {
 		switch {
@@ -156,7 +156,8 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 		case firstWord(full):
 			u, _ = url.Parse("https://" + full) // nil is rejected below
 		default:
-			return "", &document.Refused{Found: fmt.Sprintf("the server %q, which has no host", document.Line(full, 100)),
+			return "", &document.RefusedError{Found: fmt.Sprintf("the server %q, which has no host",
+				document.CleanLine(full, 100)),
 				Want: "--server https://..., the whole of it"}
 		}
 	}
@@ -164,15 +165,15 @@ func (im *importer) server(text string, variables *jsonread.Node) (string, error
 		u.Scheme = "https"
 	}
 	if u == nil {
-		return "", &document.Refused{Found: "the server " + document.Line(full, 100), Want: "--server https://..."}
+		return "", &document.RefusedError{Found: "the server " + document.CleanLine(full, 100), Want: "--server https://..."}
 	}
 	server, host, err := document.CheckServer(u.String())
 	if err != nil {
-		return "", &document.Refused{Found: err.Error(), Want: "--server https://..."}
+		return "", &document.RefusedError{Found: err.Error(), Want: "--server https://..."}
 	}
 	// Credentials must not cross the network in clear text unless the user asks for it.
 	if strings.HasPrefix(server, "http:") {
-		return "", &document.Refused{Found: server + ", which is plain HTTP",
+		return "", &document.RefusedError{Found: server + ", which is plain HTTP",
 			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
 				"clear text"}
 	}
@@ -189,8 +190,8 @@ func firstWord(s string) bool {
 	return err == nil && strings.Contains(host, ".")
 }
 
-// fill inserts the values of variables. The user must choose a variable of the host.
-func (im *importer) fill(text string, variables *jsonread.Node) (string, error) {
+// fillVariables inserts the values of variables. The user must choose a variable of the host.
+func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (string, error) {
 	host := text
 	if _, rest, ok := strings.Cut(text, "://"); ok {
 		host = rest
@@ -202,17 +203,18 @@ func (im *importer) fill(text string, variables *jsonread.Node) (string, error) 
 		if value, ok := im.o.Vars[name]; ok {
 			return value
 		}
-		def := variables.Get(name)
-		preset, one := def.Get("default"), def.Get("enum").Items()
+		def := variables.GetKey(name)
+		preset, one := def.GetKey("default"), def.GetKey("enum").ListItems()
 		fixed := len(one) == 1 && preset != nil && one[0].Node.Text == preset.Text
 		if preset != nil && preset.Text != "" &&
 			(fixed || !strings.Contains(host, v) || strings.HasPrefix(preset.Text, "/")) {
 			return preset.Text
 		}
 		if bad == nil {
-			bad = &document.Refused{
-				Found: fmt.Sprintf("the server %s with the variable %s", document.Line(text, 100), document.Line(name, 40)),
-				Want:  "--var " + document.Line(name, 40) + "=" + choice(preset, one) + ", or --server https://...",
+			bad = &document.RefusedError{
+				Found: fmt.Sprintf("the server %s with the variable %s", document.CleanLine(text, 100),
+					document.CleanLine(name, 40)),
+				Want: "--var " + document.CleanLine(name, 40) + "=" + describeChoice(preset, one) + ", or --server https://...",
 			}
 		}
 		return v
@@ -220,11 +222,11 @@ func (im *importer) fill(text string, variables *jsonread.Node) (string, error) 
 	return full, bad
 }
 
-// choice describes the allowed values of a variable.
-func choice(preset *jsonread.Node, enum []jsonread.Member) string {
+// describeChoice describes the allowed values of a variable.
+func describeChoice(preset *jsonread.Node, enum []jsonread.Member) string {
 	var words []string
 	for _, e := range enum {
-		if words = append(words, document.Line(e.Node.Text, 40)); len(words) == 20 {
+		if words = append(words, document.CleanLine(e.Node.Text, 40)); len(words) == 20 {
 			words = append(words, "...")
 			break
 		}
@@ -234,7 +236,7 @@ func choice(preset *jsonread.Node, enum []jsonread.Member) string {
 		out += " (one of " + strings.Join(words, ", ") + ")"
 	}
 	if preset != nil && preset.Text != "" {
-		out += " (usually " + document.Line(preset.Text, 40) + ")"
+		out += " (usually " + document.CleanLine(preset.Text, 40) + ")"
 	}
 	return out
 }

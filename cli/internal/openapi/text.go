@@ -14,14 +14,14 @@ import (
 // number matches numbers that are valid in JSON and in TypeScript.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$`)
 
-// enum writes the values that a schema allows.
-func enum(values []jsonread.Member, kinds []string, null bool) typ {
+// writeEnum writes the values that a schema allows.
+func writeEnum(values []jsonread.Member, kinds []string, null bool) tsType {
 	var out []string
 	seen := map[string]bool{}
 	for _, v := range values {
-		text := literal(v.Node, kinds).text
+		text := writeLiteral(v.Node, kinds).text
 		if text == unknown {
-			return typ{text: unknown}
+			return tsType{text: unknown}
 		}
 		if !seen[text] {
 			seen[text] = true
@@ -40,52 +40,53 @@ func enum(values []jsonread.Member, kinds []string, null bool) typ {
 		}
 	}
 	if len(out) == 1 {
-		return typ{text: out[0]}
+		return tsType{text: out[0]}
 	}
-	return typ{strings.Join(out, " | "), union}
+	return tsType{strings.Join(out, " | "), union}
 }
 
-// literal writes one value as a type.
-func literal(v *jsonread.Node, kinds []string) typ {
+// writeLiteral writes one value as a type.
+func writeLiteral(v *jsonread.Node, kinds []string) tsType {
 	is := func(names ...string) bool {
 		return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(names, k) })
 	}
 	if v == nil {
-		return typ{text: "null"}
+		return tsType{text: "null"}
 	}
 	switch v.Kind {
 	case jsonread.Null:
-		return typ{text: "null"}
+		return tsType{text: "null"}
 	case jsonread.Bool:
 		if is("boolean") {
-			return typ{text: v.Text}
+			return tsType{text: v.Text}
 		}
 	case jsonread.Number:
 		if is("integer", "number") {
 			if number.MatchString(v.Text) {
-				return typ{text: v.Text}
+				return tsType{text: v.Text}
 			}
-			return typ{text: "number"}
+			return tsType{text: "number"}
 		}
 	case jsonread.String:
 		if is("string") {
 			break
 		}
 		if is("integer", "number") && number.MatchString(v.Text) || is("boolean") && (v.Text == "true" || v.Text == "false") {
-			return typ{text: v.Text}
+			return tsType{text: v.Text}
 		}
 	default:
-		return typ{text: unknown}
+		return tsType{text: unknown}
 	}
 	const long = 300
 	if len(v.Text) > long {
-		return typ{text: "string"}
+		return tsType{text: "string"}
 	}
-	return typ{text: quote(v.Text)}
+	return tsType{text: quoteString(v.Text)}
 }
 
-// quote returns a TypeScript string on one line. It escapes every character that is invisible or has a special meaning.
-func quote(s string) string {
+// quoteString returns a TypeScript string on one line. It escapes every character that is invisible or has a special
+// meaning.
+func quoteString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
@@ -95,7 +96,7 @@ func quote(s string) string {
 			b.WriteRune(r)
 		case r == '<': // a viewer could render it as markup
 			b.WriteString(`\u003c`)
-		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.Plain(string(r)):
+		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.IsPlain(string(r)):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\u{%x}`, r)
@@ -109,18 +110,18 @@ func quote(s string) string {
 
 // propertyName returns a property's name, quoted unless it is an identifier.
 func propertyName(s string) string {
-	if s != "" && s == identifier(s) {
+	if s != "" && s == makeIdentifier(s) {
 		return s
 	}
 	const long = 200
 	if len(s) > long {
 		s = strings.ToValidUTF8(s[:long], "")
 	}
-	return quote(s)
+	return quoteString(s)
 }
 
-// identifier makes an identifier from a text: characters other than ASCII letters, digits, _ and $ become _.
-func identifier(s string) string {
+// makeIdentifier makes an identifier from a text: characters other than ASCII letters, digits, _ and $ become _.
+func makeIdentifier(s string) string {
 	const long = 100
 	s = strings.ReplaceAll(s, "~1", "_")
 	if len(s) > long {

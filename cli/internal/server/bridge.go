@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// bridge translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and without
+// stdioBridge translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and without
 // sessions. It parses only the fields that the headers need; everything else passes through unchanged.
-type bridge struct {
+type stdioBridge struct {
 	url    string
 	client *http.Client
 	// reconnect is how long a message waits while CodeForge cannot be reached.
@@ -34,8 +34,8 @@ type bridge struct {
 	listening bool
 }
 
-// message holds the fields of a JSON-RPC message that determine its headers.
-type message struct {
+// rpcMessage holds the fields of a JSON-RPC message that determine its headers.
+type rpcMessage struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
@@ -62,9 +62,9 @@ const (
 	goneInterval = 100 * time.Millisecond
 )
 
-// run translates messages until stdin has ended and every request is answered, or ctx ends. After the end of stdin it
-// also stops if gone reports that the client no longer reads.
-func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) error {
+// runBridge translates messages until stdin has ended and every request is answered, or ctx ends. After the end of
+// stdin it also stops if gone reports that the client no longer reads.
+func (b *stdioBridge) runBridge(ctx context.Context, stdin io.Reader, gone func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inFlight := make(chan struct{}, maxInFlight)
@@ -72,7 +72,7 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 	for ctx.Err() == nil {
 		line, err := lines.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			b.forward(ctx, inFlight, line)
+			b.forwardMessage(ctx, inFlight, line)
 		}
 		if errors.Is(err, io.EOF) {
 			break
@@ -100,32 +100,33 @@ func (b *bridge) run(ctx context.Context, stdin io.Reader, gone func() bool) err
 	return nil
 }
 
-// forward sends one message: requests concurrently, initialize and notifications in order.
-func (b *bridge) forward(ctx context.Context, inFlight chan struct{}, line []byte) {
-	var m message
+// forwardMessage sends one message: requests concurrently, initialize and notifications in order.
+func (b *stdioBridge) forwardMessage(ctx context.Context, inFlight chan struct{}, line []byte) {
+	var m rpcMessage
 	_ = json.Unmarshal(line, &m) // the server rejects invalid messages
 	// Later messages depend on initialize, and notifications must keep their order.
 	if m.Method == "initialize" || len(m.ID) == 0 {
-		b.send(ctx, m, line)
+		b.sendMessage(ctx, m, line)
 		return
 	}
 	inFlight <- struct{}{}
 	b.open.Go(func() {
 		defer func() { <-inFlight }()
-		b.send(ctx, m, line)
+		b.sendMessage(ctx, m, line)
 	})
 }
 
-// send posts one message and writes the answer.
-func (b *bridge) send(ctx context.Context, m message, line []byte) {
-	resp, err := b.post(ctx, m, line)
+// sendMessage posts one message and writes the answer.
+func (b *stdioBridge) sendMessage(ctx context.Context, m rpcMessage, line []byte) {
+	resp, err := b.postMessage(ctx, m, line)
 	switch {
 	case notSent(err):
-		b.fail(m, "CodeForge cannot be reached, so nothing was run: "+err.Error())
+		b.writeFailure(m, "CodeForge cannot be reached, so nothing was run: "+err.Error())
 		return
 	case err != nil:
-		b.fail(m, "the connection to CodeForge broke before it answered. A run may have happened in part: check before you "+
-			"run it again. ("+err.Error()+")")
+		b.writeFailure(m,
+			"the connection to CodeForge broke before it answered. A run may have happened in part: check before you "+
+				"run it again. ("+err.Error()+")")
 		return
 	}
 	defer resp.Body.Close()
@@ -135,26 +136,26 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 		b.mu.Unlock()
 	}
 	answered := false
-	err = messages(resp, func(answer []byte) {
-		answered = answered || answers(answer)
+	err = eachMessage(resp, func(answer []byte) {
+		answered = answered || isAnswer(answer)
 		b.rememberVersion(m, answer)
-		b.write(answer)
+		b.writeLine(answer)
 	})
 	switch {
 	case resp.StatusCode >= 300 && !answered:
-		b.fail(m, fmt.Sprintf("CodeForge answered %s", resp.Status))
+		b.writeFailure(m, fmt.Sprintf("CodeForge answered %s", resp.Status))
 	case err != nil && !answered:
-		b.fail(m, "CodeForge broke off its answer: "+err.Error())
+		b.writeFailure(m, "CodeForge broke off its answer: "+err.Error())
 	case !answered:
-		b.fail(m, "CodeForge broke off its answer")
+		b.writeFailure(m, "CodeForge broke off its answer")
 	}
 	if m.Method == "notifications/initialized" {
-		b.listen(ctx)
+		b.listenForMessages(ctx)
 	}
 }
 
-// answers reports whether a message is an answer, not a request or notification of the server.
-func answers(text []byte) bool {
+// isAnswer reports whether a message is an answer, not a request or notification of the server.
+func isAnswer(text []byte) bool {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method *string         `json:"method"`
@@ -162,9 +163,9 @@ func answers(text []byte) bool {
 	return json.Unmarshal(text, &m) == nil && len(m.ID) > 0 && m.Method == nil
 }
 
-// post sends one message. While CodeForge is unreachable or stopping, which may be a restart, it retries until
+// postMessage sends one message. While CodeForge is unreachable or stopping, which may be a restart, it retries until
 // reconnectTime has passed. It never resends a message that may have arrived.
-func (b *bridge) post(ctx context.Context, m message, line []byte) (*http.Response, error) {
+func (b *stdioBridge) postMessage(ctx context.Context, m rpcMessage, line []byte) (*http.Response, error) {
 	for giveUp := time.Now().Add(b.reconnect); ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 		if err != nil {
@@ -197,7 +198,7 @@ func notSent(err error) bool {
 }
 
 // setHeaders sets the headers that repeat parts of the message.
-func (b *bridge) setHeaders(h http.Header, m message) {
+func (b *stdioBridge) setHeaders(h http.Header, m rpcMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	version := b.version
@@ -233,7 +234,7 @@ func headerValue(s string) string {
 }
 
 // rememberVersion stores the version that initialize negotiated.
-func (b *bridge) rememberVersion(m message, answer []byte) {
+func (b *stdioBridge) rememberVersion(m rpcMessage, answer []byte) {
 	if m.Method != "initialize" {
 		return
 	}
@@ -249,8 +250,8 @@ func (b *bridge) rememberVersion(m message, answer []byte) {
 	}
 }
 
-// listen keeps a stream open for the server's own messages, if there is a session.
-func (b *bridge) listen(ctx context.Context) {
+// listenForMessages keeps a stream open for the server's own messages, if there is a session.
+func (b *stdioBridge) listenForMessages(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session == "" || b.listening {
@@ -269,13 +270,13 @@ func (b *bridge) listen(ctx context.Context) {
 }
 
 // listenOnce reports whether to reopen the stream after its end.
-func (b *bridge) listenOnce(ctx context.Context) bool {
+func (b *stdioBridge) listenOnce(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
 	if err != nil {
 		return false
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	b.setHeaders(req.Header, message{})
+	b.setHeaders(req.Header, rpcMessage{})
 	resp, err := b.client.Do(req)
 	if err != nil {
 		return ctx.Err() == nil
@@ -287,12 +288,12 @@ func (b *bridge) listenOnce(ctx context.Context) bool {
 	if resp.StatusCode != http.StatusOK {
 		return false
 	}
-	_ = messages(resp, b.write)
+	_ = eachMessage(resp, b.writeLine)
 	return ctx.Err() == nil
 }
 
 // deleteSession ends the session.
-func (b *bridge) deleteSession(ctx context.Context) {
+func (b *stdioBridge) deleteSession(ctx context.Context) {
 	if b.session == "" {
 		return
 	}
@@ -302,14 +303,14 @@ func (b *bridge) deleteSession(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	b.setHeaders(req.Header, message{})
+	b.setHeaders(req.Header, rpcMessage{})
 	if resp, err := b.client.Do(req); err == nil {
 		_ = resp.Body.Close()
 	}
 }
 
-// fail writes an error as the answer to a request that the server did not answer.
-func (b *bridge) fail(m message, text string) {
+// writeFailure writes an error as the answer to a request that the server did not answer.
+func (b *stdioBridge) writeFailure(m rpcMessage, text string) {
 	if len(m.ID) == 0 || m.Method == "" {
 		return
 	}
@@ -323,12 +324,12 @@ func (b *bridge) fail(m message, text string) {
 		Error   rpcError        `json:"error"`
 	}{"2.0", m.ID, rpcError{-32603, text}})
 	if err == nil {
-		b.write(line)
+		b.writeLine(line)
 	}
 }
 
-// write writes one message as one line.
-func (b *bridge) write(text []byte) {
+// writeLine writes one message as one line.
+func (b *stdioBridge) writeLine(text []byte) {
 	var line bytes.Buffer
 	if json.Compact(&line, text) != nil {
 		return
@@ -339,8 +340,8 @@ func (b *bridge) write(text []byte) {
 	_, _ = b.to.Write(line.Bytes())
 }
 
-// messages calls on for every JSON-RPC message of an answer.
-func messages(resp *http.Response, on func([]byte)) error {
+// eachMessage calls on for every JSON-RPC message of an answer.
+func eachMessage(resp *http.Response, on func([]byte)) error {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	switch strings.TrimSpace(kind) {
 	case "application/json":
@@ -350,14 +351,14 @@ func messages(resp *http.Response, on func([]byte)) error {
 		}
 		return err
 	case "text/event-stream":
-		return events(resp.Body, on)
+		return eachEvent(resp.Body, on)
 	}
 	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	return err
 }
 
-// events parses server-sent events and calls on for the data of each.
-func events(r io.Reader, on func([]byte)) error {
+// eachEvent parses server-sent events and calls on for the data of each.
+func eachEvent(r io.Reader, on func([]byte)) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	var data []byte
 	for {

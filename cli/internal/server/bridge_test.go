@@ -74,15 +74,15 @@ func startServer(t *testing.T) (*both, string) {
 func converse(t *testing.T, url string, lines ...string) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
-	b := &bridge{url: url, client: http.DefaultClient, to: &out}
+	b := &stdioBridge{url: url, client: http.DefaultClient, to: &out}
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	if err := b.run(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
+	if err := b.runBridge(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	answers := map[string]string{}
 	for line := range strings.Lines(out.String()) {
-		var m message
+		var m rpcMessage
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatalf("not one message per line: %q", line)
 		}
@@ -188,9 +188,9 @@ func TestBridgeRestart(t *testing.T) {
 	})
 	in, feed := io.Pipe()
 	answers := make(chan string, 10)
-	b := &bridge{url: "http://codeforge/mcp", client: client, reconnect: testkit.Patience, to: lineWriter(answers)}
+	b := &stdioBridge{url: "http://codeforge/mcp", client: client, reconnect: testkit.Patience, to: lineWriter(answers)}
 	ended := make(chan error, 1)
-	go func() { ended <- b.run(t.Context(), in, func() bool { return false }) }()
+	go func() { ended <- b.runBridge(t.Context(), in, func() bool { return false }) }()
 	say := func(id int) {
 		_, _ = fmt.Fprintf(feed, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`+"\n", id)
 	}
@@ -232,7 +232,7 @@ func (c lineWriter) Write(p []byte) (int, error) {
 func TestEvents(t *testing.T) {
 	text := ": comment\r\n\r\nevent: message\r\ndata: {\"a\":1}\r\n\r\ndata: {\"b\":\ndata: 2}\n\nid: 3\n\ndata:{\"c\":3}"
 	var got []string
-	if err := events(strings.NewReader(text), func(b []byte) { got = append(got, string(b)) }); err != nil {
+	if err := eachEvent(strings.NewReader(text), func(b []byte) { got = append(got, string(b)) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`{"a":1}`, "{\"b\":\n2}", `{"c":3}`}
@@ -269,10 +269,10 @@ func TestBridgeHungUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer write.Close()
-	b := &bridge{url: srv.URL, client: http.DefaultClient, to: io.Discard}
+	b := &stdioBridge{url: srv.URL, client: http.DefaultClient, to: io.Discard}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.run(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func() bool { return hungUp(write) })
+		ended <- b.runBridge(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func() bool { return hungUp(write) })
 	}()
 	select {
 	case <-cancelled:

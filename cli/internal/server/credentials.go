@@ -12,10 +12,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// Credentials returns a client of the proxy's socket for credentials. It bypasses mcp-server.
-func Credentials(ctx context.Context, c Config) (credentialapi.Client, Place, error) {
+// ConnectCredentials returns a client of the proxy's socket for credentials. It bypasses mcp-server.
+func ConnectCredentials(ctx context.Context, c Config) (credentialapi.Client, Place, error) {
 	none := credentialapi.Client{}
-	place, err := Locate(ctx, c)
+	place, err := LocateServer(ctx, c)
 	if err != nil {
 		return none, place, err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// History returns a client of the run history in a state directory without a running CodeForge. It starts mcp-server
-// from the folder bin, which reads the history. stop ends that process.
-func History(d statedir.Dir, bin string) (client operatorapi.Client, stop func(), err error) {
+// OpenHistory returns a client of the run history in a state directory without a running CodeForge. It starts
+// mcp-server from the folder bin, which reads the history. stop ends that process.
+func OpenHistory(d statedir.Dir, bin string) (client operatorapi.Client, stop func(), err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return client, nil, fmt.Errorf("starting mcp-server: %w", err)

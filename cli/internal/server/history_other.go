@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// History returns an error: embedded mode needs Linux.
-func History(statedir.Dir, string) (operatorapi.Client, func(), error) {
+// OpenHistory returns an error: embedded mode needs Linux.
+func OpenHistory(statedir.Dir, string) (operatorapi.Client, func(), error) {
 	return operatorapi.Client{}, nil, errors.New("what is kept of runs can only be read while CodeForge runs")
 }

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Part is one text that a model receives.
-type Part struct {
+// ManifestPart is one text that a model receives.
+type ManifestPart struct {
 	Name string
 	// Always means that clients put the text into the model's context at the start. Otherwise the model requests it.
 	Always bool
 	Text   string
 }
 
-// Manifest returns everything that a model receives before it runs code.
-func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
-	var out []Part
+// ReadManifest returns everything that a model receives before it runs code.
+func (s *Session) ReadManifest(ctx context.Context) ([]ManifestPart, error) {
+	var out []ManifestPart
 	if init := s.mcp.InitializeResult(); init != nil && init.Instructions != "" {
-		out = append(out, Part{"instructions", true, init.Instructions})
+		out = append(out, ManifestPart{"instructions", true, init.Instructions})
 	}
 	var ask []string
 	for tool, err := range s.mcp.Tools(ctx, nil) {
@@ -38,17 +38,17 @@ func (s *Session) Manifest(ctx context.Context) ([]Part, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the tools: %w", err)
 		}
-		out = append(out, Part{"tool " + tool.Name, true, b.String()})
+		out = append(out, ManifestPart{"tool " + tool.Name, true, b.String()})
 		if tool.Name == "get_instructions" || tool.Name == "list_apis" {
 			ask = append(ask, tool.Name)
 		}
 	}
 	for _, name := range ask {
-		r, err := s.call(ctx, "calling "+name, name, map[string]any{})
+		r, err := s.callTool(ctx, "calling "+name, name, map[string]any{})
 		if err != nil && !r.Failed {
 			return nil, err
 		}
-		out = append(out, Part{name, false, r.Output + strings.Join(r.Notes, "")})
+		out = append(out, ManifestPart{name, false, r.Output + strings.Join(r.Notes, "")})
 	}
 	return out, nil
 }

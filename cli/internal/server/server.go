@@ -65,14 +65,14 @@ func (p Place) Name() string {
 	return p.URL
 }
 
-// Local reports whether the place is the operator's socket, which offers more than the MCP endpoint.
-func (p Place) Local() bool { return p.State != nil || p.Socket != "" || p.Container != "" }
+// IsLocal reports whether the place is the operator's socket, which offers more than the MCP endpoint.
+func (p Place) IsLocal() bool { return p.State != nil || p.Socket != "" || p.Container != "" }
 
 // socketURL is the endpoint's URL on a unix socket. Its host must only be one that the server accepts.
 const socketURL = "http://localhost/mcp"
 
-// Locate finds the server's place without connecting.
-func Locate(ctx context.Context, c Config) (Place, error) {
+// LocateServer finds the server's place without connecting.
+func LocateServer(ctx context.Context, c Config) (Place, error) {
 	if name, ok := strings.CutPrefix(c.URL, docker.Scheme); ok {
 		return Place{Container: name, URL: socketURL}, docker.CheckName(name)
 	}
@@ -82,14 +82,14 @@ func Locate(ctx context.Context, c Config) (Place, error) {
 	if c.Socket != "" {
 		return Place{Socket: c.Socket, URL: socketURL}, nil
 	}
-	if _, err := c.State.Running(); err == nil {
+	if _, err := c.State.ReadUp(); err == nil {
 		return Place{State: &c.State, URL: socketURL}, nil
-	} else if _, held := c.State.Holder(); held && !errors.Is(err, fs.ErrPermission) {
+	} else if _, held := c.State.FindHolder(); held && !errors.Is(err, fs.ErrPermission) {
 		return Place{}, err
 	}
 	// Either no server runs, or it is another user's (root's, by sudo), which accepts this user over HTTP.
 	if c.Fallback == "" {
-		return Place{}, absent(c)
+		return Place{}, explainAbsent(c)
 	}
 	if c.Docker != nil {
 		if name, err := c.Docker(ctx); err != nil || name != "" {
@@ -99,32 +99,32 @@ func Locate(ctx context.Context, c Config) (Place, error) {
 	return Place{URL: c.Fallback}, nil
 }
 
-// absent explains why a state directory that the user named cannot be reached.
-func absent(c Config) error {
-	_, err := c.State.Running()
+// explainAbsent explains why a state directory that the user named cannot be reached.
+func explainAbsent(c Config) error {
+	_, err := c.State.ReadUp()
 	if errors.Is(err, fs.ErrPermission) {
 		return &absentError{fmt.Sprintf("the CodeForge in %s belongs to another user: name its endpoint with --url, e.g. "+
 			"http://127.0.0.1:8080/mcp", c.State.Path()), err}
 	}
 	return &absentError{fmt.Sprintf("CodeForge is not running in %s%s. Start it with codeforge up --state %s",
-		c.State.Path(), ended(c), c.State.Path()), err}
+		c.State.Path(), describeEnd(c), c.State.Path()), err}
 }
 
-// ended returns how the CodeForge in the state directory ended by itself, in parentheses, or "".
-func ended(c Config) string {
-	if e, ok := c.State.Ended(); ok {
+// describeEnd returns how the CodeForge in the state directory ended by itself, in parentheses, or "".
+func describeEnd(c Config) string {
+	if e, ok := c.State.LastEnd(); ok {
 		return " (" + e.String() + ")"
 	}
 	return ""
 }
 
-// client returns an HTTP client that connects to the place. Over HTTP it sends the token.
-func (p Place) client(token secret.Value) *http.Client {
-	if !p.Local() {
-		return Client(token)
+// newClient returns an HTTP client that connects to the place. Over HTTP it sends the token.
+func (p Place) newClient(token secret.Value) *http.Client {
+	if !p.IsLocal() {
+		return NewHTTPClient(token)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := p.dial(ctx)
+		conn, err := p.dialSocket(ctx)
 		if err != nil {
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err} // OpError "dial" means that nothing was sent
 		}
@@ -133,12 +133,12 @@ func (p Place) client(token secret.Value) *http.Client {
 	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTimeout, DialContext: dial}}
 }
 
-// dial connects to the operator's socket.
-func (p Place) dial(ctx context.Context) (net.Conn, error) {
+// dialSocket connects to the operator's socket.
+func (p Place) dialSocket(ctx context.Context) (net.Conn, error) {
 	path := p.Socket
 	switch {
 	case p.Container != "":
-		return docker.Dial(ctx, p.Container)
+		return docker.DialOperator(ctx, p.Container)
 	case p.State != nil:
 		in, release, err := p.State.Socket(statedir.MCPSocket)
 		if err != nil {
@@ -150,13 +150,13 @@ func (p Place) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-// Operator returns a client of the operator's API. ok is false for a URL, which does not offer that API.
-func Operator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
-	place, err = Locate(ctx, c)
-	if err != nil || !place.Local() {
+// ConnectOperator returns a client of the operator's API. ok is false for a URL, which does not offer that API.
+func ConnectOperator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
+	place, err = LocateServer(ctx, c)
+	if err != nil || !place.IsLocal() {
 		return client, place, false, err
 	}
-	return operatorapi.Client{HTTP: place.client(c.Token)}, place, true, nil
+	return operatorapi.Client{HTTP: place.newClient(c.Token)}, place, true, nil
 }
 
 // Session is an MCP session.
@@ -174,7 +174,7 @@ type Options struct {
 
 // Connect opens a session.
 func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
-	place, err := Locate(ctx, c)
+	place, err := LocateServer(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -187,10 +187,10 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 		},
 	})
 	s, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: place.URL, HTTPClient: place.client(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+		Endpoint: place.URL, HTTPClient: place.newClient(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}, nil)
 	if err != nil {
-		return nil, orStranger(ctx, c, place, explain(err, c, place))
+		return nil, orStranger(ctx, c, place, explainFailure(err, c, place))
 	}
 	return &Session{mcp: s, Place: place}, nil
 }
@@ -198,22 +198,22 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 // maxMessage is the size of the largest accepted message, in bytes.
 const maxMessage = 64 << 20
 
-// explain adds a remedy to a failed connection.
-func explain(err error, c Config, p Place) error {
+// explainFailure adds a remedy to a failed connection.
+func explainFailure(err error, c Config, p Place) error {
 	var op *net.OpError
 	refused := errors.As(err, &op)
 	switch {
-	case p.Local():
+	case p.IsLocal():
 		return fmt.Errorf("connecting to the server in %s: %w", p.Name(), err)
 	case errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
 			"(%w)", p.URL, err)
-	case refused && c.URL == "" && !c.State.Open():
+	case refused && c.URL == "" && !c.State.IsReadable():
 		return &absentError{fmt.Sprintf("nothing answers at %s, and whether CodeForge runs in %s can only be seen by the "+
 			"user whose folder that is", p.URL, c.State.Path()), err}
 	case refused && c.URL == "":
 		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
-			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}
+			"Start it with codeforge up or docker compose up -d", c.State.Path(), describeEnd(c), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
 		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
 	}
@@ -233,19 +233,19 @@ func (e *absentError) Unwrap() error { return e.cause }
 // answerTimeout limits the wait for the start of an answer. It is longer than any run.
 const answerTimeout = 10 * time.Minute
 
-// Client returns an HTTP client that sends the token and connects directly, ignoring HTTP_PROXY.
-func Client(token secret.Value) *http.Client {
-	return &http.Client{Transport: bearer{token, &http.Transport{ResponseHeaderTimeout: answerTimeout}}}
+// NewHTTPClient returns an HTTP client that sends the token and connects directly, ignoring HTTP_PROXY.
+func NewHTTPClient(token secret.Value) *http.Client {
+	return &http.Client{Transport: bearerTransport{token, &http.Transport{ResponseHeaderTimeout: answerTimeout}}}
 }
 
-type bearer struct {
+type bearerTransport struct {
 	token secret.Value
 	next  http.RoundTripper
 }
 
 // RoundTrip adds the Authorization header.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !b.token.Empty() {
+func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !b.token.IsEmpty() {
 		// A RoundTripper must not change its request (net/http).
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
@@ -289,15 +289,15 @@ type Run struct {
 	DryRun   bool     `json:"dry_run,omitempty"`
 }
 
-// Run runs code.
-func (s *Session) Run(ctx context.Context, args Run) (Result, error) {
+// RunCode runs code.
+func (s *Session) RunCode(ctx context.Context, args Run) (Result, error) {
 	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {
 		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
 	}
-	return result(res)
+	return readResult(res)
 }
 
 // unwrapAnswer returns the server's message without the chain of calls around it. Other errors stay unchanged.
@@ -309,20 +309,20 @@ func unwrapAnswer(err error) error {
 	return err
 }
 
-// call calls a tool. A failure of the tool is an error.
-func (s *Session) call(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
+// callTool calls a tool. A failure of the tool is an error.
+func (s *Session) callTool(ctx context.Context, doing, tool string, args map[string]any) (Result, error) {
 	res, err := s.mcp.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
 		return Result{}, unwrapAnswer(fmt.Errorf("%s: %w", doing, err))
 	}
-	r, err := result(res)
+	r, err := readResult(res)
 	if err == nil && r.Failed {
 		err = errors.New(strings.Join(append([]string{r.Output}, r.Notes...), "\n"))
 	}
 	return r, err
 }
 
-func result(res *mcp.CallToolResult) (Result, error) {
+func readResult(res *mcp.CallToolResult) (Result, error) {
 	out := Result{Failed: res.IsError}
 	for i, c := range res.Content {
 		text, ok := c.(*mcp.TextContent)
@@ -342,15 +342,15 @@ func result(res *mcp.CallToolResult) (Result, error) {
 		Output string
 		Notes  []string
 	}{out.Output, out.Notes}
-	if err := errors.Join(meta(res.Meta, exitKey, &out.Exit), meta(res.Meta, notesKey, &told)); err != nil {
+	if err := errors.Join(decodeMeta(res.Meta, exitKey, &out.Exit), decodeMeta(res.Meta, notesKey, &told)); err != nil {
 		return out, err
 	}
 	out.Output, out.Notes = told.Output, told.Notes
-	return out, meta(res.Meta, receiptKey, &out.Receipt)
+	return out, decodeMeta(res.Meta, receiptKey, &out.Receipt)
 }
 
-// meta decodes one value of _meta into to. A missing value leaves to unchanged.
-func meta(m mcp.Meta, key string, to any) error {
+// decodeMeta decodes one value of _meta into to. A missing value leaves to unchanged.
+func decodeMeta(m mcp.Meta, key string, to any) error {
 	v, ok := m[key]
 	if !ok {
 		return nil

@@ -20,8 +20,8 @@ type Skill struct {
 // skillScheme is the start of every skill's URI.
 const skillScheme = "skill://"
 
-// Skills lists the skills.
-func (s *Session) Skills(ctx context.Context) ([]Skill, error) {
+// ListSkills lists the skills.
+func (s *Session) ListSkills(ctx context.Context) ([]Skill, error) {
 	var out []Skill
 	for r, err := range s.mcp.Resources(ctx, nil) {
 		if err != nil {
@@ -34,20 +34,20 @@ func (s *Session) Skills(ctx context.Context) ([]Skill, error) {
 	return out, nil
 }
 
-// File returns the name of a skill's file.
-func (k Skill) File() string { return file(k.Name) }
+// FileName returns the name of a skill's file.
+func (k Skill) FileName() string { return skillFile(k.Name) }
 
-// file returns the file name of a skill: names of Python skills end in .py, all others are TypeScript.
-func file(skill string) string {
+// skillFile returns the file name of a skill: names of Python skills end in .py, all others are TypeScript.
+func skillFile(skill string) string {
 	if strings.HasSuffix(skill, ".py") {
 		return skill
 	}
 	return skill + ".ts"
 }
 
-// Source returns the code of a skill.
-func (s *Session) Source(ctx context.Context, name string) (string, error) {
-	uri := skillScheme + name + "/" + file(name)
+// ReadSource returns the code of a skill.
+func (s *Session) ReadSource(ctx context.Context, name string) (string, error) {
+	uri := skillScheme + name + "/" + skillFile(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) && refused.Code == jsonrpc.CodeInvalidParams {
@@ -64,6 +64,6 @@ func (s *Session) Source(ctx context.Context, name string) (string, error) {
 
 // DeleteSkill deletes a skill.
 func (s *Session) DeleteSkill(ctx context.Context, name string) error {
-	_, err := s.call(ctx, fmt.Sprintf("deleting the skill %q", name), "delete_skill", map[string]any{"name": name})
+	_, err := s.callTool(ctx, fmt.Sprintf("deleting the skill %q", name), "delete_skill", map[string]any{"name": name})
 	return err
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 )
 
-// Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
-func Stdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
-	place, err := Locate(ctx, c)
+// ServeStdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
+func ServeStdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
+	place, err := LocateServer(ctx, c)
 	if err != nil {
 		return err
 	}
-	if _, err := fetch(ctx, c, place, "/healthz"); err != nil { // so that a client's log has the reason
+	if _, err := fetchBody(ctx, c, place, "/healthz"); err != nil { // so that a client's log has the reason
 		return err
 	}
-	b := &bridge{url: place.URL, client: place.client(c.Token), reconnect: reconnectTime, to: stdout}
-	return b.run(ctx, stdin, func() bool { return hungUp(stdout) })
+	b := &stdioBridge{url: place.URL, client: place.newClient(c.Token), reconnect: reconnectTime, to: stdout}
+	return b.runBridge(ctx, stdin, func() bool { return hungUp(stdout) })
 }
 
-// Ready asks a server whether it can run code. Its error names the problem and a remedy.
-func Ready(ctx context.Context, c Config, p Place) error {
-	text, err := fetch(ctx, c, p, "/readyz")
+// CheckReady asks a server whether it can run code. Its error names the problem and a remedy.
+func CheckReady(ctx context.Context, c Config, p Place) error {
+	text, err := fetchBody(ctx, c, p, "/readyz")
 	var answer struct{ Ready bool }
 	if err == nil && (json.Unmarshal(text, &answer) != nil || !answer.Ready) {
 		err = orStranger(ctx, c, p, fmt.Errorf("%s is not ready: %.400q", p.URL, text))
@@ -38,9 +38,9 @@ func Ready(ctx context.Context, c Config, p Place) error {
 // maxAnswer bounds answers other than MCP messages, in bytes.
 const maxAnswer = 4 << 20
 
-// Servers returns the MCP servers with mcp-server's state of them.
-func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
-	text, err := fetch(ctx, c, p, serverstate.Path)
+// ListServers returns the MCP servers with mcp-server's state of them.
+func ListServers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
+	text, err := fetchBody(ctx, c, p, serverstate.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,17 +53,17 @@ func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, erro
 	return out.Servers, nil
 }
 
-// fetch returns the body of an answer with status 200.
-func fetch(ctx context.Context, c Config, p Place, path string) ([]byte, error) {
+// fetchBody returns the body of an answer with status 200.
+func fetchBody(ctx context.Context, c Config, p Place, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.URL, "/mcp")+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", p.URL, err)
 	}
-	resp, err := p.client(c.Token).Do(req)
+	resp, err := p.newClient(c.Token).Do(req)
 	if err != nil {
-		return nil, orStranger(ctx, c, p, explain(err, c, p))
+		return nil, orStranger(ctx, c, p, explainFailure(err, c, p))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

@@ -22,7 +22,7 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found, is := stranger(ctx, p.URL)
+	found, is := findStranger(ctx, p.URL)
 	if !is {
 		return err
 	}
@@ -33,14 +33,14 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	return fmt.Errorf("another program answers at %s (%s): %s", p.URL, found, remedy)
 }
 
-// stranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does not
-// send the token.
-func stranger(ctx context.Context, url string) (found string, is bool) {
+// findStranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does
+// not send the token.
+func findStranger(ctx context.Context, url string) (found string, is bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", nil)
 	if err != nil {
 		return "", false
 	}
-	client := Client(secret.Value{})
+	client := NewHTTPClient(secret.Value{})
 	// The redirect itself shows that it is not CodeForge.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)

@@ -66,7 +66,7 @@ func check(t *testing.T, url, want string) {
 	want = strings.ReplaceAll(want, "URL", url)
 	for _, c := range []Config{{URL: url}, {Fallback: url}} {
 		place := Place{URL: url}
-		err := Ready(context.Background(), c, place)
+		err := CheckReady(context.Background(), c, place)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Ready: %v; want %s in a line", err, want)
 		}

@@ -28,22 +28,22 @@ func (e Ended) String() string {
 }
 
 // WriteEnded stores the end.
-func (d Dir) WriteEnded(e Ended) error { return d.write(endedFile, e) }
+func (d Dir) WriteEnded(e Ended) error { return d.writeJSON(endedFile, e) }
 
 // ForgetEnded removes the stored end, at a start or a requested end.
 func (d Dir) ForgetEnded() { _ = os.Remove(d.Join(endedFile)) }
 
-// Ended returns how the last supervisor ended, unless the end was requested. A killed supervisor writes no ended.json,
-// but leaves up.json behind.
-func (d Dir) Ended() (Ended, bool) {
+// LastEnd returns how the last supervisor ended, unless the end was requested. A killed supervisor writes no
+// ended.json, but leaves up.json behind.
+func (d Dir) LastEnd() (Ended, bool) {
 	var e Ended
 	if data, err := os.ReadFile(d.Join(endedFile)); err == nil && json.Unmarshal(data, &e) == nil {
 		return e, true
 	}
-	var up Up
+	var up UpState
 	data, err := os.ReadFile(d.Join(upFile))
 	// With the lock held, up.json belongs to a running supervisor.
-	if _, held := d.Holder(); held || err != nil || json.Unmarshal(data, &up) != nil {
+	if _, held := d.FindHolder(); held || err != nil || json.Unmarshal(data, &up) != nil {
 		return e, false
 	}
 	e.At = up.Started

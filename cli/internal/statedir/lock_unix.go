@@ -26,7 +26,7 @@ func (d Dir) Lock() (*os.File, error) {
 	}
 	// Holder takes the lock in shared mode for an instant, so one failed try is not enough.
 	for try := 0; ; try++ {
-		err := flock(f, syscall.LOCK_EX)
+		err := lockFile(f, syscall.LOCK_EX)
 		if err == nil {
 			break
 		}
@@ -57,8 +57,8 @@ func (d Dir) Remove() error {
 	return os.RemoveAll(d.path)
 }
 
-// Holds reports whether the file from Lock still locks this directory. Another process may have removed the file.
-func (d Dir) Holds(lock *os.File) bool {
+// IsHeldBy reports whether the file from Lock still locks this directory. Another process may have removed the file.
+func (d Dir) IsHeldBy(lock *os.File) bool {
 	ours, err := lock.Stat()
 	if err != nil {
 		return false
@@ -67,15 +67,16 @@ func (d Dir) Holds(lock *os.File) bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-// Holder returns the process id of the supervisor that holds the lock. The id can be 0 for an instant during its start.
-func (d Dir) Holder() (pid int, held bool) {
+// FindHolder returns the process id of the supervisor that holds the lock. The id can be 0 for an instant during its
+// start.
+func (d Dir) FindHolder() (pid int, held bool) {
 	// A folder with another person's files may have a link or a FIFO instead of the lock.
 	f, err := os.OpenFile(d.Join("lock"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return 0, !d.Open() // in another user's directory the lock is invisible and counts as held
+		return 0, !d.IsReadable() // in another user's directory the lock is invisible and counts as held
 	}
 	defer f.Close()
-	if flock(f, syscall.LOCK_SH) == nil {
+	if lockFile(f, syscall.LOCK_SH) == nil {
 		return 0, false
 	}
 	data := make([]byte, 32)
@@ -101,8 +102,8 @@ func (d Dir) HeldBy(pid int) bool {
 	})
 }
 
-// flock takes the lock without waiting.
-func flock(f *os.File, how int) error {
+// lockFile takes the lock without waiting.
+func lockFile(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 		switch {
@@ -117,8 +118,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// owner returns the user id of a file's owner.
-func owner(info fs.FileInfo) (int, bool) {
+// ownerUID returns the user id of a file's owner.
+func ownerUID(info fs.FileInfo) (int, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, false

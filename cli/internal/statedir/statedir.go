@@ -57,8 +57,8 @@ var ErrNotRunning = errors.New("CodeForge is not running")
 // Dir is an absolute path without symbolic links.
 type Dir struct{ path string }
 
-// Up describes how to connect to the supervisor of a state directory.
-type Up struct {
+// UpState describes how to connect to the supervisor of a state directory.
+type UpState struct {
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
 	// URL is the server's address. The MCP endpoint is below it.
@@ -74,10 +74,10 @@ type Up struct {
 }
 
 // Endpoint returns the URL for MCP clients.
-func (u Up) Endpoint() string { return u.URL + "/mcp" }
+func (u UpState) Endpoint() string { return u.URL + "/mcp" }
 
-// Find returns the state directory at path, which need not exist.
-func Find(path string) (Dir, error) {
+// FindDir returns the state directory at path, which need not exist.
+func FindDir(path string) (Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return Dir{}, fmt.Errorf("state directory %s: %w", path, err)
@@ -88,12 +88,12 @@ func Find(path string) (Dir, error) {
 	return Dir{abs}, nil
 }
 
-// Create creates the directory and its folders, mode 0700. It rejects another user's directory.
-func Create(path string) (Dir, error) {
+// CreateDir creates the directory and its folders, mode 0700. It rejects another user's directory.
+func CreateDir(path string) (Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return Dir{}, fmt.Errorf("state directory %s: %w; choose another one with --state DIR", path, err)
 	}
-	d, err := Find(path)
+	d, err := FindDir(path)
 	if err != nil {
 		return Dir{}, err
 	}
@@ -101,7 +101,7 @@ func Create(path string) (Dir, error) {
 	if err != nil {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
-	if uid, ok := owner(info); ok && uid != os.Geteuid() {
+	if uid, ok := ownerUID(info); ok && uid != os.Geteuid() {
 		return Dir{}, fmt.Errorf("state directory %s belongs to user id %d, and you are %d: start CodeForge as that user, "+
 			"or choose another directory with --state DIR", d.path, uid, os.Geteuid())
 	}
@@ -123,8 +123,8 @@ func Create(path string) (Dir, error) {
 // Path returns the directory's path.
 func (d Dir) Path() string { return d.path }
 
-// Open reports whether this user may look into the directory, or the directory does not exist.
-func (d Dir) Open() bool {
+// IsReadable reports whether this user may look into the directory, or the directory does not exist.
+func (d Dir) IsReadable() bool {
 	_, err := os.Lstat(d.Join("lock"))
 	return !errors.Is(err, fs.ErrPermission)
 }
@@ -141,8 +141,8 @@ func (d Dir) Exists() bool {
 }
 
 // WriteUp publishes how to connect. It replaces up.json atomically.
-func (d Dir) WriteUp(u Up) error {
-	if err := d.write(upFile, u); err != nil {
+func (d Dir) WriteUp(u UpState) error {
+	if err := d.writeJSON(upFile, u); err != nil {
 		return fmt.Errorf("publishing how to connect: %w", err)
 	}
 	return nil
@@ -151,8 +151,8 @@ func (d Dir) WriteUp(u Up) error {
 // RemoveUp is for a supervisor that starts to stop: new clients must not connect to it.
 func (d Dir) RemoveUp() { _ = os.Remove(d.Join(upFile)) }
 
-// write replaces a file of the directory atomically.
-func (d Dir) write(name string, v any) error {
+// writeJSON replaces a file of the directory atomically.
+func (d Dir) writeJSON(name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
@@ -160,35 +160,35 @@ func (d Dir) write(name string, v any) error {
 	return atomicfile.Write(d.Join(name), append(data, '\n'), 0o600)
 }
 
-// Running returns how to connect to the supervisor on this directory. If no supervisor holds the lock, or it is not
+// ReadUp returns how to connect to the supervisor on this directory. If no supervisor holds the lock, or it is not
 // ready yet, it returns ErrNotRunning.
-func (d Dir) Running() (Up, error) {
-	if _, held := d.Holder(); !held {
-		if e, ok := d.Ended(); ok {
-			return Up{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
+func (d Dir) ReadUp() (UpState, error) {
+	if _, held := d.FindHolder(); !held {
+		if e, ok := d.LastEnd(); ok {
+			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
-		return Up{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
+		return UpState{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
 	}
-	var u Up
+	var u UpState
 	data, err := os.ReadFile(d.Join(upFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		if e, ok := d.Ended(); ok {
-			return Up{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
+		if e, ok := d.LastEnd(); ok {
+			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
-		return Up{}, fmt.Errorf("%w: it is starting, or stopping (state directory %s)", ErrNotRunning, d.path)
+		return UpState{}, fmt.Errorf("%w: it is starting, or stopping (state directory %s)", ErrNotRunning, d.path)
 	}
 	if err != nil {
-		return Up{}, fmt.Errorf("state directory: %w", err)
+		return UpState{}, fmt.Errorf("state directory: %w", err)
 	}
 	if err := json.Unmarshal(data, &u); err != nil {
-		return Up{}, fmt.Errorf("reading %s: %w", d.Join(upFile), err)
+		return UpState{}, fmt.Errorf("reading %s: %w", d.Join(upFile), err)
 	}
 	return u, nil
 }
 
-// Sweep removes the files that a killed supervisor left behind: up.json and the files in run/. Only the holder of the
-// lock may call it.
-func (d Dir) Sweep() {
+// RemoveLeftovers removes the files that a killed supervisor left behind: up.json and the files in run/. Only the
+// holder of the lock may call it.
+func (d Dir) RemoveLeftovers() {
 	d.RemoveUp()
 	list, _ := os.ReadDir(d.Join("run"))
 	for _, f := range list {

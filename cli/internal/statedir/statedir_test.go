@@ -18,7 +18,7 @@ import (
 
 func create(t *testing.T) Dir {
 	t.Helper()
-	d, err := Create(filepath.Join(t.TempDir(), "state"))
+	d, err := CreateDir(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestCreate(t *testing.T) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Create(path)
+	d, err := CreateDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestCreate(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v; want 0700", info.Mode(), err)
 	}
-	if _, err := Create("/dev/null/state"); err == nil || !strings.Contains(err.Error(), "--state DIR") {
+	if _, err := CreateDir("/dev/null/state"); err == nil || !strings.Contains(err.Error(), "--state DIR") {
 		t.Errorf("%v does not say what to do", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestCreate(t *testing.T) {
 // TestOwner: another user's directory is refused.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "only root can make a directory of another user")
+		testkit.SkipBecause(t, "only root can make a directory of another user")
 	}
 	path := filepath.Join(t.TempDir(), "state")
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -56,7 +56,7 @@ func TestOwner(t *testing.T) {
 	if err := os.Chown(path, 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(path); err == nil || !strings.Contains(err.Error(), "belongs to user id 12345") {
+	if _, err := CreateDir(path); err == nil || !strings.Contains(err.Error(), "belongs to user id 12345") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -64,7 +64,7 @@ func TestOwner(t *testing.T) {
 // TestLock: one holder at a time; Holder does not disturb Lock.
 func TestLock(t *testing.T) {
 	d := create(t)
-	if pid, held := d.Holder(); held {
+	if pid, held := d.FindHolder(); held {
 		t.Fatalf("held by %d before Lock", pid)
 	}
 	stop := make(chan struct{})
@@ -76,7 +76,7 @@ func TestLock(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				d.Holder()
+				d.FindHolder()
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -87,27 +87,27 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pid, held := d.Holder(); !held || pid != os.Getpid() {
+	if pid, held := d.FindHolder(); !held || pid != os.Getpid() {
 		t.Errorf("holder %d, %v; want this process", pid, held)
 	}
 	if _, err := d.Lock(); !errors.Is(err, ErrLocked) {
 		t.Errorf("locked twice: %v", err)
 	}
-	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "it is starting") {
+	if _, err := d.ReadUp(); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "it is starting") {
 		t.Errorf("Running without up.json: %v", err)
 	}
-	if err := d.WriteUp(Up{PID: 7, URL: "http://127.0.0.1:1"}); err != nil {
+	if err := d.WriteUp(UpState{PID: 7, URL: "http://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if up, err := d.Running(); err != nil || up.PID != 7 || up.Endpoint() != "http://127.0.0.1:1/mcp" {
+	if up, err := d.ReadUp(); err != nil || up.PID != 7 || up.Endpoint() != "http://127.0.0.1:1/mcp" {
 		t.Errorf("Running: %+v, %v", up, err)
 	}
 	_ = f.Close()
 	// The up.json of a killed supervisor does not count.
-	if _, err := d.Running(); !errors.Is(err, ErrNotRunning) {
+	if _, err := d.ReadUp(); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("Running without a holder: %v", err)
 	}
-	d.Sweep()
+	d.RemoveLeftovers()
 	if _, err := os.Stat(d.Join("up.json")); err == nil {
 		t.Error("Sweep left up.json")
 	}
@@ -144,8 +144,8 @@ func TestPlantedLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := create(t)
 			testkit.Must(t, plant(d.Join("lock")))
-			testkit.Must(t, d.WriteUp(Up{PID: 7, URL: "http://evil.example"}))
-			if up, err := d.Running(); !errors.Is(err, ErrNotRunning) {
+			testkit.Must(t, d.WriteUp(UpState{PID: 7, URL: "http://evil.example"}))
+			if up, err := d.ReadUp(); !errors.Is(err, ErrNotRunning) {
 				t.Errorf("Running: %+v, %v", up, err)
 			}
 		})
@@ -166,7 +166,7 @@ func TestDeepSocket(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("embedded mode needs Linux")
 	}
-	d, err := Create(filepath.Join(t.TempDir(), strings.Repeat(strings.Repeat("d", 60)+"/", 5)))
+	d, err := CreateDir(filepath.Join(t.TempDir(), strings.Repeat(strings.Repeat("d", 60)+"/", 5)))
 	if err != nil {
 		t.Fatal(err)
 	}

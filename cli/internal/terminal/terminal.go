@@ -37,8 +37,8 @@ type Stream struct {
 	Fields []string
 }
 
-// Open makes the stream of a file.
-func Open(f *os.File) *Stream {
+// OpenStream makes the stream of a file.
+func OpenStream(f *os.File) *Stream {
 	return &Stream{file: f, terminal: term.IsTerminal(int(f.Fd())), mark: "\x1b" + rand.Text()}
 }
 
@@ -60,7 +60,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 	if !s.terminal {
 		return s.file.Write(p)
 	}
-	if _, err := s.file.WriteString(s.escape(string(p))); err != nil {
+	if _, err := s.file.WriteString(s.escapeText(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -69,13 +69,13 @@ func (s *Stream) Write(p []byte) (int, error) {
 // WriteString writes text.
 func (s *Stream) WriteString(text string) (int, error) { return s.Write([]byte(text)) }
 
-// escape returns text that is safe for a terminal: escaped, with this stream's colours.
-func (s *Stream) escape(text string) string {
+// escapeText returns text that is safe for a terminal: escaped, with this stream's colours.
+func (s *Stream) escapeText(text string) string {
 	var b strings.Builder
 	for {
 		// Only the text between marks is escaped: a mark is random, so outside text cannot contain one.
 		plain, rest, marked := strings.Cut(text, s.mark)
-		b.WriteString(visible.Escape(plain))
+		b.WriteString(visible.EscapeOdd(plain))
 		if !marked {
 			return b.String()
 		}
@@ -98,6 +98,6 @@ func (s *Stream) Paint(c Colour, text string) string {
 // nothing.
 func (s *Stream) Rewrite(text string) {
 	if s.terminal {
-		_, _ = s.file.WriteString("\r\x1b[K" + visible.Escape(strings.ReplaceAll(text, "\n", " ")))
+		_, _ = s.file.WriteString("\r\x1b[K" + visible.EscapeOdd(strings.ReplaceAll(text, "\n", " ")))
 	}
 }

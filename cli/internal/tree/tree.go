@@ -35,8 +35,8 @@ var (
 	errNoText  = errors.New("bytes that are no UTF-8; want JSON or YAML in UTF-8")
 )
 
-// Parse parses JSON if the text begins with a brace, else YAML. The tree shares memory with the text.
-func Parse(text []byte, skip Skip) (*jsonread.Node, error) {
+// ParseTree parses JSON if the text begins with a brace, else YAML. The tree shares memory with the text.
+func ParseTree(text []byte, skip Skip) (*jsonread.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("more than %d MiB", MaxSize>>20)
 	}

@@ -12,7 +12,7 @@ import (
 
 // parseYAML parses the first document of a text.
 func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
-	if marks(text) > MaxValues {
+	if countValues(text) > MaxValues {
 		return nil, ErrTooMany
 	}
 	var doc yaml.Node
@@ -22,17 +22,17 @@ func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 		return nil, errors.New("an empty document")
 	}
-	c := &converter{skip: skip, shared: map[*yaml.Node]*jsonread.Node{}}
-	n, err := c.node(doc.Content[0], "", 0)
+	c := &yamlConverter{skip: skip, shared: map[*yaml.Node]*jsonread.Node{}}
+	n, err := c.convertNode(doc.Content[0], "", 0)
 	if err != nil {
 		return nil, err
 	}
 	return n, nil
 }
 
-// marks estimates the number of values in a YAML text, before memory is spent on them. Every value except the first
-// follows a line feed, or a bracket or comma with another one nearby. Prose rarely has those.
-func marks(text string) int {
+// countValues estimates the number of values in a YAML text, before memory is spent on them. Every value except the
+// first follows a line feed, or a bracket or comma with another one nearby. Prose rarely has those.
+func countValues(text string) int {
 	n, last := 0, -8
 	for i := range len(text) {
 		switch text[i] {
@@ -48,14 +48,14 @@ func marks(text string) int {
 	return n
 }
 
-// converter converts nodes of the YAML module to jsonread's.
-type converter struct {
+// yamlConverter converts nodes of the YAML module to jsonread's.
+type yamlConverter struct {
 	skip   Skip
 	count  int
 	shared map[*yaml.Node]*jsonread.Node // anchors; nil while being read
 }
 
-func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
+func (c *yamlConverter) convertNode(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
 	if c.count++; c.count > MaxValues {
 		return nil, ErrTooMany
 	}
@@ -73,19 +73,19 @@ func (c *converter) node(y *yaml.Node, around string, depth int) (*jsonread.Node
 		// An alias to an anchor that is still being read is a cycle.
 		c.shared[y] = nil
 	}
-	n, err := c.fresh(y, around, depth)
+	n, err := c.convertFresh(y, around, depth)
 	if y.Anchor != "" {
 		c.shared[y] = n
 	}
 	return n, err
 }
 
-func (c *converter) fresh(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
+func (c *yamlConverter) convertFresh(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
 	switch y.Kind {
 	case yaml.SequenceNode:
 		n := &jsonread.Node{Kind: jsonread.List, Members: make([]jsonread.Member, 0, len(y.Content))}
 		for _, item := range y.Content {
-			v, err := c.node(item, around, depth+1)
+			v, err := c.convertNode(item, around, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -93,7 +93,7 @@ func (c *converter) fresh(y *yaml.Node, around string, depth int) (*jsonread.Nod
 		}
 		return n, nil
 	case yaml.MappingNode:
-		return c.mapping(y, around, depth)
+		return c.convertMapping(y, around, depth)
 	}
 	switch y.ShortTag() {
 	case "!!null":
@@ -106,7 +106,7 @@ func (c *converter) fresh(y *yaml.Node, around string, depth int) (*jsonread.Nod
 	return &jsonread.Node{Kind: jsonread.String, Text: y.Value}, nil
 }
 
-func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
+func (c *yamlConverter) convertMapping(y *yaml.Node, around string, depth int) (*jsonread.Node, error) {
 	n := &jsonread.Node{Kind: jsonread.Object, Members: make([]jsonread.Member, 0, len(y.Content)/2)}
 	var merged []*jsonread.Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
@@ -118,14 +118,14 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.N
 			return nil, fmt.Errorf("line %d: a key that is a list or map", key.Line)
 		}
 		merge := key.ShortTag() == "!!merge"
-		if !merge && c.skip != nil && c.skip(around, key.Value) && !anchored(value, 0) {
+		if !merge && c.skip != nil && c.skip(around, key.Value) && !hasAnchor(value, 0) {
 			continue
 		}
 		below := key.Value
 		if merge {
 			below = around
 		}
-		v, err := c.node(value, below, depth+1)
+		v, err := c.convertNode(value, below, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -134,18 +134,18 @@ func (c *converter) mapping(y *yaml.Node, around string, depth int) (*jsonread.N
 			continue
 		}
 		merged = append(merged, v)
-		for _, item := range v.Items() {
+		for _, item := range v.ListItems() {
 			if c.count++; c.count > MaxValues { // the list may be shared
 				return nil, ErrTooMany // the list may be shared
 			}
 			merged = append(merged, item.Node)
 		}
 	}
-	return n, c.merge(n, merged)
+	return n, c.mergeMaps(n, merged)
 }
 
-// merge adds the keys of other maps that a map lacks.
-func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
+// mergeMaps adds the keys of other maps that a map lacks.
+func (c *yamlConverter) mergeMaps(n *jsonread.Node, from []*jsonread.Node) error {
 	if len(from) == 0 {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
 		has[m.Key] = true
 	}
 	for _, f := range from {
-		for _, m := range f.Maps() {
+		for _, m := range f.ObjectMembers() {
 			if c.count++; c.count > MaxValues {
 				return ErrTooMany
 			}
@@ -167,13 +167,13 @@ func (c *converter) merge(n *jsonread.Node, from []*jsonread.Node) error {
 	return nil
 }
 
-// anchored reports whether a value, or one inside it, may be the target of an alias.
-func anchored(y *yaml.Node, depth int) bool {
+// hasAnchor reports whether a value, or one inside it, may be the target of an alias.
+func hasAnchor(y *yaml.Node, depth int) bool {
 	if y.Anchor != "" || depth > MaxDepth {
 		return true
 	}
 	for _, c := range y.Content {
-		if anchored(c, depth+1) {
+		if hasAnchor(c, depth+1) {
 			return true
 		}
 	}

@@ -73,14 +73,14 @@ func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := proc.Await(30*time.Second, func() bool {
-		h, err := control.Health(ctx)
+		h, err := control.FetchHealth(ctx)
 		return err == nil && h.Ready
 	}); err != nil {
 		p.Close()
 		return nil, 0, err
 	}
 	start = time.Since(began)
-	err = control.Register(ctx, slot.ID(0), controlapi.Registration{Generation: generations.Add(1), Run: "bench", Deadline: time.Now().Add(time.Hour)})
+	err = control.RegisterRun(ctx, slot.ID(0), controlapi.Registration{Generation: generations.Add(1), Run: "bench", Deadline: time.Now().Add(time.Hour)})
 	if err == nil {
 		p.Roots, err = pool(at("public/ca.pem"))
 	}

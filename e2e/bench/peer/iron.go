@@ -60,7 +60,7 @@ func Iron(binary, caFile string) (p *Peer, err error) {
 	if p.Process, err = arena.Start(cmd, os.Getenv("BENCH_LOUD") != ""); err != nil {
 		return nil, err
 	}
-	p.StreamProcess, p.Roots = p.Process, authority.Pool()
+	p.StreamProcess, p.Roots = p.Process, authority.CertPool()
 	err = p.Process.Await(30*time.Second, func() bool {
 		c, err := net.DialTimeout("tcp", p.Address, time.Second)
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stderr)
+	err := serveFixtures(ctx, os.Args[1:], os.Stderr)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conformance-server:", err)
@@ -31,8 +31,8 @@ func main() {
 	}
 }
 
-// run serves until ctx ends.
-func run(ctx context.Context, args []string, stderr io.Writer) error {
+// serveFixtures serves until ctx ends.
+func serveFixtures(ctx context.Context, args []string, stderr io.Writer) error {
 	set := flag.NewFlagSet("conformance-server", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	listen := set.String("listen", "127.0.0.1:0", "address, host:port")
@@ -41,14 +41,14 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	log := logline.New(stderr, "text", nil)
 	mcp := transport.New(transport.Config{Server: conformance.New(ctx, log), Log: log})
-	e, err := endpoint.Open(ctx, endpoint.Config{
+	e, err := endpoint.OpenEndpoint(ctx, endpoint.Config{
 		Listen: []string{*listen}, Guard: guard.New(guard.Config{}), UIDs: []int{os.Getuid()}, MCP: mcp, Log: log,
 		Ready: func(context.Context) error { return nil }, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "listening http://%s/mcp\n", e.Addrs()[0])
+	fmt.Fprintf(stderr, "listening http://%s/mcp\n", e.ListAddrs()[0])
 	ended := make(chan error, 1)
 	go func() { ended <- e.Serve() }()
 	select {

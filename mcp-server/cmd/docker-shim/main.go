@@ -32,15 +32,15 @@ const socketMode = 0o660
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stderr); err != nil {
+	if err := runShim(ctx, os.Args[1:], os.Getenv, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "docker-shim:", err)
-		health.Hold(ctx, err)
+		health.HoldUntilStopped(ctx, err)
 		os.Exit(1)
 	}
 }
 
-// run is the program without its process.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+// runShim is the program without its process.
+func runShim(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	check := len(args) > 0 && args[0] == "health"
 	if check {
 		args = args[1:]
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		return health.CannotStart(errors.New("--container is required"))
 	}
 	log := logline.New(stderr, getenv("LOG_FORMAT"), nil).With(logline.Tag("shim"))
-	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.Sandbox(*container), Log: log})
+	s, err := shim.New(shim.Config{Engine: *engine, Spec: shim.SandboxSpec(*container), Log: log})
 	if err != nil {
 		return health.CannotStart(err)
 	}

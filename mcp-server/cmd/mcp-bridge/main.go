@@ -28,7 +28,7 @@ func main() {
 	// threads, which would take longer than the work.
 	runtime.GOMAXPROCS(1)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Environ(), os.Stdin, os.Stdout)
+	err := runBridge(ctx, os.Environ(), os.Stdin, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-bridge:", err)
@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// run is the program without its process.
-func run(ctx context.Context, env []string, stdin io.Reader, stdout io.Writer) error {
+// runBridge is the program without its process.
+func runBridge(ctx context.Context, env []string, stdin io.Reader, stdout io.Writer) error {
 	return bridge.New(bridge.Config{
 		In: stdin, Out: stdout, Env: env, Programs: runapi.ProgramsDir, Version: version.Version,
 	}).Run(ctx)

@@ -79,7 +79,7 @@ func expect(t *testing.T, got map[string]any) {
 // TestTypeScriptSDK drives everything with both versions of the SDK and both eras, and restarts the server under each: a
 // client goes on as if nothing had happened.
 func TestTypeScriptSDK(t *testing.T) {
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	script, err := filepath.Abs("testdata/client.cjs")
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestTypeScriptSDK(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)
 			}
-			if n := p.sandbox.Left(); n != 0 {
+			if n := p.sandbox.WaitForReleases(); n != 0 {
 				t.Errorf("%d leases are left", n)
 			}
 		})
@@ -239,7 +239,7 @@ func TestGoSDK(t *testing.T) {
 // TestMCPRemote drives the server through mcp-remote, as Claude Desktop does, also over a restart.
 func TestMCPRemote(t *testing.T) {
 	t.Parallel()
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	p := start(t, 2, nil)
 	p.sandbox.SetScript(scripted(p))
 	cmd := exec.CommandContext(t.Context(), testkit.NodeBinary(t), filepath.Join(modules, "mcp-remote/dist/proxy.js"), p.url())
@@ -261,7 +261,7 @@ func TestMCPRemote(t *testing.T) {
 
 // TestInspector drives the server with the Inspector's command line.
 func TestInspector(t *testing.T) {
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	p := start(t, 4, nil)
 	p.sandbox.SetScript(scripted(p))
 	t.Setenv("HOME", t.TempDir())
@@ -281,7 +281,7 @@ func TestInspector(t *testing.T) {
 		{"--method tools/call --tool-name list_apis --load --load-concurrency 16 --load-requests 200", "200"},
 	} {
 		args := append([]string{filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"), "--cli", p.url(), "--transport", "http"}, strings.Fields(c.args)...)
-		out, err := peertest.Node(t, t.TempDir(), args...)
+		out, err := peertest.RunNode(t, t.TempDir(), args...)
 		if err != nil || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, out)
 		}
@@ -309,7 +309,7 @@ func TestSocket(t *testing.T) {
 		expect(t, drive(t, s, progress))
 		_ = s.Close()
 	}
-	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.CountLeased() == 0 })
 	resp, err := http.Post(p.url(), "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ func TestSocket(t *testing.T) {
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	fmt.Fprintf(dying, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute_code\r\nContent-Length: %d\r\n\r\n%s", len(call), call)
-	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 1 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.CountLeased() == 1 })
 	_ = dying.Close()
-	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 0 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.CountLeased() == 0 })
 }

@@ -16,9 +16,9 @@ import (
 func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
 	mode := map[string]string{"1": "docker", "": "embedded"}[getenv("CODEFORGE_CONTAINER")]
 	d.console = console.New(console.Config{
-		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: shown(getenv),
-		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
-		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.Stop, Approvals: d.control,
+		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: shownSettings(getenv),
+		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.checkReady, Load: d.currentLoad,
+		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.StopRun, Approvals: d.control,
 		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
 			return d.executor.Run(ctx, r, func(runapi.Event) {})
 		},
@@ -26,17 +26,17 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 	})
 }
 
-// load returns the load of this mcp-server.
-func (d *daemon) load() console.Load {
+// currentLoad returns the load of this mcp-server.
+func (d *daemon) currentLoad() console.Load {
 	// The two numbers are read one after the other, so the difference may be below zero for a moment.
-	waiting := d.queue.Waiting()
-	return console.Load{Slots: d.settings.Slots, Busy: max(0, d.executor.Active()-waiting), Waiting: waiting}
+	waiting := d.queue.CountWaiting()
+	return console.Load{Slots: d.settings.Slots, Busy: max(0, d.executor.CountActive()-waiting), Waiting: waiting}
 }
 
 // consoleLogin returns a sign-in code for the console, and the port on which the endpoint listens.
 func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
-	l := operatorapi.ConsoleLogin{Code: d.console.Code(), Port: d.settings.MCPPort}
-	for _, a := range d.endpoint.Addrs() {
+	l := operatorapi.ConsoleLogin{Code: d.console.NewCode(), Port: d.settings.MCPPort}
+	for _, a := range d.endpoint.ListAddrs() {
 		if t, ok := a.(*net.TCPAddr); ok {
 			l.Port = t.Port
 			break
@@ -52,11 +52,11 @@ var harmless = []string{
 	"HISTORY", "LOG_FORMAT",
 }
 
-// shown returns the settings for the console. For a secret it shows only whether it is set.
-func shown(getenv func(string) string) []console.Setting {
+// shownSettings returns the settings for the console. For a secret it shows only whether it is set.
+func shownSettings(getenv func(string) string) []console.Setting {
 	var out []console.Setting
 	for _, name := range harmless {
-		value, def := getenv(name), settings.Default(name)
+		value, def := getenv(name), settings.DefaultOf(name)
 		if value == "" {
 			value = def
 		}

@@ -54,7 +54,7 @@ const (
 
 // daemon is the assembled process.
 type daemon struct {
-	flags    flags
+	flags    flagValues
 	settings settings.Settings
 	log      *slog.Logger
 
@@ -72,24 +72,24 @@ type daemon struct {
 	database *database.DB                   // Postgres, or nil
 	carried  func(string) map[string]string // skills that runs carry along, or nil
 	history  *history.Store
-	alarms   *alarm.Book
+	alarms   *alarm.AlarmBook
 	surface  *tools.Surface
 	mcp      *transport.Handler
 	guard    *guard.Guard
 	console  *console.Console
-	tenants  *tenants
-	meter    *meter
+	tenants  *tenantSet
+	meter    *serverMeter
 	python   atomic.Pointer[runapi.Python]
 	endpoint *endpoint.Endpoint
 }
 
 // newDaemon creates all parts and opens the listeners.
-func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr io.Writer) (*daemon, error) {
+func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, stderr io.Writer) (*daemon, error) {
 	s, err := settings.Parse(getenv)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, redacted(s.RedactingStrings))}
+	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, newRedactor(s.RedactingStrings))}
 	// The database comes first: skills and alarms may be in it.
 	if err = d.openDatabase(ctx); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	if err := d.openSkills(ctx); err != nil {
 		return nil, err
 	}
-	if d.alarms, err = alarm.Open(f.pins, d.database, d.alert, d.log); err != nil {
+	if d.alarms, err = alarm.Open(f.pins, d.database, d.showAlarm, d.log); err != nil {
 		return nil, err
 	}
 	only := &sandbox.Sandbox{}
@@ -117,7 +117,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
-		Changed: func(c controlapi.Catalog) { d.library.Follow(c); d.tenants.Follow(c) },
+		Changed: func(c controlapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
 		Python: func(p runapi.Python) {
 			d.python.Store(&p)
 			d.surface.OfferPython(p)
@@ -128,63 +128,63 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog
 	sum := func(of func(*transport.Handler) int) func() int {
 		return func() (n int) {
-			for _, h := range d.handlers() {
+			for _, h := range d.listHandlers() {
 				n += of(h)
 			}
 			return n
 		}
 	}
 	m := newMeter(meterGauges{
-		Sessions: sum((*transport.Handler).Sessions),
-		Calls:    sum((*transport.Handler).Calls),
-		Waiting:  d.queue.Waiting,
-		Servers:  func() int { return d.broker.Running() },
+		Sessions: sum((*transport.Handler).CountSessions),
+		Calls:    sum((*transport.Handler).CountCalls),
+		Waiting:  d.queue.CountWaiting,
+		Servers:  func() int { return d.broker.CountRunning() },
 	})
 	launcher := &broker.Sandbox{
-		Client: d.sandbox, Control: d.control, Registry: registry(s), Sent: d.history.Sent, Database: d.database,
+		Client: d.sandbox, Control: d.control, Registry: registryAddress(s), Sent: d.history.RecordSent, Database: d.database,
 	}
 	d.broker = broker.New(broker.Config{
 		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
-		Tidy:    func(ctx context.Context) bool { return launcher.Tidy(ctx, d.log) },
+		Tidy:    func(ctx context.Context) bool { return launcher.RemoveUnused(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		// The executor does not exist yet, and each part needs the other, so the broker gets functions.
-		Session: func(run string) (string, bool) { return d.executor.Session(run) },
+		Session: func(run string) (string, bool) { return d.executor.SessionOf(run) },
 		Ask: func(ctx context.Context, run string, q question.Question) (question.Answer, error) {
-			return d.executor.Ask(ctx, run, q)
+			return d.executor.AskUser(ctx, run, q)
 		},
-		Progress: func(run, text string) { d.executor.Progress(run, text) },
+		Progress: func(run, text string) { d.executor.ReportProgress(run, text) },
 	})
 	d.executor = execution.New(execution.Config{
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
-			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
-			Skills:  d.carried, Pins: d.skills.Pins,
+			Modules: d.typedModules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
+			Skills:  d.carried, Pins: d.skills.PinnedSources,
 		},
 		Alarms: d.alarms, Database: d.database,
 	})
 	d.meter = m
 	d.surface = tools.New(d.surfaceConfig())
 	d.mcp = transport.New(transport.Config{
-		Server: d.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.elsewhere(id, d.mcp) },
+		Server: d.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, d.mcp) },
 	})
 	if d.tenants, err = openTenants(d, s.MCPTokensFile); err != nil {
 		return nil, err
 	}
 	// Listening comes last, so that no client connects before all parts exist.
-	return d, d.open(ctx, getenv, m)
+	return d, d.openListeners(ctx, getenv, m)
 }
 
 // fleetConfig returns the configuration for finding and reaching the sandboxes of a cluster, with their proxies or a
 // shared one.
 func (d *daemon) fleetConfig() fleet.Config {
 	f := d.flags
-	c := fleet.Config{Follow: f.follow, Dial: fleet.Dial(f.identity, mtls.Sandbox), Log: d.log}
+	c := fleet.Config{Follow: f.follow, Dial: fleet.NewDialer(f.identity, mtls.Sandbox), Log: d.log}
 	// Each pod has a proxy for its sandbox, so each is served when it joins.
 	if f.proxy == "" {
-		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attend(ctx, s.Control) }
+		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attendProxy(ctx, s.Control) }
 		return c
 	}
-	dial := fleet.Dial(f.identity, mtls.Proxy)
+	dial := fleet.NewDialer(f.identity, mtls.Proxy)
 	c.Proxy = func(ctx context.Context) (net.Conn, error) { return dial(ctx, f.proxy) }
 	return c
 }
@@ -195,7 +195,7 @@ func (d *daemon) surfaceConfig() tools.Config {
 	return tools.Config{
 		Executor: d.executor, Servers: d.broker, Library: d.library,
 		Catalog: d.catalog, Control: d.control, Skills: d.skills, History: d.history, Alarms: d.alarms,
-		Log: d.log, Called: d.meter.Called,
+		Log: d.log, Called: d.meter.CountCall,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
 	}
@@ -204,15 +204,15 @@ func (d *daemon) surfaceConfig() tools.Config {
 // knownWithin bounds the wait for the documents of APIs before a run that imports their clients.
 const knownWithin = 5 * time.Second
 
-// modules returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
-func (d *daemon) modules(
+// typedModules returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
+func (d *daemon) typedModules(
 	library *apidoc.Library, store *skill.Store, view func(controlapi.Catalog) controlapi.Catalog,
 ) func(ctx context.Context, code string) []runapi.Module {
 	return func(ctx context.Context, code string) []runapi.Module {
 		ctx, cancel := context.WithTimeout(ctx, knownWithin)
 		defer cancel()
-		return library.Modules(ctx, view(d.catalog.Catalog()), code, func(name string) string {
-			_, source, err := store.Read(name)
+		return library.TypedModules(ctx, view(d.catalog.Catalog()), code, func(name string) string {
+			_, source, err := store.ReadSkill(name)
 			if err != nil {
 				return "" // the import reports the reason
 			}
@@ -221,10 +221,10 @@ func (d *daemon) modules(
 	}
 }
 
-// open opens the listeners.
-func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter) error {
+// openListeners opens the listeners.
+func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, m *serverMeter) error {
 	// Also closed if only tenants have tokens: an open endpoint would let everyone act as the operator.
-	closed := !d.settings.MCPAuthToken.Empty() || d.tenants != nil
+	closed := !d.settings.MCPAuthToken.IsEmpty() || d.tenants != nil
 	about := operatorapi.About{
 		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,
 	}
@@ -237,7 +237,7 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter)
 	d.guard = guard.New(checks)
 	d.openConsole(ctx, getenv, about)
 	var err error
-	d.endpoint, err = endpoint.Open(ctx, endpoint.Config{
+	d.endpoint, err = endpoint.OpenEndpoint(ctx, endpoint.Config{
 		Listen:    d.flags.listen,
 		Socket:    d.flags.socket,
 		Guard:     d.guard,
@@ -245,28 +245,28 @@ func (d *daemon) open(ctx context.Context, getenv func(string) string, m *meter)
 		Container: getenv("CODEFORGE_CONTAINER") == "1",
 		UIDs:      []int{d.flags.ownerUID, 0},
 		MCP:       d.mcp,
-		Ready:     d.ready,
-		Servers:   d.broker.States,
+		Ready:     d.checkReady,
+		Servers:   d.broker.ListStates,
 		Console:   d.console,
-		Operator: operator.Handler(operator.Config{
+		Operator: operator.NewHandler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState,
 		}),
 		Metrics:     m.Registry,
-		MoreMetrics: d.control.Metrics,
+		MoreMetrics: d.control.FetchMetrics,
 		Log:         d.log,
 	})
 	if err != nil {
 		return err
 	}
-	for _, a := range d.endpoint.Addrs() {
+	for _, a := range d.endpoint.ListAddrs() {
 		d.log.Info("listening", logline.Tag("mcp"), slog.String("url", "http://"+a.String()+"/mcp"))
 	}
 	return nil
 }
 
-// ready returns the reason why runs cannot be served, or nil.
-func (d *daemon) ready(ctx context.Context) error {
+// checkReady returns the reason why runs cannot be served, or nil.
+func (d *daemon) checkReady(ctx context.Context) error {
 	if err := d.catalog.Problem(); err != nil {
 		return err
 	}
@@ -280,28 +280,28 @@ func (d *daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// serve runs until ctx ends or a listener fails. Then it stops all parts in order.
-func (d *daemon) serve(ctx context.Context) error {
+// serveUntilDone runs until ctx ends or a listener fails. Then it stops all parts in order.
+func (d *daemon) serveUntilDone(ctx context.Context) error {
 	// The parts must outlive ctx, because calls that drain still need them.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { d.catalog.Run(background) })
 	parts.Go(func() { d.library.Run(background) })
-	parts.Go(func() { d.surface.Watch(background) })
+	parts.Go(func() { d.surface.WatchSkills(background) })
 	if d.tenants != nil {
 		parts.Go(func() { d.tenants.Run(background) })
 	}
 	parts.Go(func() { d.skills.Follow(background) })
 	parts.Go(func() { d.alarms.Follow(background) })
-	parts.Go(func() { d.skills.Watch(background, d.log, d.console.SkillsChanged) })
+	parts.Go(func() { d.skills.WatchChanges(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })
 	}
 	if d.fleet == nil || d.flags.proxy != "" {
-		parts.Go(func() { d.attend(background, d.control) })
+		parts.Go(func() { d.attendProxy(background, d.control) })
 	}
 	if d.history.Mode() != history.Off {
-		parts.Go(func() { alert.New(d.history, d.broker.States).Run(background) })
+		parts.Go(func() { alert.New(d.history, d.broker.ListStates).Run(background) })
 	}
 
 	ended := make(chan error, 1)
@@ -311,24 +311,24 @@ func (d *daemon) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-ended:
 	}
-	d.stop()
+	d.stopAll()
 	cancel()
 	parts.Wait()
 	return err
 }
 
-// stop lets running calls end, then cancels them, then closes all parts.
-func (d *daemon) stop() {
-	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.Calls()))
+// stopAll lets running calls end, then cancels them, then closes all parts.
+func (d *daemon) stopAll() {
+	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.CountCalls()))
 	if d.fleet != nil { // another mcp-server takes over
 		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
-		d.endpoint.Retire()
+		d.endpoint.CloseIdle()
 		time.Sleep(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	var draining sync.WaitGroup
 	// The endpoints of all tenants drain together, within one time limit.
-	for _, h := range d.handlers() {
+	for _, h := range d.listHandlers() {
 		draining.Go(func() { h.Drain(drain) })
 	}
 	draining.Wait()
@@ -350,17 +350,17 @@ func (d *daemon) stop() {
 	}
 }
 
-// registry returns the address of the package registry, or "".
-func registry(s settings.Settings) string {
+// registryAddress returns the address of the package registry, or "".
+func registryAddress(s settings.Settings) string {
 	if s.Registry == nil {
 		return ""
 	}
 	return s.Registry.String()
 }
 
-// redacted returns a function that removes REDACTING_STRINGS from log lines. In DEBUG_MODE the lines contain code as it
-// was written.
-func redacted(list []string) func(string) string {
+// newRedactor returns a function that removes REDACTING_STRINGS from log lines. In DEBUG_MODE the lines contain code as
+// it was written.
+func newRedactor(list []string) func(string) string {
 	sorted := slices.Clone(list)
 	// Longest first: a string that contains a shorter one must be removed as a whole.
 	slices.SortFunc(sorted, func(a, b string) int { return len(b) - len(a) })

@@ -18,7 +18,7 @@ const checkTime = 5 * time.Second
 // openDatabase opens Postgres, if DATABASE_URL is set. A database that does not answer yet is not an error, but one
 // that rejects the login is.
 func (d *daemon) openDatabase(ctx context.Context) (err error) {
-	if d.settings.Database.Empty() {
+	if d.settings.Database.IsEmpty() {
 		return nil
 	}
 	if d.flags.history == "" {
@@ -31,12 +31,12 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	defer cancel()
 	err = d.database.Migrate(short, database.Migrations)
 	if err != nil && database.IsMistake(err) {
-		return fmt.Errorf("DATABASE_URL: %w", database.Explain(err))
+		return fmt.Errorf("DATABASE_URL: %w", database.HideAddress(err))
 	}
 	// mcp-server starts without Postgres and tries again later, so that a restart of the database does no harm.
 	if err != nil {
 		d.log.Warn("Postgres cannot be used yet", logline.Tag("database"),
-			slog.String("error", database.Explain(err).Error()))
+			slog.String("error", database.HideAddress(err).Error()))
 	}
 	return nil
 }
@@ -50,9 +50,9 @@ func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	if err := d.database.CheckVersion(ctx, database.Migrations); err != nil {
-		out.Problem = database.Explain(err).Error()
-	} else if err := d.skills.Cause(); err != nil {
-		out.Problem = d.skills.Problem() + ": " + err.Error()
+		out.Problem = database.HideAddress(err).Error()
+	} else if err := d.skills.DatabaseError(); err != nil {
+		out.Problem = d.skills.DatabaseProblem() + ": " + err.Error()
 	}
 	if s, err := d.history.Status(ctx); err == nil {
 		out.Waiting = s.Waiting

@@ -32,7 +32,7 @@ type execConfig struct {
 
 // newExecDialer returns a function that opens a new stream to sandboxd in a container, through the shim on socket.
 func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn, error) {
-	return execConfig{Socket: socket, Spec: shim.Sandbox(container)}.Dial
+	return execConfig{Socket: socket, Spec: shim.SandboxSpec(container)}.Dial
 }
 
 // Dial opens a new stream. ctx bounds the opening, not the stream.
@@ -46,7 +46,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
 	defer api.Close()
-	stream, err := c.open(ctx, api)
+	stream, err := c.startExec(ctx, api)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
 	}
@@ -58,7 +58,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 		// After the end of the exec, writes to the stream would have no reader.
 		defer stream.Close()
 		stderr := &lineLog{log: log}
-		defer stderr.flush()
+		defer stderr.flushLine()
 		if _, err := stdcopy.StdCopy(far, stderr, stream.Reader); err != nil && !conn.isClosed() {
 			log.Warn("the stream to the sandbox broke", "error", err)
 		}
@@ -66,8 +66,8 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// open creates the exec, starts it and attaches to it.
-func (c execConfig) open(ctx context.Context, api *docker.Client) (docker.HijackedResponse, error) {
+// startExec creates the exec, starts it and attaches to it.
+func (c execConfig) startExec(ctx context.Context, api *docker.Client) (docker.HijackedResponse, error) {
 	if _, err := api.Ping(ctx, docker.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return docker.HijackedResponse{}, fmt.Errorf("asking the engine for its version: %w", err)
 	}
@@ -154,19 +154,19 @@ func (l *lineLog) Write(p []byte) (int, error) {
 		if i < 0 {
 			i = maxLine - 1
 		}
-		l.line(l.pending[:i+1])
+		l.logLine(l.pending[:i+1])
 		l.pending = l.pending[i+1:]
 	}
 }
 
-// flush logs the last line, which has no line feed.
-func (l *lineLog) flush() {
-	l.line(l.pending)
+// flushLine logs the last line, which has no line feed.
+func (l *lineLog) flushLine() {
+	l.logLine(l.pending)
 	l.pending = nil
 }
 
-// line logs one line.
-func (l *lineLog) line(p []byte) {
+// logLine logs one line.
+func (l *lineLog) logLine(p []byte) {
 	if text := strings.TrimSpace(string(p)); text != "" {
 		l.log.Warn("sandboxd attach: " + text)
 	}

@@ -108,7 +108,7 @@ func newDockerStack(t *testing.T) *dockerStack {
 	t.Helper()
 	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
 		reason := "no Docker engine: " + string(out)
-		testkit.Skip(t, reason)
+		testkit.SkipBecause(t, reason)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 )
 
-// flags is the command line.
-type flags struct {
+// flagValues is the command line.
+type flagValues struct {
 	listen  []string
 	sandbox func(context.Context) (net.Conn, error)
 	// follow, if not nil, follows the sandboxes of a cluster. identity is the certificate for connections to them.
@@ -39,8 +39,8 @@ type flags struct {
 }
 
 // parseFlags parses the command line and reports all mistakes together.
-func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (flags, error) {
-	var f flags
+func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (flagValues, error) {
+	var f flagValues
 	var listen, also, sandbox, identity string
 	set := flag.NewFlagSet("mcp-server", flag.ContinueOnError)
 	set.SetOutput(stderr)
@@ -90,9 +90,9 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	}
 	var err error
 	if inCluster {
-		err = f.cluster(strings.TrimPrefix(sandbox, "kubernetes:"), identity, getenv)
+		err = f.setCluster(strings.TrimPrefix(sandbox, "kubernetes:"), identity, getenv)
 	} else {
-		f.sandbox, err = dialer(sandbox)
+		f.sandbox, err = newDialer(sandbox)
 	}
 	if err != nil {
 		problems = append(problems, err)
@@ -100,8 +100,8 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	return f, errors.Join(problems...)
 }
 
-// cluster sets up finding and reaching the sandboxes of a cluster.
-func (f *flags) cluster(name, identity string, getenv func(string) string) error {
+// setCluster sets up finding and reaching the sandboxes of a cluster.
+func (f *flagValues) setCluster(name, identity string, getenv func(string) string) error {
 	namespace, service, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || service == "" || f.control != "" || identity == "" {
 		return fmt.Errorf("--sandbox kubernetes:%s: want kubernetes:NAMESPACE/SERVICE, with --identity and without --control",
@@ -117,8 +117,8 @@ func (f *flags) cluster(name, identity string, getenv func(string) string) error
 	return err
 }
 
-// dialer returns a function that connects to sandboxd.
-func dialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
+// newDialer returns a function that connects to sandboxd.
+func newDialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 	kind, socket, _ := strings.Cut(sandbox, ":")
 	switch {
 	case socket == "":
@@ -144,7 +144,7 @@ func checkHealth(ctx context.Context, args []string, stderr io.Writer) error {
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.Health(ctx, *listen) })
+	return health.Check(ctx, *stay, func(ctx context.Context) error { return endpoint.CheckHealth(ctx, *listen) })
 }
 
 // checkSettings is `mcp-server settings`, which Compose runs first.

@@ -22,10 +22,10 @@ import (
 // openHistory opens the store of runs.
 func (d *daemon) openHistory() {
 	c := history.Config{
-		Dir: d.flags.history, Mode: d.settings.History, Clean: redacted(d.settings.RedactingStrings),
-		Scrub: d.control.Scrub, Database: d.database, Log: d.log,
+		Dir: d.flags.history, Mode: d.settings.History, Clean: newRedactor(d.settings.RedactingStrings),
+		Scrub: d.control.ScrubTexts, Database: d.database, Log: d.log,
 	}
-	d.history = history.Open(c)
+	d.history = history.OpenStore(c)
 }
 
 // serveHistory is `mcp-server history`. It answers requests about a folder's stored runs on its standard input, which
@@ -35,30 +35,30 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	dir, remove, err := readable(dir)
+	dir, remove, err := readableCopy(dir)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	s, err := history.Read(dir)
+	s, err := history.OpenForReading(dir)
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
 	server := http.Server{
-		Handler: operator.History(s), ReadHeaderTimeout: time.Minute,
+		Handler: operator.HistoryHandler(s), ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	if err := server.Serve(rpc.Once(conn)); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(rpc.ListenOnce(conn)); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// readable returns a folder in which this process may open the store. That is the folder itself, unless root reads a
-// folder of mcp-server's user. SQLite would create files there that mcp-server could not open. It would also follow
+// readableCopy returns a folder in which this process may open the store. That is the folder itself, unless root reads
+// a folder of mcp-server's user. SQLite would create files there that mcp-server could not open. It would also follow
 // symbolic links from a hostile mcp-server. So root works on a copy.
-func readable(dir string) (path string, remove func(), err error) {
+func readableCopy(dir string) (path string, remove func(), err error) {
 	//nolint:gosec // a path that the operator gives on the command line
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -45,10 +45,10 @@ func TestLoad(t *testing.T) {
 	before := measure(p)
 
 	took := warm(t, p, sessions, calls)
-	if n := p.sandbox.Most(); n > 8 {
+	if n := p.sandbox.MostRuns(); n > 8 {
 		t.Errorf("%d runs at once on 8 slots", n)
 	}
-	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
+	if n, m := p.sandbox.WaitForReleases(), p.proxy.CountRegistered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
 	testkit.WaitFor(t, func() bool { return runtime.NumGoroutine() <= before.goroutines+20 })
@@ -73,8 +73,8 @@ func grew(before, after usage) int64 { return int64(after.heap) - int64(before.h
 
 // measure leaves out what the test itself keeps.
 func measure(p *program) usage {
-	p.sandbox.Forget()
-	p.proxy.Forget()
+	p.sandbox.ForgetAll()
+	p.proxy.ForgetAll()
 	p.log.Reset()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	time.Sleep(100 * time.Millisecond)

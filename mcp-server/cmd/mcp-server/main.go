@@ -32,18 +32,18 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	go paceCollector(ctx, paceEvery)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
+	err := runServer(ctx, os.Args[1:], os.Getenv, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mcp-server:", err)
-		health.Hold(ctx, err)
+		health.HoldUntilStopped(ctx, err)
 		stop()
 		os.Exit(1)
 	}
 	stop()
 }
 
-// run is the program without signals, environment and exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+// runServer is the program without signals, environment and exit code.
+func runServer(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
 		return checkHealth(ctx, args[1:], stderr)
 	}
@@ -64,5 +64,5 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return health.CannotStart(err)
 	}
-	return d.serve(ctx)
+	return d.serveUntilDone(ctx)
 }

@@ -73,7 +73,7 @@ func (p *program) begin(t testing.TB, env map[string]string, extra ...string) {
 	ended := make(chan error, 1)
 	args := append([]string{"--listen", p.addr, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills, "--socket", p.socket}, extra...)
 	go func() {
-		ended <- run(ctx, args, func(k string) string { return env[k] }, p.log)
+		ended <- runServer(ctx, args, func(k string) string { return env[k] }, p.log)
 	}()
 	p.stop = sync.OnceValue(func() error {
 		cancel()
@@ -145,7 +145,7 @@ func texts(res *mcp.CallToolResult) []string {
 
 func TestExecuteCodeInDeno(t *testing.T) {
 	p := start(t, 2, nil)
-	p.sandbox.SetScript(peertest.Deno(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(peertest.NewDenoScript(t, p.sandbox, p.skills))
 	p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
 		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
 	}
@@ -159,7 +159,7 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	if !strings.Contains(string(receipt), `"swapped":1`) {
 		t.Errorf("receipt %s", receipt)
 	}
-	if seen := p.proxy.Seen(); len(seen) != 1 || len(seen[0].APIs) != 1 || seen[0].APIs[0] != "stripe" {
+	if seen := p.proxy.ListRegistrations(); len(seen) != 1 || len(seen[0].APIs) != 1 || seen[0].APIs[0] != "stripe" {
 		t.Errorf("registrations %+v", seen)
 	}
 
@@ -194,10 +194,10 @@ func TestExecuteCodeInDeno(t *testing.T) {
 			t.Errorf("%q: %q, want %q", code, got, want)
 		}
 	}
-	if n := p.sandbox.Left(); n != 0 {
+	if n := p.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	if n := p.proxy.Registered(); n != 0 {
+	if n := p.proxy.CountRegistered(); n != 0 {
 		t.Errorf("%d registrations are left", n)
 	}
 }

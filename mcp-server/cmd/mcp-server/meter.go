@@ -6,8 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meter counts the work of mcp-server for GET /metrics. Clients and code choose no label. Create it with newMeter.
-type meter struct {
+// serverMeter counts the work of mcp-server for GET /metrics. Clients and code choose no label. Create it with
+// newMeter.
+type serverMeter struct {
 	Registry *prometheus.Registry
 	calls    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -27,8 +28,8 @@ type meterGauges struct {
 }
 
 // newMeter creates the metrics.
-func newMeter(g meterGauges) *meter {
-	m := &meter{
+func newMeter(g meterGauges) *serverMeter {
+	m := &serverMeter{
 		Registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "codeforge_mcp_tool_calls_total", Help: "Finished tool calls by tool and result.",
@@ -60,13 +61,13 @@ func newMeter(g meterGauges) *meter {
 }
 
 // ServerCalled counts a finished request to an MCP server. The operator chose the server's name.
-func (m *meter) ServerCalled(server, outcome string, took time.Duration) {
+func (m *serverMeter) ServerCalled(server, outcome string, took time.Duration) {
 	m.serverCalls.WithLabelValues(server, outcome).Inc()
 	m.serverSeconds.WithLabelValues(server).Observe(took.Seconds())
 }
 
 // ServerStarted counts a start of an MCP server.
-func (m *meter) ServerStarted(server string, failed bool) {
+func (m *serverMeter) ServerStarted(server string, failed bool) {
 	m.serverStarts.WithLabelValues(server, callResult(failed)).Inc()
 }
 
@@ -77,8 +78,8 @@ func callResult(failed bool) string {
 	return "ok"
 }
 
-// Called counts a finished tool call.
-func (m *meter) Called(tool string, failed bool, took time.Duration) {
+// CountCall counts a finished tool call.
+func (m *serverMeter) CountCall(tool string, failed bool, took time.Duration) {
 	m.calls.WithLabelValues(tool, callResult(failed)).Inc()
 	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// mover is `mcp-server move`: it copies the state between files and Postgres while no mcp-server runs.
-type mover struct {
+// stateMover is `mcp-server move`: it copies the state between files and Postgres while no mcp-server runs.
+type stateMover struct {
 	history, skills, tenants, pins string
 	db                             *database.DB
 }
 
 // moveState parses the command line and copies the state. The default folders are the container's.
 func moveState(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	var m mover
+	var m stateMover
 	set := flag.NewFlagSet("mcp-server move", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.StringVar(&m.history, "history", "/var/lib/codeforge/journal/history", "folder of runs")
@@ -46,7 +46,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
-	if s.Database.Empty() {
+	if s.Database.IsEmpty() {
 		return errors.New("DATABASE_URL is not set")
 	}
 	if m.db, err = database.OpenPostgres(s.Database); err != nil {
@@ -58,7 +58,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	}
 	// The target needs its tables before the copy.
 	if err := m.db.Migrate(ctx, database.Migrations); err != nil {
-		return database.Explain(err)
+		return database.HideAddress(err)
 	}
 	runs, err := m.moveRuns(ctx, to == "postgres")
 	if err != nil {
@@ -88,7 +88,7 @@ func becomeOwner(dir string) error {
 }
 
 // moveRuns copies runs with their data.
-func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
+func (m *stateMover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 	if _, err := os.Stat(filepath.Join(m.history, database.Name)); toPostgres && errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -97,7 +97,7 @@ func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 		return 0, err
 	}
 	if !toPostgres {
-		n, err := history.Move(ctx, m.db, file)
+		n, err := history.MoveRuns(ctx, m.db, file)
 		return n, errors.Join(err, file.Close())
 	}
 	if err := file.Close(); err != nil { // the reading connection does not wait for the writing one
@@ -106,12 +106,12 @@ func (m *mover) moveRuns(ctx context.Context, toPostgres bool) (int, error) {
 	if file, err = database.OpenReader(m.history); err != nil {
 		return 0, err
 	}
-	n, err := history.Move(ctx, file, m.db)
+	n, err := history.MoveRuns(ctx, file, m.db)
 	return n, errors.Join(err, file.Close())
 }
 
 // moveFiles copies skills, pinned skills, the tenants' skills, and alarms.
-func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err error) {
+func (m *stateMover) moveFiles(ctx context.Context, toPostgres bool) (n int, err error) {
 	folders := map[string]string{database.SkillPins: filepath.Join(m.history, "skills"), database.Skills: m.skills}
 	for _, of := range m.listTenants(ctx) {
 		folders[database.TenantSkills+of] = filepath.Join(m.tenants, of)
@@ -131,7 +131,7 @@ func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err erro
 		}
 		one, err := copyAll(ctx, database.Documents{DB: m.db, Folder: folder}, dir)
 		if n += one; err != nil {
-			return n, fmt.Errorf("copying skills: %w", database.Explain(err))
+			return n, fmt.Errorf("copying skills: %w", database.HideAddress(err))
 		}
 	}
 	book, path := database.Documents{DB: m.db, Folder: database.Alarms}, filepath.Join(m.pins, alarm.File)
@@ -152,11 +152,11 @@ func (m *mover) moveFiles(ctx context.Context, toPostgres bool) (n int, err erro
 	if err == nil {
 		_, err = book.Write(ctx, alarm.Document, text, database.Any)
 	}
-	return n + 1, database.Explain(err)
+	return n + 1, database.HideAddress(err)
 }
 
 // listTenants lists the tenants with skills, in files or in Postgres.
-func (m *mover) listTenants(ctx context.Context) (names []string) {
+func (m *stateMover) listTenants(ctx context.Context) (names []string) {
 	entries, _ := os.ReadDir(m.tenants) // the folder may not exist
 	for _, e := range entries {
 		if e.IsDir() {
@@ -183,9 +183,9 @@ func (m *mover) listTenants(ctx context.Context) (names []string) {
 }
 
 // importSkills copies a folder into Postgres. It ignores files that are not skills.
-func (m *mover) importSkills(ctx context.Context, to database.Documents, dir string) (n int, err error) {
+func (m *stateMover) importSkills(ctx context.Context, to database.Documents, dir string) (n int, err error) {
 	// Opened for reading only: the source must stay as it is.
-	s, err := skill.Open(dir, true)
+	s, err := skill.OpenStore(dir, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -194,10 +194,10 @@ func (m *mover) importSkills(ctx context.Context, to database.Documents, dir str
 	}
 	defer s.Close()
 	// Only names that are skills, without links and other files that code may have left.
-	for _, name := range s.Names() {
-		_, source, err := s.Read(name)
+	for _, name := range s.SkillNames() {
+		_, source, err := s.ReadSkill(name)
 		if err == nil {
-			_, err = to.Write(ctx, skill.File(name), []byte(source), database.Any)
+			_, err = to.Write(ctx, skill.FileName(name), []byte(source), database.Any)
 		}
 		if err != nil {
 			return n, err
@@ -208,7 +208,7 @@ func (m *mover) importSkills(ctx context.Context, to database.Documents, dir str
 }
 
 // exportSkills copies a folder of Postgres into files.
-func (m *mover) exportSkills(ctx context.Context, from database.Documents, dir string) (n int, err error) {
+func (m *stateMover) exportSkills(ctx context.Context, from database.Documents, dir string) (n int, err error) {
 	list, err := from.List(ctx)
 	if err != nil || len(list) == 0 {
 		return 0, err
@@ -216,7 +216,7 @@ func (m *mover) exportSkills(ctx context.Context, from database.Documents, dir s
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
-	s, err := skill.Open(dir, false)
+	s, err := skill.OpenStore(dir, false)
 	if err != nil {
 		return 0, err
 	}
@@ -224,12 +224,12 @@ func (m *mover) exportSkills(ctx context.Context, from database.Documents, dir s
 	for _, one := range list {
 		name := strings.TrimSuffix(one.Name, ".ts")
 		// The names come from the database, so a name that is no skill's must not become a path.
-		if !skill.ValidName(name) || skill.File(name) != one.Name {
+		if !skill.ValidName(name) || skill.FileName(name) != one.Name {
 			continue
 		}
 		data, _, err := from.Read(ctx, one.Name)
 		if err == nil {
-			_, err = s.Restore(name, string(data))
+			_, err = s.WriteSkill(name, string(data))
 		}
 		if err != nil {
 			return n, err

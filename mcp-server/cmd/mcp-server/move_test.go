@@ -38,9 +38,9 @@ func TestMoveState(t *testing.T) {
 	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "there are runs in the target already") {
 		t.Errorf("a second time: %v", err)
 	}
-	dump := source.Run(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")
+	dump := source.RunProgram(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")
 	restored := testkit.NewPostgres(t)
-	restored.Run(dump, "psql", "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1")
+	restored.RunProgram(dump, "psql", "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1")
 	again := t.TempDir()
 	for _, name := range []string{"history", "skills", "pins"} {
 		testkit.Must(t, os.Mkdir(filepath.Join(again, name), 0o700))

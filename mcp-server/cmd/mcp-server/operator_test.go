@@ -105,7 +105,7 @@ func TestOperatorAnswers(t *testing.T) {
 	}()
 	// The program may not have subscribed yet: events are sent until one arrives.
 	for got := ""; got == ""; {
-		p.proxy.Publish(exchangeOf("server-git"))
+		p.proxy.PublishEvent(exchangeOf("server-git"))
 		select {
 		case got = <-seen:
 			if got != "server-git" {
@@ -137,7 +137,7 @@ func TestHistory(t *testing.T) {
 	p := start(t, 2, nil, "--history", dir)
 	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		emit(runapi.Event{Stdout: "printed "})
-		p.proxy.Publish(controlapi.Event{Exchange: &controlapi.Exchange{ID: "x1", Run: r.Run, At: time.Now(), Host: "api.stripe.com"}})
+		p.proxy.PublishEvent(controlapi.Event{Exchange: &controlapi.Exchange{ID: "x1", Run: r.Run, At: time.Now(), Host: "api.stripe.com"}})
 		return runapi.Exit{Reason: runapi.Exited, WallMS: 5, MaxRSS: 1}
 	})
 	p.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
@@ -238,7 +238,7 @@ func TestStopEndsStreams(t *testing.T) {
 		})
 	}()
 	for reading := false; !reading; {
-		p.proxy.Publish(exchangeOf("server-git"))
+		p.proxy.PublishEvent(exchangeOf("server-git"))
 		select {
 		case <-seen:
 			reading = true
@@ -288,7 +288,7 @@ func TestFrozenAfterRestart(t *testing.T) {
 	p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		emit(runapi.Event{Stdout: "it runs"})
 		if r.Code == "steal" {
-			p.proxy.Publish(controlapi.Event{Alarm: &controlapi.Alarm{At: time.Now(), Run: r.Run, Kind: controlapi.AlarmCanary, Host: "thief.test"}})
+			p.proxy.PublishEvent(controlapi.Event{Alarm: &controlapi.Alarm{At: time.Now(), Run: r.Run, Kind: controlapi.AlarmCanary, Host: "thief.test"}})
 			<-ctx.Done()
 			return runapi.Exit{Reason: runapi.Cancelled}
 		}

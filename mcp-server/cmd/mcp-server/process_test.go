@@ -53,7 +53,7 @@ func TestStartRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
 			var log testkit.Buffer
-			err := run(ctx, c.args, func(k string) string { return c.env[k] }, &log)
+			err := runServer(ctx, c.args, func(k string) string { return c.env[k] }, &log)
 			if err == nil {
 				t.Fatal("it started")
 			}
@@ -75,7 +75,7 @@ func TestProgramsInCompose(t *testing.T) {
 		"": true, "./programs": true, "/srv/programs": true, "../programs": true, "~/programs": true, `C:\programs`: true,
 		"programs": false, "tokens": false,
 	} {
-		err := run(t.Context(), []string{"settings"}, func(name string) string {
+		err := runServer(t.Context(), []string{"settings"}, func(name string) string {
 			return map[string]string{"SANDBOX_PROGRAMS": value}[name]
 		}, io.Discard)
 		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), `SANDBOX_PROGRAMS: "`+value+`"; want in Docker`) {
@@ -155,12 +155,12 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s %s %v: %d %.300s, want %d with %q", c.method, c.path, c.headers, code, body, c.want, c.body)
 		}
 	}
-	if err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard); err != nil {
+	if err := runServer(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard); err != nil {
 		t.Errorf("health: %v", err)
 	}
 	p.proxy.Stop()
 	testkit.WaitFor(t, func() bool {
-		err := run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard)
+		err := runServer(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard)
 		return err != nil && strings.Contains(err.Error(), "not ready")
 	})
 	if code, _ := request(t, "GET", base+"/healthz", ""); code != 200 {
@@ -168,7 +168,7 @@ func TestPaths(t *testing.T) {
 	}
 	p.proxy.Start()
 	testkit.WaitFor(t, func() bool {
-		return run(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard) == nil
+		return runServer(t.Context(), []string{"health", "--listen", p.addr}, os.Getenv, io.Discard) == nil
 	})
 }
 
@@ -246,7 +246,7 @@ func TestStop(t *testing.T) {
 			results <- code + " " + strings.Join(texts(res), "|")
 		}()
 	}
-	testkit.WaitFor(t, func() bool { return p.sandbox.Leased() == 2 })
+	testkit.WaitFor(t, func() bool { return p.sandbox.CountLeased() == 2 })
 	start := time.Now()
 	if err := p.stop(); err != nil {
 		t.Error(err)
@@ -258,7 +258,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("the short call: %s", got)
 	}
 	t.Log(<-results)
-	if n, m := p.sandbox.Left(), p.proxy.Registered(); n != 0 || m != 0 {
+	if n, m := p.sandbox.WaitForReleases(), p.proxy.CountRegistered(); n != 0 || m != 0 {
 		t.Errorf("%d leases and %d registrations are left", n, m)
 	}
 	if _, err := os.Stat(p.socket); !os.IsNotExist(err) {
@@ -287,7 +287,7 @@ func TestLog(t *testing.T) {
 // TestSocketTaken: the socket of a living server is not taken over, that of a dead one is.
 func TestSocketTaken(t *testing.T) {
 	p := start(t, 1, nil)
-	err := run(t.Context(), []string{"--socket", p.socket, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
+	err := runServer(t.Context(), []string{"--socket", p.socket, "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
 		func(string) string { return "" }, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "another process answers there") {
 		t.Errorf("a second server: %v", err)
@@ -304,7 +304,7 @@ func TestSocketTaken(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(filepath.Dir(p.socket), "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err = run(t.Context(), []string{"--socket", filepath.Join(filepath.Dir(p.socket), "file"), "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
+	err = runServer(t.Context(), []string{"--socket", filepath.Join(filepath.Dir(p.socket), "file"), "--sandbox", "unix:" + p.sandbox.Socket, "--control", p.proxy.Socket, "--skills", p.skills},
 		func(string) string { return "" }, io.Discard)
 	if err == nil {
 		t.Error("a file was replaced by a socket")

@@ -21,7 +21,7 @@ func (d *daemon) openSkills(ctx context.Context) error {
 	if err := open(); err != nil {
 		return err
 	}
-	if n, err := d.skills.Seed(skills.Files); err != nil {
+	if n, err := d.skills.SeedSkills(skills.Files); err != nil {
 		d.log.Warn("shipped skills could not be written", logline.Tag("skill"), slog.String("error", err.Error()))
 	} else if n > 0 {
 		d.log.Info("shipped skills written", logline.Tag("skill"), slog.Int("count", n))
@@ -30,15 +30,15 @@ func (d *daemon) openSkills(ctx context.Context) error {
 }
 
 func (d *daemon) openFolder() (err error) {
-	d.skills, err = skill.Open(d.flags.skills, d.settings.SkillsReadonly)
+	d.skills, err = skill.OpenStore(d.flags.skills, d.settings.SkillsReadonly)
 	if err == nil && d.flags.history != "" {
-		err = d.skills.PinIn(d.pins())
+		err = d.skills.PinIn(d.pinsFolder())
 	}
 	return err
 }
 
-// pins returns the folder of the sources that skills are pinned to.
-func (d *daemon) pins() string { return filepath.Join(d.flags.history, "skills") }
+// pinsFolder returns the folder of the sources that skills are pinned to.
+func (d *daemon) pinsFolder() string { return filepath.Join(d.flags.history, "skills") }
 
 // openShared opens skills that several replicas share. Their local copy is not in the skills' directory, because code
 // can write there.
@@ -48,14 +48,14 @@ func (d *daemon) openShared(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.carried = func(code string) map[string]string { return d.skills.Imported(code, runapi.MaxSkills) }
-	return d.skills.PinInDatabase(ctx, d.pins(), database.SkillPins)
+	d.carried = func(code string) map[string]string { return d.skills.ImportedFiles(code, runapi.MaxSkills) }
+	return d.skills.PinInDatabase(ctx, d.pinsFolder(), database.SkillPins)
 }
 
 // openTenantSkills opens the separate skills of a tenant.
 func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill.Store, error) {
 	if d.database == nil {
-		return skill.Open(dir, d.settings.SkillsReadonly)
+		return skill.OpenStore(dir, d.settings.SkillsReadonly)
 	}
 	of := database.Documents{DB: d.database, Folder: database.TenantSkills + name}
 	return skill.OpenMirror(ctx, dir, of, d.settings.SkillsReadonly, d.log)

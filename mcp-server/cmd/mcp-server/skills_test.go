@@ -41,7 +41,7 @@ func replica(t *testing.T, p *testkit.Postgres, more map[string]string) *program
 				t.Error(err)
 			}
 		}
-		return peertest.Deno(t, server.sandbox, dir)(ctx, r, emit)
+		return peertest.NewDenoScript(t, server.sandbox, dir)(ctx, r, emit)
 	})
 	return server
 }
@@ -168,7 +168,7 @@ func TestDatabaseRefused(t *testing.T) {
 	env := map[string]string{"DATABASE_URL": strings.Replace(store.URL(), store.Password, "another-password", 1)}
 	args := []string{"--listen", "127.0.0.1:0", "--sandbox", "unix:/nowhere/s", "--control", "/nowhere/c", "--skills", t.TempDir(), "--history", t.TempDir()}
 	var log testkit.Buffer
-	err := run(t.Context(), args, func(k string) string { return env[k] }, &log)
+	err := runServer(t.Context(), args, func(k string) string { return env[k] }, &log)
 	if err == nil || !strings.Contains(err.Error(), "DATABASE_URL: the database refuses the user, the password or") ||
 		strings.Contains(err.Error(), "another-password") || strings.Contains(err.Error(), store.Address) {
 		t.Error(err)

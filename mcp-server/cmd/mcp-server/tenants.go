@@ -35,22 +35,22 @@ const (
 	tenantWaiting = 64
 )
 
-// tenants are the clients of MCP_TOKENS_FILE. Each has a separate MCP server with sessions, skills and library, so that
-// one client's data never reaches another. The server is created with the tenant's first request. A nil *tenants has no
-// tenants.
-type tenants struct {
+// tenantSet are the clients of MCP_TOKENS_FILE. Each has a separate MCP server with sessions, skills and library, so
+// that one client's data never reaches another. The server is created with the tenant's first request. A nil *tenants
+// has no tenants.
+type tenantSet struct {
 	daemon *daemon
 	path   string
 
 	mu      sync.Mutex
-	list    []*client
+	list    []*tenantClient
 	file    os.FileInfo // the file of the current list
 	problem error       // the mistake in the current file
 	closed  bool
 }
 
-// client is one tenant.
-type client struct {
+// tenantClient is one tenant.
+type tenantClient struct {
 	tokenfile.Tenant
 	share *queue.Share
 
@@ -65,20 +65,20 @@ type client struct {
 }
 
 // openTenants reads the file. Without a path there are no tenants.
-func openTenants(d *daemon, path string) (*tenants, error) {
+func openTenants(d *daemon, path string) (*tenantSet, error) {
 	if path == "" {
 		return nil, nil
 	}
 	if d.flags.tenants == "" {
 		return nil, errors.New("MCP_TOKENS_FILE is set: --tenants is required")
 	}
-	t := &tenants{daemon: d, path: path}
-	t.look()
+	t := &tenantSet{daemon: d, path: path}
+	t.readIfChanged()
 	return t, t.problem
 }
 
-// look reads the file if it has changed. A file with a mistake changes no tenant, and is logged once.
-func (t *tenants) look() {
+// readIfChanged reads the file if it has changed. A file with a mistake changes no tenant, and is logged once.
+func (t *tenantSet) readIfChanged() {
 	info, err := os.Stat(t.path) //nolint:gosec // the operator's own setting
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *tenants) look() {
 	}
 	var list []tokenfile.Tenant
 	if err == nil {
-		list, err = t.read()
+		list, err = t.readFile()
 	}
 	// Stored even after a mistake, so that the same file is not parsed again each second.
 	t.file = info
@@ -103,10 +103,10 @@ func (t *tenants) look() {
 		return
 	}
 	t.problem = nil
-	t.apply(list)
+	t.replaceTenants(list)
 }
 
-func (t *tenants) read() ([]tokenfile.Tenant, error) {
+func (t *tenantSet) readFile() ([]tokenfile.Tenant, error) {
 	f, err := os.Open(t.path) //nolint:gosec // as above
 	if err != nil {
 		return nil, fmt.Errorf("MCP_TOKENS_FILE (for user %d): %w", os.Getuid(), err)
@@ -124,17 +124,17 @@ func (t *tenants) read() ([]tokenfile.Tenant, error) {
 	// With an equal token a tenant would be the operator, or the operator a tenant.
 	own := sha256.Sum256([]byte(t.daemon.settings.MCPAuthToken.Reveal()))
 	for _, one := range list {
-		if one.Has(own) {
+		if one.HasToken(own) {
 			return nil, fmt.Errorf("MCP_TOKENS_FILE: a token of %s is MCP_AUTH_TOKEN, which is the operator's", one.Name)
 		}
 	}
 	return list, nil
 }
 
-// apply replaces the tenants by a list. A tenant that was changed or removed ends with all its sessions and calls. The
-// caller holds mu.
-func (t *tenants) apply(list []tokenfile.Tenant) {
-	old := map[string]*client{}
+// replaceTenants replaces the tenants by a list. A tenant that was changed or removed ends with all its sessions and
+// calls. The caller holds mu.
+func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
+	old := map[string]*tenantClient{}
 	for _, c := range t.list {
 		old[c.Name] = c
 	}
@@ -153,12 +153,12 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 		if waiting == 0 {
 			waiting = tenantWaiting
 		}
-		t.list = append(t.list, &client{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
+		t.list = append(t.list, &tenantClient{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
 	}
 	for _, c := range old {
 		if c.mcp != nil {
 			// In the background, because closing waits for calls and mu is held.
-			go c.close(context.Background(), t.daemon.executor)
+			go c.closeClient(context.Background(), t.daemon.executor)
 		}
 	}
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
@@ -166,14 +166,14 @@ func (t *tenants) apply(list []tokenfile.Tenant) {
 
 // Handler returns the name and the MCP endpoint of the tenant with this token, or nil. It takes the same time for every
 // token.
-func (t *tenants) Handler(token string) (name string, own http.Handler) {
+func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var found *client
+	var found *tenantClient
 	// No early return: the time would reveal the tenant's place in the list.
 	for _, c := range t.list {
-		if c.Has(hash) {
+		if c.HasToken(hash) {
 			found = c
 		}
 	}
@@ -182,7 +182,7 @@ func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	}
 	// The server is made with the first request, so that tenants without requests take no memory.
 	if found.mcp == nil {
-		if err := t.open(found); err != nil {
+		if err := t.openClient(found); err != nil {
 			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
 				slog.String("error", err.Error()))
 			return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -193,8 +193,8 @@ func (t *tenants) Handler(token string) (name string, own http.Handler) {
 	return found.Name, found.mcp
 }
 
-// open creates a tenant's MCP server. The caller holds mu.
-func (t *tenants) open(c *client) error {
+// openClient creates a tenant's MCP server. The caller holds mu.
+func (t *tenantSet) openClient(c *tenantClient) error {
 	d := t.daemon
 	dir := filepath.Join(d.flags.tenants, c.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -206,14 +206,14 @@ func (t *tenants) open(c *client) error {
 		stop()
 		return err
 	}
-	store.Share(d.skills, c.Shares)
+	store.AddShared(d.skills, c.SharesSkill)
 	c.skills, c.library = store, apidoc.NewLibrary(d.control, d.log)
 	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
 	cfg := d.surfaceConfig()
 	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, d.broker
 	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
-		Modules: d.modules(c.library, store, own.View),
-		Skills:  func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
+		Modules: d.typedModules(c.library, store, own.ViewCatalog),
+		Skills:  func(code string) map[string]string { return store.ImportedFiles(code, runapi.MaxSkills) },
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
@@ -226,18 +226,18 @@ func (t *tenants) open(c *client) error {
 		c.surface.OfferPython(*p)
 	}
 	c.mcp = transport.New(transport.Config{
-		Server: c.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.elsewhere(id, c.mcp) },
+		Server: c.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, c.mcp) },
 	})
 	c.stop = stop
 	c.parts.Go(func() { store.Follow(ctx) })
 	c.parts.Go(func() { c.library.Run(ctx) })
-	c.parts.Go(func() { c.surface.Watch(ctx) })
-	c.library.Follow(own.View(d.catalog.Catalog()))
+	c.parts.Go(func() { c.surface.WatchSkills(ctx) })
+	c.library.Follow(own.ViewCatalog(d.catalog.Catalog()))
 	return nil
 }
 
-// close cancels a tenant's calls and ends its sessions.
-func (c *client) close(ctx context.Context, e *execution.Executor) {
+// closeClient cancels a tenant's calls and ends its sessions.
+func (c *tenantClient) closeClient(ctx context.Context, e *execution.Executor) {
 	e.StopTenant(c.tenant)
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
@@ -247,14 +247,14 @@ func (c *client) close(ctx context.Context, e *execution.Executor) {
 	_ = c.skills.Close() // opened for reading only
 }
 
-// opened returns the tenants that have had a request.
-func (t *tenants) opened() []*client {
+// listOpened returns the tenants that have had a request.
+func (t *tenantSet) listOpened() []*tenantClient {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []*client
+	var out []*tenantClient
 	for _, c := range t.list {
 		if c.mcp != nil {
 			out = append(out, c)
@@ -264,7 +264,7 @@ func (t *tenants) opened() []*client {
 }
 
 // Run checks the file until ctx ends.
-func (t *tenants) Run(ctx context.Context) {
+func (t *tenantSet) Run(ctx context.Context) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
 	for {
@@ -272,40 +272,40 @@ func (t *tenants) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			t.look()
+			t.readIfChanged()
 		}
 	}
 }
 
 // Close ends all tenants. Call it after Drain.
-func (t *tenants) Close(ctx context.Context) {
+func (t *tenantSet) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	for _, c := range t.opened() {
-		c.close(ctx, t.daemon.executor)
+	for _, c := range t.listOpened() {
+		c.closeClient(ctx, t.daemon.executor)
 	}
 }
 
-// Follow passes a new catalog to the tenants. Each gets its part.
-func (t *tenants) Follow(cat controlapi.Catalog) {
-	for _, c := range t.opened() {
-		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).View(cat))
+// SetCatalog passes a new catalog to the tenants. Each gets its part.
+func (t *tenantSet) SetCatalog(cat controlapi.Catalog) {
+	for _, c := range t.listOpened() {
+		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).ViewCatalog(cat))
 	}
 }
 
 // offerPython passes the sandbox's report about Python to the tenants.
-func (t *tenants) offerPython(p runapi.Python) {
-	for _, c := range t.opened() {
+func (t *tenantSet) offerPython(p runapi.Python) {
+	for _, c := range t.listOpened() {
 		c.surface.OfferPython(p)
 	}
 }
 
 // States returns the tenants for the operator.
-func (t *tenants) States() operatorapi.Tenants {
+func (t *tenantSet) States() operatorapi.Tenants {
 	out := operatorapi.Tenants{Tenants: []operatorapi.Tenant{}}
 	if t == nil {
 		return out
@@ -317,28 +317,28 @@ func (t *tenants) States() operatorapi.Tenants {
 	}
 	for _, c := range t.list {
 		one := operatorapi.Tenant{Name: c.Name, APIs: c.APIs, Tokens: len(c.Hashes)}
-		one.Runs, one.Waiting = c.share.Use()
+		one.Runs, one.Waiting = c.share.CountUse()
 		if c.mcp != nil {
-			one.Sessions = c.mcp.Sessions()
+			one.Sessions = c.mcp.CountSessions()
 		}
 		out.Tenants = append(out.Tenants, one)
 	}
 	return out
 }
 
-// handlers returns the MCP endpoints of all clients.
-func (d *daemon) handlers() []*transport.Handler {
+// listHandlers returns the MCP endpoints of all clients.
+func (d *daemon) listHandlers() []*transport.Handler {
 	list := []*transport.Handler{d.mcp}
-	for _, c := range d.tenants.opened() {
+	for _, c := range d.tenants.listOpened() {
 		list = append(list, c.mcp)
 	}
 	return list
 }
 
-// elsewhere reports whether another endpoint knows a session.
-func (d *daemon) elsewhere(id string, here *transport.Handler) bool {
-	for _, h := range d.handlers() {
-		if h != here && h.Knows(id) {
+// isKnownElsewhere reports whether another endpoint knows a session.
+func (d *daemon) isKnownElsewhere(id string, here *transport.Handler) bool {
+	for _, h := range d.listHandlers() {
+		if h != here && h.KnowsSession(id) {
 			return true
 		}
 	}

@@ -29,7 +29,7 @@ func TestTokens(t *testing.T) {
 		many.APIs = append(many.APIs, controlapi.API{Name: fmt.Sprintf("api%d", i), Description: strings.Repeat("long ", 20), Domains: []string{fmt.Sprintf("h%d.example.com", i)}})
 	}
 	p.proxy.SetCatalog(many)
-	testkit.WaitFor(t, func() bool { return len(p.sandbox.Allowed()) == 500 })
+	testkit.WaitFor(t, func() bool { return len(p.sandbox.AllowedHosts()) == 500 })
 	texts := surfaceTexts(t, p)
 	if got, want := strings.Join(texts, "\n"), strings.Join(few, "\n"); got != want {
 		t.Errorf("tools or instructions depend on the catalog:\n%s\n%s", got, want)
@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	dir := t.TempDir()
 	input := ""
 	for _, text := range texts {
@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	js := strings.Replace(string(script), "readFileSync(0,", "readFileSync("+fmt.Sprintf("%q", in)+",", 1)
-	out, err := peertest.Node(t, modules, "-e", js)
+	out, err := peertest.RunNode(t, modules, "-e", js)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -65,7 +65,7 @@ func TestTokens(t *testing.T) {
 	var sum [2]int
 	estimate := 0
 	for i, c := range counts {
-		guess := tokens.Estimate(texts[i])
+		guess := tokens.EstimateTokens(texts[i])
 		t.Logf("%4d %4d, estimate %4d  %.60s", c[0], c[1], guess, texts[i])
 		if least, most := min(c[0], c[1])*4/5, max(c[0], c[1])*5/4; guess < least || guess > most {
 			t.Errorf("codeforge manifest would estimate %d tokens, want %d to %d: %s", guess, least, most, texts[i])

@@ -14,9 +14,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// attend serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
+// attendProxy serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
 // recorder of its events.
-func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
+func (d *daemon) attendProxy(ctx context.Context, proxy *controlapi.Client) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	// Without MCP servers, several mcp-servers may share the proxy, which accepts only one broker.
@@ -25,7 +25,7 @@ func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
 	}
 	parts.Go(func() { d.watchAlarms(ctx, proxy) })
 	if d.history.Mode() != history.Off {
-		parts.Go(func() { d.record(ctx, proxy) })
+		parts.Go(func() { d.recordExchanges(ctx, proxy) })
 	}
 }
 
@@ -34,7 +34,7 @@ func (d *daemon) attend(ctx context.Context, proxy *controlapi.Client) {
 func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		err := proxy.Broker(ctx, d.broker)
+		err := proxy.ServeBroker(ctx, d.broker)
 		if ctx.Err() != nil {
 			return
 		}
@@ -51,21 +51,21 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 	}
 }
 
-// record stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the connection
-// breaks, the missing exchanges are in the runs' receipts.
-func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
+// recordExchanges stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the
+// connection breaks, the missing exchanges are in the runs' receipts.
+func (d *daemon) recordExchanges(ctx context.Context, proxy *controlapi.Client) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			// Events may be missing from here, so readers of the history must load it again.
-			d.history.Gap()
+			d.history.NoteGap()
 		}
 		if events, err := proxy.Subscribe(ctx, controlapi.RequestEvents); err == nil {
-			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+			_ = events.EachEvent(func(e controlapi.Event) { // until the connection breaks
 				if e.Lost > 0 {
-					d.history.Gap()
+					d.history.NoteGap()
 				}
 				if e.Exchange != nil {
-					d.history.Exchange(*e.Exchange)
+					d.history.RecordExchange(*e.Exchange)
 				}
 			})
 		}
@@ -81,9 +81,9 @@ func (d *daemon) record(ctx context.Context, proxy *controlapi.Client) {
 func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
 	for ctx.Err() == nil {
 		if events, err := proxy.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
-			_ = events.Each(func(e controlapi.Event) { // until the connection breaks
+			_ = events.EachEvent(func(e controlapi.Event) { // until the connection breaks
 				if e.Alarm != nil {
-					d.executor.Alarm(*e.Alarm)
+					d.executor.RaiseAlarm(*e.Alarm)
 				}
 			})
 		}
@@ -94,10 +94,10 @@ func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
 	}
 }
 
-// alert shows an alarm in the console.
-func (d *daemon) alert(a operatorapi.Alarm) {
+// showAlarm shows an alarm in the console.
+func (d *daemon) showAlarm(a operatorapi.Alarm) {
 	d.history.AddAlert(historyapi.Alert{
-		Kind: historyapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.What(),
+		Kind: historyapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.DescribeSecret(),
 		Text: strings.TrimSpace(a.Method+" "+a.Host) + ", in the " + a.In,
 	})
 }

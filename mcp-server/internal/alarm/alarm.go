@@ -41,8 +41,8 @@ const (
 // File is the book's file. The folder also has a file for each server's accepted tools; no server has this name.
 const File = ".alarms.json"
 
-// Book holds alarms. A nil Book is empty, and ignores new alarms.
-type Book struct {
+// AlarmBook holds alarms. A nil Book is empty, and ignores new alarms.
+type AlarmBook struct {
 	path  string
 	added func(operatorapi.Alarm)
 	log   *slog.Logger
@@ -52,13 +52,13 @@ type Book struct {
 	unstored bool                // the list is not in the file, for example because the disk is full
 
 	shared  *database.Documents // the list in Postgres, or nil
-	pending []change            // changes that are not in Postgres yet
+	pending []listChange        // changes that are not in Postgres yet
 	wake    chan struct{}
 	known   bool // Postgres has been read
 }
 
-// change makes one change to a list.
-type change func(list []operatorapi.Alarm) []operatorapi.Alarm
+// listChange makes one change to a list.
+type listChange func(list []operatorapi.Alarm) []operatorapi.Alarm
 
 // Document is the name of the list in Postgres.
 const Document = "book.json"
@@ -69,13 +69,13 @@ const Document = "book.json"
 // With Postgres, all replicas have one list. Until it is read, all sessions count as frozen: the file may be older than
 // an alarm at another replica. Postgres gets the sessions that only the file has as frozen: an earlier process ended
 // before Postgres had them, or had no Postgres.
-func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Book, error) {
-	b := &Book{added: added, log: log, wake: make(chan struct{}, 1)}
+func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*AlarmBook, error) {
+	b := &AlarmBook{added: added, log: log, wake: make(chan struct{}, 1)}
 	if db != nil {
 		b.shared = &database.Documents{DB: db, Folder: database.Alarms}
 		ctx, cancel := context.WithTimeout(context.Background(), syncTime)
 		defer cancel()
-		defer b.sync(ctx)
+		defer b.syncWithPostgres(ctx)
 	}
 	if dir == "" {
 		return b, nil
@@ -109,33 +109,33 @@ const (
 )
 
 // Follow keeps the book and Postgres identical until ctx ends.
-func (b *Book) Follow(ctx context.Context) {
+func (b *AlarmBook) Follow(ctx context.Context) {
 	if b == nil || b.shared == nil {
 		return
 	}
 	var listener sync.WaitGroup
 	defer listener.Wait()
-	listener.Go(func() { b.shared.DB.Listen(ctx, b.notify) })
+	listener.Go(func() { b.shared.DB.Listen(ctx, b.wakeFollow) })
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.wake:
-			b.sync(ctx)
+			b.syncWithPostgres(ctx)
 		}
 	}
 }
 
-// notify wakes Follow.
-func (b *Book) notify() {
+// wakeFollow wakes Follow.
+func (b *AlarmBook) wakeFollow() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
-// sync writes the pending changes to Postgres, and reads its list.
-func (b *Book) sync(ctx context.Context) {
+// syncWithPostgres writes the pending changes to Postgres, and reads its list.
+func (b *AlarmBook) syncWithPostgres(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	b.mu.Lock()
@@ -169,7 +169,7 @@ func (b *Book) sync(ctx context.Context) {
 	defer b.mu.Unlock()
 	if err != nil {
 		if len(sent) > 0 {
-			time.AfterFunc(retryTime, b.notify)
+			time.AfterFunc(retryTime, b.wakeFollow)
 		}
 		return // Listen triggers the next attempt
 	}
@@ -181,28 +181,28 @@ func (b *Book) sync(ctx context.Context) {
 	b.known = true
 	if !reflect.DeepEqual(b.list, list) {
 		b.list = list
-		b.store()
+		b.writeFile()
 	}
 }
 
-// apply makes a change here at once, and later in Postgres. The caller holds the lock.
-func (b *Book) apply(c change) {
+// applyChange makes a change here at once, and later in Postgres. The caller holds the lock.
+func (b *AlarmBook) applyChange(c listChange) {
 	b.list = c(b.list)
-	b.store()
+	b.writeFile()
 	if b.shared != nil {
 		b.pending = append(b.pending, c)
-		b.notify()
+		b.wakeFollow()
 	}
 }
 
-// Name distinguishes sessions without their IDs, which clients use like passwords.
-func Name(session string) string {
+// SessionName distinguishes sessions without their IDs, which clients use like passwords.
+func SessionName(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:6])
 }
 
 // Add records an alarm once, and freezes the session of its run, if it has one.
-func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
+func (b *AlarmBook) Add(a controlapi.Alarm, session *string, client string) {
 	if b == nil {
 		return
 	}
@@ -210,32 +210,32 @@ func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 	defer b.mu.Unlock()
 	n := operatorapi.Alarm{Alarm: a, Client: client}
 	if session != nil {
-		n.Session, n.Frozen = Name(*session), true
+		n.Session, n.Frozen = SessionName(*session), true
 	}
-	if has(b.list, a) {
+	if hasAlarm(b.list, a) {
 		return
 	}
-	b.apply(func(list []operatorapi.Alarm) []operatorapi.Alarm { return addAlarm(list, n) })
+	b.applyChange(func(list []operatorapi.Alarm) []operatorapi.Alarm { return addAlarm(list, n) })
 	if b.added != nil {
 		n.Number = b.list[len(b.list)-1].Number
 		b.added(n)
 	}
 }
 
-// has reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from another
-// replica.
-func has(list []operatorapi.Alarm, a controlapi.Alarm) bool {
+// hasAlarm reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from
+// another replica.
+func hasAlarm(list []operatorapi.Alarm, a controlapi.Alarm) bool {
 	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
 }
 
 // addAlarm returns a list with a new alarm, once.
 func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm {
-	if has(list, n.Alarm) {
+	if hasAlarm(list, n.Alarm) {
 		return list
 	}
 	// Only the newest alarm of a session freezes it, so that each frozen session has one.
 	if n.Frozen {
-		list, _ = thaw(list, n.Session)
+		list, _ = unfreezeIn(list, n.Session)
 	}
 	n.Number = 1
 	for _, a := range list {
@@ -252,8 +252,8 @@ func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm
 	return list
 }
 
-// store writes the book. The caller holds the lock.
-func (b *Book) store() {
+// writeFile writes the book. The caller holds the lock.
+func (b *AlarmBook) writeFile() {
 	if b.path == "" {
 		return
 	}
@@ -267,9 +267,9 @@ func (b *Book) store() {
 	b.unstored = err != nil
 }
 
-// Frozen returns the alarm that froze a session. If the list is in a Postgres that has not answered yet, it returns an
-// alarm without a number for every session.
-func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
+// FindFreeze returns the alarm that froze a session. If the list is in a Postgres that has not answered yet, it returns
+// an alarm without a number for every session.
+func (b *AlarmBook) FindFreeze(session string) (operatorapi.Alarm, bool) {
 	//defence:freeze permits
 	if b == nil {
 		return operatorapi.Alarm{}, false
@@ -277,17 +277,17 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shared != nil && !b.known {
-		return operatorapi.Alarm{Session: Name(session), Frozen: true}, true
+		return operatorapi.Alarm{Session: SessionName(session), Frozen: true}, true
 	}
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
 	}
 	// Tried again here: the disk may have space again.
 	if b.unstored {
-		b.store()
+		b.writeFile()
 	}
-	name, of := Name(session), tenant.Of(session)
-	full := b.frozen(of) >= mostFrozen
+	name, of := SessionName(session), tenant.TenantOf(session)
+	full := b.countFrozen(of) >= mostFrozen
 	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool {
 		return a.Frozen && (a.Session == name || full && a.Tenant == of)
 	})
@@ -298,7 +298,7 @@ func (b *Book) Frozen(session string) (operatorapi.Alarm, bool) {
 }
 
 // List returns the alarms, latest first.
-func (b *Book) List() []operatorapi.Alarm {
+func (b *AlarmBook) List() []operatorapi.Alarm {
 	if b == nil {
 		return []operatorapi.Alarm{}
 	}
@@ -310,24 +310,24 @@ func (b *Book) List() []operatorapi.Alarm {
 }
 
 // Unfreeze unfreezes a session by its name. The alarms stay in the list.
-func (b *Book) Unfreeze(name string) error {
+func (b *AlarmBook) Unfreeze(name string) error {
 	if b == nil {
 		return operatorapi.ErrNotFrozen
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, found := thaw(b.list, name); !found {
+	if _, found := unfreezeIn(b.list, name); !found {
 		return operatorapi.ErrNotFrozen
 	}
-	b.apply(func(list []operatorapi.Alarm) []operatorapi.Alarm {
-		list, _ = thaw(list, name)
+	b.applyChange(func(list []operatorapi.Alarm) []operatorapi.Alarm {
+		list, _ = unfreezeIn(list, name)
 		return list
 	})
 	return nil
 }
 
-// thaw returns a list in which no alarm freezes the session, and whether one did.
-func thaw(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found bool) {
+// unfreezeIn returns a list in which no alarm freezes the session, and whether one did.
+func unfreezeIn(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found bool) {
 	list = slices.Clone(list)
 	for i := range list {
 		if a := &list[i]; a.Frozen && a.Session == name {
@@ -337,8 +337,8 @@ func thaw(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, found b
 	return list, found
 }
 
-// frozen counts the frozen sessions of a tenant. "" means the operator. The caller holds the lock.
-func (b *Book) frozen(of string) (n int) {
+// countFrozen counts the frozen sessions of a tenant. "" means the operator. The caller holds the lock.
+func (b *AlarmBook) countFrozen(of string) (n int) {
 	for _, a := range b.list {
 		if a.Frozen && a.Tenant == of {
 			n++

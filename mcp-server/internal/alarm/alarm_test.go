@@ -25,7 +25,7 @@ import (
 func TestBook(t *testing.T) {
 	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
 	var told []operatorapi.Alarm
-	open := func() *alarm.Book {
+	open := func() *alarm.AlarmBook {
 		b, err := alarm.Open(dir, nil, func(a operatorapi.Alarm) { told = append(told, a) }, log)
 		if err != nil {
 			t.Fatal(err)
@@ -42,12 +42,12 @@ func TestBook(t *testing.T) {
 	if len(told) != 2 || len(b.List()) != 2 || b.List()[1].Client != "client 1" {
 		t.Errorf("told %+v, kept %+v", told, b.List())
 	}
-	for _, b := range []*alarm.Book{b, open()} {
-		if _, ok := b.Frozen(mine); !ok {
+	for _, b := range []*alarm.AlarmBook{b, open()} {
+		if _, ok := b.FindFreeze(mine); !ok {
 			t.Error("the session is not frozen")
 		}
 		for _, free := range []string{other, "", "server-x"} {
-			if _, ok := b.Frozen(free); ok {
+			if _, ok := b.FindFreeze(free); ok {
 				t.Errorf("%q is frozen", free)
 			}
 		}
@@ -55,10 +55,10 @@ func TestBook(t *testing.T) {
 			t.Errorf("freed by its id: %v", err)
 		}
 	}
-	if err := b.Unfreeze(alarm.Name(mine)); err != nil {
+	if err := b.Unfreeze(alarm.SessionName(mine)); err != nil {
 		t.Error(err)
 	}
-	if _, ok := open().Frozen(mine); ok || len(open().List()) != 2 {
+	if _, ok := open().FindFreeze(mine); ok || len(open().List()) != 2 {
 		t.Error("after it was freed")
 	}
 	info, err := os.Stat(filepath.Join(dir, ".alarms.json"))
@@ -75,10 +75,10 @@ func TestNotStored(t *testing.T) {
 	session := "session 1"
 	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary}, &session, "client 1")
 	testkit.Must(t, os.Mkdir(dir, 0o700))
-	b.Frozen("another")
+	b.FindFreeze("another")
 	again, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
-	if _, ok := again.Frozen(session); !ok {
+	if _, ok := again.FindFreeze(session); !ok {
 		t.Error("a restart has forgotten it")
 	}
 }
@@ -95,7 +95,7 @@ func TestBesidePins(t *testing.T) {
 	session := "s"
 	for _, frozen := range []bool{false, true} {
 		b, err := alarm.Open(dir, nil, nil, log)
-		if _, ok := b.Frozen(session); ok != frozen || err != nil {
+		if _, ok := b.FindFreeze(session); ok != frozen || err != nil {
 			t.Errorf("frozen %t, %v, want %t", ok, err, frozen)
 		}
 		b.Add(controlapi.Alarm{Run: "r"}, &session, "")
@@ -116,7 +116,7 @@ func TestMany(t *testing.T) {
 	for i := range 500 {
 		b.Add(controlapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
 	}
-	if _, ok := b.Frozen(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
+	if _, ok := b.FindFreeze(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
 		t.Errorf("%d kept, frozen: %t", len(b.List()), ok)
 	}
 }
@@ -139,20 +139,20 @@ func TestManyFrozen(t *testing.T) {
 		t.Errorf("one session takes the room of %d", n)
 	}
 	for i := range 999 {
-		if _, ok := b.Frozen("innocent"); ok {
+		if _, ok := b.FindFreeze("innocent"); ok {
 			t.Fatalf("frozen with the others after %d", i)
 		}
 		add(fmt.Sprint("s", i), 0)
 	}
-	if _, ok := b.Frozen("innocent"); !ok {
+	if _, ok := b.FindFreeze("innocent"); !ok {
 		t.Error("a thousand are frozen, and nothing else is")
 	}
-	if err := b.Unfreeze(alarm.Name("s7")); err != nil {
+	if err := b.Unfreeze(alarm.SessionName("s7")); err != nil {
 		t.Fatal(err)
 	}
-	_, innocent := b.Frozen("innocent")
-	_, first := b.Frozen("again")
-	if _, ok := b.Frozen("s7"); ok || innocent || !first {
+	_, innocent := b.FindFreeze("innocent")
+	_, first := b.FindFreeze("again")
+	if _, ok := b.FindFreeze("s7"); ok || innocent || !first {
 		t.Errorf("after one was freed: it %t, one that never was %t, the first %t", ok, innocent, first)
 	}
 }
@@ -165,17 +165,17 @@ func TestFrozenOfTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(name, id string) string {
-		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session(id)
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).SessionName(id)
 	}
 	for i := range 1000 {
 		session := of("mallory", fmt.Sprint(i))
 		b.Add(controlapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
 	}
-	if _, ok := b.Frozen(of("mallory", "new")); !ok {
+	if _, ok := b.FindFreeze(of("mallory", "new")); !ok {
 		t.Error("a tenant goes on after a thousand alarms")
 	}
 	for _, session := range []string{of("alice", "s"), "the operator's"} {
-		if a, ok := b.Frozen(session); ok {
+		if a, ok := b.FindFreeze(session); ok {
 			t.Errorf("%q is frozen, and learns of %s", session, a.Host)
 		}
 	}
@@ -197,7 +197,7 @@ func TestDamaged(t *testing.T) {
 // Promise: shared-runs
 func TestShared(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	openIn := func(dir string) *alarm.Book {
+	openIn := func(dir string) *alarm.AlarmBook {
 		db, err := database.OpenPostgres(secret.New(p.URL()))
 		testkit.Must(t, err)
 		_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
@@ -207,9 +207,9 @@ func TestShared(t *testing.T) {
 		follow(t, b)
 		return b
 	}
-	open := func() *alarm.Book { return openIn(t.TempDir()) }
-	frozen := func(b *alarm.Book) func() bool {
-		return func() bool { _, ok := b.Frozen("session"); return ok }
+	open := func() *alarm.AlarmBook { return openIn(t.TempDir()) }
+	frozen := func(b *alarm.AlarmBook) func() bool {
+		return func() bool { _, ok := b.FindFreeze("session"); return ok }
 	}
 	one, two, session := open(), open(), "session"
 	if frozen(two)() {
@@ -236,8 +236,8 @@ func TestShared(t *testing.T) {
 		t.Error("a replica with a file from before the alarm lets the session run")
 	}
 	p.Start()
-	testkit.WaitFor(t, func() bool { _, ok := one.Frozen(other); return ok })
-	testkit.Must(t, two.Unfreeze(alarm.Name(session)))
+	testkit.WaitFor(t, func() bool { _, ok := one.FindFreeze(other); return ok })
+	testkit.Must(t, two.Unfreeze(alarm.SessionName(session)))
 	testkit.WaitFor(t, func() bool { return !frozen(one)() })
 }
 
@@ -246,7 +246,7 @@ func TestShared(t *testing.T) {
 // Promise: shared-runs
 func TestOnlyInFile(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	open := func(dir string, shares bool) (*alarm.Book, *database.DB) {
+	open := func(dir string, shares bool) (*alarm.AlarmBook, *database.DB) {
 		var db *database.DB
 		if shares {
 			var err error
@@ -259,8 +259,8 @@ func TestOnlyInFile(t *testing.T) {
 		testkit.Must(t, err)
 		return b, db
 	}
-	frozen := func(b *alarm.Book, session string) bool { _, is := b.Frozen(session); return is }
-	freeze := func(b *alarm.Book, run, session string) {
+	frozen := func(b *alarm.AlarmBook, session string) bool { _, is := b.FindFreeze(session); return is }
+	freeze := func(b *alarm.AlarmBook, run, session string) {
 		b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
 	}
 	dir := t.TempDir()
@@ -285,7 +285,7 @@ func TestOnlyInFile(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(copied, alarm.File), text, 0o600))
 	freer, _ := open(dir, true)
-	testkit.Must(t, freer.Unfreeze(alarm.Name("away")))
+	testkit.Must(t, freer.Unfreeze(alarm.SessionName("away")))
 	follow(t, freer)
 	testkit.WaitFor(t, func() bool { other, _ := open(t.TempDir(), true); return !frozen(other, "away") })
 	if late, _ := open(copied, true); frozen(late, "away") || !frozen(late, "before") {
@@ -294,7 +294,7 @@ func TestOnlyInFile(t *testing.T) {
 }
 
 // follow keeps a book and Postgres alike until the end of the test.
-func follow(t *testing.T, b *alarm.Book) {
+func follow(t *testing.T, b *alarm.AlarmBook) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); b.Follow(ctx) }()

@@ -37,7 +37,7 @@ type Watcher struct {
 	servers func() []serverstate.Server
 	now     func() time.Time
 
-	apis    map[string]*latest
+	apis    map[string]*latestRequests
 	skills  map[string]time.Time // the last report of a change
 	failing map[string]bool
 	held    map[string]int
@@ -47,7 +47,8 @@ type Watcher struct {
 func New(store Store, servers func() []serverstate.Server) *Watcher {
 	return &Watcher{
 		store: store, servers: servers, now: time.Now,
-		apis: map[string]*latest{}, skills: map[string]time.Time{}, failing: map[string]bool{}, held: map[string]int{},
+		apis: map[string]*latestRequests{}, skills: map[string]time.Time{}, failing: map[string]bool{},
+		held: map[string]int{},
 	}
 }
 
@@ -59,7 +60,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer func() { cancel(); <-ended }()
 	go func() {
 		defer close(ended)
-		w.follow(ctx, events)
+		w.followEvents(ctx, events)
 	}()
 	look := time.NewTicker(serverTime)
 	defer look.Stop()
@@ -67,10 +68,10 @@ func (w *Watcher) Run(ctx context.Context) {
 		select {
 		case list := <-events:
 			for _, e := range list {
-				w.event(e)
+				w.handleEvent(e)
 			}
 		case <-look.C:
-			w.look(w.servers())
+			w.checkServers(w.servers())
 		case <-ended:
 			return
 		case <-ctx.Done():
@@ -79,8 +80,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// follow sends events until ctx ends.
-func (w *Watcher) follow(ctx context.Context, to chan<- []historyapi.Event) {
+// followEvents sends events until ctx ends.
+func (w *Watcher) followEvents(ctx context.Context, to chan<- []historyapi.Event) {
 	for after := ""; ; {
 		list, err := w.store.Follow(ctx, after)
 		if err != nil || len(list) == 0 {
@@ -95,17 +96,17 @@ func (w *Watcher) follow(ctx context.Context, to chan<- []historyapi.Event) {
 	}
 }
 
-// event handles one event.
-func (w *Watcher) event(e historyapi.Event) {
+// handleEvent handles one event.
+func (w *Watcher) handleEvent(e historyapi.Event) {
 	switch {
 	case e.Exchange != nil:
-		w.exchange(*e.Exchange)
+		w.checkExchange(*e.Exchange)
 	case e.Skill != nil:
-		w.skill(*e.Skill)
+		w.checkSkill(*e.Skill)
 	}
 }
 
-func (w *Watcher) exchange(x historyapi.Exchange) {
+func (w *Watcher) checkExchange(x historyapi.Exchange) {
 	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // a refusal by the proxy reveals no fault of the API
 		return
 	}
@@ -115,49 +116,50 @@ func (w *Watcher) exchange(x historyapi.Exchange) {
 		if len(w.apis) >= maxKnown {
 			return
 		}
-		l = &latest{}
+		l = &latestRequests{}
 		w.apis[name] = l
 	}
 	// Only the change to failing is an alert, not each further failure.
-	if l.add(failed(x.Exchange)) {
+	if l.addRequest(isAPIFailure(x.Exchange)) {
 		w.store.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertAPI, Run: run(x.Run), API: name, Title: name + " fails",
-			Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, how(x)),
+			Kind: historyapi.AlertAPI, Run: runOf(x.Run), API: name, Title: name + " fails",
+			Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, describeFailure(x)),
 		})
 	}
 }
 
-// run returns the run of an exchange, or "" for an exchange of a server or an installation.
-func run(of string) string {
+// runOf returns the run of an exchange, or "" for an exchange of a server or an installation.
+func runOf(of string) string {
 	if strings.HasPrefix(of, "r") {
 		return of
 	}
 	return ""
 }
 
-// failed reports whether an API failed by a fault of the API. An answer to a mistake in the code is no such failure.
-func failed(x controlapi.Exchange) bool {
+// isAPIFailure reports whether an API failed by a fault of the API. An answer to a mistake in the code is no such
+// failure.
+func isAPIFailure(x controlapi.Exchange) bool {
 	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429
 }
 
-func how(x historyapi.Exchange) string {
+func describeFailure(x historyapi.Exchange) string {
 	if x.Outcome == controlapi.OutcomeServed {
 		return fmt.Sprint("status ", x.Status)
 	}
 	return strings.TrimSpace("no answer " + x.Code)
 }
 
-// latest are an API's latest requests.
-type latest struct {
+// latestRequests are an API's latest requests.
+type latestRequests struct {
 	ring      [window]bool
 	n, failed int
 	next      int
 	told      bool
 }
 
-// add adds a request. It reports whether the API has started to fail.
-func (l *latest) add(failed bool) bool {
+// addRequest adds a request. It reports whether the API has started to fail.
+func (l *latestRequests) addRequest(failed bool) bool {
 	if l.n < window {
 		l.n++
 	} else if l.ring[l.next] {
@@ -180,8 +182,9 @@ func (l *latest) add(failed bool) bool {
 	return false
 }
 
-// skill reports a change that was not made by hand. Skills that exist when CodeForge first lists them are not changes.
-func (w *Watcher) skill(v historyapi.SkillVersion) {
+// checkSkill reports a change that was not made by hand. Skills that exist when CodeForge first lists them are not
+// changes.
+func (w *Watcher) checkSkill(v historyapi.SkillVersion) {
 	if v.By == historyapi.ByHand || v.By == historyapi.ByPerson && v.Version == 1 {
 		return
 	}
@@ -205,8 +208,8 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 	}
 }
 
-// look reports servers that start to fail, and servers with new held tools.
-func (w *Watcher) look(states []serverstate.Server) {
+// checkServers reports servers that start to fail, and servers with new held tools.
+func (w *Watcher) checkServers(states []serverstate.Server) {
 	for _, s := range states {
 		// A server that keeps failing is reported once.
 		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {

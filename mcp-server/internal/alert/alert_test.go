@@ -57,7 +57,7 @@ func TestAPI(t *testing.T) {
 	w := New(s, nil)
 	send := func(n int, outcome string, status int) string {
 		for range n {
-			w.event(exchange("a", outcome, status))
+			w.handleEvent(exchange("a", outcome, status))
 		}
 		return s.take()
 	}
@@ -91,7 +91,7 @@ func TestSkill(t *testing.T) {
 	now := time.Now()
 	w.now = func() time.Time { return now }
 	change := func(v historyapi.SkillVersion) string {
-		w.event(historyapi.Event{Skill: &v})
+		w.handleEvent(historyapi.Event{Skill: &v})
 		return s.take()
 	}
 	run, shipped := historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Version: 2}, historyapi.SkillVersion{Skill: "b", By: historyapi.ByPerson, Version: 1}

@@ -19,14 +19,14 @@ import (
 // block is the size of a compressed block, in bytes. Reading one line means unpacking up to one block.
 const block = 24 << 10
 
-// Doc holds the operations and types of one API. It is immutable.
-type Doc struct {
+// APIDoc holds the operations and types of one API. It is immutable.
+type APIDoc struct {
 	Name  string
 	Head  operation.Head
 	Index *search.Index // its entries are the operations, in the same order
 
 	blocks [][]byte
-	lines  []position     // the operations, then the types
+	lines  []linePosition // the operations, then the types
 	keys   string         // "GET /v1/refunds", concatenated
 	ends   []uint32       // the end of each key
 	types  []string       // names, in order
@@ -35,17 +35,17 @@ type Doc struct {
 	ids    map[string]int // operations by label, if it differs from method and path
 }
 
-// position is the place of a line.
-type position struct{ block, from, to uint32 }
+// linePosition is the place of a line.
+type linePosition struct{ block, from, to uint32 }
 
-// Read reads an operations.jsonl. It rejects the same input as operation.Reader.
-func Read(name string, r io.Reader) (*Doc, error) {
+// ReadDoc reads an operations.jsonl. It rejects the same input as operation.Reader.
+func ReadDoc(name string, r io.Reader) (*APIDoc, error) {
 	lines, err := operation.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 	}
-	d := &Doc{Name: name, Head: lines.Head(), ids: map[string]int{}}
-	p := packer{doc: d}
+	d := &APIDoc{Name: name, Head: lines.Head(), ids: map[string]int{}}
+	p := linePacker{doc: d}
 	builder := search.NewBuilder(name)
 	var keys []byte
 	type named struct {
@@ -67,29 +67,29 @@ func Read(name string, r io.Reader) (*Doc, error) {
 			typeLines = append(typeLines, l)
 			continue
 		}
-		index(builder, d, l)
+		indexOperation(builder, d, l)
 		// Only the index needs the words, which are the largest part of many lines.
 		l.Words = ""
 		keys = append(keys, l.Method+" "+l.Path...)
 		d.ends = append(d.ends, uint32(len(keys)))
-		groups[group(l)]++
-		if label := d.label(l); label != l.Method+" "+l.Path {
+		groups[groupOf(l)]++
+		if label := d.labelOf(l); label != l.Method+" "+l.Path {
 			// Of several operations with one label the first is found.
 			if _, known := d.ids[label]; !known {
-				d.ids[label] = d.Len() - 1
+				d.ids[label] = d.OperationCount() - 1
 			}
 		}
-		if err := p.add(l); err != nil {
+		if err := p.addLine(l); err != nil {
 			return nil, err
 		}
 	}
 	for _, l := range typeLines {
 		types = append(types, named{strings.Clone(l.Type), uint32(len(d.lines))})
-		if err := p.add(l); err != nil {
+		if err := p.addLine(l); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.flush(); err != nil {
+	if err := p.flushBlock(); err != nil {
 		return nil, err
 	}
 	// Sorted for the binary search of Type.
@@ -97,34 +97,34 @@ func Read(name string, r io.Reader) (*Doc, error) {
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
 	}
-	d.keys, d.Index, d.groups = string(keys), builder.Index(), largest(groups)
+	d.keys, d.Index, d.groups = string(keys), builder.BuildIndex(), sortBySize(groups)
 	d.lines, d.ends = slices.Clip(d.lines), slices.Clip(d.ends)
 	return d, nil
 }
 
-// packer compresses lines in blocks.
-type packer struct {
-	doc   *Doc
+// linePacker compresses lines in blocks.
+type linePacker struct {
+	doc   *APIDoc
 	text  []byte
 	write *flate.Writer
 }
 
-func (p *packer) add(l operation.Line) error {
+func (p *linePacker) addLine(l operation.Line) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
 	from := uint32(len(p.text))
 	p.text = append(p.text, text...)
-	p.doc.lines = append(p.doc.lines, position{uint32(len(p.doc.blocks)), from, uint32(len(p.text))})
+	p.doc.lines = append(p.doc.lines, linePosition{uint32(len(p.doc.blocks)), from, uint32(len(p.text))})
 	// A block ends after a line, so that no line spans two blocks.
 	if len(p.text) >= block {
-		return p.flush()
+		return p.flushBlock()
 	}
 	return nil
 }
 
-func (p *packer) flush() error {
+func (p *linePacker) flushBlock() error {
 	var out bytes.Buffer
 	var err error
 	// The writer is reused, because a new one allocates its tables again.
@@ -144,11 +144,11 @@ func (p *packer) flush() error {
 	return err
 }
 
-// Len returns the number of operations.
-func (d *Doc) Len() int { return len(d.ends) }
+// OperationCount returns the number of operations.
+func (d *APIDoc) OperationCount() int { return len(d.ends) }
 
-// Key returns an operation's method and path, such as "POST /v1/refunds".
-func (d *Doc) Key(i int) string {
+// OperationKey returns an operation's method and path, such as "POST /v1/refunds".
+func (d *APIDoc) OperationKey(i int) string {
 	if i == 0 {
 		return d.keys[:d.ends[0]]
 	}
@@ -156,19 +156,19 @@ func (d *Doc) Key(i int) string {
 }
 
 // Operation returns an operation in full.
-func (d *Doc) Operation(i int) operation.Line { return d.line(d.lines[i]) }
+func (d *APIDoc) Operation(i int) operation.Line { return d.readLine(d.lines[i]) }
 
 // Type returns a type by its name.
-func (d *Doc) Type(name string) (operation.Line, bool) {
+func (d *APIDoc) Type(name string) (operation.Line, bool) {
 	i, ok := slices.BinarySearch(d.types, name)
 	if !ok {
 		return operation.Line{}, false
 	}
-	return d.line(d.lines[d.typeAt[i]]), true
+	return d.readLine(d.lines[d.typeAt[i]]), true
 }
 
-// line reads a line. packer wrote the block, so an error cannot happen; it would give an empty line.
-func (d *Doc) line(p position) operation.Line {
+// readLine reads a line. packer wrote the block, so an error cannot happen; it would give an empty line.
+func (d *APIDoc) readLine(p linePosition) operation.Line {
 	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
 	text := make([]byte, p.to)
 	var l operation.Line
@@ -182,17 +182,17 @@ func (d *Doc) line(p position) operation.Line {
 // meantWords is the number of words of a description that count for an operation's meaning.
 const meantWords = 20
 
-// index adds an operation to an index. The end of its path counts most, and the names in its types least.
-func index(b *search.Builder, d *Doc, l operation.Line) {
-	path, last := static(l.Path)
-	does := kind(l)
+// indexOperation adds an operation to an index. The end of its path counts most, and the names in its types least.
+func indexOperation(b *search.Builder, d *APIDoc, l operation.Line) {
+	path, last := pathWords(l.Path)
+	does := operationKind(l)
 	if d.Head.GraphQL {
 		// All operations of GraphQL have one path, so the field's name takes its place.
 		_, last, _ = strings.Cut(l.ID, " ")
 		path, does = last, kindOfField(l)
 	}
 	tags, words := strings.Join(l.Tags, " "), strings.Fields(l.Words)
-	b.Add(search.Entry{
+	b.AddEntry(search.Entry{
 		Kind: does, Title: l.Summary,
 		Meaning: strings.Join([]string{d.Name, tags, l.Summary, l.ID, path,
 			strings.Join(words[:min(meantWords, len(words))], " ")}, ". "),
@@ -203,15 +203,15 @@ func index(b *search.Builder, d *Doc, l operation.Line) {
 			{Text: l.ID, Weight: 1.4, Bound: 5},
 			{Text: l.Words, Weight: 1.1, Bound: 12},
 			{Text: tags, Weight: 0.8, Bound: 3},
-			{Text: names(l.Query), Weight: 0.25, Most: 40},
-			{Text: names(l.Body), Weight: 0.9, Bound: 8, Most: 60},
-			{Text: references(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
+			{Text: namesInType(l.Query), Weight: 0.25, Most: 40},
+			{Text: namesInType(l.Body), Weight: 0.9, Bound: 8, Most: 60},
+			{Text: typesInType(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
 		},
 	})
 }
 
-// static returns the words of a path without its parameters, and the words of the last segment that has any.
-func static(path string) (all, last string) {
+// pathWords returns the words of a path without its parameters, and the words of the last segment that has any.
+func pathWords(path string) (all, last string) {
 	for segment := range strings.SplitSeq(path, "/") {
 		var b strings.Builder
 		depth := 0
@@ -236,10 +236,10 @@ func static(path string) (all, last string) {
 	return all, last
 }
 
-// names returns the names and literals in a type, without the names of other types.
-func names(ts string) string {
+// namesInType returns the names and literals in a type, without the names of other types.
+func namesInType(ts string) string {
 	var b strings.Builder
-	each(ts, func(word string, reference bool) {
+	eachTypeWord(ts, func(word string, reference bool) {
 		if !reference {
 			b.WriteString(word)
 			b.WriteByte(' ')
@@ -248,10 +248,10 @@ func names(ts string) string {
 	return b.String()
 }
 
-// references returns the names of other types in a type.
-func references(ts string) string {
+// typesInType returns the names of other types in a type.
+func typesInType(ts string) string {
 	var b strings.Builder
-	each(ts, func(word string, reference bool) {
+	eachTypeWord(ts, func(word string, reference bool) {
 		if reference {
 			b.WriteString(word)
 			b.WriteByte(' ')
@@ -260,9 +260,9 @@ func references(ts string) string {
 	return b.String()
 }
 
-// each calls f for the words of TypeScript that are not keywords. A word after a colon, or alone, refers to a type. A
-// word before a colon is the name of a property.
-func each(ts string, f func(word string, reference bool)) {
+// eachTypeWord calls f for the words of TypeScript that are not keywords. A word after a colon, or alone, refers to a
+// type. A word before a colon is the name of a property.
+func eachTypeWord(ts string, f func(word string, reference bool)) {
 	value, quoted := true, byte(0)
 	var firsts []bool // for each open bracket: whether its parts start with a type
 	for i := 0; i < len(ts); {
@@ -285,12 +285,12 @@ func each(ts string, f func(word string, reference bool)) {
 		case c == ':' || c == '|' || c == '&':
 			value = true
 		}
-		if !letter(c) {
+		if !isLetter(c) {
 			i++
 			continue
 		}
 		from := i
-		for i < len(ts) && (letter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
+		for i < len(ts) && (isLetter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
 			i++
 		}
 		switch word := ts[from:i]; word {
@@ -302,7 +302,7 @@ func each(ts string, f func(word string, reference bool)) {
 	}
 }
 
-func letter(c byte) bool {
+func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'
 }
 
@@ -310,32 +310,32 @@ func letter(c byte) bool {
 func kindOfField(l operation.Line) search.Kind {
 	if query, _, _ := strings.Cut(l.ID, " "); query == "query" {
 		if strings.HasPrefix(l.Answer, "[") || strings.HasSuffix(strings.TrimSuffix(l.Answer, "!"), "Connection") {
-			return search.Read | search.Collection | deprecated(l)
+			return search.Read | search.Collection | deprecatedKind(l)
 		}
-		return search.Read | deprecated(l)
+		return search.Read | deprecatedKind(l)
 	}
 	k := search.Kind(0)
-	search.Words(l.ID, func(w string) {
+	search.EachWord(l.ID, func(w string) {
 		if k == 0 {
-			k = search.Verb(w)
+			k = search.VerbKind(w)
 		}
 	})
 	// A mutation without a known verb changes data in some way.
 	if k == 0 || k == search.Read {
 		k = search.Create | search.Change
 	}
-	return k | deprecated(l)
+	return k | deprecatedKind(l)
 }
 
-func deprecated(l operation.Line) search.Kind {
+func deprecatedKind(l operation.Line) search.Kind {
 	if l.Deprecated {
 		return search.Deprecated
 	}
 	return 0
 }
 
-// kind returns the kind of an operation. If the API uses POST for everything, the operation's name decides.
-func kind(l operation.Line) search.Kind {
+// operationKind returns the kind of an operation. If the API uses POST for everything, the operation's name decides.
+func operationKind(l operation.Line) search.Kind {
 	var k search.Kind
 	switch l.Method {
 	case "GET", "HEAD", "QUERY", "OPTIONS":
@@ -347,11 +347,11 @@ func kind(l operation.Line) search.Kind {
 	default:
 		k = search.Change
 	}
-	_, last := static(l.Path)
+	_, last := pathWords(l.Path)
 	// Many APIs use POST for reading too, so the verb in the name decides.
 	if first := true; l.Method == "POST" {
-		search.Words(last+" "+l.ID, func(w string) {
-			if verb := search.Verb(w); verb != 0 && first {
+		search.EachWord(last+" "+l.ID, func(w string) {
+			if verb := search.VerbKind(w); verb != 0 && first {
 				k, first = verb, false
 				if verb == search.Change || verb == search.Create {
 					k = search.Create | search.Change
@@ -370,5 +370,5 @@ func kind(l operation.Line) search.Kind {
 	if k&^search.Nested == search.Read && !strings.HasSuffix(strings.TrimSuffix(l.Path, ".json"), "}") {
 		k |= search.Collection
 	}
-	return k | deprecated(l)
+	return k | deprecatedKind(l)
 }

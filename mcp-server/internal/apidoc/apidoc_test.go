@@ -19,9 +19,9 @@ const shop = `{"format":1,"server":"https://api.shop.test/v1","auth":[{"token":"
 {"type":"Charge","ts":"{ id: string }"}
 `
 
-func read(t testing.TB, text string) *Doc {
+func read(t testing.TB, text string) *APIDoc {
 	t.Helper()
-	d, err := Read("shop", strings.NewReader(text))
+	d, err := ReadDoc("shop", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +31,8 @@ func read(t testing.TB, text string) *Doc {
 // TestRead: every operation and type is found again, whatever the order and however many blocks there are.
 func TestRead(t *testing.T) {
 	d := read(t, shop)
-	if d.Len() != 5 || d.Key(0) != "POST /refunds" || d.Operation(4).Path != "/old" || d.Index.Len() != 5 {
-		t.Errorf("%d operations, %q", d.Len(), d.Key(0))
+	if d.OperationCount() != 5 || d.OperationKey(0) != "POST /refunds" || d.Operation(4).Path != "/old" || d.Index.Len() != 5 {
+		t.Errorf("%d operations, %q", d.OperationCount(), d.OperationKey(0))
 	}
 	if l, ok := d.Type("Charge"); !ok || l.TS != "{ id: string }" {
 		t.Errorf("type: %+v, %v", l, ok)
@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "{}\n", strings.Replace(shop, "Create", "Cre\u202eate", 1), strings.Replace(shop, `"operations":5`, `"operations":6`, 1)} {
-		if d, err := Read("shop", strings.NewReader(bad)); err == nil {
+		if d, err := ReadDoc("shop", strings.NewReader(bad)); err == nil {
 			t.Errorf("%.60q gives %+v", bad, d)
 		}
 	}
@@ -68,7 +68,7 @@ func TestHeader(t *testing.T) {
 	d := read(t, `{"format":1,"server":"https://api.shop.test","auth":[{"token":"U_TOKEN",`+basic+`,{"token":"P_TOKEN",`+basic+
 		`,{"token":"K_TOKEN","place":"query:key","value":"K_TOKEN"}],"operations":0,"types":0}`+"\n")
 	const want = "# shop https://api.shop.test  Authorization: Basic ${btoa(\"U_TOKEN:P_TOKEN\")}  key: K_TOKEN"
-	if got := d.Header([]string{"U_TOKEN", "P_TOKEN", "K_TOKEN"}); got != want {
+	if got := d.HostAndTokens([]string{"U_TOKEN", "P_TOKEN", "K_TOKEN"}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -91,7 +91,7 @@ func TestMiss(t *testing.T) {
 		if _, err := fmt.Sscan(asked, &status, &method, &address); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Miss(method, address, status); got != want {
+		if got := d.ExplainMiss(method, address, status); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", asked, got, want)
 		}
 	}
@@ -106,19 +106,19 @@ func TestHostile(t *testing.T) {
 		return head + "\n" + strings.Repeat(line+"\n", n)
 	}
 	d := read(t, text(true, `{"m":"POST","p":"/{a}","id":"query f"}`))
-	growth.Bounded(t, "looking up an operation and the groups", 5*time.Second, func() {
-		if _, ok := d.Find("query g"); ok {
+	growth.RequireBounded(t, "looking up an operation and the groups", 5*time.Second, func() {
+		if _, ok := d.FindOperation("query g"); ok {
 			t.Error("found what is not there")
 		}
-		if i, ok := d.Find("query f"); !ok || i != 0 {
+		if i, ok := d.FindOperation("query f"); !ok || i != 0 {
 			t.Errorf("found %d, %v", i, ok)
 		}
-		if got := d.Groups(); len(got) != 1 || got[0] != fmt.Sprintf("/ %d", n) {
+		if got := d.OperationGroups(); len(got) != 1 || got[0] != fmt.Sprintf("/ %d", n) {
 			t.Errorf("groups: %.100q", got)
 		}
 	})
 	d = read(t, text(false, `{"m":"POST","p":"/{a}"}`))
-	if got, want := d.Miss("GET", "https://a.test/x", 404), "GET /x is no operation of shop, but POST is."; got != want {
+	if got, want := d.ExplainMiss("GET", "https://a.test/x", 404), "GET /x is no operation of shop, but POST is."; got != want {
 		t.Errorf("got %.100s, want %s", got, want)
 	}
 }
@@ -131,11 +131,11 @@ func TestShorten(t *testing.T) {
 		30:   `{ b: {…}; d: number; …4 more }`,
 		5:    `{ b:…; …5 more }`,
 	} {
-		if got := shorten(long, most); got != want {
+		if got := shortenType(long, most); got != want {
 			t.Errorf("%d:\n got %s\nwant %s", most, got, want)
 		}
 	}
-	if got := shorten("A | B | "+strings.Repeat("é", 200), 20); len(got) > 22 || !strings.HasSuffix(got, "…") {
+	if got := shortenType("A | B | "+strings.Repeat("é", 200), 20); len(got) > 22 || !strings.HasSuffix(got, "…") {
 		t.Errorf("%q", got)
 	}
 }
@@ -143,7 +143,7 @@ func TestShorten(t *testing.T) {
 func TestFindAndGroups(t *testing.T) {
 	d := read(t, shop)
 	for text, want := range map[string]int{"POST /refunds": 0, " POST   /refunds ": 0, "/customers/{id}": 3, "/refunds": -1, "GET /nothing": -1} {
-		i, ok := d.Find(text)
+		i, ok := d.FindOperation(text)
 		if !ok {
 			i = -1
 		}
@@ -151,10 +151,10 @@ func TestFindAndGroups(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, i, want)
 		}
 	}
-	if got := strings.Join(d.Groups(), ", "); got != "Refunds 3, Customers 1, old 1" {
+	if got := strings.Join(d.OperationGroups(), ", "); got != "Refunds 3, Customers 1, old 1" {
 		t.Errorf("groups: %s", got)
 	}
-	if full := d.Full(0); !strings.Contains(full, "\ntype Refund = { id: string; charge: Charge }") {
+	if full := d.ShowAll(0); !strings.Contains(full, "\ntype Refund = { id: string; charge: Charge }") {
 		t.Errorf("full: %s", full)
 	}
 	if full, ok := d.FullType("Refund"); !ok || full != "type Refund = { id: string; charge: Charge }\ntype Charge = { id: string }" {

@@ -19,8 +19,8 @@ const (
 	maxDeclared = 512 << 10
 )
 
-// Identifier returns the name under which code imports an API's client: the API's name as an identifier.
-func Identifier(api string) string {
+// ClientName returns the name under which code imports an API's client: the API's name as an identifier.
+func ClientName(api string) string {
 	name := strings.ReplaceAll(api, "-", "_")
 	if name == "" || '0' <= name[0] && name[0] <= '9' || !runner.CheckIdentifier(name) {
 		name = "_" + name
@@ -28,25 +28,25 @@ func Identifier(api string) string {
 	return name
 }
 
-// Client returns the client's table of the operations with these keys, and its TypeScript declarations. It omits
+// ClientTable returns the client's table of the operations with these keys, and its TypeScript declarations. It omits
 // operations that the API does not have. tokens are the names of the API's tokens.
-func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, types string) {
-	t = runner.Table{Name: d.Name, Call: Identifier(d.Name), Server: d.Head.Server, Auth: d.auth(tokens)}
+func (d *APIDoc) ClientTable(keys map[string]bool, tokens []string) (t runner.Table, types string) {
+	t = runner.Table{Name: d.Name, Call: ClientName(d.Name), Server: d.Head.Server, Auth: d.tokenPlaces(tokens)}
 	if d.Head.GraphQL {
 		t.Note = d.Name + " is an API of GraphQL: send its queries with fetch"
 		return t, ""
 	}
-	c := declarations{doc: d, call: t.Call}
+	c := declarationWriter{doc: d, call: t.Call}
 	// Counted first, because the table has each key once.
 	variants := map[string]int{}
-	for i := range d.Len() {
-		if key := d.Key(i); keys[key] {
+	for i := range d.OperationCount() {
+		if key := d.OperationKey(i); keys[key] {
 			variants[key]++
 		}
 	}
 	seen := map[string]bool{}
-	for i := range d.Len() {
-		key := d.Key(i)
+	for i := range d.OperationCount() {
+		key := d.OperationKey(i)
 		if !keys[key] || seen[key] || len(t.Operations) == maxCalled {
 			continue
 		}
@@ -57,24 +57,24 @@ func (d *Doc) Client(keys map[string]bool, tokens []string) (t runner.Table, typ
 			o.Styles = append(o.Styles, [2]string{name, l.Styles[name]})
 		}
 		o.Query = append(fieldNames(l.Query), fieldNames(d.Head.Common)...)
-		o.Fields = fieldNames(d.resolved(l.Body))
+		o.Fields = fieldNames(d.resolveType(l.Body))
 		o.List = d.findList(l)
 		t.Operations = append(t.Operations, o)
 		if variants[key] > 1 { // one method and path for several operations, which differ by the body
 			// Without knowing the body, the types of one variant would reject the others.
-			c.open(key)
+			c.declareOpen(key)
 			continue
 		}
-		c.operation(l, key)
+		c.declareOperation(l, key)
 	}
-	return t, c.text()
+	return t, c.renderText()
 }
 
 // basic matches a user name and a password in a head's value.
 var basic = regexp.MustCompile(`^Basic \$\{btoa\("([A-Za-z0-9_]+):([A-Za-z0-9_]*)"\)\}$`)
 
-// auth returns how requests carry the tokens that the API has.
-func (d *Doc) auth(tokens []string) []runner.Auth {
+// tokenPlaces returns how requests carry the tokens that the API has.
+func (d *APIDoc) tokenPlaces(tokens []string) []runner.Auth {
 	out := []runner.Auth{}
 	for _, a := range d.Head.Auth {
 		kind, name, _ := strings.Cut(a.Place, ":")
@@ -99,8 +99,8 @@ func (d *Doc) auth(tokens []string) []runner.Auth {
 	return out
 }
 
-// resolved returns the type that a type's name stands for, or the type itself.
-func (d *Doc) resolved(ts string) string {
+// resolveType returns the type that a type's name stands for, or the type itself.
+func (d *APIDoc) resolveType(ts string) string {
 	// Bounded, because a hostile document may have types that name each other in a circle.
 	const chain = 5
 	for range chain {
@@ -116,9 +116,9 @@ func (d *Doc) resolved(ts string) string {
 // fieldNames returns the names of an object's properties.
 func fieldNames(ts string) []string {
 	out := []string{}
-	list, _ := members(ts)
+	list, _ := objectMembers(ts)
 	for _, m := range list {
-		if name, _, ok := property(m); ok {
+		if name, _, ok := splitMember(m); ok {
 			out = append(out, name)
 		}
 	}
@@ -127,15 +127,15 @@ func fieldNames(ts string) []string {
 
 // findList returns the property of an operation's answer that holds its list, or "". Of several arrays this is the only
 // one with objects that are not links, or else the one that the path names.
-func (d *Doc) findList(l operation.Line) string {
-	all, _ := members(d.resolved(l.Answer))
+func (d *APIDoc) findList(l operation.Line) string {
+	all, _ := objectMembers(d.resolveType(l.Answer))
 	var arrays, objects []string
 	for _, m := range all {
-		name, ts, ok := property(m)
-		item, isArray := strings.CutSuffix(d.resolved(ts), "[]")
+		name, ts, ok := splitMember(m)
+		item, isArray := strings.CutSuffix(d.resolveType(ts), "[]")
 		switch {
 		case !ok || !isArray || slices.Contains(besideLists, strings.ToLower(name)):
-		case isPlain(d.resolved(item)):
+		case isPlain(d.resolveType(item)):
 			arrays = append(arrays, name)
 		default:
 			arrays, objects = append(arrays, name), append(objects, name)
@@ -175,8 +175,8 @@ func findLastWord(path string) string {
 	return ""
 }
 
-// property splits a member of an object into its name and its type. ok is false for an index signature.
-func property(member string) (name, ts string, ok bool) {
+// splitMember splits a member of an object into its name and its type. ok is false for an index signature.
+func splitMember(member string) (name, ts string, ok bool) {
 	if strings.HasPrefix(member, "[") {
 		return "", "", false
 	}
@@ -203,7 +203,7 @@ func property(member string) (name, ts string, ok bool) {
 	name = strings.TrimSuffix(member[:at], "?")
 	if strings.HasPrefix(name, `"`) {
 		var err error
-		if name, err = strconv.Unquote(braced.ReplaceAllStringFunc(name, eight)); err != nil {
+		if name, err = strconv.Unquote(braced.ReplaceAllStringFunc(name, indentEight)); err != nil {
 			return "", "", false
 		}
 	}
@@ -213,7 +213,7 @@ func property(member string) (name, ts string, ok bool) {
 // braced matches an escaped character in a TypeScript string. Go writes it with eight digits.
 var braced = regexp.MustCompile(`\\u\{[0-9a-f]{1,6}\}`)
 
-func eight(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
+func indentEight(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
 
 // declared is the start of the names of generated declarations. A document that uses such a name only spoils the check
 // of its client.

@@ -9,9 +9,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 )
 
-// declarations builds the text that declares a client.
-type declarations struct {
-	doc        *Doc
+// declarationWriter builds the text that declares a client.
+type declarationWriter struct {
+	doc        *APIDoc
 	call       string
 	types      strings.Builder
 	operations strings.Builder
@@ -19,8 +19,8 @@ type declarations struct {
 	n          int
 }
 
-// operation declares one operation.
-func (c *declarations) operation(l operation.Line, key string) {
+// declareOperation declares one operation.
+func (c *declarationWriter) declareOperation(l operation.Line, key string) {
 	var input []string
 	needed := false
 	part := func(name, ts string, required bool) {
@@ -28,7 +28,7 @@ func (c *declarations) operation(l operation.Line, key string) {
 			return
 		}
 		// Each part gets a name, because the compiler shows names and not structures.
-		alias := c.alias(name)
+		alias := c.aliasFor(name)
 		fmt.Fprintf(&c.types, "type %s = %s;\n", alias, ts)
 		mark := "?"
 		if required {
@@ -36,59 +36,59 @@ func (c *declarations) operation(l operation.Line, key string) {
 		}
 		input = append(input, name+mark+": "+alias)
 	}
-	path, query := c.path(l), c.wire(merged(l.Query, c.doc.Head.Common), l.Styles)
+	path, query := c.declarePath(l), c.declareWireType(mergeObjects(l.Query, c.doc.Head.Common), l.Styles)
 	part("path", path, path != "")
 	part("query", query, anyRequired(query))
-	headers, must := c.headers(l.Headers)
+	headers, must := c.declareHeaders(l.Headers)
 	part("headers", headers, must)
 	body := l.Body
 	if body != "" {
 		if l.BodyMedia == "application/x-www-form-urlencoded" || l.BodyMedia == "multipart/form-data" {
-			body = c.wire(body, nil)
+			body = c.declareWireType(body, nil)
 		} else {
-			body = c.use(body)
+			body = c.usableType(body)
 		}
 	}
 	part("body", body, !l.BodyOptional)
 	input = append(input, "signal?: any")
 	answer := "any"
 	if l.Answer != "" {
-		answer = c.use(l.Answer)
+		answer = c.usableType(l.Answer)
 	}
 	mark := "?"
 	if needed {
 		mark = ""
 	}
-	fmt.Fprintf(&c.types, "type %s = { %s };\ntype %s = %s;\n", c.alias("input"), strings.Join(input, "; "),
-		c.alias("answer"), answer)
-	fmt.Fprintf(&c.operations, "  %s: { input: [input%s: %s]; answer: %s };\n", runner.Literal(key), mark,
-		c.alias("input"), c.alias("answer"))
+	fmt.Fprintf(&c.types, "type %s = { %s };\ntype %s = %s;\n", c.aliasFor("input"), strings.Join(input, "; "),
+		c.aliasFor("answer"), answer)
+	fmt.Fprintf(&c.operations, "  %s: { input: [input%s: %s]; answer: %s };\n", runner.QuoteLiteral(key), mark,
+		c.aliasFor("input"), c.aliasFor("answer"))
 	c.n++
 }
 
-// open declares an operation with any input and answer.
-func (c *declarations) open(key string) {
-	fmt.Fprintf(&c.operations, "  %s: { input: [input?: any]; answer: any };\n", runner.Literal(key))
+// declareOpen declares an operation with any input and answer.
+func (c *declarationWriter) declareOpen(key string) {
+	fmt.Fprintf(&c.operations, "  %s: { input: [input?: any]; answer: any };\n", runner.QuoteLiteral(key))
 }
 
-// alias returns the name for a part of the present operation. The compiler shows it in errors.
-func (c *declarations) alias(part string) string {
+// aliasFor returns the name for a part of the present operation. The compiler shows it in errors.
+func (c *declarationWriter) aliasFor(part string) string {
 	return fmt.Sprintf("%s%s$%d$%s", declared, part, c.n, c.call)
 }
 
-// use returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
-func (c *declarations) use(ts string) string {
+// usableType returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
+func (c *declarationWriter) usableType(ts string) string {
 	// Queued and not written at once: types may refer to each other.
-	c.queue = append(c.queue, c.doc.named(ts)...)
-	return lenient(ts)
+	c.queue = append(c.queue, c.doc.typesNamedBy(ts)...)
+	return lenientType(ts)
 }
 
-// path declares the path's parameters.
-func (c *declarations) path(l operation.Line) string {
+// declarePath declares the path's parameters.
+func (c *declarationWriter) declarePath(l operation.Line) string {
 	given := map[string]string{}
-	list, _ := members(l.Params)
+	list, _ := objectMembers(l.Params)
 	for _, m := range list {
-		if name, ts, ok := property(m); ok {
+		if name, ts, ok := splitMember(m); ok {
 			given[name] = ts
 		}
 	}
@@ -104,7 +104,7 @@ func (c *declarations) path(l operation.Line) string {
 		if ts == "" {
 			ts = "string"
 		}
-		out = append(out, runner.Literal(name)+": "+c.text1(ts))
+		out = append(out, runner.QuoteLiteral(name)+": "+c.wireValueType(ts))
 	}
 	if len(out) == 0 {
 		return ""
@@ -112,33 +112,34 @@ func (c *declarations) path(l operation.Line) string {
 	return "{ " + strings.Join(out, "; ") + " }"
 }
 
-// wire declares a type that is sent as text: a number may be a string, and a list of one may be a single value.
-func (c *declarations) wire(ts string, styles map[string]string) string {
-	list, ok := members(ts)
+// declareWireType declares a type that is sent as text: a number may be a string, and a list of one may be a single
+// value.
+func (c *declarationWriter) declareWireType(ts string, styles map[string]string) string {
+	list, ok := objectMembers(ts)
 	if !ok {
-		return c.use(ts)
+		return c.usableType(ts)
 	}
 	for i, m := range list {
-		name, t, ok := property(m)
+		name, t, ok := splitMember(m)
 		if !ok {
-			list[i] = c.use(m)
+			list[i] = c.usableType(m)
 			continue
 		}
 		one, isList := strings.CutSuffix(t, "[]")
-		wide := c.text1(t)
-		if isList && wide == lenient(t) { // a list of items other than words and numbers
-			wide = c.use(t)
+		wide := c.wireValueType(t)
+		if isList && wide == lenientType(t) { // a list of items other than words and numbers
+			wide = c.usableType(t)
 		}
 		if isList && styles != nil && styles[name] == "" {
-			wide += " | " + c.text1(one)
+			wide += " | " + c.wireValueType(one)
 		}
 		list[i] = strings.TrimSuffix(m, t) + wide
 	}
 	return "{ " + strings.Join(list, "; ") + " }"
 }
 
-// text1 returns the type of a value that is sent as text.
-func (c *declarations) text1(ts string) string {
+// wireValueType returns the type of a value that is sent as text.
+func (c *declarationWriter) wireValueType(ts string) string {
 	switch ts {
 	case "string":
 		return "string | number | boolean"
@@ -151,16 +152,16 @@ func (c *declarations) text1(ts string) string {
 	case "number[]":
 		return "(number | `${number}`)[]"
 	}
-	return c.use(ts)
+	return c.usableType(ts)
 }
 
-// headers declares headers. Further headers are always allowed. must reports whether a header is required.
-func (c *declarations) headers(ts string) (declared string, must bool) {
+// declareHeaders declares headers. Further headers are always allowed. must reports whether a header is required.
+func (c *declarationWriter) declareHeaders(ts string) (declared string, must bool) {
 	out := []string{"[name: string]: any"}
-	list, _ := members(ts)
+	list, _ := objectMembers(ts)
 	for _, m := range list {
-		name, _, ok := property(m)
-		if !ok || optional(m) == 1 {
+		name, _, ok := splitMember(m)
+		if !ok || countOptional(m) == 1 {
 			continue
 		}
 		switch strings.ToLower(name) {
@@ -168,24 +169,24 @@ func (c *declarations) headers(ts string) (declared string, must bool) {
 			continue
 		}
 		must = true
-		out = append(out, runner.Literal(name)+": any")
+		out = append(out, runner.QuoteLiteral(name)+": any")
 	}
 	return "{ " + strings.Join(out, "; ") + " }", must
 }
 
-// merged returns an object type with the properties of both.
-func merged(a, b string) string {
+// mergeObjects returns an object type with the properties of both.
+func mergeObjects(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}
-	first, ok1 := members(a)
-	second, ok2 := members(b)
+	first, ok1 := objectMembers(a)
+	second, ok2 := objectMembers(b)
 	if !ok1 || !ok2 {
 		return a
 	}
 	known := fieldNames(a)
 	for _, m := range second {
-		if name, _, ok := property(m); !ok || !slices.Contains(known, name) {
+		if name, _, ok := splitMember(m); !ok || !slices.Contains(known, name) {
 			first = append(first, m)
 		}
 	}
@@ -194,14 +195,14 @@ func merged(a, b string) string {
 
 // anyRequired reports whether an object has a required property.
 func anyRequired(ts string) bool {
-	list, _ := members(ts)
+	list, _ := objectMembers(ts)
 	return slices.ContainsFunc(list, func(m string) bool {
-		return optional(m) == 0 && !strings.HasPrefix(m, "[")
+		return countOptional(m) == 0 && !strings.HasPrefix(m, "[")
 	})
 }
 
-// text returns all declarations.
-func (c *declarations) text() string {
+// renderText returns all declarations.
+func (c *declarationWriter) renderText() string {
 	shown := map[string]bool{}
 	var named strings.Builder
 	for len(c.queue) > 0 {
@@ -217,7 +218,7 @@ func (c *declarations) text() string {
 		if c.types.Len()+named.Len()+len(ts) > maxDeclared {
 			ts = "any"
 		}
-		fmt.Fprintf(&named, "type %s = %s;\n", name, c.use(ts))
+		fmt.Fprintf(&named, "type %s = %s;\n", name, c.usableType(ts))
 	}
 	var b strings.Builder
 	b.WriteString("export {};\n") // this makes the file a module with local declarations
@@ -229,8 +230,8 @@ func (c *declarations) text() string {
 	return b.String()
 }
 
-// lenient returns a type with any in place of unknown, so that code may use such values.
-func lenient(ts string) string {
+// lenientType returns a type with any in place of unknown, so that code may use such values.
+func lenientType(ts string) string {
 	if !strings.Contains(ts, "unknown") {
 		return ts
 	}
@@ -238,7 +239,7 @@ func lenient(ts string) string {
 	quoted := false
 	for i := 0; i < len(ts); {
 		c := ts[i]
-		if quoted || !letter(c) {
+		if quoted || !isLetter(c) {
 			if c == '\\' && quoted && i+1 < len(ts) {
 				b.WriteByte(c)
 				i++
@@ -251,7 +252,7 @@ func lenient(ts string) string {
 			continue
 		}
 		from := i
-		for i < len(ts) && (letter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
+		for i < len(ts) && (isLetter(ts[i]) || '0' <= ts[i] && ts[i] <= '9') {
 			i++
 		}
 		word := ts[from:i]

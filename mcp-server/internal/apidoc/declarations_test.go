@@ -85,7 +85,7 @@ func TestDeclarations(t *testing.T) {
 	}
 	rest := ""
 	checkDeclarations(t, files, func(name string, table runner.Table) {
-		text, err := runner.Client(table)
+		text, err := runner.ClientModule(table)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -108,7 +108,7 @@ func TestDeclarations(t *testing.T) {
 func checkDeclarations(t *testing.T, files map[string]string, each func(name string, table runner.Table)) {
 	t.Helper()
 	dir := t.TempDir()
-	globals, err := os.ReadFile(filepath.Join(testkit.Root(t), "sandbox-image", "internal", "typecheck", "globals.d.ts"))
+	globals, err := os.ReadFile(filepath.Join(testkit.RootDir(t), "sandbox-image", "internal", "typecheck", "globals.d.ts"))
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "globals.d.ts"), globals, 0o600))
 	var batch []string
@@ -123,13 +123,13 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 		batch, size = nil, 0
 	}
 	for name, path := range files {
-		var d *Doc
+		var d *APIDoc
 		if path[0] == '{' {
 			d = read(t, path)
 		} else {
 			f, err := os.Open(path)
 			testkit.Must(t, err)
-			d, err = Read(name, f)
+			d, err = ReadDoc(name, f)
 			_ = f.Close()
 			testkit.Must(t, err)
 		}
@@ -138,9 +138,9 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 		declare = func(from, to int) {
 			keys := map[string]bool{}
 			for i := from; i < to; i++ {
-				keys[d.Key(i)] = true
+				keys[d.OperationKey(i)] = true
 			}
-			table, types := d.Client(keys, []string{"SHOP_TOKEN"})
+			table, types := d.ClientTable(keys, []string{"SHOP_TOKEN"})
 			if to-from > 1 && crowded(d, types) {
 				declare(from, (from+to)/2)
 				declare((from+to)/2, to)
@@ -159,8 +159,8 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 				flush()
 			}
 		}
-		for from := 0; from < d.Len(); from += maxCalled {
-			declare(from, min(from+maxCalled, d.Len()))
+		for from := 0; from < d.OperationCount(); from += maxCalled {
+			declare(from, min(from+maxCalled, d.OperationCount()))
 		}
 	}
 	flush()
@@ -168,9 +168,9 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 }
 
 // crowded reports whether declarations have a type as any that the document says more of.
-func crowded(d *Doc, types string) bool {
+func crowded(d *APIDoc, types string) bool {
 	for _, m := range asAny.FindAllStringSubmatch(types, -1) {
-		if known, ok := d.Type(m[1]); ok && lenient(known.TS) != "any" {
+		if known, ok := d.Type(m[1]); ok && lenientType(known.TS) != "any" {
 			return true
 		}
 	}

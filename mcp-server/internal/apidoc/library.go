@@ -25,19 +25,19 @@ type Library struct {
 	mu      sync.Mutex
 	want    controlapi.Catalog
 	version string // of the catalog that docs belong to
-	docs    []held
+	docs    []loadedDoc
 	done    chan struct{} // closed when version changes
 }
 
-// held is the Doc of a file with this digest.
-type held struct {
+// loadedDoc is the Doc of a file with this digest.
+type loadedDoc struct {
 	name, digest string
-	doc          *Doc
+	doc          *APIDoc
 }
 
 // Source provides the operations.jsonl of an API.
 type Source interface {
-	Operations(ctx context.Context, api string) (io.ReadCloser, error)
+	OpenOperations(ctx context.Context, api string) (io.ReadCloser, error)
 }
 
 // NewLibrary returns a Library.
@@ -64,35 +64,35 @@ func (l *Library) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.changed:
-			l.read(ctx)
+			l.updateDocs(ctx)
 		}
 	}
 }
 
-// read updates the docs to the catalog. The Doc of an unchanged file stays.
-func (l *Library) read(ctx context.Context) {
+// updateDocs updates the docs to the catalog. The Doc of an unchanged file stays.
+func (l *Library) updateDocs(ctx context.Context) {
 	l.mu.Lock()
 	want, old := l.want, l.docs
 	l.mu.Unlock()
-	var docs []held
+	var docs []loadedDoc
 	fetched := 0
 	for _, api := range want.APIs {
 		if api.Operations == "" {
 			continue
 		}
-		i := slices.IndexFunc(old, func(h held) bool { return h.name == api.Name && h.digest == api.Operations })
+		i := slices.IndexFunc(old, func(h loadedDoc) bool { return h.name == api.Name && h.digest == api.Operations })
 		if i >= 0 {
 			docs = append(docs, old[i])
 			continue
 		}
-		doc, err := l.fetch(ctx, api.Name)
+		doc, err := l.fetchDoc(ctx, api.Name)
 		if err != nil {
 			l.log.Warn("the operations of an API cannot be searched", logline.Tag("mcp"), slog.String("api", api.Name),
 				slog.String("error", err.Error()))
 			continue // retried at the next catalog change
 		}
-		fetched += doc.Len()
-		docs = append(docs, held{api.Name, api.Operations, doc})
+		fetched += doc.OperationCount()
+		docs = append(docs, loadedDoc{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()
 	l.docs, l.version = docs, want.Version
@@ -105,17 +105,18 @@ func (l *Library) read(ctx context.Context) {
 	}
 }
 
-func (l *Library) fetch(ctx context.Context, api string) (*Doc, error) {
-	body, err := l.control.Operations(ctx, api)
+func (l *Library) fetchDoc(ctx context.Context, api string) (*APIDoc, error) {
+	body, err := l.control.OpenOperations(ctx, api)
 	if err != nil {
 		return nil, fmt.Errorf("fetching the operations of %s: %w", api, err)
 	}
 	defer body.Close()
-	return Read(api, body)
+	return ReadDoc(api, body)
 }
 
-// Docs returns the docs of the latest catalog. It waits for them until ctx ends, and then returns the ones read so far.
-func (l *Library) Docs(ctx context.Context) []*Doc {
+// WaitForDocs returns the docs of the latest catalog. It waits for them until ctx ends, and then returns the ones read
+// so far.
+func (l *Library) WaitForDocs(ctx context.Context) []*APIDoc {
 	if l == nil {
 		return nil
 	}
@@ -131,7 +132,7 @@ func (l *Library) Docs(ctx context.Context) []*Doc {
 			}
 			continue
 		}
-		out := make([]*Doc, len(docs))
+		out := make([]*APIDoc, len(docs))
 		for i, h := range docs {
 			out[i] = h.doc
 		}
@@ -139,8 +140,8 @@ func (l *Library) Docs(ctx context.Context) []*Doc {
 	}
 }
 
-// Behind reports whether documents are still being read, so that Docs may lack some.
-func (l *Library) Behind() bool {
+// IsBehind reports whether documents are still being read, so that Docs may lack some.
+func (l *Library) IsBehind() bool {
 	if l == nil {
 		return false
 	}

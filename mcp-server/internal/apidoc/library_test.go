@@ -13,7 +13,7 @@ import (
 // stuck is a Source that never answers.
 type stuck struct{}
 
-func (stuck) Operations(ctx context.Context, _ string) (io.ReadCloser, error) {
+func (stuck) OpenOperations(ctx context.Context, _ string) (io.ReadCloser, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -29,8 +29,8 @@ func TestWaitsForNobody(t *testing.T) {
 	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
-	if docs := l.Docs(now); len(docs) > 0 || !l.Behind() {
-		t.Errorf("%v, behind %v", docs, l.Behind())
+	if docs := l.WaitForDocs(now); len(docs) > 0 || !l.IsBehind() {
+		t.Errorf("%v, behind %v", docs, l.IsBehind())
 	}
 	stop()
 	<-done

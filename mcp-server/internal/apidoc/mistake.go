@@ -27,9 +27,9 @@ var (
 // maxMistake bounds the line of one mistake, in bytes.
 const maxMistake = 300
 
-// Say returns a mistake in one line for a model: the place, the mistake, and the correction. modules are the run's
-// modules.
-func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
+// DescribeMistake returns a mistake in one line for a model: the place, the mistake, and the correction. modules are
+// the run's modules.
+func (l *Library) DescribeMistake(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
 	lines := strings.Split(m.Text, "\n")
 	text := lines[0]
 	// The compiler would list all operations of the client.
@@ -55,7 +55,7 @@ func (l *Library) Say(ctx context.Context, m runapi.Mistake, modules []runapi.Mo
 		}
 		return "the " + m[1] + " of " + tables[i].Operations[n].Key
 	})
-	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, visible.Line(cut(text, maxMistake)))
+	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, visible.OneLine(cutBytes(text, maxMistake)))
 }
 
 // tablesOf returns the tables of modules.
@@ -77,11 +77,11 @@ func (l *Library) noOperation(ctx context.Context, asked string, modules []runap
 		}
 		text += m.Name
 	}
-	for _, d := range l.Docs(ctx) {
+	for _, d := range l.WaitForDocs(ctx) {
 		if !slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Name == d.Name }) {
 			continue
 		}
-		if near := operation.Nearest(method, path, d.Len(), d.Key); near != "" {
+		if near := operation.NearestKey(method, path, d.OperationCount(), d.OperationKey); near != "" {
 			return text + "; nearest: " + near
 		}
 	}

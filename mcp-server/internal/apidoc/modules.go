@@ -38,15 +38,15 @@ func literalOperation(quote string) string {
 // unquote removes the backslashes before quotes in a literal.
 var unquote = strings.NewReplacer(`\"`, `"`, `\'`, "'", "\\`", "`")
 
-// Modules returns the typed clients that code and its imported skills import, with the operations that they name. It
-// reads no document if there are no imports. source returns the source of a skill, or "".
-func (l *Library) Modules(
+// TypedModules returns the typed clients that code and its imported skills import, with the operations that they name.
+// It reads no document if there are no imports. source returns the source of a skill, or "".
+func (l *Library) TypedModules(
 	ctx context.Context, cat controlapi.Catalog, code string, source func(skill string) string,
 ) []runapi.Module {
 	text := code
 	// Reading skills takes disk accesses, and most code imports none.
 	if strings.Contains(code, skillRoot) {
-		text += skills(code, source)
+		text += importedSources(code, source)
 	}
 	if !strings.Contains(text, clientRoot) {
 		return nil
@@ -61,27 +61,27 @@ func (l *Library) Modules(
 		return nil
 	}
 	keys := findKeys(text)
-	docs := l.Docs(ctx)
+	docs := l.WaitForDocs(ctx)
 	var out []runapi.Module
 	for _, api := range cat.APIs {
 		if !slices.Contains(names, api.Name) {
 			continue
 		}
-		table := runner.Table{Name: api.Name, Call: Identifier(api.Name), Note: api.Name + " has no list of operations, " +
+		table := runner.Table{Name: api.Name, Call: ClientName(api.Name), Note: api.Name + " has no list of operations, " +
 			"which codeforge api add with --openapi makes: call it with fetch"}
 		types := ""
-		if i := slices.IndexFunc(docs, func(d *Doc) bool { return d.Name == api.Name }); i >= 0 {
+		if i := slices.IndexFunc(docs, func(d *APIDoc) bool { return d.Name == api.Name }); i >= 0 {
 			var tokens []string
 			for _, c := range api.Credentials {
 				tokens = append(tokens, c.Name)
 			}
-			table, types = docs[i].Client(keys, tokens)
+			table, types = docs[i].ClientTable(keys, tokens)
 		}
 		if text, err := json.Marshal(table); err == nil {
 			out = append(out, runapi.Module{Name: api.Name, Table: text, Types: types})
 		}
 	}
-	return fitting(out)
+	return dropOversize(out)
 }
 
 // findKeys returns the operations that code names.
@@ -93,8 +93,8 @@ func findKeys(code string) map[string]bool {
 	return keys
 }
 
-// fitting drops modules that do not fit into a run: first types, then clients.
-func fitting(all []runapi.Module) []runapi.Module {
+// dropOversize drops modules that do not fit into a run: first types, then clients.
+func dropOversize(all []runapi.Module) []runapi.Module {
 	for i := range all {
 		// The types are only for checking, so they go first.
 		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
@@ -107,8 +107,8 @@ func fitting(all []runapi.Module) []runapi.Module {
 	return all
 }
 
-// skills returns the source of the skills that code imports, directly or through other skills.
-func skills(code string, source func(string) string) string {
+// importedSources returns the source of the skills that code imports, directly or through other skills.
+func importedSources(code string, source func(string) string) string {
 	var b strings.Builder
 	var seen []string
 	for next := []string{code}; len(next) > 0; next = next[1:] {

@@ -8,21 +8,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
 
-// Miss explains a request that failed with an error status, from the document, or returns "". The request is given by
-// method and URL.
-func (d *Doc) Miss(method, address string, status int) string {
+// ExplainMiss explains a request that failed with an error status, from the document, or returns "". The request is
+// given by method and URL.
+func (d *APIDoc) ExplainMiss(method, address string, status int) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return ""
 	}
-	path, under := d.path(u)
+	path, under := d.matchPath(u)
 	if path == "" || d.Head.GraphQL {
 		return ""
 	}
 	others := []string{}
-	for i := range d.Len() {
-		m, template, _ := strings.Cut(d.Key(i), " ")
-		if !under || !operation.Fits(template, path) {
+	for i := range d.OperationCount() {
+		m, template, _ := strings.Cut(d.OperationKey(i), " ")
+		if !under || !operation.MatchesTemplate(template, path) {
 			continue
 		}
 		if m == method {
@@ -30,18 +30,19 @@ func (d *Doc) Miss(method, address string, status int) string {
 			if status != 400 && status != 422 {
 				return "" // the operation is right, and the thing does not exist
 			}
-			return d.Key(i) + " of " + d.Name + " takes other input: list_apis with \"operation\": \"" + d.Key(i) +
+			return d.OperationKey(i) + " of " + d.Name + " takes other input: list_apis with \"operation\": \"" +
+				d.OperationKey(i) +
 				"\" shows which."
 		}
 		if !slices.Contains(others, m) {
 			others = append(others, m)
 		}
 	}
-	asked := method + " " + shown(path)
+	asked := method + " " + showPath(path)
 	if len(others) > 0 {
 		return asked + " is no operation of " + d.Name + ", but " + strings.Join(others, " and ") + " is."
 	}
-	near := operation.Nearest(method, path, d.Len(), d.Key)
+	near := operation.NearestKey(method, path, d.OperationCount(), d.OperationKey)
 	switch {
 	case near == "":
 		return asked + " is no operation of " + d.Name + ": list_apis with query finds one."
@@ -51,17 +52,17 @@ func (d *Doc) Miss(method, address string, status int) string {
 	return asked + " is no operation of " + d.Name + "; nearest: " + near + "."
 }
 
-// shown returns a path for a sentence.
-func shown(path string) string {
+// showPath returns a path for a sentence.
+func showPath(path string) string {
 	if len(path) > 120 {
 		return path[:120] + "…"
 	}
 	return path
 }
 
-// path returns a request's path in the form of the document's operations, or "" for another host. under reports whether
-// the path is below the document's server. If not, the result is the whole path.
-func (d *Doc) path(u *url.URL) (path string, under bool) {
+// matchPath returns a request's path in the form of the document's operations, or "" for another host. under reports
+// whether the path is below the document's server. If not, the result is the whole path.
+func (d *APIDoc) matchPath(u *url.URL) (path string, under bool) {
 	base, err := url.Parse(d.Head.Server)
 	if err != nil || !strings.EqualFold(u.Host, base.Host) {
 		return "", false

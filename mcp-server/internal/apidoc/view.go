@@ -27,34 +27,34 @@ const (
 	Long                // types up to a few hundred characters
 )
 
-// Show returns an operation as a search result: a line with method, path and summary, then its types.
-func (d *Doc) Show(i int, detail Detail) string {
+// ShowResult returns an operation as a search result: a line with method, path and summary, then its types.
+func (d *APIDoc) ShowResult(i int, detail Detail) string {
 	l := d.Operation(i)
 	if detail == Plain {
-		return d.title(l, shortSummary)
+		return d.titleLine(l, shortSummary)
 	}
 	var b strings.Builder
-	b.WriteString(d.title(l, longSummary))
+	b.WriteString(d.titleLine(l, longSummary))
 	most := longType
 	if detail == Short {
 		most = shortType
 	}
 	if detail == Long {
-		d.part(&b, "path", l.Params, most)
-		d.part(&b, "headers", l.Headers, most)
+		d.writePart(&b, "path", l.Params, most)
+		d.writePart(&b, "headers", l.Headers, most)
 	}
-	d.part(&b, d.queryName(), l.Query, most)
+	d.writePart(&b, d.queryName(), l.Query, most)
 	if l.BodyMedia != "" {
-		d.part(&b, "body ("+l.BodyMedia+")", l.Body, most)
+		d.writePart(&b, "body ("+l.BodyMedia+")", l.Body, most)
 	} else {
-		d.part(&b, "body", l.Body, most)
+		d.writePart(&b, "body", l.Body, most)
 	}
-	d.part(&b, "answers", l.Answer, most)
+	d.writePart(&b, "answers", l.Answer, most)
 	return b.String()
 }
 
 // queryName returns the name of Line.Query for a model.
-func (d *Doc) queryName() string {
+func (d *APIDoc) queryName() string {
 	if d.Head.GraphQL {
 		return "arguments"
 	}
@@ -62,11 +62,11 @@ func (d *Doc) queryName() string {
 }
 
 // Label returns the name by which a model asks for an operation.
-func (d *Doc) Label(i int) string { return d.label(d.Operation(i)) }
+func (d *APIDoc) Label(i int) string { return d.labelOf(d.Operation(i)) }
 
-// label returns the method and path of an operation. In GraphQL it returns the ID. It returns both if the path means
+// labelOf returns the method and path of an operation. In GraphQL it returns the ID. It returns both if the path means
 // nothing, as in APIs whose operations are values of a header.
-func (d *Doc) label(l operation.Line) string {
+func (d *APIDoc) labelOf(l operation.Line) string {
 	key := l.Method + " " + l.Path
 	switch {
 	case d.Head.GraphQL:
@@ -80,14 +80,14 @@ func (d *Doc) label(l operation.Line) string {
 // Lengths of a summary, in bytes.
 const longSummary, shortSummary = 120, 64
 
-// title returns the first line of an operation, with at most most bytes of its summary.
-func (d *Doc) title(l operation.Line, most int) string {
-	line := d.label(l)
+// titleLine returns the first line of an operation, with at most most bytes of its summary.
+func (d *APIDoc) titleLine(l operation.Line, most int) string {
+	line := d.labelOf(l)
 	if l.Server != "" {
 		line = l.Method + " " + l.Server + l.Path
 	}
 	if l.Summary != "" {
-		line += "  " + cut(l.Summary, most)
+		line += "  " + cutBytes(l.Summary, most)
 	}
 	if l.Deprecated {
 		line += "  (deprecated)"
@@ -95,12 +95,12 @@ func (d *Doc) title(l operation.Line, most int) string {
 	return line
 }
 
-// part writes one type on a separate line. After the name of a type it writes the type.
-func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
+// writePart writes one type on a separate line. After the name of a type it writes the type.
+func (d *APIDoc) writePart(b *strings.Builder, name, ts string, most int) {
 	if ts == "" {
 		return
 	}
-	fmt.Fprintf(b, "\n  %s %s", name, shorten(ts, most))
+	fmt.Fprintf(b, "\n  %s %s", name, shortenType(ts, most))
 	named := strings.TrimSuffix(ts, "[]")
 	if d.Head.GraphQL {
 		only, _ := strings.CutPrefix(ts, "{ input: ") // the form of most mutations' arguments
@@ -109,24 +109,24 @@ func (d *Doc) part(b *strings.Builder, name, ts string, most int) {
 	// A long type leaves no room for a second one.
 	if len(ts) < most/2 {
 		if t, ok := d.Type(named); ok {
-			b.WriteString(" " + shorten(t.TS, most-len(ts)))
+			b.WriteString(" " + shortenType(t.TS, most-len(ts)))
 		}
 	}
 }
 
 // ImportLine returns the import of the API's typed client, or "".
-func (d *Doc) ImportLine() string {
+func (d *APIDoc) ImportLine() string {
 	if d.Head.GraphQL {
 		return ""
 	}
-	return fmt.Sprintf("import { %s } from \"/apis/%s.ts\"", Identifier(d.Name), d.Name)
+	return fmt.Sprintf("import { %s } from \"/apis/%s.ts\"", ClientName(d.Name), d.Name)
 }
 
-// Header returns the host of an API's requests, and how they carry its tokens.
-func (d *Doc) Header(tokens []string) string {
+// HostAndTokens returns the host of an API's requests, and how they carry its tokens.
+func (d *APIDoc) HostAndTokens(tokens []string) string {
 	line := "# " + d.Name + " " + d.Head.Server
-	if d.Head.GraphQL && d.Len() > 0 {
-		_, path, _ := strings.Cut(d.Key(0), " ")
+	if d.Head.GraphQL && d.OperationCount() > 0 {
+		_, path, _ := strings.Cut(d.OperationKey(0), " ")
 		line += path + "  POST {query, variables}"
 	}
 	for _, a := range d.Head.Auth {
@@ -149,11 +149,11 @@ const (
 	maxFullType = 2 << 10
 )
 
-// Full returns all of an operation, with the types that it names.
-func (d *Doc) Full(i int) string {
+// ShowAll returns all of an operation, with the types that it names.
+func (d *APIDoc) ShowAll(i int) string {
 	l := d.Operation(i)
 	var b strings.Builder
-	b.WriteString(d.title(l, longSummary))
+	b.WriteString(d.titleLine(l, longSummary))
 	body := "body"
 	if l.BodyMedia != "" {
 		body += " (" + l.BodyMedia + ")"
@@ -165,28 +165,28 @@ func (d *Doc) Full(i int) string {
 		{body, l.Body}, {"answers", l.Answer},
 	} {
 		if p[1] != "" {
-			fmt.Fprintf(&b, "\n  %s %s", p[0], shorten(p[1], maxFullType))
-			queue = append(queue, d.named(p[1])...)
+			fmt.Fprintf(&b, "\n  %s %s", p[0], shortenType(p[1], maxFullType))
+			queue = append(queue, d.typesNamedBy(p[1])...)
 		}
 	}
-	d.follow(&b, queue, shown)
+	d.writeTypes(&b, queue, shown)
 	return b.String()
 }
 
 // FullType returns all of a type, with the types that it names.
-func (d *Doc) FullType(name string) (string, bool) {
+func (d *APIDoc) FullType(name string) (string, bool) {
 	t, ok := d.Type(name)
 	if !ok {
 		return "", false
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "type %s = %s", t.Type, shorten(t.TS, maxFull))
-	d.follow(&b, d.named(t.TS), map[string]bool{name: true})
+	fmt.Fprintf(&b, "type %s = %s", t.Type, shortenType(t.TS, maxFull))
+	d.writeTypes(&b, d.typesNamedBy(t.TS), map[string]bool{name: true})
 	return b.String(), true
 }
 
-// follow writes the types of a list as far as they fit, and names the others.
-func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) {
+// writeTypes writes the types of a list as far as they fit, and names the others.
+func (d *APIDoc) writeTypes(b *strings.Builder, queue []string, shown map[string]bool) {
 	var left []string
 	for _, name := range queue {
 		if shown[name] {
@@ -198,20 +198,20 @@ func (d *Doc) follow(b *strings.Builder, queue []string, shown map[string]bool) 
 			left = append(left, name)
 			continue
 		}
-		fmt.Fprintf(b, "\ntype %s = %s", name, shorten(t.TS, maxFullType))
+		fmt.Fprintf(b, "\ntype %s = %s", name, shortenType(t.TS, maxFullType))
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(b, "\nFurther types, for operation: %s", cut(strings.Join(left, ", "), 500))
+		fmt.Fprintf(b, "\nFurther types, for operation: %s", cutBytes(strings.Join(left, ", "), 500))
 	}
 }
 
 // maxNamed bounds the result of named.
 const maxNamed = 400
 
-// named returns the document's types that a type names, in their order.
-func (d *Doc) named(ts string) []string {
+// typesNamedBy returns the document's types that a type names, in their order.
+func (d *APIDoc) typesNamedBy(ts string) []string {
 	var out []string
-	each(ts, func(word string, reference bool) {
+	eachTypeWord(ts, func(word string, reference bool) {
 		if !reference || len(out) == maxNamed {
 			return
 		}
@@ -222,8 +222,8 @@ func (d *Doc) named(ts string) []string {
 	return out
 }
 
-// Find returns the operation that a text names: by method and path, or by a path with only one method.
-func (d *Doc) Find(text string) (int, bool) {
+// FindOperation returns the operation that a text names: by method and path, or by a path with only one method.
+func (d *APIDoc) FindOperation(text string) (int, bool) {
 	text = strings.Join(strings.Fields(text), " ")
 	for _, name := range []string{text, "query " + text, "mutation " + text} {
 		if i, ok := d.ids[name]; ok {
@@ -231,8 +231,8 @@ func (d *Doc) Find(text string) (int, bool) {
 		}
 	}
 	found, at := 0, 0
-	for i := range d.Len() {
-		key := d.Key(i)
+	for i := range d.OperationCount() {
+		key := d.OperationKey(i)
 		// An exact key wins over a path that several methods have.
 		if key == text {
 			return i, true
@@ -247,11 +247,11 @@ func (d *Doc) Find(text string) (int, bool) {
 // maxGroups bounds the result of Groups.
 const maxGroups = 80
 
-// Groups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
-func (d *Doc) Groups() []string { return d.groups }
+// OperationGroups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
+func (d *APIDoc) OperationGroups() []string { return d.groups }
 
-// largest returns groups in the form of Groups.
-func largest(count map[string]int) []string {
+// sortBySize returns groups in the form of Groups.
+func sortBySize(count map[string]int) []string {
 	var names []string
 	for n := range count {
 		names = append(names, n)
@@ -273,34 +273,34 @@ func largest(count map[string]int) []string {
 	return out
 }
 
-// group returns the first tag, or the first segment of the path that is not a version.
-func group(l operation.Line) string {
+// groupOf returns the first tag, or the first segment of the path that is not a version.
+func groupOf(l operation.Line) string {
 	if len(l.Tags) > 0 {
-		return cut(l.Tags[0], 40)
+		return cutBytes(l.Tags[0], 40)
 	}
 	for segment := range strings.SplitSeq(strings.Trim(l.Path, "/"), "/") {
 		version := len(segment) > 1 && segment[0] == 'v' && strings.Trim(segment[1:], "0123456789.") == ""
 		if segment != "" && segment[0] != '{' && !version && segment != "api" {
-			return cut(segment, 40)
+			return cutBytes(segment, 40)
 		}
 	}
 	return "/"
 }
 
-// shorten shortens a type to about most characters: required properties first, then as many others as fit, then the
+// shortenType shortens a type to about most characters: required properties first, then as many others as fit, then the
 // number of the rest.
-func shorten(ts string, most int) string {
-	list, ok := members(ts)
+func shortenType(ts string, most int) string {
+	list, ok := objectMembers(ts)
 	if !ok {
-		return cut(ts, most)
+		return cutBytes(ts, most)
 	}
 	whole := len(ts) <= most
 	// Required properties come first, because a call without them fails.
-	slices.SortStableFunc(list, func(a, b string) int { return optional(a) - optional(b) })
+	slices.SortStableFunc(list, func(a, b string) int { return countOptional(a) - countOptional(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
 	for i, m := range list {
-		if short := brief(m); !whole && len(short) < len(m) {
+		if short := shortenMember(m); !whole && len(short) < len(m) {
 			m = short
 		}
 		// The first property is always shown.
@@ -308,7 +308,7 @@ func shorten(ts string, most int) string {
 			fmt.Fprintf(&b, "…%d more ", len(list)-i)
 			break
 		}
-		b.WriteString(cut(m, most))
+		b.WriteString(cutBytes(m, most))
 		if !whole || i < len(list)-1 {
 			b.WriteString(";")
 		}
@@ -317,7 +317,7 @@ func shorten(ts string, most int) string {
 	return b.String() + "}"
 }
 
-func optional(member string) int {
+func countOptional(member string) int {
 	name, _, _ := strings.Cut(member, ":")
 	if strings.HasSuffix(name, "?") {
 		return 1
@@ -325,42 +325,42 @@ func optional(member string) int {
 	return 0
 }
 
-// brief shortens the type of a property: a long object becomes {…}, and a long union loses its end.
-func brief(member string) string {
+// shortenMember shortens the type of a property: a long object becomes {…}, and a long union loses its end.
+func shortenMember(member string) string {
 	name, ts, ok := strings.Cut(member, ": ")
 	if !ok || len(ts) <= longMember {
 		return member
 	}
-	if _, ok := members(strings.TrimSuffix(ts, "[]")); ok {
+	if _, ok := objectMembers(strings.TrimSuffix(ts, "[]")); ok {
 		if strings.HasSuffix(ts, "[]") {
 			return name + ": {…}[]"
 		}
 		return name + ": {…}"
 	}
 	var b strings.Builder
-	for i, part := range split(ts, '|') {
+	for i, part := range splitOutside(ts, '|') {
 		if i > 0 && b.Len()+len(part) > longMember {
 			return name + ": " + b.String() + " | …"
 		}
 		if i > 0 {
 			b.WriteString(" | ")
 		}
-		b.WriteString(cut(part, longMember))
+		b.WriteString(cutBytes(part, longMember))
 	}
 	return name + ": " + b.String()
 }
 
-// members returns the properties of an object's type. ok is false for any other type.
-func members(ts string) ([]string, bool) {
+// objectMembers returns the properties of an object's type. ok is false for any other type.
+func objectMembers(ts string) ([]string, bool) {
 	if !strings.HasPrefix(ts, "{") || !strings.HasSuffix(ts, "}") {
 		return nil, false
 	}
-	list := split(ts[1:len(ts)-1], ';')
+	list := splitOutside(ts[1:len(ts)-1], ';')
 	return list, len(list) > 0
 }
 
-// split splits a type at a separator outside of brackets and literals.
-func split(ts string, separator byte) []string {
+// splitOutside splits a type at a separator outside of brackets and literals.
+func splitOutside(ts string, separator byte) []string {
 	var out []string
 	depth, from, quoted := 0, 0, false
 	for i := 0; i < len(ts); i++ {
@@ -387,8 +387,8 @@ func split(ts string, separator byte) []string {
 	return out
 }
 
-// cut shortens a text to at most most bytes, at the end of a character.
-func cut(s string, most int) string {
+// cutBytes shortens a text to at most most bytes, at the end of a character.
+func cutBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -55,7 +55,7 @@ type Config struct {
 type Bridge struct {
 	cfg   Config
 	out   *frame.Writer
-	logs  *logs
+	logs  *logRelay
 	start frame.Start
 	limit time.Duration // for connecting, all attempts together
 
@@ -66,7 +66,7 @@ type Bridge struct {
 	changes  map[string]bool            // lists whose change is not reported yet
 	progress map[uint64]*frame.Progress // by request: progress that is not reported yet
 
-	questions questions
+	questions openQuestions
 }
 
 // New returns a bridge.
@@ -75,7 +75,7 @@ func New(cfg Config) *Bridge {
 		cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
 		progress: map[uint64]*frame.Progress{},
 	}
-	b.logs = &logs{write: func(text string) { b.write(frame.FromBridge{Log: text}) }}
+	b.logs = &logRelay{write: func(text string) { b.writeFrame(frame.FromBridge{Log: text}) }}
 	return b
 }
 
@@ -86,7 +86,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer cancel()
 	frames, ended := make(chan frame.ToBridge), make(chan error, 1)
 	go func() {
-		ended <- b.read(ctx, frames)
+		ended <- b.readFrames(ctx, frames)
 		cancel()
 	}()
 	select {
@@ -99,14 +99,14 @@ func (b *Bridge) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return endOf(ended)
 	}
-	server, err := b.connect(ctx)
+	server, err := b.connectServer(ctx)
 	if err != nil {
-		b.fail(ctx, err)
+		b.reportFailure(ctx, err)
 		return endOf(ended)
 	}
-	defer server.close()
-	b.write(frame.FromBridge{Ready: server.ready()})
-	b.serve(ctx, server, frames)
+	defer server.closeServer()
+	b.writeFrame(frame.FromBridge{Ready: server.readyFrame()})
+	b.serveRequests(ctx, server, frames)
 	// Cancelled before the wait, so that open requests end.
 	cancel()
 	b.requests.Wait()
@@ -125,8 +125,8 @@ func endOf(ended <-chan error) error {
 	return nil
 }
 
-// read passes on frames until the input ends.
-func (b *Bridge) read(ctx context.Context, frames chan<- frame.ToBridge) error {
+// readFrames passes on frames until the input ends.
+func (b *Bridge) readFrames(ctx context.Context, frames chan<- frame.ToBridge) error {
 	for r := frame.NewReader(b.cfg.In); ; {
 		var f frame.ToBridge
 		if err := r.Read(&f); err != nil {
@@ -140,15 +140,15 @@ func (b *Bridge) read(ctx context.Context, frames chan<- frame.ToBridge) error {
 	}
 }
 
-// serve answers requests until ctx or the server ends.
-func (b *Bridge) serve(ctx context.Context, s server, frames <-chan frame.ToBridge) {
+// serveRequests answers requests until ctx or the server ends.
+func (b *Bridge) serveRequests(ctx context.Context, s serverConn, frames <-chan frame.ToBridge) {
 	for {
 		select {
 		case f := <-frames:
-			b.take(ctx, s, f)
-		case <-s.ended():
+			b.takeFrame(ctx, s, f)
+		case <-s.endSignal():
 			b.requests.Wait() // they end too, now that the server is gone
-			b.fail(ctx, s.why())
+			b.reportFailure(ctx, s.endReason())
 			return
 		case <-ctx.Done():
 			return
@@ -156,25 +156,25 @@ func (b *Bridge) serve(ctx context.Context, s server, frames <-chan frame.ToBrid
 	}
 }
 
-// take starts or cancels a request.
-func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
+// takeFrame starts or cancels a request.
+func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f frame.ToBridge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case f.Answer != nil:
-		b.questions.answer(*f.Answer)
+		b.questions.passAnswer(*f.Answer)
 	case f.Cancel != 0:
 		if cancel := b.cancels[f.Cancel]; cancel != nil {
 			cancel()
 		}
 	// A second request with the same ID would replace the cancel function of the first.
 	case f.ID == 0 || b.cancels[f.ID] != nil || len(b.cancels) >= maxRequests:
-		b.write(frame.FromBridge{ID: f.ID, Error: &frame.Error{Code: frame.BadRequest, Message: "no such request"}})
+		b.writeFrame(frame.FromBridge{ID: f.ID, Error: &frame.Error{Code: frame.BadRequest, Message: "no such request"}})
 	default:
 		ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, f.ID))
 		b.cancels[f.ID] = cancel
 		b.requests.Go(func() {
-			b.answer(f.ID, b.request(ctx, s, f))
+			b.writeAnswer(f.ID, b.doRequest(ctx, s, f))
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			cancel()
@@ -183,34 +183,34 @@ func (b *Bridge) take(ctx context.Context, s server, f frame.ToBridge) {
 	}
 }
 
-// answer writes the answer to a request.
-func (b *Bridge) answer(id uint64, a frame.FromBridge) {
+// writeAnswer writes the answer to a request.
+func (b *Bridge) writeAnswer(id uint64, a frame.FromBridge) {
 	a.ID = id
 	// A frame that is too long was not written, so a short error can take its place.
 	if err := b.out.Write(a); errors.Is(err, frame.ErrTooLong) {
-		b.write(frame.FromBridge{ID: id, Error: tooLarge()})
+		b.writeFrame(frame.FromBridge{ID: id, Error: tooLarge()})
 	}
 }
 
-// write writes a frame. It fails only if the broker is gone, and then the input ends as well.
-func (b *Bridge) write(f frame.FromBridge) { _ = b.out.Write(f) }
+// writeFrame writes a frame. It fails only if the broker is gone, and then the input ends as well.
+func (b *Bridge) writeFrame(f frame.FromBridge) { _ = b.out.Write(f) }
 
-// fail reports to the broker why the bridge ends, unless the broker ended it.
-func (b *Bridge) fail(ctx context.Context, err error) {
+// reportFailure reports to the broker why the bridge ends, unless the broker ended it.
+func (b *Bridge) reportFailure(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	// The dropped lines must reach the log before the last frame.
-	b.logs.flush()
+	b.logs.reportDropped()
 	f := frame.Failed{Code: frame.Gone, Message: err.Error()}
 	if e := (*frame.Error)(nil); errors.As(err, &e) {
 		f = frame.Failed{Code: e.Code, Message: e.Message}
 	}
-	b.write(frame.FromBridge{Failed: &f})
+	b.writeFrame(frame.FromBridge{Failed: &f})
 }
 
-// changed notifies the broker of a changed list after a short delay, so that many changes give one frame.
-func (b *Bridge) changed(list string) {
+// notifyChanged notifies the broker of a changed list after a short delay, so that many changes give one frame.
+func (b *Bridge) notifyChanged(list string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.changes[list] {
@@ -221,13 +221,13 @@ func (b *Bridge) changed(list string) {
 		b.mu.Lock()
 		delete(b.changes, list)
 		b.mu.Unlock()
-		b.write(frame.FromBridge{Changed: list})
+		b.writeFrame(frame.FromBridge{Changed: list})
 	})
 }
 
-// progressed reports the progress of a request to the broker after a short delay. Only the last report within the delay
-// is sent.
-func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
+// reportProgress reports the progress of a request to the broker after a short delay. Only the last report within the
+// delay is sent.
+func (b *Bridge) reportProgress(p *mcp.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
 	id, err := strconv.ParseUint(token, 10, 64)
 	b.mu.Lock()
@@ -249,45 +249,45 @@ func (b *Bridge) progressed(p *mcp.ProgressNotificationParams) {
 		last := b.progress[id]
 		delete(b.progress, id)
 		b.mu.Unlock()
-		b.write(frame.FromBridge{Progress: last})
+		b.writeFrame(frame.FromBridge{Progress: last})
 	})
 }
 
-// client returns the SDK's client. It passes on questions and progress, and offers the server no other feature: no
+// newClient returns the SDK's client. It passes on questions and progress, and offers the server no other feature: no
 // roots, no sampling.
-func (b *Bridge) client() *mcp.Client {
+func (b *Bridge) newClient() *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "codeforge", Version: b.cfg.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}},
 		},
-		ElicitationHandler:         b.elicit,
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { b.changed("tools") },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { b.changed("prompts") },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { b.changed("resources") },
+		ElicitationHandler:         b.passQuestion,
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { b.notifyChanged("tools") },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { b.notifyChanged("prompts") },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { b.notifyChanged("resources") },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-			b.progressed(r.Params)
+			b.reportProgress(r.Params)
 		},
 	})
 }
 
-// server is the connection to a server, on its standard input and output or over HTTP.
-type server interface {
-	ready() *frame.Ready
-	// session returns the session for a new request. For this, a remote server may be connected again.
-	session(ctx context.Context) (*mcp.ClientSession, error)
+// serverConn is the connection to a server, on its standard input and output or over HTTP.
+type serverConn interface {
+	readyFrame() *frame.Ready
+	// currentSession returns the session for a new request. For this, a remote server may be connected again.
+	currentSession(ctx context.Context) (*mcp.ClientSession, error)
 	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
 	// session. It uses the request's capture and error.
-	isSessionLost(s *mcp.ClientSession, c *capture, err error) bool
-	// process means that the server is a process in this slot, so that its work ends with the slot.
-	process() bool
-	// ended is closed when the server can no longer be used. why returns the reason.
-	ended() <-chan struct{}
-	why() error
-	close()
+	isSessionLost(s *mcp.ClientSession, c *wireCapture, err error) bool
+	// isProcess means that the server is a process in this slot, so that its work ends with the slot.
+	isProcess() bool
+	// endSignal is closed when the server can no longer be used. why returns the reason.
+	endSignal() <-chan struct{}
+	endReason() error
+	closeServer()
 }
 
-// connect connects the server of the start frame.
-func (b *Bridge) connect(ctx context.Context) (server, error) {
+// connectServer connects the server of the start frame.
+func (b *Bridge) connectServer(ctx context.Context) (serverConn, error) {
 	b.limit = time.Duration(b.start.ConnectTimeoutMS) * time.Millisecond
 	if b.limit <= 0 {
 		b.limit = defaultConnectTime
@@ -308,8 +308,8 @@ func (e *slowError) Error() string {
 	return fmt.Sprintf("it did not answer within %v", e.limit.Round(time.Millisecond))
 }
 
-// dial opens a session on a transport, within limit. The session may outlive the limit, but not ctx.
-func (b *Bridge) dial(
+// dialSession opens a session on a transport, within limit. The session may outlive the limit, but not ctx.
+func (b *Bridge) dialSession(
 	ctx context.Context, t mcp.Transport, protocol string, limit time.Duration,
 ) (*mcp.ClientSession, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -322,7 +322,7 @@ func (b *Bridge) dial(
 	}
 	done := make(chan result, 1)
 	go func() {
-		s, err := b.client().Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+		s, err := b.newClient().Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 		done <- result{s, err}
 	}()
 	select {
@@ -354,7 +354,7 @@ func readyOf(s *mcp.ClientSession) *frame.Ready {
 	if res.ServerInfo != nil {
 		r.Name, r.Version = res.ServerInfo.Name, res.ServerInfo.Version
 	}
-	if line, err := frame.Encode(res.Capabilities); err == nil {
+	if line, err := frame.EncodeLine(res.Capabilities); err == nil {
 		r.Capabilities = line
 	}
 	return r

@@ -201,10 +201,10 @@ func (b *broker) names() []string {
 
 // TestRealServers: servers from npm, each under Node and under Deno.
 func TestRealServers(t *testing.T) {
-	modules := peertest.Servers(t)
+	modules := peertest.InstallServers(t)
 	interpreters := map[string][]string{
 		"node": {testkit.NodeBinary(t)},
-		"deno": {testkit.Deno(t), "run", "-A", "--node-modules-dir=manual"},
+		"deno": {testkit.DenoPath(t), "run", "-A", "--node-modules-dir=manual"},
 	}
 	for _, c := range []struct {
 		name, arg, tool, args, want string

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// capture records the parts of a request and its answer that the transport sees and the SDK does not report.
-type capture struct {
+// wireCapture records the parts of a request and its answer that the transport sees and the SDK does not report.
+type wireCapture struct {
 	mu       sync.Mutex
 	sent     bool            // a part of the request may have reached the server
 	raw      json.RawMessage // the result exactly as the server wrote it
@@ -26,19 +26,19 @@ type capture struct {
 type captureKey struct{}
 
 // withCapture returns a context that captures a request's answer.
-func withCapture(ctx context.Context) (context.Context, *capture) {
-	c := &capture{answered: make(chan struct{})}
+func withCapture(ctx context.Context) (context.Context, *wireCapture) {
+	c := &wireCapture{answered: make(chan struct{})}
 	return context.WithValue(ctx, captureKey{}, c), c
 }
 
 // captureOf returns the capture of a request's context, or nil.
-func captureOf(ctx context.Context) *capture {
-	c, _ := ctx.Value(captureKey{}).(*capture)
+func captureOf(ctx context.Context) *wireCapture {
+	c, _ := ctx.Value(captureKey{}).(*wireCapture)
 	return c
 }
 
-// answer records the server's answer.
-func (c *capture) answer(raw json.RawMessage) {
+// recordAnswer records the server's answer.
+func (c *wireCapture) recordAnswer(raw json.RawMessage) {
 	if c == nil {
 		return
 	}
@@ -53,8 +53,8 @@ func (c *capture) answer(raw json.RawMessage) {
 	}
 }
 
-// send records that the request is being sent. From now on the server may carry it out.
-func (c *capture) send() {
+// recordSend records that the request is being sent. From now on the server may carry it out.
+func (c *wireCapture) recordSend() {
 	if c == nil {
 		return
 	}
@@ -63,8 +63,8 @@ func (c *capture) send() {
 	c.sent = true
 }
 
-// refuse records a response with an error status.
-func (c *capture) refuse(status int, body string) {
+// recordRefusal records a response with an error status.
+func (c *wireCapture) recordRefusal(status int, body string) {
 	if c == nil {
 		return
 	}
@@ -73,10 +73,10 @@ func (c *capture) refuse(status int, body string) {
 	c.status, c.body = status, body
 }
 
-// read decodes the message in a text and records it if it is an answer. It accepts a batch, because some servers send a
-// batch of one message. ok is false if the text is not a message.
-func (c *capture) read(text []byte) (message []byte, ok bool) {
-	for _, one := range batch(text) {
+// readMessage decodes the message in a text and records it if it is an answer. It accepts a batch, because some servers
+// send a batch of one message. ok is false if the text is not a message.
+func (c *wireCapture) readMessage(text []byte) (message []byte, ok bool) {
+	for _, one := range splitBatch(text) {
 		m, err := jsonrpc.DecodeMessage(one)
 		if err != nil {
 			return nil, false
@@ -84,7 +84,7 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 		message = one
 		// One answer is enough: the batch belongs to one request.
 		if r, is := m.(*jsonrpc.Response); is {
-			c.answer(r.Result)
+			c.recordAnswer(r.Result)
 			break
 		}
 	}
@@ -92,17 +92,17 @@ func (c *capture) read(text []byte) (message []byte, ok bool) {
 }
 
 // noteMisread records an answer that is not a message. explain shows this text instead of the SDK's error.
-func (c *capture) noteMisread(status int, kind string, text []byte) {
-	c.refuse(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, beginning(text)))
+func (c *wireCapture) noteMisread(status int, kind string, text []byte) {
+	c.recordRefusal(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, startOfText(text)))
 }
 
-// beginning returns the start of a text for an error message.
-func beginning(text []byte) string {
+// startOfText returns the start of a text for an error message.
+func startOfText(text []byte) string {
 	return strings.ToValidUTF8(string(text[:min(len(text), maxErrorText)]), "\uFFFD")
 }
 
 // tooLarge records that the answer was larger than MaxMessage.
-func (c *capture) tooLarge() {
+func (c *wireCapture) tooLarge() {
 	if c == nil {
 		return
 	}
@@ -116,8 +116,8 @@ const codeTooLarge = -31999
 
 // tooLargeAnswer returns the answer that replaces a message that is too large. It returns false if the message is not
 // an answer.
-func tooLargeAnswer(s *skim) (*jsonrpc.Response, bool) {
-	id, err := jsonrpc.MakeID(s.answers())
+func tooLargeAnswer(s *messageSkimmer) (*jsonrpc.Response, bool) {
+	id, err := jsonrpc.MakeID(s.answeredID())
 	// An invalid ID means a notification or a request, which has no answer to replace.
 	if err != nil || !id.IsValid() {
 		return nil, false

@@ -26,13 +26,13 @@ const endTime = time.Second
 // silentTime is how long a server may stay silent before it is started again, if time is left.
 const silentTime = 15 * time.Second
 
-// child is a server that is a process beside the bridge.
-type child struct {
+// childServer is a server that is a process beside the bridge.
+type childServer struct {
 	cmd     *exec.Cmd
-	wire    *wire
+	wire    *stdioConn
 	stdout  *os.File
 	current *mcp.ClientSession
-	logs    *logs
+	logs    *logRelay
 	reading sync.WaitGroup
 	done    chan struct{} // closed when the process has ended
 	state   error         // how the process ended; set before done is closed
@@ -41,7 +41,7 @@ type child struct {
 // connectChild starts the server and connects to it. It first sends server/discover. A server that does not know this
 // request gets initialize, as before 2026. A server that ends or falls silent after server/discover is started once
 // more and gets initialize at once.
-func (b *Bridge) connectChild(ctx context.Context) (server, error) {
+func (b *Bridge) connectChild(ctx context.Context) (serverConn, error) {
 	began := time.Now()
 	first := b.limit
 	// Half of the time at least stays for the second start.
@@ -66,7 +66,7 @@ func (b *Bridge) connectChild(ctx context.Context) (server, error) {
 }
 
 // serverOr returns a nil server instead of a nil *child.
-func serverOr(c *child, err error) (server, error) {
+func serverOr(c *childServer, err error) (serverConn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -86,34 +86,34 @@ func (e *lateError) Error() string { return e.err.Error() }
 func (e *lateError) Unwrap() error { return e.err }
 
 // startChild starts the process once and connects to it.
-func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limit time.Duration) (*child, error) {
-	c := &child{logs: b.logs, done: make(chan struct{})}
-	b.logs.restart()
-	if err := c.start(b.command(ctx)); err != nil {
+func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limit time.Duration) (*childServer, error) {
+	c := &childServer{logs: b.logs, done: make(chan struct{})}
+	b.logs.dropLast()
+	if err := c.startProcess(b.newCommand(ctx)); err != nil {
 		return nil, &startError{&frame.Error{Code: frame.NotStarted, Message: "starting the server: " + err.Error()}}
 	}
 	c.wire.patience = patience
-	session, err := b.dial(ctx, connected{c.wire}, protocol, limit)
+	session, err := b.dialSession(ctx, connectedTransport{c.wire}, protocol, limit)
 	if err != nil {
-		return nil, c.abandon(err)
+		return nil, c.endUnconnected(err)
 	}
 	c.current = session
 	return c, nil
 }
 
-// abandon ends a server that could not be connected, and returns the reason.
-func (c *child) abandon(err error) error {
+// endUnconnected ends a server that could not be connected, and returns the reason.
+func (c *childServer) endUnconnected(err error) error {
 	code, text := frame.NotConnected, "connecting to the server: "+err.Error()
 	// A slow server still runs, so there is no need to wait for its end.
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
-			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describe()
+			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describeEnd()
 		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
-	c.close()
-	if words := c.logs.last(); words != "" {
+	c.closeServer()
+	if words := c.logs.lastOutput(); words != "" {
 		text += "; the last it printed: " + words
 	}
 	err = &frame.Error{Code: code, Message: text}
@@ -123,11 +123,11 @@ func (c *child) abandon(err error) error {
 	return err
 }
 
-// command returns the server's process, not started yet.
-func (b *Bridge) command(ctx context.Context) *exec.Cmd {
+// newCommand returns the server's process, not started yet.
+func (b *Bridge) newCommand(ctx context.Context) *exec.Cmd {
 	argv := b.start.Command
 	// Without ctx's end: close ends the server step by step, so that it can clean up.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.program(argv[0]), argv[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.findProgram(argv[0]), argv[1:]...)
 	cmd.Env = slices.Clone(b.cfg.Env)
 	// Sorted, so that each start has the same environment.
 	for _, name := range slices.Sorted(maps.Keys(b.start.Env)) {
@@ -138,8 +138,8 @@ func (b *Bridge) command(ctx context.Context) *exec.Cmd {
 	return cmd
 }
 
-// program finds a program by its name: in the operator's folder first, then on PATH.
-func (b *Bridge) program(name string) string {
+// findProgram finds a program by its name: in the operator's folder first, then on PATH.
+func (b *Bridge) findProgram(name string) string {
 	if b.cfg.Programs == "" || strings.ContainsRune(name, '/') {
 		return name
 	}
@@ -151,8 +151,8 @@ func (b *Bridge) program(name string) string {
 	return name
 }
 
-// start starts the process with pipes, and follows its output.
-func (c *child) start(cmd *exec.Cmd) error {
+// startProcess starts the process with pipes, and follows its output.
+func (c *childServer) startProcess(cmd *exec.Cmd) error {
 	c.cmd = cmd
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -185,15 +185,15 @@ func (c *child) start(cmd *exec.Cmd) error {
 	c.stdout = stdout
 	c.wire = newWire(stdout, stdin, c.logs)
 	c.reading.Go(func() {
-		c.logs.follow(stderr)
+		c.logs.followOutput(stderr)
 		_ = stderr.Close()
 	})
-	go c.wait()
+	go c.recordEnd()
 	return nil
 }
 
-// wait records the end of the process after its last output has been read.
-func (c *child) wait() {
+// recordEnd records the end of the process after its last output has been read.
+func (c *childServer) recordEnd() {
 	err := c.cmd.Wait()
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // ends child processes that the server left behind
 	read := make(chan struct{})
@@ -210,47 +210,49 @@ func (c *child) wait() {
 	select {
 	case <-c.wire.closed:
 	case <-time.After(endTime): // its output is held in the same way
-		c.wire.end(nil)
+		c.wire.endWith(nil)
 	}
 }
 
-// describe returns how the process ended. c.done must be closed.
-func (c *child) describe() string {
+// describeEnd returns how the process ended. c.done must be closed.
+func (c *childServer) describeEnd() string {
 	if c.state == nil {
 		return " (exit status 0)"
 	}
 	return " (" + c.state.Error() + ")"
 }
 
-func (c *child) ready() *frame.Ready { return readyOf(c.current) }
+func (c *childServer) readyFrame() *frame.Ready { return readyOf(c.current) }
 
-func (c *child) session(context.Context) (*mcp.ClientSession, error) { return c.current, nil }
+func (c *childServer) currentSession(context.Context) (*mcp.ClientSession, error) {
+	return c.current, nil
+}
 
-func (c *child) isSessionLost(*mcp.ClientSession, *capture, error) bool { return false }
+func (c *childServer) isSessionLost(*mcp.ClientSession, *wireCapture, error) bool { return false }
 
-func (c *child) process() bool { return true }
+func (c *childServer) isProcess() bool { return true }
 
-// ended is closed with the connection: when the process or its output ends.
-func (c *child) ended() <-chan struct{} { return c.wire.closed }
+// endSignal is closed with the connection: when the process or its output ends.
+func (c *childServer) endSignal() <-chan struct{} { return c.wire.closed }
 
-func (c *child) why() error {
+func (c *childServer) endReason() error {
 	text := "the server closed its output"
 	select {
 	case <-c.done:
-		text = "the server ended" + c.describe()
+		text = "the server ended" + c.describeEnd()
 	case <-time.After(endTime):
 	}
-	if err := c.wire.failure(); err != nil {
+	if err := c.wire.failureReason(); err != nil {
 		text += ": " + err.Error()
 	}
-	if words := c.logs.last(); words != "" {
+	if words := c.logs.lastOutput(); words != "" {
 		text += "; the last it printed: " + words
 	}
 	return &frame.Error{Code: frame.Gone, Message: text}
 }
 
-// close ends the process: it closes the input, then sends SIGTERM, then SIGKILL.
-func (c *child) close() {
+// closeServer ends the process: it closes the input, then sends SIGTERM, then SIGKILL.
+func (c *childServer) closeServer() {
 	_ = c.wire.Close()
 	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
 		if signal != 0 {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(peertest.Main(m))
+	os.Exit(peertest.RunTests(m))
 }
 
 // leftOut are the client scenarios of the suites that the bridge does not have, each with the reason.
@@ -42,7 +42,7 @@ var leftOut = map[string]string{
 
 // TestClientSuites runs the client scenarios of both suites, which know the two eras of the protocol.
 func TestClientSuites(t *testing.T) {
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestClientSuites(t *testing.T) {
 					var out string
 					var err error
 					for range 5 {
-						out, err = peertest.Node(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
+						out, err = peertest.RunNode(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
 							"--timeout", strconv.FormatInt(testkit.Patience.Milliseconds(), 10))
 						if !strings.Contains(out, "reconnected very late") { // the suite measures that, and a busy machine is late
 							break
@@ -100,7 +100,7 @@ func without(scenario string) string {
 // scenarios are a suite's scenarios for clients, with the revisions that they are for.
 func scenarios(t *testing.T, script string) map[string][]string {
 	t.Helper()
-	out, err := peertest.Node(t, t.TempDir(), script, "list")
+	out, err := peertest.RunNode(t, t.TempDir(), script, "list")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

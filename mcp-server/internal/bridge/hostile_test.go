@@ -27,7 +27,7 @@ func hostile(t *testing.T, faults ...string) *broker {
 		limit = 8 * time.Second
 	}
 	return begin(t, frame.Start{
-		Command: append([]string{peertest.Hostile(t)}, faults...), Env: map[string]string{"HOME": t.TempDir()},
+		Command: append([]string{peertest.BuildHostile(t)}, faults...), Env: map[string]string{"HOME": t.TempDir()},
 		ConnectTimeoutMS: limit.Milliseconds(),
 	})
 }
@@ -194,7 +194,7 @@ func TestDying(t *testing.T) {
 // ends, holds its output.
 func TestDaemonLeft(t *testing.T) {
 	home := t.TempDir()
-	b := begin(t, frame.Start{Command: []string{peertest.Hostile(t), "forks", "daemon"}, Env: map[string]string{"HOME": home}})
+	b := begin(t, frame.Start{Command: []string{peertest.BuildHostile(t), "forks", "daemon"}, Env: map[string]string{"HOME": home}})
 	b.ready()
 	text, err := os.ReadFile(filepath.Join(home, "forked"))
 	if err != nil {
@@ -252,7 +252,7 @@ func TestChanges(t *testing.T) {
 func TestNothingLeft(t *testing.T) {
 	home := t.TempDir()
 	b := begin(t, frame.Start{
-		Command: []string{peertest.Hostile(t), "forks", "ignores-eof", "ignores-sigterm"}, Env: map[string]string{"HOME": home},
+		Command: []string{peertest.BuildHostile(t), "forks", "ignores-eof", "ignores-sigterm"}, Env: map[string]string{"HOME": home},
 	})
 	b.ready()
 	text, err := os.ReadFile(filepath.Join(home, "forked"))

@@ -20,8 +20,8 @@ const (
 	lastWords = 1 << 10
 )
 
-// logs passes on a server's output in bounded lines at a bounded rate. Further lines are counted and dropped.
-type logs struct {
+// logRelay passes on a server's output in bounded lines at a bounded rate. Further lines are counted and dropped.
+type logRelay struct {
 	write func(string)
 
 	mu      sync.Mutex
@@ -31,8 +31,8 @@ type logs struct {
 	tail    string
 }
 
-// add passes on one line.
-func (l *logs) add(line string) {
+// addLine passes on one line.
+func (l *logRelay) addLine(line string) {
 	line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD")
 	if line == "" {
 		return
@@ -60,39 +60,39 @@ func (l *logs) add(line string) {
 }
 
 // tellDropped reports the number of dropped lines. The caller holds l.mu.
-func (l *logs) tellDropped() {
+func (l *logRelay) tellDropped() {
 	if l.dropped > 0 {
 		l.write(fmt.Sprintf("[%d lines were dropped: the server prints too much]", l.dropped))
 		l.dropped = 0
 	}
 }
 
-// flush reports the lines that were dropped at the end.
-func (l *logs) flush() {
+// reportDropped reports the lines that were dropped at the end.
+func (l *logRelay) reportDropped() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tellDropped()
 }
 
-// last returns the end of the server's output, for the message about the server's end.
-func (l *logs) last() string {
+// lastOutput returns the end of the server's output, for the message about the server's end.
+func (l *logRelay) lastOutput() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(l.tail, ""))
 }
 
-// restart drops the last output of a server that is started again.
-func (l *logs) restart() {
+// dropLast drops the last output of a server that is started again.
+func (l *logRelay) dropLast() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tail = ""
 }
 
-// follow adds the lines of r until r ends. A line longer than a log frame becomes several.
-func (l *logs) follow(r io.Reader) {
+// followOutput adds the lines of r until r ends. A line longer than a log frame becomes several.
+func (l *logRelay) followOutput(r io.Reader) {
 	for lines := bufio.NewReaderSize(r, frame.MaxLog); ; {
 		line, err := lines.ReadSlice('\n')
-		l.add(string(line))
+		l.addLine(string(line))
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}

@@ -17,15 +17,15 @@ const maxQuestions = 16
 // requestKey is the context key of a request's ID.
 type requestKey struct{}
 
-// questions are the questions that the broker has not answered yet.
-type questions struct {
+// openQuestions are the questions that the broker has not answered yet.
+type openQuestions struct {
 	mu   sync.Mutex
 	id   uint64
 	open map[uint64]chan frame.Answer
 }
 
-// ask opens a question. It returns 0 and nil if too many are open.
-func (q *questions) ask() (uint64, chan frame.Answer) {
+// openQuestion opens a question. It returns 0 and nil if too many are open.
+func (q *openQuestions) openQuestion() (uint64, chan frame.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.open) >= maxQuestions {
@@ -41,8 +41,8 @@ func (q *questions) ask() (uint64, chan frame.Answer) {
 	return q.id, answer
 }
 
-// answer passes an answer on to the waiting elicit.
-func (q *questions) answer(a frame.Answer) {
+// passAnswer passes an answer on to the waiting elicit.
+func (q *openQuestions) passAnswer(a frame.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := q.open[a.ID]; c != nil {
@@ -51,9 +51,9 @@ func (q *questions) answer(a frame.Answer) {
 	delete(q.open, a.ID)
 }
 
-// elicit passes a server's question to the broker, and returns the answer to the server. If the user does not answer,
-// the server gets an error with the reason, so that it cannot mistake the result for the user's answer.
-func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+// passQuestion passes a server's question to the broker, and returns the answer to the server. If the user does not
+// answer, the server gets an error with the reason, so that it cannot mistake the result for the user's answer.
+func (b *Bridge) passQuestion(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	refuse := func(why string) (*mcp.ElicitResult, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: why}
 	}
@@ -67,12 +67,12 @@ func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elici
 	if f.Schema, err = json.Marshal(req.Params.RequestedSchema); err != nil {
 		return nil, err
 	}
-	id, answer := b.questions.ask()
+	id, answer := b.questions.openQuestion()
 	if id == 0 {
 		return refuse("too many questions are open")
 	}
 	f.ID = id
-	b.write(frame.FromBridge{Question: &f})
+	b.writeFrame(frame.FromBridge{Question: &f})
 	select {
 	case a := <-answer:
 		if a.Refused != "" {
@@ -85,7 +85,7 @@ func (b *Bridge) elicit(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Elici
 		return r, err
 	case <-ctx.Done():
 		// This removes the question; a later answer of the broker finds none.
-		b.questions.answer(frame.Answer{ID: id})
+		b.questions.passAnswer(frame.Answer{ID: id})
 		return nil, ctx.Err()
 	}
 }

@@ -27,11 +27,11 @@ import (
 // streamTime is how long a server may take to start the stream of a GET request. The SDK waits for it when connecting.
 const streamTime = 5 * time.Second
 
-// remote is a server that is reached over HTTP. It is connected again if its session is lost.
-type remote struct {
+// remoteServer is a server that is reached over HTTP. It is connected again if its session is lost.
+type remoteServer struct {
 	bridge *Bridge
 	client *http.Client
-	door   *door
+	door   *remoteTransport
 	first  *frame.Ready // of the first session
 
 	connecting sync.Mutex // held while connecting, so that waiting requests share one attempt
@@ -43,7 +43,7 @@ type remote struct {
 }
 
 // connectRemote connects to the server's URL.
-func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
+func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
@@ -52,26 +52,26 @@ func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	if err != nil {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
 	}
-	r := &remote{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
+	r := &remoteServer{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
 	// A redirect could lead the request, with its arguments, to a host that the user has not named.
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		if len(via) >= 5 || !d.own(req.URL) {
+		if len(via) >= 5 || !d.isServerHost(req.URL) {
 			return errors.New("the server redirects to another host, which is not followed")
 		}
 		return nil
 	}}
-	s, err := r.connect(ctx)
+	s, err := r.tryTransports(ctx)
 	if err != nil {
 		d.base.CloseIdleConnections()
 		return nil, err
 	}
 	r.first = readyOf(s)
-	r.use(s)
+	r.useSession(s)
 	return r, nil
 }
 
-// connect tries the transports that the configuration allows, each first as a newer and then as an older server.
-func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
+// tryTransports tries the transports that the configuration allows, each first as a newer and then as an older server.
+func (r *remoteServer) tryTransports(ctx context.Context) (*mcp.ClientSession, error) {
 	until := time.Now().Add(r.bridge.limit)
 	kinds := []string{r.kind}
 	if r.kind == "" || r.kind == "auto" {
@@ -95,7 +95,7 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 			return nil, &frame.Error{Code: frame.Refused, Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
 				status, http.StatusText(status), body))}
 		}
-		why = append(why, describe(c.explain(err)).Message)
+		why = append(why, toFrameError(c.explainError(err)).Message)
 		if ctx.Err() != nil || time.Now().After(until) {
 			break
 		}
@@ -105,33 +105,34 @@ func (r *remote) connect(ctx context.Context) (*mcp.ClientSession, error) {
 }
 
 // connectBy connects over one transport.
-func (r *remote) connectBy(ctx context.Context, kind string, until time.Time) (*mcp.ClientSession, error) {
+func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Time) (*mcp.ClientSession, error) {
 	b := r.bridge
 	var t mcp.Transport
 	switch kind {
 	case "http":
 		t = &mcp.StreamableClientTransport{Endpoint: b.start.URL, HTTPClient: r.client, MaxRetries: 2}
 	case "sse":
-		return b.dial(ctx, &mcp.SSEClientTransport{Endpoint: b.start.URL, HTTPClient: r.client}, legacy, time.Until(until))
+		return b.dialSession(ctx, &mcp.SSEClientTransport{Endpoint: b.start.URL, HTTPClient: r.client}, legacy,
+			time.Until(until))
 	default:
 		return nil, &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no transport %.20q", kind)}
 	}
 	if b.start.Protocol != "" {
-		return b.dial(ctx, t, b.start.Protocol, time.Until(until))
+		return b.dialSession(ctx, t, b.start.Protocol, time.Until(until))
 	}
 	began := time.Now()
-	s, err := b.dial(ctx, t, "", min(discoverTime, time.Until(until)))
+	s, err := b.dialSession(ctx, t, "", min(discoverTime, time.Until(until)))
 	// Only an attempt that ran out of discoverTime is repeated: an older server may leave an unknown request unanswered.
 	if err == nil || ctx.Err() != nil || time.Since(began) < discoverTime {
 		return s, err
 	}
-	return b.dial(ctx, t, legacy, time.Until(until))
+	return b.dialSession(ctx, t, legacy, time.Until(until))
 }
 
-func (r *remote) ready() *frame.Ready { return r.first }
+func (r *remoteServer) readyFrame() *frame.Ready { return r.first }
 
-// session returns the current session, or a new one if the session was lost.
-func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
+// currentSession returns the current session, or a new one if the session was lost.
+func (r *remoteServer) currentSession(ctx context.Context) (*mcp.ClientSession, error) {
 	r.connecting.Lock()
 	defer r.connecting.Unlock()
 	r.mu.Lock()
@@ -141,20 +142,20 @@ func (r *remote) session(ctx context.Context) (*mcp.ClientSession, error) {
 		return s, nil
 	}
 	// Without ctx's end: other requests wait for the same connection and will use the session.
-	s, err := r.connect(context.WithoutCancel(ctx))
+	s, err := r.tryTransports(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
 	}
-	r.use(s)
+	r.useSession(s)
 	return s, nil
 }
 
 // isSessionLost drops a session that the server does not know, or that has ended.
-func (r *remote) isSessionLost(s *mcp.ClientSession, c *capture, err error) bool {
+func (r *remoteServer) isSessionLost(s *mcp.ClientSession, c *wireCapture, err error) bool {
 	// The ping costs a request, so it is sent only if the error names a session.
 	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
-		r.drop(s)
+		r.dropSession(s)
 	}
 	return missing
 }
@@ -164,12 +165,12 @@ const pingTime = 5 * time.Second
 
 // cannotPing reports whether a session has ended, or is unknown for a ping too. A tool may have other sessions of its
 // kind. If only such a session is lost, closing this one would end the calls of other runs.
-func (r *remote) cannotPing(s *mcp.ClientSession) bool {
+func (r *remoteServer) cannotPing(s *mcp.ClientSession) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
 	defer cancel()
 	ctx, c := withCapture(ctx)
 	err := s.Ping(ctx, nil)
-	return errors.Is(err, mcp.ErrSessionMissing) || c.unsent() || c.namesLostSession(err)
+	return errors.Is(err, mcp.ErrSessionMissing) || c.isUnsent() || c.namesLostSession(err)
 }
 
 // lostWords are words beside "session" in errors of servers that do not know a session.
@@ -177,7 +178,7 @@ var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired
 
 // namesLostSession reports whether an error means that the server does not know the session. MCP requires status 404,
 // but many servers answer 400, or 200 with a JSON-RPC error.
-func (c *capture) namesLostSession(err error) bool {
+func (c *wireCapture) namesLostSession(err error) bool {
 	c.mu.Lock()
 	text := c.body
 	c.mu.Unlock()
@@ -189,8 +190,8 @@ func (c *capture) namesLostSession(err error) bool {
 		slices.ContainsFunc(lostWords, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// drop gives up a session, so that the next request connects again.
-func (r *remote) drop(s *mcp.ClientSession) {
+// dropSession gives up a session, so that the next request connects again.
+func (r *remoteServer) dropSession(s *mcp.ClientSession) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current == s {
@@ -200,25 +201,25 @@ func (r *remote) drop(s *mcp.ClientSession) {
 	}
 }
 
-// use makes a session the current one until it ends.
-func (r *remote) use(s *mcp.ClientSession) {
+// useSession makes a session the current one until it ends.
+func (r *remoteServer) useSession(s *mcp.ClientSession) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current = s
 	go func() {
 		_ = s.Wait()
-		r.drop(s)
+		r.dropSession(s)
 	}()
 }
 
-func (r *remote) process() bool { return false }
+func (r *remoteServer) isProcess() bool { return false }
 
-// ended is never closed, because a remote server is connected again.
-func (r *remote) ended() <-chan struct{} { return r.never }
+// endSignal is never closed, because a remote server is connected again.
+func (r *remoteServer) endSignal() <-chan struct{} { return r.never }
 
-func (r *remote) why() error { return nil }
+func (r *remoteServer) endReason() error { return nil }
 
-func (r *remote) close() {
+func (r *remoteServer) closeServer() {
 	r.mu.Lock()
 	s := r.current
 	r.current = nil
@@ -229,15 +230,15 @@ func (r *remote) close() {
 	r.door.base.CloseIdleConnections()
 }
 
-// door is the HTTP transport to a remote server. It adds the configured headers only for the server's host, and bounds
-// the responses.
-type door struct {
+// remoteTransport is the HTTP transport to a remote server. It adds the configured headers only for the server's host,
+// and bounds the responses.
+type remoteTransport struct {
 	base    *http.Transport
 	url     *url.URL
 	headers map[string]string
 }
 
-func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
+func newDoor(u *url.URL, headers map[string]string, ca string) (*remoteTransport, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil
 	base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -251,17 +252,19 @@ func newDoor(u *url.URL, headers map[string]string, ca string) (*door, error) {
 			return nil, fmt.Errorf("%s holds no certificate", ca)
 		}
 	}
-	return &door{base: base, url: u, headers: headers}, nil
+	return &remoteTransport{base: base, url: u, headers: headers}, nil
 }
 
-// own reports whether a URL is on the server's host.
-func (d *door) own(u *url.URL) bool { return u.Scheme == d.url.Scheme && u.Host == d.url.Host }
+// isServerHost reports whether a URL is on the server's host.
+func (d *remoteTransport) isServerHost(u *url.URL) bool {
+	return u.Scheme == d.url.Scheme && u.Host == d.url.Host
+}
 
-func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d *remoteTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	out := req.Clone(ctx)
 	// Only on the server's host: a credential in a header must not leak to another.
-	if d.own(req.URL) {
+	if d.isServerHost(req.URL) {
 		for name, value := range d.headers {
 			out.Header.Set(name, value)
 		}
@@ -274,7 +277,7 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := d.base.RoundTrip(out)
 	// Only a failed dial proves that no part of the request was sent.
 	if dialling := (*net.OpError)(nil); !errors.As(err, &dialling) || dialling.Op != "dial" {
-		captureOf(ctx).send()
+		captureOf(ctx).recordSend()
 	}
 	if err != nil {
 		cancel()
@@ -287,37 +290,37 @@ func (d *door) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp.Body = &ending{resp.Body, cancel}
-	if err := d.bound(req, resp); err != nil { // net/http logs a response that comes with an error
+	resp.Body = &cancelingBody{resp.Body, cancel}
+	if err := d.limitResponse(req, resp); err != nil { // net/http logs a response that comes with an error
 		return nil, err
 	}
 	return resp, nil
 }
 
-// ending is a body that ends the request's context when it is closed.
-type ending struct {
+// cancelingBody is a body that ends the request's context when it is closed.
+type cancelingBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (e *ending) Close() error {
+func (e *cancelingBody) Close() error {
 	defer e.cancel()
 	return e.ReadCloser.Close()
 }
 
-// bound limits the size of a response.
-func (d *door) bound(req *http.Request, resp *http.Response) error {
+// limitResponse limits the size of a response.
+func (d *remoteTransport) limitResponse(req *http.Request, resp *http.Response) error {
 	c := captureOf(req.Context())
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode >= 300:
 		// The SDK would read such a body without a bound.
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		c.refuse(resp.StatusCode, beginning(text))
-		return replace(resp, text)
+		c.recordRefusal(resp.StatusCode, startOfText(text))
+		return replaceBody(resp, text)
 	case kind == "text/event-stream":
 		answers := req.Method == http.MethodPost || req.Header.Get("Last-Event-ID") != ""
-		resp.Body = &events{ReadCloser: resp.Body, capture: c, answers: answers}
+		resp.Body = &eventStream{ReadCloser: resp.Body, capture: c, answers: answers}
 		return nil
 	}
 	return d.boundJSON(resp, kind, c)
@@ -329,12 +332,12 @@ var byteOrderMark = []byte("\uFEFF")
 // boundJSON reads an answer of one message, with any Content-Type. It accepts a byte order mark and a batch. The SDK
 // would end the session at a message that is too large. So boundJSON replaces such a message by an error for its
 // request.
-func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
+func (d *remoteTransport) boundJSON(resp *http.Response, kind string, c *wireCapture) error {
 	var kept bytes.Buffer
-	s := &skim{}
+	s := &messageSkimmer{}
 	for buf := make([]byte, 64<<10); ; {
 		n, err := resp.Body.Read(buf)
-		s.add(buf[:n])
+		s.addBytes(buf[:n])
 		// Kept only up to the bound; skim reads the rest without storing it.
 		if s.size <= frame.MaxMessage {
 			kept.Write(buf[:n])
@@ -347,27 +350,27 @@ func (d *door) boundJSON(resp *http.Response, kind string, c *capture) error {
 			return err
 		}
 	}
-	if !s.refused() {
+	if !s.isRefused() {
 		text := bytes.TrimSpace(bytes.TrimPrefix(kept.Bytes(), byteOrderMark))
-		if message, ok := c.read(text); ok {
+		if message, ok := c.readMessage(text); ok {
 			text = message
 			// Some servers send another Content-Type, which the SDK rejects.
 			resp.Header.Set("Content-Type", "application/json")
 		} else if len(text) > 0 {
 			c.noteMisread(resp.StatusCode, kind, text)
 		}
-		return replace(resp, text)
+		return replaceBody(resp, text)
 	}
 	c.tooLarge()
 	text := []byte("{}")
 	if r, ok := tooLargeAnswer(s); ok {
 		text, _ = jsonrpc.EncodeMessage(r)
 	}
-	return replace(resp, text)
+	return replaceBody(resp, text)
 }
 
-// replace replaces a response's body.
-func replace(resp *http.Response, text []byte) error {
+// replaceBody replaces a response's body.
+func replaceBody(resp *http.Response, text []byte) error {
 	err := resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	resp.ContentLength = int64(len(text))
@@ -375,18 +378,18 @@ func replace(resp *http.Response, text []byte) error {
 	return err
 }
 
-// events is a stream of events. No event may be larger or deeper than a message.
-type events struct {
+// eventStream is a stream of events. No event may be larger or deeper than a message.
+type eventStream struct {
 	io.ReadCloser
-	capture *capture
+	capture *wireCapture
 	answers bool // the stream answers the request of the capture
 	begun   bool
-	event   skim
+	event   messageSkimmer
 	data    []byte // the current event, if the stream answers a request
 	blank   bool   // only a line end since the last line
 }
 
-func (e *events) Read(p []byte) (int, error) {
+func (e *eventStream) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
 	if rest, ok := bytes.CutPrefix(p[:n], byteOrderMark); ok && !e.begun {
 		n = copy(p, rest)
@@ -395,10 +398,10 @@ func (e *events) Read(p []byte) (int, error) {
 	for rest := p[:n]; len(rest) > 0; {
 		line, after, ended := bytes.Cut(rest, []byte("\n"))
 		rest = after
-		e.event.add(line)
+		e.event.addBytes(line)
 		e.blank = e.blank && len(bytes.TrimRight(line, "\r")) == 0
 		// Checked on every read, so that an event without an end does not fill the memory.
-		if e.event.refused() {
+		if e.event.isRefused() {
 			e.capture.tooLarge()
 			// An error ends the stream: the rest of the event is not read.
 			return 0, fmt.Errorf("an event is too large: %w", io.ErrUnexpectedEOF)
@@ -411,7 +414,7 @@ func (e *events) Read(p []byte) (int, error) {
 		}
 		if ended && e.blank {
 			e.passMessage()
-			e.event, e.data = skim{}, nil
+			e.event, e.data = messageSkimmer{}, nil
 		}
 		e.blank = ended || e.blank
 	}
@@ -419,7 +422,7 @@ func (e *events) Read(p []byte) (int, error) {
 }
 
 // passMessage passes an event's message to the capture.
-func (e *events) passMessage() {
+func (e *eventStream) passMessage() {
 	var data []byte
 	for line := range bytes.Lines(e.data) {
 		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
@@ -430,7 +433,7 @@ func (e *events) passMessage() {
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		}
 	}
-	if _, ok := e.capture.read(data); !ok && len(data) > 0 {
+	if _, ok := e.capture.readMessage(data); !ok && len(data) > 0 {
 		e.capture.noteMisread(http.StatusOK, "text/event-stream", data)
 	}
 }

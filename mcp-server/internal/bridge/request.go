@@ -26,34 +26,34 @@ const (
 	maxErrorText = 1 << 10
 )
 
-// request carries out one request.
-func (b *Bridge) request(ctx context.Context, s server, f frame.ToBridge) frame.FromBridge {
+// doRequest carries out one request.
+func (b *Bridge) doRequest(ctx context.Context, s serverConn, f frame.ToBridge) frame.FromBridge {
 	var result any
 	var err error
 	switch f.Method {
 	case frame.ToolsMethod:
-		result, err = b.tools(ctx, s)
+		result, err = b.listTools(ctx, s)
 	case frame.ResourcesMethod:
-		result, err = b.resources(ctx, s)
+		result, err = b.listResources(ctx, s)
 	case frame.PromptsMethod:
-		result, err = b.prompts(ctx, s)
+		result, err = b.listPrompts(ctx, s)
 	case frame.CallMethod, frame.ReadMethod, frame.PromptMethod:
-		result, err = b.single(ctx, s, f)
+		result, err = b.doSingle(ctx, s, f)
 	default:
 		err = &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
 	}
 	if err != nil {
-		return frame.FromBridge{Error: describe(err)}
+		return frame.FromBridge{Error: toFrameError(err)}
 	}
-	line, err := frame.Encode(result)
+	line, err := frame.EncodeLine(result)
 	if err != nil {
-		return frame.FromBridge{Error: describe(err)}
+		return frame.FromBridge{Error: toFrameError(err)}
 	}
 	return frame.FromBridge{Result: line}
 }
 
-// single carries out a request with one answer.
-func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.RawMessage, error) {
+// doSingle carries out a request with one answer.
+func (b *Bridge) doSingle(ctx context.Context, s serverConn, f frame.ToBridge) (json.RawMessage, error) {
 	var send func(context.Context, *mcp.ClientSession) (any, error)
 	var err error
 	switch f.Method {
@@ -84,43 +84,43 @@ func (b *Bridge) single(ctx context.Context, s server, f frame.ToBridge) (json.R
 	if err != nil {
 		return nil, &frame.Error{Code: frame.BadRequest, Message: "reading the params: " + err.Error()}
 	}
-	return b.ask(ctx, s, send)
+	return b.sendOne(ctx, s, send)
 }
 
-// ask sends one request and returns the result. A process's result is returned exactly as the server wrote it. So is a
-// remote server's, if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header, as
-// MCP requires of clients.
-func (b *Bridge) ask(
-	ctx context.Context, s server, send func(context.Context, *mcp.ClientSession) (any, error),
+// sendOne sends one request and returns the result. A process's result is returned exactly as the server wrote it. So
+// is a remote server's, if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header,
+// as MCP requires of clients.
+func (b *Bridge) sendOne(
+	ctx context.Context, s serverConn, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
 	for again := true; ; again = false {
-		cs, err := s.session(ctx)
+		cs, err := s.currentSession(ctx)
 		if err != nil {
 			return nil, err
 		}
 		asking, c := withCapture(ctx)
 		result, err := send(asking, cs)
 		if ctx.Err() != nil {
-			return nil, b.settle(ctx, s, cs, c)
+			return nil, b.waitUntilSettled(ctx, s, cs, c)
 		}
-		if raw := c.result(err); raw != nil && (err != nil || s.process()) {
+		if raw := c.rawResult(err); raw != nil && (err != nil || s.isProcess()) {
 			return raw, nil
 		}
 		if err == nil {
-			return frame.Encode(result)
+			return frame.EncodeLine(result)
 		}
 		// Repeated once, and only if the server cannot have carried out the request.
-		if (s.isSessionLost(cs, c, err) || c.unsent()) && again && !s.process() {
+		if (s.isSessionLost(cs, c, err) || c.isUnsent()) && again && !s.isProcess() {
 			continue
 		}
-		return nil, c.explain(err)
+		return nil, c.explainError(err)
 	}
 }
 
-// settle waits until a server has stopped working on a cancelled request, and returns the request's error.
-func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c *capture) error {
+// waitUntilSettled waits until a server has stopped working on a cancelled request, and returns the request's error.
+func (b *Bridge) waitUntilSettled(ctx context.Context, s serverConn, cs *mcp.ClientSession, c *wireCapture) error {
 	// A remote server works outside of the slot, so waiting for it protects no other call here.
-	if !s.process() {
+	if !s.isProcess() {
 		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -134,7 +134,7 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	select {
 	case <-c.answered:
 		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
-	case <-s.ended():
+	case <-s.endSignal():
 		return &frame.Error{Code: frame.Gone, Message: "the server ended"}
 	case <-ctx.Done():
 	}
@@ -143,8 +143,8 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
 	default:
 	}
-	if w, ok := s.(*child); ok {
-		w.wire.forget(c)
+	if w, ok := s.(*childServer); ok {
+		w.wire.forgetCapture(c)
 	}
 	if <-alive {
 		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
@@ -152,9 +152,9 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
 }
 
-// result returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
+// rawResult returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
 // the SDK must handle it because the server wants to ask the user.
-func (c *capture) result(err error) json.RawMessage {
+func (c *wireCapture) rawResult(err error) json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var r struct {
@@ -167,15 +167,15 @@ func (c *capture) result(err error) json.RawMessage {
 	return c.raw
 }
 
-// unsent reports whether no part of the request has reached the server.
-func (c *capture) unsent() bool {
+// isUnsent reports whether no part of the request has reached the server.
+func (c *wireCapture) isUnsent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.sent
 }
 
-// explain replaces an error of the SDK by a better one that the transport recorded.
-func (c *capture) explain(err error) error {
+// explainError replaces an error of the SDK by a better one that the transport recorded.
+func (c *wireCapture) explainError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -189,8 +189,8 @@ func (c *capture) explain(err error) error {
 	return err
 }
 
-// describe converts an error of the SDK to one for the broker. It is the only place that does so.
-func describe(err error) *frame.Error {
+// toFrameError converts an error of the SDK to one for the broker. It is the only place that does so.
+func toFrameError(err error) *frame.Error {
 	if e := (*frame.Error)(nil); errors.As(err, &e) {
 		return e
 	}
@@ -198,7 +198,7 @@ func describe(err error) *frame.Error {
 		if e.Code == codeTooLarge {
 			return tooLarge()
 		}
-		data, _ := frame.Encode(e)
+		data, _ := frame.EncodeLine(e)
 		return &frame.Error{Code: frame.ServerError, Message: e.Message, Data: data}
 	}
 	talking := (*url.Error)(nil)
@@ -212,8 +212,8 @@ func describe(err error) *frame.Error {
 	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
 }
 
-// page is a page of a list. MCP defines the names of the lists.
-type page struct {
+// listPage is a page of a list. MCP defines the names of the lists.
+type listPage struct {
 	Tools     []json.RawMessage `json:"tools"`
 	Resources []json.RawMessage `json:"resources"`
 	Templates []json.RawMessage `json:"resourceTemplates"`
@@ -221,23 +221,23 @@ type page struct {
 	Next      string            `json:"nextCursor"`
 }
 
-// pages reads a list to its end or to a bound. A server that does not know the list has an empty one.
-func (b *Bridge) pages(
-	ctx context.Context, s server,
+// readPages reads a list to its end or to a bound. A server that does not know the list has an empty one.
+func (b *Bridge) readPages(
+	ctx context.Context, s serverConn,
 	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
-	items func(page) []json.RawMessage,
+	items func(listPage) []json.RawMessage,
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
 	// A hostile server may have pages without end.
 	for range maxPages {
-		raw, err := b.ask(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
+		raw, err := b.sendOne(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			return send(ctx, cs, cursor)
 		})
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
 			return all, false, nil
 		}
-		var p page
+		var p listPage
 		if err == nil {
 			err = json.Unmarshal(raw, &p)
 		}
@@ -260,29 +260,33 @@ func (b *Bridge) pages(
 	return all, true, nil
 }
 
-func (b *Bridge) tools(ctx context.Context, s server) (frame.Tools, error) {
-	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+func (b *Bridge) listTools(ctx context.Context, s serverConn) (frame.Tools, error) {
+	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
+		error) {
 		return cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
-	}, func(p page) []json.RawMessage { return p.Tools })
+	}, func(p listPage) []json.RawMessage { return p.Tools })
 	return frame.Tools{Tools: all, Truncated: truncated}, err
 }
 
-func (b *Bridge) resources(ctx context.Context, s server) (frame.Resources, error) {
-	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+func (b *Bridge) listResources(ctx context.Context, s serverConn) (frame.Resources, error) {
+	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
+		error) {
 		return cs.ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
-	}, func(p page) []json.RawMessage { return p.Resources })
+	}, func(p listPage) []json.RawMessage { return p.Resources })
 	if err != nil {
 		return frame.Resources{}, err
 	}
-	templates, more, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+	templates, more, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
+		error) {
 		return cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
-	}, func(p page) []json.RawMessage { return p.Templates })
+	}, func(p listPage) []json.RawMessage { return p.Templates })
 	return frame.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
 }
 
-func (b *Bridge) prompts(ctx context.Context, s server) (frame.Prompts, error) {
-	all, truncated, err := b.pages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error) {
+func (b *Bridge) listPrompts(ctx context.Context, s serverConn) (frame.Prompts, error) {
+	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
+		error) {
 		return cs.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
-	}, func(p page) []json.RawMessage { return p.Prompts })
+	}, func(p listPage) []json.RawMessage { return p.Prompts })
 	return frame.Prompts{Prompts: all, Truncated: truncated}, err
 }

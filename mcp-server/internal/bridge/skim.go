@@ -10,10 +10,10 @@ import (
 // maxID is the longest ID that is recognised in a message that is not kept, in bytes.
 const maxID = 64
 
-// skim reads a JSON-RPC message of any length without keeping it. It finds the nesting depth, the ID, and whether the
-// message is an answer. So the bridge can answer in place of a message that is too large: the caller gets an error, and
-// the server goes on.
-type skim struct {
+// messageSkimmer reads a JSON-RPC message of any length without keeping it. It finds the nesting depth, the ID, and
+// whether the message is an answer. So the bridge can answer in place of a message that is too large: the caller gets
+// an error, and the server goes on.
+type messageSkimmer struct {
 	size    int
 	depth   int
 	deepest int
@@ -26,26 +26,28 @@ type skim struct {
 	method  bool
 }
 
-// add reads the next bytes.
-func (s *skim) add(text []byte) {
+// addBytes reads the next bytes.
+func (s *messageSkimmer) addBytes(text []byte) {
 	s.size += len(text)
 	for len(text) > 0 {
-		if s.quoted && !s.escaped && !s.keeps() { // most of a large message is within strings
+		if s.quoted && !s.escaped && !s.needsText() { // most of a large message is within strings
 			n := bytes.IndexAny(text, `"\\`)
 			if n < 0 {
 				return
 			}
 			text = text[n:]
 		}
-		s.next(text[0])
+		s.nextByte(text[0])
 		text = text[1:]
 	}
 }
 
-// keeps reports whether the current text is a key, or the ID, of the outermost object.
-func (s *skim) keeps() bool { return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID }
+// needsText reports whether the current text is a key, or the ID, of the outermost object.
+func (s *messageSkimmer) needsText() bool {
+	return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID
+}
 
-func (s *skim) next(b byte) {
+func (s *messageSkimmer) nextByte(b byte) {
 	switch {
 	case s.escaped:
 		s.escaped = false
@@ -59,7 +61,7 @@ func (s *skim) next(b byte) {
 		s.key = s.depth == 1
 		return
 	case b == '}' || b == ']':
-		s.value()
+		s.endValue()
 		s.depth--
 		return
 	case b == ':' && s.depth == 1 && s.key:
@@ -68,19 +70,19 @@ func (s *skim) next(b byte) {
 		s.key, s.word = false, nil
 		return
 	case b == ',' && s.depth == 1:
-		s.value()
+		s.endValue()
 		s.key = true
 		return
 	case b == ' ' || b == '\t' || b == '\r' || b == '\n':
 		return
 	}
-	if s.keeps() {
+	if s.needsText() {
 		s.word = append(s.word, b)
 	}
 }
 
-// value ends a value of the outermost object.
-func (s *skim) value() {
+// endValue ends a value of the outermost object.
+func (s *messageSkimmer) endValue() {
 	if s.depth != 1 {
 		return
 	}
@@ -90,11 +92,13 @@ func (s *skim) value() {
 	s.name, s.word = "", nil
 }
 
-// refused reports whether the message must not be decoded.
-func (s *skim) refused() bool { return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth }
+// isRefused reports whether the message must not be decoded.
+func (s *messageSkimmer) isRefused() bool {
+	return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth
+}
 
-// answers returns the ID of the request that the message answers, or nil.
-func (s *skim) answers() any {
+// answeredID returns the ID of the request that the message answers, or nil.
+func (s *messageSkimmer) answeredID() any {
 	var id any
 	if s.method || json.Unmarshal(s.id, &id) != nil {
 		return nil

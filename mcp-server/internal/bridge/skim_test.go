@@ -22,15 +22,15 @@ func TestSkim(t *testing.T) {
 		`[{"id":1}]`: nil, `"id"`: nil, ``: nil, `{"id"`: nil, `{"id":{"id":1}}`: nil,
 		"{\n  \"id\": 5,\n  \"result\": 1\n}": 5.0,
 	} {
-		var whole, parts skim
-		whole.add([]byte(text))
+		var whole, parts messageSkimmer
+		whole.addBytes([]byte(text))
 		for i := range text {
-			parts.add([]byte(text[i : i+1]))
+			parts.addBytes([]byte(text[i : i+1]))
 		}
-		if got := whole.answers(); got != want || parts.answers() != want || whole.deepest != parts.deepest || whole.size != len(text) {
-			t.Errorf("%s: answers %v, in parts %v, want %v", text, got, parts.answers(), want)
+		if got := whole.answeredID(); got != want || parts.answeredID() != want || whole.deepest != parts.deepest || whole.size != len(text) {
+			t.Errorf("%s: answers %v, in parts %v, want %v", text, got, parts.answeredID(), want)
 		}
-		if json.Valid([]byte(text)) && whole.deepest != frame.Depth([]byte(text)) {
+		if json.Valid([]byte(text)) && whole.deepest != frame.NestingDepth([]byte(text)) {
 			t.Errorf("%s: depth %d", text, whole.deepest)
 		}
 	}
@@ -55,7 +55,7 @@ func TestEvents(t *testing.T) {
 			readers["in bytes"] = iotest.OneByteReader(strings.NewReader(c.text))
 		}
 		for how, r := range readers {
-			got, err := io.ReadAll(&events{ReadCloser: io.NopCloser(r), capture: &capture{}})
+			got, err := io.ReadAll(&eventStream{ReadCloser: io.NopCloser(r), capture: &wireCapture{}})
 			if (err == nil) != c.ok || (c.ok && string(got) != c.text) {
 				t.Errorf("%s, %s: %v, %d bytes of %d", name, how, err, len(got), len(c.text))
 			}

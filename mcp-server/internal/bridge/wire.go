@@ -17,13 +17,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
-// wire is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the first
-// line that is not JSON, and waits forever for a server that ignores an unknown request. wire skips lines that are not
-// messages (banners, debugging output) and messages that are too large. It keeps results exactly as the server wrote
-// them.
-type wire struct {
+// stdioConn is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the
+// first line that is not JSON, and waits forever for a server that ignores an unknown request. wire skips lines that
+// are not messages (banners, debugging output) and messages that are too large. It keeps results exactly as the server
+// wrote them.
+type stdioConn struct {
 	out  io.WriteCloser
-	logs *logs
+	logs *logRelay
 	// patience is how long server/discover may stay unanswered before wire answers it for the server.
 	patience time.Duration
 	// late means that the server answered server/discover after patience.
@@ -33,7 +33,7 @@ type wire struct {
 	writing  sync.Mutex
 
 	mu       sync.Mutex
-	captures map[jsonrpc.ID]*capture
+	captures map[jsonrpc.ID]*wireCapture
 	discover jsonrpc.ID // the ID of server/discover, even after it was given up
 	open     bool       // server/discover is unanswered
 	err      error
@@ -42,24 +42,24 @@ type wire struct {
 	closed chan struct{}
 }
 
-// connected is the transport of a wire, which is already connected.
-type connected struct{ *wire }
+// connectedTransport is the transport of a wire, which is already connected.
+type connectedTransport struct{ *stdioConn }
 
-func (c connected) Connect(context.Context) (mcp.Connection, error) { return c.wire, nil }
+func (c connectedTransport) Connect(context.Context) (mcp.Connection, error) { return c.stdioConn, nil }
 
 // newWire connects to a server's output and input.
-func newWire(in io.Reader, out io.WriteCloser, l *logs) *wire {
-	w := &wire{
+func newWire(in io.Reader, out io.WriteCloser, l *logRelay) *stdioConn {
+	w := &stdioConn{
 		out: out, logs: l, patience: discoverTime, incoming: make(chan jsonrpc.Message),
-		captures: map[jsonrpc.ID]*capture{}, closed: make(chan struct{}),
+		captures: map[jsonrpc.ID]*wireCapture{}, closed: make(chan struct{}),
 	}
-	go w.follow(in)
+	go w.followOutput(in)
 	return w
 }
 
-func (w *wire) SessionID() string { return "" }
+func (w *stdioConn) SessionID() string { return "" }
 
-func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (w *stdioConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case m := <-w.incoming:
 		return m, nil
@@ -70,30 +70,30 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
+func (w *stdioConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return err
 	}
 	// Before writing, because a fast server may answer before Write returns.
 	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
-		w.expect(ctx, r)
+		w.expectAnswer(ctx, r)
 	}
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	captureOf(ctx).send()
+	captureOf(ctx).recordSend()
 	_, err = w.out.Write(append(line, '\n'))
 	return err
 }
 
 // Close implements mcp.Connection. It closes the server's input, which asks the server to end.
-func (w *wire) Close() error {
-	w.end(nil)
+func (w *stdioConn) Close() error {
+	w.endWith(nil)
 	return nil
 }
 
-// end closes the connection for the reason err.
-func (w *wire) end(err error) {
+// endWith closes the connection for the reason err.
+func (w *stdioConn) endWith(err error) {
 	w.once.Do(func() {
 		w.mu.Lock()
 		w.err = err
@@ -103,15 +103,15 @@ func (w *wire) end(err error) {
 	})
 }
 
-// failure returns why the connection ended, or nil if one side closed it.
-func (w *wire) failure() error {
+// failureReason returns why the connection ended, or nil if one side closed it.
+func (w *stdioConn) failureReason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// expect records a request whose answer will be read.
-func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
+// expectAnswer records a request whose answer will be read.
+func (w *stdioConn) expectAnswer(ctx context.Context, r *jsonrpc.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := captureOf(ctx); c != nil {
@@ -124,19 +124,20 @@ func (w *wire) expect(ctx context.Context, r *jsonrpc.Request) {
 }
 
 // giveUp answers server/discover for the server, like a server that does not know the request.
-func (w *wire) giveUp(id jsonrpc.ID) {
+func (w *stdioConn) giveUp(id jsonrpc.ID) {
 	w.mu.Lock()
 	// An answer may have come at the same moment.
 	open := w.open && w.discover == id
 	w.open = w.open && !open
 	w.mu.Unlock()
 	if open {
-		w.deliver(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
+		w.deliverMessage(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+			Message: "no answer"}})
 	}
 }
 
-// forget drops the capture of a cancelled request without an answer.
-func (w *wire) forget(c *capture) {
+// forgetCapture drops the capture of a cancelled request without an answer.
+func (w *stdioConn) forgetCapture(c *wireCapture) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, has := range w.captures {
@@ -146,32 +147,32 @@ func (w *wire) forget(c *capture) {
 	}
 }
 
-// follow reads messages until the server's output ends.
-func (w *wire) follow(in io.Reader) {
+// followOutput reads messages until the server's output ends.
+func (w *stdioConn) followOutput(in io.Reader) {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
 		line, s, err := readMessage(lines)
 		// A last line without a line feed counts as well.
 		if len(line) > 0 || s.size > 0 {
-			w.take(line, s)
+			w.takeLine(line, s)
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
-			w.end(err)
+			w.endWith(err)
 			return
 		}
 	}
 }
 
 // readMessage reads a line, and keeps at most MaxMessage bytes.
-func readMessage(lines *bufio.Reader) ([]byte, *skim, error) {
+func readMessage(lines *bufio.Reader) ([]byte, *messageSkimmer, error) {
 	var line []byte
-	s := &skim{}
+	s := &messageSkimmer{}
 	for {
 		part, err := lines.ReadSlice('\n')
-		s.add(part)
+		s.addBytes(part)
 		if s.size <= frame.MaxMessage+1 { // with its line end
 			line = append(line, part...)
 		} else {
@@ -186,32 +187,32 @@ func readMessage(lines *bufio.Reader) ([]byte, *skim, error) {
 	}
 }
 
-// take handles one line of the server's output.
-func (w *wire) take(line []byte, s *skim) {
-	if s.refused() {
-		w.logs.add("[a message was larger than 16 MiB, or nested too deep, and was dropped]")
+// takeLine handles one line of the server's output.
+func (w *stdioConn) takeLine(line []byte, s *messageSkimmer) {
+	if s.isRefused() {
+		w.logs.addLine("[a message was larger than 16 MiB, or nested too deep, and was dropped]")
 		if r, ok := tooLargeAnswer(s); ok {
-			w.settle(r)
-			w.deliver(r)
+			w.settleAnswer(r)
+			w.deliverMessage(r)
 		}
 		return
 	}
-	for _, text := range batch(line) {
+	for _, text := range splitBatch(line) {
 		m, err := jsonrpc.DecodeMessage(text)
 		if err != nil {
 			// Servers print banners and debugging output here, which belong into the log.
-			w.logs.add(string(text[:min(len(text), frame.MaxLog)]))
+			w.logs.addLine(string(text[:min(len(text), frame.MaxLog)]))
 			continue
 		}
-		if r, ok := m.(*jsonrpc.Response); ok && !w.settle(r) {
+		if r, ok := m.(*jsonrpc.Response); ok && !w.settleAnswer(r) {
 			continue
 		}
-		w.deliver(m)
+		w.deliverMessage(m)
 	}
 }
 
-// batch splits a batch into its messages. Some older servers send batches.
-func batch(line []byte) []json.RawMessage {
+// splitBatch splits a batch into its messages. Some older servers send batches.
+func splitBatch(line []byte) []json.RawMessage {
 	var all []json.RawMessage
 	if len(line) == 0 || line[0] != '[' || json.Unmarshal(line, &all) != nil {
 		return []json.RawMessage{line}
@@ -219,13 +220,13 @@ func batch(line []byte) []json.RawMessage {
 	return all
 }
 
-// settle records an answer. It returns false for an answer that is too late to be passed on.
-func (w *wire) settle(r *jsonrpc.Response) bool {
+// settleAnswer records an answer. It returns false for an answer that is too late to be passed on.
+func (w *stdioConn) settleAnswer(r *jsonrpc.Response) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.captures[r.ID]; c != nil {
 		delete(w.captures, r.ID)
-		c.answer(r.Result)
+		c.recordAnswer(r.Result)
 	}
 	if w.discover.IsValid() && r.ID == w.discover {
 		// giveUp has already answered for the server, and the SDK must not get a second answer.
@@ -238,8 +239,8 @@ func (w *wire) settle(r *jsonrpc.Response) bool {
 	return true
 }
 
-// deliver passes a message to the SDK.
-func (w *wire) deliver(m jsonrpc.Message) {
+// deliverMessage passes a message to the SDK.
+func (w *stdioConn) deliverMessage(m jsonrpc.Message) {
 	select {
 	case w.incoming <- m:
 	case <-w.closed:

@@ -26,24 +26,24 @@ const (
 	maxMistakes = 5
 )
 
-// checker finds mistakes in arguments by a tool's input schema. It knows the keywords that tools use for their
+// argumentChecker finds mistakes in arguments by a tool's input schema. It knows the keywords that tools use for their
 // arguments. It ignores other and malformed keywords, and leaves those mistakes to the server.
 //
 // No library fits. google/jsonschema-go follows {"$ref": "#"} until the stack of mcp-server overflows. It also stops at
 // the first mistake, and names the place in the schema instead of the arguments.
-type checker struct {
+type argumentChecker struct {
 	root     any
 	work     int
 	mistakes []string
-	patterns map[string]pattern
+	patterns map[string]sizedPattern
 	// parts is the number of allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
 	// properties.
 	parts int
 }
 
-// mistakes returns the mistakes in arguments, at most maxMistakes. It returns none if the schema or the arguments
+// findMistakes returns the mistakes in arguments, at most maxMistakes. It returns none if the schema or the arguments
 // cannot be checked.
-func mistakes(schema, arguments json.RawMessage) []string {
+func findMistakes(schema, arguments json.RawMessage) []string {
 	var root, value any
 	if len(schema) > maxSchema || len(arguments) > maxChecked || json.Unmarshal(schema, &root) != nil {
 		return nil
@@ -54,38 +54,40 @@ func mistakes(schema, arguments json.RawMessage) []string {
 	if dec.Decode(&value) != nil {
 		return nil
 	}
-	c := &checker{root: root, patterns: map[string]pattern{}}
-	c.check(root, value, "", 0)
+	c := &argumentChecker{root: root, patterns: map[string]sizedPattern{}}
+	c.checkValue(root, value, "", 0)
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
 
-// at returns the name of a place within the arguments, for a reader.
-func at(path string) string {
+// placeName returns the name of a place within the arguments, for a reader.
+func placeName(path string) string {
 	if path == "" {
 		return "the arguments"
 	}
 	return path
 }
 
-func (c *checker) mistake(path, format string, args ...any) {
-	c.mistakes = append(c.mistakes, clean(at(path)+": "+fmt.Sprintf(format, args...)))
+func (c *argumentChecker) addMistake(path, format string, args ...any) {
+	c.mistakes = append(c.mistakes, cleanText(placeName(path)+": "+fmt.Sprintf(format, args...)))
 }
 
-// spend counts work, and reports whether that much may still be done.
-func (c *checker) spend(work int) bool {
+// spendWork counts work, and reports whether that much may still be done.
+func (c *argumentChecker) spendWork(work int) bool {
 	c.work += work
 	return c.work <= maxSchemaWork
 }
 
-// done reports whether the search must end: the work is used up, or the report is full.
-func (c *checker) done() bool { return c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes }
+// isDone reports whether the search must end: the work is used up, or the report is full.
+func (c *argumentChecker) isDone() bool {
+	return c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes
+}
 
-// check checks one value against a schema.
-func (c *checker) check(schema, value any, path string, depth int) {
-	if !c.spend(1) || depth > maxSchemaDepth || c.done() {
+// checkValue checks one value against a schema.
+func (c *argumentChecker) checkValue(schema, value any, path string, depth int) {
+	if !c.spendWork(1) || depth > maxSchemaDepth || c.isDone() {
 		return
 	}
-	s, ok := c.follow(schema)
+	s, ok := c.followRefs(schema)
 	if !ok {
 		return
 	}
@@ -108,10 +110,10 @@ func (c *checker) check(schema, value any, path string, depth int) {
 	defer func() { c.parts-- }()
 	if all, ok := s["allOf"].([]any); ok {
 		for _, part := range all {
-			if c.done() {
+			if c.isDone() {
 				return
 			}
-			c.check(part, value, path, depth+1)
+			c.checkValue(part, value, path, depth+1)
 		}
 	}
 	for _, word := range []string{"anyOf", "oneOf"} {
@@ -123,50 +125,52 @@ func (c *checker) check(schema, value any, path string, depth int) {
 
 // checkSome requires that a value fits at least one schema. It treats oneOf like anyOf: two schemas may differ only in
 // a keyword that is not checked.
-func (c *checker) checkSome(some []any, value any, path string, depth int) {
+func (c *argumentChecker) checkSome(some []any, value any, path string, depth int) {
 	var closest, types []string
 	for _, part := range some {
-		if c.done() {
+		if c.isDone() {
 			return // an alternative may fit
 		}
 		// The alternatives share the work: otherwise nested anyOf would multiply it.
-		try := &checker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
-		try.check(part, value, path, depth+1)
+		try := &argumentChecker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
+		try.checkValue(part, value, path, depth+1)
 		c.work = try.work
 		if len(try.mistakes) == 0 {
 			return
 		}
 		// A schema of the value's own type is most likely the one that the caller meant.
-		if s, ok := c.follow(part); !ok || matchesType(schema.Types(s), value) {
+		if s, ok := c.followRefs(part); !ok || matchesType(schema.AllowedTypes(s), value) {
 			if closest == nil {
 				closest = try.mistakes
 			}
 			continue
 		}
-		if want := c.want(part); !slices.Contains(types, want) {
+		if want := c.describeWanted(part); !slices.Contains(types, want) {
 			types = append(types, want)
 		}
 	}
 	if closest == nil && types != nil {
-		c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
+		c.addMistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
 	}
 	c.mistakes = append(c.mistakes, closest...)
 }
 
-// follow follows references within the schema.
-func (c *checker) follow(s any) (map[string]any, bool) { return schema.Resolve(c.root, s, c.spend) }
+// followRefs follows references within the schema.
+func (c *argumentChecker) followRefs(s any) (map[string]any, bool) {
+	return schema.ResolveRefs(c.root, s, c.spendWork)
+}
 
 // checkType requires a value of one of the schema's types.
-func (c *checker) checkType(s map[string]any, value any, path string) bool {
+func (c *argumentChecker) checkType(s map[string]any, value any, path string) bool {
 	// The keyword nullable comes from OpenAPI 3.0, not from JSON Schema.
 	if nullable, _ := s["nullable"].(bool); nullable && value == nil {
 		return true
 	}
-	types := schema.Types(s)
+	types := schema.AllowedTypes(s)
 	if matchesType(types, value) {
 		return true
 	}
-	c.mistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
+	c.addMistake(path, "found %s, want %s", typeOf(value), strings.Join(types, " or "))
 	return false
 }
 
@@ -199,12 +203,12 @@ func typeOf(value any) string {
 
 // checkEnum requires a value of enum, or the value of const. It checks nothing if one of these is an object, an array
 // or a long text, because comparing would cost too much.
-func (c *checker) checkEnum(s map[string]any, value any, path string) {
+func (c *argumentChecker) checkEnum(s map[string]any, value any, path string) {
 	list, ok := s["enum"].([]any)
 	if only, has := s["const"]; has {
 		list, ok = []any{only}, true
 	}
-	if !ok || len(list) == 0 || !isSimple(value) || !c.spend(len(list)) {
+	if !ok || len(list) == 0 || !isSimple(value) || !c.spendWork(len(list)) {
 		return
 	}
 	same := value
@@ -226,9 +230,9 @@ func (c *checker) checkEnum(s map[string]any, value any, path string) {
 		want = ""
 	}
 	if len(list) > len(shown) {
-		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.nearest(value, list))
+		more = fmt.Sprintf(", … (%d in all)%s", len(list), c.suggestNearest(value, list))
 	}
-	c.mistake(path, "found %.80s, want %s%s%s", formatJSON(value), want, strings.Join(shown, ", "), more)
+	c.addMistake(path, "found %.80s, want %s%s%s", formatJSON(value), want, strings.Join(shown, ", "), more)
 }
 
 // formatJSON returns a value as JSON.
@@ -237,10 +241,10 @@ func formatJSON(value any) string {
 	return string(line)
 }
 
-// nearest returns a question that suggests the most similar text of a list, or "".
-func (c *checker) nearest(value any, list []any) string {
+// suggestNearest returns a question that suggests the most similar text of a list, or "".
+func (c *argumentChecker) suggestNearest(value any, list []any) string {
 	text, ok := value.(string)
-	if !ok || !c.spend(len(list)) {
+	if !ok || !c.spendWork(len(list)) {
 		return ""
 	}
 	var names []string
@@ -249,7 +253,7 @@ func (c *checker) nearest(value any, list []any) string {
 			names = append(names, name)
 		}
 	}
-	if near := typo.Nearest(text, max(1, len(text)/4), names); near != "" {
+	if near := typo.NearestOf(text, max(1, len(text)/4), names); near != "" {
 		return fmt.Sprintf("; did you mean %.80q?", near)
 	}
 	return ""
@@ -270,33 +274,33 @@ func isSimple(value any) bool {
 }
 
 // checkObject checks the keys of an object.
-func (c *checker) checkObject(s, value map[string]any, path string, depth int) {
+func (c *argumentChecker) checkObject(s, value map[string]any, path string, depth int) {
 	properties, _ := s["properties"].(map[string]any)
 	list, _ := s["required"].([]any)
-	if !c.spend(len(list) + len(value)) {
+	if !c.spendWork(len(list) + len(value)) {
 		return
 	}
-	for _, key := range schema.Required(s) {
-		if _, has := value[key]; !has && !c.done() {
-			c.mistake(join(path, key), "missing; want %s", c.want(properties[key]))
+	for _, key := range schema.RequiredNames(s) {
+		if _, has := value[key]; !has && !c.isDone() {
+			c.addMistake(joinPath(path, key), "missing; want %s", c.describeWanted(properties[key]))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(value)) {
-		if c.done() {
+		if c.isDone() {
 			return
 		}
 		property, has := properties[key]
 		switch more, typed := s["additionalProperties"].(map[string]any); {
 		case has:
-			c.check(property, value[key], join(path, key), depth+1)
+			c.checkValue(property, value[key], joinPath(path, key), depth+1)
 		case s["patternProperties"] != nil:
 		case s["additionalProperties"] == false:
-			c.mistake(join(path, key), "there is no such argument%s", c.suggestName(key, len(key)/3, properties, nil))
+			c.addMistake(joinPath(path, key), "there is no such argument%s", c.suggestName(key, len(key)/3, properties, nil))
 		case typed:
-			c.check(more, value[key], join(path, key), depth+1)
+			c.checkValue(more, value[key], joinPath(path, key), depth+1)
 		case c.isComplete(s) && len(key) >= minMisspelt:
 			if near := c.suggestName(key, len(key)/4, properties, value); near != "" {
-				c.mistake(join(path, key), "there is no such argument%s", near)
+				c.addMistake(joinPath(path, key), "there is no such argument%s", near)
 			}
 		}
 	}
@@ -307,7 +311,7 @@ const minMisspelt = 4
 
 // isComplete reports whether a schema most likely names all properties, though it allows others. Most servers ignore
 // the others silently.
-func (c *checker) isComplete(s map[string]any) bool {
+func (c *argumentChecker) isComplete(s map[string]any) bool {
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf", "if"} {
 		if _, has := s[word]; has {
 			return false
@@ -318,8 +322,8 @@ func (c *checker) isComplete(s map[string]any) bool {
 
 // suggestName returns a question that suggests another property, which given lacks. It returns "" if every name differs
 // by more than slips.
-func (c *checker) suggestName(key string, slips int, properties, given map[string]any) string {
-	if !c.spend(len(properties)) {
+func (c *argumentChecker) suggestName(key string, slips int, properties, given map[string]any) string {
+	if !c.spendWork(len(properties)) {
 		return ""
 	}
 	var names []string
@@ -328,26 +332,26 @@ func (c *checker) suggestName(key string, slips int, properties, given map[strin
 			names = append(names, name)
 		}
 	}
-	near := typo.Nearest(key, max(1, slips), names)
+	near := typo.NearestOf(key, max(1, slips), names)
 	if near == "" {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %q?", near)
 }
 
-// want returns the type that a schema asks for, in a few words.
-func (c *checker) want(wanted any) string {
-	s, ok := c.follow(wanted)
+// describeWanted returns the type that a schema asks for, in a few words.
+func (c *argumentChecker) describeWanted(wanted any) string {
+	s, ok := c.followRefs(wanted)
 	if !ok {
 		return "a value"
 	}
-	if types := schema.Types(s); len(types) > 0 {
+	if types := schema.AllowedTypes(s); len(types) > 0 {
 		return strings.Join(types, " or ")
 	}
 	return "a value"
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}

@@ -55,7 +55,7 @@ func TestSchemaCost(t *testing.T) {
 		"equal items":        {defs(`"uniqueItems":true`, any), `{"x":` + list(`"`+strings.Repeat("a", 1<<10)+`"`, 900) + `}`},
 		"no such arguments":  {defs(`"additionalProperties":false,"properties":`+object, `"anyOf":`+half), `{"a":"b"}`},
 	} {
-		growth.Bounded(t, name, 2*time.Second, func() { mistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })
+		growth.RequireBounded(t, name, 2*time.Second, func() { findMistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })
 	}
 }
 
@@ -80,10 +80,10 @@ func TestImpatience(t *testing.T) {
 // Promise: bounded-servers
 func TestFlood(t *testing.T) {
 	var out bytes.Buffer
-	s := &server{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
-	i := &instance{server: s}
+	s := &serverState{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
+	i := &serverInstance{server: s}
 	for range 2000 {
-		_ = i.take(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
+		_ = i.handleFrame(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
 	}
 	if out.Len() > 1<<20 || !strings.Contains(out.String(), "xxx") {
 		t.Errorf("%d bytes of log", out.Len())
@@ -99,7 +99,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	all = append(all, json.RawMessage(`{"name":"last"}`))
 	big := json.RawMessage(`{"name":"big","description":"` + strings.Repeat("x", maxDefinition) + `"}`)
-	tools := definitions(append([]json.RawMessage{big}, all...))
+	tools := readDefinitions(append([]json.RawMessage{big}, all...))
 	size := 0
 	for _, t := range tools {
 		size += len(t.raw)
@@ -132,24 +132,24 @@ func TestRoom(t *testing.T) {
 	testkit.WaitFor(t, func() bool { // every call is refused, or holds all of its arguments
 		mu.Lock()
 		defer mu.Unlock()
-		return r.Used() == int64((64-ended)*len(large))
+		return r.UsedBytes() == int64((64-ended)*len(large))
 	})
 	cancel()
 	calls.Wait()
 	if n := codes[timedOut] + codes[cancelled]; n == 0 || n > maxHolds/len(large) || codes[serverUnavailable] != 64-n {
 		t.Errorf("%v", codes)
 	}
-	if r.Used() != 0 {
-		t.Errorf("%d bytes are still held", r.Used())
+	if r.UsedBytes() != 0 {
+		t.Errorf("%d bytes are still held", r.UsedBytes())
 	}
-	other, own := r.Open("other"), r.Open("s1-r1")
-	if !other.Take(maxHolds/4) || other.Take(1) {
+	other, own := r.OpenAccount("other"), r.OpenAccount("s1-r1")
+	if !other.TryTake(maxHolds/4) || other.TryTake(1) {
 		t.Error("a run's bound")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
 		t.Errorf("beside a run that has its share: %s", got.body)
 	}
-	if !own.Take(maxHolds / 8) {
+	if !own.TryTake(maxHolds / 8) {
 		t.Error("a second run has no share")
 	}
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.Code != serverUnavailable {

@@ -18,7 +18,7 @@ import (
 // BenchmarkCall is a call through broker and bridge, without a sandbox or a proxy; BenchmarkDirect is the same call by
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
-	api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{peertest.Hostile(b)}, State: "shared"}}
+	api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{peertest.BuildHostile(b)}, State: "shared"}}
 	br := New(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
 		Catalog:  func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
@@ -51,7 +51,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkDirect(b *testing.B) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench"}, nil)
-	cs, err := client.Connect(b.Context(), &mcp.CommandTransport{Command: exec.CommandContext(b.Context(), peertest.Hostile(b))}, nil)
+	cs, err := client.Connect(b.Context(), &mcp.CommandTransport{Command: exec.CommandContext(b.Context(), peertest.BuildHostile(b))}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,17 +11,17 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// breaker stops calls of a server whose process or connection keeps failing. An error that the server answers does not
-// count. A breaker is not safe for concurrent use.
-type breaker struct {
+// serverBreaker stops calls of a server whose process or connection keeps failing. An error that the server answers
+// does not count. A breaker is not safe for concurrent use.
+type serverBreaker struct {
 	failures []time.Time // the last ones, oldest first
 	until    time.Time   // open until then; afterwards only one probe may call until it succeeds
 	probing  bool
 	row      int // failures since the last success
 }
 
-// admit reports whether a call may be made, and whether that call is the probe.
-func (b *breaker) admit(now time.Time) (ok, probe bool) {
+// admitCall reports whether a call may be made, and whether that call is the probe.
+func (b *serverBreaker) admitCall(now time.Time) (ok, probe bool) {
 	switch {
 	case b.until.IsZero():
 		return true, false
@@ -32,8 +32,8 @@ func (b *breaker) admit(now time.Time) (ok, probe bool) {
 	return true, true
 }
 
-// failed counts a transport failure of the probe or of another call.
-func (b *breaker) failed(now time.Time) {
+// countFailure counts a transport failure of the probe or of another call.
+func (b *serverBreaker) countFailure(now time.Time) {
 	b.row++
 	b.failures = append(b.failures, now)
 	if len(b.failures) > breakerFailures {
@@ -45,14 +45,15 @@ func (b *breaker) failed(now time.Time) {
 	}
 }
 
-// succeeded closes the breaker and forgets all failures.
-func (b *breaker) succeeded() { *b = breaker{} }
+// resetFailures closes the breaker and forgets all failures.
+func (b *serverBreaker) resetFailures() { *b = serverBreaker{} }
 
-// released frees the probe's place after a probe whose result says nothing about the server's health.
-func (b *breaker) released() { b.probing = false }
+// releaseProbe frees the probe's place after a probe whose result says nothing about the server's health.
+func (b *serverBreaker) releaseProbe() { b.probing = false }
 
-// pause returns how long to wait before the next start of the server. It doubles with each failure, up to lastPause.
-func (b *breaker) pause() time.Duration {
+// restartPause returns how long to wait before the next start of the server. It doubles with each failure, up to
+// lastPause.
+func (b *serverBreaker) restartPause() time.Duration {
 	if b.row == 0 {
 		return 0
 	}

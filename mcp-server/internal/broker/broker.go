@@ -87,13 +87,13 @@ type Config struct {
 // Broker calls tools. Create it with New and end it with Close. It is an http.Handler for the proxy's requests.
 type Broker struct {
 	cfg        Config
-	remembered remembered
-	stash      stashes
+	remembered toolCache
+	stash      stashStore
 	memory     *membudget.Budget
-	pins       pins
+	pins       pinStore
 
 	printing sync.Mutex
-	printed  map[string]*printed // by server; guarded by printing
+	printed  map[string]*logTail // by server; guarded by printing
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -102,16 +102,16 @@ type Broker struct {
 	mu       sync.Mutex
 	tellings *sync.Cond // signals a change of an instance's untold
 	version  string     // of the catalog that servers come from
-	servers  map[string]*server
-	retired  map[*instance]struct{}     // instances that still have calls in flight
-	runs     map[string]map[string]bool // the servers that each run has used
-	lent     map[string]sessionLent     // by run
-	caused   map[string]*causes         // by run
-	limits   map[string]*limits         // by run, for runs with calls in flight
-	running  int                        // instances whose slot is not free yet
-	seats    map[string]int             // by tenant: instances that hold a slot, or may take one
-	free     chan struct{}              // closed and replaced when a slot may be free
-	installs map[string]*installation   // by package, while they run, and for installPause after a failure
+	servers  map[string]*serverState
+	retired  map[*serverInstance]struct{} // instances that still have calls in flight
+	runs     map[string]map[string]bool   // the servers that each run has used
+	lent     map[string]sessionLent       // by run
+	caused   map[string]*causedRequests   // by run
+	limits   map[string]*callTimers       // by run, for runs with calls in flight
+	running  int                          // instances whose slot is not free yet
+	seats    map[string]int               // by tenant: instances that hold a slot, or may take one
+	free     chan struct{}                // closed and replaced when a slot may be free
+	installs map[string]*packageInstall   // by package, while they run, and for installPause after a failure
 }
 
 // New makes a broker.
@@ -135,17 +135,17 @@ func New(cfg Config) *Broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, remembered: remembered(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*server{},
-		retired: map[*instance]struct{}{}, memory: membudget.New(maxHolds),
-		runs: map[string]map[string]bool{}, caused: map[string]*causes{}, limits: map[string]*limits{},
+		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*serverState{},
+		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
+		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
 		seats: map[string]int{},
-		free:  make(chan struct{}), installs: map[string]*installation{},
-		pins: pins{dir: cfg.Pins, loaded: map[string]*pinned{}, said: map[string]string{}},
+		free:  make(chan struct{}), installs: map[string]*packageInstall{},
+		pins: pinStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)
-	b.parts.Go(b.sweep)
+	b.parts.Go(b.sweepRepeatedly)
 	if cfg.Tidy != nil {
-		b.parts.Go(b.tidy)
+		b.parts.Go(b.tidyAfterChanges)
 	}
 	return b
 }
@@ -173,69 +173,69 @@ func (b *Broker) Close(ctx context.Context) {
 	}
 }
 
-// Running returns the number of servers that run now.
-func (b *Broker) Running() int {
+// CountRunning returns the number of servers that run now.
+func (b *Broker) CountRunning() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.running
 }
 
-// Tools returns the known tools of a server that code may call. It starts no server.
-func (b *Broker) Tools(name string) (tools []signature.Tool, known bool) {
-	s := b.server(name)
+// KnownTools returns the known tools of a server that code may call. It starts no server.
+func (b *Broker) KnownTools(name string) (tools []signature.Tool, known bool) {
+	s := b.findServer(name)
 	if s == nil {
 		return nil, false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.recall()
-	return s.callable(s.tools), s.known
+	s.recallTools()
+	return s.callableTools(s.tools), s.known
 }
 
-// Learn is Tools, but asks the server if the tools are unknown. The error is a sentence for a model.
-func (b *Broker) Learn(ctx context.Context, name string) ([]signature.Tool, error) {
-	s := b.server(name)
+// LearnTools is Tools, but asks the server if the tools are unknown. The error is a sentence for a model.
+func (b *Broker) LearnTools(ctx context.Context, name string) ([]signature.Tool, error) {
+	s := b.findServer(name)
 	if s == nil {
 		return nil, errors.New("there is no such server")
 	}
-	tools, f := s.learn(ctx)
+	tools, f := s.learnTools(ctx)
 	if f != nil {
 		return nil, errors.New(f.message)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return s.callable(tools), nil
+	return s.callableTools(tools), nil
 }
 
-// callable returns the tools that the configuration allows and that are not held back. The caller holds Broker.mu.
-func (s *server) callable(tools []*tool) []signature.Tool {
+// callableTools returns the tools that the configuration allows and that are not held back. The caller holds Broker.mu.
+func (s *serverState) callableTools(tools []*declaredTool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
-		if s.may(t) && t.held == "" {
+		if s.mayCall(t) && t.held == "" {
 			all = append(all, t.Tool)
 		}
 	}
 	return all
 }
 
-// server returns a server of the catalog, or nil.
-func (b *Broker) server(name string) *server {
+// findServer returns a server of the catalog, or nil.
+func (b *Broker) findServer(name string) *serverState {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.follow(cat)
+	b.adoptCatalog(cat)
 	return b.servers[name]
 }
 
-// follow adopts a new catalog. A server that was removed or configured differently ends after its calls in flight. The
-// caller holds b.mu.
-func (b *Broker) follow(cat controlapi.Catalog) {
+// adoptCatalog adopts a new catalog. A server that was removed or configured differently ends after its calls in
+// flight. The caller holds b.mu.
+func (b *Broker) adoptCatalog(cat controlapi.Catalog) {
 	if cat.Version == b.version || b.ctx.Err() != nil {
 		return
 	}
 	b.version = cat.Version
 	old := b.servers
-	b.servers = map[string]*server{}
+	b.servers = map[string]*serverState{}
 	for _, api := range cat.APIs {
 		if api.Server == nil {
 			continue
@@ -257,23 +257,23 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 		}
 		s.closed = true
 		for _, i := range s.instances {
-			b.retire(i)
+			b.retireInstance(i)
 		}
 	}
 	// Instances of every earlier catalog are checked, because they may live on with a call in flight.
 	for i := range b.retired {
-		if next := b.servers[i.server.api.Name]; next != nil && identity(next.api) != identity(i.server.api) {
+		if next := b.servers[i.server.api.Name]; next != nil && serverIdentity(next.api) != serverIdentity(i.server.api) {
 			// The proxy finds a slot's hosts by the API's name, which now has other hosts or belongs to another server.
 			i.kill(errStopped)
 		}
 	}
-	if err := b.remembered.forget(b.servers); err != nil {
+	if err := b.remembered.removeOthers(b.servers); err != nil {
 		b.cfg.Log.Warn("definitions of tools could not be removed", logline.Tag("server"), slog.Any("error", err))
 	}
 }
 
-// identity returns the settings that make a server a different one. Other settings may change without this.
-func identity(api controlapi.API) string {
+// serverIdentity returns the settings that make a server a different one. Other settings may change without this.
+func serverIdentity(api controlapi.API) string {
 	line, _ := json.Marshal([]any{api.Server.URL, api.Server.Package, api.Server.Command, api.Domains})
 	return string(line)
 }
@@ -285,14 +285,14 @@ func digestOf(api controlapi.API) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// use records that a run uses a server. It fails if the configuration excludes one of the run's other servers.
-func (b *Broker) use(run string, s *server) *failure {
+// recordUse records that a run uses a server. It fails if the configuration excludes one of the run's other servers.
+func (b *Broker) recordUse(run string, s *serverState) *callFailure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// Either server's configuration may name the other, so the check must not depend on the order of the calls.
 	for _, other := range slices.Sorted(maps.Keys(b.runs[run])) {
-		if excludes(s.spec, other) || (b.servers[other] != nil && excludes(b.servers[other].spec, s.api.Name)) {
-			return &failure{
+		if isExclusive(s.spec, other) || (b.servers[other] != nil && isExclusive(b.servers[other].spec, s.api.Name)) {
+			return &callFailure{
 				code: exclusive, message: "this run has used " + other + ", which may not be used in the same run as " + s.api.Name,
 				hint: "Use them in two runs of execute_code.",
 			}
@@ -305,34 +305,34 @@ func (b *Broker) use(run string, s *server) *failure {
 	return nil
 }
 
-func excludes(spec controlapi.Server, other string) bool {
+func isExclusive(spec controlapi.Server, other string) bool {
 	return slices.Contains(spec.ExclusiveWith, other)
 }
 
-// admit asks the server's breaker whether a call may be made.
-func (b *Broker) admit(s *server) (ok, probe bool, until time.Time) {
+// admitCall asks the server's breaker whether a call may be made.
+func (b *Broker) admitCall(s *serverState) (ok, probe bool, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ok, probe = s.breaker.admit(time.Now())
+	ok, probe = s.breaker.admitCall(time.Now())
 	return ok, probe, s.breaker.until
 }
 
-// learn reports a call's result to the server's breaker.
-func (b *Broker) learn(s *server, probe bool, f *failure) {
+// recordOutcome reports a call's result to the server's breaker.
+func (b *Broker) recordOutcome(s *serverState, probe bool, f *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	// An error that the server itself answered proves that its process and connection work.
 	case f == nil || f.code == serverError || f.code == resultTooLarge:
-		s.breaker.succeeded()
+		s.breaker.resetFailures()
 		s.problem = ""
 	case f.transport:
 		open := s.breaker.until
-		s.breaker.failed(time.Now())
+		s.breaker.countFailure(time.Now())
 		if s.breaker.until != open {
-			s.warn("the server keeps failing and is not called for a while", "error", f.message)
+			s.logWarning("the server keeps failing and is not called for a while", "error", f.message)
 		}
 	case probe:
-		s.breaker.released()
+		s.breaker.releaseProbe()
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-func TestMain(m *testing.M) { os.Exit(peertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(peertest.RunTests(m)) }
 
 // local launches real bridges in this process, without a sandbox. They start the commands of the catalog.
 type local struct {
@@ -163,7 +163,7 @@ type world struct {
 // hostile is a server of the catalog that runs testdata/hostile.
 func hostile(t *testing.T, name string, change func(*controlapi.Server), faults ...string) controlapi.API {
 	t.Helper()
-	s := &controlapi.Server{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
+	s := &controlapi.Server{Command: append([]string{peertest.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
 	if change != nil {
 		change(s)
 	}
@@ -321,7 +321,7 @@ func TestCall(t *testing.T) {
 	if err := json.Unmarshal(list.body, &tools); err != nil || len(tools.Tools) != 22 {
 		t.Errorf("%s %v", list.body, err)
 	}
-	if known, ok := w.broker.Tools("a"); !ok || len(known) != 22 {
+	if known, ok := w.broker.KnownTools("a"); !ok || len(known) != 22 {
 		t.Errorf("%v %v", known, ok)
 	}
 	if got := w.send(t.Context(), "s1-r1", http.MethodGet, "/a/$resources", "", 0); !bytes.Contains(got.body, []byte(`"resources":[]`)) {

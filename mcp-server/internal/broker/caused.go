@@ -17,8 +17,8 @@ const (
 	maxCaused = 200
 )
 
-// causes are the requests that servers sent because of one run's calls.
-type causes struct {
+// causedRequests are the requests that servers sent because of one run's calls.
+type causedRequests struct {
 	pending sync.WaitGroup
 	list    []controlapi.Caused
 	count   int
@@ -27,14 +27,14 @@ type causes struct {
 type callKey struct{}
 
 // callOf returns the call of a tool that a context belongs to, or nil.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+func callOf(ctx context.Context) *callRequest {
+	c, _ := ctx.Value(callKey{}).(*callRequest)
 	return c
 }
 
 // startCall counts a call that is about to be sent to an instance, and reports the call's run to the proxy. After a
 // failure the caller must not send the call: the proxy would attribute its requests to another call.
-func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *failure) {
+func (b *Broker) startCall(ctx context.Context, i *serverInstance) (id uint64, f *callFailure) {
 	b.mu.Lock()
 	i.inFlight++
 	i.window++
@@ -52,19 +52,19 @@ func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *fail
 	case err == nil || ctx.Err() != nil: // a caller that gave up does not send the call
 		return id, nil
 	case errors.Is(err, controlapi.ErrFenced): // the proxy restarted
-		f = ended("the proxy does not know the server's process any more", true)
+		f = newEnded("the proxy does not know the server's process any more", true)
 		b.mu.Lock()
-		b.retire(i)
+		b.retireInstance(i)
 		b.mu.Unlock()
 		i.kill(f)
 		return id, f
 	}
-	return id, unavailable("the proxy did not take the call: "+clean(err.Error()), "Try again.")
+	return id, newUnavailable("the proxy did not take the call: "+cleanText(err.Error()), "Try again.")
 }
 
 // settleCall records whether a server has stopped working on a call. If it may still work on the call, the list keeps
 // the call as long as the process lives, once per run.
-func (b *Broker) settleCall(i *instance, id uint64, r rest) {
+func (b *Broker) settleCall(i *serverInstance, id uint64, r callState) {
 	b.mu.Lock()
 	n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id })
 	call := i.calls[n]
@@ -84,7 +84,7 @@ func (b *Broker) settleCall(i *instance, id uint64, r rest) {
 
 // sendCalls sends the proxy the list of calls that the server works on. The proxy ignores a list that is older than its
 // current one.
-func (i *instance) sendCalls(ctx context.Context) error {
+func (i *serverInstance) sendCalls(ctx context.Context) error {
 	if len(i.server.api.Domains) == 0 { // it has no host to send to
 		return nil
 	}
@@ -101,9 +101,9 @@ func (i *instance) sendCalls(ctx context.Context) error {
 	return i.slot.SetCalls(ctx, list)
 }
 
-// over reports a call's end to the proxy, and fetches the requests that the server sent meanwhile. If other calls were
-// in flight since the last fetch, each call may have caused the requests.
-func (b *Broker) over(c *call, i *instance, id uint64) {
+// reportCallEnd reports a call's end to the proxy, and fetches the requests that the server sent meanwhile. If other
+// calls were in flight since the last fetch, each call may have caused the requests.
+func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i.inFlight--
@@ -114,12 +114,12 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 		i.calls[n].GivenUp = true
 	}
 	if c == nil || b.ctx.Err() != nil || len(i.server.api.Domains) == 0 { // it has no host to send to
-		b.told(i)
+		b.countAttributed(i)
 		return
 	}
 	of := b.caused[c.run]
 	if of == nil {
-		of = &causes{}
+		of = &causedRequests{}
 		b.caused[c.run] = of
 	}
 	of.pending.Add(1)
@@ -133,7 +133,7 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 		r, err := i.slot.Drain(ctx, cause)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.told(i)
+		b.countAttributed(i)
 		if err != nil || len(r.Exchanges) == 0 {
 			return
 		}
@@ -145,14 +145,14 @@ func (b *Broker) over(c *call, i *instance, id uint64) {
 	})
 }
 
-// told counts a call whose requests are now known, or can no longer become known. The caller holds b.mu.
-func (b *Broker) told(i *instance) {
+// countAttributed counts a call whose requests are now known, or can no longer become known. The caller holds b.mu.
+func (b *Broker) countAttributed(i *serverInstance) {
 	i.untold--
 	b.tellings.Broadcast()
 }
 
 // awaitTold waits for the requests of all calls of an ended instance. Each call ends within drainTime.
-func (b *Broker) awaitTold(i *instance) {
+func (b *Broker) awaitTold(i *serverInstance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i.untold > 0 {
@@ -160,8 +160,9 @@ func (b *Broker) awaitTold(i *instance) {
 	}
 }
 
-// Caused returns and forgets the requests that servers sent for a run's calls. Call it once, after the run.
-func (b *Broker) Caused(run string) []controlapi.Caused {
+// TakeRequestsCausedBy returns and forgets the requests that servers sent for a run's calls. Call it once, after the
+// run.
+func (b *Broker) TakeRequestsCausedBy(run string) []controlapi.Caused {
 	b.mu.Lock()
 	of := b.caused[run]
 	delete(b.caused, run)

@@ -6,8 +6,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 )
 
-// limits are the time limits of the calls of a run that are in flight.
-type limits struct {
+// callTimers are the time limits of the calls of a run that are in flight.
+type callTimers struct {
 	paused bool
 	clocks map[*countdown.Countdown]struct{}
 }
@@ -52,10 +52,10 @@ func (b *Broker) Pause(run string, paused bool) {
 }
 
 // limitsOf returns the limits of a run, which it makes if there are none. The caller holds b.mu.
-func (b *Broker) limitsOf(run string) *limits {
+func (b *Broker) limitsOf(run string) *callTimers {
 	l := b.limits[run]
 	if l == nil {
-		l = &limits{clocks: map[*countdown.Countdown]struct{}{}}
+		l = &callTimers{clocks: map[*countdown.Countdown]struct{}{}}
 		b.limits[run] = l
 	}
 	return l

@@ -43,8 +43,8 @@ var statuses = map[string]int{
 	stashFull: http.StatusInsufficientStorage,
 }
 
-// failure is the reason why a call has no result. All layers use this type, and code sees it.
-type failure struct {
+// callFailure is the reason why a call has no result. All layers use this type, and code sees it.
+type callFailure struct {
 	code    string
 	message string
 	hint    string
@@ -61,10 +61,10 @@ type failure struct {
 	unsent bool
 }
 
-func (f *failure) Error() string { return f.code + ": " + f.message }
+func (f *callFailure) Error() string { return f.code + ": " + f.message }
 
-// write answers a request with the failure.
-func (f *failure) write(w http.ResponseWriter) {
+// writeFailure answers a request with the failure.
+func (f *callFailure) writeFailure(w http.ResponseWriter) {
 	line, _ := json.Marshal(controlapi.Refusal{
 		Error: f.message, Code: f.code, Hint: f.hint, Retryable: f.retryable, Server: f.server, Tool: f.tool,
 		Data: f.data,
@@ -75,23 +75,23 @@ func (f *failure) write(w http.ResponseWriter) {
 	_, _ = w.Write(line) // an error means that the client is gone
 }
 
-// unavailable returns the failure for a server that cannot be used now.
-func unavailable(message, hint string) *failure {
-	return &failure{code: serverUnavailable, message: message, hint: hint, retryable: true, unsent: true}
+// newUnavailable returns the failure for a server that cannot be used now.
+func newUnavailable(message, hint string) *callFailure {
+	return &callFailure{code: serverUnavailable, message: message, hint: hint, retryable: true, unsent: true}
 }
 
-// ended returns the failure for a call whose server ended during the call.
-func ended(why string, unsent bool) *failure {
-	f := &failure{code: serverUnavailable, message: why, transport: true, unsent: unsent, retryable: unsent}
+// newEnded returns the failure for a call whose server ended during the call.
+func newEnded(why string, unsent bool) *callFailure {
+	f := &callFailure{code: serverUnavailable, message: why, transport: true, unsent: unsent, retryable: unsent}
 	if !unsent {
 		f.hint = "The call may have been carried out. Check before you repeat it."
 	}
 	return f
 }
 
-// late returns the failure for a call that exceeded its time limit.
-func late(limit time.Duration) *failure {
-	return &failure{
+// newLate returns the failure for a call that exceeded its time limit.
+func newLate(limit time.Duration) *callFailure {
+	return &callFailure{
 		code: timedOut, message: fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond)),
 		hint: "The call was cancelled, but may have been carried out. " +
 			"Pass {timeout: milliseconds} as the last argument to wait longer.",
@@ -111,18 +111,18 @@ func dataOf(e *frame.Error) json.RawMessage {
 }
 
 // fromBridge converts a bridge's error to one for code. It is the only place that does so.
-func fromBridge(e *frame.Error) *failure {
-	message := clean(e.Message)
+func fromBridge(e *frame.Error) *callFailure {
+	message := cleanText(e.Message)
 	switch e.Code {
 	case frame.ServerError, frame.BadRequest, frame.Refused:
-		return &failure{code: serverError, message: message, data: dataOf(e)}
+		return &callFailure{code: serverError, message: message, data: dataOf(e)}
 	case frame.ResultTooLarge:
-		return &failure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
+		return &callFailure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
 	case frame.NotSent:
-		return ended(message, true)
+		return newEnded(message, true)
 	case frame.Cancelled, frame.Abandoned:
 		// Answers to calls that the broker cancelled take another path. Here the bridge gave up because it is ending.
-		return ended("the connection to the server ended", false)
+		return newEnded("the connection to the server ended", false)
 	}
-	return ended(message, false)
+	return newEnded(message, false)
 }

@@ -36,28 +36,28 @@ const maxBody = 16 << 20
 // If a request ends early, its call is cancelled. A call that a dry run records is checked but not made: see plan.go.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
+	c := callRequest{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
 	if c.plan == controlapi.PlanSend {
 		// The run that recorded the call is usually over, so cfg.Session no longer knows its session.
-		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
+		b.lendSession(c.run, r.Header.Get(controlapi.HeaderSession))
 	}
-	c.memory = b.memory.Open(b.holderOf(c.run))
+	c.memory = b.memory.OpenAccount(b.holderOf(c.run))
 	defer c.memory.Close()
-	result, f := c.serve(r)
+	result, f := c.routeRequest(r)
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
-	if f == nil && !c.memory.Take(int64(len(result))) {
-		result, f = nil, &failure{
+	if f == nil && !c.memory.TryTake(int64(len(result))) {
+		result, f = nil, &callFailure{
 			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
 		}
 	}
 	if c.server != nil {
-		b.cfg.Called(c.server.api.Name, outcome(result, f), time.Since(began))
+		b.cfg.Called(c.server.api.Name, outcomeWord(result, f), time.Since(began))
 	}
 	if f != nil {
 		own := *f // others may wait for the same, such as a list of tools
 		own.server, own.tool = c.name, c.tool
-		own.write(w)
+		own.writeFailure(w)
 		return
 	}
 	c.tellPlan(w.Header(), result)
@@ -66,8 +66,8 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(result) // an error means that the client is gone
 }
 
-// outcome returns a call's result in one word: "ok", "tool_error" or the code of a failure.
-func outcome(result []byte, f *failure) string {
+// outcomeWord returns a call's result in one word: "ok", "tool_error" or the code of a failure.
+func outcomeWord(result []byte, f *callFailure) string {
 	if f != nil {
 		return f.code
 	}
@@ -81,13 +81,13 @@ func outcome(result []byte, f *failure) string {
 	return "ok"
 }
 
-// call is one request of code.
-type call struct {
+// callRequest is one request of code.
+type callRequest struct {
 	broker *Broker
 	run    string
 	name   string // of the server, as the request wrote it
 	tool   string
-	server *server
+	server *serverState
 	limit  time.Duration      // the timeout that code set, or 0
 	memory *membudget.Account // for arguments and answers
 
@@ -97,101 +97,102 @@ type call struct {
 	unasked atomic.Pointer[string] // why a server's question was not put to the user
 }
 
-// serve routes a request to the stash or to a server.
-func (c *call) serve(r *http.Request) ([]byte, *failure) {
+// routeRequest routes a request to the stash or to a server.
+func (c *callRequest) routeRequest(r *http.Request) ([]byte, *callFailure) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, p := range parts {
 		name, err := url.PathUnescape(p)
 		if err != nil || name == "" || len(parts) > 2 {
-			return nil, &failure{code: badRequest, message: "the path is /server or /server/tool"}
+			return nil, &callFailure{code: badRequest, message: "the path is /server or /server/tool"}
 		}
 		parts[i] = name
 	}
 	if c.run == "" {
-		return nil, &failure{code: badRequest, message: "the request belongs to no run"}
+		return nil, &callFailure{code: badRequest, message: "the request belongs to no run"}
 	}
 	c.name = parts[0]
 	if len(parts) == 2 {
 		c.tool = parts[1]
 	}
-	body, f := c.read(r)
+	body, f := c.readBody(r)
 	if f != nil {
 		return nil, f
 	}
 	if c.name == "$stash" {
 		c.name = ""
-		return c.stashed(body)
+		return c.doStash(body)
 	}
 	if ms, err := strconv.ParseInt(r.Header.Get(controlapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
 		// The inner min comes first, because a large ms times time.Millisecond would overflow.
 		c.limit = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
 	}
-	if c.server = c.broker.server(c.name); c.server == nil {
-		return nil, &failure{
+	if c.server = c.broker.findServer(c.name); c.server == nil {
+		return nil, &callFailure{
 			code: serverNotFound, message: fmt.Sprintf("there is no server %.80q", c.name), hint: "list_apis lists them.",
 		}
 	}
-	if f := c.broker.use(c.run, c.server); f != nil {
+	if f := c.broker.recordUse(c.run, c.server); f != nil {
 		return nil, f
 	}
-	return c.route(r, body)
+	return c.routeToServer(r, body)
 }
 
-// read reads a request's body, within maxBody and the memory that the run's holder has left.
-func (c *call) read(r *http.Request) ([]byte, *failure) {
-	body, err := io.ReadAll(c.memory.Reader(io.LimitReader(r.Body, maxBody+1)))
+// readBody reads a request's body, within maxBody and the memory that the run's holder has left.
+func (c *callRequest) readBody(r *http.Request) ([]byte, *callFailure) {
+	body, err := io.ReadAll(c.memory.CountReads(io.LimitReader(r.Body, maxBody+1)))
 	if errors.Is(err, membudget.ErrFull) {
-		return nil, unavailable("the arguments of the calls in flight are too large together",
+		return nil, newUnavailable("the arguments of the calls in flight are too large together",
 			"Call less at once: parallel(calls, {limit: 2}).")
 	}
 	if err != nil {
-		return nil, &failure{code: badRequest, message: "the body broke off"}
+		return nil, &callFailure{code: badRequest, message: "the body broke off"}
 	}
 	if len(body) > maxBody {
-		return nil, &failure{code: badArguments, message: fmt.Sprintf("the arguments are larger than %d MiB", maxBody>>20)}
+		return nil, &callFailure{code: badArguments, message: fmt.Sprintf("the arguments are larger than %d MiB",
+			maxBody>>20)}
 	}
 	// The frame for the bridge nests the arguments two levels deeper, and a frame beyond MaxDepth is not read.
-	if frame.Depth(body) > frame.MaxDepth-2 {
-		return nil, &failure{code: badArguments, message: "the arguments nest too deep"}
+	if frame.NestingDepth(body) > frame.MaxDepth-2 {
+		return nil, &callFailure{code: badArguments, message: "the arguments nest too deep"}
 	}
 	return body, nil
 }
 
-// route carries out a request for a server.
-func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
+// routeToServer carries out a request for a server.
+func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *callFailure) {
 	ctx := r.Context()
 	get := r.Method == http.MethodGet
 	switch {
 	case c.tool == "" && get:
-		return c.list(ctx)
+		return c.listTools(ctx)
 	case c.tool == controlapi.ListResources && get:
-		return c.request(ctx, frame.ResourcesMethod, nil, true)
+		return c.requestServer(ctx, frame.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
-		return nil, &failure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
+		return nil, &callFailure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
 	case c.tool == controlapi.ReadResource:
 		var p frame.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
-			return nil, &failure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
+			return nil, &callFailure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
-		return c.request(ctx, frame.ReadMethod, p, true)
+		return c.requestServer(ctx, frame.ReadMethod, p, true)
 	case c.tool == controlapi.GetPrompt:
 		var p frame.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
-			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings",
+			return nil, &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
 				hint: `$prompt("name", {key: "text"})`}
 		}
-		return c.request(ctx, frame.PromptMethod, p, true)
+		return c.requestServer(ctx, frame.PromptMethod, p, true)
 	}
-	return c.call(ctx, body)
+	return c.callTool(ctx, body)
 }
 
-// key returns the key of the instance that the call uses: a run's, a session's, a tenant's or the shared one.
-func (c *call) key() (string, *failure) {
-	session, ok := c.broker.session(c.run)
-	of := tenant.Of(session)
+// instanceKey returns the key of the instance that the call uses: a run's, a session's, a tenant's or the shared one.
+func (c *callRequest) instanceKey() (string, *callFailure) {
+	session, ok := c.broker.sessionOfRun(c.run)
+	of := tenant.TenantOf(session)
 	switch {
 	case !ok: // its owner is unknown
-		return "", &failure{code: cancelled, message: "the run is over"}
+		return "", &callFailure{code: cancelled, message: "the run is over"}
 	case c.server.spec.State == "run":
 		return c.run, nil
 	case c.server.spec.State == "session":
@@ -209,65 +210,67 @@ func (b *Broker) tenantOf(key string) string {
 		return name
 	}
 	if session, ok := strings.CutPrefix(key, "session "); ok {
-		return tenant.Of(session)
+		return tenant.TenantOf(session)
 	}
-	session, ok := b.session(key)
+	session, ok := b.sessionOfRun(key)
 	if !ok {
 		return key
 	}
-	return tenant.Of(session)
+	return tenant.TenantOf(session)
 }
 
-// request makes a request to the server within its time limit. Only a limit that code has set includes the time to
-// start the server.
-func (c *call) request(ctx context.Context, method string, params any, repeat bool) ([]byte, *failure) {
-	key, f := c.key()
+// requestServer makes a request to the server within its time limit. Only a limit that code has set includes the time
+// to start the server.
+func (c *callRequest) requestServer(ctx context.Context, method string, params any, repeat bool) ([]byte,
+	*callFailure) {
+	key, f := c.instanceKey()
 	if f != nil {
 		return nil, f
 	}
 	limit := c.limit
 	if limit == 0 {
-		limit = c.server.timeout()
-		if !c.broker.connected(c.server, key) {
+		limit = c.server.callTimeout()
+		if !c.broker.isConnected(c.server, key) {
 			limit += c.server.connectTimeout()
 		}
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, callKey{}, c))
 	defer cancel(nil)
 	defer c.broker.limitCall(c.run, limit, func() { cancel(context.DeadlineExceeded) })()
-	raw, f := c.server.request(ctx, key, method, params, repeat)
+	raw, f := c.server.requestWithRetry(ctx, key, method, params, repeat)
 	// A failure that was not sent keeps its own code: it is retryable, and a timeout is not.
 	if f != nil && !f.unsent && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return nil, late(limit)
+		return nil, newLate(limit)
 	}
 	if f != nil && !f.unsent && ctx.Err() != nil {
-		return nil, &failure{code: cancelled, message: "the call was cancelled"}
+		return nil, &callFailure{code: cancelled, message: "the call was cancelled"}
 	}
 	return raw, f
 }
 
-// list returns the definitions of the tools that code may call, as JSON.
-func (c *call) list(ctx context.Context) ([]byte, *failure) {
-	tools, f := c.tools(ctx, c.server.learn)
+// listTools returns the definitions of the tools that code may call, as JSON.
+func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
+	tools, f := c.allTools(ctx, c.server.learnTools)
 	if f != nil {
 		return nil, f
 	}
 	all := []json.RawMessage{}
 	for _, t := range tools {
-		if c.server.may(t) && t.held == "" {
+		if c.server.mayCall(t) && t.held == "" {
 			all = append(all, t.raw)
 		}
 	}
-	line, err := frame.Encode(map[string]any{"tools": all})
+	line, err := frame.EncodeLine(map[string]any{"tools": all})
 	if err != nil {
-		return nil, &failure{code: serverError, message: err.Error()}
+		return nil, &callFailure{code: serverError, message: err.Error()}
 	}
 	return line, nil
 }
 
-// tools returns all tools of the server, from one of its methods, within the limit that code has set.
-func (c *call) tools(ctx context.Context, from func(context.Context) ([]*tool, *failure)) ([]*tool, *failure) {
-	if _, f := c.key(); f != nil { // the run is over
+// allTools returns all tools of the server, from one of its methods, within the limit that code has set.
+func (c *callRequest) allTools(ctx context.Context,
+	from func(context.Context) ([]*declaredTool, *callFailure)) ([]*declaredTool, *callFailure) {
+	if _, f := c.instanceKey(); f != nil { // the run is over
 		return nil, f
 	}
 	if c.limit > 0 {
@@ -278,18 +281,18 @@ func (c *call) tools(ctx context.Context, from func(context.Context) ([]*tool, *
 	return from(ctx)
 }
 
-// call checks and calls a tool.
-func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
+// callTool checks and calls a tool.
+func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callFailure) {
 	began := time.Now()
-	tools, f := c.tools(ctx, c.server.list)
+	tools, f := c.allTools(ctx, c.server.listTools)
 	if f != nil {
 		return nil, f
 	}
-	t, f := find(tools, c.tool)
+	t, f := findTool(tools, c.tool)
 	// Another call may just have added the tool.
 	if f != nil && f.code == toolNotFound {
-		if newer, failed := c.tools(ctx, c.server.listAgain); failed == nil && newer != nil {
-			t, f = find(newer, c.tool)
+		if newer, failed := c.allTools(ctx, c.server.listAgain); failed == nil && newer != nil {
+			t, f = findTool(newer, c.tool)
 		}
 	}
 	if f != nil {
@@ -298,20 +301,20 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// From here on the name is the server's, not the alias that code may have written.
 	c.tool = t.Name
 	if t.task {
-		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
+		return nil, &callFailure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
 			hint: "Do without it."}
 	}
-	if !c.server.may(t) {
-		return nil, &failure{code: toolDenied, message: "the user's configuration does not allow this tool",
+	if !c.server.mayCall(t) {
+		return nil, &callFailure{code: toolDenied, message: "the user's configuration does not allow this tool",
 			hint: "Do without it, or ask the user."}
 	}
-	if f := c.server.quarantine(t); f != nil {
+	if f := c.server.checkQuarantine(t); f != nil {
 		return nil, f
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
-	if f := checked(t, body); f != nil {
+	if f := checkArguments(t, body); f != nil {
 		return nil, f
 	}
 	//defence:dry-run-approved
@@ -326,11 +329,11 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// The limit of code includes the time for listing the tools.
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {
-			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
+			return nil, &callFailure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
 		}
 	}
 	again := c.server.spec.Retry && t.repeatable
-	raw, f := c.request(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
+	raw, f := c.requestServer(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
 	hint := ""
 	if why := c.unasked.Load(); why != nil {
 		hint = "The server wanted to ask the user something, and could not: " + *why + "."
@@ -341,35 +344,35 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		}
 		return nil, f
 	}
-	return marked(raw, len(t.OutputSchema) > 0, hint)
+	return addMarkers(raw, len(t.OutputSchema) > 0, hint)
 }
 
-// checked reports mistakes in a call's arguments before the call is sent, or nil.
-func checked(t *tool, body []byte) *failure {
+// checkArguments reports mistakes in a call's arguments before the call is sent, or nil.
+func checkArguments(t *declaredTool, body []byte) *callFailure {
 	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that would take many times the memory
-		return &failure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
+		return &callFailure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
-	if list := mistakes(t.InputSchema, body); len(list) > 0 {
-		return &failure{code: badArguments, message: strings.Join(list, "; "), hint: hintOf(t)}
+	if list := findMistakes(t.InputSchema, body); len(list) > 0 {
+		return &callFailure{code: badArguments, message: strings.Join(list, "; "), hint: hintOf(t)}
 	}
 	return nil
 }
 
 // hintOf returns a tool's signature.
-func hintOf(t *tool) string {
-	args := signature.Arguments(t.InputSchema)
+func hintOf(t *declaredTool) string {
+	args := signature.ArgumentsType(t.InputSchema)
 	if len(args) > signature.MaxLength {
 		args = "{…}"
 	}
-	return clean(t.Name) + "(" + args + ")"
+	return cleanText(t.Name) + "(" + args + ")"
 }
 
-// marked adds two members to a result: "_schema" reports whether the tool has an outputSchema, and "_hint" explains an
-// error. They come last, so that they override members of the same name from the server.
-func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
+// addMarkers adds two members to a result: "_schema" reports whether the tool has an outputSchema, and "_hint" explains
+// an error. They come last, so that they override members of the same name from the server.
+func addMarkers(raw json.RawMessage, schema bool, hint string) ([]byte, *callFailure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
-		return nil, &failure{code: serverError, message: "the server's result is no object"}
+		return nil, &callFailure{code: serverError, message: "the server's result is no object"}
 	}
 	// The bytes are joined instead of decoded, because a result may be large and its numbers must stay exact.
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
@@ -381,23 +384,23 @@ func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	return fmt.Appendf(out, `"_schema":%v,"_hint":%s}`, schema, words), nil
 }
 
-// stashed carries out an operation on the stash of the run's session.
-func (c *call) stashed(body []byte) ([]byte, *failure) {
+// doStash carries out an operation on the stash of the run's session.
+func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
 	session, ok := c.broker.cfg.Session(c.run)
 	if !ok {
-		return nil, &failure{code: cancelled, message: "the run is over"}
+		return nil, &callFailure{code: cancelled, message: "the run is over"}
 	}
 	var r stashRequest
 	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {
-		return nil, &failure{code: badArguments, message: "the body is {key, value, ttl_ms}"}
+		return nil, &callFailure{code: badArguments, message: "the body is {key, value, ttl_ms}"}
 	}
-	result, f := c.broker.stash.do(session, c.tool, r)
+	result, f := c.broker.stash.doOperation(session, c.tool, r)
 	if f != nil {
 		return nil, f
 	}
-	line, err := frame.Encode(result)
+	line, err := frame.EncodeLine(result)
 	if err != nil {
-		return nil, &failure{code: badRequest, message: err.Error()}
+		return nil, &callFailure{code: badRequest, message: err.Error()}
 	}
 	return line, nil
 }

@@ -50,9 +50,9 @@ type Slot interface {
 	Close() error
 }
 
-// instance is one process of a local server, or one connection to a remote server, in a separate slot.
-type instance struct {
-	server *server
+// serverInstance is one process of a local server, or one connection to a remote server, in a separate slot.
+type serverInstance struct {
+	server *serverState
 	key    string // its owner: all, a tenant, a session or a run
 
 	ready chan struct{} // closed when the server is connected, or will never be
@@ -84,30 +84,30 @@ type instance struct {
 
 	mu      sync.Mutex
 	id      uint64
-	pending map[uint64]*pending
-	err     *failure // why the instance is not ready, or has ended
+	pending map[uint64]*pendingRequest
+	err     *callFailure // why the instance is not ready, or has ended
 	info    frame.Ready
 }
 
 // errStopped is the cause of an instance's end if the broker wanted it.
 var errStopped = errors.New("the server was stopped")
 
-// run starts the server, passes frames until the server ends, and cleans up.
-func (i *instance) run(ctx context.Context) {
-	err := i.serve(ctx)
+// runServer starts the server, passes frames until the server ends, and cleans up.
+func (i *serverInstance) runServer(ctx context.Context) {
+	err := i.readFrames(ctx)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	f := (*failure)(nil)
+	f := (*callFailure)(nil)
 	if !errors.As(err, &f) {
-		f = ended(clean(err.Error()), false)
+		f = newEnded(cleanText(err.Error()), false)
 		f.transport = !errors.Is(err, errStopped)
 	}
 	i.mu.Lock()
 	i.err = f
 	i.mu.Unlock()
 	// Removed before ready and gone are closed, so that a caller that wakes up cannot get this instance again.
-	i.server.broker.remove(i, f)
+	i.server.broker.removeInstance(i, f)
 	select {
 	case <-i.ready:
 	default:
@@ -118,15 +118,15 @@ func (i *instance) run(ctx context.Context) {
 	i.server.broker.awaitTold(i) // the proxy knows nothing of a slot that is free
 	if i.slot != nil {
 		if err := i.slot.Close(); err != nil {
-			i.server.warn("a slot could not be freed", "error", err)
+			i.server.logWarning("a slot could not be freed", "error", err)
 		}
 	}
 	close(i.left)
-	i.server.broker.freed(i)
+	i.server.broker.recordFreeSlot(i)
 }
 
 // hasLeft reports whether the instance's slot is free.
-func (i *instance) hasLeft() bool {
+func (i *serverInstance) hasLeft() bool {
 	select {
 	case <-i.left:
 		return true
@@ -135,9 +135,9 @@ func (i *instance) hasLeft() bool {
 	}
 }
 
-// serve starts the server and reads frames until its bridge ends.
-func (i *instance) serve(ctx context.Context) error {
-	slot, err := i.server.broker.launch(ctx, i)
+// readFrames starts the server and reads frames until its bridge ends.
+func (i *serverInstance) readFrames(ctx context.Context) error {
+	slot, err := i.server.broker.launchBridge(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -145,11 +145,11 @@ func (i *instance) serve(ctx context.Context) error {
 	// Reading blocks without regard to ctx, so the end of ctx has to end the slot.
 	stop := context.AfterFunc(ctx, slot.Stop)
 	defer stop()
-	go i.write(ctx)
+	go i.writeFrames(ctx)
 	start := slot.Start()
 	limit := time.Duration(start.ConnectTimeoutMS)*time.Millisecond + connectMargin
 	timer := time.AfterFunc(limit, func() {
-		i.kill(&failure{
+		i.kill(&callFailure{
 			code: serverUnavailable, message: fmt.Sprintf("the server was not connected within %v", limit),
 			transport: true, unsent: true, retryable: true,
 		})
@@ -163,14 +163,14 @@ func (i *instance) serve(ctx context.Context) error {
 		if err := r.Read(&f); err != nil {
 			return fmt.Errorf("the connection to the server ended: %w", err)
 		}
-		if err := i.take(f, timer); err != nil {
+		if err := i.handleFrame(f, timer); err != nil {
 			return err
 		}
 	}
 }
 
-// take handles a frame from the bridge. An error ends the instance.
-func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
+// handleFrame handles a frame from the bridge. An error ends the instance.
+func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) error {
 	switch {
 	case f.Ready != nil:
 		// A second close of ready would panic, and a hostile server can write frames itself.
@@ -183,7 +183,7 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		i.info = *f.Ready
 		close(i.ready)
 	case f.Failed != nil:
-		e := ended(clean(f.Failed.Message), f.Failed.Code != frame.Gone)
+		e := newEnded(cleanText(f.Failed.Message), f.Failed.Code != frame.Gone)
 		switch f.Failed.Code {
 		case frame.Refused:
 			e.hint = "Tell the user to check the server's credential and headers in its config.json."
@@ -192,13 +192,13 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		}
 		return e
 	case f.Log != "":
-		i.print(f.Log)
+		i.logOutput(f.Log)
 	case f.Question != nil:
-		i.question(*f.Question)
+		i.passQuestion(*f.Question)
 	case f.Progress != nil:
-		i.progress(*f.Progress)
+		i.reportProgress(*f.Progress)
 	case f.Changed != "":
-		i.server.changed(f.Changed, i.key)
+		i.server.handleChange(f.Changed, i.key)
 	case f.ID != 0:
 		i.mu.Lock()
 		p := i.pending[f.ID]
@@ -212,8 +212,8 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 	return nil
 }
 
-// progress reports the progress of a call to the client of the run that made the call.
-func (i *instance) progress(p frame.Progress) {
+// reportProgress reports the progress of a call to the client of the run that made the call.
+func (i *serverInstance) reportProgress(p frame.Progress) {
 	i.mu.Lock()
 	of := i.pending[p.Request]
 	i.mu.Unlock()
@@ -225,15 +225,15 @@ func (i *instance) progress(p frame.Progress) {
 	if p.Total > 0 {
 		text += " of " + strconv.FormatFloat(p.Total, 'f', -1, 64)
 	}
-	if said := signature.Clean(p.Message, maxProgress); said != "" {
+	if said := signature.CleanLine(p.Message, maxProgress); said != "" {
 		text += ": " + said
 	}
 	i.server.broker.cfg.Progress(of.call.run, i.server.api.Name+"."+of.call.tool+": "+text)
 }
 
-// print logs a server's output in short lines, at a bounded rate. The bridge bounds the rate too, but the server can
-// write to the bridge's output itself.
-func (i *instance) print(text string) {
+// logOutput logs a server's output in short lines, at a bounded rate. The bridge bounds the rate too, but the server
+// can write to the bridge's output itself.
+func (i *serverInstance) logOutput(text string) {
 	now := time.Now()
 	i.logged = max(0, i.logged-logRate*now.Sub(i.logAt).Seconds())
 	i.logAt = now
@@ -241,11 +241,11 @@ func (i *instance) print(text string) {
 		return
 	}
 	i.logged += float64(len(text))
-	i.server.log(strings.ToValidUTF8(text, ""))
+	i.server.logInfo(strings.ToValidUTF8(text, ""))
 }
 
-// write writes frames until the instance ends. It blocks while the bridge does not read.
-func (i *instance) write(ctx context.Context) {
+// writeFrames writes frames until the instance ends. It blocks while the bridge does not read.
+func (i *serverInstance) writeFrames(ctx context.Context) {
 	w := frame.NewWriter(i.slot)
 	for {
 		select {
@@ -268,8 +268,8 @@ func (i *instance) write(ctx context.Context) {
 	}
 }
 
-// why returns the reason why the instance is not ready or has ended, for a call that was or was not sent.
-func (i *instance) why(unsent bool) *failure {
+// failureReason returns the reason why the instance is not ready or has ended, for a call that was or was not sent.
+func (i *serverInstance) failureReason(unsent bool) *callFailure {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.err == nil {
@@ -282,51 +282,52 @@ func (i *instance) why(unsent bool) *failure {
 	return &f
 }
 
-// wait waits for the server's connection.
-func (i *instance) wait(ctx context.Context) *failure {
+// waitForConnection waits for the server's connection.
+func (i *serverInstance) waitForConnection(ctx context.Context) *callFailure {
 	select {
 	case <-i.ready:
-		return i.why(true)
+		return i.failureReason(true)
 	case <-ctx.Done():
-		return &failure{code: timedOut, message: "the server was still starting", retryable: true, unsent: true}
+		return &callFailure{code: timedOut, message: "the server was still starting", retryable: true, unsent: true}
 	}
 }
 
-// ask sends a request and waits for its answer. If ctx ends, the request is cancelled, and settled gets the server's
-// state later in the background. Otherwise settled is called before ask returns.
-func (i *instance) ask(ctx context.Context, method string, params any, settled func(rest)) (json.RawMessage, *failure) {
+// sendAndWait sends a request and waits for its answer. If ctx ends, the request is cancelled, and settled gets the
+// server's state later in the background. Otherwise settled is called before ask returns.
+func (i *serverInstance) sendAndWait(ctx context.Context, method string, params any,
+	settled func(callState)) (json.RawMessage, *callFailure) {
 	if ctx.Err() != nil {
 		settled(atRest)
-		return nil, &failure{code: timedOut, message: "the call was given up before it was sent", unsent: true}
+		return nil, &callFailure{code: timedOut, message: "the call was given up before it was sent", unsent: true}
 	}
 	raw, err := json.Marshal(params)
 	if err != nil {
 		settled(atRest)
-		return nil, &failure{code: badRequest, message: err.Error()}
+		return nil, &callFailure{code: badRequest, message: err.Error()}
 	}
 	select {
 	case <-i.gone: // i.out may have room even then
 		settled(atRest)
-		return nil, i.why(true)
+		return nil, i.failureReason(true)
 	default:
 	}
 	i.mu.Lock()
 	i.id++
 	// The answer's channel has room for one frame, so that the reading goroutine never waits for this one.
 	id, answer := i.id, make(chan frame.FromBridge, 1)
-	i.pending[id] = &pending{answer: answer, call: callOf(ctx), ctx: ctx}
+	i.pending[id] = &pendingRequest{answer: answer, call: callOf(ctx), ctx: ctx}
 	i.mu.Unlock()
 	began := time.Now()
 	select {
 	case i.out <- frame.ToBridge{ID: id, Method: method, Params: raw}:
 	case <-i.gone:
 		settled(atRest)
-		return nil, i.why(true)
+		return nil, i.failureReason(true)
 	case <-ctx.Done():
-		i.forget(id)
+		i.forgetRequest(id)
 		settled(atRest)
 		// Code chooses its timeout: calls that it gives up at once must not count as failures of the server.
-		return nil, &failure{
+		return nil, &callFailure{
 			code: timedOut, message: "the server does not read", unsent: true, transport: time.Since(began) >= readTime,
 		}
 	}
@@ -334,25 +335,25 @@ func (i *instance) ask(ctx context.Context, method string, params any, settled f
 	case f := <-answer:
 		i.awaitEnd(f)
 		settled(atRest)
-		return i.result(f)
+		return i.toResult(f)
 	case <-i.gone:
 		settled(atRest)
 		select {
 		case f := <-answer: // arrived before the end
-			return i.result(f)
+			return i.toResult(f)
 		default:
 		}
-		return nil, i.why(false)
+		return nil, i.failureReason(false)
 	case <-ctx.Done():
 	}
 	// In the background, because code has waited long enough; the call's turn stays taken until the server is at rest.
-	go i.cancel(id, answer, settled)
-	return nil, &failure{code: timedOut, message: "cancelled"}
+	go i.cancelRequest(id, answer, settled)
+	return nil, &callFailure{code: timedOut, message: "cancelled"}
 }
 
 // awaitEnd handles an answer that reports the end of the server's process. It waits until the instance is removed, so
 // that the next call cannot get this instance.
-func (i *instance) awaitEnd(f frame.FromBridge) {
+func (i *serverInstance) awaitEnd(f frame.FromBridge) {
 	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != frame.Gone && f.Error.Code != frame.NotSent) {
 		return
 	}
@@ -363,30 +364,30 @@ func (i *instance) awaitEnd(f frame.FromBridge) {
 	}
 }
 
-// result converts a frame to a call's result.
-func (i *instance) result(f frame.FromBridge) (json.RawMessage, *failure) {
+// toResult converts a frame to a call's result.
+func (i *serverInstance) toResult(f frame.FromBridge) (json.RawMessage, *callFailure) {
 	if f.Error == nil {
 		return f.Result, nil
 	}
 	e := fromBridge(f.Error)
 	// The instance's own failure is more precise than the bridge's answer to one request.
-	if why := i.why(e.unsent); e.transport && why != nil {
+	if why := i.failureReason(e.unsent); e.transport && why != nil {
 		return nil, why
 	}
 	return nil, e
 }
 
-// rest is the state of a server after a call.
-type rest int
+// callState is the state of a server after a call.
+type callState int
 
 const (
-	atRest    rest = iota // it has finished with the call
-	abandoned             // it lives, but does not report whether it stopped
-	hung                  // it does not answer
+	atRest    callState = iota // it has finished with the call
+	abandoned                  // it lives, but does not report whether it stopped
+	hung                       // it does not answer
 )
 
-// cancel cancels a request and waits until the server has stopped working on it.
-func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled func(rest)) {
+// cancelRequest cancels a request and waits until the server has stopped working on it.
+func (i *serverInstance) cancelRequest(id uint64, answer <-chan frame.FromBridge, settled func(callState)) {
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
 	select {
@@ -395,7 +396,7 @@ func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled fun
 		settled(atRest)
 		return
 	case <-timer.C:
-		i.forget(id)
+		i.forgetRequest(id)
 		settled(hung)
 		return
 	}
@@ -412,13 +413,13 @@ func (i *instance) cancel(id uint64, answer <-chan frame.FromBridge, settled fun
 	case <-i.gone:
 		settled(atRest)
 	case <-timer.C:
-		i.forget(id)
+		i.forgetRequest(id)
 		settled(hung)
 	}
 }
 
-// forget drops a request whose answer is no longer wanted.
-func (i *instance) forget(id uint64) {
+// forgetRequest drops a request whose answer is no longer wanted.
+func (i *serverInstance) forgetRequest(id uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.pending, id)

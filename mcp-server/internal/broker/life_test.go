@@ -87,7 +87,7 @@ func TestCallerGone(t *testing.T) {
 	if got := w.giveUp("a", "never"); got.Code != cancelled {
 		t.Errorf("%s", got.body)
 	}
-	testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+	testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == 0 })
 	if after := w.pid("s1-r1", "a"); after == before {
 		t.Error("the process that may still work on the call is used")
 	}
@@ -108,7 +108,7 @@ func TestAbandonedSession(t *testing.T) {
 // of a session too. A server of a tenant that calls share is ended at once.
 // Promise: calls-end-with-their-run
 func TestAbandonedEnds(t *testing.T) {
-	alice := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}).Session("s")
+	alice := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}).SessionName("s")
 	for name, row := range map[string]struct {
 		run, state string
 		atOnce     bool
@@ -168,19 +168,19 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: %s, then %s", server, first, again)
 		}
 	}
-	running := w.broker.Running()
+	running := w.broker.CountRunning()
 	w.mu.Lock()
 	w.over["s1-r1"] = true
 	w.mu.Unlock()
-	testkit.WaitFor(t, func() bool { return w.broker.Running() == running-1 })
+	testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == running-1 })
 }
 
 func TestIdle(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.IdleMS = 500 }))
 	w.pid("s1-r1", "a")
-	testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+	testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == 0 })
 	launched := w.launcher.launches
-	if tools, known := w.broker.Tools("a"); !known || len(tools) == 0 {
+	if tools, known := w.broker.KnownTools("a"); !known || len(tools) == 0 {
 		t.Error("its tools are forgotten")
 	}
 	w.pid("s1-r1", "a")
@@ -306,7 +306,7 @@ func TestListChanged(t *testing.T) {
 // TestListPause: a server that says without end that its tools changed is asked for them once in a while.
 func TestListPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{broker: &Broker{}, fresh: true, asked: time.Now()}
+		s := &serverState{broker: &Broker{}, fresh: true, asked: time.Now()}
 		fresh := func() bool {
 			s.broker.mu.Lock()
 			defer s.broker.mu.Unlock()
@@ -315,7 +315,7 @@ func TestListPause(t *testing.T) {
 			return was
 		}
 		for range 100 {
-			s.changed("tools", "")
+			s.handleChange("tools", "")
 		}
 		if !fresh() {
 			t.Error("asked again at once")
@@ -325,12 +325,12 @@ func TestListPause(t *testing.T) {
 		if fresh() {
 			t.Error("a change was forgotten")
 		}
-		s.changed("tools", "")
+		s.handleChange("tools", "")
 		if fresh() {
 			t.Error("a change long after the last question is not noticed")
 		}
-		s.changed("tools", "r1")
-		s.changed("resources", "")
+		s.handleChange("tools", "r1")
+		s.handleChange("resources", "")
 		if !fresh() {
 			t.Error("one run's own process changed what all see")
 		}
@@ -346,7 +346,7 @@ func TestToolThatCame(t *testing.T) {
 		if got := w.call("/a/grown0", `{"text":"came"}`); got.text() != "came" && got.Code != quarantined {
 			t.Errorf("after %s: %s", wait, got.body)
 		}
-		testkit.Must(t, w.broker.Restart("a"))
+		testkit.Must(t, w.broker.RestartServer("a"))
 		w.call("/a/echo", `{"text":"x"}`)
 	}
 	fastest := time.Hour // of three, because a busy machine adds to single ones
@@ -387,7 +387,7 @@ func TestCatalogChanges(t *testing.T) {
 	}
 	m.end()
 	inFlight.Wait()
-	testkit.WaitFor(t, func() bool { return w.broker.Running() == 2 })
+	testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == 2 })
 }
 
 // TestInstall: a missing package is installed once for all that wait, and then the server starts.
@@ -441,7 +441,7 @@ func TestKilled(t *testing.T) {
 	for range 3 {
 		before := w.pid("s1-r1", "a")
 		w.launcher.killAll()
-		testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
+		testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == 0 })
 		if after := w.pid("s1-r1", "a"); after == before {
 			t.Error("a dead process answers")
 		}
@@ -482,44 +482,44 @@ func TestBreakerOpens(t *testing.T) {
 }
 
 func TestBreaker(t *testing.T) {
-	var b breaker
+	var b serverBreaker
 	now := time.Now()
 	admitted := func(want, wantProbe bool) {
 		t.Helper()
-		if ok, probe := b.admit(now); ok != want || probe != wantProbe {
+		if ok, probe := b.admitCall(now); ok != want || probe != wantProbe {
 			t.Errorf("admitted %v, probe %v", ok, probe)
 		}
 	}
 	for range breakerFailures - 1 {
-		b.failed(now)
+		b.countFailure(now)
 	}
 	admitted(true, false)
 	now = now.Add(breakerTime + time.Second)
-	b.failed(now) // the others are too long ago
+	b.countFailure(now) // the others are too long ago
 	admitted(true, false)
 	for range breakerFailures - 1 {
-		b.failed(now)
+		b.countFailure(now)
 	}
 	admitted(false, false)
 	now = now.Add(breakerTime)
 	admitted(true, true)
 	admitted(false, false) // one probe at a time
-	b.failed(now)
+	b.countFailure(now)
 	admitted(false, false)
 	now = now.Add(breakerTime)
 	admitted(true, true)
-	b.released()
+	b.releaseProbe()
 	admitted(true, true)
-	b.succeeded()
+	b.resetFailures()
 	admitted(true, false)
-	if b.pause() != 0 {
-		t.Errorf("a pause of %v after success", b.pause())
+	if b.restartPause() != 0 {
+		t.Errorf("a pause of %v after success", b.restartPause())
 	}
 	for range 20 {
-		b.failed(now)
+		b.countFailure(now)
 	}
-	if b.pause() != lastPause {
-		t.Errorf("a pause of %v after many failures", b.pause())
+	if b.restartPause() != lastPause {
+		t.Errorf("a pause of %v after many failures", b.restartPause())
 	}
 }
 
@@ -558,13 +558,13 @@ func TestCloseIsBounded(t *testing.T) {
 // TestCausedAtEnd: what a server sent in a call is known, also if it ends during the call or right after it.
 func TestCausedAtEnd(t *testing.T) {
 	const each = 5
-	ways := map[string]func(w *world, s *server){
+	ways := map[string]func(w *world, s *serverState){
 		"it dies":     nil,
-		"it restarts": func(w *world, s *server) { testkit.Must(w.t, w.broker.Restart(s.api.Name)) },
-		"it gives way": func(w *world, s *server) {
+		"it restarts": func(w *world, s *serverState) { testkit.Must(w.t, w.broker.RestartServer(s.api.Name)) },
+		"it gives way": func(w *world, s *serverState) {
 			w.broker.mu.Lock()
 			defer w.broker.mu.Unlock()
-			w.broker.retire(s.instances[""])
+			w.broker.retireInstance(s.instances[""])
 		},
 	}
 	for way, end := range ways {
@@ -586,11 +586,11 @@ func TestCausedAtEnd(t *testing.T) {
 					var parts sync.WaitGroup
 					parts.Go(func() { w.send(t.Context(), run, http.MethodPost, "/"+a.Name+"/meet", m.call, 0) })
 					m.await(1)
-					end(w, w.broker.server(a.Name))
+					end(w, w.broker.findServer(a.Name))
 					m.end()
 					parts.Wait()
 				}
-				if got := w.broker.Caused(run); len(got) != 1 || got[0].Exchanges[0].Host != a.Name+".example" {
+				if got := w.broker.TakeRequestsCausedBy(run); len(got) != 1 || got[0].Exchanges[0].Host != a.Name+".example" {
 					lost++
 				}
 			}
@@ -615,7 +615,7 @@ func TestSentAtEnd(t *testing.T) {
 	t.Cleanup(func() { _ = l.Client.Close(); l.Control.Close() })
 	lease, err := l.Client.Acquire(t.Context())
 	testkit.Must(t, err)
-	testkit.Must(t, l.Control.Register(t.Context(), lease.Slot, controlapi.Registration{
+	testkit.Must(t, l.Control.RegisterRun(t.Context(), lease.Slot, controlapi.Registration{
 		Generation: lease.Generation, Run: controlapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
 	}))
 	s := &sandboxSlot{launcher: l, lease: lease, end: func() {}}
@@ -627,11 +627,11 @@ func TestSentAtEnd(t *testing.T) {
 
 // TestAskedTooLate: a call that an instance can no longer get was not sent, and may be sent to the next one.
 func TestAskedTooLate(t *testing.T) {
-	i := newInstance(&server{}, "", nil)
-	i.err = ended("it died", false)
+	i := newInstance(&serverState{}, "", nil)
+	i.err = newEnded("it died", false)
 	close(i.gone)
 	for n := range 10 {
-		if _, f := i.ask(t.Context(), frame.CallMethod, nil, func(rest) {}); !f.unsent {
+		if _, f := i.sendAndWait(t.Context(), frame.CallMethod, nil, func(callState) {}); !f.unsent {
 			t.Fatalf("call %d: %+v", n, f)
 		}
 	}
@@ -642,9 +642,9 @@ func TestInstallPause(t *testing.T) {
 	l := &broken{}
 	b := New(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
 	defer b.Close(t.Context())
-	s := &server{broker: b, spec: controlapi.Server{Package: "npm:x@1.0.0"}}
+	s := &serverState{broker: b, spec: controlapi.Server{Package: "npm:x@1.0.0"}}
 	for range 5 {
-		if err := b.install(t.Context(), s); err == nil {
+		if err := b.installOnce(t.Context(), s); err == nil {
 			t.Fatal("it was installed")
 		}
 	}

@@ -10,30 +10,30 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
-// hold returns the instance for a call, and starts one if necessary.
-func (b *Broker) hold(s *server, key string) (*instance, *failure) {
+// acquireInstance returns the instance for a call, and starts one if necessary.
+func (b *Broker) acquireInstance(s *serverState, key string) (*serverInstance, *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ctx.Err() != nil || s.closed {
-		return nil, unavailable("the server's configuration has just changed", "Try again.")
+		return nil, newUnavailable("the server's configuration has just changed", "Try again.")
 	}
 	i := s.instances[key]
 	if i == nil {
-		i = b.begin(s, key)
+		i = b.startInstance(s, key)
 	}
 	// Counted under the same lock as the look-up: otherwise the sweep could stop the instance in between.
 	i.users++
 	return i, nil
 }
 
-// begin starts an instance. The caller holds b.mu.
-func (b *Broker) begin(s *server, key string) *instance {
+// startInstance starts an instance. The caller holds b.mu.
+func (b *Broker) startInstance(s *serverState, key string) *serverInstance {
 	ctx, kill := context.WithCancelCause(b.ctx)
 	i := newInstance(s, key, kill)
 	s.instances[key] = i
 	b.running++
 	b.parts.Go(func() {
-		i.run(ctx)
+		i.runServer(ctx)
 		kill(nil)
 	})
 	return i
@@ -42,19 +42,19 @@ func (b *Broker) begin(s *server, key string) *instance {
 // letGo releases an instance after a call. A server that hangs is stopped. A server that may still work on a cancelled
 // call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run is over:
 // see clear.
-func (b *Broker) letGo(i *instance, r rest) {
+func (b *Broker) letGo(i *serverInstance, r callState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i.users--
 	i.used = time.Now()
 	switch {
 	case r == hung:
-		i.server.warn("the server does not answer after a cancelled call, and is ended")
-		i.server.breaker.failed(time.Now())
+		i.server.logWarning("the server does not answer after a cancelled call, and is ended")
+		i.server.breaker.countFailure(time.Now())
 		i.kill(errors.New("the server hung after a cancelled call and was ended"))
-		b.retire(i)
+		b.retireInstance(i)
 	case r == abandoned && (i.key == "" || !i.server.keepsState()):
-		b.retire(i)
+		b.retireInstance(i)
 	case i.retired && i.users == 0:
 		i.kill(errStopped)
 	}
@@ -63,8 +63,8 @@ func (b *Broker) letGo(i *instance, r rest) {
 	}
 }
 
-// retire gives an instance no new calls, and stops it after its last one. The caller holds b.mu.
-func (b *Broker) retire(i *instance) {
+// retireInstance gives an instance no new calls, and stops it after its last one. The caller holds b.mu.
+func (b *Broker) retireInstance(i *serverInstance) {
 	i.retired = true
 	// A newer instance may already have taken the key.
 	if i.server.instances[i.key] == i {
@@ -77,8 +77,8 @@ func (b *Broker) retire(i *instance) {
 	b.retired[i] = struct{}{}
 }
 
-// remove takes an ended instance out of its server.
-func (b *Broker) remove(i *instance, f *failure) {
+// removeInstance takes an ended instance out of its server.
+func (b *Broker) removeInstance(i *serverInstance, f *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i.server.instances[i.key] == i {
@@ -88,14 +88,14 @@ func (b *Broker) remove(i *instance, f *failure) {
 		i.server.problem = f.message
 	}
 	if f.transport {
-		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.pause()))
+		i.server.notBefore = time.Now().Add(max(firstPause, i.server.breaker.restartPause()))
 		b.cfg.Log.Warn("an MCP server ended", logline.Tag("server"),
 			slog.String("server", i.server.api.Name), slog.String("why", f.message))
 	}
 }
 
-// freed records that an instance's slot is free, and wakes every launch that waits for one.
-func (b *Broker) freed(i *instance) {
+// recordFreeSlot records that an instance's slot is free, and wakes every launch that waits for one.
+func (b *Broker) recordFreeSlot(i *serverInstance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running--
@@ -108,8 +108,8 @@ func (b *Broker) freed(i *instance) {
 	b.free = make(chan struct{})
 }
 
-// sweep stops idle servers, and forgets runs that are over.
-func (b *Broker) sweep() {
+// sweepRepeatedly stops idle servers, and forgets runs that are over.
+func (b *Broker) sweepRepeatedly() {
 	tick := time.NewTicker(sweepTime)
 	defer tick.Stop()
 	for {
@@ -117,18 +117,18 @@ func (b *Broker) sweep() {
 		case <-b.ctx.Done():
 			return
 		case now := <-tick.C:
-			b.stash.sweep()
-			b.clear(now)
+			b.stash.sweepExpired()
+			b.sweepOnce(now)
 		}
 	}
 }
 
-// clear does one sweep.
-func (b *Broker) clear(now time.Time) {
+// sweepOnce does one sweep.
+func (b *Broker) sweepOnce(now time.Time) {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.follow(cat)
+	b.adoptCatalog(cat)
 	for run, l := range b.lent {
 		if now.After(l.until) {
 			delete(b.lent, run)
@@ -150,15 +150,15 @@ func (b *Broker) clear(now time.Time) {
 			ended := func(run string) bool { _, runs := b.sessionOf(run); return !runs }
 			over := s.spec.State == "run" && i.key != "" && ended(i.key)
 			// An instance that may still work for an ended run must go: its requests would look like those of the next run.
-			if i.users == 0 && (over || now.Sub(i.used) > s.idle()) || slices.ContainsFunc(i.abandoned, ended) {
-				b.retire(i)
+			if i.users == 0 && (over || now.Sub(i.used) > s.idleTimeout()) || slices.ContainsFunc(i.abandoned, ended) {
+				b.retireInstance(i)
 			}
 		}
 	}
 }
 
-// connected reports whether a call would find its server started.
-func (b *Broker) connected(s *server, key string) bool {
+// isConnected reports whether a call would find its server started.
+func (b *Broker) isConnected(s *serverState, key string) bool {
 	b.mu.Lock()
 	i := s.instances[key]
 	b.mu.Unlock()

@@ -34,32 +34,32 @@ var numberLimits = []struct {
 }
 
 // checkNumber checks a number's limits.
-func (c *checker) checkNumber(s map[string]any, value json.Number, path string) {
+func (c *argumentChecker) checkNumber(s map[string]any, value json.Number, path string) {
 	n, err := value.Float64()
 	if err != nil {
 		return
 	}
 	for _, l := range numberLimits {
 		if limit, ok := s[l.word].(float64); ok && !l.holds(n, limit) {
-			c.mistake(path, "found %.40s, want %s %s", value, l.want, formatJSON(limit))
+			c.addMistake(path, "found %.40s, want %s %s", value, l.want, formatJSON(limit))
 		}
 	}
 }
 
 // checkLength checks the keywords minOF and maxOF.
-func (c *checker) checkLength(s map[string]any, of string, n int, path string) {
+func (c *argumentChecker) checkLength(s map[string]any, of string, n int, path string) {
 	if least, ok := s["min"+of].(float64); ok && float64(n) < least {
-		c.mistake(path, "found a length of %d, want at least %s", n, formatJSON(least))
+		c.addMistake(path, "found a length of %d, want at least %s", n, formatJSON(least))
 	}
 	if most, ok := s["max"+of].(float64); ok && float64(n) > most {
-		c.mistake(path, "found a length of %d, want at most %s", n, formatJSON(most))
+		c.addMistake(path, "found a length of %d, want at most %s", n, formatJSON(most))
 	}
 }
 
 // checkText checks a string's length and pattern.
-func (c *checker) checkText(s map[string]any, value, path string) {
+func (c *argumentChecker) checkText(s map[string]any, value, path string) {
 	// Only long texts cost work here: counting the runes of a text is fast.
-	if !c.spend(len(value) >> 10) {
+	if !c.spendWork(len(value) >> 10) {
 		return
 	}
 	c.checkLength(s, "Length", utf8.RuneCountInString(value), path)
@@ -70,25 +70,25 @@ func (c *checker) checkText(s map[string]any, value, path string) {
 	}
 	// Matching takes time in proportion to the program times the text, so this product counts as work.
 	//defence:pattern-work
-	if !c.spend(p.size * (1 + len(value)) / 64) {
+	if !c.spendWork(p.size * (1 + len(value)) / 64) {
 		return
 	}
 	if !p.matcher.MatchString(value) {
-		c.mistake(path, "found %.80s, want a match of %s", formatJSON(value), source)
+		c.addMistake(path, "found %.80s, want a match of %s", formatJSON(value), source)
 	}
 }
 
-// pattern is a compiled pattern and its number of instructions. A pattern without a matcher is not checked.
-type pattern struct {
+// sizedPattern is a compiled pattern and its number of instructions. A pattern without a matcher is not checked.
+type sizedPattern struct {
 	matcher *regexp.Regexp
 	size    int
 }
 
 // compilePattern compiles a pattern once. It returns a pattern without a matcher if the pattern is too large, or if
 // only JavaScript understands it.
-func (c *checker) compilePattern(source string) pattern {
+func (c *argumentChecker) compilePattern(source string) sizedPattern {
 	p, ok := c.patterns[source]
-	if ok || source == "" || len(source) > maxPattern || !c.spend(patternWork) {
+	if ok || source == "" || len(source) > maxPattern || !c.spendWork(patternWork) {
 		return p
 	}
 	if tree, err := syntax.Parse(source, syntax.Perl); err == nil {
@@ -105,8 +105,8 @@ func (c *checker) compilePattern(source string) pattern {
 }
 
 // checkArray checks an array's length and items.
-func (c *checker) checkArray(s map[string]any, value []any, path string, depth int) {
-	if !c.spend(len(value)) {
+func (c *argumentChecker) checkArray(s map[string]any, value []any, path string, depth int) {
+	if !c.spendWork(len(value)) {
 		return
 	}
 	c.checkLength(s, "Items", len(value), path)
@@ -115,22 +115,22 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 	}
 	items, ok := s["items"].(map[string]any)
 	for i, item := range value {
-		if !ok || c.done() {
+		if !ok || c.isDone() {
 			return
 		}
-		c.check(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		c.checkValue(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
 	}
 }
 
 // checkUnique requires that an array has each simple value at most once.
-func (c *checker) checkUnique(value []any, path string) {
+func (c *argumentChecker) checkUnique(value []any, path string) {
 	seen := map[any]bool{}
 	for i, item := range value {
 		if !isSimple(item) {
 			continue
 		}
 		if seen[item] {
-			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", formatJSON(item))
+			c.addMistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", formatJSON(item))
 			return
 		}
 		seen[item] = true

@@ -8,8 +8,8 @@ const maxHolds = 256 << 20
 
 // holderOf returns the holder that the memory of a run's calls counts for: its tenant, or else the run.
 func (b *Broker) holderOf(run string) string {
-	if session, _ := b.session(run); tenant.Of(session) != "" {
-		return "tenant " + tenant.Of(session)
+	if session, _ := b.sessionOfRun(run); tenant.TenantOf(session) != "" {
+		return "tenant " + tenant.TenantOf(session)
 	}
 	return run
 }

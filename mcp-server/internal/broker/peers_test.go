@@ -86,7 +86,7 @@ func TestAllowedForms(t *testing.T) {
 			t.Errorf("%q was called: %s", form, got.body)
 		}
 	}
-	tools, _ := w.broker.Tools("filesystem")
+	tools, _ := w.broker.KnownTools("filesystem")
 	if len(tools) != 1 || tools[0].Name != "read_file" {
 		t.Errorf("code and models see %v", tools) // code-executor shows all of them
 	}

@@ -21,28 +21,28 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// pins are the definitions of tools that the user has accepted. The first definitions of a server count as accepted,
-// because a user who adds a server trusts its present state. Later changes are held back until the user has reviewed
-// them.
-type pins struct {
+// pinStore are the definitions of tools that the user has accepted. The first definitions of a server count as
+// accepted, because a user who adds a server trusts its present state. Later changes are held back until the user has
+// reviewed them.
+type pinStore struct {
 	dir string // empty: the pins are lost when the process ends
 
 	mu     sync.Mutex
-	loaded map[string]*pinned // by server
-	said   map[string]string  // by server: the last reported list of held tools
+	loaded map[string]*acceptedTools // by server
+	said   map[string]string         // by server: the last reported list of held tools
 }
 
-// pinned is the content of one file of pins.dir: the accepted tools of one server.
-type pinned struct {
+// acceptedTools is the content of one file of pins.dir: the accepted tools of one server.
+type acceptedTools struct {
 	// Server identifies the server of the definitions: see subject.
 	Server string `json:"server"`
 	// Tools are the definitions by name, in the form that canonical writes.
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 
-// subject identifies a server without its version and settings. If another server takes its name, acceptance starts
-// again; a new version of the same server does not cause this.
-func subject(s controlapi.Server) string {
+// serverSubject identifies a server without its version and settings. If another server takes its name, acceptance
+// starts again; a new version of the same server does not cause this.
+func serverSubject(s controlapi.Server) string {
 	name := s.Package
 	// A scope such as npm:@scope/name begins with @ too, which is no version.
 	if at := strings.LastIndex(name, "@"); at > len("npm:") {
@@ -55,8 +55,8 @@ func subject(s controlapi.Server) string {
 // taskOnly is the value of taskSupport for a tool that runs only as a task.
 const taskOnly = "required"
 
-// canonical returns the parts of a tool's definition that models and code act on, with sorted keys.
-func canonical(raw json.RawMessage) json.RawMessage {
+// canonicalDefinition returns the parts of a tool's definition that models and code act on, with sorted keys.
+func canonicalDefinition(raw json.RawMessage) json.RawMessage {
 	var all map[string]any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	// Numbers stay exact: a float64 would make two different definitions equal.
@@ -79,33 +79,33 @@ const (
 	heldChanged = "changed"
 )
 
-// examine marks each tool that is held back, and accepts a server's first definitions. It accepts nothing from an empty
-// list, because some servers list their tools only for a key that may use them. It accepts no remembered tools either,
-// because no server declares them now.
-func (p *pins) examine(s *server, tools []*tool, remembered bool) {
+// markHeldBack marks each tool that is held back, and accepts a server's first definitions. It accepts nothing from an
+// empty list, because some servers list their tools only for a key that may use them. It accepts no remembered tools
+// either, because no server declares them now.
+func (p *pinStore) markHeldBack(s *serverState, tools []*declaredTool, remembered bool) {
 	if s.spec.Pins == "off" || len(tools) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	have, err := p.load(s.api.Name)
+	have, err := p.loadAccepted(s.api.Name)
 	if err != nil {
-		s.warn("the accepted tools of the server cannot be read, so all of them are held back; "+
+		s.logWarning("the accepted tools of the server cannot be read, so all of them are held back; "+
 			"codeforge mcp approve "+s.api.Name+" accepts them anew", "error", err)
 	}
-	if have == nil || err == nil && have.Server != subject(s.spec) {
+	if have == nil || err == nil && have.Server != serverSubject(s.spec) {
 		if remembered {
 			return
 		}
-		have = &pinned{Server: subject(s.spec), Tools: map[string]json.RawMessage{}}
+		have = &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
 		for _, t := range tools {
 			have.Tools[t.Name] = t.raw
 		}
-		if err := p.keep(s.api.Name, have); err != nil {
+		if err := p.storeAccepted(s.api.Name, have); err != nil {
 			p.loaded[s.api.Name] = have
-			s.warn("the accepted tools of the server are forgotten with this process", "error", err)
+			s.logWarning("the accepted tools of the server are forgotten with this process", "error", err)
 		}
-		s.log(fmt.Sprintf("%d tools of the server are accepted as they are now", len(tools)))
+		s.logInfo(fmt.Sprintf("%d tools of the server are accepted as they are now", len(tools)))
 		return
 	}
 	var names []string
@@ -118,7 +118,7 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 		default:
 			continue
 		}
-		names = append(names, t.held+" "+clean(t.Name))
+		names = append(names, t.held+" "+cleanText(t.Name))
 	}
 	list := strings.Join(names, ", ")
 	// A server can repeat its list every few seconds; only a change is worth a line in the log.
@@ -128,42 +128,42 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 	p.said[s.api.Name] = list
 	if len(names) > 0 {
 		const most = 20
-		s.warn("tools of the server are not as they were accepted, and are held back; codeforge mcp approve "+
+		s.logWarning("tools of the server are not as they were accepted, and are held back; codeforge mcp approve "+
 			s.api.Name+" shows what changed", "count", len(names), "tools", strings.Join(names[:min(len(names), most)], ", "))
 	}
 }
 
-// load returns the accepted tools of a server, or nil if there are none yet. After an error the result is not nil, and
-// accepts no tool.
-func (p *pins) load(name string) (*pinned, error) {
+// loadAccepted returns the accepted tools of a server, or nil if there are none yet. After an error the result is not
+// nil, and accepts no tool.
+func (p *pinStore) loadAccepted(name string) (*acceptedTools, error) {
 	if have := p.loaded[name]; have != nil || p.dir == "" {
 		return have, nil
 	}
-	text, err := os.ReadFile(p.file(name))
+	text, err := os.ReadFile(p.acceptedPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	have := &pinned{}
+	have := &acceptedTools{}
 	if err == nil {
 		err = json.Unmarshal(text, have)
 	}
 	// An unreadable file must not count as a first start: a damaged file would accept everything.
 	if err != nil {
-		return &pinned{}, err
+		return &acceptedTools{}, err
 	}
 	p.loaded[name] = have
 	return have, nil
 }
 
-// file returns the path of a server's accepted tools. A catalog's name is safe as a file name.
-func (p *pins) file(name string) string { return filepath.Join(p.dir, name+".json") }
+// acceptedPath returns the path of a server's accepted tools. A catalog's name is safe as a file name.
+func (p *pinStore) acceptedPath(name string) string { return filepath.Join(p.dir, name+".json") }
 
-// keep stores the accepted tools of a server. After an error the earlier ones stay valid.
-func (p *pins) keep(name string, have *pinned) error {
+// storeAccepted stores the accepted tools of a server. After an error the earlier ones stay valid.
+func (p *pinStore) storeAccepted(name string, have *acceptedTools) error {
 	if p.dir != "" {
 		line, err := json.Marshal(have)
 		if err == nil {
-			err = atomicfile.Write(p.file(name), line, 0o600)
+			err = atomicfile.Write(p.acceptedPath(name), line, 0o600)
 		}
 		if err != nil {
 			return err
@@ -173,14 +173,15 @@ func (p *pins) keep(name string, have *pinned) error {
 	return nil
 }
 
-// Review returns the changes of a server's tools that wait for the user. It asks the server if its tools are unknown.
-func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, error) {
+// ReviewTools returns the changes of a server's tools that wait for the user. It asks the server if its tools are
+// unknown.
+func (b *Broker) ReviewTools(ctx context.Context, name string) (operatorapi.Review, error) {
 	r := operatorapi.Review{Server: name, Changes: []operatorapi.Change{}}
-	s := b.server(name)
+	s := b.findServer(name)
 	if s == nil {
 		return r, operatorapi.ErrNoServer
 	}
-	tools, f := s.list(ctx)
+	tools, f := s.listTools(ctx)
 	if f != nil {
 		return r, errors.New(f.message)
 	}
@@ -188,10 +189,10 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 		return r, nil
 	}
 	b.pins.mu.Lock()
-	have, _ := b.pins.load(name) // unreadable pins accept no tool
+	have, _ := b.pins.loadAccepted(name) // unreadable pins accept no tool
 	b.pins.mu.Unlock()
 	if have == nil {
-		have = &pinned{}
+		have = &acceptedTools{}
 	}
 	there := map[string]bool{}
 	sum := sha256.New()
@@ -213,17 +214,17 @@ func (b *Broker) Review(ctx context.Context, name string) (operatorapi.Review, e
 	return r, nil
 }
 
-// Approve accepts the tools of a server that Review has shown. The digest identifies the list that was shown, so that
-// later additions are not accepted.
-func (b *Broker) Approve(ctx context.Context, name, digest string) error {
-	r, err := b.Review(ctx, name)
+// ApproveTools accepts the tools of a server that Review has shown. The digest identifies the list that was shown, so
+// that later additions are not accepted.
+func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
+	r, err := b.ReviewTools(ctx, name)
 	if err != nil {
 		return err
 	}
 	if r.Digest != digest {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}
-	s := b.server(name)
+	s := b.findServer(name)
 	if s == nil {
 		return operatorapi.ErrNoServer
 	}
@@ -236,7 +237,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 		tools[i] = &accepted
 	}
 	b.mu.Unlock()
-	have := &pinned{Server: subject(s.spec), Tools: map[string]json.RawMessage{}}
+	have := &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
 	sum := sha256.New()
 	for _, t := range tools {
 		have.Tools[t.Name] = t.raw
@@ -247,7 +248,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}
 	b.pins.mu.Lock()
-	err = b.pins.keep(name, have)
+	err = b.pins.storeAccepted(name, have)
 	b.pins.mu.Unlock()
 	// The tools stay held until the file is written: a restart would otherwise hold them again without a reason.
 	if err != nil {
@@ -256,23 +257,23 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	b.mu.Lock()
 	s.tools = tools
 	b.mu.Unlock()
-	s.log("the user accepted the tools of the server as they are now")
+	s.logInfo("the user accepted the tools of the server as they are now")
 	return nil
 }
 
-// Held returns the number of a server's known tools that wait for the user.
-func (b *Broker) Held(name string) int {
-	s := b.server(name)
+// CountHeld returns the number of a server's known tools that wait for the user.
+func (b *Broker) CountHeld(name string) int {
+	s := b.findServer(name)
 	if s == nil {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return s.held()
+	return s.countHeld()
 }
 
-// held returns the number of tools that wait for the user. The caller holds Broker.mu.
-func (s *server) held() (n int) {
+// countHeld returns the number of tools that wait for the user. The caller holds Broker.mu.
+func (s *serverState) countHeld() (n int) {
 	for _, t := range s.tools {
 		if t.held != "" {
 			n++
@@ -281,8 +282,8 @@ func (s *server) held() (n int) {
 	return n
 }
 
-// quarantine returns the failure for a call of a tool that is held back, or nil.
-func (s *server) quarantine(t *tool) *failure {
+// checkQuarantine returns the failure for a call of a tool that is held back, or nil.
+func (s *serverState) checkQuarantine(t *declaredTool) *callFailure {
 	if t.held == "" {
 		return nil
 	}
@@ -290,7 +291,7 @@ func (s *server) quarantine(t *tool) *failure {
 	if t.held == heldNew {
 		why = "this tool has come since the user accepted those of the server"
 	}
-	return &failure{
+	return &callFailure{
 		code: quarantined, message: why + ", and is held back",
 		hint: "Do without it, and tell the user: codeforge mcp approve " + s.api.Name + " shows what changed.",
 	}

@@ -37,13 +37,13 @@ func newRug(t *testing.T, file, pins string, change func(*controlapi.Server)) *r
 func (r *rug) declare(definitions ...string) {
 	r.t.Helper()
 	testkit.Must(r.t, os.WriteFile(r.file, []byte("["+strings.Join(definitions, ",")+"]"), 0o600))
-	testkit.Must(r.t, r.broker.Restart("a"))
+	testkit.Must(r.t, r.broker.RestartServer("a"))
 }
 
 // names are the tools that code sees.
 func (r *rug) names() string {
 	r.t.Helper()
-	tools, err := r.broker.Learn(r.t.Context(), "a")
+	tools, err := r.broker.LearnTools(r.t.Context(), "a")
 	testkit.Must(r.t, err)
 	var names []string
 	for _, t := range tools {
@@ -55,7 +55,7 @@ func (r *rug) names() string {
 // changes are what waits for the user, each with its kind.
 func (r *rug) changes() (string, string) {
 	r.t.Helper()
-	review, err := r.broker.Review(r.t.Context(), "a")
+	review, err := r.broker.ReviewTools(r.t.Context(), "a")
 	testkit.Must(r.t, err)
 	var all []string
 	for _, c := range review.Changes {
@@ -80,12 +80,12 @@ func TestRugPullBySpelling(t *testing.T) {
 			r := newRug(t, file, pins, nil)
 			r.declare(accepted)
 			r.names()
-			before, _ := r.broker.Tools("a")
+			before, _ := r.broker.KnownTools("a")
 			r = newRug(t, file, pins, nil)
 			r.declare(pulled)
 			r.names()
-			after, _ := r.broker.Tools("a")
-			if changes, _ := r.changes(); changes != "" || len(before) != 1 || len(after) != 1 || after[0].Line() != before[0].Line() {
+			after, _ := r.broker.KnownTools("a")
+			if changes, _ := r.changes(); changes != "" || len(before) != 1 || len(after) != 1 || after[0].SignatureLine() != before[0].SignatureLine() {
 				t.Errorf("changed %q: %v, %v", changes, before, after)
 			}
 			if code, _, got := r.planned("s1-dry", "/a/send", `{"text":"sent"}`, controlapi.PlanRecord, ""); code != controlapi.CodePlanned {
@@ -139,8 +139,8 @@ func TestRugPull(t *testing.T) {
 	if got := r.names(); got != "same" {
 		t.Errorf("after the change code sees %s", got)
 	}
-	if n := r.broker.Held("a"); n != 5 || r.broker.States()[0].Held != 5 || *r.broker.States()[0].Tools != 1 {
-		t.Errorf("%d are held: %+v", n, r.broker.States())
+	if n := r.broker.CountHeld("a"); n != 5 || r.broker.ListStates()[0].Held != 5 || *r.broker.ListStates()[0].Tools != 1 {
+		t.Errorf("%d are held: %+v", n, r.broker.ListStates())
 	}
 	for tool, want := range map[string]string{
 		"words": quarantined, "shape": quarantined, "claim": quarantined, "new_name": quarantined, "extra": quarantined,
@@ -160,7 +160,7 @@ func TestRugPull(t *testing.T) {
 	if got := string(r.send(t.Context(), "s1-r1", "GET", "/a", "", 0).body); strings.Contains(got, "id_rsa") {
 		t.Errorf("$tools() shows a definition that is held back: %s", got)
 	}
-	lines, err := r.broker.Log("a")
+	lines, err := r.broker.ServerLog("a")
 	testkit.Must(t, err)
 	said := false
 	for _, l := range lines {
@@ -174,21 +174,21 @@ func TestRugPull(t *testing.T) {
 	if got != held {
 		t.Errorf("the user sees %s", got)
 	}
-	review, _ := r.broker.Review(t.Context(), "a")
+	review, _ := r.broker.ReviewTools(t.Context(), "a")
 	if c := review.Changes[0]; !strings.Contains(string(c.After), "id_rsa") || strings.Contains(string(c.Before), "id_rsa") {
 		t.Errorf("the difference: %s %s", c.Before, c.After)
 	}
 	// What came since is not accepted.
 	r.declare(append(pulled, definition("sneaked", "In", "x"))...)
-	if err := r.broker.Approve(t.Context(), "a", digest); err == nil {
+	if err := r.broker.ApproveTools(t.Context(), "a", digest); err == nil {
 		t.Error("tools were accepted that were not shown")
 	}
 	r.declare(pulled...)
-	testkit.Must(t, r.broker.Approve(t.Context(), "a", digest))
+	testkit.Must(t, r.broker.ApproveTools(t.Context(), "a", digest))
 	if got := r.names(); got != "same words shape claim new_name extra" {
 		t.Errorf("accepted: %s", got)
 	}
-	if got, _ := r.changes(); got != "" || r.broker.Held("a") != 0 {
+	if got, _ := r.changes(); got != "" || r.broker.CountHeld("a") != 0 {
 		t.Errorf("accepted: %s", got)
 	}
 	r = newRug(t, file, pins, nil)
@@ -229,19 +229,19 @@ func TestPinsExceptions(t *testing.T) {
 		t.Errorf("a broken file accepts %q", got)
 	}
 	_, digest := r.changes()
-	testkit.Must(t, r.broker.Approve(t.Context(), "a", digest))
+	testkit.Must(t, r.broker.ApproveTools(t.Context(), "a", digest))
 	if got := r.names(); got != "a" {
 		t.Errorf("accepted anew: %q", got)
 	}
-	if _, err := r.broker.Review(t.Context(), "b"); !errors.Is(err, operatorapi.ErrNoServer) {
+	if _, err := r.broker.ReviewTools(t.Context(), "b"); !errors.Is(err, operatorapi.ErrNoServer) {
 		t.Errorf("no such server: %v", err)
 	}
-	if err := r.broker.Restart("b"); !errors.Is(err, operatorapi.ErrNoServer) {
+	if err := r.broker.RestartServer("b"); !errors.Is(err, operatorapi.ErrNoServer) {
 		t.Errorf("no such server: %v", err)
 	}
 	// Another server in the place of this one begins anew; another version of it does not.
-	same := subject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == subject(controlapi.Server{Package: "npm:@s/x@2.0.0", Args: []string{"-v"}})
-	other := subject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == subject(controlapi.Server{Package: "npm:@s/y@1.0.0"})
+	same := serverSubject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == serverSubject(controlapi.Server{Package: "npm:@s/x@2.0.0", Args: []string{"-v"}})
+	other := serverSubject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == serverSubject(controlapi.Server{Package: "npm:@s/y@1.0.0"})
 	if !same || other {
 		t.Errorf("versions: %v, other packages: %v", same, other)
 	}
@@ -257,14 +257,14 @@ func TestAcceptedNotStored(t *testing.T) {
 	r.names()
 	held, digest := r.changes()
 	testkit.Must(t, os.Rename(pins, pins+".gone"))
-	if err := r.broker.Approve(t.Context(), "a", digest); err == nil {
+	if err := r.broker.ApproveTools(t.Context(), "a", digest); err == nil {
 		t.Error("it was accepted")
 	}
 	if got, _ := r.changes(); got != held || r.names() != "" {
 		t.Errorf("held back %q, and %q may be called", got, r.names())
 	}
 	testkit.Must(t, os.Rename(pins+".gone", pins))
-	testkit.Must(t, r.broker.Approve(t.Context(), "a", digest))
+	testkit.Must(t, r.broker.ApproveTools(t.Context(), "a", digest))
 	if got := newRug(t, file, pins, nil).names(); got != "a" {
 		t.Errorf("accepted, in another process: %q", got)
 	}
@@ -275,7 +275,7 @@ func TestServerLog(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil, "floods-stderr"))
 	w.call("/a/echo", `{"text":"hi"}`)
 	testkit.WaitFor(t, func() bool {
-		lines, err := w.broker.Log("a")
+		lines, err := w.broker.ServerLog("a")
 		size := 0
 		for _, l := range lines {
 			size += len(l.Text)
@@ -285,7 +285,7 @@ func TestServerLog(t *testing.T) {
 		}
 		return err == nil && size > maxPrintedBytes/2
 	})
-	testkit.Must(t, w.broker.Restart("a"))
+	testkit.Must(t, w.broker.RestartServer("a"))
 	if got := w.call("/a/echo", `{"text":"hi"}`).text(); got != "hi" {
 		t.Errorf("after a restart: %s", got)
 	}

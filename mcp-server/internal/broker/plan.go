@@ -16,8 +16,8 @@ type sessionLent struct {
 	until   time.Time
 }
 
-// lend gives a finished run its session back. The proxy stored the session when the call was recorded.
-func (b *Broker) lend(run, session string) {
+// lendSession gives a finished run its session back. The proxy stored the session when the call was recorded.
+func (b *Broker) lendSession(run, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lent == nil {
@@ -26,8 +26,8 @@ func (b *Broker) lend(run, session string) {
 	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
 }
 
-// session returns the MCP session of a run.
-func (b *Broker) session(run string) (string, bool) {
+// sessionOfRun returns the MCP session of a run.
+func (b *Broker) sessionOfRun(run string) (string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sessionOf(run)
@@ -43,14 +43,14 @@ func (b *Broker) sessionOf(run string) (string, bool) {
 }
 
 // tellPlan reports to the proxy that a call was only recorded, or that a planned call failed.
-func (c *call) tellPlan(h http.Header, result []byte) {
+func (c *callRequest) tellPlan(h http.Header, result []byte) {
 	switch {
 	case c.planned:
 		// The proxy stores the session with the plan, and returns it with PlanSend.
-		session, _ := c.broker.session(c.run)
+		session, _ := c.broker.sessionOfRun(c.run)
 		h.Set(controlapi.HeaderCode, controlapi.CodePlanned)
 		h.Set(controlapi.HeaderSession, session)
-	case c.plan == controlapi.PlanSend && outcome(result, nil) != "ok":
-		h.Set(controlapi.HeaderCode, outcome(result, nil))
+	case c.plan == controlapi.PlanSend && outcomeWord(result, nil) != "ok":
+		h.Set(controlapi.HeaderCode, outcomeWord(result, nil))
 	}
 }

@@ -59,7 +59,7 @@ func TestPlan(t *testing.T) {
 	if code, _, _ := w.planned("s1-dry", "/a/error", text, controlapi.PlanSend, lent); code != serverError {
 		t.Errorf("a tool that fails: %q", code)
 	}
-	w.broker.clear(time.Now().Add(2 * lendTime))
+	w.broker.sweepOnce(time.Now().Add(2 * lendTime))
 	if w.broker.lent["s1-dry"] != (sessionLent{}) {
 		t.Error("the session is lent for ever")
 	}

@@ -15,14 +15,14 @@ const (
 	maxPrintedBytes = 64 << 10
 )
 
-// printed are the last lines of a server's log. Broker.mu guards it.
-type printed struct {
+// logTail are the last lines of a server's log. Broker.mu guards it.
+type logTail struct {
 	lines []operatorapi.Line
 	bytes int
 }
 
-// add appends a line, and drops the oldest lines beyond the bounds.
-func (p *printed) add(text string) {
+// addLine appends a line, and drops the oldest lines beyond the bounds.
+func (p *logTail) addLine(text string) {
 	p.lines = append(p.lines, operatorapi.Line{At: time.Now(), Text: text})
 	p.bytes += len(text)
 	for len(p.lines) > maxPrinted || p.bytes > maxPrintedBytes {
@@ -31,8 +31,8 @@ func (p *printed) add(text string) {
 	}
 }
 
-// note stores a line of the server's log. It uses a separate lock, because some callers hold Broker.mu.
-func (s *server) note(text string, attrs ...any) {
+// noteLine stores a line of the server's log. It uses a separate lock, because some callers hold Broker.mu.
+func (s *serverState) noteLine(text string, attrs ...any) {
 	for i := 0; i+1 < len(attrs); i += 2 {
 		text += fmt.Sprintf(" %v=%v", attrs[i], attrs[i+1])
 	}
@@ -40,18 +40,18 @@ func (s *server) note(text string, attrs ...any) {
 	defer s.broker.printing.Unlock()
 	p := s.broker.printed[s.api.Name]
 	if p == nil {
-		p = &printed{}
+		p = &logTail{}
 		if s.broker.printed == nil {
-			s.broker.printed = map[string]*printed{}
+			s.broker.printed = map[string]*logTail{}
 		}
 		s.broker.printed[s.api.Name] = p
 	}
-	p.add(strings.ToValidUTF8(text, ""))
+	p.addLine(strings.ToValidUTF8(text, ""))
 }
 
-// Log returns the last output and events of a server, oldest first.
-func (b *Broker) Log(name string) ([]operatorapi.Line, error) {
-	if b.server(name) == nil {
+// ServerLog returns the last output and events of a server, oldest first.
+func (b *Broker) ServerLog(name string) ([]operatorapi.Line, error) {
+	if b.findServer(name) == nil {
 		return nil, operatorapi.ErrNoServer
 	}
 	b.printing.Lock()
@@ -62,21 +62,21 @@ func (b *Broker) Log(name string) ([]operatorapi.Line, error) {
 	return []operatorapi.Line{}, nil
 }
 
-// Restart ends all processes of a server together with their calls, and forgets its failures. The next call starts the
-// server again and asks for its tools.
-func (b *Broker) Restart(name string) error {
-	s := b.server(name)
+// RestartServer ends all processes of a server together with their calls, and forgets its failures. The next call
+// starts the server again and asks for its tools.
+func (b *Broker) RestartServer(name string) error {
+	s := b.findServer(name)
 	if s == nil {
 		return operatorapi.ErrNoServer
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, i := range s.instances {
-		b.retire(i)
+		b.retireInstance(i)
 		i.kill(errRestarted)
 	}
-	s.breaker, s.notBefore, s.problem, s.fresh = breaker{}, time.Time{}, "", false
-	s.log("the user restarted the server")
+	s.breaker, s.notBefore, s.problem, s.fresh = serverBreaker{}, time.Time{}, "", false
+	s.logInfo("the user restarted the server")
 	return nil
 }
 

@@ -22,17 +22,17 @@ const (
 // forbidden is the reason why a form with a field for a secret is not shown.
 const forbidden = "its form has a field for a secret, which belongs in the credentials of its config.json"
 
-// pending is a request that a bridge has not answered yet.
-type pending struct {
+// pendingRequest is a request that a bridge has not answered yet.
+type pendingRequest struct {
 	answer chan frame.FromBridge
-	call   *call           // nil if the request serves no call
+	call   *callRequest    // nil if the request serves no call
 	ctx    context.Context //nolint:containedctx // of the request, which its questions end with
 	asked  int             // questions; of the reading goroutine
 }
 
-// question passes a server's question to the client of the run that called the server, and returns the answer.
-func (i *instance) question(q frame.Question) {
-	p, why := i.asking(q.Request)
+// passQuestion passes a server's question to the client of the run that called the server, and returns the answer.
+func (i *serverInstance) passQuestion(q frame.Question) {
+	p, why := i.findAsker(q.Request)
 	if p != nil {
 		if p.asked++; p.asked > maxQuestions {
 			why = fmt.Sprintf("it asked more than %d questions in one call", maxQuestions)
@@ -43,22 +43,22 @@ func (i *instance) question(q frame.Question) {
 		why = wrong
 	}
 	if why != "" {
-		i.refuse(p, q.ID, why)
+		i.refuseQuestion(p, q.ID, why)
 		return
 	}
 	// A user could mistake the server's words for CodeForge's, and the words can ask for a secret in countless ways. So
 	// the warning always comes first, and the server's text cannot move it.
 	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
-		i.server.api.Name, signature.Clean(q.Message, maxQuestion))}
-	i.server.log("the server asks the user: " + signature.Clean(q.Message, maxQuestion))
+		i.server.api.Name, signature.CleanLine(q.Message, maxQuestion))}
+	i.server.logInfo("the server asks the user: " + signature.CleanLine(q.Message, maxQuestion))
 	// In the background: a person may take minutes, and the reading goroutine must pass on other frames.
 	go func() {
 		a, err := i.server.broker.cfg.Ask(p.ctx, p.call.run, shown)
 		if err != nil {
-			i.refuse(p, q.ID, clean(err.Error()))
+			i.refuseQuestion(p, q.ID, cleanText(err.Error()))
 			return
 		}
-		i.server.log("the user's answer: " + a.Action)
+		i.server.logInfo("the user's answer: " + a.Action)
 		select {
 		case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: q.ID, Action: a.Action, Content: a.Content}}:
 		case <-i.gone:
@@ -66,9 +66,9 @@ func (i *instance) question(q frame.Question) {
 	}()
 }
 
-// asking returns the request that a question is part of. If the server does not name the request, all of its calls must
-// belong to one session. Otherwise the question could reach another session's user.
-func (i *instance) asking(request uint64) (p *pending, why string) {
+// findAsker returns the request that a question is part of. If the server does not name the request, all of its calls
+// must belong to one session. Otherwise the question could reach another session's user.
+func (i *serverInstance) findAsker(request uint64) (p *pendingRequest, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	session := ""
@@ -93,9 +93,9 @@ func (i *instance) asking(request uint64) (p *pending, why string) {
 	return p, ""
 }
 
-// refuse answers a question that is not put to the user. It also stores the reason for code, because the server's error
-// may not mention it.
-func (i *instance) refuse(p *pending, id uint64, why string) {
+// refuseQuestion answers a question that is not put to the user. It also stores the reason for code, because the
+// server's error may not mention it.
+func (i *serverInstance) refuseQuestion(p *pendingRequest, id uint64, why string) {
 	if p != nil {
 		p.call.unasked.Store(&why)
 	}
@@ -126,15 +126,15 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 		form.Properties = map[string]map[string]any{}
 	}
 	// Names are refused and not cleaned: the answer returns under the name that the server wrote.
-	hidden := slices.ContainsFunc(form.Required, hides)
+	hidden := slices.ContainsFunc(form.Required, hasInvisible)
 	for name, field := range form.Properties {
-		hidden = hidden || hides(name) || hidesName(field)
+		hidden = hidden || hasInvisible(name) || hidesName(field)
 		//defence:question-secret
 		if field["format"] == "password" || field["writeOnly"] == true {
 			return nil, forbidden
 		}
 		for key, value := range field {
-			field[key] = shown(value)
+			field[key] = removeInvisible(value)
 		}
 	}
 	if hidden {
@@ -147,8 +147,8 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	return line, ""
 }
 
-// hides reports whether a name has invisible characters.
-func hides(name string) bool { return signature.Clean(name, len(name)) != name }
+// hasInvisible reports whether a name has invisible characters.
+func hasInvisible(name string) bool { return signature.CleanLine(name, len(name)) != name }
 
 // hidesName reports whether a value of a form has a name with invisible characters.
 func hidesName(value any) bool {
@@ -157,7 +157,7 @@ func hidesName(value any) bool {
 		return slices.ContainsFunc(v, hidesName)
 	case map[string]any:
 		for name, inside := range v {
-			if hides(name) || hidesName(inside) {
+			if hasInvisible(name) || hidesName(inside) {
 				return true
 			}
 		}
@@ -165,18 +165,18 @@ func hidesName(value any) bool {
 	return false
 }
 
-// shown returns a form's value without invisible characters.
-func shown(value any) any {
+// removeInvisible returns a form's value without invisible characters.
+func removeInvisible(value any) any {
 	switch v := value.(type) {
 	case string:
-		return signature.Clean(v, maxQuestion)
+		return signature.CleanLine(v, maxQuestion)
 	case []any:
 		for i := range v {
-			v[i] = shown(v[i])
+			v[i] = removeInvisible(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = shown(v[key])
+			v[key] = removeInvisible(v[key])
 		}
 	}
 	return value

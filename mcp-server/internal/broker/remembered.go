@@ -13,33 +13,33 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// remembered is the folder that caches the tool definitions of servers, so that listing them after a restart starts no
+// toolCache is the folder that caches the tool definitions of servers, so that listing them after a restart starts no
 // server. Each server has one file, which is replaced as a whole. The empty path disables the cache.
 //
 // A cached definition may be out of date. Before a tool is called, the running server lists its tools again.
-type remembered string
+type toolCache string
 
 // definitionsSuffix is the end of the files' names.
 const definitionsSuffix = ".tools"
 
-// document is the content of a file.
-type document struct {
+// cacheFile is the content of a file.
+type cacheFile struct {
 	Digest string            `json:"digest"` // of everything that the server is started with
 	Tools  []json.RawMessage `json:"tools"`
 }
 
-// path returns a server's file. It is a hash, because an API's name may have any length and letters.
-func (r remembered) path(server string) string {
+// cachePath returns a server's file. It is a hash, because an API's name may have any length and letters.
+func (r toolCache) cachePath(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return filepath.Join(string(r), hex.EncodeToString(sum[:])+definitionsSuffix)
 }
 
-// recall returns the cached tools of a server, if they were listed with the same configuration.
-func (r remembered) recall(server, digest string) (d document, ok bool) {
+// readCached returns the cached tools of a server, if they were listed with the same configuration.
+func (r toolCache) readCached(server, digest string) (d cacheFile, ok bool) {
 	if r == "" {
 		return d, false
 	}
-	path := r.path(server)
+	path := r.cachePath(server)
 	info, err := os.Stat(path)
 	// A file that another program enlarged must not fill the memory.
 	if err != nil || info.Size() > 2*maxDefinitions {
@@ -47,13 +47,13 @@ func (r remembered) recall(server, digest string) (d document, ok bool) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil || json.Unmarshal(data, &d) != nil || d.Digest != digest {
-		return document{}, false
+		return cacheFile{}, false
 	}
 	return d, true
 }
 
-// keep replaces the cached tools of a server.
-func (r remembered) keep(server string, d document) error {
+// writeCached replaces the cached tools of a server.
+func (r toolCache) writeCached(server string, d cacheFile) error {
 	if r == "" {
 		return nil
 	}
@@ -61,17 +61,17 @@ func (r remembered) keep(server string, d document) error {
 	if err != nil {
 		return err
 	}
-	if old, err := os.ReadFile(r.path(server)); err == nil && string(old) == string(data) {
+	if old, err := os.ReadFile(r.cachePath(server)); err == nil && string(old) == string(data) {
 		return nil
 	}
 	if err := os.MkdirAll(string(r), 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(r.path(server), data, 0o600)
+	return atomicfile.Write(r.cachePath(server), data, 0o600)
 }
 
-// forget removes the cached tools of all servers but these.
-func (r remembered) forget(servers map[string]*server) error {
+// removeOthers removes the cached tools of all servers but these.
+func (r toolCache) removeOthers(servers map[string]*serverState) error {
 	if r == "" {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (r remembered) forget(servers map[string]*server) error {
 	}
 	stay := map[string]bool{}
 	for name := range servers {
-		stay[filepath.Base(r.path(name))] = true
+		stay[filepath.Base(r.cachePath(name))] = true
 	}
 	for _, e := range entries {
 		if strings.Contains(e.Name(), definitionsSuffix) && !stay[e.Name()] {

@@ -31,7 +31,7 @@ func TestRemembered(t *testing.T) {
 	}
 	known := func(w *world, server string) int {
 		t.Helper()
-		tools, ok := w.broker.Tools(server)
+		tools, ok := w.broker.KnownTools(server)
 		if ok != (len(tools) > 0) {
 			t.Errorf("%s: %d tools, known %v", server, len(tools), ok)
 		}
@@ -51,14 +51,14 @@ func TestRemembered(t *testing.T) {
 	if n := known(second, "a"); n != all {
 		t.Errorf("%d tools after a restart, want %d", n, all)
 	}
-	if tools, err := second.broker.Learn(t.Context(), "a"); err != nil || len(tools) != all {
+	if tools, err := second.broker.LearnTools(t.Context(), "a"); err != nil || len(tools) != all {
 		t.Errorf("learned %d tools, %v", len(tools), err)
 	}
 	got := second.send(t.Context(), "s1-r1", http.MethodGet, "/a", "", 0)
 	if !strings.Contains(string(got.body), `"name":"echo"`) || !strings.Contains(string(got.body), `"inputSchema"`) {
 		t.Errorf("$tools(): %.200s", got.body)
 	}
-	if second.broker.States()[0].Tools == nil {
+	if second.broker.ListStates()[0].Tools == nil {
 		t.Error("the status does not know the tools")
 	}
 	if n := second.launcher.launches; n != 0 {
@@ -91,10 +91,10 @@ func TestRemembered(t *testing.T) {
 func TestRememberedIsNoTruth(t *testing.T) {
 	dir := t.TempDir()
 	a := hostile(t, "a", nil)
-	testkit.Must(t, remembered(dir).keep("a", document{Digest: digestOf(a), Tools: raws(
+	testkit.Must(t, toolCache(dir).writeCached("a", cacheFile{Digest: digestOf(a), Tools: raws(
 		`{"name":"gone","inputSchema":{}}`, `{"name":"echo","inputSchema":{"required":["other"]}}`)}))
 	w := newWorldIn(t, dir, 4, a)
-	if tools, _ := w.broker.Tools("a"); len(tools) != 2 {
+	if tools, _ := w.broker.KnownTools("a"); len(tools) != 2 {
 		t.Fatalf("%d tools are remembered", len(tools))
 	}
 	if got := w.call("/a/gone", `{}`); got.Code != toolNotFound {
@@ -105,9 +105,9 @@ func TestRememberedIsNoTruth(t *testing.T) {
 	}
 	w.broker.Close(t.Context())
 	for _, text := range []string{"", "{", `{"digest":1}`, strings.Repeat("x", 3*maxDefinitions)} {
-		testkit.Must(t, os.WriteFile(remembered(dir).path("a"), []byte(text), 0o600))
+		testkit.Must(t, os.WriteFile(toolCache(dir).cachePath("a"), []byte(text), 0o600))
 		w := newWorldIn(t, dir, 4, a)
-		if _, ok := w.broker.Tools("a"); ok {
+		if _, ok := w.broker.KnownTools("a"); ok {
 			t.Errorf("a damaged file is believed: %.20q", text)
 		}
 		if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
@@ -121,12 +121,12 @@ func TestRememberedIsNoTruth(t *testing.T) {
 // of the tools writes it without them.
 func TestRememberedShapes(t *testing.T) {
 	dir, a := t.TempDir(), hostile(t, "a", nil)
-	path := remembered(dir).path("a")
+	path := toolCache(dir).cachePath("a")
 	testkit.Must(t, os.WriteFile(path, fmt.Appendf(nil, `{"digest":%q,"tools":[{"name":"echo","inputSchema":{}}],`+
 		`"shapes":{"echo":{"of":"a1b2","samples":1,"shape":{"k":1,"n":1,"m":[{"n":"id","c":1,"s":{"k":8}}]},"asked":"Bw=="}}}`,
 		digestOf(a)), 0o600))
 	w := newWorldIn(t, dir, 4, a)
-	if tools, _ := w.broker.Tools("a"); len(tools) != 1 {
+	if tools, _ := w.broker.KnownTools("a"); len(tools) != 1 {
 		t.Errorf("%d tools are remembered", len(tools))
 	}
 	w.call("/a/echo", `{"text":"hi"}`)

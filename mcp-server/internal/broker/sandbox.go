@@ -46,8 +46,8 @@ type Sandbox struct {
 
 // Launch implements Launcher.
 func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error) {
-	head := runapi.ServerHead{Package: installed(api.Server.Package)}
-	s, err := l.open(ctx, api, head, controlapi.Registration{
+	head := runapi.ServerHead{Package: packageToInstall(api.Server.Package)}
+	s, err := l.leaseAndOpen(ctx, api, head, controlapi.Registration{
 		Run: controlapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
 		Deadline: time.Now().Add(lifeTime),
 	})
@@ -57,8 +57,8 @@ func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string)
 	return s, nil
 }
 
-// open leases a slot, registers it, and starts its program.
-func (l *Sandbox) open(
+// leaseAndOpen leases a slot, registers it, and starts its program.
+func (l *Sandbox) leaseAndOpen(
 	ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration,
 ) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
@@ -81,13 +81,13 @@ func (l *Sandbox) open(
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	reg.Generation, reg.Database = lease.Generation, l.Database.Addresses(asking)
-	if err := l.Control.Register(asking, lease.Slot, reg); err != nil {
+	reg.Generation, reg.Database = lease.Generation, l.Database.PostgresAddresses(asking)
+	if err := l.Control.RegisterRun(asking, lease.Slot, reg); err != nil {
 		return nil, fmt.Errorf("registering the server: %w", err)
 	}
 	// The start itself is bounded. After it, asking's end must not stop the program any more.
 	stop := context.AfterFunc(asking, end)
-	s.stream, err = l.Client.Server(life, lease.Generation, head)
+	s.stream, err = l.Client.StartServer(life, lease.Generation, head)
 	if !stop() && err == nil {
 		err = asking.Err()
 	}
@@ -109,8 +109,8 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	head := runapi.ServerHead{Package: installed(api.Server.Package), Install: true, Registry: registry}
-	s, err := l.open(ctx, api, head, controlapi.Registration{
+	head := runapi.ServerHead{Package: packageToInstall(api.Server.Package), Install: true, Registry: registry}
+	s, err := l.leaseAndOpen(ctx, api, head, controlapi.Registration{
 		Run: controlapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	lines.Buffer(nil, frame.MaxLog)
 	last := ""
 	for lines.Scan() {
-		if last = clean(lines.Text()); last != "" {
+		if last = cleanText(lines.Text()); last != "" {
 			progress(last)
 		}
 	}
@@ -144,11 +144,11 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 	case exit.Detail == "":
 		exit.Detail = fmt.Sprintf("the installation ended with exit code %d: %s", exit.Code, last)
 	}
-	return errors.New(clean(exit.Detail) + s.blocked(ctx))
+	return errors.New(cleanText(exit.Detail) + s.findBlockReason(ctx))
 }
 
-// blocked returns the proxy's explanation why an installation could not reach the package registry, or "".
-func (s *sandboxSlot) blocked(ctx context.Context) string {
+// findBlockReason returns the proxy's explanation why an installation could not reach the package registry, or "".
+func (s *sandboxSlot) findBlockReason(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
 	receipt, err := s.Drain(ctx, controlapi.Cause{})
@@ -193,7 +193,7 @@ func (s *sandboxSlot) Start() frame.Start {
 	}
 	switch {
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, runapi.PackageDir(installed(spec.Package)), home)
+		start.Command = denoCommand(s.api, runapi.PackageDir(packageToInstall(spec.Package)), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
@@ -212,9 +212,9 @@ func inHome(value, home string) string {
 	return value
 }
 
-// installed returns the package to install for npm:NAME@VERSION/PROGRAM. One installation serves all programs of a
-// package.
-func installed(pkg string) string {
+// packageToInstall returns the package to install for npm:NAME@VERSION/PROGRAM. One installation serves all programs of
+// a package.
+func packageToInstall(pkg string) string {
 	at := strings.LastIndex(pkg, "@")
 	version, _, _ := strings.Cut(pkg[at+1:], "/")
 	return pkg[:at+1] + version
@@ -243,7 +243,7 @@ func (s *sandboxSlot) SetCalls(ctx context.Context, calls controlapi.ServerCalls
 }
 
 func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error) {
-	return s.launcher.Control.Drain(ctx, s.lease.Slot, s.lease.Generation, cause)
+	return s.launcher.Control.DrainExchanges(ctx, s.lease.Slot, s.lease.Generation, cause)
 }
 
 func (s *sandboxSlot) Stop() {
@@ -259,7 +259,7 @@ func (s *sandboxSlot) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
 		// Unregistered before the slot is released: the next holder must not send with this server's rights.
-		receipt, err := s.launcher.Control.Unregister(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
+		receipt, err := s.launcher.Control.UnregisterRun(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
 		if s.launcher.Sent != nil && len(receipt.Exchanges) > 0 {
 			s.launcher.Sent(receipt.Exchanges)
 		}

@@ -27,8 +27,8 @@ const (
 	listTime = 30 * time.Second
 )
 
-// server is a server of the catalog with its present configuration. A changed configuration makes another server.
-type server struct {
+// serverState is a server of the catalog with its present configuration. A changed configuration makes another server.
+type serverState struct {
 	broker *Broker
 	api    controlapi.API
 	spec   controlapi.Server
@@ -38,22 +38,22 @@ type server struct {
 	turns   chan struct{} // one for each call that may be in flight
 
 	// Guarded by Broker.mu.
-	instances map[string]*instance
-	breaker   breaker
+	instances map[string]*serverInstance
+	breaker   serverBreaker
 	notBefore time.Time // of the next start
-	tools     []*tool
-	known     bool        // tools are the server's, perhaps from before its last start
-	recalled  bool        // the cache has been read
-	fresh     bool        // tools are the server's present ones
-	asked     time.Time   // when the tools were last listed
-	again     *time.Timer // runs until the tools may be listed again
-	listing   *listing    // the listing in progress
-	closed    bool        // no longer in the catalog
-	problem   string      // the last failed call or start; empty after a success
+	tools     []*declaredTool
+	known     bool         // tools are the server's, perhaps from before its last start
+	recalled  bool         // the cache has been read
+	fresh     bool         // tools are the server's present ones
+	asked     time.Time    // when the tools were last listed
+	again     *time.Timer  // runs until the tools may be listed again
+	listing   *toolListing // the listing in progress
+	closed    bool         // no longer in the catalog
+	problem   string       // the last failed call or start; empty after a success
 }
 
-// tool is a tool that the server declares.
-type tool struct {
+// declaredTool is a tool that the server declares.
+type declaredTool struct {
 	signature.Tool
 	raw        json.RawMessage
 	held       string // why code may not call it until the user has reviewed it, or empty
@@ -62,25 +62,25 @@ type tool struct {
 	task       bool   // it runs only as a task, which CodeForge does not support
 }
 
-func newServer(b *Broker, api controlapi.API, digest string) *server {
+func newServer(b *Broker, api controlapi.API, digest string) *serverState {
 	most := api.Server.MaxConcurrent
 	if most <= 0 {
 		most = defaultConcurrent
 	}
-	return &server{
+	return &serverState{
 		broker: b, api: api, spec: *api.Server, digest: digest,
-		turns: make(chan struct{}, most), instances: map[string]*instance{},
+		turns: make(chan struct{}, most), instances: map[string]*serverInstance{},
 	}
 }
 
-func (s *server) timeout() time.Duration {
+func (s *serverState) callTimeout() time.Duration {
 	if s.spec.TimeoutMS <= 0 {
 		return defaultTimeout
 	}
 	return time.Duration(s.spec.TimeoutMS) * time.Millisecond
 }
 
-func (s *server) connectTimeout() time.Duration {
+func (s *serverState) connectTimeout() time.Duration {
 	if s.spec.ConnectTimeoutMS <= 0 {
 		return defaultConnectTimeout
 	}
@@ -88,32 +88,32 @@ func (s *server) connectTimeout() time.Duration {
 }
 
 // keepsState reports whether a process of the server belongs to one session or run.
-func (s *server) keepsState() bool { return s.spec.State == "session" || s.spec.State == "run" }
+func (s *serverState) keepsState() bool { return s.spec.State == "session" || s.spec.State == "run" }
 
-func (s *server) idle() time.Duration {
+func (s *serverState) idleTimeout() time.Duration {
 	if s.spec.IdleMS <= 0 {
 		return defaultIdle
 	}
 	return time.Duration(s.spec.IdleMS) * time.Millisecond
 }
 
-// log writes a log line about the server.
-func (s *server) log(text string) {
-	s.note(text)
+// logInfo writes a log line about the server.
+func (s *serverState) logInfo(text string) {
+	s.noteLine(text)
 	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
 }
 
-func (s *server) warn(text string, attrs ...any) {
-	s.note(text, attrs...)
+func (s *serverState) logWarning(text string, attrs ...any) {
+	s.noteLine(text, attrs...)
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
 // listPause is the least time between two listings of a server's tools, regardless of how often it reports changes.
 const listPause = 2 * time.Second
 
-// changed handles an instance's report that the server's tools changed. It ignores an instance of one tenant, session
-// or run: its owner may control it, and must not change the tools that others see.
-func (s *server) changed(list, key string) {
+// handleChange handles an instance's report that the server's tools changed. It ignores an instance of one tenant,
+// session or run: its owner may control it, and must not change the tools that others see.
+func (s *serverState) handleChange(list, key string) {
 	if list != "tools" || key != "" {
 		return
 	}
@@ -121,15 +121,15 @@ func (s *server) changed(list, key string) {
 	defer s.broker.mu.Unlock()
 	if wait := listPause - time.Since(s.asked); wait > 0 {
 		if s.again == nil {
-			s.again = time.AfterFunc(wait, s.stale)
+			s.again = time.AfterFunc(wait, s.markStale)
 		}
 		return
 	}
 	s.fresh = false
 }
 
-// stale makes the next call list the tools again.
-func (s *server) stale() {
+// markStale makes the next call list the tools again.
+func (s *serverState) markStale() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.fresh, s.again = false, nil
@@ -140,7 +140,7 @@ const noticeTime = 200 * time.Millisecond
 
 // listAgain lists the tools again for a call of an unknown tool, since another call may just have added it. It returns
 // nil if the server does not run, or if it was asked within listPause and has reported no change since.
-func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
+func (s *serverState) listAgain(ctx context.Context) ([]*declaredTool, *callFailure) {
 	wait, running, changed := s.nextList()
 	if running && !changed && wait > 0 { // a change may be on its way
 		select {
@@ -162,54 +162,54 @@ func (s *server) listAgain(ctx context.Context) ([]*tool, *failure) {
 	b.mu.Lock()
 	s.fresh = s.fresh && time.Since(s.asked) < listPause // another call may have asked meanwhile
 	b.mu.Unlock()
-	return s.list(ctx)
+	return s.listTools(ctx)
 }
 
 // nextList returns the time until the tools may be listed again, whether the server runs, and whether it has reported a
 // change since the last listing.
-func (s *server) nextList() (wait time.Duration, running, changed bool) {
+func (s *serverState) nextList() (wait time.Duration, running, changed bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	return max(0, listPause-time.Since(s.asked)), len(s.instances) > 0, s.again != nil || !s.fresh
 }
 
-// listing is one request for a server's tools, shared by all calls that wait for the answer.
-type listing struct {
+// toolListing is one request for a server's tools, shared by all calls that wait for the answer.
+type toolListing struct {
 	done  chan struct{}
-	tools []*tool
-	f     *failure
+	tools []*declaredTool
+	f     *callFailure
 }
 
-// recall reads the cached tools, once. The caller holds Broker.mu.
-func (s *server) recall() {
+// recallTools reads the cached tools, once. The caller holds Broker.mu.
+func (s *serverState) recallTools() {
 	if s.recalled {
 		return
 	}
 	s.recalled = true
-	if d, ok := s.broker.remembered.recall(s.api.Name, s.digest); ok && !s.known {
-		s.tools, s.known = definitions(d.Tools), true
+	if d, ok := s.broker.remembered.readCached(s.api.Name, s.digest); ok && !s.known {
+		s.tools, s.known = readDefinitions(d.Tools), true
 		// The cache must not count as a first declaration: no server declares these tools now.
-		s.broker.pins.examine(s, s.tools, true)
+		s.broker.pins.markHeldBack(s, s.tools, true)
 	}
 }
 
-// learn returns the server's tools for information only. For a server that does not run, these are the last known
+// learnTools returns the server's tools for information only. For a server that does not run, these are the last known
 // tools. A server that had no tools is asked again.
-func (s *server) learn(ctx context.Context) ([]*tool, *failure) {
+func (s *serverState) learnTools(ctx context.Context) ([]*declaredTool, *callFailure) {
 	b := s.broker
 	b.mu.Lock()
-	s.recall()
+	s.recallTools()
 	tools, enough := s.tools, s.known && len(s.tools) > 0 && len(s.instances) == 0
 	b.mu.Unlock()
 	if enough {
 		return tools, nil
 	}
-	return s.list(ctx)
+	return s.listTools(ctx)
 }
 
-// list returns the server's tools, and asks the server if they are not fresh. It asks only the shared instance: one
-// that belongs to a tenant, session or run may be under its owner's control.
-func (s *server) list(ctx context.Context) ([]*tool, *failure) {
+// listTools returns the server's tools, and asks the server if they are not fresh. It asks only the shared instance:
+// one that belongs to a tenant, session or run may be under its owner's control.
+func (s *serverState) listTools(ctx context.Context) ([]*declaredTool, *callFailure) {
 	b := s.broker
 	b.mu.Lock()
 	if s.fresh && s.listing == nil {
@@ -218,25 +218,25 @@ func (s *server) list(ctx context.Context) ([]*tool, *failure) {
 	}
 	l := s.listing
 	if l == nil && b.ctx.Err() == nil {
-		l = &listing{done: make(chan struct{})}
+		l = &toolListing{done: make(chan struct{})}
 		s.listing = l
 		// Not under ctx: other calls wait for the same listing.
-		b.parts.Go(func() { s.ask(l) })
+		b.parts.Go(func() { s.askForTools(l) })
 	}
 	b.mu.Unlock()
 	if l == nil {
-		return nil, unavailable("the server is stopping", "")
+		return nil, newUnavailable("the server is stopping", "")
 	}
 	select {
 	case <-l.done:
 		return l.tools, l.f
 	case <-ctx.Done():
-		return nil, &failure{code: timedOut, message: "the server does not list its tools", retryable: true, unsent: true}
+		return nil, &callFailure{code: timedOut, message: "the server does not list its tools", retryable: true, unsent: true}
 	}
 }
 
-// ask lists the server's tools for all calls that wait for l.
-func (s *server) ask(l *listing) {
+// askForTools lists the server's tools for all calls that wait for l.
+func (s *serverState) askForTools(l *toolListing) {
 	b := s.broker
 	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
 	defer cancel()
@@ -244,17 +244,17 @@ func (s *server) ask(l *listing) {
 	// Set before the request, so that a change that arrives during the listing is not lost.
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
-	raw, f := s.request(ctx, "", frame.ToolsMethod, nil, true)
+	raw, f := s.requestWithRetry(ctx, "", frame.ToolsMethod, nil, true)
 	if f != nil && f.code == timedOut && !f.unsent {
-		f = unavailable(fmt.Sprintf("the server did not list its tools within %v", s.connectTimeout()), "")
+		f = newUnavailable(fmt.Sprintf("the server did not list its tools within %v", s.connectTimeout()), "")
 	}
 	var listed frame.Tools
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
-		f = &failure{code: serverError, message: "the server's list of tools cannot be read"}
+		f = &callFailure{code: serverError, message: "the server's list of tools cannot be read"}
 	}
 	if f == nil {
-		l.tools = definitions(listed.Tools)
-		b.pins.examine(s, l.tools, false)
+		l.tools = readDefinitions(listed.Tools)
+		b.pins.markHeldBack(s, l.tools, false)
 	}
 	b.mu.Lock()
 	if f == nil {
@@ -264,7 +264,7 @@ func (s *server) ask(l *listing) {
 	}
 	b.mu.Unlock()
 	if f == nil {
-		s.remember()
+		s.cacheTools()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -272,32 +272,32 @@ func (s *server) ask(l *listing) {
 	close(l.done)
 }
 
-// remember writes the known tools to the cache.
-func (s *server) remember() {
+// cacheTools writes the known tools to the cache.
+func (s *serverState) cacheTools() {
 	// Without this lock an older list could overwrite a newer one on disk.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.broker.mu.Lock()
-	d := document{Digest: s.digest, Tools: []json.RawMessage{}}
+	d := cacheFile{Digest: s.digest, Tools: []json.RawMessage{}}
 	for _, t := range s.tools {
 		d.Tools = append(d.Tools, t.raw)
 	}
 	s.broker.mu.Unlock()
-	if err := s.broker.remembered.keep(s.api.Name, d); err != nil {
-		s.warn("the definitions of its tools could not be kept", "error", err)
+	if err := s.broker.remembered.writeCached(s.api.Name, d); err != nil {
+		s.logWarning("the definitions of its tools could not be kept", "error", err)
 	}
 }
 
-// definitions reads definitions of tools. It skips tools without a name or beyond the bounds. It ignores members of a
-// wrong type: a tool with odd annotations counts as one without annotations.
-func definitions(all []json.RawMessage) []*tool {
-	tools := []*tool{}
+// readDefinitions reads definitions of tools. It skips tools without a name or beyond the bounds. It ignores members of
+// a wrong type: a tool with odd annotations counts as one without annotations.
+func readDefinitions(all []json.RawMessage) []*declaredTool {
+	tools := []*declaredTool{}
 	seen, size := map[string]bool{}, 0
 	for _, raw := range all {
 		if len(raw) > maxDefinition {
 			continue
 		}
-		raw = canonical(raw) // encoding/json ignores the case of keys and merges duplicate keys
+		raw = canonicalDefinition(raw) // encoding/json ignores the case of keys and merges duplicate keys
 		if size+len(raw) > maxDefinitions {
 			continue
 		}
@@ -320,7 +320,7 @@ func definitions(all []json.RawMessage) []*tool {
 		}
 		seen[d.Name] = true
 		size += len(raw)
-		tools = append(tools, &tool{
+		tools = append(tools, &declaredTool{
 			Tool: d.Tool, raw: raw,
 			repeatable: d.Annotations.ReadOnly || d.Annotations.Idempotent, reads: d.Annotations.ReadOnly,
 			task: d.Execution.TaskSupport == taskOnly,
@@ -329,16 +329,19 @@ func definitions(all []json.RawMessage) []*tool {
 	return tools
 }
 
-// may reports whether the configuration allows a tool and CodeForge can call it.
-func (s *server) may(t *tool) bool { return !t.task && allowed(t.Name, s.spec.Allow, s.spec.Deny) }
+// mayCall reports whether the configuration allows a tool and CodeForge can call it.
+func (s *serverState) mayCall(t *declaredTool) bool {
+	return !t.task && matchesGlobs(t.Name, s.spec.Allow, s.spec.Deny)
+}
 
-// request makes one request within ctx, after waiting for its turn. It repeats the request once if it was certainly not
-// sent, or if repeat allows that.
-func (s *server) request(ctx context.Context, key, method string, params any, repeat bool) (json.RawMessage, *failure) {
+// requestWithRetry makes one request within ctx, after waiting for its turn. It repeats the request once if it was
+// certainly not sent, or if repeat allows that.
+func (s *serverState) requestWithRetry(ctx context.Context, key, method string, params any,
+	repeat bool) (json.RawMessage, *callFailure) {
 	select {
 	case s.turns <- struct{}{}:
 	case <-ctx.Done():
-		return nil, &failure{
+		return nil, &callFailure{
 			code: timedOut, message: "all calls that the server may have at once are in flight", retryable: true, unsent: true,
 			hint: "Call less at once: parallel(calls, {limit: 4}).",
 		}
@@ -346,7 +349,7 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	// A turn ends when the server has stopped working on the call, which may be after the answer to code.
 	release := func() { <-s.turns }
 	began := time.Now()
-	raw, f := s.once(ctx, key, method, params, release)
+	raw, f := s.requestOnce(ctx, key, method, params, release)
 	if f == nil || !f.transport || ctx.Err() != nil || (!f.unsent && !repeat) {
 		return raw, f
 	}
@@ -358,26 +361,27 @@ func (s *server) request(ctx context.Context, key, method string, params any, re
 	case <-ctx.Done():
 		return raw, f
 	}
-	return s.once(ctx, key, method, params, release)
+	return s.requestOnce(ctx, key, method, params, release)
 }
 
-// once makes a request once. It calls release when the server no longer works on the request.
-func (s *server) once(ctx context.Context, key, method string, params any, release func()) (json.RawMessage, *failure) {
-	ok, probe, until := s.broker.admit(s)
+// requestOnce makes a request once. It calls release when the server no longer works on the request.
+func (s *serverState) requestOnce(ctx context.Context, key, method string, params any, release func()) (json.RawMessage,
+	*callFailure) {
+	ok, probe, until := s.broker.admitCall(s)
 	if !ok {
 		release()
-		return nil, unavailable("the server failed too often and is not called until "+
+		return nil, newUnavailable("the server failed too often and is not called until "+
 			until.UTC().Format(time.TimeOnly)+" UTC", "Go on without it, or try again later.")
 	}
-	i, f := s.broker.hold(s, key)
+	i, f := s.broker.acquireInstance(s, key)
 	if f == nil {
-		f = i.wait(ctx)
+		f = i.waitForConnection(ctx)
 		if f != nil {
 			s.broker.letGo(i, atRest)
 		}
 	}
 	if f != nil {
-		s.broker.learn(s, probe, f)
+		s.broker.recordOutcome(s, probe, f)
 		release()
 		return nil, f
 	}
@@ -387,7 +391,7 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 		defer cancel()
 	}
 	id, f := s.broker.startCall(ctx, i)
-	settled := func(r rest) {
+	settled := func(r callState) {
 		s.broker.settleCall(i, id, r)
 		s.broker.letGo(i, r)
 		release()
@@ -396,9 +400,9 @@ func (s *server) once(ctx context.Context, key, method string, params any, relea
 	if f != nil {
 		settled(atRest)
 	} else {
-		raw, f = i.ask(ctx, method, params, settled)
+		raw, f = i.sendAndWait(ctx, method, params, settled)
 	}
-	s.broker.over(callOf(ctx), i, id)
-	s.broker.learn(s, probe, f)
+	s.broker.reportCallEnd(callOf(ctx), i, id)
+	s.broker.recordOutcome(s, probe, f)
 	return raw, f
 }

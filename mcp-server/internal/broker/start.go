@@ -10,17 +10,17 @@ import (
 )
 
 // newInstance returns an instance that is not started yet.
-func newInstance(s *server, key string, kill context.CancelCauseFunc) *instance {
-	return &instance{
+func newInstance(s *serverState, key string, kill context.CancelCauseFunc) *serverInstance {
+	return &serverInstance{
 		server: s, key: key, kill: kill, used: time.Now(),
 		ready: make(chan struct{}), gone: make(chan struct{}), left: make(chan struct{}),
-		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]*pending{},
+		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]*pendingRequest{},
 	}
 }
 
-// launch starts an instance's bridge in a slot. It pauses first if the server failed just now. It installs a missing
-// package, and if all slots are taken it stops the server that was idle longest.
-func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
+// launchBridge starts an instance's bridge in a slot. It pauses first if the server failed just now. It installs a
+// missing package, and if all slots are taken it stops the server that was idle longest.
+func (b *Broker) launchBridge(ctx context.Context, i *serverInstance) (Slot, error) {
 	s := i.server
 	b.mu.Lock()
 	pause := time.Until(s.notBefore)
@@ -36,28 +36,28 @@ func (b *Broker) launch(ctx context.Context, i *instance) (Slot, error) {
 	slot, err := b.tryLaunch(ctx, i)
 	b.cfg.Started(s.api.Name, err != nil)
 	if err != nil {
-		s.warn("the server could not be started", "error", err)
-		if f := (*failure)(nil); errors.As(err, &f) {
+		s.logWarning("the server could not be started", "error", err)
+		if f := (*callFailure)(nil); errors.As(err, &f) {
 			return nil, f
 		}
-		return nil, ended(clean("the server could not be started: "+err.Error()), true)
+		return nil, newEnded(cleanText("the server could not be started: "+err.Error()), true)
 	}
 	b.cfg.Log.Info("an MCP server starts", "server", s.api.Name, "ms", time.Since(began).Milliseconds())
 	return slot, nil
 }
 
 // tryLaunch tries until it gets a slot, at most as long as connecting may take.
-func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
+func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error) {
 	s, tenant := i.server, b.tenantOf(i.key)
 	waiting := time.NewTimer(s.connectTimeout())
 	defer waiting.Stop()
 	installed := false
-	var leaving *instance // the instance whose slot this waits for
+	var leaving *serverInstance // the instance whose slot this waits for
 	for {
 		b.mu.Lock()
 		// Read before the attempt: a slot that becomes free in between closes this channel, so the wait below ends at once.
 		free := b.free
-		seated := b.seat(i, tenant)
+		seated := b.takeSlot(i, tenant)
 		b.mu.Unlock()
 		slot, err := Slot(nil), ErrFull
 		if seated {
@@ -69,16 +69,16 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		case errors.Is(err, ErrNotInstalled) && !installed:
 			// Once only: a package that is gone directly after its installation would otherwise be installed forever.
 			installed = true
-			if err := b.install(ctx, s); err != nil {
-				return nil, &failure{
+			if err := b.installOnce(ctx, s); err != nil {
+				return nil, &callFailure{
 					code: installFailed, unsent: true,
-					message: clean(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)),
+					message: cleanText(fmt.Sprintf("%s could not be installed: %v", s.spec.Package, err)),
 					hint:    "Tell the user: the log of CodeForge shows more, in the lines with server=" + s.api.Name + ".",
 				}
 			}
 			continue
 		case errors.Is(err, ErrNotInstalled):
-			return nil, &failure{
+			return nil, &callFailure{
 				code: packageMissing, message: s.spec.Package + " is not installed", unsent: true,
 				hint: "It was installed, and has gone since: call again.",
 			}
@@ -87,13 +87,13 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		}
 		// One at a time: each pass of this loop would otherwise stop another idle server.
 		if leaving == nil || leaving.hasLeft() {
-			leaving = b.makeRoom(func(i *instance) bool { return seated || i.tenant == tenant })
+			leaving = b.makeRoom(func(i *serverInstance) bool { return seated || i.tenant == tenant })
 		}
 		select {
 		case <-free:
 		case <-time.After(100 * time.Millisecond): // the last release may be on its way
 		case <-waiting.C:
-			return nil, &failure{
+			return nil, &callFailure{
 				code: slotsFull, message: "all slots for MCP servers that you may have are in use", unsent: true, retryable: true,
 				hint: "Try again later, or tell the user that SANDBOX_SERVERS is how many there are.",
 			}
@@ -103,9 +103,9 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 	}
 }
 
-// seat reports whether the instance may take a slot. The instances of one tenant leave half of all slots to the others.
-// The caller holds b.mu.
-func (b *Broker) seat(i *instance, tenant string) bool {
+// takeSlot reports whether the instance may take a slot. The instances of one tenant leave half of all slots to the
+// others. The caller holds b.mu.
+func (b *Broker) takeSlot(i *serverInstance, tenant string) bool {
 	switch {
 	case tenant == "" || i.tenant != "" || b.cfg.Slots == 0:
 		return true
@@ -119,10 +119,10 @@ func (b *Broker) seat(i *instance, tenant string) bool {
 
 // makeRoom begins to stop the server that was idle longest among those that may match. It returns the instance, or nil
 // if none is idle. On a busy machine the slot becomes free only some time later.
-func (b *Broker) makeRoom(may func(*instance) bool) *instance {
+func (b *Broker) makeRoom(may func(*serverInstance) bool) *serverInstance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var oldest *instance
+	var oldest *serverInstance
 	for _, s := range b.servers {
 		for _, i := range s.instances {
 			if i.users == 0 && may(i) && (oldest == nil || i.used.Before(oldest.used)) {
@@ -131,13 +131,13 @@ func (b *Broker) makeRoom(may func(*instance) bool) *instance {
 		}
 	}
 	if oldest != nil {
-		b.retire(oldest)
+		b.retireInstance(oldest)
 	}
 	return oldest
 }
 
-// installation is an installation in progress, or one that failed within installPause.
-type installation struct {
+// packageInstall is an installation in progress, or one that failed within installPause.
+type packageInstall struct {
 	done chan struct{}
 	err  error
 }
@@ -145,17 +145,17 @@ type installation struct {
 // installPause is how long a failed installation is not repeated: code could otherwise keep the registry busy.
 const installPause = 5 * time.Second
 
-// install installs a server's package, once for all calls that wait for it.
-func (b *Broker) install(ctx context.Context, s *server) error {
+// installOnce installs a server's package, once for all calls that wait for it.
+func (b *Broker) installOnce(ctx context.Context, s *serverState) error {
 	b.mu.Lock()
 	in := b.installs[s.spec.Package]
 	if in == nil {
-		in = &installation{done: make(chan struct{})}
+		in = &packageInstall{done: make(chan struct{})}
 		b.installs[s.spec.Package] = in
 		b.parts.Go(func() {
-			s.log("installing " + s.spec.Package)
+			s.logInfo("installing " + s.spec.Package)
 			// Under b.ctx, because one caller that gives up must not end the installation for the others.
-			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.log)
+			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.logInfo)
 			close(in.done)
 			if in.err != nil {
 				select {

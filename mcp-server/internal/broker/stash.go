@@ -22,14 +22,15 @@ const (
 	maxStashTime = 24 * time.Hour
 )
 
-// stashes keep values of runs for later runs of the same MCP session, in memory only. The zero value is ready to use.
-type stashes struct {
+// stashStore keep values of runs for later runs of the same MCP session, in memory only. The zero value is ready to
+// use.
+type stashStore struct {
 	mu  sync.Mutex
-	all map[string]map[string]stashed // by session and key
-	now func() time.Time              // nil: time.Now
+	all map[string]map[string]stashEntry // by session and key
+	now func() time.Time                 // nil: time.Now
 }
 
-type stashed struct {
+type stashEntry struct {
 	value json.RawMessage
 	until time.Time
 }
@@ -41,46 +42,47 @@ type stashRequest struct {
 	TTL   int64           `json:"ttl_ms"`
 }
 
-// do carries out one operation: get, set, delete or keys.
-func (s *stashes) do(session, op string, r stashRequest) (any, *failure) {
+// doOperation carries out one operation: get, set, delete or keys.
+func (s *stashStore) doOperation(session, op string, r stashRequest) (any, *callFailure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expire()
+	s.removeExpired()
 	mine := s.all[session]
 	switch {
 	case op == "keys":
 		return map[string][]string{"keys": append([]string{}, slices.Sorted(maps.Keys(mine))...)}, nil
 	case r.Key == "" || len(r.Key) > maxKey:
-		return nil, &failure{code: badArguments, message: fmt.Sprintf("a key is a string of 1 to %d bytes", maxKey)}
+		return nil, &callFailure{code: badArguments, message: fmt.Sprintf("a key is a string of 1 to %d bytes", maxKey)}
 	case op == "get":
 		if v, ok := mine[r.Key]; ok {
 			return map[string]json.RawMessage{"value": v.value}, nil
 		}
 	case op == "delete":
-		s.remove(session, r.Key)
+		s.removeKey(session, r.Key)
 	case op == "set":
-		return struct{}{}, s.set(session, r)
+		return struct{}{}, s.setValue(session, r)
 	default:
-		return nil, &failure{code: badRequest, message: fmt.Sprintf("the stash cannot %.20q", op),
+		return nil, &callFailure{code: badRequest, message: fmt.Sprintf("the stash cannot %.20q", op),
 			hint: "It has get, set, delete and keys."}
 	}
 	return struct{}{}, nil
 }
 
-// set stores a value within the bounds. The caller holds s.mu.
-func (s *stashes) set(session string, r stashRequest) *failure {
+// setValue stores a value within the bounds. The caller holds s.mu.
+func (s *stashStore) setValue(session string, r stashRequest) *callFailure {
 	ttl := stashTime
 	if r.TTL > 0 {
 		// The inner min comes first, because a large TTL times time.Millisecond would overflow.
 		ttl = min(time.Duration(min(r.TTL, maxStashTime.Milliseconds()))*time.Millisecond, maxStashTime)
 	}
 	if len(r.Value) == 0 {
-		return &failure{code: badArguments, message: "there is no value", hint: "A value is anything that JSON can hold."}
+		return &callFailure{code: badArguments, message: "there is no value", hint: "A value is anything that JSON can hold."}
 	}
 	mine := s.all[session]
 	_, has := mine[r.Key]
-	full := func(what string) *failure {
-		return &failure{code: stashFull, message: "the stash is full: " + what, hint: "Delete keys that you no longer need."}
+	full := func(what string) *callFailure {
+		return &callFailure{code: stashFull, message: "the stash is full: " + what,
+			hint: "Delete keys that you no longer need."}
 	}
 	own, total := 0, 0
 	for name, values := range s.all {
@@ -89,14 +91,14 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 			if name == session && key == r.Key {
 				continue
 			}
-			total += weight(key, v.value)
+			total += entryWeight(key, v.value)
 			// All sessions of a tenant share one bound: a client could otherwise open many sessions and fill the memory.
-			if name == session || tenant.Of(name) != "" && tenant.Of(name) == tenant.Of(session) {
-				own += weight(key, v.value)
+			if name == session || tenant.TenantOf(name) != "" && tenant.TenantOf(name) == tenant.TenantOf(session) {
+				own += entryWeight(key, v.value)
 			}
 		}
 	}
-	added := weight(r.Key, r.Value)
+	added := entryWeight(r.Key, r.Value)
 	switch {
 	case !has && len(mine) >= maxKeys:
 		return full(fmt.Sprintf("it has %d keys", maxKeys))
@@ -106,48 +108,48 @@ func (s *stashes) set(session string, r stashRequest) *failure {
 		return full("other sessions use all of its memory")
 	}
 	if s.all == nil {
-		s.all = map[string]map[string]stashed{}
+		s.all = map[string]map[string]stashEntry{}
 	}
 	if mine == nil {
-		mine = map[string]stashed{}
+		mine = map[string]stashEntry{}
 		s.all[session] = mine
 	}
 	// A copy, because the value shares its array with the whole request body.
-	mine[r.Key] = stashed{slices.Clone(r.Value), s.time().Add(ttl)}
+	mine[r.Key] = stashEntry{slices.Clone(r.Value), s.currentTime().Add(ttl)}
 	return nil
 }
 
-// weight returns the memory that a value takes, in bytes, with its place in the maps.
-func weight(key string, value json.RawMessage) int { return len(key) + len(value) + 256 }
+// entryWeight returns the memory that a value takes, in bytes, with its place in the maps.
+func entryWeight(key string, value json.RawMessage) int { return len(key) + len(value) + 256 }
 
-// expire removes expired values. The caller holds s.mu.
-func (s *stashes) expire() {
-	now := s.time()
+// removeExpired removes expired values. The caller holds s.mu.
+func (s *stashStore) removeExpired() {
+	now := s.currentTime()
 	for session, values := range s.all {
 		for key, v := range values {
 			if now.After(v.until) {
-				s.remove(session, key)
+				s.removeKey(session, key)
 			}
 		}
 	}
 }
 
-// remove removes a key, and the stash with its last key. The caller holds s.mu.
-func (s *stashes) remove(session, key string) {
+// removeKey removes a key, and the stash with its last key. The caller holds s.mu.
+func (s *stashStore) removeKey(session, key string) {
 	delete(s.all[session], key)
 	if len(s.all[session]) == 0 {
 		delete(s.all, session)
 	}
 }
 
-// sweep frees the memory of expired values.
-func (s *stashes) sweep() {
+// sweepExpired frees the memory of expired values.
+func (s *stashStore) sweepExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expire()
+	s.removeExpired()
 }
 
-func (s *stashes) time() time.Time {
+func (s *stashStore) currentTime() time.Time {
 	if s.now != nil {
 		return s.now()
 	}

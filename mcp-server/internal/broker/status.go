@@ -11,29 +11,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// States returns the state of each server of the catalog, sorted by name.
-func (b *Broker) States() []serverstate.Server {
+// ListStates returns the state of each server of the catalog, sorted by name.
+func (b *Broker) ListStates() []serverstate.Server {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.follow(cat)
+	b.adoptCatalog(cat)
 	all := make([]serverstate.Server, 0, len(b.servers))
 	for _, s := range b.servers {
-		all = append(all, s.state(time.Now()))
+		all = append(all, s.currentState(time.Now()))
 	}
 	slices.SortFunc(all, func(x, y serverstate.Server) int { return strings.Compare(x.Name, y.Name) })
 	return all
 }
 
-// state returns the server's state. The caller holds Broker.mu.
-func (s *server) state(now time.Time) serverstate.Server {
+// currentState returns the server's state. The caller holds Broker.mu.
+func (s *serverState) currentState(now time.Time) serverstate.Server {
 	out := serverstate.Server{
 		Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem,
 	}
-	if s.recall(); s.known {
-		n := len(s.callable(s.tools))
+	if s.recallTools(); s.known {
+		n := len(s.callableTools(s.tools))
 		out.Tools = &n
-		out.Held = s.held()
+		out.Held = s.countHeld()
 		for _, t := range s.tools {
 			out.Bytes += len(t.raw)
 		}
@@ -58,19 +58,19 @@ func (s *server) state(now time.Time) serverstate.Server {
 
 // ToolList returns the known tools of a server. It does not start the server.
 func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
-	s := b.server(name)
+	s := b.findServer(name)
 	if s == nil {
 		return nil, operatorapi.ErrNoServer
 	}
 	b.mu.Lock()
-	s.recall()
+	s.recallTools()
 	all := slices.Clone(s.tools)
 	b.mu.Unlock()
 	out := []operatorapi.Tool{}
 	for _, t := range all {
-		one := operatorapi.Tool{Name: t.Name, Description: t.Description, Arguments: arguments(t.InputSchema), May: "yes"}
+		one := operatorapi.Tool{Name: t.Name, Description: t.Description, Arguments: argumentNames(t.InputSchema), May: "yes"}
 		switch {
-		case !s.may(t):
+		case !s.mayCall(t):
 			one.May = "no"
 		case t.held != "":
 			one.May = "held"
@@ -80,8 +80,8 @@ func (b *Broker) ToolList(name string) ([]operatorapi.Tool, error) {
 	return out, nil
 }
 
-// arguments returns the names of a tool's arguments, with a ? after each optional one.
-func arguments(schema json.RawMessage) []string {
+// argumentNames returns the names of a tool's arguments, with a ? after each optional one.
+func argumentNames(schema json.RawMessage) []string {
 	var of struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`

@@ -14,7 +14,7 @@ func TestStates(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), controlapi.API{Name: "rest"})
 	show := func() string {
 		text := ""
-		for _, s := range w.broker.States() {
+		for _, s := range w.broker.ListStates() {
 			tools := "?"
 			if s.Tools != nil {
 				tools = fmt.Sprint(*s.Tools)
@@ -30,7 +30,7 @@ func TestStates(t *testing.T) {
 	for range breakerFailures {
 		w.call("/none/x", `{}`)
 	}
-	tools, _ := w.broker.Tools("a")
+	tools, _ := w.broker.KnownTools("a")
 	want := fmt.Sprintf("a running %d 1 0 false\nb stopped ? 0 0 false\nnone failing ? 0 0 true\n", len(tools))
 	if got := show(); got != want || len(tools) == 0 {
 		t.Errorf("after calls:\n%s", got)
@@ -38,10 +38,10 @@ func TestStates(t *testing.T) {
 	done := make(chan answer)
 	m := newMeeting(t)
 	go func() { done <- w.call("/a/meet", m.call) }()
-	testkit.WaitFor(t, func() bool { return w.broker.States()[0].Calls == 1 })
+	testkit.WaitFor(t, func() bool { return w.broker.ListStates()[0].Calls == 1 })
 	m.end()
 	<-done
-	if s := w.broker.States()[0]; s.Calls != 0 || s.State != serverstate.Running {
+	if s := w.broker.ListStates()[0]; s.Calls != 0 || s.State != serverstate.Running {
 		t.Errorf("after the call: %+v", s)
 	}
 }

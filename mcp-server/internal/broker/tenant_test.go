@@ -23,14 +23,14 @@ func TestTenants(t *testing.T) {
 	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
 	w := newWorld(t, 7, hostile(t, "a", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
 	session := func(name string) string {
-		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session("same")
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).SessionName("same")
 	}
 	pid := func(run string) string {
 		return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0).text()
 	}
 	alice, bob, operator := session("alice"), session("bob"), "same"
 	first := pid(alice + "-r1")
-	if pid(alice+"-r2") != first || tenant.Of(alice) != "alice" || tenant.Of(operator) != "" {
+	if pid(alice+"-r2") != first || tenant.TenantOf(alice) != "alice" || tenant.TenantOf(operator) != "" {
 		t.Error("a tenant has several processes of a shared server")
 	}
 	if first == pid(bob+"-r3") || first == pid(operator+"-r4") || pid(bob+"-r3") == pid(operator+"-r4") {
@@ -70,7 +70,7 @@ func TestTenants(t *testing.T) {
 func TestToolsOfAll(t *testing.T) {
 	for _, pins := range []string{"off", ""} {
 		w := newWorld(t, 6, hostile(t, "a", func(s *controlapi.Server) { s.Pins = pins }))
-		mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
+		mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName("s")
 		call := func(run, tool string) {
 			w.send(t.Context(), run, http.MethodPost, "/a/"+tool, `{"text":"x"}`, 0)
 		}
@@ -80,13 +80,13 @@ func TestToolsOfAll(t *testing.T) {
 		w.broker.servers["a"].fresh = false // the shared one has said that its tools changed
 		w.broker.mu.Unlock()
 		call(mallory+"-r3", "echo")
-		tools, _ := w.broker.Tools("a")
+		tools, _ := w.broker.KnownTools("a")
 		for _, one := range tools {
 			if strings.HasPrefix(one.Name, "grown") {
 				t.Errorf("pins %q: all see %s", pins, one.Name)
 			}
 		}
-		if n := w.broker.Held("a"); n != 0 {
+		if n := w.broker.CountHeld("a"); n != 0 {
 			t.Errorf("pins %q: %d tools are held", pins, n)
 		}
 	}
@@ -97,14 +97,14 @@ func TestToolsOfAll(t *testing.T) {
 // Promise: tenant-shares
 func TestRoomOfTenant(t *testing.T) {
 	w := newWorld(t, 1)
-	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("s")
-	of := func(run string) *membudget.Account { return w.broker.memory.Open(w.broker.holderOf(run)) }
+	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName("s")
+	of := func(run string) *membudget.Account { return w.broker.memory.OpenAccount(w.broker.holderOf(run)) }
 	first, second, other := of(mallory+"-r1"), of(mallory+"-r2"), of("s1-r3")
-	if !first.Take(maxHolds/4) || second.Take(1) || !other.Take(maxHolds/8) {
+	if !first.TryTake(maxHolds/4) || second.TryTake(1) || !other.TryTake(maxHolds/8) {
 		t.Error("one tenant's runs take the memory of all")
 	}
 	first.Close()
-	if !second.Take(1) {
+	if !second.TryTake(1) {
 		t.Error("nothing is given back")
 	}
 }
@@ -121,21 +121,21 @@ func TestListWithOneSlot(t *testing.T) {
 
 // TestStashEntries: many small values count with the memory that their places take.
 func TestStashEntries(t *testing.T) {
-	var s stashes
-	s.all = map[string]map[string]stashed{}
-	for n := range maxStash / weight("k", nil) / maxKeys {
-		one := map[string]stashed{}
+	var s stashStore
+	s.all = map[string]map[string]stashEntry{}
+	for n := range maxStash / entryWeight("k", nil) / maxKeys {
+		one := map[string]stashEntry{}
 		for k := range maxKeys {
-			one[string(rune(k+1))] = stashed{until: time.Now().Add(time.Hour)}
+			one[string(rune(k+1))] = stashEntry{until: time.Now().Add(time.Hour)}
 		}
-		s.all[(&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session(fmt.Sprint(n))] = one
+		s.all[(&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName(fmt.Sprint(n))] = one
 	}
 	big := json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)
-	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).Session("new")
-	if _, f := s.do(mallory, "set", stashRequest{Key: "k", Value: big}); f == nil || f.code != stashFull {
+	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName("new")
+	if _, f := s.doOperation(mallory, "set", stashRequest{Key: "k", Value: big}); f == nil || f.code != stashFull {
 		t.Errorf("a tenant's stash is without bound: %v", f)
 	}
-	if _, f := s.do("another", "set", stashRequest{Key: "k", Value: big}); f != nil {
+	if _, f := s.doOperation("another", "set", stashRequest{Key: "k", Value: big}); f != nil {
 		t.Errorf("another's: %v", f)
 	}
 }
@@ -146,7 +146,7 @@ func TestStashEntries(t *testing.T) {
 func TestSlotsOfTenant(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State, s.ConnectTimeoutMS = "session", 3000 }))
 	session := func(name, id string) string {
-		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).Session(id) + "-r1"
+		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).SessionName(id) + "-r1"
 	}
 	pid := func(run string) answer { return w.send(t.Context(), run, http.MethodPost, "/a/pid", `{"text":"x"}`, 0) }
 	alice := pid(session("alice", "s")).text()

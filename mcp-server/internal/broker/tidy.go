@@ -15,8 +15,8 @@ import (
 // tidyTime is the interval between checks for a new catalog. Removed servers need a moment to end.
 const tidyTime = 5 * time.Second
 
-// tidy calls Config.Tidy after changes of the catalog.
-func (b *Broker) tidy() {
+// tidyAfterChanges calls Config.Tidy after changes of the catalog.
+func (b *Broker) tidyAfterChanges() {
 	tick := time.NewTicker(tidyTime)
 	defer tick.Stop()
 	tidied := ""
@@ -36,16 +36,16 @@ func (b *Broker) tidy() {
 	}
 }
 
-// Tidy removes the installed packages that no API names, active or not, and logs the freed space. It returns true if it
-// must be called again.
-func (l *Sandbox) Tidy(ctx context.Context, log *slog.Logger) (again bool) {
+// RemoveUnused removes the installed packages that no API names, active or not, and logs the freed space. It returns
+// true if it must be called again.
+func (l *Sandbox) RemoveUnused(ctx context.Context, log *slog.Logger) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
-	found, err := l.Control.Inspection(ctx)
+	found, err := l.Control.FetchInspection(ctx)
 	if err != nil {
 		return true
 	}
-	keep, ok := wanted(found)
+	keep, ok := wantedPackages(found)
 	if !ok {
 		return false
 	}
@@ -55,15 +55,15 @@ func (l *Sandbox) Tidy(ctx context.Context, log *slog.Logger) (again bool) {
 	}
 	for _, r := range tidied.Removed {
 		log.Info(fmt.Sprintf("removed the package %s, which no API uses any more: %.1f MB freed",
-			clean(r.Package), float64(r.Bytes)/1e6), logline.Tag("server"))
+			cleanText(r.Package), float64(r.Bytes)/1e6), logline.Tag("server"))
 	}
 	return tidied.InUse > 0
 }
 
-// wanted returns the packages that the folders of apis/ name. ok is false if the list may be incomplete, because an
-// unreadable folder may name any package. It is also false without any folder, which is more often a mistake than a
-// wish.
-func wanted(found controlapi.Inspection) (packages []string, ok bool) {
+// wantedPackages returns the packages that the folders of apis/ name. ok is false if the list may be incomplete,
+// because an unreadable folder may name any package. It is also false without any folder, which is more often a mistake
+// than a wish.
+func wantedPackages(found controlapi.Inspection) (packages []string, ok bool) {
 	for _, p := range found.Problems {
 		if p.Severity == "error" {
 			return nil, false
@@ -72,7 +72,7 @@ func wanted(found controlapi.Inspection) (packages []string, ok bool) {
 	packages = []string{}
 	for _, api := range found.APIs {
 		if api.Server != nil && api.Server.Package != "" {
-			packages = append(packages, installed(api.Server.Package))
+			packages = append(packages, packageToInstall(api.Server.Package))
 		}
 	}
 	slices.Sort(packages)

@@ -66,7 +66,7 @@ func TestWanted(t *testing.T) {
 			APIs: []controlapi.InspectedAPI{plain}, Problems: []controlapi.InspectedProblem{{Severity: "warning"}},
 		}, []string{}, true},
 	} {
-		if got, ok := wanted(c.found); !slices.Equal(got, c.want) || ok != c.ok {
+		if got, ok := wantedPackages(c.found); !slices.Equal(got, c.want) || ok != c.ok {
 			t.Errorf("%s: %q %v, want %q %v", name, got, ok, c.want, c.ok)
 		}
 	}

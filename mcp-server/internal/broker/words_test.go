@@ -15,15 +15,15 @@ import (
 )
 
 func TestFind(t *testing.T) {
-	var tools []*tool
+	var tools []*declaredTool
 	for _, name := range []string{"get-sum", "get_sum", "list.items", "echo", "weird/ name"} {
-		tools = append(tools, &tool{Tool: signature.Tool{Name: name}})
+		tools = append(tools, &declaredTool{Tool: signature.Tool{Name: name}})
 	}
 	for name, want := range map[string]string{
 		"get-sum": "get-sum", "get_sum": "get_sum", "list_items": "list.items", "list.items": "list.items", "weird__name": "weird/ name",
 		"get.sum": `["get-sum"] or ["get_sum"]`, "ecko": `"echo"`, "nothing like it": "$tools()",
 	} {
-		got, f := find(tools, name)
+		got, f := findTool(tools, name)
 		switch {
 		case f == nil && got.Name != want:
 			t.Errorf("%s: %s", name, got.Name)
@@ -51,12 +51,12 @@ func TestAllowed(t *testing.T) {
 		{"a", []string{""}, nil, false},
 		{"ä", []string{"?"}, nil, true},
 	} {
-		if got := allowed(c.name, c.allow, c.deny); got != c.want {
+		if got := matchesGlobs(c.name, c.allow, c.deny); got != c.want {
 			t.Errorf("%s with %v and not %v: %v", c.name, c.allow, c.deny, got)
 		}
 	}
-	growth.Bounded(t, "a hard pattern", 2*time.Second, func() {
-		if toolname.Match(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") {
+	growth.RequireBounded(t, "a hard pattern", 2*time.Second, func() {
+		if toolname.MatchPattern(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") {
 			t.Error("a hard pattern matches")
 		}
 	})
@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 		`{"title":"a","either":1}`:                            "either: found integer, want string or object",
 		`{"title":"a","either":{}}`:                           "either.id: missing; want a value",
 	} {
-		got := strings.Join(mistakes(json.RawMessage(schema), json.RawMessage(arguments)), "|")
+		got := strings.Join(findMistakes(json.RawMessage(schema), json.RawMessage(arguments)), "|")
 		if got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", arguments, got, want)
 		}
@@ -119,7 +119,7 @@ func TestKeywords(t *testing.T) {
 		{`{"allOf":[{"minimum":1},{"maximum":2}]}`, `2`, `3`, "x: found 3, want at most 2"},
 	} {
 		check := func(value string) string {
-			return strings.Join(mistakes(json.RawMessage(`{"properties":{"x":`+c.schema+`}}`), json.RawMessage(`{"x":`+value+`}`)), "|")
+			return strings.Join(findMistakes(json.RawMessage(`{"properties":{"x":`+c.schema+`}}`), json.RawMessage(`{"x":`+value+`}`)), "|")
 		}
 		if got := check(c.right); got != "" {
 			t.Errorf("%s: %s is right: %s", c.schema, c.right, got)
@@ -147,7 +147,7 @@ func TestOddSchemas(t *testing.T) {
 		{`{"properties":{"n":{"pattern":"^(?=a)"}}}`, `{"n":"b"}`, ""},
 		{`{"properties":{"n":{"type":"number","exclusiveMinimum":true,"minimum":1,"multipleOf":0}}}`, `{"n":1}`, ""},
 	} {
-		if got := strings.Join(mistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
+		if got := strings.Join(findMistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
 			t.Errorf("%s: %s: %q, want %q", c.schema, c.arguments, got, c.want)
 		}
 	}
@@ -170,7 +170,7 @@ func TestMisspelt(t *testing.T) {
 		{`{"allOf":[{` + names + `},{"properties":{"page_size":{}}}]}`, `{"page_size":1}`, ""},
 		{`{"properties":{"in":{"type":"object",` + names + `}}}`, `{"in":{"page_size":1}}`, "in.page_size" + hint},
 	} {
-		if got := strings.Join(mistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
+		if got := strings.Join(findMistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
 			t.Errorf("%s: %s: %q, want %q", c.schema, c.arguments, got, c.want)
 		}
 	}
@@ -183,12 +183,12 @@ func TestOddDefinitions(t *testing.T) {
 		`"outputSchema":"text"`, `"outputSchema":null`, `"outputSchema":[]`, `"inputSchema":"text"`, `"inputSchema":null`,
 		`"title":7`, `"description":["a"]`, `"icons":"x.png"`, `"icons":[7]`, `"_meta":7`, `"execution":"task"`, `"execution":{"taskSupport":7}`,
 	} {
-		tools := definitions([]json.RawMessage{json.RawMessage(`{"name":"a",` + odd + `}`), json.RawMessage(`{"name":"b"}`), json.RawMessage(`{"name":7}`)})
+		tools := readDefinitions([]json.RawMessage{json.RawMessage(`{"name":"a",` + odd + `}`), json.RawMessage(`{"name":"b"}`), json.RawMessage(`{"name":7}`)})
 		if len(tools) != 2 || tools[0].Name != "a" {
 			t.Errorf("%s: %d tools", odd, len(tools))
 			continue
 		}
-		if one := tools[0]; one.reads || one.repeatable || one.task || len(one.OutputSchema) > 0 || checked(one, []byte(`{"x":1}`)) != nil {
+		if one := tools[0]; one.reads || one.repeatable || one.task || len(one.OutputSchema) > 0 || checkArguments(one, []byte(`{"x":1}`)) != nil {
 			t.Errorf("%s: %+v", odd, one)
 		}
 	}
@@ -202,7 +202,7 @@ func TestLongEnum(t *testing.T) {
 	}
 	schema := `{"type":"object","properties":{"z":{"enum":[` + strings.Join(all, ",") + `]}}}`
 	want := `z: found "zone499", want one of ` + strings.Join(all[:20], ", ") + `, … (500 in all); did you mean "zone-499"?`
-	if got := strings.Join(mistakes(json.RawMessage(schema), json.RawMessage(`{"z":"zone499"}`)), "|"); got != want {
+	if got := strings.Join(findMistakes(json.RawMessage(schema), json.RawMessage(`{"z":"zone499"}`)), "|"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
@@ -218,8 +218,8 @@ func TestHostileSchemas(t *testing.T) {
 		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"thing"}}`, `{"pattern":"("}`,
 		strings.Repeat(`{"properties":{"a":`, 500) + "{}" + strings.Repeat("}}", 500),
 	} {
-		growth.Bounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {
-			if got := mistakes(json.RawMessage(schema), json.RawMessage(`{"a":{"a":[1,"x",null]}}`)); len(got) > 0 {
+		growth.RequireBounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {
+			if got := findMistakes(json.RawMessage(schema), json.RawMessage(`{"a":{"a":[1,"x",null]}}`)); len(got) > 0 {
 				t.Errorf("%.100s: %v", schema, got)
 			}
 		})
@@ -228,10 +228,10 @@ func TestHostileSchemas(t *testing.T) {
 
 func TestStash(t *testing.T) {
 	now := time.Now()
-	s := stashes{now: func() time.Time { return now }}
+	s := stashStore{now: func() time.Time { return now }}
 	do := func(session, op, key, value string, ttl int64) string {
 		t.Helper()
-		got, f := s.do(session, op, stashRequest{Key: key, Value: json.RawMessage(value), TTL: ttl})
+		got, f := s.doOperation(session, op, stashRequest{Key: key, Value: json.RawMessage(value), TTL: ttl})
 		if f != nil {
 			return f.code
 		}
@@ -336,7 +336,7 @@ func TestInstalled(t *testing.T) {
 	for pkg, want := range map[string]string{
 		"": "", "npm:x@1.0.0": "npm:x@1.0.0", "npm:x@1.0.0/b": "npm:x@1.0.0", "npm:@s/x@1.0.0-a.1/b": "npm:@s/x@1.0.0-a.1", "npm:@s/x@1.0.0": "npm:@s/x@1.0.0",
 	} {
-		if got := installed(pkg); got != want {
+		if got := packageToInstall(pkg); got != want {
 			t.Errorf("%q: %q, want %q", pkg, got, want)
 		}
 	}
@@ -350,7 +350,7 @@ func TestMarked(t *testing.T) {
 		`[]`:                       "",
 		``:                         "",
 	} {
-		got, f := marked(json.RawMessage(raw), true, "")
+		got, f := addMarkers(json.RawMessage(raw), true, "")
 		if string(got) != want || (f != nil) != (want == "") {
 			t.Errorf("%s: %s %v", raw, got, f)
 		}

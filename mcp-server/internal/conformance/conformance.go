@@ -59,7 +59,7 @@ func addResources(server *mcp.Server) {
 			})
 	}
 	add("test://static-text", "text/plain", mcp.ResourceContents{Text: "This is the content of the static text resource."})
-	add("test://static-binary", "image/png", mcp.ResourceContents{Blob: image()})
+	add("test://static-binary", "image/png", mcp.ResourceContents{Blob: onePixelPNG()})
 	add(watched, "text/plain", mcp.ResourceContents{Text: "Watched resource content"})
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "template", Description: "A fixture", MIMEType: "application/json", URITemplate: "test://template/{id}/data",
@@ -88,40 +88,42 @@ func addPrompts(server *mcp.Server) {
 		})
 	}
 	add("test_simple_prompt", nil, func(map[string]string) []mcp.Content {
-		return []mcp.Content{text("This is a simple prompt for testing.")}
+		return []mcp.Content{textContent("This is a simple prompt for testing.")}
 	})
 	add("test_prompt_with_arguments", []string{"arg1", "arg2"}, func(a map[string]string) []mcp.Content {
-		return []mcp.Content{text("Prompt with arguments: arg1='" + a["arg1"] + "', arg2='" + a["arg2"] + "'")}
+		return []mcp.Content{textContent("Prompt with arguments: arg1='" + a["arg1"] + "', arg2='" + a["arg2"] + "'")}
 	})
 	add("test_prompt_with_embedded_resource", []string{"resourceUri"}, func(a map[string]string) []mcp.Content {
-		return []mcp.Content{embedded(a["resourceUri"]), text("Please process the embedded resource above.")}
+		return []mcp.Content{embeddedResource(a["resourceUri"]), textContent("Please process the embedded resource above.")}
 	})
 	add("test_prompt_with_image", nil, func(map[string]string) []mcp.Content {
-		return []mcp.Content{picture(), text("Please analyze the image above.")}
+		return []mcp.Content{imageContent(), textContent("Please analyze the image above.")}
 	})
 }
 
-func text(s string) *mcp.TextContent { return &mcp.TextContent{Text: s} }
+func textContent(s string) *mcp.TextContent { return &mcp.TextContent{Text: s} }
 
-func picture() *mcp.ImageContent { return &mcp.ImageContent{Data: image(), MIMEType: "image/png"} }
+func imageContent() *mcp.ImageContent {
+	return &mcp.ImageContent{Data: onePixelPNG(), MIMEType: "image/png"}
+}
 
-func embedded(uri string) *mcp.EmbeddedResource {
+func embeddedResource(uri string) *mcp.EmbeddedResource {
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{
 		URI: uri, MIMEType: "text/plain", Text: "Embedded resource content for testing.",
 	}}
 }
 
-// image returns a PNG of one pixel.
-func image() []byte {
-	return decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
+// onePixelPNG returns a PNG of one pixel.
+func onePixelPNG() []byte {
+	return mustDecode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
 }
 
-// silence returns a WAV file without samples.
-func silence() []byte {
-	return decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
+// emptyWAV returns a WAV file without samples.
+func emptyWAV() []byte {
+	return mustDecode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
 }
 
-func decode(s string) []byte {
+func mustDecode(s string) []byte {
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil {
 		panic(err)

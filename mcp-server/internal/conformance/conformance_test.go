@@ -23,7 +23,7 @@ func fixture(t *testing.T) string {
 	log := logline.New(t.Output(), "text", nil)
 	mcp := transport.New(transport.Config{Server: conformance.New(t.Context(), log), Log: log})
 	g := guard.New(guard.Config{})
-	server := httptest.NewServer(g.Local(mcp))
+	server := httptest.NewServer(g.RequireLocal(mcp))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -35,8 +35,8 @@ func fixture(t *testing.T) string {
 }
 
 func TestSuite(t *testing.T) {
-	modules := testkit.Clients(t)
-	out, err := peertest.Node(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
+	modules := testkit.InstallClients(t)
+	out, err := peertest.RunNode(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
 		"server", "--url", fixture(t), "--suite", "all")
 	if err != nil || !strings.Contains(out, "Total: 44 passed, 0 failed") {
 		t.Errorf("%v\n%s", err, out)
@@ -46,10 +46,10 @@ func TestSuite(t *testing.T) {
 // TestSuiteNext runs the alpha of the next suite, which knows the newest protocol. All of it passes but the tasks
 // extension, which the suite does not count.
 func TestSuiteNext(t *testing.T) {
-	modules := testkit.Clients(t)
+	modules := testkit.InstallClients(t)
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
-			out, err := peertest.Node(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),
+			out, err := peertest.RunNode(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),
 				"server", "--url", fixture(t), "--requirements", version)
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -11,23 +11,25 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// answer returns a tool's result with the contents.
-func answer(contents ...mcp.Content) (*mcp.CallToolResult, error) {
+// answerWith returns a tool's result with the contents.
+func answerWith(contents ...mcp.Content) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: contents}, nil
 }
 
-// say returns a tool's result with one text.
-func say(format string, args ...any) (*mcp.CallToolResult, error) {
-	return answer(text(fmt.Sprintf(format, args...)))
+// answerText returns a tool's result with one text.
+func answerText(format string, args ...any) (*mcp.CallToolResult, error) {
+	return answerWith(textContent(fmt.Sprintf(format, args...)))
 }
 
-// says returns a tool that answers every call alike.
-func says(contents ...mcp.Content) mcp.ToolHandler {
-	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return answer(contents...) }
+// newConstantTool returns a tool that answers every call alike.
+func newConstantTool(contents ...mcp.Content) mcp.ToolHandler {
+	return func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return answerWith(contents...)
+	}
 }
 
-// tool adds a tool; an empty schema accepts any arguments.
-func tool(server *mcp.Server, name, schema string, h mcp.ToolHandler) {
+// addTool adds a tool; an empty schema accepts any arguments.
+func addTool(server *mcp.Server, name, schema string, h mcp.ToolHandler) {
 	if schema == "" {
 		schema = `{"type":"object"}`
 	}
@@ -36,7 +38,7 @@ func tool(server *mcp.Server, name, schema string, h mcp.ToolHandler) {
 			res, err := h(ctx, req)
 			var protocol *jsonrpc.Error
 			if err != nil && !errors.As(err, &protocol) {
-				res, err = &mcp.CallToolResult{IsError: true, Content: []mcp.Content{text(err.Error())}}, nil
+				res, err = &mcp.CallToolResult{IsError: true, Content: []mcp.Content{textContent(err.Error())}}, nil
 			}
 			return res, err
 		})
@@ -44,38 +46,38 @@ func tool(server *mcp.Server, name, schema string, h mcp.ToolHandler) {
 
 func addTools(server *mcp.Server) {
 	addContents(server)
-	tool(server, "test_tool_with_logging", "", withLogging)
-	tool(server, "test_tool_with_progress", "", withProgress)
-	tool(server, "test_reconnection", "", reconnection)
-	tool(server, "test_x_mcp_header", `{"type":"object","properties":{
+	addTool(server, "test_tool_with_logging", "", withLogging)
+	addTool(server, "test_tool_with_progress", "", withProgress)
+	addTool(server, "test_reconnection", "", handleReconnection)
+	addTool(server, "test_x_mcp_header", `{"type":"object","properties":{
 		"region":{"type":"string","description":"mirrored into Mcp-Param-Region","x-mcp-header":"Region"},
 		"level":{"type":"integer","description":"not mirrored"}}}`,
 		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return say("called with %s", req.Params.Arguments)
+			return answerText("called with %s", req.Params.Arguments)
 		})
-	tool(server, "json_schema_2020_12_tool", schema2020,
+	addTool(server, "json_schema_2020_12_tool", schema2020,
 		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return say("JSON Schema 2020-12 tool called with: %s", req.Params.Arguments)
+			return answerText("JSON Schema 2020-12 tool called with: %s", req.Params.Arguments)
 		})
-	tool(server, "test_missing_capability", "", missingCapability)
-	tool(server, "test_streaming_elicitation", "", says(text("result frames only")))
-	tool(server, "test_logging_tool", "",
+	addTool(server, "test_missing_capability", "", missingCapability)
+	addTool(server, "test_streaming_elicitation", "", newConstantTool(textContent("result frames only")))
+	addTool(server, "test_logging_tool", "",
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			logTo(ctx, req, "test_logging_tool executed")
-			return say("log attempted")
+			return answerText("log attempted")
 		})
-	tool(server, "test_trigger_tool_change", "",
+	addTool(server, "test_trigger_tool_change", "",
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			tool(server, "transient_tool", "", says(text("transient")))
-			return say("tools changed")
+			addTool(server, "transient_tool", "", newConstantTool(textContent("transient")))
+			return answerText("tools changed")
 		})
-	tool(server, "test_trigger_prompt_change", "",
+	addTool(server, "test_trigger_prompt_change", "",
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			server.AddPrompt(&mcp.Prompt{Name: "transient_prompt", Description: "A fixture"},
 				func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 					return &mcp.GetPromptResult{}, nil
 				})
-			return say("prompts changed")
+			return answerText("prompts changed")
 		})
 }
 
@@ -84,7 +86,7 @@ func withLogging(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolRe
 		logTo(ctx, req, "Tool execution "+what)
 		time.Sleep(50 * time.Millisecond)
 	}
-	return say("Tool with logging executed successfully")
+	return answerText("Tool with logging executed successfully")
 }
 
 func withProgress(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -98,32 +100,32 @@ func withProgress(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolR
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return say("%v", token)
+	return answerText("%v", token)
 }
 
-// reconnection closes its stream before it answers: the client must come back for the result.
-func reconnection(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// handleReconnection closes its stream before it answers: the client must come back for the result.
+func handleReconnection(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if req.Extra != nil && req.Extra.CloseSSEStream != nil {
 		req.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: 10 * time.Millisecond})
 	}
 	time.Sleep(100 * time.Millisecond)
-	return say("Reconnection test completed successfully.")
+	return answerText("Reconnection test completed successfully.")
 }
 
 // addContents adds a tool for each kind of content.
 func addContents(server *mcp.Server) {
 	for name, contents := range map[string][]mcp.Content{
-		"test_simple_text":       {text("This is a simple text response for testing.")},
-		"test_image_content":     {picture()},
-		"test_audio_content":     {&mcp.AudioContent{Data: silence(), MIMEType: "audio/wav"}},
-		"test_embedded_resource": {embedded("test://embedded-resource")},
+		"test_simple_text":       {textContent("This is a simple text response for testing.")},
+		"test_image_content":     {imageContent()},
+		"test_audio_content":     {&mcp.AudioContent{Data: emptyWAV(), MIMEType: "audio/wav"}},
+		"test_embedded_resource": {embeddedResource("test://embedded-resource")},
 		"test_multiple_content_types": {
-			text("Multiple content types test:"), picture(), embedded("test://mixed-content-resource"),
+			textContent("Multiple content types test:"), imageContent(), embeddedResource("test://mixed-content-resource"),
 		},
 	} {
-		tool(server, name, "", says(contents...))
+		addTool(server, name, "", newConstantTool(contents...))
 	}
-	tool(server, "test_error_handling", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	addTool(server, "test_error_handling", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, errors.New("This tool intentionally returns an error for testing") //nolint:staticcheck // the suite's
 	})
 }
@@ -137,7 +139,7 @@ func logTo(ctx context.Context, req *mcp.CallToolRequest, text string) {
 // missingCapability is refused to clients that cannot sample.
 func missingCapability(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if caps := req.ClientCapabilities(); caps != nil && caps.Sampling != nil { //nolint:staticcheck // as above
-		return say("the client can sample")
+		return answerText("the client can sample")
 	}
 	data, err := json.Marshal(mcp.MissingRequiredClientCapabilityData{
 		RequiredCapabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}, //nolint:staticcheck // as above

@@ -21,7 +21,7 @@ func (c *Console) testAPI(r *http.Request) (any, error) {
 	apis := c.cfg.Catalog().APIs
 	i := slices.IndexFunc(apis, func(a controlapi.API) bool { return a.Name == r.PathValue("name") })
 	if i < 0 {
-		return nil, &told{http.StatusConflict, "This API is not active."}
+		return nil, &pageError{http.StatusConflict, "This API is not active."}
 	}
 	if apis[i].Server != nil {
 		return probe.Verdict{Text: "an MCP server is tested in a terminal: codeforge mcp test " + apis[i].Name}, nil
@@ -37,5 +37,5 @@ func (c *Console) testAPI(r *http.Request) (any, error) {
 	if err != nil {
 		return probe.Verdict{Text: "it could not be run: " + err.Error()}, nil
 	}
-	return p.Judge(o.Receipt, ""), nil
+	return p.ExplainReceipt(o.Receipt, ""), nil
 }

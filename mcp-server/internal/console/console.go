@@ -85,72 +85,72 @@ type Load struct {
 
 // Proxy is the part of the proxy's API that the console uses.
 type Proxy interface {
-	Inspection(ctx context.Context) (controlapi.Inspection, error)
+	FetchInspection(ctx context.Context) (controlapi.Inspection, error)
 	CheckLedger(ctx context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error)
 }
 
 // Servers gives access to the MCP servers.
 type Servers interface {
-	States() []serverstate.Server
-	Log(server string) ([]operatorapi.Line, error)
+	ListStates() []serverstate.Server
+	ServerLog(server string) ([]operatorapi.Line, error)
 	ToolList(server string) ([]operatorapi.Tool, error)
-	Restart(server string) error
+	RestartServer(server string) error
 }
 
 // Console is the handler of Path and the paths below it. Create it with New.
 type Console struct {
 	cfg      Config
-	sessions sessions
-	shell    shell
+	sessions sessionStore
+	shell    fileShell
 	api      *http.ServeMux
-	decided  decisions
+	decided  decisionLog
 	skills   atomic.Int64 // counts the changes of skills
 }
 
 // New returns a console.
 func New(cfg Config) *Console {
 	c := &Console{cfg: cfg, shell: newShell()}
-	c.api = c.routes()
+	c.api = c.sessionRoutes()
 	return c
 }
 
-// Code returns a new code that opens one session within a minute.
-func (c *Console) Code() string { return c.sessions.Code() }
+// NewCode returns a new code that opens one session within a minute.
+func (c *Console) NewCode() string { return c.sessions.NewCode() }
 
 // SkillsChanged makes open pages load the skills again.
 func (c *Console) SkillsChanged() { c.skills.Add(1) }
 
-// routes returns the paths that need a session.
-func (c *Console) routes() *http.ServeMux {
+// sessionRoutes returns the paths that need a session.
+func (c *Console) sessionRoutes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(*http.Request) (any, error)) {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" "+API+path, func(w http.ResponseWriter, r *http.Request) {
 			v, err := h(r)
 			if err != nil {
-				c.fail(w, err)
+				c.writeError(w, err)
 				return
 			}
-			rpc.Answer(w, http.StatusOK, v)
+			rpc.WriteAnswer(w, http.StatusOK, v)
 		})
 	}
-	handle("GET status", c.status)
-	handle("GET sessions", func(r *http.Request) (any, error) { return c.sessions.list(of(r).ID), nil })
+	handle("GET status", c.reportStatus)
+	handle("GET sessions", func(r *http.Request) (any, error) { return c.sessions.listSessions(sessionOf(r).ID), nil })
 	handle("DELETE sessions/{id}", func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
 		if id == "this" {
-			id = of(r).ID
+			id = sessionOf(r).ID
 		}
-		if !c.sessions.end(id) {
+		if !c.sessions.closeSession(id) {
 			return nil, errNotFound
 		}
 		return struct{}{}, nil
 	})
-	handle("GET apis", c.apis)
+	handle("GET apis", c.listAPIs)
 	handle("POST apis/{name}/test", c.testAPI)
-	handle("GET servers", c.servers)
+	handle("GET servers", c.listServers)
 	handle("GET servers/{name}/log", func(r *http.Request) (any, error) {
-		lines, err := c.cfg.Servers.Log(r.PathValue("name"))
+		lines, err := c.cfg.Servers.ServerLog(r.PathValue("name"))
 		if errors.Is(err, operatorapi.ErrNoServer) {
 			return nil, errNotFound
 		}
@@ -164,7 +164,7 @@ func (c *Console) routes() *http.ServeMux {
 		return tools, err
 	})
 	handle("POST servers/{name}/restart", func(r *http.Request) (any, error) {
-		err := c.cfg.Servers.Restart(r.PathValue("name"))
+		err := c.cfg.Servers.RestartServer(r.PathValue("name"))
 		if errors.Is(err, operatorapi.ErrNoServer) {
 			return nil, errNotFound
 		}
@@ -180,8 +180,8 @@ func (c *Console) routes() *http.ServeMux {
 	c.historyRoutes(handle)
 	c.heldRoutes(handle)
 	handle("GET settings", func(*http.Request) (any, error) { return c.cfg.Settings, nil })
-	mux.HandleFunc("GET "+API+"live", c.live)
-	mux.HandleFunc(API, func(w http.ResponseWriter, _ *http.Request) { c.fail(w, errNotFound) })
+	mux.HandleFunc("GET "+API+"live", c.streamChanges)
+	mux.HandleFunc(API, func(w http.ResponseWriter, _ *http.Request) { c.writeError(w, errNotFound) })
 	return mux
 }
 
@@ -209,15 +209,15 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.Set("Cache-Control", "no-store")
 		// The bearer is checked here and not per route, so that a new route cannot forget it.
-		s, ok := c.sessions.find(bearer(r))
+		s, ok := c.sessions.findSession(bearerOf(r))
 		//defence:console-bearer
 		if !ok {
-			rpc.Answer(w, http.StatusUnauthorized, refusal{"Sign in first: codeforge console."})
+			rpc.WriteAnswer(w, http.StatusUnauthorized, refusalBody{"Sign in first: codeforge console."})
 			return
 		}
 		// A signed-in browser must keep its connection even if others flood the listener.
-		if !guard.Admit(r.Context(), "") {
-			rpc.Answer(w, http.StatusServiceUnavailable, refusal{guard.TooMany})
+		if !guard.AdmitConn(r.Context(), "") {
+			rpc.WriteAnswer(w, http.StatusServiceUnavailable, refusalBody{guard.TooMany})
 			return
 		}
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
@@ -227,14 +227,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // sessionKey is the key of a request's session in its context.
 type sessionKey struct{}
 
-// of returns the session of an accepted request.
-func of(r *http.Request) session {
-	s, _ := r.Context().Value(sessionKey{}).(session)
+// sessionOf returns the session of an accepted request.
+func sessionOf(r *http.Request) browserSession {
+	s, _ := r.Context().Value(sessionKey{}).(browserSession)
 	return s
 }
 
-// bearer returns the bearer of a request, or "".
-func bearer(r *http.Request) string {
+// bearerOf returns the bearer of a request, or "".
+func bearerOf(r *http.Request) string {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -249,15 +249,15 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The code is tried first, because it works only once and must be used up.
-	if in.Secret == "" || !c.sessions.use(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		rpc.Answer(w, http.StatusUnauthorized, refusal{
+	if in.Secret == "" || !c.sessions.useCode(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
+		rpc.WriteAnswer(w, http.StatusUnauthorized, refusalBody{
 			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
 		})
 		return
 	}
-	b, s := c.sessions.begin(r.UserAgent())
+	b, s := c.sessions.openSession(r.UserAgent())
 	c.cfg.Log.Info("a browser signed in to the console", logline.Tag("console"), slog.String("session", s.ID))
-	rpc.Answer(w, http.StatusOK, struct {
+	rpc.WriteAnswer(w, http.StatusOK, struct {
 		Bearer string    `json:"bearer"`
 		Until  time.Time `json:"until"`
 	}{b, s.Until})
@@ -266,7 +266,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 // readJSON reads a JSON body. If it fails, it answers the request and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	if r.Header.Get("Content-Type") != "application/json" {
-		rpc.Answer(w, http.StatusUnsupportedMediaType, refusal{"want application/json"})
+		rpc.WriteAnswer(w, http.StatusUnsupportedMediaType, refusalBody{"want application/json"})
 		return false
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -274,35 +274,35 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		rpc.Answer(w, http.StatusBadRequest, refusal{"want JSON of at most 16 KiB"})
+		rpc.WriteAnswer(w, http.StatusBadRequest, refusalBody{"want JSON of at most 16 KiB"})
 		return false
 	}
 	return true
 }
 
-// refusal is the body of an answer other than 200.
-type refusal struct {
+// refusalBody is the body of an answer other than 200.
+type refusalBody struct {
 	Error string `json:"error"`
 }
 
-// told is an error with a text for the page, and a status.
-type told struct {
+// pageError is an error with a text for the page, and a status.
+type pageError struct {
 	status int
 	text   string
 }
 
-func (e *told) Error() string { return e.text }
+func (e *pageError) Error() string { return e.text }
 
-var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
+var errNotFound = &pageError{http.StatusNotFound, "There is nothing of this name."}
 
-// fail answers with the text of an error. It logs an error that is not meant for the page.
-func (c *Console) fail(w http.ResponseWriter, err error) {
-	var t *told
+// writeError answers with the text of an error. It logs an error that is not meant for the page.
+func (c *Console) writeError(w http.ResponseWriter, err error) {
+	var t *pageError
 	// Other errors may be faults, so the log gets them too.
 	if errors.As(err, &t) {
-		rpc.Answer(w, t.status, refusal{t.text})
+		rpc.WriteAnswer(w, t.status, refusalBody{t.text})
 		return
 	}
 	c.cfg.Log.Warn("the console could not answer", logline.Tag("console"), slog.String("error", err.Error()))
-	rpc.Answer(w, http.StatusBadGateway, refusal{err.Error()})
+	rpc.WriteAnswer(w, http.StatusBadGateway, refusalBody{err.Error()})
 }

@@ -37,22 +37,22 @@ import (
 // quiet is a CodeForge in which nothing happens.
 type quiet struct{}
 
-func (quiet) Inspection(context.Context) (controlapi.Inspection, error) {
+func (quiet) FetchInspection(context.Context) (controlapi.Inspection, error) {
 	return controlapi.Inspection{}, nil
 }
 func (quiet) CheckLedger(context.Context, []controlapi.KnownHead) (controlapi.LedgerCheck, error) {
 	return controlapi.LedgerCheck{}, controlapi.ErrNotFound
 }
-func (quiet) ToolList(string) ([]operatorapi.Tool, error)         { return nil, operatorapi.ErrNoServer }
-func (quiet) States() []serverstate.Server                        { return nil }
-func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
-func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
-func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
+func (quiet) ToolList(string) ([]operatorapi.Tool, error)           { return nil, operatorapi.ErrNoServer }
+func (quiet) ListStates() []serverstate.Server                      { return nil }
+func (quiet) ServerLog(string) ([]operatorapi.Line, error)          { return nil, operatorapi.ErrNoServer }
+func (quiet) RestartServer(string) error                            { return operatorapi.ErrNoServer }
+func (quiet) FetchHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
 func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
 	return approvalapi.Held{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "No request waits under this id."}
 }
-func (quiet) Plans(context.Context) ([]planapi.Plan, error) { return nil, nil }
-func (quiet) Plan(context.Context, string) (planapi.Plan, error) {
+func (quiet) FetchPlans(context.Context) ([]planapi.Plan, error) { return nil, nil }
+func (quiet) FetchPlan(context.Context, string) (planapi.Plan, error) {
 	return planapi.Plan{}, controlapi.ErrNotFound
 }
 func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
@@ -70,7 +70,7 @@ func served(t testing.TB, token string, runs int) (*Console, *memory, http.Handl
 		Ready: func(context.Context) error { return nil }, StopRun: func(string) bool { return false },
 		Log: slog.New(slog.DiscardHandler), Stop: make(chan struct{}),
 	})
-	return c, m, g.Local(c)
+	return c, m, g.RequireLocal(c)
 }
 
 // ask sends a request, with headers as "Name: value".
@@ -104,7 +104,7 @@ func signedIn(t testing.TB, h http.Handler, secret string) string {
 // Promise: console-shows-text
 func TestHeaders(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.Code())
+	me := signedIn(t, h, c.NewCode())
 	for _, path := range []string{Path, Path + "/", Path + "/app.js", Path + "/none", API + "runs", API + "none", API + "session", API + "../app.js"} {
 		w := ask(h, http.MethodGet, path, "", me)
 		for name, want := range map[string]string{
@@ -184,7 +184,7 @@ func TestScripts(t *testing.T) {
 func TestBearer(t *testing.T) {
 	for _, token := range []string{"", "s3cret-token"} {
 		c, _, h := served(t, token, 1)
-		code := c.Code()
+		code := c.NewCode()
 		for _, path := range []string{"runs", "runs/r000000", "held", "ledger?time=24h", "apis", "servers", "skills", "alerts", "settings", "status", "sessions", "live", "kept", "none", ""} {
 			for _, auth := range []string{"Accept: */*", "Authorization: Bearer", "Authorization: Bearer x", "Authorization: Bearer " + code, "Authorization: Bearer s3cret-token", "Authorization: Basic s3cret-token", "Cookie: bearer=" + code} {
 				for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
@@ -201,7 +201,7 @@ func TestBearer(t *testing.T) {
 // Promise: console-sessions
 func TestForeign(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.Code())
+	me := signedIn(t, h, c.NewCode())
 	opens := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}
 	for _, x := range []struct {
 		method, path string
@@ -250,12 +250,12 @@ func TestSessions(t *testing.T) {
 		secret := func(s string) int {
 			return ask(h, http.MethodPost, API+"session", fmt.Sprintf(`{"secret": %q}`, s), "Content-Type: application/json").Code
 		}
-		code := c.Code()
+		code := c.NewCode()
 		me := signedIn(t, h, code)
 		if !good(me) || secret(code) != http.StatusUnauthorized {
 			t.Error("a code works twice, or not at all")
 		}
-		late, later := c.Code(), c.Code()
+		late, later := c.NewCode(), c.NewCode()
 		time.Sleep(codeTime - time.Second)
 		other := signedIn(t, h, late)
 		time.Sleep(2 * time.Second)
@@ -278,15 +278,15 @@ func TestSessions(t *testing.T) {
 		if good(me) {
 			t.Error("the session did not end")
 		}
-		first := signedIn(t, h, c.Code())
+		first := signedIn(t, h, c.NewCode())
 		for range maxSessions {
-			signedIn(t, h, c.Code())
+			signedIn(t, h, c.NewCode())
 		}
-		if good(first) || len(c.sessions.list("")) != maxSessions {
-			t.Errorf("%d sessions are kept", len(c.sessions.list("")))
+		if good(first) || len(c.sessions.listSessions("")) != maxSessions {
+			t.Errorf("%d sessions are kept", len(c.sessions.listSessions("")))
 		}
 		for range maxCodes + 1 {
-			code = c.Code()
+			code = c.NewCode()
 		}
 		if len(c.sessions.codes) != maxCodes || secret(code) != http.StatusOK {
 			t.Errorf("%d codes are kept", len(c.sessions.codes))
@@ -303,11 +303,11 @@ func TestSessionsSleep(t *testing.T) {
 	} {
 		began := time.Now()
 		now := began
-		s := sessions{now: func() time.Time { return now }}
-		code := s.Code()
-		bearer, _ := s.begin("")
-		now = testkit.Slept(began.Add(clock.after), clock.set)
-		if _, found := s.find(bearer); found || s.use(code) {
+		s := sessionStore{now: func() time.Time { return now }}
+		code := s.NewCode()
+		bearer, _ := s.openSession("")
+		now = testkit.AfterSleep(began.Add(clock.after), clock.set)
+		if _, found := s.findSession(bearer); found || s.useCode(code) {
 			t.Errorf("%s: a session or a code did not end", name)
 		}
 	}
@@ -332,8 +332,8 @@ func TestLive(t *testing.T) {
 	c, m, h := served(t, "", 1)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	me := signedIn(t, h, c.Code())
-	open := func(query string) (next func() news, end func()) {
+	me := signedIn(t, h, c.NewCode())
+	open := func(query string) (next func() streamLine, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+API+"live?"+query, nil)
 		if err != nil {
@@ -346,7 +346,7 @@ func TestLive(t *testing.T) {
 		}
 		lines := bufio.NewScanner(resp.Body)
 		lines.Buffer(nil, 1<<20)
-		return func() (n news) {
+		return func() (n streamLine) {
 			for lines.Scan() {
 				if len(lines.Bytes()) > 0 {
 					if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
@@ -355,7 +355,7 @@ func TestLive(t *testing.T) {
 					return n
 				}
 			}
-			return news{After: "ended"}
+			return streamLine{After: "ended"}
 		}, func() { cancel(); _ = resp.Body.Close() }
 	}
 	next, end := open("run=r1")
@@ -378,7 +378,7 @@ func TestLive(t *testing.T) {
 	m.Tell(run("r2", historyapi.OK))
 	m.Tell(historyapi.Event{Kind: historyapi.EventAlert})
 	next, end = open("after=" + n.After + "&run=r1")
-	var got news
+	var got streamLine
 	for got.After != "4" {
 		one := next()
 		got.After, got.Alerts, got.Touched = one.After, got.Alerts || one.Alerts, got.Touched || one.Touched
@@ -397,7 +397,7 @@ func TestLive(t *testing.T) {
 // TestStopped: what is over is not stopped, and what waits no more is not decided, with a sentence each.
 func TestStopped(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.Code())
+	me := signedIn(t, h, c.NewCode())
 	for path, want := range map[string]string{"runs/r000000/stop": "This run is over.", "held/abc": "No request waits"} {
 		w := ask(h, http.MethodPost, API+path, `{"approve": true}`, me, "Content-Type: application/json")
 		if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), want) {
@@ -416,8 +416,8 @@ func TestDecides(t *testing.T) {
 	script, err := os.Open("testdata/decides.mjs")
 	testkit.Must(t, err)
 	defer script.Close()
-	web := "file://" + filepath.Join(testkit.Root(t), "mcp-server", "internal", "console", "web")
-	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "run", "--no-prompt", "--no-config", "--allow-read", "--ext=js", "-", web)
+	web := "file://" + filepath.Join(testkit.RootDir(t), "mcp-server", "internal", "console", "web")
+	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-prompt", "--no-config", "--allow-read", "--ext=js", "-", web)
 	cmd.Stdin = script
 	cmd.Env = []string{"NO_COLOR=1", "HOME=" + t.TempDir(), "DENO_NO_UPDATE_CHECK=1"}
 	out, err := cmd.CombinedOutput()
@@ -443,11 +443,11 @@ that run after a second: stop run2
 // Promise: no-lock-out
 func TestConnectionStays(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.Code())
+	me := signedIn(t, h, c.NewCode())
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext}
-	go func() { _ = server.Serve(guard.Limit(tcp, 2)) }()
+	go func() { _ = server.Serve(guard.LimitConns(tcp, 2)) }()
 	t.Cleanup(func() { _ = server.Close() })
 	get := func(client *http.Client, name, value string) (status int, again bool) {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})

@@ -37,7 +37,7 @@ func newMemory(t testing.TB, runs int) *memory {
 	return m
 }
 
-func (m *memory) Runs(_ context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+func (m *memory) ListRuns(_ context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
 	from, _ := strconv.Atoi(cursor)
 	var p historyapi.Page
 	for i := from; i < len(m.runs); i++ {

@@ -20,39 +20,39 @@ import (
 // Approvals gives access to the requests that wait for a person. The proxy accepts a decision only if the request's
 // rule permits it here.
 type Approvals interface {
-	AllHeld(ctx context.Context) ([]approvalapi.Held, error)
+	FetchHeld(ctx context.Context) ([]approvalapi.Held, error)
 	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error)
-	Plans(ctx context.Context) ([]planapi.Plan, error)
-	Plan(ctx context.Context, id string) (planapi.Plan, error)
+	FetchPlans(ctx context.Context) ([]planapi.Plan, error)
+	FetchPlan(ctx context.Context, id string) (planapi.Plan, error)
 	DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error)
 }
 
 // maxDecided bounds the stored decisions, which the page shows beside the waiting requests.
 const maxDecided = 50
 
-// decision is a decision made in the console.
-type decision struct {
+// consoleDecision is a decision made in the console.
+type consoleDecision struct {
 	At      time.Time        `json:"at"`
 	Approve bool             `json:"approve"`
 	Held    approvalapi.Held `json:"held"`
 }
 
-// decisions are the latest decisions, newest first. They are lost when mcp-server ends.
-type decisions struct {
+// decisionLog are the latest decisions, newest first. They are lost when mcp-server ends.
+type decisionLog struct {
 	mu   sync.Mutex
-	list []decision
+	list []consoleDecision
 }
 
-func (d *decisions) add(one decision) {
+func (d *decisionLog) addDecision(one consoleDecision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.list = append([]decision{one}, d.list[:min(len(d.list), maxDecided-1)]...)
+	d.list = append([]consoleDecision{one}, d.list[:min(len(d.list), maxDecided-1)]...)
 }
 
-func (d *decisions) all() []decision {
+func (d *decisionLog) listDecisions() []consoleDecision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return append([]decision{}, d.list...)
+	return append([]consoleDecision{}, d.list...)
 }
 
 // heldRoutes are the paths of the page of waiting requests.
@@ -60,21 +60,21 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 	handle("GET held", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
-		list, err := c.cfg.Approvals.AllHeld(ctx)
-		plans, none := c.cfg.Approvals.Plans(ctx)
+		list, err := c.cfg.Approvals.FetchHeld(ctx)
+		plans, none := c.cfg.Approvals.FetchPlans(ctx)
 		return struct {
 			Held    []approvalapi.Held `json:"held"`
-			Decided []decision         `json:"decided"`
+			Decided []consoleDecision  `json:"decided"`
 			Plans   []planapi.Plan     `json:"plans"`
-		}{list, c.decided.all(), plans}, errors.Join(err, none)
+		}{list, c.decided.listDecisions(), plans}, errors.Join(err, none)
 	})
-	handle("POST held/{id}", c.decide)
+	handle("POST held/{id}", c.decideRequest)
 	handle("GET plans/{id}", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
-		p, err := c.cfg.Approvals.Plan(ctx, r.PathValue("id"))
+		p, err := c.cfg.Approvals.FetchPlan(ctx, r.PathValue("id"))
 		if errors.Is(err, controlapi.ErrNotFound) {
-			return nil, &told{http.StatusNotFound, "There is no plan with this id, or no longer."}
+			return nil, &pageError{http.StatusNotFound, "There is no plan with this id, or no longer."}
 		}
 		return p, err
 	})
@@ -88,16 +88,16 @@ func answerOf(r *http.Request, to any) error {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		return &told{http.StatusBadRequest, "want an answer as JSON"}
+		return &pageError{http.StatusBadRequest, "want an answer as JSON"}
 	}
 	return nil
 }
 
-// undecided converts the proxy's reason for refusing a decision to an error for the page.
-func undecided(err error) error {
+// toPageError converts the proxy's reason for refusing a decision to an error for the page.
+func toPageError(err error) error {
 	// The proxy refused the decision, for example because the request no longer waits.
 	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
-		return &told{http.StatusConflict, no.Text}
+		return &pageError{http.StatusConflict, no.Text}
 	}
 	return err
 }
@@ -111,15 +111,15 @@ func (c *Console) decidePlan(r *http.Request) (any, error) {
 	defer cancel()
 	p, err := c.cfg.Approvals.DecidePlan(ctx, r.PathValue("id"), in)
 	if err != nil {
-		return nil, undecided(err)
+		return nil, toPageError(err)
 	}
 	c.cfg.Log.Info("somebody in the console decided about a plan", logline.Tag("console"),
-		slog.String("session", of(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
+		slog.String("session", sessionOf(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
 		slog.Bool("approve", in.Approve))
 	return p, nil
 }
 
-func (c *Console) decide(r *http.Request) (any, error) {
+func (c *Console) decideRequest(r *http.Request) (any, error) {
 	var in approvalapi.Answer
 	if err := answerOf(r, &in); err != nil {
 		return nil, err
@@ -128,11 +128,11 @@ func (c *Console) decide(r *http.Request) (any, error) {
 	defer cancel()
 	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in)
 	if err != nil {
-		return nil, undecided(err)
+		return nil, toPageError(err)
 	}
 	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
-		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
+		slog.String("session", sessionOf(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
 		slog.Bool("approve", in.Approve))
-	c.decided.add(decision{time.Now(), in.Approve, h})
+	c.decided.addDecision(consoleDecision{time.Now(), in.Approve, h})
 	return h, nil
 }

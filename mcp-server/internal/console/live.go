@@ -22,9 +22,9 @@ const (
 	maxRuns = 50
 )
 
-// versions identify the state of the pages. A page with another version loads its data again, so an interrupted stream
-// loses no change.
-type versions struct {
+// pageVersions identify the state of the pages. A page with another version loads its data again, so an interrupted
+// stream loses no change.
+type pageVersions struct {
 	Held    uint64 `json:"held"`
 	APIs    string `json:"apis"`
 	Servers uint64 `json:"servers"`
@@ -33,9 +33,9 @@ type versions struct {
 	Load    Load   `json:"load"`
 }
 
-// news is one line of a stream.
-type news struct {
-	Versions *versions `json:"versions,omitempty"`
+// streamLine is one line of a stream.
+type streamLine struct {
+	Versions *pageVersions `json:"versions,omitempty"`
 	// After is the position from which to continue if the stream breaks.
 	After string `json:"after,omitempty"`
 	// Gap means that events are missing: pages that show runs load them again.
@@ -47,8 +47,8 @@ type news struct {
 	Alerts  bool `json:"alerts,omitempty"`
 }
 
-// add adds an event. watched is the run that the page shows.
-func (n *news) add(e historyapi.Event, watched string) {
+// addEvent adds an event. watched is the run that the page shows.
+func (n *streamLine) addEvent(e historyapi.Event, watched string) {
 	n.After = e.Cursor
 	id := e.RunID
 	switch e.Kind {
@@ -85,39 +85,39 @@ func (n *news) add(e historyapi.Event, watched string) {
 	n.Touched = n.Touched || watched != "" && id == watched
 }
 
-// live streams changes, at most one JSON line per tick. The browser reads the stream while its page is visible. The
-// parameter run is the run that the page shows. after is the end of an earlier stream.
-func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+// streamChanges streams changes, at most one JSON line per tick. The browser reads the stream while its page is
+// visible. The parameter run is the run that the page shows. after is the end of an earlier stream.
+func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	events, ended := make(chan []historyapi.Event), make(chan struct{})
-	go func() { defer close(ended); c.follow(ctx, r.URL.Query().Get("after"), events) }()
+	go func() { defer close(ended); c.followEvents(ctx, r.URL.Query().Get("after"), events) }()
 	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
 	watched := r.URL.Query().Get("run")
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
-	var last, now versions
-	var line news
+	var last, now pageVersions
+	var line streamLine
 	var wrote time.Time
 	for n := 0; ; {
 		select {
 		case list := <-events:
 			for _, e := range list {
-				line.add(e, watched)
+				line.addEvent(e, watched)
 			}
 			continue
 		case <-ticks.C:
 		// A session that ends must also end its streams, not only later requests.
-		case <-of(r).ended:
+		case <-sessionOf(r).ended:
 			return
 		case <-c.cfg.Stop:
 			return
 		case <-ctx.Done():
 			return
 		}
-		c.look(ctx, &now, n%slowTicks == 0)
+		c.readVersions(ctx, &now, n%slowTicks == 0)
 		if n++; n == 1 || now != last {
 			// The first line always has the versions, so that a new page can compare its data.
 			line.Versions, last = &now, now
@@ -126,7 +126,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case line.Versions != nil || line.After != "":
 			err = enc.Encode(line)
-			line, wrote = news{}, time.Now()
+			line, wrote = streamLine{}, time.Now()
 		// An empty line fails if the reader has gone.
 		case time.Since(wrote) >= keepTime:
 			_, err = io.WriteString(w, "\n")
@@ -143,8 +143,8 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow sends events until ctx ends.
-func (c *Console) follow(ctx context.Context, after string, events chan<- []historyapi.Event) {
+// followEvents sends events until ctx ends.
+func (c *Console) followEvents(ctx context.Context, after string, events chan<- []historyapi.Event) {
 	for {
 		list, err := c.cfg.History.Follow(ctx, after)
 		if err != nil || len(list) == 0 {
@@ -159,27 +159,27 @@ func (c *Console) follow(ctx context.Context, after string, events chan<- []hist
 	}
 }
 
-// look reads the versions. It reads the expensive ones only if all is set.
-func (c *Console) look(ctx context.Context, v *versions, all bool) {
+// readVersions reads the versions. It reads the expensive ones only if all is set.
+func (c *Console) readVersions(ctx context.Context, v *pageVersions, all bool) {
 	v.APIs, v.Skills, v.Load = c.cfg.Catalog().Version, c.skills.Load(), c.cfg.Load()
 	if !all {
 		return
 	}
-	states := c.cfg.Servers.States()
-	v.Servers, v.Down = sum(states), 0
+	states := c.cfg.Servers.ListStates()
+	v.Servers, v.Down = hashOf(states), 0
 	for _, s := range states {
 		if s.Down {
 			v.Down++
 		}
 	}
-	if list, err := c.cfg.Approvals.AllHeld(ctx); err == nil {
-		plans, _ := c.cfg.Approvals.Plans(ctx) // the page shows why there are no plans
-		v.Held = sum([]any{list, plans})
+	if list, err := c.cfg.Approvals.FetchHeld(ctx); err == nil {
+		plans, _ := c.cfg.Approvals.FetchPlans(ctx) // the page shows why there are no plans
+		v.Held = hashOf([]any{list, plans})
 	}
 }
 
-// sum returns a number that changes with a value.
-func sum(v any) uint64 {
+// hashOf returns a number that changes with a value.
+func hashOf(v any) uint64 {
 	h := fnv.New64a()
 	_ = json.NewEncoder(h).Encode(v) // the values are our types, and a hash accepts all bytes
 	return h.Sum64() >> 11           // fits into a JavaScript number

@@ -15,35 +15,35 @@ import (
 
 // History is the store of runs.
 type History interface {
-	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
-	Run(ctx context.Context, id string) (historyapi.Detail, error)
+	ListRuns(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
+	FindRun(ctx context.Context, id string) (historyapi.Detail, error)
 	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
-	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
-	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
-	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
+	ListExchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
+	SumTraffic(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
+	TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
 	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
 	SkillSource(ctx context.Context, skill string, version int) (string, error)
-	Skill(v historyapi.SkillVersion, source string)
+	RecordSkill(v historyapi.SkillVersion, source string)
 	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
-	Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
+	ListAlerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
 	Status(ctx context.Context) (historyapi.Status, error)
 	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
 }
 
-// kept converts errors of the store to errors for the page.
-func kept[T any](v T, err error) (any, error) {
+// toPageResult converts errors of the store to errors for the page.
+func toPageResult[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
-		return nil, &told{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+		return nil, &pageError{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
 	case errors.Is(err, history.ErrUnknown):
 		return nil, errNotFound
 	}
 	return v, err
 }
 
-// limit returns the requested size of a page, or 0 for the store's default.
-func limit(q url.Values) int {
+// pageLimit returns the requested size of a page, or 0 for the store's default.
+func pageLimit(q url.Values) int {
 	n, _ := strconv.Atoi(q.Get("limit"))
 	return n
 }
@@ -52,42 +52,42 @@ func limit(q url.Values) int {
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return kept(c.cfg.History.Runs(r.Context(), historyapi.Filter{
+		return toPageResult(c.cfg.History.ListRuns(r.Context(), historyapi.Filter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
-			Limit: limit(q), Spans: true,
+			Limit: pageLimit(q), Spans: true,
 		}, q.Get("cursor")))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
 		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // none: all
-		return kept(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
+		return toPageResult(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
-			return nil, &told{http.StatusConflict, "This run is over."}
+			return nil, &pageError{http.StatusConflict, "This run is over."}
 		}
 		return struct{}{}, nil
 	})
 	handle("GET exchanges", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return kept(c.cfg.History.Exchanges(r.Context(), historyapi.ExchangeFilter{
+		return toPageResult(c.cfg.History.ListExchanges(r.Context(), historyapi.ExchangeFilter{
 			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
-			Limit: limit(q),
+			Limit: pageLimit(q),
 		}, q.Get("cursor")))
 	})
-	handle("GET ledger", c.ledger)
+	handle("GET ledger", c.sumTraffic)
 	handle("GET ledger/check", c.checkLedger)
 	handle("GET alerts", func(r *http.Request) (any, error) {
-		return kept(c.cfg.History.Alerts(r.Context(), r.URL.Query().Get("unseen") != ""))
+		return toPageResult(c.cfg.History.ListAlerts(r.Context(), r.URL.Query().Get("unseen") != ""))
 	})
 	handle("POST alerts/seen/{number}", func(r *http.Request) (any, error) {
 		n, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
 		if err != nil {
 			return nil, errNotFound
 		}
-		return kept(struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n))
+		return toPageResult(struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n))
 	})
-	handle("GET kept", func(r *http.Request) (any, error) { return kept(c.cfg.History.Status(r.Context())) })
+	handle("GET kept", func(r *http.Request) (any, error) { return toPageResult(c.cfg.History.Status(r.Context())) })
 }
 
 // checkTime bounds the proxy's check of its ledger. knownHeads bounds the runs that the check compares.
@@ -102,7 +102,7 @@ func (c *Console) checkLedger(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
 	defer cancel()
 	known := []controlapi.KnownHead{}
-	if page, err := c.cfg.History.Runs(ctx, historyapi.Filter{Limit: knownHeads}, ""); err == nil {
+	if page, err := c.cfg.History.ListRuns(ctx, historyapi.Filter{Limit: knownHeads}, ""); err == nil {
 		for _, run := range page.Runs {
 			if run.Audit != "" {
 				known = append(known, controlapi.KnownHead{Run: run.ID, Audit: run.Audit})
@@ -111,7 +111,7 @@ func (c *Console) checkLedger(r *http.Request) (any, error) {
 	}
 	found, err := c.cfg.Proxy.CheckLedger(ctx, known)
 	if errors.Is(err, controlapi.ErrNotFound) {
-		return nil, &told{http.StatusNotImplemented, "There is no ledger: AUDIT is off."}
+		return nil, &pageError{http.StatusNotImplemented, "There is no ledger: AUDIT is off."}
 	}
 	return found, err
 }
@@ -124,20 +124,20 @@ var steps = map[string]struct{ time, step time.Duration }{
 	"90d": {90 * 24 * time.Hour, 24 * time.Hour},
 }
 
-// ledger sums up the traffic of a period.
-func (c *Console) ledger(r *http.Request) (any, error) {
+// sumTraffic sums up the traffic of a period.
+func (c *Console) sumTraffic(r *http.Request) (any, error) {
 	s, ok := steps[r.URL.Query().Get("time")]
 	if !ok {
 		return nil, errNotFound
 	}
 	until := time.Now()
 	since := until.Add(-s.time)
-	l, err := c.cfg.History.Ledger(r.Context(), since, until)
+	l, err := c.cfg.History.SumTraffic(r.Context(), since, until)
 	if err != nil {
-		return kept(l, err)
+		return toPageResult(l, err)
 	}
-	hours, err := c.cfg.History.Hours(r.Context(), since, until, s.step)
-	return kept(struct {
+	hours, err := c.cfg.History.TrafficByHour(r.Context(), since, until, s.step)
+	return toPageResult(struct {
 		historyapi.Ledger
 		Hours  []historyapi.Hour `json:"hours"`
 		StepMS int64             `json:"step_ms"`

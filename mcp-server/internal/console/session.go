@@ -19,26 +19,26 @@ const (
 	maxAgent = 200
 )
 
-// digest is the stored form of a code or a bearer, so that a reader of this memory cannot sign in.
-type digest [sha256.Size]byte
+// codeDigest is the stored form of a code or a bearer, so that a reader of this memory cannot sign in.
+type codeDigest [sha256.Size]byte
 
-// sessions are the valid codes and bearers. The zero value is ready to use.
-type sessions struct {
+// sessionStore are the valid codes and bearers. The zero value is ready to use.
+type sessionStore struct {
 	now func() time.Time // nil: time.Now
 
 	mu    sync.Mutex
-	codes []code
-	open  []session // oldest first
+	codes []signInCode
+	open  []browserSession // oldest first
 }
 
-type code struct {
-	digest digest
+type signInCode struct {
+	digest codeDigest
 	until  time.Time
 }
 
-// session is one signed-in browser.
-type session struct {
-	bearer digest
+// browserSession is one signed-in browser.
+type browserSession struct {
+	bearer codeDigest
 	ID     string    `json:"id"`
 	Opened time.Time `json:"opened"`
 	Until  time.Time `json:"until"`
@@ -50,35 +50,35 @@ type session struct {
 	ended chan struct{}
 }
 
-func (s *sessions) time() time.Time {
+func (s *sessionStore) currentTime() time.Time {
 	if s.now != nil {
 		return s.now()
 	}
 	return time.Now()
 }
 
-// Code returns a new code that opens one session within a minute.
-func (s *sessions) Code() string {
+// NewCode returns a new code that opens one session within a minute.
+func (s *sessionStore) NewCode() string {
 	text := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep()
+	s.removeExpired()
 	// The oldest code gives way, so that a new one always works.
 	if len(s.codes) >= maxCodes {
 		s.codes = s.codes[1:]
 	}
-	s.codes = append(s.codes, code{sha256.Sum256([]byte(text)), s.time().Add(codeTime)})
+	s.codes = append(s.codes, signInCode{sha256.Sum256([]byte(text)), s.currentTime().Add(codeTime)})
 	return text
 }
 
-// use reports whether a code is valid, and removes it.
-func (s *sessions) use(text string) bool {
-	sum := digest(sha256.Sum256([]byte(text)))
+// useCode reports whether a code is valid, and removes it.
+func (s *sessionStore) useCode(text string) bool {
+	sum := codeDigest(sha256.Sum256([]byte(text)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep()
+	s.removeExpired()
 	// Comparing digests reveals no part of the code by its time.
-	i := slices.IndexFunc(s.codes, func(c code) bool { return c.digest == sum })
+	i := slices.IndexFunc(s.codes, func(c signInCode) bool { return c.digest == sum })
 	if i < 0 {
 		return false
 	}
@@ -87,22 +87,22 @@ func (s *sessions) use(text string) bool {
 	return true
 }
 
-// begin opens a session and returns its bearer.
-func (s *sessions) begin(agent string) (bearer string, opened session) {
+// openSession opens a session and returns its bearer.
+func (s *sessionStore) openSession(agent string) (bearer string, opened browserSession) {
 	bearer = rand.Text() + rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep()
+	s.removeExpired()
 	if len(s.open) >= maxSessions {
 		// Its streams must end with it.
 		close(s.open[0].ended)
 		s.open = slices.Delete(s.open, 0, 1)
 	}
-	now := s.time()
+	now := s.currentTime()
 	if len(agent) > maxAgent {
 		agent = agent[:maxAgent]
 	}
-	opened = session{
+	opened = browserSession{
 		bearer: sha256.Sum256([]byte(bearer)), ID: rand.Text()[:8], Opened: now, Until: now.Add(sessionTime), Agent: agent,
 		ended: make(chan struct{}),
 	}
@@ -110,24 +110,24 @@ func (s *sessions) begin(agent string) (bearer string, opened session) {
 	return bearer, opened
 }
 
-// find returns the session of a bearer.
-func (s *sessions) find(bearer string) (session, bool) {
-	sum := digest(sha256.Sum256([]byte(bearer)))
+// findSession returns the session of a bearer.
+func (s *sessionStore) findSession(bearer string) (browserSession, bool) {
+	sum := codeDigest(sha256.Sum256([]byte(bearer)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep()
-	i := slices.IndexFunc(s.open, func(o session) bool { return o.bearer == sum })
+	s.removeExpired()
+	i := slices.IndexFunc(s.open, func(o browserSession) bool { return o.bearer == sum })
 	if i < 0 {
-		return session{}, false
+		return browserSession{}, false
 	}
 	return s.open[i], true
 }
 
-// end closes a session by its ID.
-func (s *sessions) end(id string) bool {
+// closeSession closes a session by its ID.
+func (s *sessionStore) closeSession(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.open, func(o session) bool { return o.ID == id })
+	i := slices.IndexFunc(s.open, func(o browserSession) bool { return o.ID == id })
 	if i < 0 {
 		return false
 	}
@@ -138,11 +138,11 @@ func (s *sessions) end(id string) bool {
 	return true
 }
 
-// list returns the sessions, and marks one.
-func (s *sessions) list(this string) []session {
+// listSessions returns the sessions, and marks one.
+func (s *sessionStore) listSessions(this string) []browserSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep()
+	s.removeExpired()
 	out := slices.Clone(s.open)
 	for i := range out {
 		out[i].This = out[i].ID == this
@@ -150,13 +150,13 @@ func (s *sessions) list(this string) []session {
 	return out
 }
 
-// sweep removes expired codes and sessions. The caller holds the lock.
-func (s *sessions) sweep() {
-	now := s.time()
-	s.codes = slices.DeleteFunc(s.codes, func(c code) bool { return over(now, c.until) })
-	s.open = slices.DeleteFunc(s.open, func(o session) bool {
+// removeExpired removes expired codes and sessions. The caller holds the lock.
+func (s *sessionStore) removeExpired() {
+	now := s.currentTime()
+	s.codes = slices.DeleteFunc(s.codes, func(c signInCode) bool { return hasPassed(now, c.until) })
+	s.open = slices.DeleteFunc(s.open, func(o browserSession) bool {
 		//defence:console-end
-		over := over(now, o.Until)
+		over := hasPassed(now, o.Until)
 		if over {
 			close(o.ended)
 		}
@@ -164,6 +164,6 @@ func (s *sessions) sweep() {
 	})
 }
 
-// over reports whether a time has passed on either clock. The monotonic clock stops while a machine sleeps, and the
-// wall clock can be set back.
-func over(now, until time.Time) bool { return !now.Before(until) || !now.Round(0).Before(until) }
+// hasPassed reports whether a time has passed on either clock. The monotonic clock stops while a machine sleeps, and
+// the wall clock can be set back.
+func hasPassed(now, until time.Time) bool { return !now.Before(until) || !now.Round(0).Before(until) }

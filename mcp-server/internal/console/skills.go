@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// listed is a skill of the list.
-type listed struct {
+// listedSkill is a skill of the list.
+type listedSkill struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description"`
 	Size        int64     `json:"size"`
@@ -29,8 +29,8 @@ type listed struct {
 	Use *historyapi.SkillUse `json:"use,omitempty"`
 }
 
-// changed returns the time of the skill's latest recorded change, or zero.
-func (l listed) changed() time.Time {
+// lastChange returns the time of the skill's latest recorded change, or zero.
+func (l listedSkill) lastChange() time.Time {
 	if l.Last == nil {
 		return time.Time{}
 	}
@@ -39,7 +39,7 @@ func (l listed) changed() time.Time {
 
 // listSkills lists the skills with their uses, last changed first.
 func (c *Console) listSkills(r *http.Request) (any, error) {
-	l, err := c.cfg.Skills.List()
+	l, err := c.cfg.Skills.ListSkills()
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +59,11 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 			last[v.Skill] = &versions[i]
 		}
 	}
-	out := []listed{}
+	out := []listedSkill{}
 	for _, k := range l.Skills {
-		one := listed{
+		one := listedSkill{
 			Name: k.Name, Description: k.Description, Size: k.Size, Modified: k.Modified, Use: uses[k.Name],
-			Last: last[k.Name], Pinned: c.cfg.Skills.Pinned(k.Name),
+			Last: last[k.Name], Pinned: c.cfg.Skills.IsPinned(k.Name),
 		}
 		// Known uses without an entry mean that no run imported the skill.
 		if err == nil && one.Use == nil {
@@ -74,11 +74,11 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	}
 	for _, v := range last {
 		if v.Deleted {
-			out = append(out, listed{Name: v.Skill, Modified: v.At, Deleted: true, Last: v})
+			out = append(out, listedSkill{Name: v.Skill, Modified: v.At, Deleted: true, Last: v})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b listed) int {
-		return cmp.Or(b.changed().Compare(a.changed()), strings.Compare(a.Name, b.Name))
+	slices.SortStableFunc(out, func(a, b listedSkill) int {
+		return cmp.Or(b.lastChange().Compare(a.lastChange()), strings.Compare(a.Name, b.Name))
 	})
 	return map[string]any{
 		"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly(),
@@ -88,7 +88,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 // readSkill returns one skill with its source and its versions.
 func (c *Console) readSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	k, source, err := c.cfg.Skills.Read(name)
+	k, source, err := c.cfg.Skills.ReadSkill(name)
 	// A deleted skill is still shown if the history has its versions.
 	gone := errors.Is(err, skill.ErrNotFound)
 	if errors.Is(err, skill.ErrName) {
@@ -106,8 +106,8 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}
 	return map[string]any{
 		"name": name, "description": k.Description, "size": k.Size, "modified": k.Modified, "source": source,
-		"sum":     skill.Sum(source),
-		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.Pinned(name), "read_only": c.cfg.Skills.ReadOnly(),
+		"sum":     skill.SourceSum(source),
+		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.IsPinned(name), "read_only": c.cfg.Skills.ReadOnly(),
 	}, nil
 }
 
@@ -118,7 +118,7 @@ func (c *Console) skillVersion(r *http.Request) (any, error) {
 		return nil, errNotFound
 	}
 	source, err := c.cfg.History.SkillSource(r.Context(), r.PathValue("name"), n)
-	return kept(map[string]string{"source": source}, err)
+	return toPageResult(map[string]string{"source": source}, err)
 }
 
 // restoreSkill restores a version of a skill.
@@ -130,7 +130,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	}
 	source, err := c.cfg.History.SkillSource(r.Context(), name, n)
 	if err != nil {
-		return kept(source, err)
+		return toPageResult(source, err)
 	}
 	versions, err := c.cfg.History.SkillVersions(r.Context(), name)
 	if err != nil {
@@ -138,10 +138,10 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	}
 	i := slices.IndexFunc(versions, func(v historyapi.SkillVersion) bool { return v.Version == n })
 	// A source with removed REDACTING_STRINGS or credentials is not the module that once worked.
-	if i < 0 || versions[i].SHA != skill.Sum(source) {
-		return nil, &told{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
+	if i < 0 || versions[i].SHA != skill.SourceSum(source) {
+		return nil, &pageError{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
 	}
-	if _, err = c.cfg.Skills.Restore(name, source); err == nil {
+	if _, err = c.cfg.Skills.WriteSkill(name, source); err == nil {
 		c.skillDone(r, "restored", historyapi.SkillVersion{Skill: name}, source)
 	}
 	return struct{}{}, skillError(err)
@@ -157,10 +157,10 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 			err = c.cfg.Skills.Unpin(name)
 		} else if err = answerOf(r, &seen); err == nil {
 			// The sum ensures that the user pins the source that the page showed, not a later one.
-			done, err = "pinned", c.cfg.Skills.Pin(name, seen.Sum)
+			done, err = "pinned", c.cfg.Skills.PinSource(name, seen.Sum)
 		}
 		if err == nil {
-			c.tell(r, done, name)
+			c.noteChange(r, done, name)
 		}
 		return struct{}{}, skillError(err)
 	}
@@ -169,7 +169,7 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 // deleteSkill deletes a skill. Its versions stay.
 func (c *Console) deleteSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	err := c.cfg.Skills.Delete(name)
+	err := c.cfg.Skills.DeleteSkill(name)
 	if err == nil {
 		c.skillDone(r, "deleted", historyapi.SkillVersion{Skill: name, Deleted: true}, "")
 	}
@@ -179,14 +179,14 @@ func (c *Console) deleteSkill(r *http.Request) (any, error) {
 // skillDone stores a change of a skill that was made in the console.
 func (c *Console) skillDone(r *http.Request, what string, v historyapi.SkillVersion, source string) {
 	v.By = historyapi.ByHand
-	c.cfg.History.Skill(v, source)
-	c.tell(r, what, v.Skill)
+	c.cfg.History.RecordSkill(v, source)
+	c.noteChange(r, what, v.Skill)
 }
 
-// tell logs a change of a skill, and notifies open pages.
-func (c *Console) tell(r *http.Request, what, name string) {
+// noteChange logs a change of a skill, and notifies open pages.
+func (c *Console) noteChange(r *http.Request, what, name string) {
 	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
-		slog.String("session", of(r).ID), slog.String("skill", name), slog.String("what", what))
+		slog.String("session", sessionOf(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
 }
 
@@ -198,19 +198,20 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrNotFound), errors.Is(err, skill.ErrName):
 		return errNotFound
 	case errors.Is(err, skill.ErrReadOnly):
-		return &told{http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."}
+		return &pageError{http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."}
 	case errors.Is(err, skill.ErrPinned):
-		return &told{http.StatusConflict, "This skill is pinned. Unpin it first."}
+		return &pageError{http.StatusConflict, "This skill is pinned. Unpin it first."}
 	case errors.Is(err, skill.ErrTaken):
-		return &told{http.StatusConflict, "Another skill is imported by the same name, with _ for -. Delete one of them."}
+		return &pageError{http.StatusConflict,
+			"Another skill is imported by the same name, with _ for -. Delete one of them."}
 	case errors.Is(err, skill.ErrChanged):
-		return &told{http.StatusConflict, "The skill has changed in the meantime. Look at it again."}
+		return &pageError{http.StatusConflict, "The skill has changed in the meantime. Look at it again."}
 	case errors.Is(err, skill.ErrManyPins):
-		return &told{http.StatusConflict, "The skill was not pinned: " + err.Error() + ". Unpin some first."}
+		return &pageError{http.StatusConflict, "The skill was not pinned: " + err.Error() + ". Unpin some first."}
 	case errors.Is(err, skill.ErrFull):
-		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
+		return &pageError{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
-		return &told{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log says why."}
+		return &pageError{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log says why."}
 	}
 	return err
 }

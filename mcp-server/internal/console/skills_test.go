@@ -44,7 +44,7 @@ func (c *changes) SkillSource(_ context.Context, _ string, n int) (string, error
 	return source, nil
 }
 
-func (c *changes) Skill(v historyapi.SkillVersion, source string) {
+func (c *changes) RecordSkill(v historyapi.SkillVersion, source string) {
 	c.stored = append(c.stored, fmt.Sprint(v.Skill, " ", v.By, " ", v.Deleted, " ", source))
 }
 
@@ -54,7 +54,7 @@ func skilled(t *testing.T) (dir string, h *changes, ask1 func(method, path, body
 	c, m, handler := served(t, "token", 0)
 	dir = t.TempDir()
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "one.ts"), []byte("new"), 0o644))
-	s, err := skill.Open(dir, false)
+	s, err := skill.OpenStore(dir, false)
 	testkit.Must(t, err)
 	testkit.Must(t, s.PinIn(t.TempDir()))
 	t.Cleanup(func() { _ = s.Close() })
@@ -62,7 +62,7 @@ func skilled(t *testing.T) (dir string, h *changes, ask1 func(method, path, body
 		memory:  m,
 		sources: map[int]string{1: "old", 2: "redacted"},
 		versions: []historyapi.SkillVersion{
-			{Skill: "one", Version: 2, SHA: skill.Sum("other")}, {Skill: "one", Version: 1, SHA: skill.Sum("old")}, {Skill: "gone", Version: 1, Deleted: true},
+			{Skill: "one", Version: 2, SHA: skill.SourceSum("other")}, {Skill: "one", Version: 1, SHA: skill.SourceSum("old")}, {Skill: "gone", Version: 1, Deleted: true},
 		},
 	}
 	c.cfg.Skills, c.cfg.History = s, h
@@ -145,7 +145,7 @@ func TestRestoreSkill(t *testing.T) {
 // TestPinSkill: a skill is pinned to the source that was shown, and a pinned one is not changed.
 func TestPinSkill(t *testing.T) {
 	dir, h, ask := skilled(t)
-	sum := fmt.Sprintf(`{"sum": %q}`, skill.Sum("new"))
+	sum := fmt.Sprintf(`{"sum": %q}`, skill.SourceSum("new"))
 	for i, c := range []struct {
 		method, path, body string
 		want               int

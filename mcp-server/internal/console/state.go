@@ -13,30 +13,31 @@ import (
 // askTime bounds the answer of another daemon to the console.
 const askTime = 3 * time.Second
 
-// check is the result of one check: whether a part answers, and how fast.
-type check struct {
+// partCheck is the result of one check: whether a part answers, and how fast.
+type partCheck struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Text string `json:"text"`
 }
 
-// status reports the running parts and their health.
-func (c *Console) status(r *http.Request) (any, error) {
+// reportStatus reports the running parts and their health.
+func (c *Console) reportStatus(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	began := time.Now()
-	_, err := c.cfg.Proxy.Inspection(ctx)
-	proxy := check{"proxy", err == nil, "answers in " + time.Since(began).Round(100*time.Microsecond).String()}
+	_, err := c.cfg.Proxy.FetchInspection(ctx)
+	proxy := partCheck{"proxy", err == nil, "answers in " + time.Since(began).Round(100*time.Microsecond).String()}
 	if err != nil {
 		proxy.Text = err.Error()
 	}
 	began = time.Now()
 	err = c.cfg.Ready(ctx)
-	sandbox := check{"sandbox", err == nil, "ready, asked in " + time.Since(began).Round(100*time.Microsecond).String()}
+	sandbox := partCheck{"sandbox", err == nil, "ready, asked in " +
+		time.Since(began).Round(100*time.Microsecond).String()}
 	if err != nil {
 		sandbox.Text = err.Error()
 	}
-	kept := check{Name: "store"}
+	kept := partCheck{Name: "store"}
 	switch s, err := c.cfg.History.Status(ctx); {
 	case err != nil:
 		kept.Text = err.Error()
@@ -47,22 +48,22 @@ func (c *Console) status(r *http.Request) (any, error) {
 	}
 	return struct {
 		operatorapi.About
-		Mode   string  `json:"mode"`
-		Load   Load    `json:"load"`
-		Checks []check `json:"checks"`
-	}{c.cfg.About, c.cfg.Mode, c.cfg.Load(), []check{proxy, sandbox, kept}}, nil
+		Mode   string      `json:"mode"`
+		Load   Load        `json:"load"`
+		Checks []partCheck `json:"checks"`
+	}{c.cfg.About, c.cfg.Mode, c.cfg.Load(), []partCheck{proxy, sandbox, kept}}, nil
 }
 
-// apis returns apis/ as the proxy loaded it, and the traffic of the last day.
-func (c *Console) apis(r *http.Request) (any, error) {
+// listAPIs returns apis/ as the proxy loaded it, and the traffic of the last day.
+func (c *Console) listAPIs(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	in, err := c.cfg.Proxy.Inspection(ctx)
+	in, err := c.cfg.Proxy.FetchInspection(ctx)
 	if err != nil {
-		return nil, &told{http.StatusBadGateway, "The proxy does not answer: " + err.Error()}
+		return nil, &pageError{http.StatusBadGateway, "The proxy does not answer: " + err.Error()}
 	}
 	until := time.Now()
-	hours, err := c.cfg.History.Hours(ctx, until.Add(-24*time.Hour), until, time.Hour)
+	hours, err := c.cfg.History.TrafficByHour(ctx, until.Add(-24*time.Hour), until, time.Hour)
 	if err != nil {
 		hours = nil // without a store there is no chart
 	}
@@ -72,8 +73,8 @@ func (c *Console) apis(r *http.Request) (any, error) {
 	}{in, hours}, nil
 }
 
-// servers returns the MCP servers: their states, and how each is started or reached.
-func (c *Console) servers(*http.Request) (any, error) {
+// listServers returns the MCP servers: their states, and how each is started or reached.
+func (c *Console) listServers(*http.Request) (any, error) {
 	type server struct {
 		Name   string             `json:"name"`
 		Config *controlapi.Server `json:"config,omitempty"`
@@ -86,5 +87,5 @@ func (c *Console) servers(*http.Request) (any, error) {
 			list = append(list, server{a.Name, &s})
 		}
 	}
-	return map[string]any{"states": c.cfg.Servers.States(), "configs": list}, nil
+	return map[string]any{"states": c.cfg.Servers.ListStates(), "configs": list}, nil
 }

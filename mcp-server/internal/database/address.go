@@ -14,16 +14,16 @@ const (
 	resolveTime = 2 * time.Second
 )
 
-// addresses caches the addresses of Postgres.
-type addresses struct {
+// addressCache caches the addresses of Postgres.
+type addressCache struct {
 	mu    sync.Mutex
 	list  []netip.AddrPort
 	until time.Time
 }
 
-// Addresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, it returns
-// the earlier addresses. A nil DB and SQLite have none.
-func (db *DB) Addresses(ctx context.Context) []netip.AddrPort {
+// PostgresAddresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, it
+// returns the earlier addresses. A nil DB and SQLite have none.
+func (db *DB) PostgresAddresses(ctx context.Context) []netip.AddrPort {
 	if db == nil || !db.Postgres {
 		return nil
 	}

@@ -56,8 +56,8 @@ type DB struct {
 	Postgres bool
 
 	config    *pgx.ConnConfig // of Postgres
-	addresses addresses       // of Postgres
-	listeners listeners       // to Postgres
+	addresses addressCache    // of Postgres
+	listeners listenerSet     // to Postgres
 }
 
 // OpenPostgres prepares connections to Postgres. The address is a URL that package settings has completed. The first
@@ -95,8 +95,8 @@ func (db *DB) Transact(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Lock takes an advisory lock of Postgres until the transaction ends.
-func Lock(ctx context.Context, tx *sql.Tx, key int64) error {
+// LockAdvisory takes an advisory lock of Postgres until the transaction ends.
+func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, key)
 	return err
 }
@@ -125,8 +125,8 @@ func IsMistake(err error) bool {
 		strings.Contains(err.Error(), "x509: ")
 }
 
-// Explain returns an error without the host, the user and the database, which errors of pgx contain.
-func Explain(err error) error {
+// HideAddress returns an error without the host, the user and the database, which errors of pgx contain.
+func HideAddress(err error) error {
 	var connect *pgconn.ConnectError
 	var server *pgconn.PgError
 	var dns *net.DNSError

@@ -20,8 +20,8 @@ const (
 // Notify wakes all replicas when the transaction commits.
 const Notify = `SELECT pg_notify('` + channel + `', '')`
 
-// listeners are all who wait for notifications. They share one connection.
-type listeners struct {
+// listenerSet are all who wait for notifications. They share one connection.
+type listenerSet struct {
 	mu    sync.Mutex
 	all   map[*func()]bool
 	stop  context.CancelFunc
@@ -31,7 +31,7 @@ type listeners struct {
 // Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime,
 // until ctx ends.
 func (db *DB) Listen(ctx context.Context, changed func()) {
-	leave := db.join(&changed)
+	leave := db.addListener(&changed)
 	defer leave()
 	changed()
 	tick := time.NewTicker(pollTime)
@@ -46,9 +46,9 @@ func (db *DB) Listen(ctx context.Context, changed func()) {
 	}
 }
 
-// join adds a listener, of which the first opens the connection. leave removes it. The last to leave waits until the
-// connection is closed.
-func (db *DB) join(changed *func()) (leave func()) {
+// addListener adds a listener, of which the first opens the connection. leave removes it. The last to leave waits until
+// the connection is closed.
+func (db *DB) addListener(changed *func()) (leave func()) {
 	l := &db.listeners
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (db *DB) join(changed *func()) (leave func()) {
 }
 
 // tellAll calls all listeners.
-func (l *listeners) tellAll() {
+func (l *listenerSet) tellAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for changed := range l.all {
@@ -83,7 +83,7 @@ func (l *listeners) tellAll() {
 // keepListening opens the connection again and again until ctx ends.
 func (db *DB) keepListening(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = db.listen(ctx) // the poll goes on meanwhile
+		_ = db.relayNotifications(ctx) // the poll goes on meanwhile
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryTime):
@@ -91,8 +91,8 @@ func (db *DB) keepListening(ctx context.Context) {
 	}
 }
 
-// listen tells all listeners of notifications until the connection ends.
-func (db *DB) listen(ctx context.Context) error {
+// relayNotifications tells all listeners of notifications until the connection ends.
+func (db *DB) relayNotifications(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, db.config.Copy())
 	if err != nil {
 		return err

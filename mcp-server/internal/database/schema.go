@@ -112,8 +112,8 @@ type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version returns the schema's version. It fails if the version is newer than the list of migrations.
-func (db *DB) version(ctx context.Context, q rowQuerier, list []Migration) (have int, err error) {
+// schemaVersion returns the schema's version. It fails if the version is newer than the list of migrations.
+func (db *DB) schemaVersion(ctx context.Context, q rowQuerier, list []Migration) (have int, err error) {
 	query := `PRAGMA user_version`
 	if db.Postgres {
 		query = `SELECT coalesce(max(version), 0) FROM schema_version`
@@ -129,13 +129,13 @@ func (db *DB) version(ctx context.Context, q rowQuerier, list []Migration) (have
 
 // CheckVersion returns an error if a newer CodeForge wrote the database.
 func (db *DB) CheckVersion(ctx context.Context, list []Migration) error {
-	_, err := db.version(ctx, db, list)
+	_, err := db.schemaVersion(ctx, db, list)
 	return err
 }
 
 // IsCurrent reports whether the database has all migrations.
 func (db *DB) IsCurrent(ctx context.Context, list []Migration) (bool, error) {
-	have, err := db.version(ctx, db, list)
+	have, err := db.schemaVersion(ctx, db, list)
 	return have == len(list), err
 }
 
@@ -144,18 +144,18 @@ func (db *DB) Migrate(ctx context.Context, list []Migration) error {
 	if db.Postgres {
 		return db.Transact(ctx, func(tx *sql.Tx) error { return db.migratePostgres(ctx, tx, list) })
 	}
-	have, err := db.version(ctx, db, list)
+	have, err := db.schemaVersion(ctx, db, list)
 	for err == nil && have < len(list) {
-		have, err = db.step(ctx, list)
+		have, err = db.applyNext(ctx, list)
 	}
 	return err
 }
 
-// step applies the next missing migration of a file, unless another process has done so meanwhile. The transaction
+// applyNext applies the next missing migration of a file, unless another process has done so meanwhile. The transaction
 // locks the file from its start. step returns the file's new version.
-func (db *DB) step(ctx context.Context, list []Migration) (have int, err error) {
+func (db *DB) applyNext(ctx context.Context, list []Migration) (have int, err error) {
 	err = db.Transact(ctx, func(tx *sql.Tx) error {
-		if have, err = db.version(ctx, tx, list); err != nil || have == len(list) {
+		if have, err = db.schemaVersion(ctx, tx, list); err != nil || have == len(list) {
 			return err
 		}
 		have++
@@ -169,7 +169,7 @@ func (db *DB) step(ctx context.Context, list []Migration) (have int, err error) 
 
 // migratePostgres applies all missing migrations. Replicas that start together wait for each other.
 func (db *DB) migratePostgres(ctx context.Context, tx *sql.Tx, list []Migration) error {
-	if err := Lock(ctx, tx, lockMigration); err != nil {
+	if err := LockAdvisory(ctx, tx, lockMigration); err != nil {
 		return err
 	}
 	var is bool
@@ -183,7 +183,7 @@ func (db *DB) migratePostgres(ctx context.Context, tx *sql.Tx, list []Migration)
 	if err != nil {
 		return err
 	}
-	have, err := db.version(ctx, tx, list)
+	have, err := db.schemaVersion(ctx, tx, list)
 	for ; err == nil && have < len(list); have++ {
 		_, err = tx.ExecContext(ctx, list[have].Postgres)
 		if err == nil {

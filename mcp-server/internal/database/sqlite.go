@@ -20,8 +20,8 @@ const Name = "runs.db"
 // maxReaders bounds the connections that read a file at once. Each has a separate cache.
 const maxReaders = 4
 
-// dsn returns the data source name of a file. first are pragmas that go before the others.
-func dsn(path string, write bool, first ...string) string {
+// dataSourceName returns the data source name of a file. first are pragmas that go before the others.
+func dataSourceName(path string, write bool, first ...string) string {
 	v := url.Values{"_pragma": append(first,
 		"busy_timeout(5000)", "foreign_keys(1)", "temp_store(2)", "cache_size(-4096)")}
 	if write {
@@ -60,7 +60,7 @@ func OpenFile(dir string, list []Migration) (*DB, error) {
 	if info.Size() == 0 {
 		first = []string{"auto_vacuum(2)"} // this has no effect on a file with tables
 	}
-	inner, err := sql.Open("sqlite", dsn(path, true, first...))
+	inner, err := sql.Open("sqlite", dataSourceName(path, true, first...))
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
@@ -85,7 +85,7 @@ func checkFile(dir string, list []Migration) error {
 
 // OpenReader opens the file of a folder for reading.
 func OpenReader(dir string) (*DB, error) {
-	db, err := sql.Open("sqlite", dsn(filepath.Join(dir, Name), false))
+	db, err := sql.Open("sqlite", dataSourceName(filepath.Join(dir, Name), false))
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}

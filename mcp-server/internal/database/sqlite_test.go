@@ -13,17 +13,17 @@ func TestMigrationAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), Name)
 	dbs := make([]*DB, 6)
 	for i := range dbs {
-		inner, err := sql.Open("sqlite", dsn(path, true))
+		inner, err := sql.Open("sqlite", dataSourceName(path, true))
 		testkit.Must(t, err)
 		db := &DB{DB: inner}
 		t.Cleanup(func() { _ = db.Close() })
-		if have, err := db.version(t.Context(), db, Migrations); err != nil || have != 0 { // what each saw when it began
+		if have, err := db.schemaVersion(t.Context(), db, Migrations); err != nil || have != 0 { // what each saw when it began
 			t.Fatalf("%d, %v", have, err)
 		}
 		dbs[i] = db
 	}
 	for _, db := range dbs {
-		if have, err := db.step(t.Context(), Migrations); err != nil || have == 0 {
+		if have, err := db.applyNext(t.Context(), Migrations); err != nil || have == 0 {
 			t.Errorf("%d, %v", have, err)
 		}
 	}

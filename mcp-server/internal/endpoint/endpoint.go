@@ -70,11 +70,11 @@ type Endpoint struct {
 	local     *http.Server // serves the socket
 }
 
-// Open listens. Without a token, it refuses addresses other than loopback, unless in a container.
-func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
+// OpenEndpoint listens. Without a token, it refuses addresses other than loopback, unless in a container.
+func OpenEndpoint(ctx context.Context, cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg}
 	for _, addr := range cfg.Listen {
-		if err := e.listen(ctx, addr); err != nil {
+		if err := e.listenOn(ctx, addr); err != nil {
 			_ = e.closeListeners()
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = serverOf(cfg, e.routes(cfg.Guard.Clients, cfg.Guard.Bearer, cfg.Guard.Passes))
+	e.server = serverOf(cfg, e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.HasBearer))
 	e.local = serverOf(cfg, e.localRoutes())
 	return e, nil
 }
@@ -95,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Endpoint, error) {
 // serverOf returns an HTTP server.
 func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
 	return &http.Server{
-		Handler:           cfg.Guard.Local(mux),
+		Handler:           cfg.Guard.RequireLocal(mux),
 		ConnContext:       guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -104,8 +104,8 @@ func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
 	}
 }
 
-// listen opens one address, and [::1] in addition to 127.0.0.1.
-func (e *Endpoint) listen(ctx context.Context, addr string) error {
+// listenOn opens one address, and [::1] in addition to 127.0.0.1.
+func (e *Endpoint) listenOn(ctx context.Context, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port, e.g. 127.0.0.1:8080", addr)
@@ -123,7 +123,7 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", addr, err)
 	}
-	e.add(l)
+	e.addListener(l)
 	if host != "127.0.0.1" && host != "localhost" {
 		return nil
 	}
@@ -137,12 +137,12 @@ func (e *Endpoint) listen(ctx context.Context, addr string) error {
 		e.cfg.Log.Info("not listening on [::1] as well", logline.Tag("mcp"), slog.String("reason", err.Error()))
 		return nil
 	}
-	e.add(six)
+	e.addListener(six)
 	return nil
 }
 
-func (e *Endpoint) add(l net.Listener) {
-	l = guard.Limit(l, maxConnections)
+func (e *Endpoint) addListener(l net.Listener) {
+	l = guard.LimitConns(l, maxConnections)
 	// In a container, all connections come from the engine, so their users are unknown.
 	if !e.cfg.HasToken && !e.cfg.Container {
 		l = &guard.Listener{Listener: l, UIDs: e.cfg.UIDs, Log: e.cfg.Log}
@@ -158,8 +158,8 @@ func isLoopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// Addrs returns the addresses that the endpoint listens on.
-func (e *Endpoint) Addrs() []net.Addr {
+// ListAddrs returns the addresses that the endpoint listens on.
+func (e *Endpoint) ListAddrs() []net.Addr {
 	var out []net.Addr
 	for _, l := range e.listeners {
 		out = append(out, l.Addr())
@@ -167,21 +167,21 @@ func (e *Endpoint) Addrs() []net.Addr {
 	return out
 }
 
-// routes maps paths to handlers. Paths that reveal data require the token; passes reports whether a request has it.
+// newRoutes maps paths to handlers. Paths that reveal data require the token; passes reports whether a request has it.
 // clients decides who may use MCP.
-func (e *Endpoint) routes(
+func (e *Endpoint) newRoutes(
 	clients, token func(http.Handler) http.Handler, passes func(*http.Request) bool,
 ) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", clients(e.cfg.MCP))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Answer(w, http.StatusOK, map[string]any{"ok": true})
+		rpc.WriteAnswer(w, http.StatusOK, map[string]any{"ok": true})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.ready(w, r, passes(r)) })
-	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.handleReady(w, r, passes(r)) })
+	mux.Handle("GET /metrics", token(http.HandlerFunc(e.handleMetrics)))
 	if e.cfg.Servers != nil {
 		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			rpc.Answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
+			rpc.WriteAnswer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
 	}
 	if e.cfg.Console != nil {
@@ -197,15 +197,15 @@ func (e *Endpoint) routes(
 // localRoutes are the routes of the socket: without a token, and with the operator's API.
 func (e *Endpoint) localRoutes() *http.ServeMux {
 	open := func(next http.Handler) http.Handler { return next }
-	mux := e.routes(open, open, func(*http.Request) bool { return true })
+	mux := e.newRoutes(open, open, func(*http.Request) bool { return true })
 	if e.cfg.Operator != nil {
 		mux.Handle(operatorapi.Prefix, e.cfg.Operator)
 	}
 	return mux
 }
 
-// ready answers 200 if runs can be served. Only a request that passes the token check learns the reason why not.
-func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
+// handleReady answers 200 if runs can be served. Only a request that passes the token check learns the reason why not.
+func (e *Endpoint) handleReady(w http.ResponseWriter, r *http.Request, tell bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	if err := e.cfg.Ready(ctx); err != nil {
@@ -213,14 +213,14 @@ func (e *Endpoint) ready(w http.ResponseWriter, r *http.Request, tell bool) {
 		if tell {
 			answer["problem"] = err.Error()
 		}
-		rpc.Answer(w, http.StatusServiceUnavailable, answer)
+		rpc.WriteAnswer(w, http.StatusServiceUnavailable, answer)
 		return
 	}
-	rpc.Answer(w, http.StatusOK, map[string]any{"ready": true})
+	rpc.WriteAnswer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
-// metrics answers with mcp-server's metrics, then with those of the other daemon, if it responds.
-func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
+// handleMetrics answers with mcp-server's metrics, then with those of the other daemon, if it responds.
+func (e *Endpoint) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	more := ""
 	// The other daemon may hang, and a scrape must not.
 	if e.cfg.MoreMetrics != nil {
@@ -230,7 +230,7 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 			more = text
 		}
 	}
-	own := &capture{header: http.Header{}}
+	own := &responseCapture{header: http.Header{}}
 	// An own request, because the client's headers could ask for another format.
 	plain := &http.Request{Method: http.MethodGet, Header: http.Header{}}
 	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, plain)
@@ -238,19 +238,19 @@ func (e *Endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(own.body.Bytes(), more...)) // an error means that the client has gone
 }
 
-// capture stores a response in memory.
-type capture struct {
+// responseCapture stores a response in memory.
+type responseCapture struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (c *capture) Header() http.Header         { return c.header }
-func (c *capture) WriteHeader(int)             {}
-func (c *capture) Write(p []byte) (int, error) { return c.body.Write(p) }
+func (c *responseCapture) Header() http.Header         { return c.header }
+func (c *responseCapture) WriteHeader(int)             {}
+func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
-// Retire closes every connection after its next answer, and still serves requests that arrive. Clients reconnect to
+// CloseIdle closes every connection after its next answer, and still serves requests that arrive. Clients reconnect to
 // another server that takes over.
-func (e *Endpoint) Retire() { e.server.SetKeepAlivesEnabled(false) }
+func (e *Endpoint) CloseIdle() { e.server.SetKeepAlivesEnabled(false) }
 
 // Serve serves until Close. It returns the first error of a listener.
 func (e *Endpoint) Serve() error {
@@ -299,8 +299,8 @@ func (e *Endpoint) closeListeners() error {
 	return errors.Join(errs...)
 }
 
-// Health checks whether the endpoint at addr is ready.
-func Health(ctx context.Context, addr string) error {
+// CheckHealth checks whether the endpoint at addr is ready.
+func CheckHealth(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("--listen %q: want host:port", addr)

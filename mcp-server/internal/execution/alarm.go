@@ -10,32 +10,32 @@ type FrozenError struct{ Alarm operatorapi.Alarm }
 
 // Error implements error.
 func (e *FrozenError) Error() string {
-	return "the session is frozen: " + e.Alarm.What() + " was to be sent"
+	return "the session is frozen: " + e.Alarm.DescribeSecret() + " was to be sent"
 }
 
-// Alarm freezes the session of a run and stops all runs of the session.
-func (e *Executor) Alarm(a controlapi.Alarm) {
+// RaiseAlarm freezes the session of a run and stops all runs of the session.
+func (e *Executor) RaiseAlarm(a controlapi.Alarm) {
 	r, ok := e.runs.Load(a.Run)
 	if !ok {
 		// The run may have ended, or may belong to another mcp-server; the alarm is stored in any case.
 		e.cfg.Alarms.Add(a, nil, "")
 		return
 	}
-	run := r.(active)
+	run := r.(activeRun)
 	// Frozen before the runs are stopped: otherwise the session could start another run in between.
 	e.cfg.Alarms.Add(a, &run.Session, run.Client)
 	e.runs.Range(func(_, other any) bool {
 		//defence:alarm-ends-run
-		if o := other.(active); o.Session == run.Session {
+		if o := other.(activeRun); o.Session == run.Session {
 			o.stop()
 		}
 		return true
 	})
 }
 
-// frozen returns the error for a run whose session is frozen, or nil.
-func (e *Executor) frozen(session string) error {
-	if a, ok := e.cfg.Alarms.Frozen(session); ok {
+// checkFrozen returns the error for a run whose session is frozen, or nil.
+func (e *Executor) checkFrozen(session string) error {
+	if a, ok := e.cfg.Alarms.FindFreeze(session); ok {
 		return &FrozenError{a}
 	}
 	return nil

@@ -50,10 +50,10 @@ const (
 
 // Servers gives access to the tools and calls of MCP servers.
 type Servers interface {
-	// Tools returns the known tools of a server that code may call. known is false if the server was never asked.
-	Tools(server string) (tools []signature.Tool, known bool)
-	// Caused returns the requests that servers sent for a run's calls. It is called once, after the run.
-	Caused(run string) []controlapi.Caused
+	// KnownTools returns the known tools of a server that code may call. known is false if the server was never asked.
+	KnownTools(server string) (tools []signature.Tool, known bool)
+	// TakeRequestsCausedBy returns the requests that servers sent for a run's calls. It is called once, after the run.
+	TakeRequestsCausedBy(run string) []controlapi.Caused
 	// Pause stops or resumes the time limits of a run's calls.
 	Pause(run string, paused bool)
 }
@@ -67,7 +67,7 @@ type Config struct {
 	Servers Servers
 	Sources
 	// Alarms freeze sessions. If nil, sessions are never frozen.
-	Alarms *alarm.Book
+	Alarms *alarm.AlarmBook
 	// Database is the Postgres database that code must not reach, or nil.
 	Database *database.DB
 	Log      *slog.Logger
@@ -96,8 +96,8 @@ type Executor struct {
 	runs sync.Map // the active of each run, by the run's ID, while it runs
 }
 
-// active is a run in progress.
-type active struct {
+// activeRun is a run in progress.
+type activeRun struct {
 	Request
 	stop context.CancelFunc
 }
@@ -105,36 +105,36 @@ type active struct {
 // New returns an executor.
 func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
 
-// Session returns the session of a run, as named in its Request, from the run's start to its end.
-func (e *Executor) Session(run string) (session string, ok bool) {
+// SessionOf returns the session of a run, as named in its Request, from the run's start to its end.
+func (e *Executor) SessionOf(run string) (session string, ok bool) {
 	r, ok := e.runs.Load(run)
 	if !ok {
 		return "", false
 	}
-	return r.(active).Session, true
+	return r.(activeRun).Session, true
 }
 
-// Ask puts a question to the user of the client that started a run.
-func (e *Executor) Ask(ctx context.Context, run string, q question.Question) (question.Answer, error) {
+// AskUser puts a question to the user of the client that started a run.
+func (e *Executor) AskUser(ctx context.Context, run string, q question.Question) (question.Answer, error) {
 	r, ok := e.runs.Load(run)
-	if !ok || r.(active).Ask == nil {
+	if !ok || r.(activeRun).Ask == nil {
 		return question.Answer{}, question.ErrNobody
 	}
-	return r.(active).Ask(ctx, q)
+	return r.(activeRun).Ask(ctx, q)
 }
 
-// Progress reports the progress of a run's call to the client that started the run.
-func (e *Executor) Progress(run, text string) {
-	if r, ok := e.runs.Load(run); ok && r.(active).Progress != nil {
-		r.(active).Progress(text)
+// ReportProgress reports the progress of a run's call to the client that started the run.
+func (e *Executor) ReportProgress(run, text string) {
+	if r, ok := e.runs.Load(run); ok && r.(activeRun).Progress != nil {
+		r.(activeRun).Progress(text)
 	}
 }
 
-// Stop cancels a run, as its client could. It reports whether the run was in progress.
-func (e *Executor) Stop(run string) bool {
+// StopRun cancels a run, as its client could. It reports whether the run was in progress.
+func (e *Executor) StopRun(run string) bool {
 	r, ok := e.runs.Load(run)
 	if ok {
-		r.(active).stop()
+		r.(activeRun).stop()
 	}
 	return ok
 }
@@ -142,15 +142,15 @@ func (e *Executor) Stop(run string) bool {
 // StopTenant cancels all runs of a tenant, including runs that wait for an answer of its user.
 func (e *Executor) StopTenant(t *Tenant) {
 	e.runs.Range(func(_, r any) bool {
-		if a := r.(active); a.Tenant == t {
+		if a := r.(activeRun); a.Tenant == t {
 			a.stop()
 		}
 		return true
 	})
 }
 
-// Active returns the number of runs in progress, including runs that wait for a slot.
-func (e *Executor) Active() (n int) {
+// CountActive returns the number of runs in progress, including runs that wait for a slot.
+func (e *Executor) CountActive() (n int) {
 	e.runs.Range(func(_, _ any) bool { n++; return true })
 	return n
 }
@@ -162,15 +162,15 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	// Stored before the check, so that an alarm that comes in between finds and stops this run.
-	e.runs.Store(o.Run, active{r, stop})
+	e.runs.Store(o.Run, activeRun{r, stop})
 	defer e.runs.Delete(o.Run)
-	if err := e.frozen(r.Session); err != nil {
+	if err := e.checkFrozen(r.Session); err != nil {
 		return o, err
 	}
 	var closed bool
 	if r.Tenant != nil {
 		var err error
-		if r.APIs, closed, err = r.Tenant.Narrow(r.APIs); err != nil {
+		if r.APIs, closed, err = r.Tenant.NarrowAPIs(r.APIs); err != nil {
 			return o, err
 		}
 	}
@@ -181,36 +181,36 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 		return o, err
 	}
 	// Before the lease: reading the APIs' documents may take seconds, in which the slot would be idle.
-	if from := e.sources(r); from.Modules != nil && !r.Python {
+	if from := e.sourcesFor(r); from.Modules != nil && !r.Python {
 		o.Modules = from.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
-		err = e.leased(ctx, r, closed, &o, on)
+		err = e.runWithLease(ctx, r, closed, &o, on)
 		// Both errors mean that the lease ended before the code started, so a repetition runs nothing twice.
 		over := errors.Is(err, controlapi.ErrFenced) || errors.Is(err, runapi.ErrLeaseGone)
 		if !over || try == leaseTries {
 			break
 		}
 	}
-	e.log(o, err)
+	e.logOutcome(o, err)
 	// An alarm ends a run by cancelling it, and the client must learn the reason.
-	if frozen := e.frozen(r.Session); frozen != nil {
+	if frozen := e.checkFrozen(r.Session); frozen != nil {
 		return o, frozen
 	}
 	return o, err
 }
 
-// sources returns the sources of the run's tenant, or the operator's.
-func (e *Executor) sources(r Request) Sources {
+// sourcesFor returns the sources of the run's tenant, or the operator's.
+func (e *Executor) sourcesFor(r Request) Sources {
 	if r.Tenant == nil {
 		return e.cfg.Sources
 	}
 	return r.Tenant.Sources
 }
 
-// leased executes the run within one lease.
-func (e *Executor) leased(ctx context.Context, r Request, closed bool, o *Outcome, on func(runapi.Event)) error {
-	turn := queue.Turn{Session: r.Session, Language: r.lease(), Private: e.sources(r).Skills != nil}
+// runWithLease executes the run within one lease.
+func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *Outcome, on func(runapi.Event)) error {
+	turn := queue.Turn{Session: r.Session, Language: r.leaseLanguage(), Private: e.sourcesFor(r).Skills != nil}
 	if r.Tenant != nil {
 		turn.Share = r.Tenant.Share
 	}
@@ -219,15 +219,15 @@ func (e *Executor) leased(ctx context.Context, r Request, closed bool, o *Outcom
 	if err != nil {
 		return fmt.Errorf("getting a slot: %w", err)
 	}
-	defer e.cfg.Queue.Release(l)
+	defer e.cfg.Queue.ReleaseLease(l)
 	if r.Started != nil {
 		r.Started(l.Lease)
 	}
-	return e.registered(ctx, l, r, closed, o, on)
+	return e.runRegistered(ctx, l, r, closed, o, on)
 }
 
-// registered executes the run while it is registered at the proxy.
-func (e *Executor) registered(
+// runRegistered executes the run while it is registered at the proxy.
+func (e *Executor) runRegistered(
 	ctx context.Context, l sandbox.Lease, r Request, closed bool, o *Outcome, on func(runapi.Event),
 ) (err error) {
 	reg := controlapi.Registration{
@@ -240,8 +240,8 @@ func (e *Executor) registered(
 	if r.Tenant != nil {
 		reg.Tenant = r.Tenant.Name
 	}
-	reg.Database = e.cfg.Database.Addresses(ctx)
-	err = l.Of.Control.Register(ctx, l.Slot, reg)
+	reg.Database = e.cfg.Database.PostgresAddresses(ctx)
+	err = l.Of.Control.RegisterRun(ctx, l.Slot, reg)
 	if errors.Is(err, controlapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
@@ -250,13 +250,13 @@ func (e *Executor) registered(
 		// Without ctx's end: the slot must not become free with a registered run, even if the caller has gone.
 		unwind, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwindTime)
 		defer cancel()
-		receipt, uerr := l.Of.Control.Unregister(unwind, l.Slot, l.Generation, r.summary(*o))
+		receipt, uerr := l.Of.Control.UnregisterRun(unwind, l.Slot, l.Generation, r.newSummary(*o))
 		if e.cfg.Servers != nil { // always, because Caused also forgets the run
-			receipt.AddCaused(e.cfg.Servers.Caused(o.Run))
+			receipt.AddCaused(e.cfg.Servers.TakeRequestsCausedBy(o.Run))
 		}
 		if receipt.Alarm != nil {
 			// The receipt has the alarm too, because watching the proxy's events can miss it.
-			e.Alarm(*receipt.Alarm)
+			e.RaiseAlarm(*receipt.Alarm)
 		}
 		if uerr == nil {
 			o.Receipt = receipt
@@ -268,18 +268,18 @@ func (e *Executor) registered(
 		return fmt.Errorf("registering the run: %w", err)
 	}
 	// Most runs have no rule that asks a person, and save this request to the proxy.
-	if e.holds(r.APIs) {
+	if e.mayHold(r.APIs) {
 		watch, stop := context.WithCancel(ctx)
 		watched := make(chan struct{})
 		go func() { defer close(watched); e.watchHeld(watch, l, r, o.Run) }()
 		defer func() { stop(); <-watched }()
 	}
-	return e.run(ctx, l, r, o, on)
+	return e.runCode(ctx, l, r, o, on)
 }
 
-// run runs the code. It tries again if sandboxd has another permission set, because then no code has run.
-func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
-	skills, err := e.skills(r)
+// runCode runs the code. It tries again if sandboxd has another permission set, because then no code has run.
+func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
+	skills, err := e.importedSkills(r)
 	if err != nil {
 		return err
 	}
@@ -291,9 +291,9 @@ func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outco
 		o.Exit, err = l.Of.Runs.Run(ctx, runapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
-			Language:    cmp.Or(r.lease(), runapi.LanguageTypeScript),
+			Language:    cmp.Or(r.leaseLanguage(), runapi.LanguageTypeScript),
 			Code:        r.Code,
-			Servers:     e.servers(r.APIs),
+			Servers:     e.callableServers(r.APIs),
 			Modules:     o.Modules,
 			Private:     l.Private,
 			Skills:      skills,
@@ -303,15 +303,15 @@ func (e *Executor) run(ctx context.Context, l sandbox.Lease, r Request, o *Outco
 		if !errors.Is(err, runapi.ErrPermissions) || try == permissionTries {
 			return err
 		}
-		if err := l.Of.Catalog.Renew(ctx); err != nil {
+		if err := l.Of.Catalog.FetchCatalog(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// skills returns, by name, the files that a run imports from the folder of its slot.
-func (e *Executor) skills(r Request) (map[string]string, error) {
-	switch from := e.sources(r); {
+// importedSkills returns, by name, the files that a run imports from the folder of its slot.
+func (e *Executor) importedSkills(r Request) (map[string]string, error) {
+	switch from := e.sourcesFor(r); {
 	case from.Skills != nil:
 		return from.Skills(r.Code), nil
 	case from.Pins != nil:
@@ -325,8 +325,9 @@ func (e *Executor) skills(r Request) (map[string]string, error) {
 	return nil, nil
 }
 
-// servers returns the MCP servers that a run narrowed to these APIs may call, with the names of their known tools.
-func (e *Executor) servers(apis []string) map[string][]string {
+// callableServers returns the MCP servers that a run narrowed to these APIs may call, with the names of their known
+// tools.
+func (e *Executor) callableServers(apis []string) map[string][]string {
 	var out map[string][]string
 	room := namesBudget
 	for _, api := range e.cfg.Catalog.Catalog().APIs {
@@ -352,7 +353,7 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 	if e.cfg.Servers == nil {
 		return names, 0
 	}
-	tools, _ := e.cfg.Servers.Tools(server)
+	tools, _ := e.cfg.Servers.KnownTools(server)
 	for _, t := range tools {
 		names = append(names, t.Name)
 		size += len(t.Name) + runapi.NameBytes
@@ -360,8 +361,8 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 	return names, size
 }
 
-// log writes one line about a run, with sizes, and never code or output.
-func (e *Executor) log(o Outcome, err error) {
+// logOutcome writes one line about a run, with sizes, and never code or output.
+func (e *Executor) logOutcome(o Outcome, err error) {
 	attrs := []any{
 		logline.Tag("sandbox"), slog.String("run", o.Run),
 		slog.String("reason", string(o.Exit.Reason)), slog.Int("code", o.Exit.Code),

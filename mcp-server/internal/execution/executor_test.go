@@ -75,10 +75,10 @@ func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome
 // clean checks that nothing of a run is left.
 func (w *world) clean(t *testing.T) {
 	t.Helper()
-	if n := w.sandbox.Left(); n != 0 {
+	if n := w.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	if n := w.proxy.Registered(); n != 0 {
+	if n := w.proxy.CountRegistered(); n != 0 {
 		t.Errorf("%d registrations are left", n)
 	}
 }
@@ -95,7 +95,7 @@ func TestOrder(t *testing.T) {
 	}
 	w.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
 		// The slot must still be held when the receipt is asked for.
-		if w.sandbox.Leased() != 1 || !slices.Contains(w.sandbox.Journal(), "exit 1") {
+		if w.sandbox.CountLeased() != 1 || !slices.Contains(w.sandbox.Journal(), "exit 1") {
 			t.Error("the receipt was asked for before the run ended, or after its lease")
 		}
 		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 2}}
@@ -108,11 +108,11 @@ func TestOrder(t *testing.T) {
 	if err != nil || out != "out err" || o.Exit.Code != 3 || o.Receipt.Count.Exchanges != 2 || o.Receipt.Run != o.Run || o.Lost {
 		t.Errorf("got %+v, %q, %v", o, out, err)
 	}
-	w.sandbox.Left()
+	w.sandbox.WaitForReleases()
 	if got := fmt.Sprint(w.sandbox.Journal(), during, w.proxy.Journal()); got != "[lease 1 run 1 exit 1 release 1] [register 1] [register 1 unregister 1]" {
 		t.Errorf("order: %s", got)
 	}
-	reg := w.proxy.Seen()[0]
+	reg := w.proxy.ListRegistrations()[0]
 	if left := reg.Deadline.Sub(start); left < 7*time.Second || left > testkit.Patience || !slices.Equal(reg.APIs, []string{"a"}) || reg.Tenant != "alice" {
 		t.Errorf("registration %+v, deadline in %v", reg, left)
 	}
@@ -122,14 +122,14 @@ func TestOrder(t *testing.T) {
 // tools are the known tools by server.
 type tools map[string][]signature.Tool
 
-func (t tools) Tools(server string) ([]signature.Tool, bool) {
+func (t tools) KnownTools(server string) ([]signature.Tool, bool) {
 	list, ok := t[server]
 	return list, ok
 }
 
 func (t tools) Pause(string, bool) {}
 
-func (t tools) Caused(string) []controlapi.Caused {
+func (t tools) TakeRequestsCausedBy(string) []controlapi.Caused {
 	return []controlapi.Caused{{Cause: controlapi.Cause{Call: "git.log", Among: 1}, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
 }
 
@@ -150,7 +150,7 @@ func TestServers(t *testing.T) {
 	var session string
 	w.sandbox.Script = func(_ context.Context, r runapi.RunRequest, _ func(runapi.Event)) runapi.Exit {
 		told = r.Servers
-		session, _ = w.Session(r.Run)
+		session, _ = w.SessionOf(r.Run)
 		return runapi.Exit{Reason: runapi.Exited}
 	}
 	testkit.WaitFor(t, func() bool { return len(w.watcher.Catalog().APIs) == 5 })
@@ -172,15 +172,15 @@ func TestServers(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(told, c.want) || session != "me" {
 			t.Errorf("%v: told %v, session %q, %v", c.apis, told, session, err)
 		}
-		if _, ok := w.Session(o.Run); ok {
+		if _, ok := w.SessionOf(o.Run); ok {
 			t.Error("the run's session is still known")
 		}
 	}
-	if allow := w.sandbox.Allowed(); !slices.Equal(allow, []string{"a.example.com", controlapi.ServersHost}) {
+	if allow := w.sandbox.AllowedHosts(); !slices.Equal(allow, []string{"a.example.com", controlapi.ServersHost}) {
 		t.Errorf("code may reach %v", allow)
 	}
 	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
-	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.Allowed(), []string{"a.example.com"}) })
+	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com"}) })
 }
 
 func TestCancelUnwinds(t *testing.T) {
@@ -233,7 +233,7 @@ func TestProxyDiesDuringRun(t *testing.T) {
 	if err != nil || !o.Lost {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	if n := w.sandbox.Left(); n != 0 {
+	if n := w.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }
@@ -249,7 +249,7 @@ func TestSandboxRestarts(t *testing.T) {
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if got := w.sandbox.Allowed(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
+	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
 		t.Errorf("permissions %v", got)
 	}
 	w.clean(t)
@@ -272,7 +272,7 @@ func TestSandboxDiesDuringRun(t *testing.T) {
 	if !errors.Is(err, runapi.ErrInterrupted) || out != "half" {
 		t.Errorf("got %q, %v", out, err)
 	}
-	if n := w.proxy.Registered(); n != 0 {
+	if n := w.proxy.CountRegistered(); n != 0 {
 		t.Errorf("%d registrations are left", n)
 	}
 }
@@ -283,22 +283,22 @@ func TestOldGenerations(t *testing.T) {
 	w := newWorld(t, 1)
 	control := controlapi.NewClient(w.proxy.Socket)
 	defer control.Close()
-	if err := control.Register(t.Context(), 0, controlapi.Registration{Generation: 2, Run: "other"}); err != nil {
+	if err := control.RegisterRun(t.Context(), 0, controlapi.Registration{Generation: 2, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
 		t.Errorf("generation 3 is new enough: %v", err)
 	}
-	if n := w.sandbox.Left(); n != 0 {
+	if n := w.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	if err := control.Register(t.Context(), 0, controlapi.Registration{Generation: 1000, Run: "other"}); err != nil {
+	if err := control.RegisterRun(t.Context(), 0, controlapi.Registration{Generation: 1000, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("got %v, want fenced", err)
 	}
-	if n := w.sandbox.Left(); n != 0 {
+	if n := w.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }
@@ -315,15 +315,15 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("permissions %v", w.sandbox.Allowed())
+			t.Fatalf("permissions %v", w.sandbox.AllowedHosts())
 		}
 	}
 	w.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
-	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.Allowed(), []string{"*"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"*"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("permissions under YOLO %v", w.sandbox.Allowed())
+			t.Fatalf("permissions under YOLO %v", w.sandbox.AllowedHosts())
 		}
 	}
 	w.clean(t)
@@ -371,7 +371,7 @@ func TestBusy(t *testing.T) {
 		_, _, err := w.run(context.Background(), execution.Request{Code: "x"})
 		ended <- err
 	}()
-	for w.sandbox.Leased() == 0 {
+	for w.sandbox.CountLeased() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	var busy *queue.BusyError

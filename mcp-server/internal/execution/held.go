@@ -12,12 +12,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// Answer is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
-type Answer uint8
+// HoldAnswer is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
+type HoldAnswer uint8
 
 // Answers of a person.
 const (
-	Unanswered Answer = iota
+	Unanswered HoldAnswer = iota
 	Approved
 	Refused
 	// ApprovedPath and ApprovedRule approve further requests of the run: see approvalapi.Scope.
@@ -25,8 +25,8 @@ const (
 	ApprovedRule
 )
 
-// holds reports whether a rule of the run's APIs may make a request wait for a person.
-func (e *Executor) holds(apis []string) bool {
+// mayHold reports whether a rule of the run's APIs may make a request wait for a person.
+func (e *Executor) mayHold(apis []string) bool {
 	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a controlapi.API) bool {
 		return a.Approves && (len(apis) == 0 || slices.Contains(apis, a.Name))
 	})
@@ -39,7 +39,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 	defer asking.Wait()
 	asked := map[string]context.CancelFunc{}
 	waits := false
-	err := l.Of.Control.Waiting(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
+	err := l.Of.Control.WatchHeld(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
 		if now := len(list) > 0; now != waits {
 			waits = now
 			if err := l.Of.Runs.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
@@ -66,7 +66,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 			}
 			ctx, cancel := context.WithCancel(ctx)
 			asked[h.ID] = cancel
-			asking.Go(func() { e.ask(ctx, l, r, h) })
+			asking.Go(func() { e.askAndSend(ctx, l, r, h) })
 		}
 	})
 	// The forms must close before asking.Wait, which would otherwise wait for a person.
@@ -83,8 +83,8 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 	}
 }
 
-// ask asks about one request, and sends the answer to the proxy.
-func (e *Executor) ask(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.Held) {
+// askAndSend asks about one request, and sends the answer to the proxy.
+func (e *Executor) askAndSend(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.Held) {
 	answer := r.Approve(ctx, h)
 	if answer == Unanswered {
 		return

@@ -40,7 +40,7 @@ type Request struct {
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
 	// Its context ends when the request no longer waits.
-	Approve func(context.Context, approvalapi.Held) Answer
+	Approve func(context.Context, approvalapi.Held) HoldAnswer
 	// Waiting, if not nil, is called with true when requests of the run start to wait for a person, and with false when
 	// the last one stops waiting.
 	Waiting func(bool)
@@ -48,20 +48,20 @@ type Request struct {
 	Progress func(text string)
 }
 
-// lease returns the language of the lease, as runapi.LeaseRequest names it.
-func (r Request) lease() string {
+// leaseLanguage returns the language of the lease, as runapi.LeaseRequest names it.
+func (r Request) leaseLanguage() string {
 	if r.Python {
 		return runapi.LanguagePython
 	}
 	return ""
 }
 
-// summary returns the ledger's record of a run.
-func (r Request) summary(o Outcome) controlapi.Summary {
+// newSummary returns the ledger's record of a run.
+func (r Request) newSummary(o Outcome) controlapi.Summary {
 	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
 	return controlapi.Summary{
-		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
+		Language: cmp.Or(r.leaseLanguage(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
 		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
 		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
 		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,

@@ -41,8 +41,8 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Dial returns a dialer for peers of a role, with the identity of mcp-server.
-func Dial(id *mtls.Identity, role string) func(ctx context.Context, address string) (net.Conn, error) {
+// NewDialer returns a dialer for peers of a role, with the identity of mcp-server.
+func NewDialer(id *mtls.Identity, role string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
 		defer cancel()
@@ -73,11 +73,11 @@ type Fleet struct {
 	work sync.WaitGroup
 
 	mu   sync.Mutex
-	pods map[string]*pod
+	pods map[string]*fleetPod
 }
 
-// pod is a sandbox with its place.
-type pod struct {
+// fleetPod is a sandbox with its place.
+type fleetPod struct {
 	sandbox.Sandbox
 	place Place
 	leave context.CancelFunc
@@ -89,13 +89,13 @@ type pod struct {
 }
 
 // New returns a fleet without sandboxes.
-func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*pod{}} }
+func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*fleetPod{}} }
 
 // Run follows the pods until ctx ends.
 func (f *Fleet) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		err := f.cfg.Follow(ctx, func(list []Place) { f.set(ctx, list) })
+		err := f.cfg.Follow(ctx, func(list []Place) { f.setPods(ctx, list) })
 		if ctx.Err() != nil {
 			break
 		}
@@ -111,12 +111,12 @@ func (f *Fleet) Run(ctx context.Context) {
 		}
 	}
 	// Runs until all pods have left, so that no goroutine outlives Run.
-	f.set(ctx, nil)
+	f.setPods(ctx, nil)
 	f.work.Wait()
 }
 
-// set replaces the pods of the fleet. A pod that is in no slice any more is removed after its last run.
-func (f *Fleet) set(ctx context.Context, list []Place) {
+// setPods replaces the pods of the fleet. A pod that is in no slice any more is removed after its last run.
+func (f *Fleet) setPods(ctx context.Context, list []Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := map[string]bool{}
@@ -127,7 +127,7 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 			continue // it does not answer yet
 		}
 		if p == nil {
-			p = f.join(ctx, place)
+			p = f.addPod(ctx, place)
 		}
 		p.place, p.gone = place, false
 	}
@@ -135,19 +135,19 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 		if !now[id] {
 			// Its runs go on; part removes it after the last one.
 			p.gone = true
-			f.part(p)
+			f.removePod(p)
 		}
 	}
 }
 
-// join adds a pod. The caller holds mu.
-func (f *Fleet) join(ctx context.Context, place Place) *pod {
-	p := &pod{place: place}
+// addPod adds a pod. The caller holds mu.
+func (f *Fleet) addPod(ctx context.Context, place Place) *fleetPod {
+	p := &fleetPod{place: place}
 	p.Runs = runapi.NewClient(runapi.ClientConfig{
 		Dial:      func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Runs) },
 		PingEvery: pingEvery,
 	})
-	p.Control = f.control(place)
+	p.Control = f.proxyClient(place)
 	log := f.cfg.Log.With(slog.String("pod", place.Runs))
 	p.Catalog = published.New(published.Config{Control: p.Control, Sandbox: p.Runs, Log: log})
 	ctx, p.leave = context.WithCancel(ctx)
@@ -160,18 +160,18 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 	return p
 }
 
-// control returns a client of a pod's proxy.
-func (f *Fleet) control(place Place) *controlapi.Client {
+// proxyClient returns a client of a pod's proxy.
+func (f *Fleet) proxyClient(place Place) *controlapi.Client {
 	if f.cfg.Proxy != nil {
 		// All pods share the proxy, which tells them apart by their address.
 		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
-		return controlapi.NewClientOver(f.cfg.Proxy).Of(host)
+		return controlapi.NewClientOver(f.cfg.Proxy).ForPod(host)
 	}
 	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
-// part removes a pod that is gone, unless it still has runs. The caller holds mu.
-func (f *Fleet) part(p *pod) {
+// removePod removes a pod that is gone, unless it still has runs. The caller holds mu.
+func (f *Fleet) removePod(p *fleetPod) {
 	if !p.gone || p.own > 0 || f.pods[p.place.ID] != p {
 		return
 	}
@@ -182,12 +182,12 @@ func (f *Fleet) part(p *pod) {
 	f.cfg.Log.Info("a sandbox has left", logline.Tag("mcp"), slog.String("pod", p.place.Runs))
 }
 
-// usable reports whether a pod may get a lease. The caller holds mu.
-func (p *pod) usable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
+// isUsable reports whether a pod may get a lease. The caller holds mu.
+func (p *fleetPod) isUsable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
 
-// load returns the probable number of a pod's used slots. A pod that has just refused counts as more loaded than all
-// others. The caller holds mu.
-func (p *pod) load() int {
+// usedSlots returns the probable number of a pod's used slots. A pod that has just refused counts as more loaded than
+// all others. The caller holds mu.
+func (p *fleetPod) usedSlots() int {
 	switch {
 	case time.Since(p.refused) < believed:
 		return math.MaxInt
@@ -197,14 +197,14 @@ func (p *pod) load() int {
 	return p.own
 }
 
-// pick returns the next pod to ask, or nil. First it is the less loaded of two random pods, then the least loaded one
-// not asked yet.
-func (f *Fleet) pick(asked []*pod) *pod {
+// pickPod returns the next pod to ask, or nil. First it is the less loaded of two random pods, then the least loaded
+// one not asked yet.
+func (f *Fleet) pickPod(asked []*fleetPod) *fleetPod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var list []*pod
+	var list []*fleetPod
 	for _, p := range f.pods {
-		if p.usable() && !slices.Contains(asked, p) {
+		if p.isUsable() && !slices.Contains(asked, p) {
 			list = append(list, p)
 		}
 	}
@@ -217,7 +217,7 @@ func (f *Fleet) pick(asked []*pod) *pod {
 		list = list[:min(len(list), 2)] //nolint:mnd // the power of two choices
 	}
 	// Always taking the least loaded pod would send the runs of all mcp-servers to the same pod at once.
-	return slices.MinFunc(list, func(a, b *pod) int { return cmp.Compare(a.load(), b.load()) })
+	return slices.MinFunc(list, func(a, b *fleetPod) int { return cmp.Compare(a.usedSlots(), b.usedSlots()) })
 }
 
 // Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
@@ -226,23 +226,23 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 	if r.Ahead {
 		return sandbox.Lease{}, runapi.ErrBusy
 	}
-	var asked []*pod
+	var asked []*fleetPod
 	var failed []error
 	for len(asked) < tries {
-		p := f.pick(asked)
+		p := f.pickPod(asked)
 		if p == nil {
 			break
 		}
 		// Counted before the request, so that concurrent runs see the load.
-		f.count(p, 1)
+		f.countLeases(p, 1)
 		l, err := p.Acquire(ctx, r)
 		if err == nil {
-			f.heard(p, l.Taken)
+			f.recordUsed(p, l.Taken)
 			// The load counts until the lease has ended.
-			l.Released = func() { f.count(p, -1) }
+			l.Released = func() { f.countLeases(p, -1) }
 			return l, nil
 		}
-		f.refused(p)
+		f.recordRefusal(p)
 		asked, failed = append(asked, p), append(failed, err)
 	}
 	if len(asked) == 0 {
@@ -256,35 +256,35 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 	return sandbox.Lease{}, errors.Join(failed...)
 }
 
-// count changes the number of this process's leases in a pod.
-func (f *Fleet) count(p *pod, by int) {
+// countLeases changes the number of this process's leases in a pod.
+func (f *Fleet) countLeases(p *fleetPod, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.own += by
-	f.part(p)
+	f.removePod(p)
 }
 
-// heard records the number of a pod's used slots, including this process's.
-func (f *Fleet) heard(p *pod, taken int) {
+// recordUsed records the number of a pod's used slots, including this process's.
+func (f *Fleet) recordUsed(p *fleetPod, taken int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.others, p.said, p.refused = max(0, taken-p.own), time.Now(), time.Time{}
 }
 
-// refused records that a pod granted no lease.
-func (f *Fleet) refused(p *pod) {
+// recordRefusal records that a pod granted no lease.
+func (f *Fleet) recordRefusal(p *fleetPod) {
 	f.mu.Lock()
 	p.refused = time.Now()
 	f.mu.Unlock()
-	f.count(p, -1)
+	f.countLeases(p, -1)
 }
 
-// Sizes returns the number of pods that may get leases, and the number of leases.
-func (f *Fleet) Sizes() (pods, leases int) {
+// CountPods returns the number of pods that may get leases, and the number of leases.
+func (f *Fleet) CountPods() (pods, leases int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.pods {
-		if p.usable() {
+		if p.isUsable() {
 			pods++
 		}
 		leases += p.own
@@ -295,7 +295,7 @@ func (f *Fleet) Sizes() (pods, leases int) {
 // DialRuns and DialControl connect to one pod for data that all pods share, such as the catalog. They choose the first
 // ready pod by ID.
 func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
-	return f.dial(ctx, func(p Place) string { return p.Runs })
+	return f.dialAny(ctx, func(p Place) string { return p.Runs })
 }
 
 // DialControl is DialRuns for the proxy's control API.
@@ -303,10 +303,10 @@ func (f *Fleet) DialControl(ctx context.Context) (net.Conn, error) {
 	if f.cfg.Proxy != nil {
 		return f.cfg.Proxy(ctx)
 	}
-	return f.dial(ctx, func(p Place) string { return p.Control })
+	return f.dialAny(ctx, func(p Place) string { return p.Control })
 }
 
-func (f *Fleet) dial(ctx context.Context, address func(Place) string) (net.Conn, error) {
+func (f *Fleet) dialAny(ctx context.Context, address func(Place) string) (net.Conn, error) {
 	f.mu.Lock()
 	var list []Place
 	for _, p := range f.pods {

@@ -86,7 +86,7 @@ func (c *cluster) follow(ctx context.Context, on func([]fleet.Place)) error {
 func (c *cluster) await(t *testing.T, pods int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if n, _ := c.Sizes(); n == pods {
+		if n, _ := c.CountPods(); n == pods {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("%d pods, want %d", n, pods)
@@ -119,7 +119,7 @@ func TestFull(t *testing.T) {
 	if l := c.acquire(t); l.Of != leases[3].Of {
 		t.Error("the lease is of another pod than the one with a free slot")
 	}
-	if _, n := c.Sizes(); n != 6 {
+	if _, n := c.CountPods(); n != 6 {
 		t.Errorf("%d leases, want 6", n)
 	}
 }

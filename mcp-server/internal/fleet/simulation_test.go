@@ -267,7 +267,7 @@ func TestThousandSlots(t *testing.T) {
 		t.Errorf("%d runs arrived, %d gave answers", len(s.ran), good.Load())
 	}
 	for _, f := range fleets {
-		if pods, n := f.Sizes(); n != 0 || pods != (nodes-dead)*podsPerNode {
+		if pods, n := f.CountPods(); n != 0 || pods != (nodes-dead)*podsPerNode {
 			t.Errorf("at the end %d pods and %d leases", pods, n)
 		}
 	}

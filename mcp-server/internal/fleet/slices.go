@@ -61,8 +61,8 @@ type Place struct {
 	Ready bool
 }
 
-// slice is the needed part of an EndpointSlice.
-type slice struct {
+// endpointSlice is the needed part of an EndpointSlice.
+type endpointSlice struct {
 	Metadata struct {
 		Name            string `json:"name"`
 		ResourceVersion string `json:"resourceVersion"`
@@ -90,9 +90,9 @@ const (
 	portControl = "control"
 )
 
-// places returns the pods of a slice. It omits endpoints without an address, a port or a pod. Pods that share a proxy
-// have no control port.
-func (s slice) places(shared bool) []Place {
+// listPlaces returns the pods of a slice. It omits endpoints without an address, a port or a pod. Pods that share a
+// proxy have no control port.
+func (s endpointSlice) listPlaces(shared bool) []Place {
 	ports := map[string]int{}
 	for _, p := range s.Ports {
 		if p.Name != nil && p.Port != nil {
@@ -122,34 +122,34 @@ func (s slice) places(shared bool) []Place {
 // Follow calls on with all pods, at first and after every change, until ctx ends or the API server does not answer. The
 // error is never nil.
 func (s *Slices) Follow(ctx context.Context, on func([]Place)) error {
-	client, err := s.client()
+	client, err := s.newClient()
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	all := map[string]slice{}
+	all := map[string]endpointSlice{}
 	tell := func() {
 		var list []Place
 		for _, one := range all {
-			list = append(list, one.places(s.Shared)...)
+			list = append(list, one.listPlaces(s.Shared)...)
 		}
 		on(list)
 	}
 	// The list gives the version from which the watch misses no change.
-	version, err := s.list(ctx, client, all)
+	version, err := s.listSlices(ctx, client, all)
 	if err != nil {
 		return err
 	}
 	tell()
 	for {
-		if version, err = s.watch(ctx, client, version, all, tell); err != nil {
+		if version, err = s.watchSlices(ctx, client, version, all, tell); err != nil {
 			return err
 		}
 	}
 }
 
-// client returns an HTTP client that trusts only the cluster's authority.
-func (s *Slices) client() (*http.Client, error) {
+// newClient returns an HTTP client that trusts only the cluster's authority.
+func (s *Slices) newClient() (*http.Client, error) {
 	pool := x509.NewCertPool()
 	ca, err := os.ReadFile(filepath.Join(s.Account, "ca.crt"))
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *Slices) client() (*http.Client, error) {
 	}}, nil
 }
 
-// get requests the service's slices.
-func (s *Slices) get(ctx context.Context, client *http.Client, more url.Values) (*http.Response, error) {
+// getSlices requests the service's slices.
+func (s *Slices) getSlices(ctx context.Context, client *http.Client, more url.Values) (*http.Response, error) {
 	more.Set("labelSelector", "kubernetes.io/service-name="+s.Service)
 	at := s.Server + "/apis/discovery.k8s.io/v1/namespaces/" + url.PathEscape(s.Namespace) + "/endpointslices?" +
 		more.Encode()
@@ -192,11 +192,11 @@ func (s *Slices) get(ctx context.Context, client *http.Client, more url.Values) 
 	return resp, nil
 }
 
-// list reads all slices, and returns the version to watch from.
-func (s *Slices) list(ctx context.Context, client *http.Client, all map[string]slice) (string, error) {
+// listSlices reads all slices, and returns the version to watch from.
+func (s *Slices) listSlices(ctx context.Context, client *http.Client, all map[string]endpointSlice) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	resp, err := s.get(ctx, client, url.Values{})
+	resp, err := s.getSlices(ctx, client, url.Values{})
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +205,7 @@ func (s *Slices) list(ctx context.Context, client *http.Client, all map[string]s
 		Metadata struct {
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
-		Items []slice `json:"items"`
+		Items []endpointSlice `json:"items"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxList)).Decode(&list); err != nil {
 		return "", fmt.Errorf("reading the list of sandboxes: %w", err)
@@ -216,14 +216,15 @@ func (s *Slices) list(ctx context.Context, client *http.Client, all map[string]s
 	return list.Metadata.ResourceVersion, nil
 }
 
-// watch follows changes after a version until the API server ends the watch. It returns the version to continue from.
-func (s *Slices) watch(
-	ctx context.Context, client *http.Client, version string, all map[string]slice, tell func(),
+// watchSlices follows changes after a version until the API server ends the watch. It returns the version to continue
+// from.
+func (s *Slices) watchSlices(
+	ctx context.Context, client *http.Client, version string, all map[string]endpointSlice, tell func(),
 ) (string, error) {
 	// A dead watch must end: without a bound, a pod that is gone would stay in the fleet.
 	ctx, cancel := context.WithTimeout(ctx, watchTime+askTime)
 	defer cancel()
-	resp, err := s.get(ctx, client, url.Values{
+	resp, err := s.getSlices(ctx, client, url.Values{
 		"watch": {"1"}, "resourceVersion": {version}, "allowWatchBookmarks": {"true"},
 		"timeoutSeconds": {fmt.Sprint(int(watchTime.Seconds()))},
 	})
@@ -241,7 +242,7 @@ func (s *Slices) watch(
 		} else if err != nil {
 			return "", fmt.Errorf("watching the sandboxes: %w", err)
 		}
-		var one slice
+		var one endpointSlice
 		if err := json.Unmarshal(e.Object, &one); err != nil {
 			return "", fmt.Errorf("watching the sandboxes: %w", err)
 		}

@@ -201,18 +201,18 @@ func NewReader(r io.Reader) *Reader { return &Reader{lines: bufio.NewReaderSize(
 // Read reads the next frame into a ToBridge or FromBridge. io.EOF means the end between two frames.
 func (r *Reader) Read(into any) error {
 	if r.err == nil {
-		r.err = r.next(into)
+		r.err = r.readNext(into)
 	}
 	return r.err
 }
 
-func (r *Reader) next(into any) error {
+func (r *Reader) readNext(into any) error {
 	line, err := readLine(r.lines, MaxLine)
 	if err != nil {
 		return err
 	}
 	// Checked before decoding: the bound of encoding/json, 10,000 levels, is far above MaxDepth.
-	if Depth(line) > MaxDepth {
+	if NestingDepth(line) > MaxDepth {
 		return ErrTooDeep
 	}
 	if err := json.Unmarshal(line, into); err != nil {
@@ -246,8 +246,8 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// Depth returns the nesting depth of a JSON text. For another text the result has no meaning.
-func Depth(text []byte) int {
+// NestingDepth returns the nesting depth of a JSON text. For another text the result has no meaning.
+func NestingDepth(text []byte) int {
 	depth, deepest := 0, 0
 	quoted, escaped := false, false
 	for _, b := range text {
@@ -281,7 +281,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes one frame. After ErrTooLong, which writes no byte, the Writer stays usable. Other errors are final.
 func (w *Writer) Write(frame any) error {
-	line, err := Encode(frame)
+	line, err := EncodeLine(frame)
 	if err != nil {
 		return err
 	}
@@ -297,9 +297,9 @@ func (w *Writer) Write(frame any) error {
 	return w.err
 }
 
-// Encode returns a value as one line of JSON with its end. It does not escape <, > and &, which would take six times
-// the space.
-func Encode(value any) ([]byte, error) {
+// EncodeLine returns a value as one line of JSON with its end. It does not escape <, > and &, which would take six
+// times the space.
+func EncodeLine(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

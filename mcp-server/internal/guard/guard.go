@@ -52,8 +52,8 @@ type Guard struct {
 // New returns a guard.
 func New(cfg Config) *Guard {
 	g := &Guard{
-		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.Empty(),
-		needs: !cfg.Token.Empty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page,
+		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.IsEmpty(),
+		needs: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page,
 	}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
@@ -62,19 +62,19 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// Local passes requests whose Host is allowed and that do not come from a foreign web page.
-func (g *Guard) Local(next http.Handler) http.Handler {
+// RequireLocal passes requests whose Host is allowed and that do not come from a foreign web page.
+func (g *Guard) RequireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Deferred before the checks, so that a refused request also costs the connection its place.
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-			defer c.served()
+		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
+			defer c.noteRequest()
 		}
 		switch {
 		//defence:mcp-host
 		case !g.ourHost(r.Host):
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
 		//defence:mcp-origin
-		case !ownOrigin(r) && !g.opens(r):
+		case !ownOrigin(r) && !g.opensPage(r):
 			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -82,20 +82,20 @@ func (g *Guard) Local(next http.Handler) http.Handler {
 	})
 }
 
-// Bearer passes requests with the token, and takes the same time for every token. A session is bound to the token of
-// its first request. If no token is required, every request passes.
-func (g *Guard) Bearer(next http.Handler) http.Handler {
+// RequireBearer passes requests with the token, and takes the same time for every token. A session is bound to the
+// token of its first request. If no token is required, every request passes.
+func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 	if !g.needs {
-		return admitting("", next)
+		return requireAdmission("", next)
 	}
 	// The SDK's check comes second. It binds a session to a user.
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: "bearer"}, nil
 	}
 	options := &auth.RequireBearerTokenOptions{AllowMissingExpiration: true}
-	bound := admitting("", auth.RequireBearerToken(verify, options)(next))
+	bound := requireAdmission("", auth.RequireBearerToken(verify, options)(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.Passes(r) {
+		if !g.HasBearer(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
 			want := "this server requires the bearer token MCP_AUTH_TOKEN"
 			if g.tenant != nil {
@@ -108,17 +108,17 @@ func (g *Guard) Bearer(next http.Handler) http.Handler {
 	})
 }
 
-// Clients is Bearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler from
+// RequireClient is Bearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler from
 // Config.Tenant.
-func (g *Guard) Clients(next http.Handler) http.Handler {
-	operator := g.Bearer(next)
+func (g *Guard) RequireClient(next http.Handler) http.Handler {
+	operator := g.RequireBearer(next)
 	if g.tenant == nil {
 		return operator
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if token, ok := bearer(r); ok {
+		if token, ok := bearerOf(r); ok {
 			if name, own := g.tenant(token); own != nil {
-				admitting(name, own).ServeHTTP(w, r)
+				requireAdmission(name, own).ServeHTTP(w, r)
 				return
 			}
 		}
@@ -126,10 +126,10 @@ func (g *Guard) Clients(next http.Handler) http.Handler {
 	})
 }
 
-// admitting passes requests whose connection Admit accepts.
-func admitting(tenant string, next http.Handler) http.Handler {
+// requireAdmission passes requests whose connection Admit accepts.
+func requireAdmission(tenant string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !Admit(r.Context(), tenant) {
+		if !AdmitConn(r.Context(), tenant) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, TooMany, http.StatusServiceUnavailable)
 			return
@@ -141,20 +141,20 @@ func admitting(tenant string, next http.Handler) http.Handler {
 // TooMany is the answer to a request that Admit refuses.
 const TooMany = "too many connections: use fewer, and keep them"
 
-// bearer returns the token of a request.
-func bearer(r *http.Request) (token string, ok bool) {
+// bearerOf returns the token of a request.
+func bearerOf(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// Passes reports whether Bearer passes a request.
-func (g *Guard) Passes(r *http.Request) bool {
+// HasBearer reports whether Bearer passes a request.
+func (g *Guard) HasBearer(r *http.Request) bool {
 	//defence:mcp-bearer permits
 	return !g.needs || g.carriesToken(r)
 }
 
 func (g *Guard) carriesToken(r *http.Request) bool {
-	token, ok := bearer(r)
+	token, ok := bearerOf(r)
 	return g.IsToken(token) && ok
 }
 
@@ -165,8 +165,8 @@ func (g *Guard) IsToken(text string) bool {
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
-// opens reports whether a request only opens the page in a new tab or window.
-func (g *Guard) opens(r *http.Request) bool {
+// opensPage reports whether a request only opens the page in a new tab or window.
+func (g *Guard) opensPage(r *http.Request) bool {
 	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
 	return g.page != "" && r.Method == http.MethodGet && r.URL.Path == g.page && r.URL.RawQuery == "" &&
 		len(r.Header.Values("Origin")) == 0 &&

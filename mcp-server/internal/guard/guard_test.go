@@ -25,7 +25,7 @@ import (
 // Promise: mcp-endpoint, console-sessions
 func TestLocal(t *testing.T) {
 	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
-	h := g.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	h := g.RequireLocal(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for _, c := range []struct {
 		host   string
 		header string // "Name: value", more by |
@@ -97,7 +97,7 @@ func TestLocal(t *testing.T) {
 // Promise: mcp-endpoint
 func TestBearer(t *testing.T) {
 	g := guard.New(guard.Config{Token: secret.New("s3cret-token")})
-	h := g.Bearer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := g.RequireBearer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info := auth.TokenInfoFromContext(r.Context()); info == nil || info.UserID == "" {
 			t.Error("the session is not bound to the token")
 		}
@@ -136,7 +136,7 @@ func listen(t *testing.T, addr string, uids ...int) (string, *bytes.Buffer) {
 	t.Helper()
 	inner, err := net.Listen("tcp", addr)
 	if err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	log := new(bytes.Buffer)
 	l := &guard.Listener{Listener: inner, UIDs: uids, Log: slog.New(logline.New(log, "text", nil).Handler())}
@@ -186,7 +186,7 @@ func TestListener(t *testing.T) {
 // Promise: mcp-endpoint
 func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		testkit.Skip(t, "becoming another user needs root")
+		testkit.SkipBecause(t, "becoming another user needs root")
 	}
 	addr, _ := listen(t, "127.0.0.1:0", 0)
 	host, port, _ := net.SplitHostPort(addr)
@@ -271,7 +271,7 @@ func TestTenants(t *testing.T) {
 			"Bearer " + alice: {"alice", ""}, "bearer " + alice: {"alice", ""}, "Basic " + alice: {}, alice: {}, "": {}, "Bearer": {}, "Bearer ": {},
 			"Bearer " + alice + "x": {}, "Bearer operator-token": {operator, operator},
 		} {
-			for i, h := range []http.Handler{g.Clients(say(operator)), g.Bearer(say(operator))} {
+			for i, h := range []http.Handler{g.RequireClient(say(operator)), g.RequireBearer(say(operator))} {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
 				r.Header.Set("Authorization", header)
 				w := httptest.NewRecorder()

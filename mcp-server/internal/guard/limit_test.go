@@ -51,10 +51,10 @@ func TestLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			testkit.Must(t, err)
-			l := guard.Limit(tcp, most)
+			l := guard.LimitConns(tcp, most)
 			server := &http.Server{
 				ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext,
-				Handler: g.Clients(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })),
+				Handler: g.RequireClient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })),
 			}
 			done := make(chan error, 1)
 			go func() { done <- server.Serve(l) }()
@@ -142,7 +142,7 @@ func TestLimit(t *testing.T) {
 func TestLimitTooLate(t *testing.T) {
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	l := guard.Limit(tcp, 1)
+	l := guard.LimitConns(tcp, 1)
 	t.Cleanup(func() { _ = l.Close() })
 	var accepted [2]net.Conn
 	for i := range accepted {
@@ -152,7 +152,7 @@ func TestLimitTooLate(t *testing.T) {
 		t.Cleanup(func() { _ = accepted[i].Close() })
 	}
 	for i, want := range []bool{false, true} {
-		if got := guard.Admit(guard.ConnContext(t.Context(), accepted[i]), ""); got != want {
+		if got := guard.AdmitConn(guard.ConnContext(t.Context(), accepted[i]), ""); got != want {
 			t.Errorf("connection %d: %v, want %v", i, got, want)
 		}
 	}
@@ -174,8 +174,8 @@ func TestLimitTenants(t *testing.T) {
 	}})
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
-	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext, Handler: g.Clients(ok)}
-	go func() { _ = server.Serve(guard.Limit(tcp, most)) }()
+	server := &http.Server{ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext, Handler: g.RequireClient(ok)}
+	go func() { _ = server.Serve(guard.LimitConns(tcp, most)) }()
 	t.Cleanup(func() { _ = server.Close() })
 	want := func(c net.Conn, token string, status int) {
 		t.Helper()

@@ -45,12 +45,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		_ = c.Close()
-		l.log(uid, err)
+		l.logRefusal(uid, err)
 	}
 }
 
-// log logs a refusal, or counts it if one was logged recently.
-func (l *Listener) log(uid int, err error) {
+// logRefusal logs a refusal, or counts it if one was logged recently.
+func (l *Listener) logRefusal(uid int, err error) {
 	if l.refused++; time.Since(l.logged) < logEvery {
 		return
 	}

@@ -25,7 +25,7 @@ func TestLimitStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Limit(inner, most).(*limited)
+	l := LimitConns(inner, most).(*limitedListener)
 	as := func(name string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
 	}
@@ -35,7 +35,7 @@ func TestLimitStorm(t *testing.T) {
 		}
 		return "", nil
 	}})
-	server := &http.Server{Handler: g.Local(g.Clients(as("op"))), ConnContext: ConnContext, ReadHeaderTimeout: time.Second}
+	server := &http.Server{Handler: g.RequireLocal(g.RequireClient(as("op"))), ConnContext: ConnContext, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
 	defer stop()
@@ -132,10 +132,10 @@ func TestLimitTakenToken(t *testing.T) {
 		return "alice", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alice") })
 	}})
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", g.Clients(http.NotFoundHandler()))
+	mux.Handle("/mcp", g.RequireClient(http.NotFoundHandler()))
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
-	server := &http.Server{Handler: g.Local(mux), ConnContext: ConnContext, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(Limit(inner, most)) }()
+	server := &http.Server{Handler: g.RequireLocal(mux), ConnContext: ConnContext, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(LimitConns(inner, most)) }()
 	defer server.Close()
 	ask := func(c net.Conn, path, token string) string {
 		t.Helper()

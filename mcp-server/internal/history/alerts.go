@@ -12,14 +12,14 @@ import (
 
 // AddAlert stores an alert with a number and the time, and notifies followers.
 func (s *Store) AddAlert(a historyapi.Alert) {
-	if s.off() {
+	if s.isOff() {
 		return
 	}
-	a.Number, a.At = s.number(), time.Now().UTC()
-	a.Title, a.Text = s.field(a.Title), s.field(a.Text)
+	a.Number, a.At = s.nextNumber(), time.Now().UTC()
+	a.Title, a.Text = s.cleanField(a.Title), s.cleanField(a.Text)
 	e := historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a}
-	s.feed.publish(e)
-	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+	s.feed.publishEvent(e)
+	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		tx.events = append(tx.events, e)
 		return putAlert(ctx, tx, a)
 	}})
@@ -29,7 +29,7 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 const groupTime = time.Minute
 
 // putAlert stores an alert, or adds it to an unseen alert with the same cause.
-func putAlert(ctx context.Context, tx *transaction, a historyapi.Alert) error {
+func putAlert(ctx context.Context, tx *writeTransaction, a historyapi.Alert) error {
 	// Several followers report one cause within moments, and a person needs only one alert for it.
 	first := a
 	var data string
@@ -63,10 +63,10 @@ func isOfNetwork(kind string) bool {
 	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
 }
 
-// Alerts lists the latest alerts, latest first. If unseen is set, it lists only unseen alerts.
-func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
+// ListAlerts lists the latest alerts, latest first. If unseen is set, it lists only unseen alerts.
+func (s *Store) ListAlerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
 	out := []historyapi.Alert{}
-	err := s.each(ctx, func(row *sql.Rows) error {
+	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
 		var data string
 		var seen int
 		if err := row.Scan(&data, &seen); err != nil {
@@ -83,7 +83,7 @@ func (s *Store) Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, er
 
 // SeeAlerts marks alerts up to a number as seen.
 func (s *Store) SeeAlerts(ctx context.Context, upTo int64) error {
-	return s.ask(ctx, func(ctx context.Context, tx *transaction) error {
+	return s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 		_, err := tx.ExecContext(ctx, `UPDATE alert SET seen = 1 WHERE number <= $1`, upTo)
 		return err
 	})

@@ -32,16 +32,16 @@ const (
 	joinBytes = 4 << 10
 )
 
-// content is the stored code and output of a run.
-type content struct {
+// runContent is the stored code and output of a run.
+type runContent struct {
 	Code   historyapi.Text   `json:"code"`
 	Output historyapi.Output `json:"output"`
 	Answer historyapi.Text   `json:"answer"`
 	Exit   string            `json:"exit,omitempty"`
 }
 
-// size returns the approximate size in bytes.
-func (c content) size() int64 {
+// storedSize returns the approximate size in bytes.
+func (c runContent) storedSize() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
 	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
 		n += sizeOf(list) + 32*len(list)
@@ -49,9 +49,9 @@ func (c content) size() int64 {
 	return int64(n)
 }
 
-// clean returns the content without text that must not be stored. The two halves of a complete output become one,
+// cleanTexts returns the content without text that must not be stored. The two halves of a complete output become one,
 // because a text to remove may span both.
-func (c content) clean(clean func(string) string) content {
+func (c runContent) cleanTexts(clean func(string) string) runContent {
 	// A piece of the head and a piece of the tail may hold the two halves of one string.
 	if c.Output.Omitted == 0 {
 		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
@@ -64,8 +64,8 @@ func (c content) clean(clean func(string) string) content {
 	return c
 }
 
-// trim cuts scrubbed and cleaned content to the stored size: it removes the margins.
-func (c content) trim() content {
+// cutMargins cuts scrubbed and cleaned content to the stored size: it removes the margins.
+func (c runContent) cutMargins() runContent {
 	c.Code, c.Answer = trimText(c.Code), trimText(c.Answer)
 	o := &c.Output
 	// Sizes are taken after scrubbing: a token name is shorter or longer than its credential.
@@ -87,10 +87,10 @@ func trimText(t historyapi.Text) historyapi.Text {
 	before := len(t.Head) + len(t.Tail)
 	switch {
 	case t.Omitted > 0:
-		t.Head = visible.Cut(t.Head, max(0, min(half, len(t.Head)-margin)), "")
-		t.Tail = last(t.Tail, max(0, min(half, len(t.Tail)-margin)))
+		t.Head = visible.CutText(t.Head, max(0, min(half, len(t.Head)-margin)), "")
+		t.Tail = lastBytes(t.Tail, max(0, min(half, len(t.Tail)-margin)))
 	case before > 2*half:
-		t.Head, t.Tail = visible.Cut(t.Head, half, ""), last(t.Head, half)
+		t.Head, t.Tail = visible.CutText(t.Head, half, ""), lastBytes(t.Head, half)
 	}
 	t.Omitted += int64(before - len(t.Head) - len(t.Tail))
 	return t
@@ -109,7 +109,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 	out := []historyapi.Print{}
 	for _, p := range list {
 		whole := len(p.Text)
-		if p.Text = visible.Cut(p.Text, max(0, n), ""); p.Text != "" {
+		if p.Text = visible.CutText(p.Text, max(0, n), ""); p.Text != "" {
 			out = append(out, p)
 		}
 		// The rest of a cut piece must not be followed by later pieces.
@@ -125,7 +125,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 	for _, p := range slices.Backward(list) {
 		whole := len(p.Text)
-		if p.Text = last(p.Text, max(0, n)); p.Text != "" {
+		if p.Text = lastBytes(p.Text, max(0, n)); p.Text != "" {
 			out = append(out, p)
 		}
 		if len(p.Text) < whole {
@@ -140,16 +140,16 @@ func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
 // scrubTime bounds the proxy's scrubbing of one run's texts.
 const scrubTime = 2 * time.Second
 
-// scrub returns a text and a run's content after the proxy has replaced the credentials in them. It returns an error if
-// the proxy does not answer. The content may be nil.
-func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *content, error) {
+// scrubByProxy returns a text and a run's content after the proxy has replaced the credentials in them. It returns an
+// error if the proxy does not answer. The content may be nil.
+func (s *Store) scrubByProxy(ctx context.Context, text string, c *runContent) (string, *runContent, error) {
 	if s.cfg.Scrub == nil || text == "" && c == nil {
 		return text, c, nil
 	}
 	texts := []string{text}
 	if c != nil {
 		// clean visits each text in turn; this pass only collects them for one request to the proxy.
-		c.clean(func(text string) string {
+		c.cleanTexts(func(text string) string {
 			texts = append(texts, text)
 			return text
 		})
@@ -169,7 +169,7 @@ func (s *Store) scrub(ctx context.Context, text string, c *content) (string, *co
 		for i, text := range texts {
 			scrubbed[text] = list[i]
 		}
-		out := c.clean(func(text string) string { return scrubbed[text] })
+		out := c.cleanTexts(func(text string) string { return scrubbed[text] })
 		c = &out
 	}
 	return list[0], c, nil
@@ -198,8 +198,8 @@ func cleanPrints(list []historyapi.Print, clean func(string) string) []historyap
 	return out
 }
 
-// words returns the texts of the content.
-func (c content) words() string {
+// allWords returns the texts of the content.
+func (c runContent) allWords() string {
 	var b strings.Builder
 	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
 		b.WriteString(t)
@@ -215,8 +215,8 @@ func (c content) words() string {
 }
 
 // putContent stores content, compressed.
-func putContent(ctx context.Context, tx *transaction, number int64, c content) error {
-	data, err := pack(c)
+func putContent(ctx context.Context, tx *writeTransaction, number int64, c runContent) error {
+	data, err := packValue(c)
 	if err != nil {
 		return err
 	}
@@ -232,8 +232,8 @@ var packers = sync.Pool{New: func() any {
 	return w
 }}
 
-// pack encodes and compresses a value for unpack.
-func pack(v any) ([]byte, error) {
+// packValue encodes and compresses a value for unpack.
+func packValue(v any) ([]byte, error) {
 	var b bytes.Buffer
 	// Returned to the pool even after an error: Reset starts it afresh.
 	w, _ := packers.Get().(*gzip.Writer)
@@ -248,7 +248,7 @@ func pack(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unpack(data []byte, v any) error {
+func unpackValue(data []byte, v any) error {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err == nil {
 		err = json.NewDecoder(r).Decode(v)
@@ -259,17 +259,17 @@ func unpack(data []byte, v any) error {
 	return nil
 }
 
-// halves returns the start and the end of a text, with margins.
-func halves(text string) historyapi.Text {
+// cutMiddle returns the start and the end of a text, with margins.
+func cutMiddle(text string) historyapi.Text {
 	if len(text) <= 2*most {
 		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	head, tail := visible.Cut(text, most, ""), last(text, most)
+	head, tail := visible.CutText(text, most, ""), lastBytes(text, most)
 	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
-// last returns the end of a text: at most n bytes of whole characters.
-func last(text string, n int) string {
+// lastBytes returns the end of a text: at most n bytes of whole characters.
+func lastBytes(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
@@ -281,36 +281,36 @@ func last(text string, n int) string {
 	return text[at:]
 }
 
-// capture collects the start and the end of the output, with margins.
-type capture struct {
+// outputCapture collects the start and the end of the output, with margins.
+type outputCapture struct {
 	head, tail           []historyapi.Print
 	headBytes, tailBytes int
 	omitted              int64
 }
 
-// add adds a piece of output.
-func (c *capture) add(p historyapi.Print) {
+// addPiece adds a piece of output.
+func (c *outputCapture) addPiece(p historyapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
-		first.Text = visible.Cut(p.Text, most-c.headBytes, "")
+		first.Text = visible.CutText(p.Text, most-c.headBytes, "")
 		// Without this, every later print would try the head again.
 		if len(first.Text) < len(p.Text) && first.Text == "" {
 			c.headBytes = most // no room for a whole character
 		}
 		c.headBytes += len(first.Text)
 		if p.Text = p.Text[len(first.Text):]; first.Text != "" {
-			c.head = joined(c.head, first)
+			c.head = appendPiece(c.head, first)
 		}
 		if p.Text == "" {
 			return
 		}
 	}
-	c.tail = joined(c.tail, p)
+	c.tail = appendPiece(c.tail, p)
 	c.tailBytes += len(p.Text)
 	for c.tailBytes > most || len(c.tail) > maxPrints {
 		first := &c.tail[0]
 		// Only as much as exceeds the bound is dropped from the oldest piece.
-		keep := last(first.Text, max(0, len(first.Text)-(c.tailBytes-most)))
+		keep := lastBytes(first.Text, max(0, len(first.Text)-(c.tailBytes-most)))
 		if len(c.tail) > maxPrints || c.tailBytes-len(first.Text) >= most {
 			keep = ""
 		}
@@ -325,9 +325,9 @@ func (c *capture) add(p historyapi.Print) {
 	}
 }
 
-// joined appends a piece of output. It joins the piece to the last one if that is recent and short, or if there are
-// many pieces.
-func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
+// appendPiece appends a piece of output. It joins the piece to the last one if that is recent and short, or if there
+// are many pieces.
+func appendPiece(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]
 		soon := p.MS-l.MS < joinMS && len(l.Text) < joinBytes
@@ -339,8 +339,8 @@ func joined(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
 	return append(list, p)
 }
 
-// output returns the collected output.
-func (c *capture) output() historyapi.Output {
+// collectedOutput returns the collected output.
+func (c *outputCapture) collectedOutput() historyapi.Output {
 	return historyapi.Output{
 		Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...),
 	}

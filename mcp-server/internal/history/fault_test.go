@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		if strings.HasPrefix(dir, "postgres:") {
 			cfg.Database, _ = database.OpenPostgres(secret.New(dir)) // the test's own URL
 		}
-		s := Open(cfg)
+		s := OpenStore(cfg)
 		for i := 0; ; i++ {
 			id := fmt.Sprintf("r%d-%06d", os.Getpid(), i)
 			store(s, id, "// code of "+id+"\n"+strings.Repeat("x", i%5000), strings.Repeat("printed ", i%3000))
@@ -65,7 +65,7 @@ func whole(t *testing.T, dir string, told []string) {
 	t.Helper()
 	s := open(t, dir, nil)
 	defer shut(t, s)
-	db, err := s.db(t.Context())
+	db, err := s.readConn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +74,13 @@ func whole(t *testing.T, dir string, told []string) {
 		t.Errorf("integrity: %s %v", said, err)
 	}
 	for _, id := range told {
-		d, err := s.Run(t.Context(), id)
+		d, err := s.FindRun(t.Context(), id)
 		if err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
 			t.Errorf("%s was stored, and is %+v, %v", id, d.Run, err)
 		}
 	}
 	for _, state := range []string{historyapi.Running, historyapi.Waiting} {
-		if p, err := s.Runs(t.Context(), historyapi.Filter{State: state}, ""); err != nil || len(p.Runs) > 0 {
+		if p, err := s.ListRuns(t.Context(), historyapi.Filter{State: state}, ""); err != nil || len(p.Runs) > 0 {
 			t.Errorf("still %s: %+v %v", state, p.Runs, err)
 		}
 	}
@@ -151,14 +151,14 @@ func TestDamaged(t *testing.T) {
 			ok := func() bool { // jobs that meet the damage are dropped
 				store(s, "rnew", "x", "y")
 				_ = s.SeeAlerts(t.Context(), 0)
-				d, err := s.Run(t.Context(), "rnew")
+				d, err := s.FindRun(t.Context(), "rnew")
 				return err == nil && d.State == historyapi.OK
 			}
 			testkit.WaitFor(t, ok)
 			if _, err := os.Stat(path + ".damaged"); err != nil {
 				t.Error(err)
 			}
-			list, err := s.Alerts(t.Context(), true)
+			list, err := s.ListAlerts(t.Context(), true)
 			if err != nil || len(list) == 0 || list[len(list)-1].Kind != historyapi.AlertHistory {
 				t.Errorf("alerts: %+v %v", list, err)
 			}
@@ -171,7 +171,7 @@ func TestDamaged(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=1m"); err != nil {
-		testkit.Skip(t, "mounting a small file system: "+err.Error())
+		testkit.SkipBecause(t, "mounting a small file system: "+err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	s := open(t, filepath.Join(dir, "history"), nil)
@@ -192,7 +192,7 @@ func TestDiskFull(t *testing.T) {
 	if slowest > testkit.Patience/4 {
 		t.Errorf("a run waited %v", slowest)
 	}
-	if _, err := s.Run(t.Context(), "r1"); err != nil {
+	if _, err := s.FindRun(t.Context(), "r1"); err != nil {
 		t.Errorf("what was stored before: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
@@ -204,7 +204,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || st.Problem != "" {
 		t.Errorf("with room again: %+v %v", st, err)
 	}
-	if d, err := s.Run(t.Context(), "r2"); err != nil || d.State != historyapi.OK {
+	if d, err := s.FindRun(t.Context(), "r2"); err != nil || d.State != historyapi.OK {
 		t.Errorf("with room again: %+v %v", d.Run, err)
 	}
 }
@@ -214,37 +214,37 @@ func TestEndNotStored(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	exec := func(query string) {
 		t.Helper()
-		testkit.Must(t, s.ask(t.Context(), func(_ context.Context, tx *transaction) error {
+		testkit.Must(t, s.writeAndWait(t.Context(), func(_ context.Context, tx *writeTransaction) error {
 			_, err := tx.Exec(query)
 			return err
 		}))
 	}
 	state := func(id string) string {
 		t.Helper()
-		d, err := s.Run(t.Context(), id)
+		d, err := s.FindRun(t.Context(), id)
 		testkit.Must(t, err)
 		return d.State
 	}
 	tidy := func() {
 		t.Helper()
-		testkit.Must(t, s.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+		testkit.Must(t, s.writeAndWait(t.Context(), func(ctx context.Context, tx *writeTransaction) error {
 			_, err := s.tidyEnds(ctx, tx)
 			return err
 		}))
 	}
-	ended, running := s.Begin(historyapi.Run{ID: "r1"}, "x"), s.Begin(historyapi.Run{ID: "r2"}, "x")
-	ended.Started(1, 1)
-	running.Started(2, 2)
+	ended, running := s.BeginRecording(historyapi.Run{ID: "r1"}, "x"), s.BeginRecording(historyapi.Run{ID: "r2"}, "x")
+	ended.RecordSlot(1, 1)
+	running.RecordSlot(2, 2)
 	settle(t, s)
 	exec(`CREATE TEMP TRIGGER full BEFORE UPDATE ON run BEGIN SELECT RAISE(FAIL, 'full'); END`)
-	ended.End(End{})
+	ended.RecordEnd(RunEnd{})
 	settle(t, s)
 	exec(`DROP TRIGGER full`)
 	tidy()
 	if a, b := state("r1"), state("r2"); a != historyapi.Lost || b != historyapi.Running {
 		t.Errorf("the one that is over is %s, the one under way %s", a, b)
 	}
-	running.End(End{})
+	running.RecordEnd(RunEnd{})
 	tidy()
 	if got := state("r2"); got != historyapi.Failed {
 		t.Errorf("the one whose end is stored is %s", got)
@@ -254,24 +254,24 @@ func TestEndNotStored(t *testing.T) {
 // TestRolledBack: what a failed transaction has lost of a run, its end stores from the receipt.
 func TestRolledBack(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
+	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
 	x := exchange("r1", 1, "GET", "stripe", "api.stripe.com")
-	s.Exchange(x)
-	err := s.ask(t.Context(), func(ctx context.Context, tx *transaction) error {
+	s.RecordExchange(x)
+	err := s.writeAndWait(t.Context(), func(ctx context.Context, tx *writeTransaction) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO nowhere VALUES (1)`)
 		return err
 	})
 	if err == nil {
 		t.Fatal("the transaction did not fail")
 	}
-	if _, err := s.Run(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
+	if _, err := s.FindRun(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
 		t.Fatalf("nothing was lost: %v", err)
 	}
 	rec := controlapi.Receipt{Run: "r1", Exchanges: []controlapi.Exchange{x}}
-	rec.Count.Add(x)
-	r.End(End{Receipt: rec})
-	d, err := s.Run(t.Context(), "r1")
-	found, ferr := s.Runs(t.Context(), historyapi.Filter{Grep: "api.stripe.com/v1"}, "")
+	rec.Count.AddExchange(x)
+	r.RecordEnd(RunEnd{Receipt: rec})
+	d, err := s.FindRun(t.Context(), "r1")
+	found, ferr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "api.stripe.com/v1"}, "")
 	if err := errors.Join(err, ferr); err != nil || len(d.Exchanges) != 1 || d.Omitted != 0 || len(found.Runs) != 1 {
 		t.Errorf("%+v, %d found, %v", d, len(found.Runs), err)
 	}
@@ -293,7 +293,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 	began := time.Now()
 	for i := range maxQueue + 2000 {
-		s.Exchange(exchange("server-x", i, "GET", "stripe", "api.stripe.com"))
+		s.RecordExchange(exchange("server-x", i, "GET", "stripe", "api.stripe.com"))
 	}
 	if took := time.Since(began); took > testkit.Patience/2 {
 		t.Errorf("it took %v", took)
@@ -306,7 +306,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 	_ = tx.Rollback()
 	testkit.WaitFor(t, func() bool { return s.SeeAlerts(t.Context(), 0) == nil })
-	p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-x"}, "")
+	p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-x"}, "")
 	if err != nil || len(p.Exchanges) == 0 {
 		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
 	}
@@ -323,16 +323,16 @@ func TestMigration(t *testing.T) {
 	newer := append(slices.Clone(database.Migrations), database.Migration{SQLite: `CREATE TABLE added (x); ALTER TABLE run ADD COLUMN extra TEXT`})
 	broken := append(slices.Clone(database.Migrations), database.Migration{SQLite: `CREATE TABLE half (x); CREATE TABLE run (x)`})
 	s = open(t, dir, func(c *Config) { c.migrations = broken })
-	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("to version %d", len(broken))) {
+	if _, err := s.FindRun(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("to version %d", len(broken))) {
 		t.Errorf("a migration that fails: %v", err)
 	}
 	shut(t, s)
 	s = open(t, dir, func(c *Config) { c.migrations = newer })
-	if _, err := s.Run(t.Context(), "r1"); err != nil {
+	if _, err := s.FindRun(t.Context(), "r1"); err != nil {
 		t.Errorf("after the migration: %v", err)
 	}
 	var left int
-	db, err := s.db(t.Context())
+	db, err := s.readConn(t.Context())
 	if err == nil {
 		err = db.QueryRow(`SELECT count(*) FROM sqlite_master WHERE name IN ('half', 'added')`).Scan(&left)
 	}
@@ -343,7 +343,7 @@ func TestMigration(t *testing.T) {
 	before, _ := os.ReadFile(filepath.Join(dir, database.Name))
 	s = open(t, dir, nil)
 	store(s, "r2", "x", "y")
-	if _, err := s.Run(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "a newer CodeForge wrote it") {
+	if _, err := s.FindRun(t.Context(), "r1"); err == nil || !strings.Contains(err.Error(), "a newer CodeForge wrote it") {
 		t.Errorf("a newer file: %v", err)
 	} else if strings.Contains(err.Error(), dir) { // a path that there is in this process's view of the file system alone
 		t.Errorf("it says where a newer file is: %v", err)
@@ -352,7 +352,7 @@ func TestMigration(t *testing.T) {
 	if after, _ := os.ReadFile(filepath.Join(dir, database.Name)); !bytes.Equal(before, after) {
 		t.Error("a newer file was changed")
 	}
-	if _, err := Read(dir); !errors.Is(err, database.ErrNewer) {
+	if _, err := OpenForReading(dir); !errors.Is(err, database.ErrNewer) {
 		t.Errorf("reading a newer file: %v", err)
 	}
 }
@@ -362,7 +362,7 @@ func TestMigration(t *testing.T) {
 // Promise: bounded-records
 func TestOthersGiveWay(t *testing.T) {
 	const file = 12 << 20
-	s := open(t, t.TempDir(), func(c *Config) { c.limits = limits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
+	s := open(t, t.TempDir(), func(c *Config) { c.limits = storeLimits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
 	for i := range 20 {
 		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
 	}
@@ -370,7 +370,7 @@ func TestOthersGiveWay(t *testing.T) {
 	for i := range 5 * maxOthers {
 		x := exchange(fmt.Sprint("server-", i%2), i, "GET", "slack", "slack.com")
 		x.URL += strings.Repeat("a", 600)
-		s.Exchange(x)
+		s.RecordExchange(x)
 		if i%1000 == 0 {
 			settle(t, s)
 			st, err := s.Status(t.Context())
@@ -382,7 +382,7 @@ func TestOthersGiveWay(t *testing.T) {
 	db, err := openFile(s.cfg.Dir, database.Migrations)
 	testkit.Must(t, err)
 	defer db.Close()
-	s.tidy(db)
+	s.removeOld(db)
 	st, err := s.Status(t.Context())
 	testkit.Must(t, err)
 	if st.Runs != 20 || st.Exchanges < maxOthers {
@@ -410,10 +410,10 @@ func TestClockAhead(t *testing.T) {
 		db, err := openFile(dir, database.Migrations)
 		testkit.Must(t, err)
 		defer db.Close()
-		s.tidy(db)
+		s.removeOld(db)
 		st, err := s.Status(t.Context())
 		testkit.Must(t, err)
-		d, err := s.Run(t.Context(), "raaaa")
+		d, err := s.FindRun(t.Context(), "raaaa")
 		return st.Runs, err == nil && d.Kept
 	}
 	s := start()
@@ -443,7 +443,7 @@ func TestClockAhead(t *testing.T) {
 // gone from is still listed, and not found by its words.
 // Promise: nothing-stays
 func TestRetention(t *testing.T) {
-	fill := func(t *testing.T, l limits) *Store {
+	fill := func(t *testing.T, l storeLimits) *Store {
 		s := open(t, t.TempDir(), func(c *Config) { c.limits = l })
 		for i := range 30 {
 			store(s, fmt.Sprintf("r%02d", i), "// zebrawort\n", strings.Repeat(fmt.Sprint(i, time.Now()), 2000))
@@ -454,39 +454,39 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		s.tidy(db)
+		s.removeOld(db)
 		return s
 	}
 	const long = 24 * time.Hour
 	for name, c := range map[string]struct {
-		limits            limits
+		limits            storeLimits
 		runs, kept, found int
 	}{
-		"nothing":        {limits{long, long, 1 << 30, 1 << 30}, 30, 30, 30},
-		"content by age": {limits{0, long, 1 << 30, 1 << 30}, 30, 0, 0},
-		"runs by age":    {limits{0, 0, 1 << 30, 1 << 30}, 0, 0, 0},
-		"file by size":   {limits{long, long, 1 << 30, 1}, 0, 0, 0},
+		"nothing":        {storeLimits{long, long, 1 << 30, 1 << 30}, 30, 30, 30},
+		"content by age": {storeLimits{0, long, 1 << 30, 1 << 30}, 30, 0, 0},
+		"runs by age":    {storeLimits{0, 0, 1 << 30, 1 << 30}, 0, 0, 0},
+		"file by size":   {storeLimits{long, long, 1 << 30, 1}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fill(t, c.limits)
 			st, err := s.Status(t.Context())
 			kept := 0
 			for i := range 30 {
-				if d, err := s.Run(t.Context(), fmt.Sprintf("r%02d", i)); err == nil && d.Kept {
+				if d, err := s.FindRun(t.Context(), fmt.Sprintf("r%02d", i)); err == nil && d.Kept {
 					kept++
 				}
 			}
-			found, ferr := s.Runs(t.Context(), historyapi.Filter{Grep: "zebrawort"}, "")
-			byURL, uerr := s.Runs(t.Context(), historyapi.Filter{Grep: "api.stripe.com"}, "")
+			found, ferr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "zebrawort"}, "")
+			byURL, uerr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "api.stripe.com"}, "")
 			if err := errors.Join(err, ferr, uerr); err != nil || int(st.Runs) != c.runs || kept != c.kept || len(found.Runs) != c.found && c.kept > 0 || len(byURL.Runs) != c.runs {
 				t.Errorf("%d runs, %d with content, %d found by words, %d by URL, %v; want %+v", st.Runs, kept, len(found.Runs), len(byURL.Runs), err, c)
 			}
 		})
 	}
-	s := fill(t, limits{long, long, 20 << 10, 1 << 30})
+	s := fill(t, storeLimits{long, long, 20 << 10, 1 << 30})
 	st, err := s.Status(t.Context())
-	last, lerr := s.Run(t.Context(), "r29")
-	first, ferr := s.Run(t.Context(), "r00")
+	last, lerr := s.FindRun(t.Context(), "r29")
+	first, ferr := s.FindRun(t.Context(), "r00")
 	if err := errors.Join(err, lerr, ferr); err != nil || st.Content > 20<<10 || !last.Kept || first.Kept || st.Runs != 30 {
 		t.Errorf("by size: %+v, first %v, last %v, %v", st, first.Kept, last.Kept, err)
 	}

@@ -16,8 +16,8 @@ const (
 	maxEventBytes = 4 << 20
 )
 
-// feed stores the latest events for readers, each with a cursor. A publisher never waits for a reader.
-type feed struct {
+// eventFeed stores the latest events for readers, each with a cursor. A publisher never waits for a reader.
+type eventFeed struct {
 	era string // distinguishes the numbers of two processes
 
 	mu     sync.Mutex
@@ -28,11 +28,11 @@ type feed struct {
 	over   bool
 }
 
-func (f *feed) begin() {
+func (f *eventFeed) beginChange() {
 	f.era, f.more, f.next = rand.Text()[:6], make(chan struct{}), 1
 }
 
-func (f *feed) end() {
+func (f *eventFeed) endChange() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.over {
@@ -41,22 +41,22 @@ func (f *feed) end() {
 	}
 }
 
-// publish adds an event.
-func (f *feed) publish(e historyapi.Event) {
+// publishEvent adds an event.
+func (f *eventFeed) publishEvent(e historyapi.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// end has closed more, and a second close would panic.
 	if f.over {
 		return
 	}
-	e.Cursor = f.cursor(f.next)
+	e.Cursor = f.cursorOf(f.next)
 	f.next++
 	f.events = append(f.events, e)
-	f.bytes += weight(e)
+	f.bytes += eventWeight(e)
 	drop := 0
 	// A slow reader loses events and gets a gap: it must not hold the memory or the publisher.
 	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes && drop < len(f.events)-1 {
-		f.bytes -= weight(f.events[drop])
+		f.bytes -= eventWeight(f.events[drop])
 		f.events[drop] = historyapi.Event{} // for the garbage collector
 		drop++
 	}
@@ -66,25 +66,25 @@ func (f *feed) publish(e historyapi.Event) {
 	f.more = make(chan struct{})
 }
 
-func weight(e historyapi.Event) int {
+func eventWeight(e historyapi.Event) int {
 	if e.Print != nil {
 		return len(e.Print.Text)
 	}
 	return 0
 }
 
-func (f *feed) cursor(n uint64) string { return f.era + "." + strconv.FormatUint(n, 10) }
+func (f *eventFeed) cursorOf(n uint64) string { return f.era + "." + strconv.FormatUint(n, 10) }
 
-// from returns the events after a cursor, and a channel that is closed with the next event.
-func (f *feed) from(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
+// eventsAfter returns the events after a cursor, and a channel that is closed with the next event.
+func (f *eventFeed) eventsAfter(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := f.next - uint64(len(f.events))
-	at, known := f.place(cursor)
+	at, known := f.placeOf(cursor)
 	// The era differs after a restart, so an old cursor never matches by chance.
 	switch {
 	case !known || at < first:
-		gap := historyapi.Event{Kind: historyapi.EventGap, Cursor: f.cursor(first - 1)}
+		gap := historyapi.Event{Kind: historyapi.EventGap, Cursor: f.cursorOf(first - 1)}
 		return append([]historyapi.Event{gap}, f.events...), f.more, f.over
 	case at < f.next:
 		return append([]historyapi.Event(nil), f.events[at-first:]...), f.more, f.over
@@ -92,37 +92,37 @@ func (f *feed) from(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
 	return nil, f.more, f.over
 }
 
-// place returns the number of the event after a cursor.
-func (f *feed) place(cursor string) (uint64, bool) {
+// placeOf returns the number of the event after a cursor.
+func (f *eventFeed) placeOf(cursor string) (uint64, bool) {
 	era, text, _ := strings.Cut(cursor, ".")
 	n, err := strconv.ParseUint(text, 10, 64)
 	return n + 1, era == f.era && err == nil && n+1 <= f.next
 }
 
-// now returns the cursor of the latest event.
-func (f *feed) now() string {
+// latestCursor returns the cursor of the latest event.
+func (f *eventFeed) latestCursor() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cursor(f.next - 1)
+	return f.cursorOf(f.next - 1)
 }
 
-// Now returns a cursor from which Follow continues with future events.
-func (s *Store) Now() string {
+// CurrentCursor returns a cursor from which Follow continues with future events.
+func (s *Store) CurrentCursor() string {
 	if s == nil {
 		return ""
 	}
-	return s.feed.now()
+	return s.feed.latestCursor()
 }
 
 // Follow waits for events after the cursor and returns at least one. Continue with the cursor of the last event. If the
 // next events were dropped, or the cursor is older than mcp-server's start, the first event is an EventGap. The error
 // is ErrOff if the store is off, and context.Canceled if ctx ends or the store closes.
 func (s *Store) Follow(ctx context.Context, cursor string) ([]historyapi.Event, error) {
-	if s.off() {
+	if s.isOff() {
 		return nil, ErrOff
 	}
 	for {
-		events, more, over := s.feed.from(cursor)
+		events, more, over := s.feed.eventsAfter(cursor)
 		if len(events) > 0 {
 			return events, nil
 		}

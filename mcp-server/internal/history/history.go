@@ -67,13 +67,13 @@ type Config struct {
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration
-	limits     limits
+	limits     storeLimits
 	now        func() time.Time // the clock for removal by age
 	lost       time.Duration    // lostTime
 }
 
-// limits bound the stored data.
-type limits struct {
+// storeLimits bound the stored data.
+type storeLimits struct {
 	contentAge, receiptAge time.Duration
 	content, file          int64
 }
@@ -81,9 +81,9 @@ type limits struct {
 // Store is a store. It is safe for concurrent use.
 type Store struct {
 	cfg  Config
-	feed feed
+	feed eventFeed
 
-	queue  chan job
+	queue  chan writeJob
 	sweeps chan chan error
 	queued atomic.Int64 // bytes of content in the queue
 	// waiting counts the jobs that are not written yet. failed counts the transactions that were rolled back.
@@ -114,8 +114,8 @@ type Store struct {
 	live    map[string]*Recording
 }
 
-// Open starts a store and returns at once. The writer opens the file, and readers wait for that.
-func Open(cfg Config) *Store {
+// OpenStore starts a store and returns at once. The writer opens the file, and readers wait for that.
+func OpenStore(cfg Config) *Store {
 	if cfg.Clean == nil {
 		cfg.Clean = func(s string) string { return s }
 	}
@@ -123,8 +123,8 @@ func Open(cfg Config) *Store {
 		cfg.migrations = database.Migrations
 	}
 	// Tests set small limits.
-	if cfg.limits == (limits{}) {
-		cfg.limits = limits{
+	if cfg.limits == (storeLimits{}) {
+		cfg.limits = storeLimits{
 			contentAge: contentDays * 24 * time.Hour, receiptAge: receiptDays * 24 * time.Hour,
 			content: contentBytes, file: maxFile,
 		}
@@ -136,12 +136,12 @@ func Open(cfg Config) *Store {
 		cfg.now = time.Now
 	}
 	s := &Store{
-		cfg: cfg, queue: make(chan job, queueSize(cfg)), sweeps: make(chan chan error),
+		cfg: cfg, queue: make(chan writeJob, queueSize(cfg)), sweeps: make(chan chan error),
 		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}), live: map[string]*Recording{},
 	}
 	s.replica.Store(maxReplicas/2 + rand.Int64N(maxReplicas/2)) //nolint:gosec // a number to tell replicas apart
-	s.first = s.number()
-	s.feed.begin()
+	s.first = s.nextNumber()
+	s.feed.beginChange()
 	// A store without a place to write is off, so callers need no check.
 	if cfg.Mode == Off || cfg.Dir == "" && cfg.Database == nil {
 		s.cfg.Mode = Off
@@ -149,11 +149,11 @@ func Open(cfg Config) *Store {
 		close(s.ended)
 		return s
 	}
-	go s.write()
+	go s.writeJobs()
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	if cfg.Database != nil {
-		s.parts.Go(func() { s.beat(ctx) })
+		s.parts.Go(func() { s.sendHeartbeats(ctx) })
 		s.parts.Go(func() { s.followOthers(ctx) })
 	}
 	return s
@@ -167,8 +167,8 @@ func (s *Store) Mode() string {
 	return s.cfg.Mode
 }
 
-// off reports whether the store is off. A nil Store is off.
-func (s *Store) off() bool { return s == nil || s.cfg.Mode == Off }
+// isOff reports whether the store is off. A nil Store is off.
+func (s *Store) isOff() bool { return s == nil || s.cfg.Mode == Off }
 
 // Close writes the queued jobs, as long as ctx allows, and closes the file.
 func (s *Store) Close(ctx context.Context) {
@@ -184,16 +184,16 @@ func (s *Store) Close(ctx context.Context) {
 		close(s.closed)
 	})
 	// Readers that follow must end with the store.
-	s.feed.end()
+	s.feed.endChange()
 	select {
 	case <-s.ended:
 	case <-ctx.Done():
 	}
 }
 
-// Read opens the file of a store for reading, while nobody writes it. It brings an older file to this version first, as
-// a start of CodeForge does.
-func Read(dir string) (*Store, error) {
+// OpenForReading opens the file of a store for reading, while nobody writes it. It brings an older file to this version
+// first, as a start of CodeForge does.
+func OpenForReading(dir string) (*Store, error) {
 	reader, err := database.OpenReader(dir)
 	isCurrent := false
 	if err == nil {
@@ -215,15 +215,15 @@ func Read(dir string) (*Store, error) {
 		cfg: Config{Dir: dir, Mode: Full}, reader: reader,
 		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.feed.begin()
+	s.feed.beginChange()
 	close(s.opened)
 	close(s.ended)
 	return s, nil
 }
 
-// number returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is the
-// replica's number, so that two replicas never return the same number.
-func (s *Store) number() int64 {
+// nextNumber returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is
+// the replica's number, so that two replicas never return the same number.
+func (s *Store) nextNumber() int64 {
 	// A loop instead of a lock: runs call this and must not wait.
 	for {
 		last, replica := s.last.Load(), s.replica.Load()
@@ -241,9 +241,9 @@ const statusTime = 2 * time.Second
 // freshTime bounds how long a reader waits for earlier jobs.
 const freshTime = 200 * time.Millisecond
 
-// db returns the connection for reading, after the queued jobs are written or freshTime has passed.
-func (s *Store) db(ctx context.Context) (*database.DB, error) {
-	if s.off() {
+// readConn returns the connection for reading, after the queued jobs are written or freshTime has passed.
+func (s *Store) readConn(ctx context.Context) (*database.DB, error) {
+	if s.isOff() {
 		return nil, ErrOff
 	}
 	select {
@@ -254,7 +254,7 @@ func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	// A person who reads right after a run expects to see that run.
 	if s.waiting.Load() > 0 {
 		short, cancel := context.WithTimeout(ctx, freshTime)
-		_ = s.ask(short, func(context.Context, *transaction) error { return nil }) // the writer reports a problem
+		_ = s.writeAndWait(short, func(context.Context, *writeTransaction) error { return nil }) // the writer reports a problem
 		cancel()
 	}
 	s.mu.Lock()
@@ -265,8 +265,8 @@ func (s *Store) db(ctx context.Context) (*database.DB, error) {
 	return s.reader, nil
 }
 
-// report logs a problem once, and stores it for Status. "" means that the problem is over.
-func (s *Store) report(problem string) {
+// reportProblem logs a problem once, and stores it for Status. "" means that the problem is over.
+func (s *Store) reportProblem(problem string) {
 	s.mu.Lock()
 	was := s.problem
 	s.problem = problem
@@ -280,8 +280,8 @@ func (s *Store) report(problem string) {
 	}
 }
 
-// drop counts jobs that were not stored.
-func (s *Store) drop(n int) {
+// countDropped counts jobs that were not stored.
+func (s *Store) countDropped(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropped += int64(n)
@@ -289,12 +289,12 @@ func (s *Store) drop(n int) {
 
 // Status returns the mode and the amount of stored data.
 func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
-	if s.off() {
+	if s.isOff() {
 		return historyapi.Status{Mode: Off}, nil
 	}
 	out := historyapi.Status{
 		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, database.Name),
-		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.Now(),
+		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.CurrentCursor(),
 	}
 	if s.cfg.Database != nil {
 		out.Path, out.Waiting = "Postgres", s.waiting.Load()
@@ -303,12 +303,12 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 		defer cancel()
 	}
 	if s.queue != nil { // then the lists contain all events before the cursor
-		_ = s.ask(ctx, func(context.Context, *transaction) error { return nil }) // a problem is reported below
+		_ = s.writeAndWait(ctx, func(context.Context, *writeTransaction) error { return nil }) // a problem is reported below
 	}
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err == nil {
 		var oldest sql.NullInt64
-		err = s.checked(db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM exchange),
+		err = s.checkReadError(db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM exchange),
 			(SELECT coalesce(sum(size), 0) FROM content), (SELECT min(number) FROM run)`).
 			Scan(&out.Runs, &out.Exchanges, &out.Content, &oldest))
 		if oldest.Valid {
@@ -329,7 +329,7 @@ func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
 	defer s.mu.Unlock()
 	out.Problem, out.Dropped = s.problem, s.dropped
 	if err != nil && out.Problem == "" {
-		out.Problem = database.Explain(err).Error()
+		out.Problem = database.HideAddress(err).Error()
 	}
 	return out, nil
 }

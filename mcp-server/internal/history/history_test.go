@@ -30,7 +30,7 @@ func open(t testing.TB, dir string, change func(*Config)) *Store {
 	if change != nil {
 		change(&cfg)
 	}
-	s := Open(cfg)
+	s := OpenStore(cfg)
 	t.Cleanup(func() { shut(t, s) })
 	return s
 }
@@ -65,20 +65,20 @@ func exchange(run string, n int, method, api, host string) controlapi.Exchange {
 
 // store stores a run that read from one API, wrote to another, and printed.
 func store(s *Store, id, code, printed string) {
-	r := s.Begin(historyapi.Run{ID: id, Client: "tester", ClientVersion: "1.0", Protocol: "2025-11-25", Language: "typescript", Session: "s"}, code)
-	r.Started(3, 17)
-	r.Print(printed, "")
+	r := s.BeginRecording(historyapi.Run{ID: id, Client: "tester", ClientVersion: "1.0", Protocol: "2025-11-25", Language: "typescript", Session: "s"}, code)
+	r.RecordSlot(3, 17)
+	r.RecordOutput(printed, "")
 	rec := controlapi.Receipt{Run: id, Hints: []controlapi.Hint{{Code: "a_hint", Text: "Do it differently."}}}
 	read := exchange(id, 1, "GET", "stripe", "api.stripe.com")
-	s.Exchange(read) // the second is only on the receipt
+	s.RecordExchange(read) // the second is only on the receipt
 	time.Sleep(time.Millisecond)
 	write := exchange(id, 2, "POST", "slack", "slack.com")
 	write.Scrubbed, write.Sanitized = []controlapi.Swap{{Name: "SLACK_TOKEN", In: "body", Count: 2}}, 2
 	for _, x := range []controlapi.Exchange{read, write} {
 		rec.Exchanges = append(rec.Exchanges, x)
-		rec.Count.Add(x)
+		rec.Count.AddExchange(x)
 	}
-	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, WallMS: 42, CPUMS: 7, MaxRSS: 1 << 20, StdoutBytes: int64(len(printed))}, Receipt: rec, Answer: printed})
+	r.RecordEnd(RunEnd{Exit: runapi.Exit{Reason: runapi.Exited, WallMS: 42, CPUMS: 7, MaxRSS: 1 << 20, StdoutBytes: int64(len(printed))}, Receipt: rec, Answer: printed})
 }
 
 // TestRun: what was stored of a run is found again, by its id, and by each filter, also by another process that comes
@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 			shut(t, s)
 			s = open(t, dir, nil)
 		}
-		d, err := s.Run(t.Context(), "ra")
+		d, err := s.FindRun(t.Context(), "ra")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestRun(t *testing.T) {
 			"  ": {State: "failed"}, "   ": {State: "denied"}, "    ": {Until: time.Now().Add(-time.Hour)}, "raaaa  ": {Run: "raa"},
 			"rbbbb raaaa   ": {Since: time.Now().Add(-time.Hour), Spans: true},
 		} {
-			page, err := s.Runs(t.Context(), f, "")
+			page, err := s.ListRuns(t.Context(), f, "")
 			if err != nil {
 				t.Fatalf("%+v: %v", f, err)
 			}
@@ -134,7 +134,7 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Run(t.Context(), "rzz"); !errors.Is(err, ErrUnknown) {
+	if _, err := s.FindRun(t.Context(), "rzz"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an unknown run: %v", err)
 	}
 	for path, mode := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, database.Name): 0o600, filepath.Join(dir, database.Name+"-wal"): 0o600} {
@@ -148,20 +148,20 @@ func TestRun(t *testing.T) {
 // printed, how long it took and the requests that were seen are known all the same. One that never started took no time.
 func TestEndedWithoutExit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "history"), nil)
-	r := s.Begin(historyapi.Run{ID: "rstop", Language: "typescript"}, "")
-	r.Started(3, 17)
-	r.Print("fifteen", "oh")
-	s.Exchange(exchange("rstop", 1, "GET", "stripe", "api.stripe.com"))
+	r := s.BeginRecording(historyapi.Run{ID: "rstop", Language: "typescript"}, "")
+	r.RecordSlot(3, 17)
+	r.RecordOutput("fifteen", "oh")
+	s.RecordExchange(exchange("rstop", 1, "GET", "stripe", "api.stripe.com"))
 	time.Sleep(30 * time.Millisecond)
-	r.End(End{Reason: "cancelled", Stopped: true})
-	w := s.Begin(historyapi.Run{ID: "rwait", Language: "typescript"}, "")
+	r.RecordEnd(RunEnd{Reason: "cancelled", Stopped: true})
+	w := s.BeginRecording(historyapi.Run{ID: "rwait", Language: "typescript"}, "")
 	time.Sleep(30 * time.Millisecond)
-	w.End(End{Reason: "cancelled", Stopped: true})
+	w.RecordEnd(RunEnd{Reason: "cancelled", Stopped: true})
 	settle(t, s)
-	if d, err := s.Run(t.Context(), "rstop"); err != nil || d.WallMS < 30 || d.StdoutBytes != 7 || d.StderrBytes != 2 || d.Count.Exchanges != 1 {
+	if d, err := s.FindRun(t.Context(), "rstop"); err != nil || d.WallMS < 30 || d.StdoutBytes != 7 || d.StderrBytes != 2 || d.Count.Exchanges != 1 {
 		t.Errorf("%+v %v", d.Run, err)
 	}
-	if d, err := s.Run(t.Context(), "rwait"); err != nil || d.WallMS != 0 {
+	if d, err := s.FindRun(t.Context(), "rwait"); err != nil || d.WallMS != 0 {
 		t.Errorf("%+v %v", d.Run, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestFresh(t *testing.T) {
 	for i := range 20 {
 		id := fmt.Sprintf("r%d", i)
 		store(s, id, "x", "y")
-		if d, err := s.Run(t.Context(), id); err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 {
+		if d, err := s.FindRun(t.Context(), id); err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 {
 			t.Errorf("%+v %v", d.Run, err)
 		}
 	}
@@ -183,14 +183,14 @@ func TestFresh(t *testing.T) {
 	}
 	defer db.Close()
 	var done []int
-	var jobs []job
+	var jobs []writeJob
 	for i, run := range []int64{1, 0, 2, 1, 0, 1} {
-		jobs = append(jobs, job{run: run, do: func(context.Context, *transaction) error {
+		jobs = append(jobs, writeJob{run: run, do: func(context.Context, *writeTransaction) error {
 			done = append(done, i)
 			return nil
 		}})
 	}
-	if err := s.transact(db, jobs, false); err != nil || fmt.Sprint(done) != "[1 2 4 5]" {
+	if err := s.doJobs(db, jobs, false); err != nil || fmt.Sprint(done) != "[1 2 4 5]" {
 		t.Errorf("done: %v %v", done, err)
 	}
 }
@@ -204,7 +204,7 @@ func TestPages(t *testing.T) {
 	settle(t, s)
 	var runs, exchanges []string
 	for cursor := ""; ; {
-		p, err := s.Runs(t.Context(), historyapi.Filter{Limit: 10}, cursor)
+		p, err := s.ListRuns(t.Context(), historyapi.Filter{Limit: 10}, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for cursor := ""; ; {
-		p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{Limit: 7, Oldest: true, Name: "SLACK_TOKEN", Host: "slack.com"}, cursor)
+		p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{Limit: 7, Oldest: true, Name: "SLACK_TOKEN", Host: "slack.com"}, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestPages(t *testing.T) {
 	if len(runs) != 25 || runs[0] != "r024" || runs[24] != "r000" || len(exchanges) != 25 || exchanges[0] != "r000" {
 		t.Errorf("%v\n%v", runs, exchanges)
 	}
-	if _, err := s.Runs(t.Context(), historyapi.Filter{}, "x"); err == nil {
+	if _, err := s.ListRuns(t.Context(), historyapi.Filter{}, "x"); err == nil {
 		t.Error("a wrong cursor is accepted")
 	}
 }
@@ -243,11 +243,11 @@ func TestLedger(t *testing.T) {
 	denied := exchange("server-git", 9, "GET", "", "made-up.example.org")
 	denied.APIs, denied.Outcome, denied.Swapped = nil, controlapi.OutcomeDenied, nil
 	denied.BytesUp, denied.HeadUp, denied.BytesDown = 0, 0, 0
-	s.Exchange(denied)
-	s.Sent([]controlapi.Exchange{denied}) // and once more, when the server ends
+	s.RecordExchange(denied)
+	s.RecordSent([]controlapi.Exchange{denied}) // and once more, when the server ends
 	for _, removed := range []bool{false, true} {
 		settle(t, s)
-		l, err := s.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		l, err := s.SumTraffic(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,26 +262,26 @@ func TestLedger(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
-		h, err := s.Hours(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Hour)
+		h, err := s.TrafficByHour(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour), time.Hour)
 		if err != nil || len(h) < 3 {
 			t.Errorf("%+v %v", h, err)
 		}
 		if removed {
 			break
 		}
-		if n, err := s.Remove(t.Context(), historyapi.Filter{}); err != nil || n != 2 {
+		if n, err := s.RemoveRuns(t.Context(), historyapi.Filter{}); err != nil || n != 2 {
 			t.Fatalf("removed %d: %v", n, err)
 		}
 	}
-	alerts, err := s.Alerts(t.Context(), true)
+	alerts, err := s.ListAlerts(t.Context(), true)
 	if err != nil || len(alerts) != 1 || alerts[0].Kind != historyapi.AlertNewPair || alerts[0].Seen {
 		t.Fatalf("%+v %v", alerts, err)
 	}
 	if err := s.SeeAlerts(t.Context(), alerts[0].Number); err != nil {
 		t.Fatal(err)
 	}
-	unseen, _ := s.Alerts(t.Context(), true)
-	all, _ := s.Alerts(t.Context(), false)
+	unseen, _ := s.ListAlerts(t.Context(), true)
+	all, _ := s.ListAlerts(t.Context(), false)
 	if len(unseen) != 0 || len(all) != 1 || !all[0].Seen {
 		t.Errorf("%+v %+v", unseen, all)
 	}
@@ -305,10 +305,10 @@ func TestRemoved(t *testing.T) {
 	if found() == 0 {
 		t.Fatal("the text is not in the files: what is searched for below proves nothing")
 	}
-	if n, err := s.Remove(t.Context(), historyapi.Filter{Run: "r1"}); err != nil || n != 1 {
+	if n, err := s.RemoveRuns(t.Context(), historyapi.Filter{Run: "r1"}); err != nil || n != 1 {
 		t.Fatalf("removed %d: %v", n, err)
 	}
-	db, err := s.db(t.Context())
+	db, err := s.readConn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,13 +319,13 @@ func TestRemoved(t *testing.T) {
 	if n := found(); n != 0 {
 		t.Errorf("it is still there %d times", n)
 	}
-	if _, err := s.Run(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
+	if _, err := s.FindRun(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the run is there: %v", err)
 	}
-	if p, err := s.Exchanges(t.Context(), historyapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
+	if p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
 		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
 	}
-	if p, err := s.Runs(t.Context(), historyapi.Filter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
+	if p, err := s.ListRuns(t.Context(), historyapi.Filter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -336,9 +336,9 @@ func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, func(c *Config) { c.Mode = Receipts })
 	store(s, "r1", "// secret plan\n", "secret result\n")
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "secret source")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "secret source")
 	settle(t, s)
-	d, err := s.Run(t.Context(), "r1")
+	d, err := s.FindRun(t.Context(), "r1")
 	if err != nil || d.Kept || d.Title != "" || len(d.Exchanges) != 2 || len(d.CodeSHA) != 64 {
 		t.Errorf("%+v %v", d, err)
 	}
@@ -354,13 +354,13 @@ func TestModes(t *testing.T) {
 	var none *Store
 	for _, s := range []*Store{off, none} {
 		store(s, "r1", "x", "y")
-		if _, err := s.Runs(t.Context(), historyapi.Filter{}, ""); !errors.Is(err, ErrOff) {
+		if _, err := s.ListRuns(t.Context(), historyapi.Filter{}, ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 		if _, err := s.Follow(t.Context(), ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
-		if _, err := s.Remove(t.Context(), historyapi.Filter{}); !errors.Is(err, ErrOff) {
+		if _, err := s.RemoveRuns(t.Context(), historyapi.Filter{}); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 	}
@@ -376,21 +376,21 @@ func TestClean(t *testing.T) {
 	s := open(t, dir, func(c *Config) {
 		c.Clean = func(text string) string { return strings.ReplaceAll(text, "hush-name", "REDACTED") }
 	})
-	r := s.Begin(historyapi.Run{ID: "r1", Client: "hush-name"}, "// about hush-name\n")
-	r.Print("by hush-", "")
-	r.Print("", "never joined")
-	r.Print("x", "")
-	r.Print("hush-na", "")
+	r := s.BeginRecording(historyapi.Run{ID: "r1", Client: "hush-name"}, "// about hush-name\n")
+	r.RecordOutput("by hush-", "")
+	r.RecordOutput("", "never joined")
+	r.RecordOutput("x", "")
+	r.RecordOutput("hush-na", "")
 	time.Sleep(2 * joinMS * time.Millisecond)
-	r.Print("me again\n", "")
-	live, err := s.Run(t.Context(), "r1")
+	r.RecordOutput("me again\n", "")
+	live, err := s.FindRun(t.Context(), "r1")
 	for err != nil { // until the writer has it
-		live, err = s.Run(t.Context(), "r1")
+		live, err = s.FindRun(t.Context(), "r1")
 	}
-	r.End(End{Exit: runapi.Exit{Reason: runapi.Exited, Detail: "hush-name"}, Answer: "of hush-name"})
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "for hush-name")
+	r.RecordEnd(RunEnd{Exit: runapi.Exit{Reason: runapi.Exited, Detail: "hush-name"}, Answer: "of hush-name"})
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "for hush-name")
 	settle(t, s)
-	d, err := s.Run(t.Context(), "r1")
+	d, err := s.FindRun(t.Context(), "r1")
 	source, _ := s.SkillSource(t.Context(), "a", 1)
 	if err != nil || !strings.Contains(fmt.Sprint(d), "about REDACTED") || source != "for REDACTED" {
 		t.Fatalf("%+v %v %q", d, err, source)
@@ -409,19 +409,19 @@ func TestClean(t *testing.T) {
 func TestCapture(t *testing.T) {
 	for _, size := range []int{1, 7, 1000, half - 1, half, 2*half + 1, 3 * half} {
 		for _, total := range []int{0, 1, half - 1, half, half + 1, 2 * half, 2*half + 1, 5*half + 3} {
-			var c capture
+			var c outputCapture
 			text := strings.Repeat("aé", total/3+1)[:total]
 			text = strings.ToValidUTF8(text, "b")
 			ms := int64(0)
 			for rest := text; rest != ""; ms += 3 {
-				piece := visible.Cut(rest, size, "")
+				piece := visible.CutText(rest, size, "")
 				if piece == "" {
 					piece = rest[:2]
 				}
-				c.add(historyapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
+				c.addPiece(historyapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
 				rest = rest[len(piece):]
 			}
-			o := content{Output: c.output()}.clean(func(text string) string { return text }).trim().Output
+			o := runContent{Output: c.collectedOutput()}.cleanTexts(func(text string) string { return text }).cutMargins().Output
 			var head, tail strings.Builder
 			for _, p := range o.Head {
 				head.WriteString(p.Text)
@@ -446,14 +446,14 @@ func TestCapture(t *testing.T) {
 // TestSkills: each version once, with who made it; a change that a run may have made is the run's.
 func TestSkills(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\ntwo\n")
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Client: "c"}, "one\ntwo\n")
-	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\n2\nthree\n")
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Run: "r1"}, "one\n2\nthree\n")
-	r.End(End{})
-	s.Skill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}, "")
-	s.Skill(historyapi.SkillVersion{Skill: "never", By: historyapi.ByTool, Deleted: true}, "")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\ntwo\n")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Client: "c"}, "one\ntwo\n")
+	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\n2\nthree\n")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Run: "r1"}, "one\n2\nthree\n")
+	r.RecordEnd(RunEnd{})
+	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}, "")
+	s.RecordSkill(historyapi.SkillVersion{Skill: "never", By: historyapi.ByTool, Deleted: true}, "")
 	settle(t, s)
 	list, err := s.SkillVersions(t.Context(), "")
 	if err != nil || len(list) != 3 {
@@ -473,13 +473,13 @@ func TestSkills(t *testing.T) {
 // TestManyExchanges: of a run that sends more than is kept, the rest is counted, and whoever looks on is told of it.
 func TestManyExchanges(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	r := s.Begin(historyapi.Run{ID: "r1"}, "x")
+	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
 	for i := range maxOfRun {
-		s.Exchange(exchange("r1", i, "GET", "stripe", "api.stripe.com"))
+		s.RecordExchange(exchange("r1", i, "GET", "stripe", "api.stripe.com"))
 	}
 	settle(t, s)
-	cursor := s.Now()
-	s.Exchange(exchange("r1", maxOfRun, "GET", "stripe", "api.stripe.com"))
+	cursor := s.CurrentCursor()
+	s.RecordExchange(exchange("r1", maxOfRun, "GET", "stripe", "api.stripe.com"))
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if events, err := s.Follow(ctx, cursor); err != nil || len(events) != 1 || events[0].RunID != "r1" {
@@ -489,13 +489,13 @@ func TestManyExchanges(t *testing.T) {
 	if err != nil || len(d.Exchanges) != maxOfRun || d.Count.Exchanges != maxOfRun+1 || d.Omitted != 1 {
 		t.Errorf("%d exchanges, counted %d, %d omitted, %v", len(d.Exchanges), d.Count.Exchanges, d.Omitted, err)
 	}
-	r.End(End{})
+	r.RecordEnd(RunEnd{})
 }
 
 // TestFollow: a follower gets every event once and in order, or is told that some are gone.
 func TestFollow(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	cursor := s.Now()
+	cursor := s.CurrentCursor()
 	store(s, "r1", "x", "y")
 	var kinds []string
 	for len(kinds) < 5 {
@@ -512,9 +512,9 @@ func TestFollow(t *testing.T) {
 		t.Errorf("events: %s", got)
 	}
 	settle(t, s)
-	cursor = s.Now()
+	cursor = s.CurrentCursor()
 	for range maxEvents + 10 {
-		s.Gap()
+		s.NoteGap()
 	}
 	events, err := s.Follow(t.Context(), cursor)
 	if err != nil || events[0].Kind != historyapi.EventGap || len(events) != maxEvents+1 {
@@ -529,7 +529,7 @@ func TestFollow(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Follow(ctx, s.Now()); !errors.Is(err, context.Canceled) {
+	if _, err := s.Follow(ctx, s.CurrentCursor()); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -550,7 +550,7 @@ func TestAlertsOfOneCause(t *testing.T) {
 	var list []historyapi.Alert
 	var err error
 	testkit.WaitFor(t, func() bool { // Postgres may still be starting
-		list, err = s.Alerts(t.Context(), true)
+		list, err = s.ListAlerts(t.Context(), true)
 		return err != nil || len(list) == 4
 	})
 	if err != nil {
@@ -566,7 +566,7 @@ func TestAlertsOfOneCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AddAlert(historyapi.Alert{Kind: historyapi.AlertNewPair, Run: "r1", Title: "pair 30"})
-	if list, err = s.Alerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Further != 0 {
+	if list, err = s.ListAlerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Further != 0 {
 		t.Errorf("%+v %v", list, err)
 	}
 }

@@ -24,8 +24,8 @@ const (
 	sumRuns    = "runs"    // counted runs, up bytes shown to the model, down sanitized, denied redacted
 )
 
-// sum is a row of the table total.
-type sum struct {
+// totalRow is a row of the table total.
+type totalRow struct {
 	at                          time.Time
 	kind, a, b                  string // a is the source, b the target
 	n, denied, failed, up, down int64
@@ -37,8 +37,8 @@ type sumKey struct {
 	kind, a, b string
 }
 
-// add adds to a row, which is written at the end of the transaction.
-func (tx *transaction) add(s sum) {
+// addToRow adds to a row, which is written at the end of the transaction.
+func (tx *writeTransaction) addToRow(s totalRow) {
 	// A period is a quarter of an hour, so that a store of 90 days stays small.
 	key := sumKey{s.at.Truncate(quarter).UnixMicro(), s.kind, s.a, s.b}
 	if have := tx.sums[key]; have != nil {
@@ -49,7 +49,7 @@ func (tx *transaction) add(s sum) {
 }
 
 // putSums writes the collected rows. All replicas lock the rows in the same order, which prevents deadlocks.
-func (tx *transaction) putSums(ctx context.Context) error {
+func (tx *writeTransaction) putSums(ctx context.Context) error {
 	order := func(a, b sumKey) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.a, b.a), cmp.Compare(a.b, b.b))
 	}
@@ -61,7 +61,7 @@ func (tx *transaction) putSums(ctx context.Context) error {
 	return nil
 }
 
-func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
+func (tx *writeTransaction) putSum(ctx context.Context, key sumKey, s *totalRow) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO total VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (kind, began, source, target) DO UPDATE SET counted = total.counted + excluded.counted,
 		denied = total.denied + excluded.denied, failed = total.failed + excluded.failed,
@@ -72,11 +72,11 @@ func (tx *transaction) putSum(ctx context.Context, key sumKey, s *sum) error {
 
 // sumExchange adds an exchange. All hosts that code invented share a row, because code could invent any number of
 // hosts.
-func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
+func (tx *writeTransaction) sumExchange(e historyapi.Exchange, api string) {
 	if e.Outcome == controlapi.OutcomePlanned {
 		return // no request was sent
 	}
-	s := sum{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sent(e.Exchange), down: e.BytesDown}
+	s := totalRow{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sentBytes(e.Exchange), down: e.BytesDown}
 	if api == "" && e.Outcome != controlapi.OutcomeServed {
 		s.b = ""
 	}
@@ -86,18 +86,19 @@ func (tx *transaction) sumExchange(e historyapi.Exchange, api string) {
 	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
 		s.failed = 1
 	}
-	tx.add(s)
+	tx.addToRow(s)
 }
 
-// sent returns the bytes of a request that were sent: its head and its body.
-func sent(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
+// sentBytes returns the bytes of a request that were sent: its head and its body.
+func sentBytes(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
-// sum adds a run, and its transfers from one API to another. It calls alert for each new pair of APIs.
-func (s *Store) sum(
-	ctx context.Context, tx *transaction, run historyapi.Run, list []controlapi.Exchange, alert func(historyapi.Alert),
+// sumRun adds a run, and its transfers from one API to another. It calls alert for each new pair of APIs.
+func (s *Store) sumRun(
+	ctx context.Context, tx *writeTransaction, run historyapi.Run, list []controlapi.Exchange,
+	alert func(historyapi.Alert),
 ) error {
 	// The cache spares a query for each run, because most pairs are known.
-	for pair, bytes := range carried(list) {
+	for pair, bytes := range carriedPairs(list) {
 		known := tx.target.pairs[pair]
 		if !known {
 			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM total WHERE kind = $1 AND source = $2 AND target = $3)`,
@@ -115,21 +116,21 @@ func (s *Store) sum(
 				Text:  "No run that is still recorded has read from the one and then written to the other before.",
 			})
 		}
-		tx.add(sum{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})
+		tx.addToRow(totalRow{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})
 	}
-	tx.add(sum{
+	tx.addToRow(totalRow{
 		at: run.Ended, kind: sumRuns, n: 1, up: run.Shown,
 		down: int64(run.Count.Sanitized), denied: int64(run.Count.Redacted),
 	})
 	return nil
 }
 
-// carried returns the pairs of APIs of which the first had answered before a write to the second, with the written
+// carriedPairs returns the pairs of APIs of which the first had answered before a write to the second, with the written
 // bytes.
-func carried(list []controlapi.Exchange) map[[2]string]int64 {
+func carriedPairs(list []controlapi.Exchange) map[[2]string]int64 {
 	out := map[[2]string]int64{}
 	for _, w := range list {
-		if w.Outcome != controlapi.OutcomeServed || len(w.APIs) == 0 || !writes(w) {
+		if w.Outcome != controlapi.OutcomeServed || len(w.APIs) == 0 || !isWrite(w) {
 			continue
 		}
 		// The proxy cannot see if code passed on an answer, so every answer before the write counts.
@@ -143,37 +144,37 @@ func carried(list []controlapi.Exchange) map[[2]string]int64 {
 			}
 		}
 		for api := range from {
-			out[[2]string{api, w.APIs[0]}] += sent(w)
+			out[[2]string{api, w.APIs[0]}] += sentBytes(w)
 		}
 	}
 	return out
 }
 
-// writes reports whether an exchange may have changed data.
-func writes(x controlapi.Exchange) bool {
+// isWrite reports whether an exchange may have changed data.
+func isWrite(x controlapi.Exchange) bool {
 	return x.BytesUp > 0 || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, x.Method)
 }
 
-// Ledger sums up the traffic of a period, in steps of a quarter of an hour.
-func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error) {
+// SumTraffic sums up the traffic of a period, in steps of a quarter of an hour.
+func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (historyapi.Ledger, error) {
 	out := historyapi.Ledger{
 		Since: since, Until: until,
-		Traffic: []historyapi.Traffic{}, Matrix: []historyapi.Cell{}, Carried: []historyapi.Carried{},
+		Traffic: []historyapi.Traffic{}, Matrix: []historyapi.Cell{}, Carried: []historyapi.CarriedRuns{},
 	}
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err != nil {
 		return out, err
 	}
-	err = each(ctx, db, func(row *sql.Rows) error {
-		var r sum
+	err = eachRow(ctx, db, func(row *sql.Rows) error {
+		var r totalRow
 		err := row.Scan(&r.kind, &r.a, &r.b, &r.n, &r.denied, &r.failed, &r.up, &r.down)
-		enter(&out, r)
+		addRow(&out, r)
 		return err
 	}, `SELECT kind, source, target, sum(counted), sum(denied), sum(failed), sum(bytes_up), sum(bytes_down) FROM total
 		WHERE kind IN ('traffic', 'name', 'carried', 'runs') AND began >= $1 AND began < $2 GROUP BY kind, source, target`,
 		since.Truncate(quarter).UnixMicro(), until.UnixMicro())
 	if err != nil {
-		return out, s.checked(err)
+		return out, s.checkReadError(err)
 	}
 	slices.SortFunc(out.Traffic, func(a, b historyapi.Traffic) int {
 		return cmp.Or(cmp.Compare(b.BytesUp, a.BytesUp), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Host, b.Host))
@@ -184,15 +185,15 @@ func (s *Store) Ledger(ctx context.Context, since, until time.Time) (historyapi.
 		err := db.QueryRowContext(ctx, `SELECT min(began) FROM total WHERE kind = 'carried' AND source = $1 AND
 			target = $2`, c.From, c.To).Scan(&first)
 		if err != nil {
-			return out, s.checked(err)
+			return out, s.checkReadError(err)
 		}
 		c.First = time.UnixMicro(first.Int64).UTC()
 	}
 	return out, nil
 }
 
-// enter adds a row to a ledger.
-func enter(out *historyapi.Ledger, r sum) {
+// addRow adds a row to a ledger.
+func addRow(out *historyapi.Ledger, r totalRow) {
 	switch r.kind {
 	case sumTraffic:
 		out.Traffic = append(out.Traffic, historyapi.Traffic{
@@ -204,18 +205,19 @@ func enter(out *historyapi.Ledger, r sum) {
 		out.Matrix = append(out.Matrix, historyapi.Cell{Name: r.a, Host: r.b, Swapped: r.n, Scrubbed: r.down})
 		out.Swapped += r.n
 	case sumCarried:
-		out.Carried = append(out.Carried, historyapi.Carried{From: r.a, To: r.b, Runs: r.n, Bytes: r.up})
+		out.Carried = append(out.Carried, historyapi.CarriedRuns{From: r.a, To: r.b, Runs: r.n, Bytes: r.up})
 	case sumRuns:
 		out.Runs, out.Shown, out.Sanitized, out.Redacted = r.n, r.up, r.down, r.denied
 	}
 }
 
-// Hours returns the traffic by API in steps of a multiple of a quarter of an hour, oldest first.
-func (s *Store) Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error) {
+// TrafficByHour returns the traffic by API in steps of a multiple of a quarter of an hour, oldest first.
+func (s *Store) TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour,
+	error) {
 	// A step below a quarter would find empty sums.
 	step = max(step.Truncate(quarter), quarter)
 	out := []historyapi.Hour{}
-	err := s.each(ctx, func(row *sql.Rows) error {
+	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
 		var h historyapi.Hour
 		var at int64
 		err := row.Scan(&at, &h.API, &h.Requests, &h.Denied, &h.Failed, &h.BytesUp, &h.BytesDown)

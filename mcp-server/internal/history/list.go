@@ -26,68 +26,69 @@ const (
 	maxWords = 16
 )
 
-// where is a growing SQL condition.
-type where struct {
+// condition is a growing SQL condition.
+type condition struct {
 	text []string
 	args []any
 }
 
-// and adds a condition. Each ? in it stands for one of args.
-func (w *where) and(text string, args ...any) {
+// addCondition adds a condition. Each ? in it stands for one of args.
+func (w *condition) addCondition(text string, args ...any) {
 	for _, a := range args {
-		text = strings.Replace(text, "?", w.place(a), 1)
+		text = strings.Replace(text, "?", w.addArgument(a), 1)
 	}
 	w.text = append(w.text, text)
 }
 
-// place adds an argument and returns its placeholder.
-func (w *where) place(arg any) string {
+// addArgument adds an argument and returns its placeholder.
+func (w *condition) addArgument(arg any) string {
 	w.args = append(w.args, arg)
 	return "$" + strconv.Itoa(len(w.args))
 }
 
-func (w *where) String() string {
+func (w *condition) String() string {
 	if len(w.text) == 0 {
 		return "1 = 1"
 	}
 	return strings.Join(w.text, " AND ")
 }
 
-// times adds the bounds of a period.
-func (w *where) times(since, until time.Time) {
+// addPeriod adds the bounds of a period.
+func (w *condition) addPeriod(since, until time.Time) {
 	if !since.IsZero() {
-		w.and("number >= ?", since.UnixMicro())
+		w.addCondition("number >= ?", since.UnixMicro())
 	}
 	if !until.IsZero() {
-		w.and("number < ?", until.UnixMicro())
+		w.addCondition("number < ?", until.UnixMicro())
 	}
 }
 
-// prefix requires that a column starts with a text.
-func (w *where) prefix(column, text string) {
+// addPrefix requires that a column starts with a text.
+func (w *condition) addPrefix(column, text string) {
 	if text != "" {
 		// A range instead of LIKE: it uses the index, and % in the text has no effect.
-		w.and(column+" >= ? AND "+column+" < ?", text, text+"\U0010FFFF")
+		w.addCondition(column+" >= ? AND "+column+" < ?", text, text+"\U0010FFFF")
 	}
 }
 
-// same requires a value in a column, unless the value is empty.
-func (w *where) same(column, value string) {
+// addEqual requires a value in a column, unless the value is empty.
+func (w *condition) addEqual(column, value string) {
 	if value != "" {
-		w.and(column+" = ?", value)
+		w.addCondition(column+" = ?", value)
 	}
 }
 
-// fact requires that a run has a fact.
-func (w *where) fact(kind, value string) {
+// addFact requires that a run has a fact.
+func (w *condition) addFact(kind, value string) {
 	if value != "" {
-		w.and("number IN (SELECT number FROM fact WHERE kind = ? AND value = ?)", kind, value)
+		w.addCondition("number IN (SELECT number FROM fact WHERE kind = ? AND value = ?)", kind, value)
 	}
 }
 
-// page reads a page of a table's JSON, latest or oldest first, and returns the cursor of the next page.
-func page[T any](
-	ctx context.Context, q querier, table string, w where, cursor string, limit int, oldest bool, number func(T) int64,
+// readPage reads a page of a table's JSON, latest or oldest first, and returns the cursor of the next page.
+func readPage[T any](
+	ctx context.Context, q rowSource, table string, w condition, cursor string, limit int, oldest bool,
+	number func(T) int64,
 ) (list []T, next string, err error) {
 	comparison, order := "<", "DESC"
 	if oldest {
@@ -96,9 +97,9 @@ func page[T any](
 	if cursor != "" {
 		n, err := strconv.ParseInt(cursor, 10, 64)
 		if err != nil {
-			return []T{}, "", fmt.Errorf("cursor %q: want that of a page", visible.Cut(cursor, 40, ""))
+			return []T{}, "", fmt.Errorf("cursor %q: want that of a page", visible.CutText(cursor, 40, ""))
 		}
-		w.and("number "+comparison+" ?", n)
+		w.addCondition("number "+comparison+" ?", n)
 	}
 	if limit <= 0 {
 		limit = usualLimit
@@ -106,8 +107,8 @@ func page[T any](
 	limit = min(limit, maxLimit)
 	// One row more than the page shows, to learn whether there is a next page.
 	query := "SELECT data FROM " + table + " WHERE " + w.String() + " ORDER BY number " + order + " LIMIT " +
-		w.place(limit+1)
-	list, err = read[T](ctx, q, query, w.args...)
+		w.addArgument(limit+1)
+	list, err = readRows[T](ctx, q, query, w.args...)
 	if len(list) > limit {
 		list = list[:limit]
 		next = strconv.FormatInt(number(list[limit-1]), 10)
@@ -115,50 +116,51 @@ func page[T any](
 	return list, next, err
 }
 
-// Runs lists runs, latest first. An empty cursor starts with the latest.
-func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
-	var w where
-	w.times(f.Since, f.Until)
+// ListRuns lists runs, latest first. An empty cursor starts with the latest.
+func (s *Store) ListRuns(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+	var w condition
+	w.addPeriod(f.Since, f.Until)
 	// A prefix is enough, because people copy short IDs.
-	w.prefix("id", f.Run)
-	w.same("client", f.Client)
-	w.same("session", f.Session)
-	w.same("tenant", f.Tenant)
-	w.fact("api", f.API)
-	w.fact("host", f.Host)
-	w.fact("skill", f.Skill)
+	w.addPrefix("id", f.Run)
+	w.addEqual("client", f.Client)
+	w.addEqual("session", f.Session)
+	w.addEqual("tenant", f.Tenant)
+	w.addFact("api", f.API)
+	w.addFact("host", f.Host)
+	w.addFact("skill", f.Skill)
 	switch f.State {
 	case "denied":
-		w.and("denied > 0")
+		w.addCondition("denied > 0")
 	default:
-		w.same("state", f.State)
+		w.addEqual("state", f.State)
 	}
 	var out historyapi.Page
 	number := func(r historyapi.Run) int64 { return r.Number }
 	// The search needs the connection first: the two databases have different syntax.
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err == nil && f.Grep != "" {
-		w.words(db.Postgres, f.Grep)
+		w.addWords(db.Postgres, f.Grep)
 	}
 	if err == nil {
-		out.Runs, out.Next, err = page(ctx, db, "run", w, cursor, f.Limit, false, number)
+		out.Runs, out.Next, err = readPage(ctx, db, "run", w, cursor, f.Limit, false, number)
 	}
 	for i := range out.Runs {
 		if f.Spans && err == nil {
-			err = spans(ctx, db, &out.Runs[i])
+			err = readSpans(ctx, db, &out.Runs[i])
 		}
 	}
-	return out, s.checked(err)
+	return out, s.checkReadError(err)
 }
 
-// words requires all words of a text in a run. Each word matches the start of one word, or of several words in a row.
-func (w *where) words(postgres bool, text string) {
+// addWords requires all words of a text in a run. Each word matches the start of one word, or of several words in a
+// row.
+func (w *condition) addWords(postgres bool, text string) {
 	words := strings.Fields(text)
 	words = words[:min(len(words), maxWords)]
 	if postgres {
 		for _, word := range words {
 			if parts := strings.Fields(plainWords(word)); len(parts) > 0 {
-				w.and("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
+				w.addCondition("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
 					strings.Join(parts, " <-> ")+":*")
 			}
 		}
@@ -168,7 +170,7 @@ func (w *where) words(postgres bool, text string) {
 		// Quoted, so that operators of FTS5 in the text have no effect.
 		words[i] = `"` + strings.ReplaceAll(word, `"`, `""`) + `"*`
 	}
-	w.and("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
+	w.addCondition("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
 }
 
 // maxIndexed bounds the text of a run that Postgres indexes, in bytes. A tsvector has room for 1 MiB.
@@ -182,16 +184,16 @@ func plainWords(text string) string {
 			return r
 		}
 		return ' '
-	}, visible.Cut(text, maxIndexed, ""))
+	}, visible.CutText(text, maxIndexed, ""))
 }
 
-// querier is the store's database, or a transaction.
-type querier interface {
+// rowSource is the store's database, or a transaction.
+type rowSource interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// each calls on for each row of a query.
-func each(ctx context.Context, q querier, on func(row *sql.Rows) error, query string, args ...any) error {
+// eachRow calls on for each row of a query.
+func eachRow(ctx context.Context, q rowSource, on func(row *sql.Rows) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -205,19 +207,19 @@ func each(ctx context.Context, q querier, on func(row *sql.Rows) error, query st
 	return rows.Err()
 }
 
-// each is the function each on the store's database.
-func (s *Store) each(ctx context.Context, on func(row *sql.Rows) error, query string, args ...any) error {
-	db, err := s.db(ctx)
+// eachStoredRow is the function each on the store's database.
+func (s *Store) eachStoredRow(ctx context.Context, on func(row *sql.Rows) error, query string, args ...any) error {
+	db, err := s.readConn(ctx)
 	if err == nil {
-		err = each(ctx, db, on, query, args...)
+		err = eachRow(ctx, db, on, query, args...)
 	}
-	return s.checked(err)
+	return s.checkReadError(err)
 }
 
-// read reads rows of one JSON column.
-func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T, error) {
+// readRows reads rows of one JSON column.
+func readRows[T any](ctx context.Context, q rowSource, query string, args ...any) ([]T, error) {
 	out := []T{}
-	err := each(ctx, q, func(row *sql.Rows) error {
+	err := eachRow(ctx, q, func(row *sql.Rows) error {
 		var data string
 		if err := row.Scan(&data); err != nil {
 			return err
@@ -230,20 +232,20 @@ func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T
 	return out, err
 }
 
-// spans reads the first exchanges of a run.
-func spans(ctx context.Context, q querier, run *historyapi.Run) error {
-	list, err := read[controlapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
+// readSpans reads the first exchanges of a run.
+func readSpans(ctx context.Context, q rowSource, run *historyapi.Run) error {
+	list, err := readRows[controlapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
 		run.ID, maxSpans)
 	for _, x := range list {
 		begin := float64(x.At.Sub(run.Began).Microseconds()) / 1000
-		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
+		run.Spans = append(run.Spans, historyapi.ExchangeSpan{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
 	}
 	return err
 }
 
-// Run returns everything stored about a run, by its ID or a prefix. "" means the latest run. ErrUnknown means that
+// FindRun returns everything stored about a run, by its ID or a prefix. "" means the latest run. ErrUnknown means that
 // there is no such run.
-func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
+func (s *Store) FindRun(ctx context.Context, id string) (historyapi.Detail, error) {
 	return s.RunAfter(ctx, id, 0)
 }
 
@@ -251,12 +253,12 @@ func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
 // returns only later exchanges.
 func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
 	var out historyapi.Detail
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err != nil {
 		return out, err
 	}
-	var w where
-	w.prefix("id", id)
+	var w condition
+	w.addPrefix("id", id)
 	var data, hints string
 	var packed []byte
 	err = db.QueryRowContext(ctx, "SELECT run.data, hints, content.data FROM run LEFT JOIN content USING (number) WHERE "+
@@ -265,14 +267,14 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		return out, ErrUnknown
 	}
 	if err != nil {
-		return out, s.checked(err)
+		return out, s.checkReadError(err)
 	}
 	if err := errors.Join(json.Unmarshal([]byte(data), &out.Run), json.Unmarshal([]byte(hints), &out.Hints)); err != nil {
 		return out, fmt.Errorf("reading run %s: %w", id, err)
 	}
 	if packed != nil {
-		var c content
-		if err := unpack(packed, &c); err != nil {
+		var c runContent
+		if err := unpackValue(packed, &c); err != nil {
 			return out, err
 		}
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
@@ -281,15 +283,15 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 	if !s.underWay(&out) {
 		after = 0
 	}
-	out.Exchanges, err = read[historyapi.Exchange](ctx, db,
+	out.Exchanges, err = readRows[historyapi.Exchange](ctx, db,
 		"SELECT data FROM exchange WHERE run = $1 AND number > $2 ORDER BY number", out.ID, after)
 	if err != nil {
-		return out, s.checked(err)
+		return out, s.checkReadError(err)
 	}
 	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
 	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before it had counted the exchanges
 		for _, x := range out.Exchanges {
-			out.Count.Add(x.Exchange)
+			out.Count.AddExchange(x.Exchange)
 		}
 	}
 	return out, nil
@@ -306,43 +308,43 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 	// The recording changes while the run goes on, so its fields are copied under its lock.
 	r.mu.Lock()
 	out.Count, out.Omitted = r.count, max(0, r.kept-maxOfRun)
-	c := content{Code: halves(r.code), Output: r.output.output()}
+	c := runContent{Code: cutMiddle(r.code), Output: r.output.collectedOutput()}
 	r.mu.Unlock()
 	if s.cfg.Mode == Full {
-		c = c.clean(s.cfg.Clean).trim()
+		c = c.cleanTexts(s.cfg.Clean).cutMargins()
 		out.Kept, out.Code, out.Output = true, c.Code, c.Output
 	}
 	return true
 }
 
-// Exchanges lists exchanges, including those of MCP servers and installations, latest or oldest first.
-func (s *Store) Exchanges(
+// ListExchanges lists exchanges, including those of MCP servers and installations, latest or oldest first.
+func (s *Store) ListExchanges(
 	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
 ) (historyapi.ExchangePage, error) {
-	var w where
-	w.times(f.Since, f.Until)
-	w.prefix("run", f.Run)
-	w.same("api", f.API)
-	w.same("host", f.Host)
-	w.same("outcome", f.Outcome)
+	var w condition
+	w.addPeriod(f.Since, f.Until)
+	w.addPrefix("run", f.Run)
+	w.addEqual("api", f.API)
+	w.addEqual("host", f.Host)
+	w.addEqual("outcome", f.Outcome)
 	if f.Name != "" {
-		w.and("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
+		w.addCondition("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
 	}
 	var out historyapi.ExchangePage
 	number := func(x historyapi.Exchange) int64 { return x.Number }
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err == nil {
-		out.Exchanges, out.Next, err = page(ctx, db, "exchange", w, cursor, f.Limit, f.Oldest, number)
+		out.Exchanges, out.Next, err = readPage(ctx, db, "exchange", w, cursor, f.Limit, f.Oldest, number)
 	}
-	return out, s.checked(err)
+	return out, s.checkReadError(err)
 }
 
 // maxTexts bounds the exchanges of a run that a search covers.
 const maxTexts = 200
 
 // exchangeTexts returns the searchable texts of a run's exchanges.
-func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
-	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
+func exchangeTexts(ctx context.Context, tx *writeTransaction, run string) ([]string, error) {
+	list, err := readRows[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.URL, x.Code)
@@ -352,7 +354,7 @@ func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, 
 
 // putWords adds a run to the full-text index. The run must not be in it yet. Without content, only its receipt is
 // indexed.
-func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []string, c *content) error {
+func putWords(ctx context.Context, tx *writeTransaction, run historyapi.Run, texts []string, c *runContent) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
 	seen := map[string]bool{}
@@ -363,7 +365,7 @@ func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []
 		}
 	}
 	if c != nil {
-		b.WriteString(c.words())
+		b.WriteString(c.allWords())
 	}
 	if tx.target.Postgres {
 		// 'simple' does no stemming: code and URLs are no English text.

@@ -25,9 +25,9 @@ var tables = []struct{ name, columns string }{
 	{"alert", "number, seen, data, kind, run"},
 }
 
-// Move copies all runs to another database without runs, in one transaction, and returns their number.
-func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
-	db := &target{DB: to, pairs: map[[2]string]bool{}, statements: map[string]*sql.Stmt{}}
+// MoveRuns copies all runs to another database without runs, in one transaction, and returns their number.
+func MoveRuns(ctx context.Context, from, to *database.DB) (runs int, err error) {
+	db := &writeTarget{DB: to, pairs: map[[2]string]bool{}, statements: map[string]*sql.Stmt{}}
 	// SQLite's statements are prepared on one connection; see target.
 	if !to.Postgres {
 		if db.conn, err = to.Conn(ctx); err != nil {
@@ -35,33 +35,33 @@ func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 		}
 		defer db.conn.Close()
 	}
-	inner, err := db.begin(ctx)
+	inner, err := db.beginTransaction(ctx)
 	if err != nil {
-		return 0, database.Explain(err)
+		return 0, database.HideAddress(err)
 	}
-	tx := &transaction{Tx: inner, target: db, sums: map[sumKey]*sum{}}
+	tx := &writeTransaction{Tx: inner, target: db, sums: map[sumKey]*totalRow{}}
 	defer func() { _ = tx.Rollback() }() // has no effect after a commit
 	// Checked in the same transaction, so that a concurrent run cannot slip in.
 	var has bool
 	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM run)`).Scan(&has); err != nil {
-		return 0, database.Explain(err)
+		return 0, database.HideAddress(err)
 	}
 	if has {
 		return 0, errors.New("there are runs in the target already, and runs are not mixed: empty it first")
 	}
 	for _, t := range tables {
 		if err := copyTable(ctx, tx, from, t.name, t.columns); err != nil {
-			return 0, fmt.Errorf("copying %s: %w", t.name, database.Explain(err))
+			return 0, fmt.Errorf("copying %s: %w", t.name, database.HideAddress(err))
 		}
 	}
 	if runs, err = indexRuns(ctx, tx, from); err == nil {
 		err = tx.Commit()
 	}
-	return runs, database.Explain(err)
+	return runs, database.HideAddress(err)
 }
 
 // copyTable copies the rows of one table.
-func copyTable(ctx context.Context, tx *transaction, from *database.DB, name, columns string) error {
+func copyTable(ctx context.Context, tx *writeTransaction, from *database.DB, name, columns string) error {
 	n := strings.Count(columns, ",") + 1
 	places := make([]string, n)
 	values, into := make([]any, n), make([]any, n)
@@ -69,7 +69,7 @@ func copyTable(ctx context.Context, tx *transaction, from *database.DB, name, co
 		places[i], into[i] = "$"+strconv.Itoa(i+1), &values[i]
 	}
 	query := "INSERT INTO " + name + " (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
-	return each(ctx, from, func(row *sql.Rows) error {
+	return eachRow(ctx, from, func(row *sql.Rows) error {
 		if err := row.Scan(into...); err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func copyTable(ctx context.Context, tx *transaction, from *database.DB, name, co
 }
 
 // indexRuns adds all runs to the full-text index.
-func indexRuns(ctx context.Context, tx *transaction, from *database.DB) (n int, err error) {
-	return n, each(ctx, from, func(row *sql.Rows) error {
+func indexRuns(ctx context.Context, tx *writeTransaction, from *database.DB) (n int, err error) {
+	return n, eachRow(ctx, from, func(row *sql.Rows) error {
 		var data string
 		var packed []byte
 		if err := row.Scan(&data, &packed); err != nil {
@@ -90,10 +90,10 @@ func indexRuns(ctx context.Context, tx *transaction, from *database.DB) (n int, 
 		if err := json.Unmarshal([]byte(data), &run); err != nil {
 			return err
 		}
-		var c *content
+		var c *runContent
 		if packed != nil {
-			c = &content{}
-			if err := unpack(packed, c); err != nil {
+			c = &runContent{}
+			if err := unpackValue(packed, c); err != nil {
 				return err
 			}
 		}

@@ -32,18 +32,18 @@ func TestOlder(t *testing.T) {
 	look := func(s *Store) {
 		t.Helper()
 		for _, f := range []historyapi.Filter{{Tenant: "ann"}, {Grep: "quagga"}} {
-			if page, err := s.Runs(t.Context(), f, ""); err != nil || len(page.Runs) != 1 {
+			if page, err := s.ListRuns(t.Context(), f, ""); err != nil || len(page.Runs) != 1 {
 				t.Errorf("%+v: %+v %v", f, page, err)
 			}
 		}
-		if l, err := s.Ledger(t.Context(), now.Add(-2*time.Hour), now); err != nil || len(l.Traffic) != 1 {
+		if l, err := s.SumTraffic(t.Context(), now.Add(-2*time.Hour), now); err != nil || len(l.Traffic) != 1 {
 			t.Errorf("%+v %v", l, err)
 		}
-		if list, err := s.Alerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Title != "T" {
+		if list, err := s.ListAlerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Title != "T" {
 			t.Errorf("%+v %v", list, err)
 		}
 	}
-	s, err := Read(dir)
+	s, err := OpenForReading(dir)
 	testkit.Must(t, err)
 	look(s)
 	testkit.Must(t, s.reader.Close())

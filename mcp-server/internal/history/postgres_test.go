@@ -66,7 +66,7 @@ func awaitRun(t *testing.T, s *Store, id, state string) (d historyapi.Detail) {
 	t.Helper()
 	testkit.WaitFor(t, func() bool {
 		var err error
-		d, err = s.Run(t.Context(), id)
+		d, err = s.FindRun(t.Context(), id)
 		return err == nil && d.State == state
 	})
 	return d
@@ -88,15 +88,15 @@ func TestReplicas(t *testing.T) {
 	numbers := map[int64]bool{}
 	for _, s := range all {
 		testkit.WaitFor(t, func() bool { return s.replica.Load() < maxReplicas/2 })
-		numbers[s.number()%maxReplicas] = true
+		numbers[s.nextNumber()%maxReplicas] = true
 	}
 	if len(numbers) != 3 {
 		t.Fatalf("two replicas give the same numbers: %v", numbers)
 	}
 	testkit.WaitFor(t, func() bool { // until the others listen
-		cursor := all[1].Now()
-		r := all[0].Begin(historyapi.Run{ID: fmt.Sprint("warm", time.Now().UnixNano())}, "1")
-		r.End(End{})
+		cursor := all[1].CurrentCursor()
+		r := all[0].BeginRecording(historyapi.Run{ID: fmt.Sprint("warm", time.Now().UnixNano())}, "1")
+		r.RecordEnd(RunEnd{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := all[1].Follow(ctx, cursor)
@@ -105,9 +105,9 @@ func TestReplicas(t *testing.T) {
 	var delays []time.Duration
 	for i := range 20 {
 		id := fmt.Sprint("seen", i)
-		cursors := []string{all[1].Now(), all[2].Now()}
+		cursors := []string{all[1].CurrentCursor(), all[2].CurrentCursor()}
 		began := time.Now()
-		r := all[0].Begin(historyapi.Run{ID: id}, "// walrus-number "+id+"\x00\xff\nfetch('https://api.example.com/v1/walrus')")
+		r := all[0].BeginRecording(historyapi.Run{ID: id}, "// walrus-number "+id+"\x00\xff\nfetch('https://api.example.com/v1/walrus')")
 		for k, other := range all[1:] {
 			for seen := false; !seen; {
 				events, err := other.Follow(t.Context(), cursors[k])
@@ -119,8 +119,8 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 		delays = append(delays, time.Since(began))
-		r.Print("printed\x00 it", "")
-		r.End(End{})
+		r.RecordOutput("printed\x00 it", "")
+		r.RecordEnd(RunEnd{})
 	}
 	// Half of the runs must be seen in time: a busy machine delays single ones. The poll alone would take 2 s.
 	slices.Sort(delays)
@@ -133,14 +133,14 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, words := range []string{"walrus-num", "example.com/v1", "seen7 printed"} {
-		if found, err := all[1].Runs(t.Context(), historyapi.Filter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
+		if found, err := all[1].ListRuns(t.Context(), historyapi.Filter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
 			t.Errorf("%q finds nothing: %v", words, err)
 		}
 	}
-	if n, err := all[1].Remove(t.Context(), historyapi.Filter{Run: "seen7"}); err != nil || n != 1 {
+	if n, err := all[1].RemoveRuns(t.Context(), historyapi.Filter{Run: "seen7"}); err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
-	if _, err := all[0].Run(t.Context(), "seen7"); !errors.Is(err, ErrUnknown) {
+	if _, err := all[0].FindRun(t.Context(), "seen7"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("removed, and there: %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestReplicaKilled(t *testing.T) {
 		"json_build_object('number', number - 64, 'run', 'inflight', 'state', 'running'), '[]' FROM run ORDER BY number LIMIT 1")
 	awaitRun(t, s, "inflight", historyapi.Lost)
 	for _, id := range stored {
-		if d, err := s.Run(t.Context(), id); err != nil || d.State == historyapi.Lost || !d.Kept {
+		if d, err := s.FindRun(t.Context(), id); err != nil || d.State == historyapi.Lost || !d.Kept {
 			t.Errorf("%s: %+v %v", id, d.Run, err)
 		}
 	}
@@ -231,7 +231,7 @@ func TestPostgresAway(t *testing.T) {
 	if err != nil || st.Problem != "" || st.Runs != runs+1 || st.Dropped != 0 {
 		t.Errorf("%+v %v", st, err)
 	}
-	l, err := s.Ledger(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	l, err := s.SumTraffic(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	if err != nil || l.Runs != runs+1 {
 		t.Errorf("%d runs in the ledger, %v", l.Runs, err)
 	}
@@ -243,10 +243,10 @@ func TestCheckpoints(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, nil)
 	for i := range 3 {
-		r := s.Begin(historyapi.Run{ID: fmt.Sprint("r", i)}, "x")
-		e := End{}
+		r := s.BeginRecording(historyapi.Run{ID: fmt.Sprint("r", i)}, "x")
+		e := RunEnd{}
 		e.Receipt.Audit = fmt.Sprint("head", i/2)
-		r.End(e)
+		r.RecordEnd(e)
 	}
 	settle(t, s)
 	if got := p.Query("SELECT string_agg(head, ' ' ORDER BY head) FROM checkpoint"); got != "head0 head1" {

@@ -36,7 +36,7 @@ type Recording struct {
 	mu      sync.Mutex
 	run     historyapi.Run
 	started bool
-	output  capture
+	output  outputCapture
 	kept    int // exchanges
 	count   controlapi.Count
 
@@ -47,59 +47,59 @@ type Recording struct {
 	failed int64
 }
 
-// note records that an exchange of the run is stored.
-func (r *Recording) note(x controlapi.Exchange) {
+// noteExchange records that an exchange of the run is stored.
+func (r *Recording) noteExchange(x controlapi.Exchange) {
 	r.stored[x.ID] = true
 	if len(r.texts) < 2*maxTexts {
 		r.texts = append(r.texts, x.URL, x.Code)
 	}
 }
 
-// Begin starts to store a run. run has the fields that are known at its start. The Recording is nil if the store is
-// off.
-func (s *Store) Begin(run historyapi.Run, code string) *Recording {
-	if s.off() {
+// BeginRecording starts to store a run. run has the fields that are known at its start. The Recording is nil if the
+// store is off.
+func (s *Store) BeginRecording(run historyapi.Run, code string) *Recording {
+	if s.isOff() {
 		return nil
 	}
 	now := time.Now()
 	sum := sha256.Sum256([]byte(code))
-	run.Number, run.Began, run.State = s.number(), now.UTC(), historyapi.Waiting
+	run.Number, run.Began, run.State = s.nextNumber(), now.UTC(), historyapi.Waiting
 	run.CodeSHA, run.CodeBytes = hex.EncodeToString(sum[:]), len(code)
-	run.Client, run.ClientVersion = s.field(run.Client), s.field(run.ClientVersion)
-	run.Skills = imports(code)
+	run.Client, run.ClientVersion = s.cleanField(run.Client), s.cleanField(run.ClientVersion)
+	run.Skills = importedSkills(code)
 	run.APIs = []string{}
 	r := &Recording{store: s, code: code, began: now, stored: map[string]bool{}, failed: s.failed.Load()}
 	if s.cfg.Mode == Full {
 		r.line = firstLine(code)
-		run.Title = s.title(r.line)
+		run.Title = s.cleanTitle(r.line)
 	}
 	r.run = run
 	s.mu.Lock()
 	s.live[run.ID] = r
 	s.mu.Unlock()
-	r.put(run)
+	r.putState(run)
 	return r
 }
 
-// put stores the present state of the run, and notifies followers.
-func (r *Recording) put(run historyapi.Run) {
+// putState stores the present state of the run, and notifies followers.
+func (r *Recording) putState(run historyapi.Run) {
 	e := historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run}
-	r.store.feed.publish(e)
-	r.store.put(job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
+	r.store.feed.publishEvent(e)
+	r.store.queueJob(writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
 		// Here and not in Begin: the proxy may be slow, and a run must not wait for it.
-		line, _, err := r.store.scrub(ctx, r.line, nil)
+		line, _, err := r.store.scrubByProxy(ctx, r.line, nil)
 		if err != nil {
 			r.store.logUnscrubbed(err)
 		}
-		run.Title = r.store.title(line)
+		run.Title = r.store.cleanTitle(line)
 		e.Run = &run
 		tx.events = append(tx.events, e)
 		return putRun(ctx, tx, run, "[]")
 	}})
 }
 
-// Started records that the run has its slot.
-func (r *Recording) Started(slot int, generation uint64) {
+// RecordSlot records that the run has its slot.
+func (r *Recording) RecordSlot(slot int, generation uint64) {
 	if r == nil {
 		return
 	}
@@ -109,11 +109,11 @@ func (r *Recording) Started(slot int, generation uint64) {
 	r.run.WaitedMS = time.Since(r.began).Milliseconds()
 	run := r.run
 	r.mu.Unlock()
-	r.put(run)
+	r.putState(run)
 }
 
-// Print stores output of the code.
-func (r *Recording) Print(stdout, stderr string) {
+// RecordOutput stores output of the code.
+func (r *Recording) RecordOutput(stdout, stderr string) {
 	if r == nil {
 		return
 	}
@@ -130,16 +130,16 @@ func (r *Recording) Print(stdout, stderr string) {
 			continue
 		}
 		r.mu.Lock()
-		r.output.add(p)
+		r.output.addPiece(p)
 		r.mu.Unlock()
 		// Followers see the piece at once, so it is cleaned alone; the stored output is cleaned as a whole at the end.
 		p.Text = r.store.cfg.Clean(p.Text)
-		r.store.feed.publish(historyapi.Event{Kind: historyapi.EventPrint, RunID: r.run.ID, Print: &p})
+		r.store.feed.publishEvent(historyapi.Event{Kind: historyapi.EventPrint, RunID: r.run.ID, Print: &p})
 	}
 }
 
-// End is the result of a run.
-type End struct {
+// RunEnd is the result of a run.
+type RunEnd struct {
 	// Exit has a Reason if the code was started. Otherwise Reason says why it was not.
 	Exit    runapi.Exit
 	Reason  string
@@ -151,8 +151,8 @@ type End struct {
 	Answer, Detail string
 }
 
-// End stores the end of the run.
-func (r *Recording) End(e End) {
+// RecordEnd stores the end of the run.
+func (r *Recording) RecordEnd(e RunEnd) {
 	if r == nil {
 		return
 	}
@@ -161,9 +161,9 @@ func (r *Recording) End(e End) {
 	r.mu.Lock()
 	// Copied under the lock: Exchange and Print may still be called from other goroutines.
 	run, seen, started := r.run, r.count, r.started
-	output := r.output.output()
+	output := r.output.collectedOutput()
 	r.mu.Unlock()
-	run.Ended, run.State, run.Reason = now.UTC(), state(e), cmp.Or(string(e.Exit.Reason), e.Reason)
+	run.Ended, run.State, run.Reason = now.UTC(), endState(e), cmp.Or(string(e.Exit.Reason), e.Reason)
 	run.ExitCode, run.Warm, run.CPUMS, run.MaxRSS = e.Exit.Code, e.Exit.Warm, e.Exit.CPUMS, e.Exit.MaxRSS
 	switch {
 	case e.Exit.Reason != "":
@@ -180,23 +180,23 @@ func (r *Recording) End(e End) {
 	s.mu.Lock()
 	delete(s.live, run.ID)
 	s.mu.Unlock()
-	s.feed.publish(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	done := job{run: run.Number, do: func(ctx context.Context, tx *transaction) error {
-		return r.end(ctx, tx, run, e.Receipt, nil)
+	s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+	done := writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
+		return r.writeEnd(ctx, tx, run, e.Receipt, nil)
 	}}
 	// If the queue is crowded, code and output are dropped first: they are larger than the receipts.
-	if s.cfg.Mode == Full && !s.crowded() {
-		c := content{
-			Code: halves(r.code), Output: output, Answer: halves(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
+	if s.cfg.Mode == Full && !s.isCrowded() {
+		c := runContent{
+			Code: cutMiddle(r.code), Output: output, Answer: cutMiddle(e.Answer), Exit: cmp.Or(e.Exit.Detail, e.Detail),
 		}
-		done.size = c.size()
-		done.do = func(ctx context.Context, tx *transaction) error { return r.end(ctx, tx, run, e.Receipt, &c) }
+		done.size = c.storedSize()
+		done.do = func(ctx context.Context, tx *writeTransaction) error { return r.writeEnd(ctx, tx, run, e.Receipt, &c) }
 	}
-	s.put(done)
+	s.queueJob(done)
 }
 
-// state returns the state of a finished run.
-func state(e End) string {
+// endState returns the state of a finished run.
+func endState(e RunEnd) string {
 	switch {
 	case e.Frozen || e.Receipt.Alarm != nil:
 		return historyapi.Frozen
@@ -218,10 +218,10 @@ func usedAPIs(list []controlapi.Exchange) []string {
 	return slices.Compact(out)
 }
 
-// Exchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. The further data of
-// the run's receipt is stored at the run's end.
-func (s *Store) Exchange(x controlapi.Exchange) {
-	if s.off() {
+// RecordExchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. The further
+// data of the run's receipt is stored at the run's end.
+func (s *Store) RecordExchange(x controlapi.Exchange) {
+	if s.isOff() {
 		return
 	}
 	s.mu.Lock()
@@ -232,29 +232,29 @@ func (s *Store) Exchange(x controlapi.Exchange) {
 		// Counted here and not in the writer, so that an open page sees the numbers at once.
 		r.mu.Lock()
 		r.kept++
-		r.count.Add(x)
+		r.count.AddExchange(x)
 		full = r.kept > maxOfRun
 		r.mu.Unlock()
 	}
-	e := historyapi.Exchange{Number: s.number(), Exchange: x}
-	s.feed.publish(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
+	e := historyapi.Exchange{Number: s.nextNumber(), Exchange: x}
+	s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
 	if full {
 		return // the receipt counts it, and so does an open page
 	}
-	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		err := putExchange(ctx, tx, e)
 		if err == nil && r != nil {
-			r.note(e.Exchange)
+			r.noteExchange(e.Exchange)
 		}
 		return err
 	}})
 }
 
-// Sent stores the exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
-func (s *Store) Sent(list []controlapi.Exchange) {
-	s.put(job{do: func(ctx context.Context, tx *transaction) error {
+// RecordSent stores the exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
+func (s *Store) RecordSent(list []controlapi.Exchange) {
+	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		for _, x := range list {
-			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.number(), Exchange: x}); err != nil {
+			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.nextNumber(), Exchange: x}); err != nil {
 				return err
 			}
 		}
@@ -262,16 +262,16 @@ func (s *Store) Sent(list []controlapi.Exchange) {
 	}})
 }
 
-// Gap notifies followers that they may have missed exchanges.
-func (s *Store) Gap() {
-	if !s.off() {
-		s.feed.publish(historyapi.Event{Kind: historyapi.EventGap})
+// NoteGap notifies followers that they may have missed exchanges.
+func (s *Store) NoteGap() {
+	if !s.isOff() {
+		s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventGap})
 	}
 }
 
-// end stores a finished run, with its content unless that is nil.
-func (r *Recording) end(
-	ctx context.Context, tx *transaction, run historyapi.Run, rec controlapi.Receipt, c *content,
+// writeEnd stores a finished run, with its content unless that is nil.
+func (r *Recording) writeEnd(
+	ctx context.Context, tx *writeTransaction, run historyapi.Run, rec controlapi.Receipt, c *runContent,
 ) error {
 	s := r.store
 	if tx.again {
@@ -292,11 +292,11 @@ func (r *Recording) end(
 			if r.stored[one.ID] && one.Among == 0 {
 				continue
 			}
-			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.number(), Exchange: one}); err != nil {
+			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.nextNumber(), Exchange: one}); err != nil {
 				return err
 			}
 			if one.Run == run.ID {
-				r.note(one)
+				r.noteExchange(one)
 			}
 		}
 	}
@@ -315,11 +315,11 @@ func (r *Recording) end(
 	if err != nil {
 		return err
 	}
-	line, c, err := s.scrub(ctx, r.line, c)
+	line, c, err := s.scrubByProxy(ctx, r.line, c)
 	if err != nil {
 		s.logUnscrubbed(err)
 	}
-	run.Title = s.title(line)
+	run.Title = s.cleanTitle(line)
 	if err := putRun(ctx, tx, run, string(hints)); err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (r *Recording) end(
 		return err
 	}
 	if c != nil {
-		kept := c.clean(s.cfg.Clean).trim()
+		kept := c.cleanTexts(s.cfg.Clean).cutMargins()
 		c = &kept
 		if err := putContent(ctx, tx, run.Number, kept); err != nil {
 			return err
@@ -338,20 +338,20 @@ func (r *Recording) end(
 		return err
 	}
 	tx.events = append(tx.events, historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	return s.sum(ctx, tx, run, rec.Exchanges, s.AddAlert)
+	return s.sumRun(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 
-// field bounds and cleans a text from outside.
-func (s *Store) field(text string) string {
-	return visible.Cut(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
+// cleanField bounds and cleans a text from outside.
+func (s *Store) cleanField(text string) string {
+	return visible.CutText(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
 }
 
 // importedSkill matches an import of a skill in code.
 var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|` +
 	`(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
 
-// imports returns the skills that code appears to import, sorted.
-func imports(code string) []string {
+// importedSkills returns the skills that code appears to import, sorted.
+func importedSkills(code string) []string {
 	if !strings.Contains(code, "skills") { // much cheaper than the expression
 		return nil
 	}
@@ -370,8 +370,10 @@ func imports(code string) []string {
 // of a credential would not be found.
 const maxLine = 64 << 10
 
-// title returns the title of a run whose code has this first line.
-func (s *Store) title(line string) string { return s.field(visible.Cut(line, maxTitle, "")) }
+// cleanTitle returns the title of a run whose code has this first line.
+func (s *Store) cleanTitle(line string) string {
+	return s.cleanField(visible.CutText(line, maxTitle, ""))
+}
 
 // firstLine returns the first line of the comment at the start of the code, or else of the code.
 func firstLine(code string) string {
@@ -383,11 +385,11 @@ func firstLine(code string) string {
 		case text == "":
 			continue
 		case text != line:
-			return visible.Cut(text, maxLine, "")
+			return visible.CutText(text, maxLine, "")
 		case first == "":
 			first = line
 		}
 		break
 	}
-	return visible.Cut(first, maxLine, "")
+	return visible.CutText(first, maxLine, "")
 }

@@ -38,30 +38,30 @@ func queueSize(cfg Config) int {
 }
 
 // openPostgres migrates the schema of Postgres. It returns nil if Postgres cannot be used now.
-func (s *Store) openPostgres() *target {
+func (s *Store) openPostgres() *writeTarget {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
 	s.setReader(s.cfg.Database) // readers try as well, and report the present problem
 	if err := s.cfg.Database.Migrate(ctx, s.cfg.migrations); err != nil {
-		s.report(database.Explain(err).Error())
+		s.reportProblem(database.HideAddress(err).Error())
 		return nil
 	}
-	s.report("")
-	return &target{DB: s.cfg.Database, pairs: map[[2]string]bool{}}
+	s.reportProblem("")
+	return &writeTarget{DB: s.cfg.Database, pairs: map[[2]string]bool{}}
 }
 
 // awaitPostgres opens Postgres, and retries until Close.
-func (s *Store) awaitPostgres() *target {
+func (s *Store) awaitPostgres() *writeTarget {
 	for {
 		db := s.openPostgres()
-		if db != nil || s.pause() {
+		if db != nil || s.pauseBeforeRetry() {
 			return db
 		}
 	}
 }
 
-// pause waits for retryTime. It reports whether the store is closed.
-func (s *Store) pause() bool {
+// pauseBeforeRetry waits for retryTime. It reports whether the store is closed.
+func (s *Store) pauseBeforeRetry() bool {
 	select {
 	case <-s.closed:
 		return true
@@ -71,23 +71,23 @@ func (s *Store) pause() bool {
 }
 
 // transactPatiently is transact, but retries while Postgres does not answer, until Close.
-func (s *Store) transactPatiently(db *target, jobs []job) error {
+func (s *Store) transactPatiently(db *writeTarget, jobs []writeJob) error {
 	// A commit whose answer was lost may have succeeded, so jobs must know that they are repeated.
 	for again := false; ; again = true {
-		err := s.transact(db, jobs, again)
+		err := s.doJobs(db, jobs, again)
 		// Another error would occur again.
 		if !db.Postgres || !database.IsUnreachable(err) {
 			return err
 		}
-		s.report(database.Explain(err).Error())
-		if s.pause() {
-			return s.transact(db, jobs, true) // the last attempt
+		s.reportProblem(database.HideAddress(err).Error())
+		if s.pauseBeforeRetry() {
+			return s.doJobs(db, jobs, true) // the last attempt
 		}
 	}
 }
 
 // mayTidy reports whether this replica may remove old data in this transaction. Only one replica does so at a time.
-func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
+func (tx *writeTransaction) mayTidy(ctx context.Context) (mine bool, err error) {
 	if !tx.target.Postgres {
 		return true, nil
 	}
@@ -95,8 +95,8 @@ func (tx *transaction) mayTidy(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// storable returns arguments that Postgres can store: UTF-8 without NUL.
-func storable(args []any) []any {
+// storableArgs returns arguments that Postgres can store: UTF-8 without NUL.
+func storableArgs(args []any) []any {
 	for i, arg := range args {
 		// Code prints arbitrary bytes.
 		if text, ok := arg.(string); ok {
@@ -107,14 +107,14 @@ func storable(args []any) []any {
 }
 
 // putEvents stores the events of a transaction for followers at other replicas.
-func (tx *transaction) putEvents(ctx context.Context, writer string) error {
+func (tx *writeTransaction) putEvents(ctx context.Context, writer string) error {
 	if !tx.target.Postgres || len(tx.events) == 0 {
 		return nil
 	}
 	data, err := json.Marshal(tx.events)
 	if err == nil {
 		// Under the lock, numbers become visible in order: a reader would otherwise skip a lower number that commits later.
-		err = database.Lock(ctx, tx.Tx, database.LockEvents)
+		err = database.LockAdvisory(ctx, tx.Tx, database.LockEvents)
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `INSERT INTO event (writer, data) VALUES ($1, $2)`, writer, string(data))
@@ -160,7 +160,7 @@ func (s *Store) followOthers(ctx context.Context) {
 // there may be more.
 func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, more bool) {
 	last, n := after, 0
-	err := each(ctx, s.cfg.Database, func(row *sql.Rows) error {
+	err := eachRow(ctx, s.cfg.Database, func(row *sql.Rows) error {
 		var writer, data string
 		if err := row.Scan(&last, &writer, &data); err != nil {
 			return err
@@ -172,15 +172,15 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 			return nil
 		}
 		for _, e := range events {
-			s.feed.publish(e)
+			s.feed.publishEvent(e)
 		}
 		return nil
 	}, `SELECT number, writer, data FROM event WHERE number > $1 ORDER BY number LIMIT $2`, after, eventsPage)
 	return last, err == nil && n == eventsPage
 }
 
-// beat sends heartbeats until ctx ends, and marks the runs of ended replicas as lost.
-func (s *Store) beat(ctx context.Context) {
+// sendHeartbeats sends heartbeats until ctx ends, and marks the runs of ended replicas as lost.
+func (s *Store) sendHeartbeats(ctx context.Context) {
 	<-s.opened // after the attempt to create the tables
 	tick := time.NewTicker(beatTime)
 	defer tick.Stop()
@@ -195,7 +195,7 @@ func (s *Store) beat(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			s.leave()
+			s.returnNumber()
 			return
 		}
 	}
@@ -215,12 +215,12 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 		return err
 	} else if n == 0 {
 		// The row is missing at the first start, or if another replica has judged this one as ended.
-		return s.ask(short, s.register)
+		return s.writeAndWait(short, s.takeNumber)
 	}
 	if !judge {
 		return nil
 	}
-	return s.ask(short, func(ctx context.Context, tx *transaction) error {
+	return s.writeAndWait(short, func(ctx context.Context, tx *writeTransaction) error {
 		// Followers read within seconds; older events have no reader.
 		_, err := tx.ExecContext(ctx, `DELETE FROM event WHERE at < now() - interval '10 minutes'`)
 		if err == nil {
@@ -230,10 +230,10 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	})
 }
 
-// register takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
-func (s *Store) register(ctx context.Context, tx *transaction) error {
+// takeNumber takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
+func (s *Store) takeNumber(ctx context.Context, tx *writeTransaction) error {
 	// Two replicas that start together would otherwise take the same number.
-	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
+	if err := database.LockAdvisory(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
 	}
 	var number int64
@@ -261,8 +261,8 @@ func (s *Store) isLive(run string) bool {
 
 // loseRuns removes ended replicas, and marks the unfinished runs of unregistered replicas as lost. If such a replica
 // still lives, it stores the end of its run over this.
-func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
-	if err := database.Lock(ctx, tx.Tx, database.LockReplicas); err != nil {
+func (s *Store) loseRuns(ctx context.Context, tx *writeTransaction) error {
+	if err := database.LockAdvisory(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `DELETE FROM replica WHERE seen < clock_timestamp() - make_interval(secs => $1)`,
@@ -271,7 +271,7 @@ func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
 		return err
 	}
 	var alive []int64
-	err = each(ctx, tx, func(row *sql.Rows) error {
+	err = eachRow(ctx, tx, func(row *sql.Rows) error {
 		var number int64
 		err := row.Scan(&number)
 		alive = append(alive, number)
@@ -289,14 +289,14 @@ func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
 	return err
 }
 
-// leave gives the number of this replica back.
-func (s *Store) leave() {
+// returnNumber gives the number of this replica back.
+func (s *Store) returnNumber() {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
 	_, err := s.cfg.Database.ExecContext(ctx, `DELETE FROM replica WHERE number = $1 AND process = $2`,
 		s.replica.Load(), s.feed.era)
 	if err != nil {
 		s.cfg.Log.Debug("a replica cannot sign off", logline.Tag("history"), slog.String("error",
-			database.Explain(err).Error()))
+			database.HideAddress(err).Error()))
 	}
 }

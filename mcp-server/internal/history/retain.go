@@ -32,16 +32,16 @@ const (
 	startAhead = 24 * time.Hour
 )
 
-// tidy removes old and excess data in small steps. It writes waiting jobs between the steps.
-func (s *Store) tidy(db *target) {
+// removeOld removes old and excess data in small steps. It writes waiting jobs between the steps.
+func (s *Store) removeOld(db *writeTarget) {
 	if db == nil {
 		return
 	}
 	// Reset first: jobs written between the steps count for the next time.
 	db.grown = 0
 	removed := 0
-	for _, step := range []func(context.Context, *transaction) (int, error){
-		s.reckon, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+	for _, step := range []func(context.Context, *writeTransaction) (int, error){
+		s.findCutoff, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -51,7 +51,7 @@ func (s *Store) tidy(db *target) {
 			}
 			// Each step is a short transaction, so that the disk can take the runs' jobs in between.
 			var n int
-			err := s.transact(db, []job{{do: func(ctx context.Context, tx *transaction) (err error) {
+			err := s.doJobs(db, []writeJob{{do: func(ctx context.Context, tx *writeTransaction) (err error) {
 				if mine, err := tx.mayTidy(ctx); err != nil || !mine {
 					return err
 				}
@@ -59,7 +59,7 @@ func (s *Store) tidy(db *target) {
 				return err
 			}}}, false)
 			if err != nil {
-				s.report(err.Error())
+				s.reportProblem(err.Error())
 				return
 			}
 			if removed += n; n == 0 {
@@ -67,7 +67,7 @@ func (s *Store) tidy(db *target) {
 			}
 			select {
 			case j := <-s.queue:
-				_ = s.batch(db, j)
+				_ = s.writeBatch(db, j)
 			default:
 			}
 		}
@@ -76,15 +76,15 @@ func (s *Store) tidy(db *target) {
 		return
 	}
 	s.swept = time.Now()
-	if err := sweep(db); err != nil {
-		s.report(err.Error())
+	if err := overwriteRemoved(db); err != nil {
+		s.reportProblem(err.Error())
 	}
 }
 
-// reckon finds the time for removal by age. It follows a clock that is ahead only slowly. So a clock that is a year
+// findCutoff finds the time for removal by age. It follows a clock that is ahead only slowly. So a clock that is a year
 // ahead for some minutes removes only data that would be removed within hours. It follows a clock that is behind at
 // once.
-func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
+func (s *Store) findCutoff(ctx context.Context, tx *writeTransaction) (int, error) {
 	now := s.cfg.now().UnixMicro()
 	if s.reckoned.IsZero() {
 		var newest sql.NullInt64
@@ -104,13 +104,13 @@ func (s *Store) reckon(ctx context.Context, tx *transaction) (int, error) {
 	return 0, nil
 }
 
-// oldest returns the number of the oldest entry that is kept for this age.
-func (s *Store) oldest(age time.Duration) int64 { return s.today.Load() - age.Microseconds() }
+// oldestKept returns the number of the oldest entry that is kept for this age.
+func (s *Store) oldestKept(age time.Duration) int64 { return s.today.Load() - age.Microseconds() }
 
 // tidyEnds marks finished runs of this process as lost if their ends could not be stored. They would otherwise look
 // running until the next start. The queue may still have the end of a run that ended just now, which then replaces this
 // state.
-func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
+func (s *Store) tidyEnds(ctx context.Context, tx *writeTransaction) (int, error) {
 	s.mu.Lock()
 	dropped, live := s.dropped, slices.Collect(maps.Keys(s.live))
 	s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *Store) tidyEnds(ctx context.Context, tx *transaction) (int, error) {
 }
 
 // markLost marks unfinished runs as lost if choose returns true. It returns their number.
-func markLost(ctx context.Context, tx *transaction, choose func(historyapi.Run) bool) (n int, err error) {
-	list, err := read[historyapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
+func markLost(ctx context.Context, tx *writeTransaction, choose func(historyapi.Run) bool) (n int, err error) {
+	list, err := readRows[historyapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
 	for _, run := range list {
 		if err != nil || !choose(run) {
 			continue
@@ -147,14 +147,14 @@ func markLost(ctx context.Context, tx *transaction, choose func(historyapi.Run) 
 }
 
 // tidyContent removes old code and output, and the oldest while there is too much.
-func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
+func (s *Store) tidyContent(ctx context.Context, tx *writeTransaction) (int, error) {
 	var total int64
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
 		return 0, err
 	}
-	oldest := s.oldest(s.cfg.limits.contentAge)
+	oldest := s.oldestKept(s.cfg.limits.contentAge)
 	var gone []int64
-	err := each(ctx, tx, func(row *sql.Rows) error {
+	err := eachRow(ctx, tx, func(row *sql.Rows) error {
 		var number, size int64
 		err := row.Scan(&number, &size)
 		if number < oldest || total > s.cfg.limits.content {
@@ -174,7 +174,7 @@ func (s *Store) tidyContent(ctx context.Context, tx *transaction) (int, error) {
 }
 
 // dropContent removes the content of a run, and its words from the index.
-func dropContent(ctx context.Context, tx *transaction, number int64) error {
+func dropContent(ctx context.Context, tx *writeTransaction, number int64) error {
 	if _, err := tx.ExecContext(ctx, `DELETE FROM content WHERE number = $1`, number); err != nil {
 		return err
 	}
@@ -197,9 +197,9 @@ func dropContent(ctx context.Context, tx *transaction, number int64) error {
 	return putWords(ctx, tx, run, texts, nil)
 }
 
-// large reports whether the file, or the data in Postgres, is too large. The size of Postgres' files is no measure,
-// because it falls long after rows are removed.
-func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
+// isTooLarge reports whether the file, or the data in Postgres, is too large. The size of Postgres' files is no
+// measure, because it falls long after rows are removed.
+func (s *Store) isTooLarge(ctx context.Context, tx *writeTransaction) (bool, error) {
 	if tx.target.Postgres {
 		var size int64
 		err := tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(sum(pg_column_size(data)), 0) FROM exchange) +
@@ -221,8 +221,8 @@ func (s *Store) large(ctx context.Context, tx *transaction) (bool, error) {
 
 // tidyOthers removes the oldest exchanges without a run if the file is too large. A server that sends requests without
 // end must not displace runs.
-func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
-	large, err := s.large(ctx, tx)
+func (s *Store) tidyOthers(ctx context.Context, tx *writeTransaction) (int, error) {
+	large, err := s.isTooLarge(ctx, tx)
 	if err != nil || !large {
 		return 0, err
 	}
@@ -237,18 +237,18 @@ func (s *Store) tidyOthers(ctx context.Context, tx *transaction) (int, error) {
 }
 
 // tidyRuns removes old runs, or the oldest if the file is too large.
-func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
-	large, err := s.large(ctx, tx)
+func (s *Store) tidyRuns(ctx context.Context, tx *writeTransaction) (int, error) {
+	large, err := s.isTooLarge(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	oldest := s.oldest(s.cfg.limits.receiptAge)
+	oldest := s.oldestKept(s.cfg.limits.receiptAge)
 	// A file that is too large loses its oldest runs, whatever their age.
 	if large {
 		oldest = time.Now().UnixMicro()
 	}
 	var ids []string
-	err = each(ctx, tx, func(row *sql.Rows) error {
+	err = eachRow(ctx, tx, func(row *sql.Rows) error {
 		var id string
 		err := row.Scan(&id)
 		ids = append(ids, id)
@@ -267,10 +267,10 @@ func (s *Store) tidyRuns(ctx context.Context, tx *transaction) (int, error) {
 }
 
 // tidyRest removes old exchanges of MCP servers, old sums and old alerts, and all but the latest versions of skills.
-func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
+func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error) {
 	// Removed sums may make a pair new again.
 	clear(tx.target.pairs)
-	oldest := s.oldest(s.cfg.limits.receiptAge)
+	oldest := s.oldestKept(s.cfg.limits.receiptAge)
 	for _, q := range []string{
 		`DELETE FROM exchange WHERE number < $1`, `DELETE FROM total WHERE began < $1`, `DELETE FROM alert WHERE number < $1`,
 	} {
@@ -284,7 +284,7 @@ func (s *Store) tidyRest(ctx context.Context, tx *transaction) (int, error) {
 }
 
 // removeRun removes a run with its content, words and exchanges. The sums still count its traffic.
-func removeRun(ctx context.Context, tx *transaction, id string) error {
+func removeRun(ctx context.Context, tx *writeTransaction, id string) error {
 	for _, q := range []string{
 		`DELETE FROM words WHERE rowid = (SELECT number FROM run WHERE id = $1)`,
 		`DELETE FROM exchange WHERE run = $1`, `DELETE FROM run WHERE id = $1`,
@@ -296,17 +296,17 @@ func removeRun(ctx context.Context, tx *transaction, id string) error {
 	return nil
 }
 
-// Remove removes the finished runs that match the filter, with their content and exchanges, and returns their number.
-// The sums still count their traffic.
-func (s *Store) Remove(ctx context.Context, f historyapi.Filter) (int, error) {
+// RemoveRuns removes the finished runs that match the filter, with their content and exchanges, and returns their
+// number. The sums still count their traffic.
+func (s *Store) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
 	n := 0
 	f.Limit = maxLimit
 	for cursor := ""; ; {
-		page, err := s.Runs(ctx, f, cursor)
+		page, err := s.ListRuns(ctx, f, cursor)
 		if err != nil {
 			return n, err
 		}
-		err = s.ask(ctx, func(ctx context.Context, tx *transaction) error {
+		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 			for _, run := range page.Runs {
 				if run.State == historyapi.Waiting || run.State == historyapi.Running {
 					continue

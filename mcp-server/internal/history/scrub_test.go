@@ -33,21 +33,21 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, func(c *Config) { c.Scrub = scrub })
-			r := s.Begin(historyapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
-			s.Begin(historyapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
-			r.Started(1, 1)
+			r := s.BeginRecording(historyapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
+			s.BeginRecording(historyapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
+			r.RecordSlot(1, 1)
 			settle(t, s)
-			r.Print("the key is sk_live_01234", "") // in two pieces
-			r.Print("56789abcdef\n", literal)
-			r.End(End{
+			r.RecordOutput("the key is sk_live_01234", "") // in two pieces
+			r.RecordOutput("56789abcdef\n", literal)
+			r.RecordEnd(RunEnd{
 				Exit: runapi.Exit{Reason: runapi.Exited, Detail: "at " + literal}, Answer: "answer " + literal,
 				Receipt: controlapi.Receipt{Run: "rscrub"},
 			})
-			s.Skill(historyapi.SkillVersion{Skill: "stripe", By: historyapi.ByTool}, "const key = '"+literal+"'")
+			s.RecordSkill(historyapi.SkillVersion{Skill: "stripe", By: historyapi.ByTool}, "const key = '"+literal+"'")
 			if name == "replaced" {
 				settle(t, s)
 			}
-			d, err := s.Run(t.Context(), "rscrub")
+			d, err := s.FindRun(t.Context(), "rscrub")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 				d.Answer.Head != "answer STRIPE_TOKEN" || d.Exit != "at STRIPE_TOKEN" || strings.Count(text, "STRIPE_TOKEN") != 2):
 				t.Errorf("%+v %q", d, text)
 			}
-			page, err := s.Runs(t.Context(), historyapi.Filter{Grep: literal}, "")
+			page, err := s.ListRuns(t.Context(), historyapi.Filter{Grep: literal}, "")
 			if err != nil || len(page.Runs) > 0 {
 				t.Errorf("found by the credential: %v %v", page.Runs, err)
 			}
@@ -80,8 +80,8 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 // TestScrubbedAcrossHalves: a credential that lies on the boundary of both halves of an output is found.
 // Promise: never-printed
 func TestScrubbedAcrossHalves(t *testing.T) {
-	var printed capture
-	printed.add(historyapi.Print{Text: strings.Repeat("x", half-5) + literal})
+	var printed outputCapture
+	printed.addPiece(historyapi.Print{Text: strings.Repeat("x", half-5) + literal})
 	s := &Store{cfg: Config{Scrub: func(_ context.Context, texts []string) ([]string, error) {
 		out := make([]string, len(texts))
 		for i, text := range texts {
@@ -89,7 +89,7 @@ func TestScrubbedAcrossHalves(t *testing.T) {
 		}
 		return out, nil
 	}}}
-	_, c, err := s.scrub(t.Context(), "", &content{Output: printed.output()})
+	_, c, err := s.scrubByProxy(t.Context(), "", &runContent{Output: printed.collectedOutput()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +124,17 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 					head, tail = strings.Repeat("x", offset)+all, all+strings.Repeat("x", offset)
 				}
 				text := head + strings.Repeat("x", max(0, size-len(head)-len(tail))) + tail
-				var printed capture
+				var printed outputCapture
 				for rest := text; rest != ""; rest = rest[min(len(rest), 1000):] {
-					printed.add(historyapi.Print{Text: rest[:min(len(rest), 1000)]})
+					printed.addPiece(historyapi.Print{Text: rest[:min(len(rest), 1000)]})
 				}
 				s := &Store{cfg: cfg}
-				_, c, err := s.scrub(t.Context(), "", &content{Output: printed.output(), Code: halves(text), Answer: halves(text)})
+				_, c, err := s.scrubByProxy(t.Context(), "", &runContent{Output: printed.collectedOutput(), Code: cutMiddle(text), Answer: cutMiddle(text)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				kept := c.trim()
-				if words := kept.words(); strings.Contains(words, literal[:6]) || strings.Contains(words, literal[6:]) {
+				kept := c.cutMargins()
+				if words := kept.allWords(); strings.Contains(words, literal[:6]) || strings.Contains(words, literal[6:]) {
 					t.Fatalf("%s, %d: a part of a credential is stored", name, offset)
 				}
 				if !many && min(len(kept.Code.Head), sizeOf(kept.Output.Tail)) < half-len(literal) {
@@ -148,13 +148,13 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 // TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
 func TestFrozen(t *testing.T) {
 	exit := runapi.Exit{Reason: runapi.Exited}
-	for name, e := range map[string]End{
+	for name, e := range map[string]RunEnd{
 		"its own alarm":         {Exit: exit, Receipt: controlapi.Receipt{Alarm: &controlapi.Alarm{}}},
 		"that of its session":   {Exit: exit, Frozen: true},
 		"ended by it":           {Exit: runapi.Exit{Reason: runapi.Cancelled}, Frozen: true},
 		"before it had started": {Reason: "alarm", Frozen: true},
 	} {
-		if got := state(e); got != historyapi.Frozen {
+		if got := endState(e); got != historyapi.Frozen {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

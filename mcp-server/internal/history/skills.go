@@ -16,11 +16,11 @@ import (
 // maxVersions bounds the stored versions of a skill.
 const maxVersions = 50
 
-// Skill records that a skill now has this source, or is deleted. The other fields of v name the author. It stores no
-// version equal to the latest one. While runs are in progress, it skips changes from outside: the runs' ends record
+// RecordSkill records that a skill now has this source, or is deleted. The other fields of v name the author. It stores
+// no version equal to the latest one. While runs are in progress, it skips changes from outside: the runs' ends record
 // them.
-func (s *Store) Skill(v historyapi.SkillVersion, source string) {
-	if s.off() {
+func (s *Store) RecordSkill(v historyapi.SkillVersion, source string) {
+	if s.isOff() {
 		return
 	}
 	// A run that ends will report its changes with its name.
@@ -33,14 +33,14 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 		}
 	}
 	v.At = time.Now().UTC()
-	v.Client = s.field(v.Client)
+	v.Client = s.cleanField(v.Client)
 	if !v.Deleted {
 		sum := sha256.Sum256([]byte(source))
 		v.SHA, v.Bytes = hex.EncodeToString(sum[:]), len(source)
 	}
-	number := s.number()
-	s.put(job{size: int64(len(source)), do: func(ctx context.Context, tx *transaction) error {
-		scrubbed, _, err := s.scrub(ctx, source, nil)
+	number := s.nextNumber()
+	s.queueJob(writeJob{size: int64(len(source)), do: func(ctx context.Context, tx *writeTransaction) error {
+		scrubbed, _, err := s.scrubByProxy(ctx, source, nil)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Store) Skill(v historyapi.SkillVersion, source string) {
 }
 
 func (s *Store) putVersion(
-	ctx context.Context, tx *transaction, number int64, v historyapi.SkillVersion, source string,
+	ctx context.Context, tx *writeTransaction, number int64, v historyapi.SkillVersion, source string,
 ) error {
 	var before historyapi.SkillVersion
 	var data string
@@ -73,7 +73,7 @@ func (s *Store) putVersion(
 			return nil
 		}
 		if packed != nil {
-			if err := unpack(packed, &old); err != nil {
+			if err := unpackValue(packed, &old); err != nil {
 				return err
 			}
 		}
@@ -86,14 +86,14 @@ func (s *Store) putVersion(
 	}
 	packed = nil
 	if !v.Deleted && s.cfg.Mode == Full {
-		if packed, err = pack(source); err != nil {
+		if packed, err = packValue(source); err != nil {
 			return err
 		}
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)`,
 		number, v.Skill, v.Version, string(text), packed)
 	if err == nil {
-		s.feed.publish(historyapi.Event{Kind: historyapi.EventSkill, RunID: v.Run, Skill: &v})
+		s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventSkill, RunID: v.Run, Skill: &v})
 	}
 	return err
 }
@@ -115,20 +115,20 @@ func changedLines(before, after string) (added, removed int) {
 
 // SkillVersions returns the versions of a skill, latest first. "" means all skills.
 func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.SkillVersion, error) {
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var w where
-	w.same("skill", name)
-	out, err := read[historyapi.SkillVersion](ctx, db,
+	var w condition
+	w.addEqual("skill", name)
+	out, err := readRows[historyapi.SkillVersion](ctx, db,
 		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
-	return out, s.checked(err)
+	return out, s.checkReadError(err)
 }
 
 // SkillSource returns the source of a version of a skill, or ErrUnknown.
 func (s *Store) SkillSource(ctx context.Context, name string, version int) (string, error) {
-	db, err := s.db(ctx)
+	db, err := s.readConn(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -139,16 +139,16 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 		return "", ErrUnknown
 	}
 	if err != nil {
-		return "", s.checked(err)
+		return "", s.checkReadError(err)
 	}
 	var source string
-	return source, unpack(packed, &source)
+	return source, unpackValue(packed, &source)
 }
 
 // SkillUses counts the stored runs that imported each skill.
 func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
 	out := []historyapi.SkillUse{}
-	err := s.each(ctx, func(row *sql.Rows) error {
+	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
 		var u historyapi.SkillUse
 		var number int64
 		err := row.Scan(&u.Skill, &u.Runs, &u.OK, &number)

@@ -29,19 +29,19 @@ const (
 // errClosed is the error of jobs while the file cannot be opened.
 var errClosed = errors.New("the history cannot be written")
 
-// job is a write. size counts against maxQueued until the job is written. done, if not nil, receives the error. run, if
-// not 0, is the number of the run whose row the job writes. Of several such jobs in one transaction, only the last is
-// done.
-type job struct {
-	do   func(context.Context, *transaction) error
+// writeJob is a write. size counts against maxQueued until the job is written. done, if not nil, receives the error.
+// run, if not 0, is the number of the run whose row the job writes. Of several such jobs in one transaction, only the
+// last is done.
+type writeJob struct {
+	do   func(context.Context, *writeTransaction) error
 	size int64
 	run  int64
 	done chan error
 }
 
-// put queues a job, or drops it. It never waits.
-func (s *Store) put(j job) bool {
-	if s.off() {
+// queueJob queues a job, or drops it. It never waits.
+func (s *Store) queueJob(j writeJob) bool {
+	if s.isOff() {
 		return false
 	}
 	// Counted before the send: the writer may take the job and subtract at once.
@@ -53,24 +53,24 @@ func (s *Store) put(j job) bool {
 	default:
 		s.queued.Add(-j.size)
 		s.waiting.Add(-1)
-		s.drop(1)
+		s.countDropped(1)
 		return false
 	}
 }
 
-// crowded reports whether the queue has no room for content.
-func (s *Store) crowded() bool { return s.queued.Load() > maxQueued }
+// isCrowded reports whether the queue has no room for content.
+func (s *Store) isCrowded() bool { return s.queued.Load() > maxQueued }
 
-// ask queues a job and waits until it is written. Only people's requests use it, and never runs.
-func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) error) error {
-	if s.off() {
+// writeAndWait queues a job and waits until it is written. Only people's requests use it, and never runs.
+func (s *Store) writeAndWait(ctx context.Context, do func(context.Context, *writeTransaction) error) error {
+	if s.isOff() {
 		return ErrOff
 	}
 	if s.queue == nil {
 		return errors.New("CodeForge is not running: the history can only be read")
 	}
 	done := make(chan error, 1)
-	if !s.put(job{do: do, done: done}) {
+	if !s.queueJob(writeJob{do: do, done: done}) {
 		return errors.New("the history is too busy: try again")
 	}
 	select {
@@ -83,8 +83,8 @@ func (s *Store) ask(ctx context.Context, do func(context.Context, *transaction) 
 	}
 }
 
-// target is the database of the writer.
-type target struct {
+// writeTarget is the database of the writer.
+type writeTarget struct {
 	*database.DB
 	// conn is the only connection to SQLite's file. statements are prepared on it, by text. Postgres drivers prepare
 	// statements themselves.
@@ -95,7 +95,7 @@ type target struct {
 }
 
 // openFile opens SQLite's file for writing.
-func openFile(dir string, list []database.Migration) (*target, error) {
+func openFile(dir string, list []database.Migration) (*writeTarget, error) {
 	db, err := database.OpenFile(dir, list)
 	if err != nil {
 		return nil, err
@@ -105,11 +105,11 @@ func openFile(dir string, list []database.Migration) (*target, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("opening %s: %w", database.Name, err)
 	}
-	return &target{DB: db, conn: conn, statements: map[string]*sql.Stmt{}, pairs: map[[2]string]bool{}}, nil
+	return &writeTarget{DB: db, conn: conn, statements: map[string]*sql.Stmt{}, pairs: map[[2]string]bool{}}, nil
 }
 
 // Close closes SQLite's file. Postgres stays open for its other users.
-func (t *target) Close() error {
+func (t *writeTarget) Close() error {
 	if t.Postgres {
 		return nil
 	}
@@ -119,65 +119,65 @@ func (t *target) Close() error {
 	return errors.Join(t.conn.Close(), t.DB.Close())
 }
 
-// begin starts a transaction.
-func (t *target) begin(ctx context.Context) (*sql.Tx, error) {
+// beginTransaction starts a transaction.
+func (t *writeTarget) beginTransaction(ctx context.Context) (*sql.Tx, error) {
 	if t.Postgres {
 		return t.BeginTx(ctx, nil)
 	}
 	return t.conn.BeginTx(ctx, nil)
 }
 
-// checked returns a reader's error. If the file is damaged, it notifies the writer.
-func (s *Store) checked(err error) error {
+// checkReadError returns a reader's error. If the file is damaged, it notifies the writer.
+func (s *Store) checkReadError(err error) error {
 	// Only the writer may replace the file.
 	if database.IsDamaged(err) {
-		s.put(job{do: func(context.Context, *transaction) error { return err }})
+		s.queueJob(writeJob{do: func(context.Context, *writeTransaction) error { return err }})
 	}
-	return database.Explain(err)
+	return database.HideAddress(err)
 }
 
-// write is the writer: it opens the database, and writes jobs until Close.
-func (s *Store) write() {
+// writeJobs is the writer: it opens the database, and writes jobs until Close.
+func (s *Store) writeJobs() {
 	defer close(s.ended)
-	db := s.open(false)
+	db := s.openTarget(false)
 	// Other replicas' runs may still go on in Postgres, so only a file is marked here.
 	if s.cfg.Database == nil && db != nil {
-		if err := s.transact(db, []job{{do: beginFile}}, false); err != nil {
-			s.report(err.Error())
+		if err := s.doJobs(db, []writeJob{{do: beginFile}}, false); err != nil {
+			s.reportProblem(err.Error())
 		}
 	}
 	close(s.opened)
-	defer func() { s.shut(db) }()
+	defer func() { s.closeTarget(db) }()
 	tidy := time.NewTicker(tidyTime)
 	defer tidy.Stop()
-	s.tidy(db)
+	s.removeOld(db)
 	for {
 		select {
 		case j := <-s.queue:
 			if db == nil && s.cfg.Database != nil {
 				db = s.awaitPostgres()
 			}
-			if database.IsDamaged(s.batch(db, j)) {
-				s.shut(db)
-				db = s.open(true)
+			if database.IsDamaged(s.writeBatch(db, j)) {
+				s.closeTarget(db)
+				db = s.openTarget(true)
 			}
 			// Code and servers can fill the disk long before the next tick.
 			if db != nil && db.grown > max(s.cfg.limits.file/tidyPart, leastGrowth) {
-				s.tidy(db)
+				s.removeOld(db)
 			}
 		case done := <-s.sweeps:
-			done <- sweep(db)
+			done <- overwriteRemoved(db)
 		case <-tidy.C:
 			if db == nil {
-				db = s.open(false)
+				db = s.openTarget(false)
 			}
-			s.tidy(db)
+			s.removeOld(db)
 		// Jobs that were queued before Close are still written.
 		case <-s.closed:
 			for {
 				select {
 				case j := <-s.queue:
-					_ = s.batch(db, j)
+					_ = s.writeBatch(db, j)
 				default:
 					return
 				}
@@ -186,9 +186,9 @@ func (s *Store) write() {
 	}
 }
 
-// open opens the database for writing and reading. It starts a new file if the file is damaged. If it fails, it logs
-// the reason and returns nil.
-func (s *Store) open(isDamaged bool) *target {
+// openTarget opens the database for writing and reading. It starts a new file if the file is damaged. If it fails, it
+// logs the reason and returns nil.
+func (s *Store) openTarget(isDamaged bool) *writeTarget {
 	if s.cfg.Database != nil {
 		return s.openPostgres()
 	}
@@ -199,23 +199,23 @@ func (s *Store) open(isDamaged bool) *target {
 		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
 		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
 	}
-	var db *target
+	var db *writeTarget
 	var reader *database.DB
 	if err == nil {
 		db, err = openFile(s.cfg.Dir, s.cfg.migrations)
 	}
 	if database.IsDamaged(err) && !isDamaged {
-		return s.open(true)
+		return s.openTarget(true)
 	}
 	if err == nil {
 		reader, err = database.OpenReader(s.cfg.Dir)
 	}
 	if err != nil {
-		s.report(err.Error())
+		s.reportProblem(err.Error())
 		return nil
 	}
 	s.setReader(reader)
-	s.report("")
+	s.reportProblem("")
 	return db
 }
 
@@ -227,13 +227,13 @@ func (s *Store) setReader(reader *database.DB) (before *database.DB) {
 }
 
 // beginFile marks unfinished runs as lost, because the process that would have stored their ends has ended.
-func beginFile(ctx context.Context, tx *transaction) error {
+func beginFile(ctx context.Context, tx *writeTransaction) error {
 	_, err := markLost(ctx, tx, func(historyapi.Run) bool { return true })
 	return err
 }
 
-// shut closes the file.
-func (s *Store) shut(db *target) {
+// closeTarget closes the file.
+func (s *Store) closeTarget(db *writeTarget) {
 	if reader := s.setReader(nil); reader != nil && !reader.Postgres {
 		_ = reader.Close()
 	}
@@ -242,10 +242,10 @@ func (s *Store) shut(db *target) {
 	}
 }
 
-// batch writes a job, and those that follow within batchTime, in one transaction. It does not wait if a caller waits
-// for the job. If one job fails, each is tried alone. The returned error affects all jobs.
-func (s *Store) batch(db *target, first job) error {
-	jobs := []job{first}
+// writeBatch writes a job, and those that follow within batchTime, in one transaction. It does not wait if a caller
+// waits for the job. If one job fails, each is tried alone. The returned error affects all jobs.
+func (s *Store) writeBatch(db *writeTarget, first writeJob) error {
+	jobs := []writeJob{first}
 	timer := time.NewTimer(batchTime)
 	defer timer.Stop()
 collect:
@@ -265,21 +265,22 @@ collect:
 		s.queued.Add(-j.size)
 	}
 	if db == nil {
-		return s.written(jobs, errClosed)
+		return s.reportWritten(jobs, errClosed)
 	}
 	err := s.transactPatiently(db, jobs)
 	// One bad job must not lose the others; a full disk would fail each of them.
 	if err == nil || len(jobs) == 1 || database.IsGeneral(err) {
-		return s.written(jobs, err)
+		return s.reportWritten(jobs, err)
 	}
 	for _, j := range jobs {
-		_ = s.written([]job{j}, s.transactPatiently(db, []job{j}))
+		_ = s.reportWritten([]writeJob{j}, s.transactPatiently(db, []writeJob{j}))
 	}
 	return nil
 }
 
-// sweep overwrites removed data in the file, its full-text index and its write-ahead log, and shrinks the file.
-func sweep(db *target) error {
+// overwriteRemoved overwrites removed data in the file, its full-text index and its write-ahead log, and shrinks the
+// file.
+func overwriteRemoved(db *writeTarget) error {
 	if db == nil {
 		return errClosed
 	}
@@ -291,8 +292,8 @@ func sweep(db *target) error {
 	return err
 }
 
-// written passes the error to the callers that wait for the jobs, and counts and logs unwritten jobs.
-func (s *Store) written(jobs []job, err error) error {
+// reportWritten passes the error to the callers that wait for the jobs, and counts and logs unwritten jobs.
+func (s *Store) reportWritten(jobs []writeJob, err error) error {
 	s.waiting.Add(-int64(len(jobs)))
 	lost := 0
 	for _, j := range jobs {
@@ -303,18 +304,18 @@ func (s *Store) written(jobs []job, err error) error {
 		}
 	}
 	if err == nil {
-		s.report("")
+		s.reportProblem("")
 		return nil
 	}
-	s.drop(lost)
+	s.countDropped(lost)
 	if lost > 0 && !errors.Is(err, errClosed) { // the reason for errClosed is already logged
-		s.report(database.Explain(err).Error())
+		s.reportProblem(database.HideAddress(err).Error())
 	}
 	return err
 }
 
-// transact does jobs in one transaction. again is set if an earlier attempt may have succeeded.
-func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
+// doJobs does jobs in one transaction. again is set if an earlier attempt may have succeeded.
+func (s *Store) doJobs(db *writeTarget, jobs []writeJob, again bool) (err error) {
 	ctx := context.Background()
 	defer func() {
 		if err != nil {
@@ -323,11 +324,11 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 			clear(db.pairs)
 		}
 	}()
-	inner, err := db.begin(ctx)
+	inner, err := db.beginTransaction(ctx)
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
-	tx := &transaction{Tx: inner, target: db, again: again, sums: map[sumKey]*sum{}}
+	tx := &writeTransaction{Tx: inner, target: db, again: again, sums: map[sumKey]*totalRow{}}
 	latest := map[int64]int{} // job by run
 	for i, j := range jobs {
 		// Each run writes its row several times in a moment, and only the last state matters.
@@ -342,7 +343,7 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 			return err
 		}
 	}
-	if err := tx.finish(ctx, s.feed.era); err != nil {
+	if err := tx.finishJobs(ctx, s.feed.era); err != nil {
 		_ = tx.Rollback()
 		return err
 	}
@@ -353,21 +354,21 @@ func (s *Store) transact(db *target, jobs []job, again bool) (err error) {
 	return nil
 }
 
-// transaction is a transaction of the writer. Its statements stay prepared while the file is open, because their texts
-// are constants.
-type transaction struct {
+// writeTransaction is a transaction of the writer. Its statements stay prepared while the file is open, because their
+// texts are constants.
+type writeTransaction struct {
 	*sql.Tx
-	target *target
+	target *writeTarget
 	again  bool // an earlier attempt may have succeeded
-	sums   map[sumKey]*sum
+	sums   map[sumKey]*totalRow
 	// events are for the followers at other replicas.
 	events []historyapi.Event
 	// last runs after all jobs, because the full-text index is flushed by each statement after the one that changes it.
 	last []func() error
 }
 
-// finish does the work that jobs left for the end of the transaction.
-func (tx *transaction) finish(ctx context.Context, writer string) error {
+// finishJobs does the work that jobs left for the end of the transaction.
+func (tx *writeTransaction) finishJobs(ctx context.Context, writer string) error {
 	if err := tx.putSums(ctx); err != nil {
 		return err
 	}
@@ -379,30 +380,30 @@ func (tx *transaction) finish(ctx context.Context, writer string) error {
 	return tx.putEvents(ctx, writer)
 }
 
-func (tx *transaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (tx *writeTransaction) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if tx.target.Postgres {
-		return tx.Tx.ExecContext(ctx, query, storable(args)...)
+		return tx.Tx.ExecContext(ctx, query, storableArgs(args)...)
 	}
-	st, err := tx.statement(ctx, query)
+	st, err := tx.prepareOnce(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return st.ExecContext(ctx, args...)
 }
 
-func (tx *transaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (tx *writeTransaction) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if tx.target.Postgres {
 		return tx.Tx.QueryContext(ctx, query, args...)
 	}
-	st, err := tx.statement(ctx, query)
+	st, err := tx.prepareOnce(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return st.QueryContext(ctx, args...)
 }
 
-// statement prepares a statement of SQLite once. The statement runs in the connection's present transaction.
-func (tx *transaction) statement(ctx context.Context, query string) (*sql.Stmt, error) {
+// prepareOnce prepares a statement of SQLite once. The statement runs in the connection's present transaction.
+func (tx *writeTransaction) prepareOnce(ctx context.Context, query string) (*sql.Stmt, error) {
 	if st := tx.target.statements[query]; st != nil {
 		return st, nil
 	}

@@ -17,8 +17,8 @@ import (
 // keepTime is the time between empty lines of a stream, which detect a reader that has gone.
 const keepTime = 10 * time.Second
 
-// History returns the handler of the stored runs only, for reading them while mcp-server does not run.
-func History(s *history.Store) http.Handler {
+// HistoryHandler returns the handler of the stored runs only, for reading them while mcp-server does not run.
+func HistoryHandler(s *history.Store) http.Handler {
 	mux := http.NewServeMux()
 	historyRoutes(mux, s, nil)
 	return mux
@@ -27,61 +27,61 @@ func History(s *history.Store) http.Handler {
 // historyRoutes adds the paths of the stored runs.
 func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
-	mux.HandleFunc(get+"runs", listed(s.Runs))
-	mux.HandleFunc(get+"exchanges", listed(s.Exchanges))
+	mux.HandleFunc(get+"runs", handleList(s.ListRuns))
+	mux.HandleFunc(get+"exchanges", handleList(s.ListExchanges))
 	remove := func(ctx context.Context, f historyapi.Filter, _ string) (operatorapi.Removed, error) {
-		n, err := s.Remove(ctx, f)
+		n, err := s.RemoveRuns(ctx, f)
 		return operatorapi.Removed{Removed: n}, err
 	}
-	mux.HandleFunc(post+"runs/remove", listed(remove))
+	mux.HandleFunc(post+"runs/remove", handleList(remove))
 	mux.HandleFunc(get+"run", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.Run(r.Context(), r.URL.Query().Get("run"))
-		recorded(w, v, err)
+		v, err := s.FindRun(r.Context(), r.URL.Query().Get("run"))
+		writeRecorded(w, v, err)
 	})
 	mux.HandleFunc(get+"history", func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.Status(r.Context())
-		recorded(w, v, err)
+		writeRecorded(w, v, err)
 	})
-	mux.HandleFunc(get+"events", func(w http.ResponseWriter, r *http.Request) { follow(w, r, s, stop) })
+	mux.HandleFunc(get+"events", func(w http.ResponseWriter, r *http.Request) { streamEvents(w, r, s, stop) })
 }
 
-// listed answers with a filtered list.
-func listed[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
+// handleList answers with a filtered list.
+func handleList[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		f, err := operatorapi.Filter[F](r.URL.Query())
+		f, err := operatorapi.ParseFilter[F](r.URL.Query())
 		if err != nil {
-			rpc.Fail(w, http.StatusBadRequest, err.Error())
+			rpc.WriteError(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		v, err := list(r.Context(), f, r.URL.Query().Get("cursor"))
-		recorded(w, v, err)
+		writeRecorded(w, v, err)
 	}
 }
 
-// recorded answers with a result of the store.
-func recorded(w http.ResponseWriter, v any, err error) {
+// writeRecorded answers with a result of the store.
+func writeRecorded(w http.ResponseWriter, v any, err error) {
 	switch {
 	case errors.Is(err, history.ErrUnknown):
-		rpc.Refuse(w, operatorapi.ErrNotFound)
+		rpc.WriteRefusal(w, operatorapi.ErrNotFound)
 	case errors.Is(err, history.ErrOff):
-		rpc.Refuse(w, refused(err))
+		rpc.WriteRefusal(w, newRefused(err))
 	case err != nil:
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 	default:
-		rpc.Answer(w, http.StatusOK, v)
+		rpc.WriteAnswer(w, http.StatusOK, v)
 	}
 }
 
-// follow streams events.
-func follow(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-chan struct{}) {
+// streamEvents streams events.
+func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-chan struct{}) {
 	if s.Mode() == history.Off {
-		recorded(w, nil, history.ErrOff)
+		writeRecorded(w, nil, history.ErrOff)
 		return
 	}
 	cursor := r.URL.Query().Get("cursor")
 	// Without a cursor, a reader gets only new events.
 	if cursor == "" {
-		cursor = s.Now()
+		cursor = s.CurrentCursor()
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

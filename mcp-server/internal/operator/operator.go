@@ -24,7 +24,7 @@ type Config struct {
 	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
 	Servers Servers
 	// Alarms are the proxy's alarms, or nil.
-	Alarms *alarm.Book
+	Alarms *alarm.AlarmBook
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
 	// Database returns the state of Postgres. It is nil without the daemon.
@@ -35,40 +35,40 @@ type Config struct {
 	Stop <-chan struct{}
 }
 
-// Handler returns the handler of operatorapi.Prefix.
-func Handler(c Config) http.Handler {
+// NewHandler returns the handler of operatorapi.Prefix.
+func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Answer(w, http.StatusOK, c.About)
+		rpc.WriteAnswer(w, http.StatusOK, c.About)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Answer(w, http.StatusOK, c.Tenants())
+		rpc.WriteAnswer(w, http.StatusOK, c.Tenants())
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"database", func(w http.ResponseWriter, r *http.Request) {
-		rpc.Answer(w, http.StatusOK, c.Database(r.Context()))
+		rpc.WriteAnswer(w, http.StatusOK, c.Database(r.Context()))
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
-		forward(w, r, c.Control.Catalog)
+		forwardAnswer(w, r, c.Control.FetchCatalog)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"inspection", func(w http.ResponseWriter, r *http.Request) {
-		forward(w, r, c.Control.Inspection)
+		forwardAnswer(w, r, c.Control.FetchInspection)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"diagnosis", func(w http.ResponseWriter, r *http.Request) {
-		forward(w, r, func(ctx context.Context) (controlapi.Diagnosis, error) {
+		forwardAnswer(w, r, func(ctx context.Context) (controlapi.Diagnosis, error) {
 			return c.Control.Diagnose(ctx, r.URL.Query().Get("offline") == "true")
 		})
 	})
 	historyRoutes(mux, c.History, c.Stop)
 	if c.Console != nil {
 		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
-			rpc.Answer(w, http.StatusOK, c.Console())
+			rpc.WriteAnswer(w, http.StatusOK, c.Console())
 		})
 	}
 	mux.HandleFunc("GET "+operatorapi.Prefix+"alarms", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Answer(w, http.StatusOK, c.Alarms.List())
+		rpc.WriteAnswer(w, http.StatusOK, c.Alarms.List())
 	})
 	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
-		told(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
+		writeAnswer(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
 	})
 	if c.Servers != nil {
 		serverRoutes(mux, c.Servers)
@@ -76,12 +76,12 @@ func Handler(c Config) http.Handler {
 	return mux
 }
 
-// forward answers with the proxy's answer.
-func forward[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
+// forwardAnswer answers with the proxy's answer.
+func forwardAnswer[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
 	v, err := ask(r.Context())
 	if err != nil {
-		rpc.Fail(w, http.StatusBadGateway, err.Error())
+		rpc.WriteError(w, http.StatusBadGateway, err.Error())
 		return
 	}
-	rpc.Answer(w, http.StatusOK, v)
+	rpc.WriteAnswer(w, http.StatusOK, v)
 }

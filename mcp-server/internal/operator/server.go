@@ -11,10 +11,10 @@ import (
 
 // Servers gives the operator access to the MCP servers.
 type Servers interface {
-	Review(ctx context.Context, server string) (operatorapi.Review, error)
-	Approve(ctx context.Context, server, digest string) error
-	Restart(server string) error
-	Log(server string) ([]operatorapi.Line, error)
+	ReviewTools(ctx context.Context, server string) (operatorapi.Review, error)
+	ApproveTools(ctx context.Context, server, digest string) error
+	RestartServer(server string) error
+	ServerLog(server string) ([]operatorapi.Line, error)
 }
 
 // serverRoutes adds the paths about MCP servers. Two of them change state: approving a server's tools, and restarting a
@@ -22,36 +22,36 @@ type Servers interface {
 func serverRoutes(mux *http.ServeMux, servers Servers) {
 	const base = operatorapi.Prefix + "server/"
 	mux.HandleFunc("GET "+base+"review", func(w http.ResponseWriter, r *http.Request) {
-		review, err := servers.Review(r.Context(), r.URL.Query().Get("server"))
-		told(w, review, err)
+		review, err := servers.ReviewTools(r.Context(), r.URL.Query().Get("server"))
+		writeAnswer(w, review, err)
 	})
 	mux.HandleFunc("GET "+base+"log", func(w http.ResponseWriter, r *http.Request) {
-		lines, err := servers.Log(r.URL.Query().Get("server"))
-		told(w, lines, err)
+		lines, err := servers.ServerLog(r.URL.Query().Get("server"))
+		writeAnswer(w, lines, err)
 	})
 	mux.HandleFunc("POST "+base+"approve", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		told(w, struct{}{}, servers.Approve(r.Context(), q.Get("server"), q.Get("digest")))
+		writeAnswer(w, struct{}{}, servers.ApproveTools(r.Context(), q.Get("server"), q.Get("digest")))
 	})
 	mux.HandleFunc("POST "+base+"restart", func(w http.ResponseWriter, r *http.Request) {
-		told(w, struct{}{}, servers.Restart(r.URL.Query().Get("server")))
+		writeAnswer(w, struct{}{}, servers.RestartServer(r.URL.Query().Get("server")))
 	})
 }
 
-// told answers with a value, or with the error.
-func told(w http.ResponseWriter, v any, err error) {
+// writeAnswer answers with a value, or with the error.
+func writeAnswer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		rpc.Answer(w, http.StatusOK, v)
+		rpc.WriteAnswer(w, http.StatusOK, v)
 		return
 	}
 	// Other errors are sentences for the operator.
 	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
-		err = refused(err)
+		err = newRefused(err)
 	}
-	rpc.Refuse(w, err)
+	rpc.WriteRefusal(w, err)
 }
 
-// refused returns an error whose text is for the operator.
-func refused(err error) error {
+// newRefused returns an error whose text is for the operator.
+func newRefused(err error) error {
 	return &rpc.Error{Status: http.StatusConflict, Code: "refused", Text: err.Error()}
 }

@@ -5,14 +5,14 @@ import "context"
 // bytesPerCheck is the number of bytes between two checks of ctx.
 const bytesPerCheck = 64 << 10
 
-// find returns the first position of search in text at the start of a line, and the number of such positions, overlaps
-// included. search must not be empty. The time is linear in both, even if they are repetitive (Knuth, Morris and
-// Pratt).
-func find(ctx context.Context, text, search string) (first, count int, err error) {
+// findLines returns the first position of search in text at the start of a line, and the number of such positions,
+// overlaps included. search must not be empty. The time is linear in both, even if they are repetitive (Knuth, Morris
+// and Pratt).
+func findLines(ctx context.Context, text, search string) (first, count int, err error) {
 	if len(search) > len(text) {
 		return -1, 0, ctx.Err()
 	}
-	border, err := borders(ctx, search)
+	border, err := prefixBorders(ctx, search)
 	if err != nil {
 		return -1, 0, err
 	}
@@ -39,8 +39,9 @@ func find(ctx context.Context, text, search string) (first, count int, err error
 	return first, count, nil
 }
 
-// borders returns, for each length of a prefix of s, the length of its longest proper prefix that is also its suffix.
-func borders(ctx context.Context, s string) ([]int32, error) {
+// prefixBorders returns, for each length of a prefix of s, the length of its longest proper prefix that is also its
+// suffix.
+func prefixBorders(ctx context.Context, s string) ([]int32, error) {
 	border := make([]int32, len(s)+1)
 	k := 0
 	for i := 1; i < len(s); i++ {

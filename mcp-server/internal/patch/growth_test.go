@@ -43,14 +43,14 @@ func TestLinear(t *testing.T) {
 	const n = 512 << 10
 	for name := range shapes(0x100) {
 		t.Run(name, func(t *testing.T) {
-			growth.Linear(t, n, func(n int) func() {
+			growth.RequireLinear(t, n, func(n int) func() {
 				s := shapes(n)[name]
 				return func() {
-					parsed, err := patch.Parse(t.Context(), block(s[1], "x\n"))
+					parsed, err := patch.ParseBlocks(t.Context(), block(s[1], "x\n"))
 					if err != nil {
 						return
 					}
-					_, _ = patch.Apply(t.Context(), s[0], parsed, 8<<20)
+					_, _ = patch.ApplyBlocks(t.Context(), s[0], parsed, 8<<20)
 				}
 			})
 		})
@@ -68,12 +68,12 @@ func TestBlocks(t *testing.T) {
 	}
 	for _, n := range []int{patch.MaxBlocks + 1, 100_000} {
 		var e *patch.Error
-		if _, err := patch.Parse(t.Context(), strings.Repeat(one, n)); !errors.As(err, &e) || !strings.Contains(e.Problem, "more than 100 blocks") {
+		if _, err := patch.ParseBlocks(t.Context(), strings.Repeat(one, n)); !errors.As(err, &e) || !strings.Contains(e.Problem, "more than 100 blocks") {
 			t.Errorf("%d blocks: %v", n, err)
 		}
 	}
 	var e *patch.Error
-	if _, err := patch.Apply(t.Context(), text, make([]patch.Block, patch.MaxBlocks+1), 1<<20); !errors.As(err, &e) {
+	if _, err := patch.ApplyBlocks(t.Context(), text, make([]patch.Block, patch.MaxBlocks+1), 1<<20); !errors.As(err, &e) {
 		t.Errorf("blocks that did not come from Parse: %v", err)
 	}
 }
@@ -82,10 +82,10 @@ func TestBlocks(t *testing.T) {
 func TestGrowth(t *testing.T) {
 	blocks := []patch.Block{{Search: "a\n", Replace: strings.Repeat("b\n", 1<<20) + "a\n"}, {Search: "a\n", Replace: "c\n"}}
 	var e *patch.Error
-	if out, err := patch.Apply(t.Context(), "a\n", blocks, 1<<20); !errors.As(err, &e) || !strings.Contains(e.Problem, "1048576 are allowed") || out != "a\n" {
+	if out, err := patch.ApplyBlocks(t.Context(), "a\n", blocks, 1<<20); !errors.As(err, &e) || !strings.Contains(e.Problem, "1048576 are allowed") || out != "a\n" {
 		t.Errorf("got %d bytes, %v", len(out), err)
 	}
-	if _, err := patch.Apply(t.Context(), "a\r\n", []patch.Block{{Search: "a\n", Replace: "b\n\n\n\n"}}, 5); !errors.As(err, &e) {
+	if _, err := patch.ApplyBlocks(t.Context(), "a\r\n", []patch.Block{{Search: "a\n", Replace: "b\n\n\n\n"}}, 5); !errors.As(err, &e) {
 		t.Errorf("line ends are not counted: %v", err)
 	}
 }
@@ -95,13 +95,13 @@ func TestGrowth(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := patch.Parse(gone, block(strings.Repeat("a\n", 10_000), "")); !errors.Is(err, context.Canceled) {
+	if _, err := patch.ParseBlocks(gone, block(strings.Repeat("a\n", 10_000), "")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Parse: %v", err)
 	}
 	text := strings.Repeat("a\nb\n", 100_000)
 	for name, search := range map[string]string{"found": "a\nb\na\n", "long": text, "not found": "a c\n"} {
 		start := time.Now()
-		out, err := patch.Apply(gone, text, []patch.Block{{Search: search}}, 1<<20)
+		out, err := patch.ApplyBlocks(gone, text, []patch.Block{{Search: search}}, 1<<20)
 		if !errors.Is(err, context.Canceled) || out != text {
 			t.Errorf("Apply, %s: %v after %s", name, err, time.Since(start))
 		}

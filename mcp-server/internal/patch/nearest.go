@@ -14,12 +14,12 @@ const (
 	maxShown       = 4 << 10
 )
 
-// nearest returns the lines of text that are most similar to search, or "". Lines that differ only in white space count
-// most, then common words.
-func nearest(ctx context.Context, text, search string) (string, error) {
+// nearestLines returns the lines of text that are most similar to search, or "". Lines that differ only in white space
+// count most, then common words.
+func nearestLines(ctx context.Context, text, search string) (string, error) {
 	// Bounded, because the texts are untrusted and this only helps to write an error.
-	want := lines(search, maxSearchLines)
-	have := lines(text, maxTextLines)
+	want := firstLines(search, maxSearchLines)
+	have := firstLines(text, maxTextLines)
 	similar := newSimilarity(want)
 	best, bestScore := 0, 0.0
 	scores := make([]map[int]float64, len(have)) // line of text -> line of search -> score, only where above zero
@@ -27,7 +27,7 @@ func nearest(ctx context.Context, text, search string) (string, error) {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		scores[i] = similar.score(h)
+		scores[i] = similar.scoreLine(h)
 	}
 	for i := range have {
 		sum := 0.0
@@ -44,11 +44,11 @@ func nearest(ctx context.Context, text, search string) (string, error) {
 	if bestScore < 0.3 {
 		return "", ctx.Err()
 	}
-	return joined(have[best:min(best+len(want), len(have))]), ctx.Err()
+	return joinShown(have[best:min(best+len(want), len(have))]), ctx.Err()
 }
 
-// joined joins lines, up to maxShown bytes.
-func joined(lines []string) string {
+// joinShown joins lines, up to maxShown bytes.
+func joinShown(lines []string) string {
 	var b strings.Builder
 	for _, l := range lines {
 		if b.Len()+len(l) > maxShown {
@@ -61,8 +61,8 @@ func joined(lines []string) string {
 	return b.String()
 }
 
-// lines returns the first lines of s, and reads no further.
-func lines(s string, most int) []string {
+// firstLines returns the first lines of s, and reads no further.
+func firstLines(s string, most int) []string {
 	var out []string
 	for line := range strings.SplitSeq(strings.TrimSuffix(s, "\n"), "\n") {
 		if len(out) == most {
@@ -73,35 +73,35 @@ func lines(s string, most int) []string {
 	return out
 }
 
-// similarity compares lines with the lines of one search text by the words they share.
-type similarity struct {
+// lineSimilarity compares lines with the lines of one search text by the words they share.
+type lineSimilarity struct {
 	linesOf map[string][]int // by word: the lines of the search text that contain it
 	count   []int            // distinct words of each line
 	folded  []string         // each line, folded
 }
 
-func newSimilarity(want []string) *similarity {
-	s := &similarity{linesOf: map[string][]int{}}
+func newSimilarity(want []string) *lineSimilarity {
+	s := &lineSimilarity{linesOf: map[string][]int{}}
 	for j, w := range want {
-		ws := words(w)
+		ws := wordsOf(w)
 		for word := range ws {
 			s.linesOf[word] = append(s.linesOf[word], j)
 		}
 		s.count = append(s.count, len(ws))
-		s.folded = append(s.folded, fold(w))
+		s.folded = append(s.folded, foldSpace(w))
 	}
 	return s
 }
 
-// fold returns the beginning of a line with each run of white space as one space.
-func fold(line string) string {
+// foldSpace returns the beginning of a line with each run of white space as one space.
+func foldSpace(line string) string {
 	return strings.Join(strings.Fields(line[:min(len(line), maxLine)]), " ")
 }
 
-// score returns how similar a line is to each line of the search text: 2 if they are equal except for white space,
+// scoreLine returns how similar a line is to each line of the search text: 2 if they are equal except for white space,
 // otherwise the share of common words, from 0 to 1.
-func (s *similarity) score(line string) map[int]float64 {
-	have := words(line)
+func (s *lineSimilarity) scoreLine(line string) map[int]float64 {
+	have := wordsOf(line)
 	if len(have) == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (s *similarity) score(line string) map[int]float64 {
 			common[j]++
 		}
 	}
-	out, folded := map[int]float64{}, fold(line)
+	out, folded := map[int]float64{}, foldSpace(line)
 	for j, n := range common[:len(s.count)] {
 		switch {
 		case n == 0:
@@ -124,8 +124,8 @@ func (s *similarity) score(line string) map[int]float64 {
 	return out
 }
 
-// words returns the identifiers and numbers at the beginning of a line.
-func words(line string) map[string]bool {
+// wordsOf returns the identifiers and numbers at the beginning of a line.
+func wordsOf(line string) map[string]bool {
 	out := map[string]bool{}
 	for w := range strings.FieldsFuncSeq(line[:min(len(line), maxLine)], func(r rune) bool {
 		return r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && r < 0x80

@@ -56,22 +56,24 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-func mistake(format string, args ...any) *Error { return &Error{Problem: fmt.Sprintf(format, args...)} }
+func newError(format string, args ...any) *Error {
+	return &Error{Problem: fmt.Sprintf(format, args...)}
+}
 
-// Parse reads the blocks of a patch. Text between blocks may only be blank.
-func Parse(ctx context.Context, patch string) ([]Block, error) {
-	r := reader{}
+// ParseBlocks reads the blocks of a patch. Text between blocks may only be blank.
+func ParseBlocks(ctx context.Context, patch string) ([]Block, error) {
+	r := blockReader{}
 	n := 0
 	for line := range strings.SplitSeq(strings.ReplaceAll(patch, "\r\n", "\n"), "\n") {
 		if n++; n%linesPerCheck == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !r.line(line) {
-			return nil, mistake("line %d of the patch (%.60q) is misplaced. A patch is blocks of this form:\n%s",
+		if !r.readLine(line) {
+			return nil, newError("line %d of the patch (%.60q) is misplaced. A patch is blocks of this form:\n%s",
 				n, line, Example)
 		}
 		if len(r.blocks) > MaxBlocks {
-			return nil, mistake("the patch has more than %d blocks. "+
+			return nil, newError("the patch has more than %d blocks. "+
 				"Send them in several calls, or rewrite the skill in execute_code.", MaxBlocks)
 		}
 	}
@@ -80,7 +82,7 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 			Problem: "the block does not end. It needs the lines " + middleMark + " and " + replaceMark + "."}
 	}
 	if len(r.blocks) == 0 {
-		return nil, mistake("the patch has no block. A patch is blocks of this form:\n%s", Example)
+		return nil, newError("the patch has no block. A patch is blocks of this form:\n%s", Example)
 	}
 	return r.blocks, nil
 }
@@ -88,15 +90,15 @@ func Parse(ctx context.Context, patch string) ([]Block, error) {
 // linesPerCheck is the number of lines between two checks of ctx.
 const linesPerCheck = 1024
 
-// reader reads a patch line by line.
-type reader struct {
+// blockReader reads a patch line by line.
+type blockReader struct {
 	blocks          []Block
 	part            string // the mark before the present part; empty between blocks
 	search, replace strings.Builder
 }
 
-// line reads one line. It returns false if the line is misplaced.
-func (r *reader) line(line string) bool {
+// readLine reads one line. It returns false if the line is misplaced.
+func (r *blockReader) readLine(line string) bool {
 	mark := strings.TrimRight(line, " \t")
 	switch {
 	case r.part == "" && mark == searchMark:
@@ -121,9 +123,9 @@ func (r *reader) line(line string) bool {
 	return true
 }
 
-// Apply applies the blocks to text in order. On an error it returns the text unchanged. The error names the failed
-// block, or is ctx's. An empty SEARCH is allowed only for an empty text. The result may have up to most bytes.
-func Apply(ctx context.Context, text string, blocks []Block, most int) (string, error) {
+// ApplyBlocks applies the blocks to text in order. On an error it returns the text unchanged. The error names the
+// failed block, or is ctx's. An empty SEARCH is allowed only for an empty text. The result may have up to most bytes.
+func ApplyBlocks(ctx context.Context, text string, blocks []Block, most int) (string, error) {
 	if len(blocks) > MaxBlocks {
 		return text, &Error{Problem: fmt.Sprintf("more than %d blocks", MaxBlocks)}
 	}
@@ -135,7 +137,7 @@ func Apply(ctx context.Context, text string, blocks []Block, most int) (string, 
 		out += "\n"
 	}
 	for i, b := range blocks {
-		next, err := replace(ctx, out, b)
+		next, err := replaceBlock(ctx, out, b)
 		if problem, is := err.(*Error); is { //nolint:errorlint // made here
 			problem.Block = i + 1
 		}
@@ -162,21 +164,22 @@ func tooLarge(have, most int) error {
 	return &Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", have, most)}
 }
 
-// replace applies one block. It matches the search text only at line starts, because SEARCH consists of whole lines.
-func replace(ctx context.Context, text string, b Block) (string, error) {
+// replaceBlock applies one block. It matches the search text only at line starts, because SEARCH consists of whole
+// lines.
+func replaceBlock(ctx context.Context, text string, b Block) (string, error) {
 	if b.Search == "" {
 		if text == "" {
 			return b.Replace, nil
 		}
 		return "", &Error{Problem: "SEARCH is empty. To add lines, search for the lines next to them."}
 	}
-	at, count, err := find(ctx, text, b.Search)
+	at, count, err := findLines(ctx, text, b.Search)
 	if err != nil {
 		return "", err
 	}
 	switch count {
 	case 0:
-		near, err := nearest(ctx, text, b.Search)
+		near, err := nearestLines(ctx, text, b.Search)
 		if err != nil {
 			return "", err
 		}
@@ -184,6 +187,6 @@ func replace(ctx context.Context, text string, b Block) (string, error) {
 	case 1:
 		return text[:at] + b.Replace + text[at+len(b.Search):], nil
 	}
-	return "", mistake("the SEARCH text occurs %d times. "+
+	return "", newError("the SEARCH text occurs %d times. "+
 		"Add lines around it until it is unique. Nothing was changed.", count)
 }

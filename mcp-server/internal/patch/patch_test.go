@@ -17,11 +17,11 @@ const text = "one\ntwo\nthree\ntwo and a half\n"
 
 func apply(t *testing.T, text, blocks string) (string, error) {
 	t.Helper()
-	parsed, err := patch.Parse(t.Context(), blocks)
+	parsed, err := patch.ParseBlocks(t.Context(), blocks)
 	if err != nil {
 		return text, err
 	}
-	return patch.Apply(t.Context(), text, parsed, 1<<20)
+	return patch.ApplyBlocks(t.Context(), text, parsed, 1<<20)
 }
 
 func TestApply(t *testing.T) {
@@ -104,7 +104,7 @@ func FuzzApply(f *testing.F) {
 	f.Add("a\r\nb", "b\n", "")
 	f.Fuzz(func(t *testing.T, text, search, replace string) {
 		search, replace = lines(search), lines(replace)
-		out, err := patch.Apply(t.Context(), text, []patch.Block{{Search: search, Replace: replace}}, 1<<20)
+		out, err := patch.ApplyBlocks(t.Context(), text, []patch.Block{{Search: search, Replace: replace}}, 1<<20)
 		var e *patch.Error
 		if err != nil && !errors.As(err, &e) {
 			t.Fatalf("an error of another type: %v", err)
@@ -115,6 +115,6 @@ func FuzzApply(f *testing.F) {
 		if err == nil && !strings.Contains(strings.ReplaceAll(out, "\r\n", "\n"), replace) {
 			t.Fatalf("the replacement is not in the result")
 		}
-		_, _ = patch.Parse(t.Context(), text)
+		_, _ = patch.ParseBlocks(t.Context(), text)
 	})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// Deno is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the directory
-// that code knows as /skills. Its path in code is replaced, because there is no mount.
-func Deno(tb testing.TB, s *Sandbox, skills string) Script {
+// NewDenoScript is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the
+// directory that code knows as /skills. Its path in code is replaced, because there is no mount.
+func NewDenoScript(tb testing.TB, s *Sandbox, skills string) Script {
 	tb.Helper()
-	deno := testkit.Deno(tb)
+	deno := testkit.DenoPath(tb)
 	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
 		dir, err := os.MkdirTemp("", "run")
 		if err != nil {
@@ -31,12 +31,12 @@ func Deno(tb testing.TB, s *Sandbox, skills string) Script {
 		}
 		args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
 			"--allow-read=/tmp," + skills, "--allow-write=" + skills}
-		if allow := s.Allowed(); len(allow) > 0 {
+		if allow := s.AllowedHosts(); len(allow) > 0 {
 			args = append(args, "--allow-net="+strings.Join(allow, ","))
 		}
 		cmd := exec.CommandContext(ctx, deno, append(args, main)...) //nolint:gosec // running code is its job
 		cmd.Env = []string{"NO_COLOR=1", "HOME=" + dir, "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
-		cmd.Stdout = emitter(func(t string) { emit(runapi.Event{Stdout: t}) })
+		cmd.Stdout = outputEmitter(func(t string) { emit(runapi.Event{Stdout: t}) })
 		var errors strings.Builder
 		cmd.Stderr = &errors
 		_ = cmd.Run() // a failure shows in the exit code
@@ -51,11 +51,11 @@ func Deno(tb testing.TB, s *Sandbox, skills string) Script {
 	}
 }
 
-type emitter func(string)
+type outputEmitter func(string)
 
-func (e emitter) Write(p []byte) (int, error) {
+func (e outputEmitter) Write(p []byte) (int, error) {
 	e(string(p))
 	return len(p), nil
 }
 
-var _ io.Writer = emitter(nil)
+var _ io.Writer = outputEmitter(nil)

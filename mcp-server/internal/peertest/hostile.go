@@ -18,11 +18,11 @@ var built struct {
 	out  []byte
 }
 
-// Hostile returns the path of the MCP server that misbehaves according to its arguments: bridge/testdata/hostile. Main
-// removes the file.
-func Hostile(tb testing.TB) string {
+// BuildHostile returns the path of the MCP server that misbehaves according to its arguments: bridge/testdata/hostile.
+// Main removes the file.
+func BuildHostile(tb testing.TB) string {
 	tb.Helper()
-	root := testkit.Root(tb)
+	root := testkit.RootDir(tb)
 	built.once.Do(func() {
 		var dir string
 		if dir, built.err = os.MkdirTemp("", "hostile"); built.err != nil {
@@ -40,8 +40,8 @@ func Hostile(tb testing.TB) string {
 	return built.path
 }
 
-// Main runs the tests of a package that uses Hostile, and removes the built files.
-func Main(m *testing.M) int {
+// RunTests runs the tests of a package that uses Hostile, and removes the built files.
+func RunTests(m *testing.M) int {
 	defer func() {
 		if built.path != "" {
 			_ = os.RemoveAll(filepath.Dir(built.path))

@@ -18,20 +18,20 @@ var servers = []string{
 	"@modelcontextprotocol/server-filesystem@2026.8.31",
 }
 
-// Servers returns the node_modules directory with these MCP servers. It installs them on first use.
-func Servers(tb testing.TB) string {
+// InstallServers returns the node_modules directory with these MCP servers. It installs them on first use.
+func InstallServers(tb testing.TB) string {
 	tb.Helper()
-	return testkit.NPM(tb, "servers", servers...)
+	return testkit.InstallPackages(tb, "servers", servers...)
 }
 
-// Node runs a script with NodeBinary and returns what it printed to both streams.
-func Node(tb testing.TB, dir string, args ...string) (string, error) {
+// RunNode runs a script with NodeBinary and returns what it printed to both streams.
+func RunNode(tb testing.TB, dir string, args ...string) (string, error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testkit.NodeBinary(tb), args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NODE_PATH="+testkit.Clients(tb)) //nolint:forbidigo // support of tests
+	cmd.Env = append(os.Environ(), "NODE_PATH="+testkit.InstallClients(tb)) //nolint:forbidigo // support of tests
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err

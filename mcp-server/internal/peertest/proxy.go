@@ -72,20 +72,20 @@ func (p *Proxy) Start() {
 	mux.HandleFunc("GET /v1/catalog", func(w http.ResponseWriter, _ *http.Request) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		rpc.Answer(w, http.StatusOK, p.catalog)
+		rpc.WriteAnswer(w, http.StatusOK, p.catalog)
 	})
 	for name, texts := range map[string]map[string]string{"types": p.Types, "operations": p.Operations} {
 		mux.HandleFunc("GET /v1/catalog/{api}/"+name, func(w http.ResponseWriter, r *http.Request) {
 			text, ok := texts[r.PathValue("api")]
 			if !ok {
-				rpc.Refuse(w, controlapi.ErrNotFound)
+				rpc.WriteRefusal(w, controlapi.ErrNotFound)
 				return
 			}
 			_, _ = w.Write([]byte(text))
 		})
 	}
-	mux.HandleFunc("PUT /v1/slots/{n}", p.register)
-	mux.HandleFunc("DELETE /v1/slots/{n}", p.unregister)
+	mux.HandleFunc("PUT /v1/slots/{n}", p.handleRegister)
+	mux.HandleFunc("DELETE /v1/slots/{n}", p.handleUnregister)
 	mux.HandleFunc("PUT /v1/slots/{n}/calls", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -93,7 +93,7 @@ func (p *Proxy) Start() {
 		texts, _ := io.ReadAll(r.Body) // this proxy has no credential to replace
 		_, _ = w.Write(texts)
 	})
-	mux.HandleFunc("GET /v1/events", p.events)
+	mux.HandleFunc("GET /v1/events", p.handleEvents)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("codeforge_proxy_up 1\n"))
 	})
@@ -112,31 +112,31 @@ func (p *Proxy) SetCatalog(c controlapi.Catalog) {
 	p.version++
 	c.Version = "v" + strconv.Itoa(p.version)
 	p.catalog = c
-	p.publish(controlapi.Event{Catalog: c.Version})
+	p.sendEvent(controlapi.Event{Catalog: c.Version})
 }
 
-// Publish sends an event to every present subscriber.
-func (p *Proxy) Publish(e controlapi.Event) {
+// PublishEvent sends an event to every present subscriber.
+func (p *Proxy) PublishEvent(e controlapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.publish(e)
+	p.sendEvent(e)
 }
 
-func (p *Proxy) publish(e controlapi.Event) {
+func (p *Proxy) sendEvent(e controlapi.Event) {
 	for s := range p.subscribers {
 		s <- e
 	}
 }
 
-// Registered returns the number of registered runs.
-func (p *Proxy) Registered() int {
+// CountRegistered returns the number of registered runs.
+func (p *Proxy) CountRegistered() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.registered)
 }
 
-// Seen lists all registrations so far.
-func (p *Proxy) Seen() []controlapi.Registration {
+// ListRegistrations lists all registrations so far.
+func (p *Proxy) ListRegistrations() []controlapi.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]controlapi.Registration(nil), p.seen...)
@@ -149,24 +149,24 @@ func (p *Proxy) Journal() []string {
 	return append([]string(nil), p.journal...)
 }
 
-// Forget empties the journal and the list of registrations.
-func (p *Proxy) Forget() {
+// ForgetAll empties the journal and the list of registrations.
+func (p *Proxy) ForgetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal, p.seen = nil, nil
 }
 
-func (p *Proxy) register(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) handleRegister(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	var reg controlapi.Registration
 	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reg.Generation <= p.newest[slot.ID(n)] {
-		rpc.Refuse(w, controlapi.ErrFenced)
+		rpc.WriteRefusal(w, controlapi.ErrFenced)
 		return
 	}
 	p.newest[slot.ID(n)] = reg.Generation
@@ -176,14 +176,14 @@ func (p *Proxy) register(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) handleUnregister(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	g, _ := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	reg, ok := p.registered[slot.ID(n)]
 	if !ok || reg.Generation != g {
-		rpc.Refuse(w, controlapi.ErrFenced)
+		rpc.WriteRefusal(w, controlapi.ErrFenced)
 		return
 	}
 	delete(p.registered, slot.ID(n))
@@ -193,10 +193,10 @@ func (p *Proxy) unregister(w http.ResponseWriter, r *http.Request) {
 		receipt = p.Receipt(reg)
 	}
 	receipt.Run, receipt.Generation = reg.Run, reg.Generation
-	rpc.Answer(w, http.StatusOK, receipt)
+	rpc.WriteAnswer(w, http.StatusOK, receipt)
 }
 
-func (p *Proxy) events(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) handleEvents(w http.ResponseWriter, r *http.Request) {
 	if p.Subscribing != nil {
 		p.Subscribing()
 	}

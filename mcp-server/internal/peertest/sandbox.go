@@ -74,12 +74,12 @@ func (s *Sandbox) Start() {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/leases", s.acquire)
-	mux.HandleFunc("DELETE /v1/leases/{generation}", s.release)
-	mux.HandleFunc("PUT /v1/permissions", s.permissions)
-	mux.HandleFunc("POST /v1/runs", s.run)
+	mux.HandleFunc("POST /v1/leases", s.handleAcquire)
+	mux.HandleFunc("DELETE /v1/leases/{generation}", s.handleRelease)
+	mux.HandleFunc("PUT /v1/permissions", s.handlePermissions)
+	mux.HandleFunc("POST /v1/runs", s.handleRun)
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.Answer(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
+		rpc.WriteAnswer(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
 	})
 	s.mu.Lock()
 	s.leases, s.hash = map[uint64]slot.ID{}, ""
@@ -96,30 +96,30 @@ func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
 
-// Leased returns the number of leases.
-func (s *Sandbox) Leased() int {
+// CountLeased returns the number of leases.
+func (s *Sandbox) CountLeased() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.leases)
 }
 
-// Left is Leased after the last run: it waits for releases in progress.
-func (s *Sandbox) Left() int {
-	for deadline := time.Now().Add(time.Second); s.Leased() > 0 && time.Now().Before(deadline); {
+// WaitForReleases is Leased after the last run: it waits for releases in progress.
+func (s *Sandbox) WaitForReleases() int {
+	for deadline := time.Now().Add(time.Second); s.CountLeased() > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	return s.Leased()
+	return s.CountLeased()
 }
 
-// Most returns the highest number of simultaneous runs.
-func (s *Sandbox) Most() int {
+// MostRuns returns the highest number of simultaneous runs.
+func (s *Sandbox) MostRuns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most
 }
 
-// Allowed returns the permission set.
-func (s *Sandbox) Allowed() []string {
+// AllowedHosts returns the permission set.
+func (s *Sandbox) AllowedHosts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allow
@@ -132,27 +132,27 @@ func (s *Sandbox) Journal() []string {
 	return append([]string(nil), s.journal...)
 }
 
-// Forget empties the journal.
-func (s *Sandbox) Forget() {
+// ForgetAll empties the journal.
+func (s *Sandbox) ForgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.journal = nil
 }
 
-func (s *Sandbox) note(what string, generation uint64) {
+func (s *Sandbox) noteRequest(what string, generation uint64) {
 	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
 }
 
-func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
+func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
 	var req runapi.LeaseRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
-		rpc.Refuse(w, runapi.ErrBusy)
+		rpc.WriteRefusal(w, runapi.ErrBusy)
 		return
 	}
 	taken := map[slot.ID]bool{}
@@ -165,40 +165,40 @@ func (s *Sandbox) acquire(w http.ResponseWriter, r *http.Request) {
 		}
 		s.generation++
 		s.leases[s.generation] = id
-		s.note("lease", s.generation)
-		rpc.Answer(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
+		s.noteRequest("lease", s.generation)
+		rpc.WriteAnswer(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
 		return
 	}
-	rpc.Refuse(w, runapi.ErrBusy)
+	rpc.WriteRefusal(w, runapi.ErrBusy)
 }
 
-func (s *Sandbox) release(w http.ResponseWriter, r *http.Request) {
+func (s *Sandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
 	g, _ := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[g]; !ok {
-		rpc.Refuse(w, runapi.ErrLeaseGone)
+		rpc.WriteRefusal(w, runapi.ErrLeaseGone)
 		return
 	}
 	delete(s.leases, g)
-	s.note("release", g)
+	s.noteRequest("release", g)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Sandbox) permissions(w http.ResponseWriter, r *http.Request) {
+func (s *Sandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
 	var p runapi.Permissions
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
-	rpc.Answer(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
+	rpc.WriteAnswer(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
 }
 
-// enter checks a run's generation and permissions, and counts the run.
-func (s *Sandbox) enter(r runapi.RunRequest) error {
+// countRun checks a run's generation and permissions, and counts the run.
+func (s *Sandbox) countRun(r runapi.RunRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[r.Generation]; !ok {
@@ -209,7 +209,7 @@ func (s *Sandbox) enter(r runapi.RunRequest) error {
 	}
 	s.running++
 	s.most = max(s.most, s.running)
-	s.note("run", r.Generation)
+	s.noteRequest("run", r.Generation)
 	return nil
 }
 
@@ -220,14 +220,14 @@ func (s *Sandbox) SetScript(script Script) {
 	s.Script = script
 }
 
-func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
+func (s *Sandbox) handleRun(w http.ResponseWriter, req *http.Request) {
 	var r runapi.RunRequest
 	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, err.Error())
+		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if err := s.enter(r); err != nil {
-		rpc.Refuse(w, err)
+	if err := s.countRun(r); err != nil {
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -240,7 +240,7 @@ func (s *Sandbox) run(w http.ResponseWriter, req *http.Request) {
 	})
 	s.mu.Lock()
 	s.running--
-	s.note("exit", r.Generation)
+	s.noteRequest("exit", r.Generation)
 	s.mu.Unlock()
 	_ = enc.Encode(runapi.Event{Exit: &exit})
 }

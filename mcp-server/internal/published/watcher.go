@@ -62,11 +62,11 @@ const (
 func (w *Watcher) Run(ctx context.Context) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
-		err := w.follow(ctx)
+		err := w.followStream(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.fail(err)
+		w.setProblem(err)
 		// A stream that lasted was no failure, so the pauses start again from the shortest.
 		if time.Since(began) > lastPause {
 			pause = firstPause
@@ -78,8 +78,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// follow does the work of Run over one stream of events, and returns why the stream ended.
-func (w *Watcher) follow(ctx context.Context) error {
+// followStream does the work of Run over one stream of events, and returns why the stream ended.
+func (w *Watcher) followStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Subscribed before the fetch, so that no change is missed in between.
@@ -91,13 +91,13 @@ func (w *Watcher) follow(ctx context.Context) error {
 	var ended error
 	go func() {
 		defer close(done)
-		ended = events.Each(func(e controlapi.Event) { note(changed, e) })
+		ended = events.EachEvent(func(e controlapi.Event) { noteVersion(changed, e) })
 	}()
 	defer func() {
 		cancel()
 		<-done
 	}()
-	for err := w.Renew(ctx); ; {
+	for err := w.FetchCatalog(ctx); ; {
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 		case version := <-changed:
 			// Events may repeat the version that Renew has already fetched.
 			if version != w.Catalog().Version {
-				err = w.Renew(ctx)
+				err = w.FetchCatalog(ctx)
 			}
 		case <-done:
 			return fmt.Errorf("following the catalog: %w", errors.Join(errEnded, ended))
@@ -113,8 +113,8 @@ func (w *Watcher) follow(ctx context.Context) error {
 	}
 }
 
-// note stores the latest catalog version of the events in a channel of one.
-func note(changed chan string, e controlapi.Event) {
+// noteVersion stores the latest catalog version of the events in a channel of one.
+func noteVersion(changed chan string, e controlapi.Event) {
 	if e.Catalog == "" {
 		return
 	}
@@ -132,12 +132,12 @@ func note(changed chan string, e controlapi.Event) {
 	}
 }
 
-// Renew fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for example
-// after a restart.
-func (w *Watcher) Renew(ctx context.Context) error {
+// FetchCatalog fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for
+// example after a restart.
+func (w *Watcher) FetchCatalog(ctx context.Context) error {
 	w.renewing.Lock()
 	defer w.renewing.Unlock()
-	cat, err := w.cfg.Control.Catalog(ctx)
+	cat, err := w.cfg.Control.FetchCatalog(ctx)
 	if err != nil {
 		return fmt.Errorf("fetching the catalog: %w", err)
 	}
@@ -170,8 +170,8 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	return nil
 }
 
-// fail stores the reason why the last catalog may be out of date.
-func (w *Watcher) fail(err error) {
+// setProblem stores the reason why the last catalog may be out of date.
+func (w *Watcher) setProblem(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.problem == nil || w.problem.Error() != err.Error() {

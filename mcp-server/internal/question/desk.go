@@ -27,43 +27,43 @@ const Gone = "This call is over: its question was answered already, or not in ti
 // concurrent use.
 type Desk struct {
 	mu     sync.Mutex
-	parked map[string]*parked
+	parked map[string]*parkedCall
 }
 
-// parked is a call in progress.
-type parked struct {
+// parkedCall is a call in progress.
+type parkedCall struct {
 	owner string
 	stop  context.CancelFunc
-	asked chan asked
-	open  *asked        // the question that the client has got
+	asked chan sentQuestion
+	open  *sentQuestion // the question that the client has got
 	done  chan struct{} // closed when res is set
 	res   *mcp.CallToolResult
 	panic any // a panic of the work, for the waiting caller
 	timer *time.Timer
 }
 
-// asked is a question on its way to the client.
-type asked struct {
+// sentQuestion is a question on its way to the client.
+type sentQuestion struct {
 	question Question
 	answer   chan *mcp.ElicitResult // gets nil if the client cannot be asked
 }
 
-// Call carries out one tool call with work, which may ask. Only owner may return with an answer.
-func (d *Desk) Call(
+// RunCall carries out one tool call with work, which may ask. Only owner may return with an answer.
+func (d *Desk) RunCall(
 	ctx context.Context, req *mcp.CallToolRequest, owner string, work func(context.Context, Asker) *mcp.CallToolResult,
 ) *mcp.CallToolResult {
 	if state := req.Params.RequestState; state != "" {
-		p := d.take(state, owner)
+		p := d.takeCall(state, owner)
 		if p == nil {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: Gone}}, IsError: true}
 		}
 		r, _ := req.Params.InputResponses[key].(*mcp.ElicitResult)
 		p.open.answer <- r
 		p.open = nil
-		return d.wait(ctx, p)
+		return d.waitForCall(ctx, p)
 	}
-	if !asks(req.ClientCapabilities()) {
-		return work(ctx, nobody)
+	if !canAsk(req.ClientCapabilities()) {
+		return work(ctx, askNobody)
 	}
 	if req.ProtocolVersion() < rounds {
 		return work(ctx, func(asking context.Context, q Question) (Answer, error) {
@@ -72,29 +72,29 @@ func (d *Desk) Call(
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(asking, cancel)()
-			r, err := req.Session.Elicit(ctx, q.params())
+			r, err := req.Session.Elicit(ctx, q.elicitParams())
 			if err != nil {
 				return Answer{}, err
 			}
-			return answer(r)
+			return readAnswer(r)
 		})
 	}
 	// Without ctx's end: the work goes on while the client has an answer that asks for input.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p := &parked{owner: owner, stop: stop, asked: make(chan asked), done: make(chan struct{})}
+	p := &parkedCall{owner: owner, stop: stop, asked: make(chan sentQuestion), done: make(chan struct{})}
 	go func() {
 		defer stop()
 		defer close(p.done)
 		// A panic here would end the process; result repeats it in the caller, whose handler recovers.
 		defer func() { p.panic = recover() }()
-		p.res = work(working, p.ask)
+		p.res = work(working, p.askByResult)
 	}()
-	return d.wait(ctx, p)
+	return d.waitForCall(ctx, p)
 }
 
-// ask is the Asker of a call that asks by its result.
-func (p *parked) ask(ctx context.Context, q Question) (Answer, error) {
-	a := asked{question: q, answer: make(chan *mcp.ElicitResult, 1)}
+// askByResult is the Asker of a call that asks by its result.
+func (p *parkedCall) askByResult(ctx context.Context, q Question) (Answer, error) {
+	a := sentQuestion{question: q, answer: make(chan *mcp.ElicitResult, 1)}
 	select {
 	case p.asked <- a:
 	case <-p.done: // the call has ended
@@ -104,43 +104,43 @@ func (p *parked) ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	select {
 	case r := <-a.answer:
-		return answer(r)
+		return readAnswer(r)
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	}
 }
 
-// wait waits for the end of a call, or for its next question.
-func (d *Desk) wait(ctx context.Context, p *parked) *mcp.CallToolResult {
+// waitForCall waits for the end of a call, or for its next question.
+func (d *Desk) waitForCall(ctx context.Context, p *parkedCall) *mcp.CallToolResult {
 	select {
 	case <-p.done:
-		return p.result()
+		return p.callResult()
 	case a := <-p.asked:
-		if state := d.park(p, a); state != "" {
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{key: a.question.params()}, RequestState: state}
+		if state := d.parkCall(p, a); state != "" {
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{key: a.question.elicitParams()}, RequestState: state}
 		}
 		// Too many calls wait, so the question is refused and the work goes on.
 		a.answer <- nil
-		return d.wait(ctx, p)
+		return d.waitForCall(ctx, p)
 	case <-ctx.Done():
 		// The caller gave up, so the work is cancelled as well.
 		p.stop()
 		<-p.done
-		return p.result()
+		return p.callResult()
 	}
 }
 
-// result returns the result of a finished call.
-func (p *parked) result() *mcp.CallToolResult {
+// callResult returns the result of a finished call.
+func (p *parkedCall) callResult() *mcp.CallToolResult {
 	if p.panic != nil {
 		panic(p.panic)
 	}
 	return p.res
 }
 
-// park stores a call until its client returns. It returns the state with which the client returns, or "" if too many
-// calls wait.
-func (d *Desk) park(p *parked, a asked) string {
+// parkCall stores a call until its client returns. It returns the state with which the client returns, or "" if too
+// many calls wait.
+func (d *Desk) parkCall(p *parkedCall, a sentQuestion) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// Each parked call keeps a run and a slot.
@@ -148,22 +148,22 @@ func (d *Desk) park(p *parked, a asked) string {
 		return ""
 	}
 	if d.parked == nil {
-		d.parked = map[string]*parked{}
+		d.parked = map[string]*parkedCall{}
 	}
 	state := rand.Text()
 	p.open = &a
 	d.parked[state] = p
 	// Clients may never return, and the call must not wait forever.
 	p.timer = time.AfterFunc(parkTime, func() {
-		if d.take(state, p.owner) != nil {
+		if d.takeCall(state, p.owner) != nil {
 			p.stop()
 		}
 	})
 	return state
 }
 
-// take removes and returns the call of a state, if it belongs to owner.
-func (d *Desk) take(state, owner string) *parked {
+// takeCall removes and returns the call of a state, if it belongs to owner.
+func (d *Desk) takeCall(state, owner string) *parkedCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p := d.parked[state]

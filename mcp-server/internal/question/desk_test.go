@@ -26,7 +26,7 @@ func connect(
 	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "work", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return d.Call(ctx, req, "owner", work), nil
+			return d.RunCall(ctx, req, "owner", work), nil
 		})
 	near, far := mcp.NewInMemoryTransports()
 	if _, err := server.Connect(t.Context(), far, nil); err != nil {
@@ -130,7 +130,7 @@ func TestComesBack(t *testing.T) {
 	if got := text(t, s, back("another")); got != Gone {
 		t.Errorf("another state: %s", got)
 	}
-	if d.take(res.RequestState, "another owner") != nil {
+	if d.takeCall(res.RequestState, "another owner") != nil {
 		t.Error("another owner took the call")
 	}
 	if got := text(t, s, back(res.RequestState)); got != Decline {
@@ -201,20 +201,20 @@ func TestRoomForParked(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	for state := range d.parked {
-		d.take(state, "owner").stop()
+		d.takeCall(state, "owner").stop()
 	}
 }
 
 // TestPanic: a panic of the work is that of the call.
 func TestPanic(t *testing.T) {
-	p := &parked{done: make(chan struct{}), panic: "x"}
+	p := &parkedCall{done: make(chan struct{}), panic: "x"}
 	close(p.done)
 	defer func() {
 		if recover() != "x" {
 			t.Error("the panic is lost")
 		}
 	}()
-	(&Desk{}).wait(t.Context(), p)
+	(&Desk{}).waitForCall(t.Context(), p)
 }
 
 // TestStreamOfCall: a question of a call reaches a client that has no stream open but that of the call, in whatever
@@ -246,7 +246,7 @@ func TestStreamOfCall(t *testing.T) {
 	}
 	server.AddTool(&mcp.Tool{Name: "work", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return new(Desk).Call(ctx, req, "owner", work), nil
+			return new(Desk).RunCall(ctx, req, "owner", work), nil
 		})
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	defer web.Close()

@@ -39,11 +39,11 @@ type Asker func(context.Context, Question) (Answer, error)
 // ErrNobody means that the client cannot show forms to its user.
 var ErrNobody = errors.New("the client that runs this code cannot show its user a question")
 
-// nobody is the Asker of a client that cannot show forms.
-func nobody(context.Context, Question) (Answer, error) { return Answer{}, ErrNobody }
+// askNobody is the Asker of a client that cannot show forms.
+func askNobody(context.Context, Question) (Answer, error) { return Answer{}, ErrNobody }
 
-// params returns a question in MCP's form.
-func (q Question) params() *mcp.ElicitParams {
+// elicitParams returns a question in MCP's form.
+func (q Question) elicitParams() *mcp.ElicitParams {
 	p := &mcp.ElicitParams{Mode: "form", Message: q.Message}
 	if p.RequestedSchema = any(q.Schema); len(q.Schema) == 0 {
 		p.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
@@ -51,8 +51,8 @@ func (q Question) params() *mcp.ElicitParams {
 	return p
 }
 
-// answer converts a client's answer.
-func answer(r *mcp.ElicitResult) (Answer, error) {
+// readAnswer converts a client's answer.
+func readAnswer(r *mcp.ElicitResult) (Answer, error) {
 	if r == nil || r.Action != Accept && r.Action != Decline && r.Action != Cancel {
 		return Answer{}, errors.New("the client gave no answer to the question")
 	}
@@ -66,7 +66,7 @@ func answer(r *mcp.ElicitResult) (Answer, error) {
 	return a, nil
 }
 
-// asks reports whether a client shows forms. A client that names neither forms nor another mode shows them.
-func asks(c *mcp.ClientCapabilities) bool {
+// canAsk reports whether a client shows forms. A client that names neither forms nor another mode shows them.
+func canAsk(c *mcp.ClientCapabilities) bool {
 	return c != nil && c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }

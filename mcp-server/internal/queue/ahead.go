@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// held is a lease taken ahead, so that the next run does not wait for a lease.
-type held struct {
+// aheadLease is a lease taken ahead, so that the next run does not wait for a lease.
+type aheadLease struct {
 	lease  sandbox.Lease
 	giveUp *time.Timer
 }
@@ -20,10 +20,10 @@ func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool)
 	if h == nil {
 		return sandbox.Lease{}, false
 	}
-	if h.lease.Good() && ctx.Err() == nil && h.lease.Private == private {
+	if h.lease.IsValid() && ctx.Err() == nil && h.lease.Private == private {
 		return h.lease, true
 	}
-	q.Release(h.lease)
+	q.ReleaseLease(h.lease)
 	return sandbox.Lease{}, false
 }
 
@@ -45,14 +45,14 @@ func (q *Queue) acquireAhead(private bool) {
 	if err != nil { // the next run requests a lease then
 		return
 	}
-	h := &held{lease: l}
-	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.drop(h) })
+	h := &aheadLease{lease: l}
+	h.giveUp = time.AfterFunc(q.cfg.Hold, func() { q.dropAhead(h) })
 	q.ahead = h
-	q.signal() // a run may have started to wait meanwhile
+	q.signalFree() // a run may have started to wait meanwhile
 }
 
 // takeHeld takes the lease held ahead, or returns nil.
-func (q *Queue) takeHeld() *held {
+func (q *Queue) takeHeld() *aheadLease {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h := q.ahead
@@ -63,8 +63,8 @@ func (q *Queue) takeHeld() *held {
 	return h
 }
 
-// drop releases a lease that was held for too long.
-func (q *Queue) drop(h *held) {
+// dropAhead releases a lease that was held for too long.
+func (q *Queue) dropAhead(h *aheadLease) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ahead != h || q.closed {

@@ -69,7 +69,7 @@ type Queue struct {
 	serves   *sessionQueue            // the session whose ticket is being served
 	serving  bool                     // a dispatcher is running
 	closed   bool
-	ahead    *held         // a lease for the next run
+	ahead    *aheadLease   // a lease for the next run
 	asking   bool          // a lease ahead is being requested
 	released chan struct{} // holds one signal: a slot may be free
 	done     sync.WaitGroup
@@ -79,20 +79,20 @@ type Queue struct {
 // sessionQueue holds the waiting runs of one session, oldest first.
 type sessionQueue struct {
 	session string
-	tickets []*ticket
+	tickets []*queueTicket
 }
 
-// ticket is one waiting run.
-type ticket struct {
+// queueTicket is one waiting run.
+type queueTicket struct {
 	ctx     context.Context
 	request runapi.LeaseRequest
 	shared  bool // belongs to a Share, which bounds the number of such tickets
 	queue   *sessionQueue
-	result  chan result // buffered: one result
-	picked  bool        // the dispatcher has it, or had it last; guarded by Queue.mu
+	result  chan ticketResult // buffered: one result
+	picked  bool              // the dispatcher has it, or had it last; guarded by Queue.mu
 }
 
-type result struct {
+type ticketResult struct {
 	lease sandbox.Lease
 	err   error
 }
@@ -130,20 +130,20 @@ func (q *Queue) Close() {
 	q.mu.Unlock()
 	q.done.Wait()
 	if h := q.takeHeld(); h != nil {
-		q.release(h.lease)
+		q.releaseOne(h.lease)
 	}
 }
 
-// Waiting returns the number of waiting runs.
-func (q *Queue) Waiting() int {
+// CountWaiting returns the number of waiting runs.
+func (q *Queue) CountWaiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Acquire takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no lease
-// was available.
-func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
+// AcquireLease takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no
+// lease was available.
+func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
 	return q.AcquireFor(ctx, Turn{Session: session})
 }
 
@@ -163,12 +163,12 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
 	defer cancel()
-	if err := t.Share.begin(limited); err != nil {
+	if err := t.Share.beginRun(limited); err != nil {
 		return sandbox.Lease{}, time.Since(start), err
 	}
-	l, err := q.acquire(ctx, limited, t, start)
+	l, err := q.acquireInShare(ctx, limited, t, start)
 	if err != nil {
-		t.Share.end()
+		t.Share.endRun()
 		return l, time.Since(start), err
 	}
 	if t.Share != nil {
@@ -178,31 +178,31 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 			if released != nil {
 				released()
 			}
-			t.Share.end()
+			t.Share.endRun()
 		}
 	}
 	return l, time.Since(start), nil
 }
 
-// acquire is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
-func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
+// acquireInShare is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
+func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
 	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
 	// A run may skip the queue only if no other run waits.
-	if q.Waiting() == 0 {
-		l, err := q.take(ctx, request)
+	if q.CountWaiting() == 0 {
+		l, err := q.takeLease(ctx, request)
 		if !errors.Is(err, runapi.ErrBusy) {
 			return l, err
 		}
 	}
 	//defence:tenant-share
 	shared := turn.Share != nil
-	t := &ticket{ctx: limited, request: request, shared: shared, result: make(chan result, 1)}
+	t := &queueTicket{ctx: limited, request: request, shared: shared, result: make(chan ticketResult, 1)}
 	session := turn.Session
 	if shared {
 		// All sessions of a tenant take one turn: a tenant could otherwise open more sessions to get more turns.
 		session = "tenant " + turn.Share.name
 	}
-	if err := q.enter(session, t); err != nil {
+	if err := q.enqueue(session, t); err != nil {
 		return sandbox.Lease{}, err
 	}
 	select {
@@ -212,22 +212,22 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 		}
 	case <-limited.Done():
 		// The dispatcher may have got a lease at the same moment, and the lease must not be lost.
-		if r := q.leave(t); r.err == nil {
-			q.Release(r.lease)
+		if r := q.withdrawTicket(t); r.err == nil {
+			q.ReleaseLease(r.lease)
 		}
 	}
 	if ctx.Err() != nil {
 		return sandbox.Lease{}, ctx.Err()
 	}
-	return sandbox.Lease{}, &BusyError{Waited: time.Since(start), Waiting: q.Waiting()}
+	return sandbox.Lease{}, &BusyError{Waited: time.Since(start), Waiting: q.CountWaiting()}
 }
 
-// take requests a lease. The end of ctx does not cancel the request, because a lease whose answer is lost would keep
-// its slot until it expires. A lease that arrives too late is released.
+// takeLease requests a lease. The end of ctx does not cancel the request, because a lease whose answer is lost would
+// keep its slot until it expires. A lease that arrives too late is released.
 //
 // In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
 // is taken only if no other slot is free.
-func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (q *Queue) takeLease(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
 	if r.Language == "" {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
@@ -244,7 +244,7 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 			}
 		}
 		if err == nil && ctx.Err() != nil {
-			q.Release(l)
+			q.ReleaseLease(l)
 			return sandbox.Lease{}, ctx.Err()
 		}
 		if err == nil || errors.Is(err, runapi.ErrBusy) {
@@ -265,21 +265,21 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 	}
 }
 
-// Release ends a lease, which lets the next run start. It returns at once; Close waits for the release.
-func (q *Queue) Release(l sandbox.Lease) {
+// ReleaseLease ends a lease, which lets the next run start. It returns at once; Close waits for the release.
+func (q *Queue) ReleaseLease(l sandbox.Lease) {
 	q.mu.Lock()
 	closed := q.closed
 	// After Close, done.Wait may already have returned, so the release then happens here.
 	if !closed {
-		q.done.Go(func() { q.release(l) })
+		q.done.Go(func() { q.releaseOne(l) })
 	}
 	q.mu.Unlock()
 	if closed {
-		q.release(l)
+		q.releaseOne(l)
 	}
 }
 
-func (q *Queue) release(l sandbox.Lease) {
+func (q *Queue) releaseOne(l sandbox.Lease) {
 	q.giveBack(l)
 	q.acquireAhead(l.Private)
 }
@@ -289,26 +289,26 @@ func (q *Queue) giveBack(l sandbox.Lease) {
 	defer cancel()
 	// An error means that the lease or sandboxd is gone. In both cases the slot is already free.
 	_ = l.Release(ctx)
-	q.signal()
+	q.signalFree()
 }
 
-// signal reports that a slot may be free.
-func (q *Queue) signal() {
+// signalFree reports that a slot may be free.
+func (q *Queue) signalFree() {
 	select {
 	case q.released <- struct{}{}:
 	default:
 	}
 }
 
-// enter appends a ticket to its session's queue, and starts the dispatcher if none is running.
-func (q *Queue) enter(session string, t *ticket) error {
+// enqueue appends a ticket to its session's queue, and starts the dispatcher if none is running.
+func (q *Queue) enqueue(session string, t *queueTicket) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return errClosed
 	}
 	l := q.sessions[session]
-	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.length(l) >= q.cfg.MaxPerSession
+	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.countTickets(l) >= q.cfg.MaxPerSession
 	// Share.begin has already bounded a tenant's tickets. The operator's waiting runs must not shut them out.
 	if full && !t.shared {
 		return &BusyError{Waiting: q.waiting}
@@ -323,59 +323,59 @@ func (q *Queue) enter(session string, t *ticket) error {
 	q.waiting++
 	if !q.serving {
 		q.serving = true
-		q.done.Go(q.dispatch)
+		q.done.Go(q.dispatchRuns)
 	}
 	return nil
 }
 
-// length returns the number of waiting runs of a session. The caller holds q.mu.
+// countTickets returns the number of waiting runs of a session. The caller holds q.mu.
 // The ticket that is being served is in no list, but its run still waits.
-func (q *Queue) length(l *sessionQueue) int {
+func (q *Queue) countTickets(l *sessionQueue) int {
 	if q.serves == l {
 		return len(l.tickets) + 1
 	}
 	return len(l.tickets)
 }
 
-// leave withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result. This wait
-// is short, because the dispatcher stops requesting a lease when the ticket's context ends.
-func (q *Queue) leave(t *ticket) result {
+// withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result.
+// This wait is short, because the dispatcher stops requesting a lease when the ticket's context ends.
+func (q *Queue) withdrawTicket(t *queueTicket) ticketResult {
 	q.mu.Lock()
 	if !t.picked {
-		t.queue.tickets = slices.DeleteFunc(t.queue.tickets, func(o *ticket) bool { return o == t })
+		t.queue.tickets = slices.DeleteFunc(t.queue.tickets, func(o *queueTicket) bool { return o == t })
 		q.waiting--
 		q.mu.Unlock()
-		return result{err: t.ctx.Err()}
+		return ticketResult{err: t.ctx.Err()}
 	}
 	q.mu.Unlock()
 	return <-t.result
 }
 
-// dispatch serves waiting runs in turn until none is left.
-func (q *Queue) dispatch() {
+// dispatchRuns serves waiting runs in turn until none is left.
+func (q *Queue) dispatchRuns() {
 	for {
-		t := q.next()
+		t := q.nextTicket()
 		if t == nil {
 			return
 		}
-		l, err := q.take(t.ctx, t.request)
+		l, err := q.takeLease(t.ctx, t.request)
 		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
 			// Put back while it waits, so that its caller can still withdraw it.
 			q.putBack(t)
-			q.pause()
+			q.waitForSlot()
 			continue
 		}
 		q.mu.Lock()
 		q.waiting--
 		q.serves = nil
 		q.mu.Unlock()
-		t.result <- result{l, err}
-		q.rotate()
+		t.result <- ticketResult{l, err}
+		q.rotateSessions()
 	}
 }
 
-// pause waits until a slot may be free.
-func (q *Queue) pause() {
+// waitForSlot waits until a slot may be free.
+func (q *Queue) waitForSlot() {
 	timer := time.NewTimer(q.cfg.Poll)
 	defer timer.Stop()
 	select {
@@ -385,9 +385,9 @@ func (q *Queue) pause() {
 	}
 }
 
-// next takes the first ticket of the session whose turn it is. It returns nil if no run waits, which ends the
+// nextTicket takes the first ticket of the session whose turn it is. It returns nil if no run waits, which ends the
 // dispatcher.
-func (q *Queue) next() *ticket {
+func (q *Queue) nextTicket() *queueTicket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.turns) > 0 {
@@ -401,7 +401,7 @@ func (q *Queue) next() *ticket {
 		l.tickets = l.tickets[1:]
 		if q.closed {
 			q.waiting--
-			t.result <- result{err: errClosed}
+			t.result <- ticketResult{err: errClosed}
 			continue
 		}
 		t.picked, q.serves = true, l
@@ -412,15 +412,15 @@ func (q *Queue) next() *ticket {
 }
 
 // putBack returns a ticket that got no lease to the head of its session's queue. The session keeps its turn.
-func (q *Queue) putBack(t *ticket) {
+func (q *Queue) putBack(t *queueTicket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.picked, q.serves = false, nil
 	t.queue.tickets = slices.Insert(t.queue.tickets, 0, t)
 }
 
-// rotate gives the next session its turn.
-func (q *Queue) rotate() {
+// rotateSessions gives the next session its turn.
+func (q *Queue) rotateSessions() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.turns) > 1 {

@@ -32,7 +32,7 @@ func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertes
 
 func acquire(t *testing.T, q *queue.Queue, session string) sandbox.Lease {
 	t.Helper()
-	l, _, err := q.Acquire(t.Context(), session)
+	l, _, err := q.AcquireLease(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +42,9 @@ func acquire(t *testing.T, q *queue.Queue, session string) sandbox.Lease {
 // waiting waits until so many runs wait.
 func waiting(t *testing.T, q *queue.Queue, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); q.Waiting() != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); q.CountWaiting() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d wait, want %d", q.Waiting(), n)
+			t.Fatalf("%d wait, want %d", q.CountWaiting(), n)
 		}
 	}
 }
@@ -55,9 +55,9 @@ func TestAcquireAtOnce(t *testing.T) {
 	if a.Slot == b.Slot || b.Generation <= a.Generation {
 		t.Errorf("leases %+v and %+v", a, b)
 	}
-	q.Release(a)
-	q.Release(b)
-	if n := s.Left(); n != 0 {
+	q.ReleaseLease(a)
+	q.ReleaseLease(b)
+	if n := s.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
 }
@@ -70,14 +70,14 @@ func TestCloseReleases(t *testing.T) {
 		leases = append(leases, acquire(t, q, "x"))
 	}
 	for _, l := range leases[:3] {
-		q.Release(l)
+		q.ReleaseLease(l)
 	}
 	q.Close()
-	if n := s.Leased(); n != 1 {
+	if n := s.CountLeased(); n != 1 {
 		t.Errorf("%d leases after Close, want the one that was not released", n)
 	}
-	q.Release(leases[3])
-	if n := s.Leased(); n != 0 {
+	q.ReleaseLease(leases[3])
+	if n := s.CountLeased(); n != 0 {
 		t.Errorf("%d leases after a release behind Close", n)
 	}
 }
@@ -90,9 +90,9 @@ func TestFairness(t *testing.T) {
 	var order []string
 	var done sync.WaitGroup
 	enter := func(session string) {
-		n := q.Waiting()
+		n := q.CountWaiting()
 		done.Go(func() {
-			l, _, err := q.Acquire(t.Context(), session)
+			l, _, err := q.AcquireLease(t.Context(), session)
 			if err != nil {
 				t.Error(err)
 				return
@@ -100,7 +100,7 @@ func TestFairness(t *testing.T) {
 			mu.Lock()
 			order = append(order, session)
 			mu.Unlock()
-			q.Release(l)
+			q.ReleaseLease(l)
 		})
 		waiting(t, q, n+1)
 	}
@@ -109,7 +109,7 @@ func TestFairness(t *testing.T) {
 	}
 	enter("modest")
 	enter("late")
-	q.Release(first)
+	q.ReleaseLease(first)
 	done.Wait()
 	if at := slices.Index(order, "modest"); at > 2 {
 		t.Errorf("the modest session was served as number %d of %v", at+1, order)
@@ -122,23 +122,23 @@ func TestFairness(t *testing.T) {
 func TestBounds(t *testing.T) {
 	q, _ := newQueue(t, 1, queue.Config{MaxWaiting: 3, MaxPerSession: 2, MaxWait: 5 * time.Second})
 	held := acquire(t, q, "holder")
-	defer q.Release(held)
+	defer q.ReleaseLease(held)
 	results := make(chan error, 3)
 	var busy *queue.BusyError
 	for i := range 3 {
 		session := fmt.Sprint("s", i/2)
 		go func() {
-			_, _, err := q.Acquire(t.Context(), session)
+			_, _, err := q.AcquireLease(t.Context(), session)
 			results <- err
 		}()
 		waiting(t, q, i+1)
 		if i == 1 { // the session has its most, and the queue has room
-			if _, _, err := q.Acquire(t.Context(), session); !errors.As(err, &busy) || busy.Waited != 0 || busy.Waiting != 2 {
+			if _, _, err := q.AcquireLease(t.Context(), session); !errors.As(err, &busy) || busy.Waited != 0 || busy.Waiting != 2 {
 				t.Errorf("a third run of a session: %v, want busy without waiting", err)
 			}
 		}
 	}
-	if _, _, err := q.Acquire(t.Context(), "s9"); !errors.As(err, &busy) || busy.Waiting != 3 {
+	if _, _, err := q.AcquireLease(t.Context(), "s9"); !errors.As(err, &busy) || busy.Waiting != 3 {
 		t.Errorf("a fourth run: %v, want busy with 3 waiting", err)
 	}
 	for range 3 {
@@ -146,7 +146,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("after the wait: %v, want busy with how long was waited", err)
 		}
 	}
-	if n := q.Waiting(); n != 0 {
+	if n := q.CountWaiting(); n != 0 {
 		t.Errorf("%d still wait", n)
 	}
 }
@@ -159,22 +159,22 @@ func TestGivingUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			l, _, err := q.Acquire(ctx, "other")
+			l, _, err := q.AcquireLease(ctx, "other")
 			if err == nil {
-				q.Release(l)
+				q.ReleaseLease(l)
 			}
 			ended <- err
 		}()
 		waiting(t, q, 1)
 		go cancel()
-		go q.Release(held)
+		go q.ReleaseLease(held)
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		cancel()
-		for deadline := time.Now().Add(time.Minute); s.Leased() != 0 || q.Waiting() != 0; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); s.CountLeased() != 0 || q.CountWaiting() != 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%d leases and %d waiting are left", s.Leased(), q.Waiting())
+				t.Fatalf("%d leases and %d waiting are left", s.CountLeased(), q.CountWaiting())
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func TestCloseRefusesWaiting(t *testing.T) {
 	acquire(t, q, "holder")
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := q.Acquire(t.Context(), "other")
+		_, _, err := q.AcquireLease(t.Context(), "other")
 		ended <- err
 	}()
 	waiting(t, q, 1)
@@ -195,8 +195,8 @@ func TestCloseRefusesWaiting(t *testing.T) {
 		t.Errorf("a waiting run got a lease of a closed queue, or waited to the end: %v", err)
 	}
 	began := time.Now()
-	if _, _, err := q.Acquire(t.Context(), "other"); err == nil || time.Since(began) > time.Second || q.Waiting() != 0 {
-		t.Errorf("a closed queue gave a lease, or kept the run waiting: %v after %v, %d wait", err, time.Since(began), q.Waiting())
+	if _, _, err := q.AcquireLease(t.Context(), "other"); err == nil || time.Since(began) > time.Second || q.CountWaiting() != 0 {
+		t.Errorf("a closed queue gave a lease, or kept the run waiting: %v after %v, %d wait", err, time.Since(began), q.CountWaiting())
 	}
 }
 
@@ -220,9 +220,9 @@ func newAhead(t *testing.T, slots int) (*queue.Queue, *peertest.Sandbox) {
 // leased waits until so many leases are held.
 func leased(t *testing.T, s *peertest.Sandbox, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); s.Leased() != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); s.CountLeased() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d leases, want %d: %v", s.Leased(), n, s.Journal())
+			t.Fatalf("%d leases, want %d: %v", s.CountLeased(), n, s.Journal())
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestAhead(t *testing.T) {
 	l := acquire(t, q, "x")
 	for range 20 {
 		for deadline := time.Now().Add(time.Minute); ; {
-			q.Release(l)
+			q.ReleaseLease(l)
 			time.Sleep(time.Millisecond)
 			before := s.Journal()
 			l = acquire(t, q, "y")
@@ -248,13 +248,13 @@ func TestAhead(t *testing.T) {
 		if other.Slot == l.Slot {
 			t.Fatalf("slot %d twice", l.Slot)
 		}
-		q.Release(other)
+		q.ReleaseLease(other)
 		leased(t, s, 1)
 	}
-	q.Release(l)
+	q.ReleaseLease(l)
 	leased(t, s, 1)
 	q.Close()
-	if n := s.Leased(); n != 0 {
+	if n := s.CountLeased(); n != 0 {
 		t.Errorf("%d leases after Close", n)
 	}
 }
@@ -267,17 +267,17 @@ func TestAheadRestart(t *testing.T) {
 	defer client.Close()
 	q := queue.New(queue.Config{Source: &sandbox.Sandbox{Runs: client}})
 	defer q.Close()
-	q.Release(acquire(t, q, "x"))
+	q.ReleaseLease(acquire(t, q, "x"))
 	for deadline := time.Now().Add(time.Minute); !slices.Contains(s.Journal(), "lease 2"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no lease is held")
 		}
 	}
 	s.Stop()
-	for client.Stream() != 0 { // it notices
+	for client.StreamNumber() != 0 { // it notices
 		time.Sleep(time.Millisecond)
 	}
-	s.Forget()
+	s.ForgetAll()
 	s.Start()
 	if l := acquire(t, q, "x"); !slices.Contains(s.Journal(), fmt.Sprint("lease ", l.Generation)) {
 		t.Errorf("lease %d is not of this sandbox: %v", l.Generation, s.Journal())
@@ -288,7 +288,7 @@ func TestAheadRestart(t *testing.T) {
 func TestAheadGivenBack(t *testing.T) {
 	q, s := newQueue(t, 2, queue.Config{Hold: 50 * time.Millisecond})
 	s.Ahead = true
-	q.Release(acquire(t, q, "x"))
+	q.ReleaseLease(acquire(t, q, "x"))
 	for deadline := time.Now().Add(time.Minute); !slices.Contains(s.Journal(), "release 2"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is still held: %v", s.Journal())
@@ -309,7 +309,7 @@ func TestAheadCrowd(t *testing.T) {
 	for n := range 12 {
 		done.Go(func() {
 			for range 50 {
-				l, _, err := q.Acquire(t.Context(), fmt.Sprint(n%4))
+				l, _, err := q.AcquireLease(t.Context(), fmt.Sprint(n%4))
 				if err != nil {
 					t.Error(err)
 					return
@@ -324,14 +324,14 @@ func TestAheadCrowd(t *testing.T) {
 				mu.Lock()
 				taken[l.Slot] = false
 				mu.Unlock()
-				q.Release(l)
+				q.ReleaseLease(l)
 			}
 		})
 	}
 	done.Wait()
 	leased(t, s, 1)
 	q.Close()
-	if n := s.Leased(); n != 0 {
+	if n := s.CountLeased(); n != 0 {
 		t.Errorf("%d leases after Close", n)
 	}
 }
@@ -365,13 +365,13 @@ func TestShare(t *testing.T) {
 				return
 			}
 			order <- name
-			q.Release(l)
+			q.ReleaseLease(l)
 		})
 	}
 	for n := range 3 {
 		run("a", a)
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, waits := a.Use(); waits == n+1 || time.Now().After(deadline) {
+			if _, waits := a.CountUse(); waits == n+1 || time.Now().After(deadline) {
 				break
 			}
 		}
@@ -382,11 +382,11 @@ func TestShare(t *testing.T) {
 	}
 	run("b", b) // in the queue, which a's own are not
 	waiting(t, q, 1)
-	q.Release(held[0])
+	q.ReleaseLease(held[0])
 	if first := <-order; first != "b" {
 		t.Errorf("%s came before b", first)
 	}
-	q.Release(held[1])
+	q.ReleaseLease(held[1])
 	all.Wait()
 	for range 3 {
 		if got := <-order; got != "a" {
@@ -394,7 +394,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if runs, waits := a.Use(); runs == 0 && waits == 0 {
+		if runs, waits := a.CountUse(); runs == 0 && waits == 0 {
 			return
 		}
 	}

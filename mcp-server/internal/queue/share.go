@@ -23,16 +23,16 @@ func NewShare(name string, runs, waiting int) *Share {
 	return &Share{name: name, slots: make(chan struct{}, runs), most: waiting}
 }
 
-// Use returns the number of the tenant's runs that have a slot or are next for one, and the number of further waiting
-// runs.
-func (s *Share) Use() (runs, waiting int) {
+// CountUse returns the number of the tenant's runs that have a slot or are next for one, and the number of further
+// waiting runs.
+func (s *Share) CountUse() (runs, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.slots), s.waiting
 }
 
-// begin waits until the tenant may have one more run. A nil share has no bound.
-func (s *Share) begin(ctx context.Context) error {
+// beginRun waits until the tenant may have one more run. A nil share has no bound.
+func (s *Share) beginRun(ctx context.Context) error {
 	//defence:tenant-share permits
 	if s == nil {
 		return nil
@@ -60,15 +60,15 @@ func (s *Share) begin(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			_, waiting := s.Use()
+			_, waiting := s.CountUse()
 			return &BusyError{Waited: time.Since(start), Waiting: waiting}
 		}
 		return ctx.Err()
 	}
 }
 
-// end returns the place that begin took.
-func (s *Share) end() {
+// endRun returns the place that begin took.
+func (s *Share) endRun() {
 	//defence:tenant-share
 	if s != nil {
 		<-s.slots

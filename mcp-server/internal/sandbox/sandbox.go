@@ -38,13 +38,13 @@ type Lease struct {
 
 // Acquire implements Source. A lease ahead is valid as long as Good returns true.
 func (s *Sandbox) Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error) {
-	stream := s.Runs.Stream()
+	stream := s.Runs.StreamNumber()
 	l, err := s.Runs.AcquireFor(ctx, r)
 	return Lease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
 }
 
-// Good reports whether a lease ahead is still valid. It ends with its connection.
-func (l Lease) Good() bool { return l.stream == l.Of.Runs.Stream() }
+// IsValid reports whether a lease ahead is still valid. It ends with its connection.
+func (l Lease) IsValid() bool { return l.stream == l.Of.Runs.StreamNumber() }
 
 // Release ends the lease and kills processes that still run in it. After an error the lease, or the sandbox, is gone.
 func (l Lease) Release(ctx context.Context) error {

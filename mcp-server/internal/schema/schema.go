@@ -11,9 +11,9 @@ import (
 // maxChain bounds the references that are followed in a row.
 const maxChain = 20
 
-// Resolve follows the $ref of a schema, within the document root, to a schema without one. It calls spend with the
+// ResolveRefs follows the $ref of a schema, within the document root, to a schema without one. It calls spend with the
 // steps of each reference, and stops if spend returns false. ok is false if the result is not a schema.
-func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool) {
+func ResolveRefs(root, schema any, spend func(steps int) bool) (map[string]any, bool) {
 	for range maxChain {
 		s, ok := schema.(map[string]any)
 		if !ok {
@@ -28,15 +28,15 @@ func Resolve(root, schema any, spend func(steps int) bool) (map[string]any, bool
 		if !ok || !spend(1+strings.Count(pointer, "/")) {
 			return nil, false
 		}
-		if schema, ok = find(root, pointer); !ok {
+		if schema, ok = findPointer(root, pointer); !ok {
 			return nil, false
 		}
 	}
 	return nil, false
 }
 
-// find returns the value that a JSON Pointer (RFC 6901) names.
-func find(at any, pointer string) (any, bool) {
+// findPointer returns the value that a JSON Pointer (RFC 6901) names.
+func findPointer(at any, pointer string) (any, bool) {
 	if pointer == "" {
 		return at, true
 	}
@@ -77,9 +77,9 @@ var typeNames = map[string]string{
 // maxTypes bounds the types that one schema may list. JSON Schema has seven.
 const maxTypes = 20
 
-// Types returns the types that a schema allows, as JSON Schema names them. It returns nil if the schema allows every
-// type, lists more than maxTypes, or names an unknown type such as "file" or "any".
-func Types(s map[string]any) []string {
+// AllowedTypes returns the types that a schema allows, as JSON Schema names them. It returns nil if the schema allows
+// every type, lists more than maxTypes, or names an unknown type such as "file" or "any".
+func AllowedTypes(s map[string]any) []string {
 	list, ok := s["type"].([]any)
 	if !ok {
 		list = []any{s["type"]}
@@ -99,8 +99,8 @@ func Types(s map[string]any) []string {
 	return types
 }
 
-// Required returns the names of the properties that a caller must give: required ones without a default.
-func Required(s map[string]any) []string {
+// RequiredNames returns the names of the properties that a caller must give: required ones without a default.
+func RequiredNames(s map[string]any) []string {
 	properties, _ := s["properties"].(map[string]any)
 	list, _ := s["required"].([]any)
 	var names []string

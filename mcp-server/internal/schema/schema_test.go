@@ -18,12 +18,12 @@ func TestResolve(t *testing.T) {
 		"#/$defs/loop": "", "#/$defs/none": "", "#/$defs/list/1": "", "#/$defs/list/-1": "", "#/$defs/list/x": "", "#/$defs/true": "",
 		"#/$defs/true/a": "", "#anchor": "", "other.json": "", "http://x.test/#/$defs/a": "", "": "",
 	} {
-		got, ok := Resolve(root, map[string]any{"$ref": ref}, func(int) bool { return true })
+		got, ok := ResolveRefs(root, map[string]any{"$ref": ref}, func(int) bool { return true })
 		if title := fmt.Sprint(got["title"]); ok != (want != "") || ok && title != want {
 			t.Errorf("%q: %v, %v", ref, got, ok)
 		}
 	}
-	if _, ok := Resolve(root, "no schema", nil); ok {
+	if _, ok := ResolveRefs(root, "no schema", nil); ok {
 		t.Error("a text is a schema")
 	}
 }
@@ -34,7 +34,7 @@ func TestSpend(t *testing.T) {
 	taken := 0
 	within := func(most int) bool {
 		taken = 0
-		_, ok := Resolve(root, map[string]any{"$ref": "#/a"}, func(n int) bool { taken += n; return taken <= most })
+		_, ok := ResolveRefs(root, map[string]any{"$ref": "#/a"}, func(n int) bool { taken += n; return taken <= most })
 		return ok
 	}
 	if !within(5) || taken != 5 || within(4) || within(1) {

@@ -24,12 +24,12 @@ type Index struct {
 	offsets  []uint32
 	counts   []uint32
 	kinds    []Kind
-	likes    []like
+	likes    []textGroup
 	vectors  []wordvector.Vector
 }
 
-// like identifies entries with the same text, and their length.
-type like struct {
+// textGroup identifies entries with the same text, and their length.
+type textGroup struct {
 	text   uint16 // a hash of the text
 	length uint8  // the number of stems in its first fields
 }
@@ -54,18 +54,18 @@ func (x *Index) Len() int { return len(x.kinds) }
 // Name returns the name from NewBuilder.
 func (x *Index) Name() string { return x.name }
 
-// stem returns the term with a number.
-func (x *Index) stem(i int) string {
+// stemOf returns the term with a number.
+func (x *Index) stemOf(i int) string {
 	if i == 0 {
 		return x.terms[:x.ends[0]]
 	}
 	return x.terms[x.ends[i-1]:x.ends[i]]
 }
 
-// find returns the number of a term.
-func (x *Index) find(stem string) (int, bool) {
-	i := sort.Search(len(x.ends), func(i int) bool { return x.stem(i) >= stem })
-	return i, i < len(x.ends) && x.stem(i) == stem
+// findTerm returns the number of a term.
+func (x *Index) findTerm(stem string) (int, bool) {
+	i := sort.Search(len(x.ends), func(i int) bool { return x.stemOf(i) >= stem })
+	return i, i < len(x.ends) && x.stemOf(i) == stem
 }
 
 // Field is a text of an entry, and the weight of its words. Above Bound words, each word counts less; zero means no
@@ -90,13 +90,13 @@ type Entry struct {
 // Builder creates an Index.
 type Builder struct {
 	index Index
-	lists map[string]*list
+	lists map[string]*postingList
 	entry map[string]float32 // of one entry, reused
-	sum   wordvector.Sum
+	sum   wordvector.TextSum
 }
 
-// list is the list of a term's postings.
-type list struct {
+// postingList is the list of a term's postings.
+type postingList struct {
 	packed []byte
 	last   int
 	count  uint32
@@ -104,7 +104,7 @@ type list struct {
 
 // NewBuilder returns a Builder of an index with this name.
 func NewBuilder(name string) *Builder {
-	return &Builder{index: Index{name: name}, lists: map[string]*list{}, entry: map[string]float32{}}
+	return &Builder{index: Index{name: name}, lists: map[string]*postingList{}, entry: map[string]float32{}}
 }
 
 // maxTerms bounds the stems of an index. Each takes some 150 bytes while the index is built. The largest documents that
@@ -117,12 +117,12 @@ const half = 1.6
 // brief is the number of fields that define the length of an entry.
 const brief = 3
 
-// Add adds an entry.
-func (b *Builder) Add(e Entry) {
+// AddEntry adds an entry.
+func (b *Builder) AddEntry(e Entry) {
 	n := b.index.Len()
-	l := like{text: uint16(n)} // equal to another only by chance
+	l := textGroup{text: uint16(n)} // equal to another only by chance
 	if e.Title != "" {
-		l.text = hash(e.Title)
+		l.text = hashText(e.Title)
 	}
 	clear(b.entry)
 	for i, f := range e.Fields {
@@ -132,7 +132,7 @@ func (b *Builder) Add(e Entry) {
 		}
 	}
 	b.index.kinds, b.index.likes = append(b.index.kinds, e.Kind), append(b.index.likes, l)
-	b.index.vectors = append(b.index.vectors, b.sum.Of(e.Meaning, Words))
+	b.index.vectors = append(b.index.vectors, b.sum.VectorOf(e.Meaning, EachWord))
 	for stem, w := range b.entry {
 		l := b.lists[stem]
 		if l == nil {
@@ -140,7 +140,7 @@ func (b *Builder) Add(e Entry) {
 			if len(b.lists) == maxTerms {
 				continue
 			}
-			l = &list{last: -1}
+			l = &postingList{last: -1}
 			b.lists[stem] = l
 		}
 		// Distances are small numbers, which take one byte as a rule.
@@ -151,7 +151,7 @@ func (b *Builder) Add(e Entry) {
 	}
 }
 
-func hash(s string) uint16 {
+func hashText(s string) uint16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s))
 	sum := h.Sum32()
@@ -164,8 +164,8 @@ func (b *Builder) addField(f Field) {
 		return
 	}
 	var stems []string
-	Words(f.Text, func(word string) {
-		if s := Stem(word); f.Most == 0 || len(stems) < f.Most {
+	EachWord(f.Text, func(word string) {
+		if s := StemWord(word); f.Most == 0 || len(stems) < f.Most {
 			if !slices.Contains(stems, s) || len(stems) > 2*maxWord {
 				stems = append(stems, s)
 			}
@@ -181,12 +181,12 @@ func (b *Builder) addField(f Field) {
 	}
 }
 
-// Index returns the finished index. Do not use the Builder afterwards.
-func (b *Builder) Index() *Index {
+// BuildIndex returns the finished index. Do not use the Builder afterwards.
+func (b *Builder) BuildIndex() *Index {
 	x := &b.index
 	x.kinds, x.likes, x.vectors = slices.Clip(x.kinds), slices.Clip(x.likes), slices.Clip(x.vectors)
 	x.offsets = make([]uint32, 1, len(b.lists)+1)
-	Words(x.name, func(word string) { x.named = append(x.named, Stem(word)) })
+	EachWord(x.name, func(word string) { x.named = append(x.named, StemWord(word)) })
 	terms := make([]byte, 0, 8*len(b.lists))
 	size := 0
 	for _, l := range b.lists {

@@ -11,9 +11,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
-// question is a parsed question.
-type question struct {
-	groups []group
+// parsedQuestion is a parsed question.
+type parsedQuestion struct {
+	groups []wordForms
 	vector wordvector.Vector
 	kind   Kind
 	// many is above zero if the question asks for many things, and below zero if it asks for one.
@@ -22,20 +22,20 @@ type question struct {
 	places []*Index
 }
 
-// group is one word of a question, in all forms that an entry may use.
-type group struct {
-	forms  []form
+// wordForms is one word of a question, in all forms that an entry may use.
+type wordForms struct {
+	forms  []wordForm
 	weight float32 // the information in the word
 	places []*Index
 }
 
-type form struct {
+type wordForm struct {
 	stem   string
 	weight float32 // 1 for the word itself
 }
 
-// Verb returns the action that a word names, or zero.
-func Verb(word string) Kind {
+// VerbKind returns the action that a word names, or zero.
+func VerbKind(word string) Kind {
 	switch word {
 	case "get", "fetch", "list", "show", "see", "find", "read", "look", "view", "retrieve", "search", "lookup", "check",
 		"which", "what", "who", "how", "whether", "is", "does", "did", "do", "are", "was", "count", "download", "export",
@@ -65,10 +65,10 @@ const stops = " a an the of to in into on onto for from with without and or not 
 
 func isStop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 
-// parse parses a question.
-func parse(all []*Index, text string) (q question) {
+// parseQuestion parses a question.
+func parseQuestion(all []*Index, text string) (q parsedQuestion) {
 	var words []string
-	Words(text, func(w string) {
+	EachWord(text, func(w string) {
 		if len(words) < MaxQuery {
 			words = append(words, w)
 		}
@@ -77,7 +77,7 @@ func parse(all []*Index, text string) (q question) {
 	for _, x := range all {
 		entries += x.Len()
 	}
-	lexicon := &lexicon{all: all, entries: float64(entries), left: maxCompared, counts: map[string]int{}}
+	lexicon := &wordLexicon{all: all, entries: float64(entries), left: maxCompared, counts: map[string]int{}}
 	var meant []string // the words for the vector
 	used := 0          // words before this index belong to a phrase
 	without := false   // words after "without" are not searched: "a chat without its messages"
@@ -87,7 +87,7 @@ func parse(all []*Index, text string) (q question) {
 		if without || i < used {
 			continue
 		}
-		k, g := Verb(w), group{}
+		k, g := VerbKind(w), wordForms{}
 		meant = append(meant, w)
 		if p, behind := phraseAt(words, i); p != nil {
 			k, g = p.does, lexicon.phraseGroup(w, p)
@@ -110,12 +110,12 @@ func parse(all []*Index, text string) (q question) {
 			q.kind = k
 		}
 		if g.forms != nil &&
-			!slices.ContainsFunc(q.groups, func(o group) bool { return o.forms[0].stem == g.forms[0].stem }) {
+			!slices.ContainsFunc(q.groups, func(o wordForms) bool { return o.forms[0].stem == g.forms[0].stem }) {
 			q.groups = append(q.groups, g)
 		}
 	}
-	var sum wordvector.Sum
-	q.vector = sum.Of(strings.Join(meant, " "), Words)
+	var sum wordvector.TextSum
+	q.vector = sum.VectorOf(strings.Join(meant, " "), EachWord)
 	return q
 }
 
@@ -131,42 +131,42 @@ const (
 	phraseRest   = 0.3
 )
 
-// phrase is the meaning of two words together.
-type phrase struct {
+// wordPair is the meaning of two words together.
+type wordPair struct {
 	first string // meaning
-	means []form
+	means []wordForm
 	// does is the action of the first meaning, or zero.
 	does Kind
 }
 
 // phrases maps joined words to their phrases.
-var phrases = sync.OnceValue(func() map[string]*phrase {
-	out := map[string]*phrase{}
+var phrases = sync.OnceValue(func() map[string]*wordPair {
+	out := map[string]*wordPair{}
 	for line := range strings.Lines(phrasesText) {
 		words := strings.Fields(line)
-		p := &phrase{first: words[1], does: Verb(words[1])}
+		p := &wordPair{first: words[1], does: VerbKind(words[1])}
 		for i, w := range words[1:] {
-			f := form{Stem(w), phraseWeight}
+			f := wordForm{StemWord(w), phraseWeight}
 			if i == 0 {
 				f.weight = 1
 			}
 			p.means = append(p.means, f)
 		}
 		first, second, _ := strings.Cut(words[0], "_")
-		out[plural(first)+"_"+plural(second)] = p
+		out[dropPlural(first)+"_"+dropPlural(second)] = p
 	}
 	return out
 })
 
 // phraseAt finds a phrase that starts with a word: two adjacent words ("virtual machine"), or a verb with an adverb
 // after its object ("turn reminders off"). behind is the index of the second word.
-func phraseAt(words []string, i int) (p *phrase, behind int) {
+func phraseAt(words []string, i int) (p *wordPair, behind int) {
 	const far = 5
 	for j := i + 1; j < len(words) && j <= i+far; j++ {
 		if j > i+1 && !strings.Contains(" up down out back off on away ", " "+words[j]+" ") {
 			continue
 		}
-		if p := phrases()[plural(words[i])+"_"+plural(words[j])]; p != nil {
+		if p := phrases()[dropPlural(words[i])+"_"+dropPlural(words[j])]; p != nil {
 			return p, j
 		}
 	}
@@ -174,17 +174,17 @@ func phraseAt(words []string, i int) (p *phrase, behind int) {
 }
 
 // phraseGroup returns the group of a phrase that starts with a word.
-func (l *lexicon) phraseGroup(word string, p *phrase) group {
-	g := group{forms: []form{{Stem(word), phraseRest}}}
+func (l *wordLexicon) phraseGroup(word string, p *wordPair) wordForms {
+	g := wordForms{forms: []wordForm{{StemWord(word), phraseRest}}}
 	best := 0
 	for _, f := range p.means {
 		// Meanings that no entry has cannot match.
-		if n := l.count(f.stem); n > 0 {
+		if n := l.countEntries(f.stem); n > 0 {
 			g.forms = append(g.forms, f)
 			best = max(best, n)
 		}
 	}
-	g.weight = l.weight(max(best, l.usual()))
+	g.weight = l.informationOf(max(best, l.usualCount()))
 	return g
 }
 
@@ -193,20 +193,20 @@ func isArticle(word string) bool {
 }
 
 // setNumber notes whether a word asks for many things or for one.
-func (q *question) setNumber(w string) {
+func (q *parsedQuestion) setNumber(w string) {
 	switch {
 	case q.many != 0:
 	case w == "all" || w == "list" || w == "many" || w == "every":
 		q.many = 1
 	case w == "a" || w == "an" || w == "one" || w == "this" || w == "single":
 		q.many = -1
-	case !isStop(w) && Verb(w) == 0 && plural(w) != w:
+	case !isStop(w) && VerbKind(w) == 0 && dropPlural(w) != w:
 		q.many = 1
 	}
 }
 
-// lexicon knows the words of all indexes.
-type lexicon struct {
+// wordLexicon knows the words of all indexes.
+type wordLexicon struct {
 	all     []*Index
 	entries float64
 	left    int            // the number of stems that unknown words may still be compared with
@@ -216,14 +216,14 @@ type lexicon struct {
 // maxCompared bounds the stems that the unknown words of one question are compared with.
 const maxCompared = 200_000
 
-// count returns the number of entries with a stem.
-func (l *lexicon) count(stem string) int {
+// countEntries returns the number of entries with a stem.
+func (l *wordLexicon) countEntries(stem string) int {
 	n, known := l.counts[stem]
 	if known {
 		return n
 	}
 	for _, x := range l.all {
-		if i, ok := x.find(stem); ok {
+		if i, ok := x.findTerm(stem); ok {
 			n += int(x.counts[i])
 		}
 	}
@@ -231,13 +231,13 @@ func (l *lexicon) count(stem string) int {
 	return n
 }
 
-// weight returns the information in a stem, given the number of entries with it.
-func (l *lexicon) weight(count int) float32 {
+// informationOf returns the information in a stem, given the number of entries with it.
+func (l *wordLexicon) informationOf(count int) float32 {
 	return float32(math.Log(1 + (l.entries-float64(count)+0.5)/(float64(count)+0.5)))
 }
 
-// usual returns the count of a word with little information. Words that no entry has count like such a word.
-func (l *lexicon) usual() int { return int(l.entries) / 50 }
+// usualCount returns the count of a word with little information. Words that no entry has count like such a word.
+func (l *wordLexicon) usualCount() int { return int(l.entries) / 50 }
 
 // Words of similar meaning: the least similarity, the part of it that is their weight, and their largest number.
 const (
@@ -247,76 +247,76 @@ const (
 )
 
 // wordGroup returns the group of a word. rest are the words after it.
-func (l *lexicon) wordGroup(word string, rest []string) group {
-	stem := Stem(word)
-	g := group{forms: []form{{stem, 1}}}
-	n := l.count(stem)
+func (l *wordLexicon) wordGroup(word string, rest []string) wordForms {
+	stem := StemWord(word)
+	g := wordForms{forms: []wordForm{{stem, 1}}}
+	n := l.countEntries(stem)
 	for _, x := range l.all {
-		if len(x.named) > 0 && x.named[0] == stem && follows(x.named[1:], rest) {
+		if len(x.named) > 0 && x.named[0] == stem && startsWithRest(x.named[1:], rest) {
 			g.places = append(g.places, x)
 		}
 	}
-	for near, likeness := range wordvector.Near(stem) {
+	for near, likeness := range wordvector.NearStems(stem) {
 		// The list is sorted, so the rest is less similar still.
 		if likeness < nearLeast || len(g.forms) > maxNear {
 			break
 		}
-		if l.count(near) > 0 {
-			g.forms = append(g.forms, form{near, nearWeight * likeness})
+		if l.countEntries(near) > 0 {
+			g.forms = append(g.forms, wordForm{near, nearWeight * likeness})
 		}
 	}
 	if len(rest) > 0 { // "cron job" is "cronjob" elsewhere
-		if joined := Stem(word + rest[0]); l.count(joined) > 0 {
-			g.forms = append(g.forms, form{joined, 1})
+		if joined := StemWord(word + rest[0]); l.countEntries(joined) > 0 {
+			g.forms = append(g.forms, wordForm{joined, 1})
 		}
 	}
 	// A word that some entry has is most likely spelt as meant.
 	if n == 0 && len(g.places) == 0 {
-		g.forms = append(g.forms, l.unknown(word, stem)...)
+		g.forms = append(g.forms, l.guessForms(word, stem)...)
 	}
 	switch {
 	case n > 0:
 	case len(g.forms) > 1:
-		n = l.count(g.forms[1].stem)
+		n = l.countEntries(g.forms[1].stem)
 	default: // an unknown word has no information, but lowers the share
-		n = l.usual()
+		n = l.usualCount()
 	}
-	g.weight = l.weight(n)
+	g.weight = l.informationOf(n)
 	return g
 }
 
-// follows reports whether words start with the rest of a name.
-func follows(named, words []string) bool {
+// startsWithRest reports whether words start with the rest of a name.
+func startsWithRest(named, words []string) bool {
 	if len(words) < len(named) {
 		return false
 	}
 	for i, n := range named {
-		if Stem(words[i]) != n {
+		if StemWord(words[i]) != n {
 			return false
 		}
 	}
 	return true
 }
 
-// unknown returns the forms of a word that no entry has: two words written as one, or the nearest words.
-func (l *lexicon) unknown(word, stem string) []form {
+// guessForms returns the forms of a word that no entry has: two words written as one, or the nearest words.
+func (l *wordLexicon) guessForms(word, stem string) []wordForm {
 	const least = 3
 	for i := least; i <= len(word)-least; i++ {
-		if a, b := Stem(word[:i]), Stem(word[i:]); l.count(a) > 0 && l.count(b) > 0 {
-			return []form{{a, 1}, {b, 1}}
+		if a, b := StemWord(word[:i]), StemWord(word[i:]); l.countEntries(a) > 0 && l.countEntries(b) > 0 {
+			return []wordForm{{a, 1}, {b, 1}}
 		}
 	}
 	if len(stem) <= least {
 		return nil
 	}
 	limit := 1 + len(stem)/6
-	var near []form
+	var near []wordForm
 	seen := map[string]bool{} // many indexes have the same words
 	best := limit + 1
 	for _, x := range l.all {
-		from, _ := x.find(stem[:1]) // the first letter is seldom wrong
+		from, _ := x.findTerm(stem[:1]) // the first letter is seldom wrong
 		for i := from; i < len(x.ends); i++ {
-			s := x.stem(i)
+			s := x.stemOf(i)
 			if s[0] != stem[0] {
 				break
 			}
@@ -327,10 +327,10 @@ func (l *lexicon) unknown(word, stem string) []form {
 			if l.left--; l.left < 0 {
 				return near
 			}
-			if d := typo.Distance(stem, s, best+1); d < best {
-				best, near = d, []form{{s, 1}}
+			if d := typo.CountSlips(stem, s, best+1); d < best {
+				best, near = d, []wordForm{{s, 1}}
 			} else if d == best && len(near) < 4 && d <= limit {
-				near = append(near, form{s, 1})
+				near = append(near, wordForm{s, 1})
 			}
 		}
 	}

@@ -39,17 +39,19 @@ const (
 const MaxQuery = 24
 
 // Search returns the entries that fit a question best, at most most.
-func Search(all []*Index, question string, most int) []Hit { return Both.Search(all, question, most) }
+func Search(all []*Index, question string, most int) []Hit {
+	return Both.SearchWith(all, question, most)
+}
 
-// Search is the search with one ranker.
-func (k Ranker) Search(all []*Index, question string, most int) []Hit {
-	q := parse(all, question)
-	room := rooms.Get().(*room)
+// SearchWith is the search with one ranker.
+func (k Ranker) SearchWith(all []*Index, question string, most int) []Hit {
+	q := parseQuestion(all, question)
+	room := rooms.Get().(*searchMemory)
 	defer rooms.Put(room)
 	var hits []Hit
 	// More hits than asked for, so that varyTexts has a choice.
 	for _, x := range all {
-		hits = room.search(x, q, k, spare*most, hits)
+		hits = room.searchIndex(x, q, k, spare*most, hits)
 	}
 	return varyTexts(hits, most)
 }
@@ -91,14 +93,14 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
-// room is the memory of a search. For each entry it has the sum so far, the best form of the present word, and the
-// weight of the words found.
-type room struct {
+// searchMemory is the memory of a search. For each entry it has the sum so far, the best form of the present word, and
+// the weight of the words found.
+type searchMemory struct {
 	sum, best, has []float32
 	found          []int
 }
 
-var rooms = sync.Pool{New: func() any { return new(room) }}
+var rooms = sync.Pool{New: func() any { return new(searchMemory) }}
 
 const (
 	// meaningWeight is the weight of the similarity beside the words.
@@ -109,8 +111,8 @@ const (
 	brevity = 1.5
 )
 
-// search merges the best entries of one index into hits, which stay sorted and bounded by most.
-func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []Hit {
+// searchIndex merges the best entries of one index into hits, which stay sorted and bounded by most.
+func (r *searchMemory) searchIndex(x *Index, q parsedQuestion, by Ranker, most int, hits []Hit) []Hit {
 	// The memory is reused between searches and grows to the largest index.
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
@@ -123,8 +125,8 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 		total += g.weight
 		r.found = r.found[:0]
 		for _, f := range g.forms {
-			if i, ok := x.find(f.stem); ok {
-				r.read(x.postings[x.offsets[i]:x.offsets[i+1]], f.weight/math.MaxUint8)
+			if i, ok := x.findTerm(f.stem); ok {
+				r.readPostings(x.postings[x.offsets[i]:x.offsets[i+1]], f.weight/math.MaxUint8)
 			}
 		}
 		for _, e := range r.found {
@@ -141,7 +143,7 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 	var intents [math.MaxUint8 + 1]float32
 	// Computed once for each kind: an index has thousands of entries but few kinds.
 	for k := range intents {
-		intents[k] = q.intent(x, Kind(k))
+		intents[k] = q.intentFactor(x, Kind(k))
 	}
 	for e := range x.kinds {
 		h := Hit{Index: x, Entry: e, Intent: intents[x.kinds[e]]}
@@ -177,8 +179,8 @@ func (r *room) search(x *Index, q question, by Ranker, most int, hits []Hit) []H
 	return hits[:min(most, len(hits))]
 }
 
-// read records the weight of a term in each of its entries, if it is above the weight of its other forms.
-func (r *room) read(postings []byte, weight float32) {
+// readPostings records the weight of a term in each of its entries, if it is above the weight of its other forms.
+func (r *searchMemory) readPostings(postings []byte, weight float32) {
 	entry := -1
 	for i := 0; i < len(postings); i += 2 {
 		step := int(postings[i])
@@ -212,8 +214,8 @@ const (
 	rightNumber         = 1.12 // many asked for and answered, or one: 3 % more at rank 1
 )
 
-// intent returns the factor of an entry's kind.
-func (q question) intent(x *Index, k Kind) float32 {
+// intentFactor returns the factor of an entry's kind.
+func (q parsedQuestion) intentFactor(x *Index, k Kind) float32 {
 	f := float32(1)
 	const does = Read | Create | Change | Delete
 	switch {

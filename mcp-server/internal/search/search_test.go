@@ -23,7 +23,7 @@ func TestWords(t *testing.T) {
 		"OAuth2 CronJob admin.users.setOwner\u0000\xffz": "oauth2 cron job admin users set owner z",
 	} {
 		var got []string
-		Words(text, func(w string) { got = append(got, w) })
+		EachWord(text, func(w string) { got = append(got, w) })
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
@@ -39,15 +39,15 @@ func TestStem(t *testing.T) {
 	} {
 		list := strings.Fields(forms)
 		for _, f := range list {
-			if Stem(f) != Stem(list[0]) {
-				t.Errorf("%s is %q, %s is %q", f, Stem(f), list[0], Stem(list[0]))
+			if StemWord(f) != StemWord(list[0]) {
+				t.Errorf("%s is %q, %s is %q", f, StemWord(f), list[0], StemWord(list[0]))
 			}
 		}
 	}
 	for _, pair := range []string{"user use", "charge char", "bus business", "need feed", "king ring"} {
 		a, b, _ := strings.Cut(pair, " ")
-		if Stem(a) == Stem(b) {
-			t.Errorf("%s and %s are both %q", a, b, Stem(a))
+		if StemWord(a) == StemWord(b) {
+			t.Errorf("%s and %s are both %q", a, b, StemWord(a))
 		}
 	}
 }
@@ -57,10 +57,10 @@ func build(name string, lines ...string) *Index {
 	b := NewBuilder(name)
 	for _, l := range lines {
 		kind, text, _ := strings.Cut(l, " ")
-		b.Add(Entry{Kind: map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind],
+		b.AddEntry(Entry{Kind: map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind],
 			Meaning: text, Fields: []Field{{Text: text, Weight: 2}}})
 	}
-	return b.Index()
+	return b.BuildIndex()
 }
 
 func TestSearch(t *testing.T) {
@@ -114,10 +114,10 @@ func TestPhrases(t *testing.T) {
 func TestVaried(t *testing.T) {
 	b := NewBuilder("videos")
 	for range 12 {
-		b.Add(Entry{Kind: Read, Title: "List the pictures", Fields: []Field{{Text: "list pictures", Weight: 2}}})
+		b.AddEntry(Entry{Kind: Read, Title: "List the pictures", Fields: []Field{{Text: "list pictures", Weight: 2}}})
 	}
-	b.Add(Entry{Kind: Read, Fields: []Field{{Text: "list pictures beside other words", Weight: 2}}})
-	if hits := Search([]*Index{b.Index()}, "list pictures", 8); !slices.ContainsFunc(hits, func(h Hit) bool { return h.Entry == 12 }) {
+	b.AddEntry(Entry{Kind: Read, Fields: []Field{{Text: "list pictures beside other words", Weight: 2}}})
+	if hits := Search([]*Index{b.BuildIndex()}, "list pictures", 8); !slices.ContainsFunc(hits, func(h Hit) bool { return h.Entry == 12 }) {
 		t.Errorf("%+v", hits)
 	}
 }
@@ -145,10 +145,10 @@ func large(entries int) *Index {
 			n := zipf.Uint64()
 			words[i] = string([]byte{byte('a' + n%26), byte('a' + n/26%26), byte('a' + n/676%26), byte('a' + n/17576)})
 		}
-		b.Add(Entry{Kind: Read, Meaning: strings.Join(words[:], " "),
+		b.AddEntry(Entry{Kind: Read, Meaning: strings.Join(words[:], " "),
 			Fields: []Field{{Text: strings.Join(words[:4], "/"), Weight: 2, Bound: 4}, {Text: strings.Join(words[4:], " "), Weight: 2, Bound: 8}}})
 	}
-	return b.Index()
+	return b.BuildIndex()
 }
 
 func BenchmarkSearch(b *testing.B) {
@@ -192,20 +192,20 @@ func TestHostile(t *testing.T) {
 			}
 			text.WriteByte(' ')
 		}
-		b.Add(Entry{Meaning: text.String(), Fields: []Field{{Text: text.String(), Weight: 1}}})
+		b.AddEntry(Entry{Meaning: text.String(), Fields: []Field{{Text: text.String(), Weight: 1}}})
 	}
-	x := b.Index()
+	x := b.BuildIndex()
 	if n := len(x.ends); n > maxTerms {
 		t.Errorf("%d terms", n)
 	}
-	l := &lexicon{all: []*Index{x}, entries: float64(x.Len()), left: maxCompared, counts: map[string]int{}}
+	l := &wordLexicon{all: []*Index{x}, entries: float64(x.Len()), left: maxCompared, counts: map[string]int{}}
 	for range 3 {
-		_ = l.unknown("wordaaaaa", "wordaaaaa")
+		_ = l.guessForms("wordaaaaa", "wordaaaaa")
 	}
 	if l.left > 0 {
 		t.Errorf("%d comparisons are left: the rows are not what they should be", l.left)
 	}
-	growth.Bounded(t, "a question of unknown words", 10*time.Second, func() {
+	growth.RequireBounded(t, "a question of unknown words", 10*time.Second, func() {
 		Search([]*Index{x, x, x, x}, strings.Repeat("wordaaaaa wordeeeee wordiiiii wordooooo ", 6), 8)
 	})
 }

@@ -13,9 +13,9 @@ const (
 	maxDigits = 3
 )
 
-// Words calls each with the words of a text in lower case. It splits identifiers and paths into their parts
+// EachWord calls each with the words of a text in lower case. It splits identifiers and paths into their parts
 // ("listRepoIssues", "/v1/payment_intents"). It omits versions such as v1.
-func Words(text string, each func(word string)) {
+func EachWord(text string, each func(word string)) {
 	var b [maxWord]byte
 	n, digits := 0, 0
 	flush := func() {
@@ -60,16 +60,16 @@ func lowerAfter(text string, i int) bool {
 	return unicode.IsLower(next) && (len(rest) == len(text[i+size:]) || unicode.IsLower(second))
 }
 
-// Stem returns the common part of the forms of an English word: create, created, creating and creation give "creat".
-// The result need not be a word.
-func Stem(word string) string {
-	w := plural(word)
+// StemWord returns the common part of the forms of an English word: create, created, creating and creation give
+// "creat". The result need not be a word.
+func StemWord(word string) string {
+	w := dropPlural(word)
 	switch {
 	case strings.HasSuffix(w, "eed"):
 	case strings.HasSuffix(w, "ing") && hasVowel(w[:len(w)-3]) && len(w) > 5:
-		w = undouble(w[:len(w)-3])
+		w = dropDouble(w[:len(w)-3])
 	case strings.HasSuffix(w, "ed") && hasVowel(w[:len(w)-2]) && len(w) > 4:
-		w = undouble(w[:len(w)-2])
+		w = dropDouble(w[:len(w)-2])
 	case strings.HasSuffix(w, "tion") || strings.HasSuffix(w, "sion"):
 		if len(w) > 6 {
 			w = w[:len(w)-3]
@@ -79,19 +79,19 @@ func Stem(word string) string {
 	}
 	w = strings.TrimSuffix(w, "e")
 	if len(w) > 6 && strings.HasSuffix(w, "at") { // activate, cancellation
-		w = undouble(w[:len(w)-2])
+		w = dropDouble(w[:len(w)-2])
 	}
 	if strings.HasSuffix(w, "ific") { // verification
 		w = w[:len(w)-1]
 	}
-	if len(w) > 2 && w[len(w)-1] == 'y' && !vowel(w[len(w)-2]) {
+	if len(w) > 2 && w[len(w)-1] == 'y' && !isVowel(w[len(w)-2]) {
 		w = w[:len(w)-1] + "i"
 	}
 	return w
 }
 
-// plural removes the s of a plural.
-func plural(w string) string {
+// dropPlural removes the s of a plural.
+func dropPlural(w string) string {
 	n := len(w)
 	switch {
 	case n < 4 || w[n-1] != 's':
@@ -106,10 +106,10 @@ func plural(w string) string {
 	return w
 }
 
-// undouble removes the second of two equal consonants at the end, apart from those that words end in.
-func undouble(w string) string {
+// dropDouble removes the second of two equal consonants at the end, apart from those that words end in.
+func dropDouble(w string) string {
 	n := len(w)
-	if n > 2 && w[n-1] == w[n-2] && !vowel(w[n-1]) && w[n-1] != 's' && (w[n-1] != 'l' || n > 5) {
+	if n > 2 && w[n-1] == w[n-2] && !isVowel(w[n-1]) && w[n-1] != 's' && (w[n-1] != 'l' || n > 5) {
 		return w[:n-1]
 	}
 	return w
@@ -117,4 +117,4 @@ func undouble(w string) string {
 
 func hasVowel(w string) bool { return strings.ContainsAny(w, "aeiouy") }
 
-func vowel(c byte) bool { return strings.IndexByte("aeiou", c) >= 0 }
+func isVowel(c byte) bool { return strings.IndexByte("aeiou", c) >= 0 }

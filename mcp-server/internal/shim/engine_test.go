@@ -31,7 +31,7 @@ func startBox(t *testing.T) string {
 	out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput()
 	if _, serr := os.Stat(engineSocket); err != nil || serr != nil {
 		reason := fmt.Sprintf("no Docker engine at %s: %s", engineSocket, bytes.TrimSpace(out))
-		testkit.Skip(t, reason)
+		testkit.SkipBecause(t, reason)
 	}
 	name := fmt.Sprintf("cfdock-shim-%d-%d", os.Getpid(), time.Now().UnixNano())
 	docker(t, "run", "-d", "--rm", "--name", name, "--network", "none", "debian:bookworm-slim", "sleep", "300")

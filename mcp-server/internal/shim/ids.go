@@ -7,16 +7,16 @@ import (
 // maxIDs bounds the remembered execs. mcp-server keeps one at a time, and only inspects older ones.
 const maxIDs = 64
 
-// ids remembers the execs this shim created. The zero value is empty.
-type ids struct {
+// idSet remembers the execs this shim created. The zero value is empty.
+type idSet struct {
 	mu    sync.Mutex
 	order []string
 	// fresh is true for an exec that was not started yet, and false for a started one. Other execs were not created here.
 	fresh map[string]bool
 }
 
-// add stores a new exec, and drops the oldest beyond maxIDs.
-func (s *ids) add(id string) {
+// addID stores a new exec, and drops the oldest beyond maxIDs.
+func (s *idSet) addID(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fresh == nil {
@@ -30,8 +30,8 @@ func (s *ids) add(id string) {
 	}
 }
 
-// has reports whether this shim created the exec.
-func (s *ids) has(id string) bool {
+// hasID reports whether this shim created the exec.
+func (s *idSet) hasID(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.fresh[id]
@@ -39,8 +39,8 @@ func (s *ids) has(id string) bool {
 	return ok
 }
 
-// take reports whether this shim created the exec and the exec was not started. From then on it counts as started.
-func (s *ids) take(id string) bool {
+// takeID reports whether this shim created the exec and the exec was not started. From then on it counts as started.
+func (s *idSet) takeID(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.fresh[id] {

@@ -21,24 +21,24 @@ const lingerTime = 5 * time.Second
 const upgraded = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n" +
 	"Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
-// start starts an exec of this shim, and joins the caller's connection with its streams until one side ends.
-func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, body []byte) error {
+// startExec starts an exec of this shim, and joins the caller's connection with its streams until one side ends.
+func (s *Server) startExec(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, body []byte) error {
 	if err := checkStart(body); err != nil {
-		return answerError(w, refuse("%v", err))
+		return answerError(w, refuseWith("%v", err))
 	}
 	// The stream needs the raw connection, which only an upgrade gives.
 	if r.Header.Get("Upgrade") != "tcp" || r.Header.Get("Connection") != "Upgrade" {
-		return answerError(w, refuse("an exec must be started with Upgrade: tcp"))
+		return answerError(w, refuseWith("an exec must be started with Upgrade: tcp"))
 	}
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		return answerError(w, refuse("%d streams are open already", maxStreams))
+		return answerError(w, refuseWith("%d streams are open already", maxStreams))
 	}
 	// Each exec starts once, so a second caller cannot join its streams.
-	if !s.ids.take(id) {
-		return answerError(w, refuse("the exec was not created here, or was already started"))
+	if !s.ids.takeID(id) {
+		return answerError(w, refuseWith("the exec was not created here, or was already started"))
 	}
 	s.relays.Add(1)
 	defer s.relays.Done()
@@ -53,7 +53,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	// Such bytes came before the engine had accepted the start; they could be a hidden second request.
 	if buf.Reader.Buffered() > 0 {
-		return writeError(conn, refuse("the request must not be followed by anything before its response"))
+		return writeError(conn, refuseWith("the request must not be followed by anything before its response"))
 	}
 	stream, err := s.engine.ExecAttach(ctx, id, client.ExecAttachOptions{})
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Server) start(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	join(r.Context(), conn, stream.HijackedResponse)
+	joinStreams(r.Context(), conn, stream.HijackedResponse)
 	return nil
 }
 
@@ -82,9 +82,10 @@ func writeError(conn net.Conn, err error) error {
 	return errors.Join(err, resp.Write(w), w.Flush())
 }
 
-// join copies in both directions until the exec's output ends, the caller disconnects, or ctx ends. If the caller
-// closes the connection, even only for writing, the exec's stdin ends, and sandboxd kills the runs of the stream.
-func join(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
+// joinStreams copies in both directions until the exec's output ends, the caller disconnects, or ctx ends. If the
+// caller closes the connection, even only for writing, the exec's stdin ends, and sandboxd kills the runs of the
+// stream.
+func joinStreams(ctx context.Context, conn net.Conn, stream client.HijackedResponse) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.Close()
 		stream.Close()

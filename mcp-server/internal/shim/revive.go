@@ -6,11 +6,11 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// revive starts the container if the engine has given up on it. The engine tries only once to start a container that
-// shares another one's network. It fails if the other one is not running yet: after a reboot, after a restart of the
-// engine, or if both ended together. A container that a person stopped has no error and stays stopped. The caller
-// cannot influence this; mcp-server tries again later.
-func (s *Server) revive(ctx context.Context) {
+// reviveContainer starts the container if the engine has given up on it. The engine tries only once to start a
+// container that shares another one's network. It fails if the other one is not running yet: after a reboot, after a
+// restart of the engine, or if both ended together. A container that a person stopped has no error and stays stopped.
+// The caller cannot influence this; mcp-server tries again later.
+func (s *Server) reviveContainer(ctx context.Context) {
 	name := s.cfg.Spec.Container
 	got, err := s.engine.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	if err != nil || got.Container.State == nil {

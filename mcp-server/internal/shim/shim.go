@@ -49,7 +49,7 @@ const (
 type Server struct {
 	cfg     Config
 	engine  *client.Client
-	ids     ids
+	ids     idSet
 	streams chan struct{}
 	relays  sync.WaitGroup
 }
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	err := srv.Serve(&limited{Listener: l, free: make(chan struct{}, maxConns)})
+	err := srv.Serve(&limitedListener{Listener: l, free: make(chan struct{}, maxConns)})
 	cancel()
 	s.relays.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
@@ -103,7 +103,7 @@ var (
 
 // ServeHTTP decides on one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	err := s.serve(w, r)
+	err := s.serveRequest(w, r)
 	level, reason := slog.LevelInfo, "done"
 	if err != nil {
 		level, reason = slog.LevelWarn, err.Error()
@@ -114,8 +114,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers one request. It returns the error, after the caller has got the answer.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
+// serveRequest answers one request. It returns the error, after the caller has got the answer.
+func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
 		return answerError(w, err)
@@ -124,22 +124,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	path := r.RequestURI
 	if path == "/_ping" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		return s.ping(ctx, w)
+		return s.handlePing(ctx, w)
 	}
 	if m := createPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
-		return s.create(ctx, w, m[1], body)
+		return s.createExec(ctx, w, m[1], body)
 	}
 	if m := inspectPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodGet {
-		return s.inspect(ctx, w, m[1])
+		return s.inspectExec(ctx, w, m[1])
 	}
 	if m := startPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
-		return s.start(ctx, w, r, m[1], body)
+		return s.startExec(ctx, w, r, m[1], body)
 	}
-	return answerError(w, refuse("only exec create, start and inspect are allowed"))
+	return answerError(w, refuseWith("only exec create, start and inspect are allowed"))
 }
 
-// ping answers with the version of the engine's API. It uses no part of the request.
-func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
+// handlePing answers with the version of the engine's API. It uses no part of the request.
+func (s *Server) handlePing(ctx context.Context, w http.ResponseWriter) error {
 	p, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {
 		return answerError(w, err)
@@ -150,16 +150,16 @@ func (s *Server) ping(ctx context.Context, w http.ResponseWriter) error {
 	return err
 }
 
-// create creates the exec of the spec, if the request asks for exactly this exec.
-func (s *Server) create(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
+// createExec creates the exec of the spec, if the request asks for exactly this exec.
+func (s *Server) createExec(ctx context.Context, w http.ResponseWriter, container string, body []byte) error {
 	spec := s.cfg.Spec
 	//defence:shim-container
 	if container != spec.Container {
-		return answerError(w, refuse("only the container %q may be used", spec.Container))
+		return answerError(w, refuseWith("only the container %q may be used", spec.Container))
 	}
 	//defence:shim-body
 	if err := spec.checkCreate(body); err != nil {
-		return answerError(w, refuse("%v", err))
+		return answerError(w, refuseWith("%v", err))
 	}
 	if _, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return answerError(w, err)
@@ -169,17 +169,17 @@ func (s *Server) create(ctx context.Context, w http.ResponseWriter, container st
 	})
 	if err != nil {
 		// The exec fails if the container does not run.
-		s.revive(ctx)
+		s.reviveContainer(ctx)
 		return answerError(w, err)
 	}
-	s.ids.add(made.ID)
+	s.ids.addID(made.ID)
 	return answerJSON(w, http.StatusCreated, struct{ Id string }{made.ID}) //nolint:revive // the engine's spelling
 }
 
-// inspect returns the state of an exec that this shim created.
-func (s *Server) inspect(ctx context.Context, w http.ResponseWriter, id string) error {
-	if !s.ids.has(id) {
-		return answerError(w, refuse("the exec was not created here"))
+// inspectExec returns the state of an exec that this shim created.
+func (s *Server) inspectExec(ctx context.Context, w http.ResponseWriter, id string) error {
+	if !s.ids.hasID(id) {
+		return answerError(w, refuseWith("the exec was not created here"))
 	}
 	got, err := s.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
 	if err != nil {
@@ -193,14 +193,14 @@ func (s *Server) inspect(ctx context.Context, w http.ResponseWriter, id string) 
 	}{got.ID, got.ContainerID, got.Running, got.ExitCode, got.PID})
 }
 
-// limited bounds the number of open connections.
-type limited struct {
+// limitedListener bounds the number of open connections.
+type limitedListener struct {
 	net.Listener
 	free chan struct{}
 }
 
 // Accept waits for a place, then for a connection.
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
 	c, err := l.Listener.Accept()
 	if err != nil {

@@ -19,9 +19,9 @@ type Spec struct {
 	Cmd []string
 }
 
-// Sandbox returns the exec of Docker mode: the byte stream to sandboxd in the named container, as the only user that
-// sandboxd accepts.
-func Sandbox(container string) Spec {
+// SandboxSpec returns the exec of Docker mode: the byte stream to sandboxd in the named container, as the only user
+// that sandboxd accepts.
+func SandboxSpec(container string) Spec {
 	return Spec{
 		Container: container,
 		User:      fmt.Sprintf("%d:%d", slot.ServiceUID, slot.ServiceUID),

@@ -127,18 +127,18 @@ func FuzzCheckCreate(f *testing.F) {
 
 // Promise: docker-socket
 func TestIDs(t *testing.T) {
-	var s ids
-	if s.has("a") || s.take("a") {
+	var s idSet
+	if s.hasID("a") || s.takeID("a") {
 		t.Error("the zero value knows an id")
 	}
-	s.add("a")
-	if !s.has("a") || !s.take("a") || s.take("a") || !s.has("a") {
+	s.addID("a")
+	if !s.hasID("a") || !s.takeID("a") || s.takeID("a") || !s.hasID("a") {
 		t.Error("an exec starts once and can be inspected afterwards")
 	}
 	for range maxIDs {
-		s.add("b" + strings.Repeat("x", len(s.order)))
+		s.addID("b" + strings.Repeat("x", len(s.order)))
 	}
-	if s.has("a") || len(s.fresh) != maxIDs {
+	if s.hasID("a") || len(s.fresh) != maxIDs {
 		t.Errorf("the oldest is not forgotten: %d kept", len(s.fresh))
 	}
 }

@@ -22,7 +22,7 @@ func decodeStrict(data []byte, fields map[string]any) error {
 		return errors.New("the body is not a JSON object")
 	}
 	seen := map[string]bool{}
-	for m, err := range jsonread.Spans(string(data)) {
+	for m, err := range jsonread.ListSpans(string(data)) {
 		if err != nil {
 			return fmt.Errorf("the body is not one JSON object: %w", err)
 		}

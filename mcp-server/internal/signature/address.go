@@ -36,25 +36,25 @@ const (
 	maxRole = 20
 )
 
-// Addressing reports whether a text most likely tries to steer the model that reads it. It searches all of the visible
-// text, and ignores invisible characters.
-func Addressing(text string) bool {
+// AddressesReader reports whether a text most likely tries to steer the model that reads it. It searches all of the
+// visible text, and ignores invisible characters.
+func AddressesReader(text string) bool {
 	for line := range strings.Lines(text) {
-		line = strings.ToLower(Clean(line, maxRole))
+		line = strings.ToLower(CleanLine(line, maxRole))
 		if slices.ContainsFunc(roles, func(r string) bool { return strings.HasPrefix(line, r) }) {
 			return true
 		}
 	}
-	text = strings.ToLower(Clean(text, MaxText))
+	text = strings.ToLower(CleanLine(text, MaxText))
 	if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(text, m) }) {
 		return true
 	}
 	list := strings.FieldsFunc(text, func(r rune) bool { return r != '\'' && (r < 'a' || r > 'z') })
-	return slices.ContainsFunc(words, func(steps [][]string) bool { return follow(list, steps) })
+	return slices.ContainsFunc(words, func(steps [][]string) bool { return stepsFollow(list, steps) })
 }
 
-// follow reports whether a word of each step follows a word of the previous step, within nearby.
-func follow(list []string, steps [][]string) bool {
+// stepsFollow reports whether a word of each step follows a word of the previous step, within nearby.
+func stepsFollow(list []string, steps [][]string) bool {
 	for i, word := range list {
 		if !slices.Contains(steps[0], word) {
 			continue

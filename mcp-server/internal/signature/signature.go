@@ -34,20 +34,20 @@ const (
 	maxName        = 128
 )
 
-// Arguments returns a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?: string}.
-// It returns "unknown" for a schema that cannot be read.
-func Arguments(schema json.RawMessage) string {
+// ArgumentsType returns a JSON Schema of arguments, or of a result, as a TypeScript type: {title: string, body?:
+// string}. It returns "unknown" for a schema that cannot be read.
+func ArgumentsType(schema json.RawMessage) string {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
 		return "unknown"
 	}
-	w := &writer{root: root}
+	w := &typeWriter{root: root}
 	return w.typeOf(root, 0)
 }
 
-// Line returns a tool on one line: name({a: string, b?: number}) - first sentence of its description.
-func (t Tool) Line() string {
-	args := Arguments(t.InputSchema)
+// SignatureLine returns a tool on one line: name({a: string, b?: number}) - first sentence of its description.
+func (t Tool) SignatureLine() string {
+	args := ArgumentsType(t.InputSchema)
 	switch args {
 	case "{}", "unknown", "Record<string, unknown>":
 		args = ""
@@ -56,39 +56,39 @@ func (t Tool) Line() string {
 	if len(args) > MaxLength {
 		return t.ShortLine()
 	}
-	return t.line(args)
+	return t.lineWith(args)
 }
 
 // ShortLine is Line without types, at a third of the length: name({a, b?}) - first sentence of its description.
 func (t Tool) ShortLine() string {
 	var root any
 	_ = json.Unmarshal(t.InputSchema, &root) // an unreadable schema has no names
-	w := &writer{root: root}
-	s, _ := w.resolve(root)
+	w := &typeWriter{root: root}
+	s, _ := w.resolveRefs(root)
 	if list, ok := s["allOf"].([]any); ok {
-		s = w.merge(s, list)
+		s = w.mergeSchemas(s, list)
 	}
 	properties, _ := s["properties"].(map[string]any)
-	names := w.properties(s, properties, func(any) string { return "" })
+	names := w.writeProperties(s, properties, func(any) string { return "" })
 	if len(names) == 0 {
-		return t.line("")
+		return t.lineWith("")
 	}
-	return t.line("{" + strings.Join(names, ", ") + "}")
+	return t.lineWith("{" + strings.Join(names, ", ") + "}")
 }
 
-// Shown returns the bounded name at the start of lines. It may be empty.
-func (t Tool) Shown() string {
-	name := Clean(t.Name, maxName)
+// ShownName returns the bounded name at the start of lines. It may be empty.
+func (t Tool) ShownName() string {
+	name := CleanLine(t.Name, maxName)
 	if strings.Contains(name, " ") { // a sentence, not an identifier
-		name = Words(t.Name, maxName)
+		name = WordsForModel(t.Name, maxName)
 	}
 	return name
 }
 
-func (t Tool) line(args string) string {
-	line := t.Shown() + "(" + args + ")"
+func (t Tool) lineWith(args string) string {
+	line := t.ShownName() + "(" + args + ")"
 	switch d := FirstSentence(t.Description); {
-	case Addressing(t.Description):
+	case AddressesReader(t.Description):
 		line += " - (no description: the server's addresses its reader)"
 	case d != "":
 		line += " - " + d

@@ -51,7 +51,7 @@ func TestArguments(t *testing.T) {
 		{"wrong kinds", `{"type":7,"properties":[],"required":{},"anyOf":{},"enum":{},"allOf":"x"}`, `{}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := Arguments([]byte(c.schema))
+			got := ArgumentsType([]byte(c.schema))
 			if got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -80,9 +80,9 @@ func TestHostileSchemas(t *testing.T) {
 		"many members":           `{"enum":[` + strings.Repeat(`"x",`, 1<<16) + `"y"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.Bounded(t, "its line", 2*time.Second, func() {
+			growth.RequireBounded(t, "its line", 2*time.Second, func() {
 				tool := Tool{Name: "x", Description: "D.", InputSchema: []byte(schema)}
-				if line := tool.Line(); len(line) > MaxLength+MaxDescription {
+				if line := tool.SignatureLine(); len(line) > MaxLength+MaxDescription {
 					t.Errorf("%d bytes: %.200s", len(line), line)
 				}
 			})
@@ -103,7 +103,7 @@ func TestLine(t *testing.T) {
 		{"a", "\xff\xfe broken", "a() - broken"},
 		{"a", strings.Repeat("word ", 100), "a() - " + strings.TrimSpace(strings.Repeat("word ", 32)) + "…"},
 	} {
-		if got := (Tool{Name: c.name, Description: c.description}).Line(); got != c.want {
+		if got := (Tool{Name: c.name, Description: c.description}).SignatureLine(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
@@ -119,9 +119,9 @@ func TestCorpus(t *testing.T) {
 	testkit.Must(t, json.Unmarshal(data, &list))
 	var b strings.Builder
 	for _, tool := range list {
-		fmt.Fprintf(&b, "%s\n%s\n", tool.Line(), tool.ShortLine())
+		fmt.Fprintf(&b, "%s\n%s\n", tool.SignatureLine(), tool.ShortLine())
 		if len(tool.OutputSchema) > 0 {
-			fmt.Fprintf(&b, "returns %s\n", Arguments(tool.OutputSchema))
+			fmt.Fprintf(&b, "returns %s\n", ArgumentsType(tool.OutputSchema))
 		}
 		b.WriteByte('\n')
 	}
@@ -145,14 +145,14 @@ func TestIsTypeScript(t *testing.T) {
 	list = append(list, Tool{InputSchema: []byte(`{"properties":{"a\nb":{"enum":["x\n*/ \" evil"]},"1":{"type":["null","array"],"items":{"enum":[1,2]}}}}`)})
 	var b strings.Builder
 	for i, tool := range list {
-		fmt.Fprintf(&b, "export type T%d = %s;\n", i, Arguments(tool.InputSchema))
+		fmt.Fprintf(&b, "export type T%d = %s;\n", i, ArgumentsType(tool.InputSchema))
 		if len(tool.OutputSchema) > 0 {
-			fmt.Fprintf(&b, "export type R%d = %s;\n", i, Arguments(tool.OutputSchema))
+			fmt.Fprintf(&b, "export type R%d = %s;\n", i, ArgumentsType(tool.OutputSchema))
 		}
 	}
 	file := filepath.Join(t.TempDir(), "types.ts")
 	testkit.Must(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	cmd := exec.CommandContext(t.Context(), testkit.Deno(t), "check", "--quiet", "--no-config", "--no-remote", "--no-npm", file)
+	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "check", "--quiet", "--no-config", "--no-remote", "--no-npm", file)
 	cmd.Env = []string{"DENO_DIR=" + t.TempDir(), "HOME=" + t.TempDir(), "NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -177,9 +177,9 @@ func TestHostileCost(t *testing.T) {
 		"long references": `{"$defs":{"a":{"type":"object","properties":{"x":{"$ref":"#` + strings.Repeat("/$defs", 30000) +
 			`"}}}},"anyOf":` + refs("a", 12) + `}`,
 	} {
-		growth.Bounded(t, name, 2*time.Second, func() {
+		growth.RequireBounded(t, name, 2*time.Second, func() {
 			tool := Tool{Name: "x", InputSchema: json.RawMessage(schema)}
-			tool.Line()
+			tool.SignatureLine()
 			tool.ShortLine()
 		})
 	}
@@ -188,7 +188,7 @@ func TestHostileCost(t *testing.T) {
 // TestHostileDescriptions: nor does reading what a description says to whom, of the longest that is kept.
 func TestHostileDescriptions(t *testing.T) {
 	for name, part := range map[string]string{"lines": "\n", "roles": "syste:\n", "what does not show": "\u200b", "words": "ignore "} {
-		growth.Bounded(t, name, time.Second, func() { (Tool{Name: "x", Description: strings.Repeat(part, (256<<10)/len(part))}).Line() })
+		growth.RequireBounded(t, name, time.Second, func() { (Tool{Name: "x", Description: strings.Repeat(part, (256<<10)/len(part))}).SignatureLine() })
 	}
 }
 
@@ -196,6 +196,6 @@ func TestHostileDescriptions(t *testing.T) {
 func BenchmarkAddressing(b *testing.B) {
 	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)
 	for b.Loop() {
-		Addressing(text)
+		AddressesReader(text)
 	}
 }

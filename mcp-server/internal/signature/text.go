@@ -9,7 +9,7 @@ import (
 // FirstSentence returns the start of a description as plain text: up to the end of its first sentence or paragraph.
 func FirstSentence(description string) string {
 	head, _, _ := strings.Cut(strings.TrimSpace(description), "\n\n")
-	text := Clean(head, 4*MaxDescription)
+	text := CleanLine(head, 4*MaxDescription)
 	for i, r := range text {
 		if r != '.' && r != '!' && r != '?' || i+1 < len(text) && text[i+1] != ' ' {
 			continue
@@ -22,24 +22,24 @@ func FirstSentence(description string) string {
 		text = text[:i+1]
 		break
 	}
-	return cut(text, MaxDescription)
+	return cutCharacters(text, MaxDescription)
 }
 
 // MaxText bounds a server's text, in characters.
 const MaxText = 2000
 
-// Words returns a server's text, or an error with such text, for a model: on one line, and omitted if it addresses its
-// reader. The caller must show whose words they are.
-func Words(text string, most int) string {
-	if Addressing(text) {
+// WordsForModel returns a server's text, or an error with such text, for a model: on one line, and omitted if it
+// addresses its reader. The caller must show whose words they are.
+func WordsForModel(text string, most int) string {
+	if AddressesReader(text) {
 		return "(left out: it addresses its reader)"
 	}
-	return Clean(text, min(most, MaxText))
+	return CleanLine(text, min(most, MaxText))
 }
 
-// Clean returns a server's text on one line: without control characters and invisible characters, and at most most
+// CleanLine returns a server's text on one line: without control characters and invisible characters, and at most most
 // characters long.
-func Clean(text string, most int) string {
+func CleanLine(text string, most int) string {
 	var b strings.Builder
 	space, n := false, 0
 	sequence := false // within a terminal's sequence: from ESC [ to its letter
@@ -55,11 +55,11 @@ func Clean(text string, most int) string {
 		case unicode.IsSpace(r):
 			space = b.Len() > 0
 			continue
-		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Mn, r) && n == 0, invisible(r):
+		case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.Mn, r) && n == 0, isInvisible(r):
 			continue
 		}
 		if n >= most { // a space and a character are two
-			return cut(b.String(), most-1) + "…"
+			return cutCharacters(b.String(), most-1) + "…"
 		}
 		if space {
 			b.WriteByte(' ')
@@ -72,8 +72,8 @@ func Clean(text string, most int) string {
 	return b.String()
 }
 
-// invisible reports whether a printable character is invisible: fillers, and selectors that can carry hidden text.
-func invisible(r rune) bool {
+// isInvisible reports whether a printable character is invisible: fillers, and selectors that can carry hidden text.
+func isInvisible(r rune) bool {
 	switch r {
 	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0:
 		return true
@@ -81,8 +81,8 @@ func invisible(r rune) bool {
 	return r >= 0x180B && r <= 0x180F || r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF
 }
 
-// cut shortens a text to a number of characters.
-func cut(text string, most int) string {
+// cutCharacters shortens a text to a number of characters.
+func cutCharacters(text string, most int) string {
 	n := 0
 	for i := range text {
 		if n == most {

@@ -9,71 +9,71 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
-// writer writes the types of one schema.
-type writer struct {
+// typeWriter writes the types of one schema.
+type typeWriter struct {
 	root any
 	work int // visited schemas, and other work of the same duration
 }
 
-// spend counts a number of names, and reports whether the work may go on.
-func (w *writer) spend(names int) bool {
+// spendWork counts a number of names, and reports whether the work may go on.
+func (w *typeWriter) spendWork(names int) bool {
 	w.work += names / perWork
 	return w.work <= maxWork
 }
 
 // typeOf returns the type of one schema.
-func (w *writer) typeOf(of any, depth int) string {
+func (w *typeWriter) typeOf(of any, depth int) string {
 	w.work++
 	if w.work > maxWork || depth > maxDepth {
 		return "unknown"
 	}
-	s, ok := w.resolve(of)
+	s, ok := w.resolveRefs(of)
 	if !ok {
 		return "unknown"
 	}
 	// A fixed value says more than its type.
 	if c, ok := s["const"]; ok {
-		return literal(c)
+		return literalType(c)
 	}
 	if list, ok := s["enum"].([]any); ok && len(list) > 0 {
-		return union(list, literal)
+		return unionType(list, literalType)
 	}
 	for _, key := range [...]string{"anyOf", "oneOf"} {
 		if list, ok := s[key].([]any); ok && len(list) > 0 {
-			return w.alternatives(s, key, list, depth)
+			return w.writeAlternatives(s, key, list, depth)
 		}
 	}
 	if list, ok := s["allOf"].([]any); ok && len(list) > 0 {
-		return w.typeOf(w.merge(s, list), depth)
+		return w.typeOf(w.mergeSchemas(s, list), depth)
 	}
-	if types := schema.Types(s); len(types) > 0 {
-		return union(types, func(name string) string { return w.named(name, s, depth) })
+	if types := schema.AllowedTypes(s); len(types) > 0 {
+		return unionType(types, func(name string) string { return w.writeNamed(name, s, depth) })
 	}
 	switch {
 	case s["properties"] != nil || s["additionalProperties"] != nil:
-		return w.named("object", s, depth)
+		return w.writeNamed("object", s, depth)
 	case s["items"] != nil || s["prefixItems"] != nil:
-		return w.named("array", s, depth)
+		return w.writeNamed("array", s, depth)
 	}
 	return "unknown"
 }
 
-// named returns the type that "type" names.
-func (w *writer) named(name string, s map[string]any, depth int) string {
+// writeNamed returns the type that "type" names.
+func (w *typeWriter) writeNamed(name string, s map[string]any, depth int) string {
 	switch name {
 	case "string", "boolean", "number", "null":
 		return name
 	case "integer":
 		return "number"
 	case "array":
-		return w.array(s, depth)
+		return w.writeArray(s, depth)
 	case "object":
-		return w.object(s, depth)
+		return w.writeObject(s, depth)
 	}
 	return "unknown"
 }
 
-func (w *writer) array(s map[string]any, depth int) string {
+func (w *typeWriter) writeArray(s map[string]any, depth int) string {
 	prefix, _ := s["prefixItems"].([]any)
 	if list, ok := s["items"].([]any); ok { // drafts before 2020-12 wrote a tuple like this
 		prefix = list
@@ -118,27 +118,27 @@ func isUnion(text string) bool {
 	return false
 }
 
-func (w *writer) object(s map[string]any, depth int) string {
+func (w *typeWriter) writeObject(s map[string]any, depth int) string {
 	properties, _ := s["properties"].(map[string]any)
 	if len(properties) == 0 {
-		return w.record(s, depth)
+		return w.writeRecord(s, depth)
 	}
 	// Deeper objects would make the line long without helping the reader.
 	if depth == maxDepth {
 		return "object"
 	}
-	parts := w.properties(s, properties, func(p any) string { return ": " + w.typeOf(p, depth+1) })
+	parts := w.writeProperties(s, properties, func(p any) string { return ": " + w.typeOf(p, depth+1) })
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// properties returns the properties of an object, required ones first, each followed by the result of typed.
-func (w *writer) properties(s, properties map[string]any, typed func(any) string) []string {
+// writeProperties returns the properties of an object, required ones first, each followed by the result of typed.
+func (w *typeWriter) writeProperties(s, properties map[string]any, typed func(any) string) []string {
 	required := map[string]bool{}
 	list, _ := s["required"].([]any)
-	if !w.spend(len(properties) + len(list)) {
+	if !w.spendWork(len(properties) + len(list)) {
 		return []string{"…"}
 	}
-	for _, name := range schema.Required(s) {
+	for _, name := range schema.RequiredNames(s) {
 		required[name] = true
 	}
 	names := make([]string, 0, len(properties))
@@ -164,13 +164,13 @@ func (w *writer) properties(s, properties map[string]any, typed func(any) string
 		if !required[name] {
 			optional = "?"
 		}
-		parts = append(parts, key(name)+optional+typed(properties[name]))
+		parts = append(parts, propertyKey(name)+optional+typed(properties[name]))
 	}
 	return parts
 }
 
-// record returns the type of an object without named properties.
-func (w *writer) record(s map[string]any, depth int) string {
+// writeRecord returns the type of an object without named properties.
+func (w *typeWriter) writeRecord(s map[string]any, depth int) string {
 	switch more := s["additionalProperties"].(type) {
 	case bool:
 		if !more {
@@ -186,10 +186,10 @@ func (w *writer) record(s map[string]any, depth int) string {
 	return "Record<string, unknown>"
 }
 
-// alternatives returns a union of schemas, each merged with the keywords beside the union.
-func (w *writer) alternatives(s map[string]any, key string, list []any, depth int) string {
+// writeAlternatives returns a union of schemas, each merged with the keywords beside the union.
+func (w *typeWriter) writeAlternatives(s map[string]any, key string, list []any, depth int) string {
 	rest := map[string]any{}
-	if !w.spend(len(s)) {
+	if !w.spendWork(len(s)) {
 		return "unknown"
 	}
 	for k, v := range s {
@@ -198,19 +198,19 @@ func (w *writer) alternatives(s map[string]any, key string, list []any, depth in
 		}
 	}
 	_, outer := rest["properties"]
-	return union(list, func(one any) string {
+	return unionType(list, func(one any) string {
 		if outer {
-			return w.typeOf(w.merge(rest, []any{one}), depth)
+			return w.typeOf(w.mergeSchemas(rest, []any{one}), depth)
 		}
 		return w.typeOf(one, depth)
 	})
 }
 
-// merge returns a schema merged with the schemas of an allOf.
-func (w *writer) merge(s map[string]any, list []any) map[string]any {
+// mergeSchemas returns a schema merged with the schemas of an allOf.
+func (w *typeWriter) mergeSchemas(s map[string]any, list []any) map[string]any {
 	out, properties, required := map[string]any{}, map[string]any{}, []any{}
 	add := func(part map[string]any) {
-		if m, _ := part["properties"].(map[string]any); !w.spend(len(part) + len(m)) {
+		if m, _ := part["properties"].(map[string]any); !w.spendWork(len(part) + len(m)) {
 			return
 		}
 		for k, v := range part {
@@ -229,13 +229,13 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	}
 	add(s)
 	for _, one := range list[:min(len(list), maxMembers)] {
-		part, ok := w.resolve(one)
+		part, ok := w.resolveRefs(one)
 		if !ok {
 			continue
 		}
 		if nested, ok := part["allOf"].([]any); ok && w.work < maxWork {
 			w.work++
-			part = w.merge(part, nested)
+			part = w.mergeSchemas(part, nested)
 		}
 		add(part)
 	}
@@ -245,11 +245,13 @@ func (w *writer) merge(s map[string]any, list []any) map[string]any {
 	return out
 }
 
-// resolve follows references. ok is false if the result is not a schema.
-func (w *writer) resolve(s any) (map[string]any, bool) { return schema.Resolve(w.root, s, w.spend) }
+// resolveRefs follows references. ok is false if the result is not a schema.
+func (w *typeWriter) resolveRefs(s any) (map[string]any, bool) {
+	return schema.ResolveRefs(w.root, s, w.spendWork)
+}
 
-// union returns the distinct types of a list.
-func union[T any](list []T, typeOf func(T) string) string {
+// unionType returns the distinct types of a list.
+func unionType[T any](list []T, typeOf func(T) string) string {
 	var parts []string
 	for i, one := range list {
 		if i == maxMembers {
@@ -266,10 +268,10 @@ func union[T any](list []T, typeOf func(T) string) string {
 	return strings.Join(parts, " | ")
 }
 
-// literal returns a value in TypeScript.
-func literal(v any) string {
+// literalType returns a value in TypeScript.
+func literalType(v any) string {
 	if text, ok := v.(string); ok {
-		return quote(text)
+		return quoteText(text)
 	}
 	data, err := json.Marshal(v)
 	if err != nil || len(data) > maxLiteral {
@@ -278,19 +280,19 @@ func literal(v any) string {
 	return string(data)
 }
 
-func quote(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(Clean(text, maxLiteral)) + `"`
+func quoteText(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(CleanLine(text, maxLiteral)) + `"`
 }
 
-// key returns the name of a property, quoted if TypeScript requires it.
-func key(name string) string {
+// propertyKey returns the name of a property, quoted if TypeScript requires it.
+func propertyKey(name string) string {
 	for i, r := range name {
 		if r != '_' && r != '$' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
-			return quote(name)
+			return quoteText(name)
 		}
 	}
 	if name == "" {
 		return `""`
 	}
-	return cut(name, maxLiteral)
+	return cutCharacters(name, maxLiteral)
 }

@@ -20,9 +20,9 @@ type Snapshot struct {
 	hidden map[string]Skill  // files that a pinned source replaces
 }
 
-// Snapshot returns the present state. It opens no file.
-func (s *Store) Snapshot() Snapshot {
-	l, err := s.scan()
+// TakeSnapshot returns the present state. It opens no file.
+func (s *Store) TakeSnapshot() Snapshot {
+	l, err := s.scanSkills()
 	if err != nil {
 		return Snapshot{}
 	}
@@ -50,13 +50,17 @@ func indexByName(list []Skill) map[string]Skill {
 	return index
 }
 
-// Since lists the changes since an earlier snapshot, sorted by name.
-func (now Snapshot) Since(before Snapshot) []Change { return compare(now.skills, before.skills) }
+// ChangesSince lists the changes since an earlier snapshot, sorted by name.
+func (now Snapshot) ChangesSince(before Snapshot) []Change {
+	return compareSkills(now.skills, before.skills)
+}
 
 // HiddenSince lists the changed files that have no effect because of a pin, sorted by name.
-func (now Snapshot) HiddenSince(before Snapshot) []Change { return compare(now.hidden, before.hidden) }
+func (now Snapshot) HiddenSince(before Snapshot) []Change {
+	return compareSkills(now.hidden, before.hidden)
+}
 
-func compare(now, before map[string]Skill) []Change {
+func compareSkills(now, before map[string]Skill) []Change {
 	var out []Change
 	for name, k := range now {
 		old, was := before[name]
@@ -73,22 +77,22 @@ func compare(now, before map[string]Skill) []Change {
 			out = append(out, Change{name, Deleted})
 		}
 	}
-	return sorted(out)
+	return sortChanges(out)
 }
 
-// Strays lists the files that were added since an earlier snapshot and are not skills, sorted by name. The field What
-// is the reason. Code chose the names.
-func (now Snapshot) Strays(before Snapshot) []Change {
+// StraysSince lists the files that were added since an earlier snapshot and are not skills, sorted by name. The field
+// What is the reason. Code chose the names.
+func (now Snapshot) StraysSince(before Snapshot) []Change {
 	var out []Change
 	for name, why := range now.strays {
 		if before.strays[name] != why {
 			out = append(out, Change{name, why})
 		}
 	}
-	return sorted(out)
+	return sortChanges(out)
 }
 
-func sorted(list []Change) []Change {
+func sortChanges(list []Change) []Change {
 	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
@@ -100,9 +104,9 @@ const (
 	unsettled = 2 * time.Second
 )
 
-// Watch calls changed after every change of the directory until ctx ends. If it cannot watch the directory, it polls
-// every two seconds.
-func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
+// WatchChanges calls changed after every change of the directory until ctx ends. If it cannot watch the directory, it
+// polls every two seconds.
+func (s *Store) WatchChanges(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
 	w, err := fsnotify.NewWatcher()
@@ -119,11 +123,11 @@ func (s *Store) Watch(ctx context.Context, log *slog.Logger, changed func()) {
 		defer tick.Stop()
 		poll = tick.C
 	}
-	last := s.Snapshot()
+	last := s.TakeSnapshot()
 	// An event may not change a skill, such as the creation of a draft.
 	tell := func() {
-		now := s.Snapshot()
-		if len(now.Since(last)) > 0 {
+		now := s.TakeSnapshot()
+		if len(now.ChangesSince(last)) > 0 {
 			last = now
 			changed()
 		}

@@ -10,9 +10,9 @@ import (
 // maxDescription bounds a description, in characters.
 const maxDescription = 200
 
-// Describe returns the @description in a module's leading comments, or "". The result is one line of printable text, at
-// most 200 characters, because code wrote it and the model reads it.
-func Describe(source string) string {
+// DescribeSource returns the @description in a module's leading comments, or "". The result is one line of printable
+// text, at most 200 characters, because code wrote it and the model reads it.
+func DescribeSource(source string) string {
 	comment := leadingComment(source)
 	_, text, ok := strings.Cut(comment, "@description")
 	if !ok {
@@ -25,13 +25,13 @@ func Describe(source string) string {
 		if i > 0 && (line == "" || strings.HasPrefix(line, "@")) {
 			break
 		}
-		words = append(words, strings.Fields(printable(line))...)
+		words = append(words, strings.Fields(makePrintable(line))...)
 	}
-	return short(strings.Join(words, " "))
+	return cutDescription(strings.Join(words, " "))
 }
 
-// short cuts a description.
-func short(text string) string {
+// cutDescription cuts a description.
+func cutDescription(text string) string {
 	out := []rune(text)
 	if len(out) > maxDescription {
 		return string(out[:maxDescription-1]) + "…"
@@ -39,21 +39,21 @@ func short(text string) string {
 	return text
 }
 
-// describe is Describe for a TypeScript module. For a Python module it returns the first line of the docstring.
-func describe(name, source string) string {
+// describeModule is Describe for a TypeScript module. For a Python module it returns the first line of the docstring.
+func describeModule(name, source string) string {
 	if !IsPython(name) {
-		return Describe(source)
+		return DescribeSource(source)
 	}
-	for line := range strings.Lines(docstring(source)) {
-		if words := strings.Fields(printable(line)); len(words) > 0 {
-			return short(strings.Join(words, " "))
+	for line := range strings.Lines(pythonDocstring(source)) {
+		if words := strings.Fields(makePrintable(line)); len(words) > 0 {
+			return cutDescription(strings.Join(words, " "))
 		}
 	}
 	return ""
 }
 
-// docstring returns the string at the start of a Python module, after comments.
-func docstring(source string) string {
+// pythonDocstring returns the string at the start of a Python module, after comments.
+func pythonDocstring(source string) string {
 	rest := strings.TrimLeftFunc(strings.TrimPrefix(source, "\uFEFF"), unicode.IsSpace)
 	for strings.HasPrefix(rest, "#") {
 		_, rest, _ = strings.Cut(rest, "\n")
@@ -95,13 +95,13 @@ func leadingComment(source string) string {
 	}
 }
 
-// printable removes invisible characters and terminal controls, and turns white space into spaces.
-func printable(s string) string {
+// makePrintable removes invisible characters and terminal controls, and turns white space into spaces.
+func makePrintable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case r == unicode.ReplacementChar, visible.Odd(r):
+		case r == unicode.ReplacementChar, visible.IsOdd(r):
 			return -1
 		}
 		return r

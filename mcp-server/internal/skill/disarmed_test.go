@@ -15,13 +15,13 @@ func TestDisarmed(t *testing.T) {
 	t.Run("skill-pin", func(t *testing.T) {
 		s, dir := open(t, map[string]string{"a.ts": hello})
 		testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
-		testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
+		testkit.Must(t, s.PinSource("a", sumOf(t, s, "a")))
 		put(t, dir, "a.ts", "evil")
 		t.Setenv("CODEFORGE_DISARM", "skill-pin")
-		if _, source, _ := s.Read("a"); source != "evil" {
+		if _, source, _ := s.ReadSkill("a"); source != "evil" {
 			t.Errorf("it is found by something else: %q", source)
 		}
-		if files, err := s.Pins(false); len(files) != 0 || err != nil {
+		if files, err := s.PinnedSources(false); len(files) != 0 || err != nil {
 			t.Errorf("runs import something else: %q, %v", files, err)
 		}
 	})

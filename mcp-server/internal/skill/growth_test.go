@@ -11,9 +11,9 @@ import (
 func TestDescribeLinear(t *testing.T) {
 	for _, part := range []string{"//\n", "/**/", "/*", "* ", "@description ", "// @description a\n", " \n", "\ufeff", "\u202e", "*/"} {
 		for _, begin := range []string{"", "/** @description ", "// @description "} {
-			growth.Linear(t, 256<<10, func(n int) func() {
+			growth.RequireLinear(t, 256<<10, func(n int) func() {
 				source := begin + strings.Repeat(part, n/len(part))
-				return func() { Describe(source) }
+				return func() { DescribeSource(source) }
 			})
 		}
 	}

@@ -29,9 +29,9 @@ const (
 // ErrUnavailable refuses a change that the database has not confirmed.
 var ErrUnavailable = errors.New("the skills' database does not answer")
 
-// mirror keeps a directory identical to a folder of documents. Other replicas also write the documents, but only the
-// mirror writes the directory.
-type mirror struct {
+// folderMirror keeps a directory identical to a folder of documents. Other replicas also write the documents, but only
+// the mirror writes the directory.
+type folderMirror struct {
 	of   database.Documents
 	root *os.Root
 	log  *slog.Logger
@@ -40,19 +40,19 @@ type mirror struct {
 	busy sync.Mutex
 
 	mu    sync.Mutex
-	files map[string]version // by file name
-	last  outcome
+	files map[string]fileVersion // by file name
+	last  readOutcome
 }
 
-// version is the version of the document that a file copies. 0 means none.
-type version struct {
+// fileVersion is the version of the document that a file copies. 0 means none.
+type fileVersion struct {
 	tag  int64
 	file Skill // inode, size and time
 }
 
-// outcome is the result of the last complete read of the database: the documents that are not in the directory. problem
-// is the error of a later read.
-type outcome struct {
+// readOutcome is the result of the last complete read of the database: the documents that are not in the directory.
+// problem is the error of a later read.
+type readOutcome struct {
 	skipped map[string]int
 	strays  map[string]string
 	problem error
@@ -70,22 +70,22 @@ func OpenMirror(
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
 	}
-	s, err := Open(dir, readOnly)
+	s, err := OpenStore(dir, readOnly)
 	if err != nil {
 		return nil, err
 	}
-	s.mirror = &mirror{of: of, root: s.root, log: log, files: map[string]version{}}
+	s.mirror = &folderMirror{of: of, root: s.root, log: log, files: map[string]fileVersion{}}
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
-	s.mirror.refresh(ctx)
+	s.mirror.copyChanged(ctx)
 	return s, nil
 }
 
-// Mirrored reports whether skills are stored in a database, so that code neither reads nor writes the directory.
-func (s *Store) Mirrored() bool { return s.mirror != nil }
+// IsMirrored reports whether skills are stored in a database, so that code neither reads nor writes the directory.
+func (s *Store) IsMirrored() bool { return s.mirror != nil }
 
-// Problem reports since when the database could not be read, for a person, or "".
-func (s *Store) Problem() string {
+// DatabaseProblem reports since when the database could not be read, for a person, or "".
+func (s *Store) DatabaseProblem() string {
 	if s.mirror == nil {
 		return ""
 	}
@@ -100,8 +100,8 @@ func (s *Store) Problem() string {
 	return "the skills' database has not been read since " + s.mirror.last.asOf.UTC().Format("15:04:05") + " UTC"
 }
 
-// Cause returns the error of the last read of the database, for the operator, or nil.
-func (s *Store) Cause() error {
+// DatabaseError returns the error of the last read of the database, for the operator, or nil.
+func (s *Store) DatabaseError() error {
 	if s.mirror == nil {
 		return nil
 	}
@@ -140,20 +140,20 @@ func (s *Store) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-wake:
-			s.mirror.refresh(ctx)
+			s.mirror.copyChanged(ctx)
 			if s.pins != nil {
-				s.pins.mirror.refresh(ctx)
+				s.pins.mirror.copyChanged(ctx)
 			}
 		}
 	}
 }
 
-// refresh copies the changed documents. It logs a problem once at its start and once at its end.
-func (m *mirror) refresh(ctx context.Context) {
+// copyChanged copies the changed documents. It logs a problem once at its start and once at its end.
+func (m *folderMirror) copyChanged(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	now := outcome{asOf: time.Now()}
-	err := database.Explain(m.pull(short, &now))
+	now := readOutcome{asOf: time.Now()}
+	err := database.HideAddress(m.pullDocuments(short, &now))
 	// A store that is closing has no problem to report.
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -175,17 +175,17 @@ func (m *mirror) refresh(ctx context.Context) {
 	}
 }
 
-// pull makes the directory identical to the documents.
-func (m *mirror) pull(ctx context.Context, now *outcome) error {
+// pullDocuments makes the directory identical to the documents.
+func (m *folderMirror) pullDocuments(ctx context.Context, now *readOutcome) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	list, err := m.of.List(ctx)
 	if err != nil {
 		return err
 	}
-	wanted := now.choose(list)
+	wanted := now.chooseSkills(list)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if m.version(name).tag == wanted[name].Version {
+		if m.versionOf(name).tag == wanted[name].Version {
 			continue
 		}
 		data, tag, err := m.of.Read(ctx, name)
@@ -193,35 +193,35 @@ func (m *mirror) pull(ctx context.Context, now *outcome) error {
 			continue // removed meanwhile: the next pull notices it
 		}
 		if err == nil {
-			err = m.place(name, data, tag)
+			err = m.placeFile(name, data, tag)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return m.sweep(wanted)
+	return m.removeUnwanted(wanted)
 }
 
-func (r *outcome) skip(name, reason string) {
+func (r *readOutcome) skipDocument(name, reason string) {
 	r.skipped[reason]++
 	r.strays[name] = reason
 }
 
-// choose returns the documents that are skills, by file name. It applies the same rules as scan.
-func (r *outcome) choose(list []database.Document) map[string]database.Document {
+// chooseSkills returns the documents that are skills, by file name. It applies the same rules as scan.
+func (r *readOutcome) chooseSkills(list []database.Document) map[string]database.Document {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
 	wanted := map[string]database.Document{}
 	for _, o := range list {
 		name := strings.TrimSuffix(o.Name, extension)
 		switch {
 		case strings.HasPrefix(o.Name, "."): // CodeForge's markers
-		case !ValidName(name) || File(name) != o.Name:
-			r.skip(o.Name, "not a skill name")
+		case !ValidName(name) || FileName(name) != o.Name:
+			r.skipDocument(o.Name, "not a skill name")
 		// The size is known from the list, so a large document is never read.
 		case o.Size > MaxSize:
-			r.skip(o.Name, "too large")
+			r.skipDocument(o.Name, "too large")
 		case len(wanted) == MaxCount:
-			r.skip(o.Name, "too many skills")
+			r.skipDocument(o.Name, "too many skills")
 		default:
 			wanted[o.Name] = o
 		}
@@ -230,7 +230,7 @@ func (r *outcome) choose(list []database.Document) map[string]database.Document 
 }
 
 // addSkipped adds the skipped documents to a listing of the directory. A nil mirror adds none.
-func (m *mirror) addSkipped(l *Listing) {
+func (m *folderMirror) addSkipped(l *Listing) {
 	if m == nil {
 		return
 	}
@@ -242,8 +242,8 @@ func (m *mirror) addSkipped(l *Listing) {
 	maps.Copy(l.strays, m.last.strays)
 }
 
-// sweep removes the files whose documents were removed. The caller holds busy.
-func (m *mirror) sweep(wanted map[string]database.Document) error {
+// removeUnwanted removes the files whose documents were removed. The caller holds busy.
+func (m *folderMirror) removeUnwanted(wanted map[string]database.Document) error {
 	dir, err := m.root.Open(".")
 	if err != nil {
 		return err
@@ -264,20 +264,20 @@ func (m *mirror) sweep(wanted map[string]database.Document) error {
 	return nil
 }
 
-// version returns the version of a file, or the zero version.
-func (m *mirror) version(name string) version {
+// versionOf returns the version of a file, or the zero version.
+func (m *folderMirror) versionOf(name string) fileVersion {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[name]
 }
 
-// is reports whether a skill that was read has this version.
-func (v version) is(read Skill) bool {
+// isVersionOf reports whether a skill that was read has this version.
+func (v fileVersion) isVersionOf(read Skill) bool {
 	return v.tag != 0 && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
 }
 
-// place writes a version of a document to its file. Readers see the old file or the new one. The caller holds busy.
-func (m *mirror) place(name string, data []byte, tag int64) error {
+// placeFile writes a version of a document to its file. Readers see the old file or the new one. The caller holds busy.
+func (m *folderMirror) placeFile(name string, data []byte, tag int64) error {
 	tmp, err := writeTemporary(m.root, string(data))
 	if err != nil {
 		return err
@@ -293,12 +293,12 @@ func (m *mirror) place(name string, data []byte, tag int64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.files[name] = version{tag, Skill{Size: info.Size(), Modified: info.ModTime(), inode: inode(info)}}
+	m.files[name] = fileVersion{tag, Skill{Size: info.Size(), Modified: info.ModTime(), inode: inodeOf(info)}}
 	return nil
 }
 
 // removeFile removes a file. The caller holds busy.
-func (m *mirror) removeFile(name string) error {
+func (m *folderMirror) removeFile(name string) error {
 	m.mu.Lock()
 	delete(m.files, name)
 	m.mu.Unlock()
@@ -308,21 +308,21 @@ func (m *mirror) removeFile(name string) error {
 	return nil
 }
 
-// put changes a document and then its file. of returns the version that may be replaced, given the file's version. A
-// conflict gives ErrChanged after the directory was updated.
-func (m *mirror) put(name string, data []byte, of func(version) (int64, bool)) error {
-	return m.change(name, of, func(ctx context.Context, tag int64) error {
+// putDocument changes a document and then its file. of returns the version that may be replaced, given the file's
+// version. A conflict gives ErrChanged after the directory was updated.
+func (m *folderMirror) putDocument(name string, data []byte, of func(fileVersion) (int64, bool)) error {
+	return m.changeDocument(name, of, func(ctx context.Context, tag int64) error {
 		tag, err := m.of.Write(ctx, name, data, tag)
 		if err != nil {
 			return err
 		}
-		return m.place(name, data, tag)
+		return m.placeFile(name, data, tag)
 	})
 }
 
-// remove removes a document and then its file.
-func (m *mirror) remove(name string, of func(version) (int64, bool)) error {
-	return m.change(name, of, func(ctx context.Context, tag int64) error {
+// removeDocument removes a document and then its file.
+func (m *folderMirror) removeDocument(name string, of func(fileVersion) (int64, bool)) error {
+	return m.changeDocument(name, of, func(ctx context.Context, tag int64) error {
 		if err := m.of.Remove(ctx, name, tag); err != nil {
 			return err
 		}
@@ -330,16 +330,16 @@ func (m *mirror) remove(name string, of func(version) (int64, bool)) error {
 	})
 }
 
-// change makes one change to the version that of returns.
-func (m *mirror) change(
-	name string, of func(version) (int64, bool), do func(ctx context.Context, tag int64) error,
+// changeDocument makes one change to the version that of returns.
+func (m *folderMirror) changeDocument(
+	name string, of func(fileVersion) (int64, bool), do func(ctx context.Context, tag int64) error,
 ) error {
 	// Not the caller's context: a change must not stop between the document and its file.
 	ctx, cancel := context.WithTimeout(context.Background(), refreshTimeout)
 	defer cancel()
 	m.busy.Lock()
 	// The version is read under busy, so that no other change comes in between.
-	tag, ok := of(m.version(name))
+	tag, ok := of(m.versionOf(name))
 	err := error(ErrChanged)
 	if ok {
 		err = do(ctx, tag)
@@ -348,10 +348,10 @@ func (m *mirror) change(
 	switch {
 	case errors.Is(err, database.ErrConflict), errors.Is(err, ErrChanged):
 		// The copy is out of date, so the caller would fail again without a refresh.
-		m.refresh(ctx)
+		m.copyChanged(ctx)
 		return ErrChanged
 	case err != nil:
-		err = database.Explain(err)
+		err = database.HideAddress(err)
 		m.log.Error("a skill could not be changed in the database", logline.Tag("skill"), slog.String("file", name),
 			slog.String("error", err.Error()))
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -360,9 +360,9 @@ func (m *mirror) change(
 }
 
 // Versions that a change may replace.
-func absent(version) (int64, bool)   { return database.Absent, true }
-func whatever(version) (int64, bool) { return database.Any, true }
-func thatOf(read Skill) func(version) (int64, bool) {
-	return func(v version) (int64, bool) { return v.tag, v.is(read) }
+func ifAbsent(fileVersion) (int64, bool)     { return database.Absent, true }
+func inAnyVersion(fileVersion) (int64, bool) { return database.Any, true }
+func thatOf(read Skill) func(fileVersion) (int64, bool) {
+	return func(v fileVersion) (int64, bool) { return v.tag, v.isVersionOf(read) }
 }
-func present(v version) (int64, bool) { return v.tag, v.tag != 0 }
+func ifUnchanged(v fileVersion) (int64, bool) { return v.tag, v.tag != 0 }

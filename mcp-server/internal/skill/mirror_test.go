@@ -54,7 +54,7 @@ func mirror(t *testing.T, of database.Documents) (*skill.Store, *testkit.Buffer)
 }
 
 func source(s *skill.Store, name string) string {
-	_, text, err := s.Read(name)
+	_, text, err := s.ReadSkill(name)
 	if err != nil {
 		return err.Error()
 	}
@@ -67,7 +67,7 @@ func TestMirror(t *testing.T) {
 	_, b := inDatabase(t)
 	one, _ := mirror(t, b)
 	two, _ := mirror(t, b)
-	_, err := one.Patch(t.Context(), "a", create("export const a = 1;"))
+	_, err := one.PatchSkill(t.Context(), "a", create("export const a = 1;"))
 	testkit.Must(t, err)
 	if got := source(one, "a"); got != "export const a = 1;" {
 		t.Errorf("its own: %q", got)
@@ -77,21 +77,21 @@ func TestMirror(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	_, err = two.Patch(t.Context(), "a", replaceLine("export const a = 1;", "export const a = 2;"))
+	_, err = two.PatchSkill(t.Context(), "a", replaceLine("export const a = 1;", "export const a = 2;"))
 	testkit.Must(t, err)
 	testkit.WaitFor(t, func() bool { return strings.Contains(source(one, "a"), "a = 2;") })
 	if three, _ := mirror(t, b); !strings.Contains(source(three, "a"), "a = 2;") {
 		t.Error("one that starts later has another one")
 	}
-	testkit.Must(t, one.Pin("a", sumOf(t, one, "a")))
-	testkit.WaitFor(t, func() bool { return two.Pinned("a") })
-	if err := two.Delete("a"); !errors.Is(err, skill.ErrPinned) {
+	testkit.Must(t, one.PinSource("a", sumOf(t, one, "a")))
+	testkit.WaitFor(t, func() bool { return two.IsPinned("a") })
+	if err := two.DeleteSkill("a"); !errors.Is(err, skill.ErrPinned) {
 		t.Error(err)
 	}
 	testkit.Must(t, two.Unpin("a"))
-	testkit.WaitFor(t, func() bool { return !one.Pinned("a") })
-	testkit.Must(t, one.Delete("a"))
-	testkit.WaitFor(t, func() bool { return len(two.Names()) == 0 })
+	testkit.WaitFor(t, func() bool { return !one.IsPinned("a") })
+	testkit.Must(t, one.DeleteSkill("a"))
+	testkit.WaitFor(t, func() bool { return len(two.SkillNames()) == 0 })
 }
 
 // TestMirrorConflict: of two changes to the same version one succeeds; the other is refused and sees the new version.
@@ -99,7 +99,7 @@ func TestMirrorConflict(t *testing.T) {
 	t.Parallel()
 	_, b := inDatabase(t)
 	one, _ := mirror(t, b)
-	_, err := one.Patch(t.Context(), "a", create("x"))
+	_, err := one.PatchSkill(t.Context(), "a", create("x"))
 	testkit.Must(t, err)
 	// This one does not follow: it learns of a change when it is refused.
 	two, err := skill.OpenMirror(t.Context(), t.TempDir(), b, false, logline.New(t.Output(), "text", nil))
@@ -108,10 +108,13 @@ func TestMirrorConflict(t *testing.T) {
 		name        string
 		first, then func() error
 	}{
-		{"two changes", func() error { _, err := one.Patch(t.Context(), "a", replaceLine("x", "by one")); return err }, func() error { _, err := two.Patch(t.Context(), "a", replaceLine("x", "by two")); return err }},
-		{"two new ones", func() error { _, err := one.Patch(t.Context(), "b", create("by one")); return err }, func() error { _, err := two.Patch(t.Context(), "b", create("by two")); return err }},
-		{"a deletion of what was changed", func() error { _, err := one.Patch(t.Context(), "b", replaceLine("by one", "by one again")); return err }, func() error { return two.Delete("b") }},
-		{"a change of what was deleted", func() error { return one.Delete("a") }, func() error { _, err := two.Patch(t.Context(), "a", replaceLine("by one", "by two")); return err }},
+		{"two changes", func() error { _, err := one.PatchSkill(t.Context(), "a", replaceLine("x", "by one")); return err }, func() error { _, err := two.PatchSkill(t.Context(), "a", replaceLine("x", "by two")); return err }},
+		{"two new ones", func() error { _, err := one.PatchSkill(t.Context(), "b", create("by one")); return err }, func() error { _, err := two.PatchSkill(t.Context(), "b", create("by two")); return err }},
+		{"a deletion of what was changed", func() error {
+			_, err := one.PatchSkill(t.Context(), "b", replaceLine("by one", "by one again"))
+			return err
+		}, func() error { return two.DeleteSkill("b") }},
+		{"a change of what was deleted", func() error { return one.DeleteSkill("a") }, func() error { _, err := two.PatchSkill(t.Context(), "a", replaceLine("by one", "by two")); return err }},
 	} {
 		testkit.Must(t, c.first())
 		if err := c.then(); !errors.Is(err, skill.ErrChanged) {
@@ -122,9 +125,9 @@ func TestMirrorConflict(t *testing.T) {
 		}
 	}
 	// A restoration replaces any version.
-	_, err = one.Patch(t.Context(), "b", replaceLine("by one again", "once more"))
+	_, err = one.PatchSkill(t.Context(), "b", replaceLine("by one again", "once more"))
 	testkit.Must(t, err)
-	_, err = two.Restore("b", "restored")
+	_, err = two.WriteSkill("b", "restored")
 	testkit.Must(t, err)
 	testkit.WaitFor(t, func() bool { return source(one, "b") == "restored" })
 }
@@ -135,7 +138,7 @@ func TestMirrorRace(t *testing.T) {
 	t.Parallel()
 	_, b := inDatabase(t)
 	first, _ := mirror(t, b)
-	_, err := first.Patch(t.Context(), "a", create("begin"))
+	_, err := first.PatchSkill(t.Context(), "a", create("begin"))
 	testkit.Must(t, err)
 	const writers, each = 6, 10 // two on each store
 	var group sync.WaitGroup
@@ -149,7 +152,7 @@ func TestMirrorRace(t *testing.T) {
 			for n := range each {
 				line := fmt.Sprintf("%d by %d", n, i)
 				for {
-					_, err := s.Patch(t.Context(), "a", replaceLine("begin", "begin\n"+line))
+					_, err := s.PatchSkill(t.Context(), "a", replaceLine("begin", "begin\n"+line))
 					if errors.Is(err, skill.ErrChanged) {
 						continue
 					}
@@ -174,30 +177,32 @@ func TestMirrorAway(t *testing.T) {
 	t.Parallel()
 	server, b := inDatabase(t)
 	one, log := mirror(t, b)
-	_, err := one.Patch(t.Context(), "a", create("x"))
+	_, err := one.PatchSkill(t.Context(), "a", create("x"))
 	testkit.Must(t, err)
 	server.Stop()
-	if _, err := one.Patch(t.Context(), "a", replaceLine("x", "y")); !errors.Is(err, skill.ErrUnavailable) {
+	if _, err := one.PatchSkill(t.Context(), "a", replaceLine("x", "y")); !errors.Is(err, skill.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := one.Delete("a"); !errors.Is(err, skill.ErrUnavailable) {
+	if err := one.DeleteSkill("a"); !errors.Is(err, skill.ErrUnavailable) {
 		t.Error(err)
 	}
-	testkit.WaitFor(t, func() bool { return strings.Contains(one.Problem(), "has not been read since") })
+	testkit.WaitFor(t, func() bool { return strings.Contains(one.DatabaseProblem(), "has not been read since") })
 	began := time.Now()
-	if got := source(one, "a"); got != "x" || len(one.Names()) != 1 {
+	if got := source(one, "a"); got != "x" || len(one.SkillNames()) != 1 {
 		t.Errorf("what was known: %q", got)
 	}
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("reading took %s", took)
 	}
 	fresh, _ := mirror(t, b)
-	if fresh.Problem() == "" {
+	if fresh.DatabaseProblem() == "" {
 		t.Error("one that starts meanwhile says nothing")
 	}
 	server.Start()
-	testkit.WaitFor(t, func() bool { return one.Problem() == "" && fresh.Problem() == "" && source(fresh, "a") == "x" })
-	_, err = one.Patch(t.Context(), "a", replaceLine("x", "y"))
+	testkit.WaitFor(t, func() bool {
+		return one.DatabaseProblem() == "" && fresh.DatabaseProblem() == "" && source(fresh, "a") == "x"
+	})
+	_, err = one.PatchSkill(t.Context(), "a", replaceLine("x", "y"))
 	testkit.Must(t, err)
 	for _, want := range []string{"cannot be read; the copy stays in use", "can be read again"} {
 		if strings.Count(log.String(), want) != 2 { // of the skills, and of the pins
@@ -211,7 +216,7 @@ func TestMirrorHangs(t *testing.T) {
 	t.Parallel()
 	_, b := inDatabase(t)
 	s, _ := mirror(t, b)
-	_, err := s.Patch(t.Context(), "a", create("x"))
+	_, err := s.PatchSkill(t.Context(), "a", create("x"))
 	testkit.Must(t, err)
 	tx, err := b.DB.BeginTx(t.Context(), nil)
 	testkit.Must(t, err)
@@ -220,15 +225,15 @@ func TestMirrorHangs(t *testing.T) {
 	testkit.Must(t, err)
 	changed := make(chan error, 1)
 	go func() {
-		_, err := s.Patch(t.Context(), "a", replaceLine("x", "y"))
+		_, err := s.PatchSkill(t.Context(), "a", replaceLine("x", "y"))
 		changed <- err
 	}()
 	for end, done := time.Now().Add(20*time.Second), false; !done; time.Sleep(50 * time.Millisecond) {
 		began := time.Now()
-		if got := source(s, "a"); got != "x" || len(s.Names()) != 1 || s.Pinned("a") {
+		if got := source(s, "a"); got != "x" || len(s.SkillNames()) != 1 || s.IsPinned("a") {
 			t.Fatalf("%q", got)
 		}
-		if l, err := s.List(); err != nil || len(l.Skills) != 1 || len(s.Imported("a", 1000)) != 1 {
+		if l, err := s.ListSkills(); err != nil || len(l.Skills) != 1 || len(s.ImportedFiles("a", 1000)) != 1 {
 			t.Fatal(l, err)
 		}
 		if took := time.Since(began); took > time.Second {
@@ -265,10 +270,10 @@ func TestMirrorHostile(t *testing.T) {
 	}
 	put("large.ts", 10<<20)
 	s, log := mirror(t, of)
-	if names := strings.Join(s.Names(), " "); names != "good good_2.py" {
+	if names := strings.Join(s.SkillNames(), " "); names != "good good_2.py" {
 		t.Errorf("skills: %s\n%s", names, log)
 	}
-	l, err := s.List()
+	l, err := s.ListSkills()
 	if want := map[string]int{"too large": 1, "not a skill name": 8}; err != nil || !maps.Equal(l.Skipped, want) {
 		t.Errorf("%v %v", l.Skipped, err)
 	}
@@ -276,7 +281,7 @@ func TestMirrorHostile(t *testing.T) {
 		put(fmt.Sprintf("many-%d.ts", i), 1)
 	}
 	many, _ := mirror(t, of)
-	if l, err = many.List(); err != nil || len(l.Skills) != skill.MaxCount || l.Skipped["too many skills"] != 102 {
+	if l, err = many.ListSkills(); err != nil || len(l.Skills) != skill.MaxCount || l.Skipped["too many skills"] != 102 {
 		t.Errorf("%d %v %v", len(l.Skills), l.Skipped, err)
 	}
 }
@@ -286,15 +291,15 @@ func TestMirrorSeed(t *testing.T) {
 	t.Parallel()
 	_, b := inDatabase(t)
 	one, _ := mirror(t, b)
-	n, err := one.Seed(skills.Files)
+	n, err := one.SeedSkills(skills.Files)
 	testkit.Must(t, err)
-	if n == 0 || len(one.Names()) != n {
-		t.Errorf("%d of %v", n, one.Names())
+	if n == 0 || len(one.SkillNames()) != n {
+		t.Errorf("%d of %v", n, one.SkillNames())
 	}
-	testkit.Must(t, one.Delete(one.Names()[0]))
+	testkit.Must(t, one.DeleteSkill(one.SkillNames()[0]))
 	two, _ := mirror(t, b)
-	if more, err := two.Seed(skills.Files); err != nil || more != 0 || len(two.Names()) != n-1 {
-		t.Errorf("%d %v %v", more, err, two.Names())
+	if more, err := two.SeedSkills(skills.Files); err != nil || more != 0 || len(two.SkillNames()) != n-1 {
+		t.Errorf("%d %v %v", more, err, two.SkillNames())
 	}
 }
 
@@ -305,17 +310,17 @@ func TestMirrorPinned(t *testing.T) {
 	_, b := inDatabase(t)
 	one, _ := mirror(t, b)
 	two, _ := mirror(t, b)
-	_, err := one.Patch(t.Context(), "a", create("good"))
+	_, err := one.PatchSkill(t.Context(), "a", create("good"))
 	testkit.Must(t, err)
-	testkit.Must(t, one.Pin("a", sumOf(t, one, "a")))
-	testkit.WaitFor(t, func() bool { return two.Pinned("a") && source(two, "a") == "good" })
+	testkit.Must(t, one.PinSource("a", sumOf(t, one, "a")))
+	testkit.WaitFor(t, func() bool { return two.IsPinned("a") && source(two, "a") == "good" })
 	_, err = b.Write(t.Context(), "a.ts", []byte("evil"), database.Any)
 	testkit.Must(t, err)
 	_, err = b.Write(t.Context(), "z.ts", []byte("last"), database.Any)
 	testkit.Must(t, err)
 	for _, s := range []*skill.Store{one, two} {
 		testkit.WaitFor(t, func() bool { return source(s, "z") == "last" })
-		if got := s.Imported(`import "/skills/a.ts"`, runapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
+		if got := s.ImportedFiles(`import "/skills/a.ts"`, runapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
 			t.Errorf("%q, runs import %q", source(s, "a"), got)
 		}
 	}

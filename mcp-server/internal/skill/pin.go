@@ -23,7 +23,7 @@ var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d 
 func (s *Store) PinIn(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		s.pins, err = Open(dir, false)
+		s.pins, err = OpenStore(dir, false)
 	}
 	if err != nil {
 		return fmt.Errorf("opening the folder of pins: %w", err)
@@ -31,25 +31,25 @@ func (s *Store) PinIn(dir string) error {
 	return nil
 }
 
-// Pinned reports whether a skill is pinned, or another skill that is imported by the same name.
-func (s *Store) Pinned(name string) bool { return s.isPinned(name) || s.isPinned(twin(name)) }
+// IsPinned reports whether a skill is pinned, or another skill that is imported by the same name.
+func (s *Store) IsPinned(name string) bool { return s.isPinned(name) || s.isPinned(twinName(name)) }
 
 func (s *Store) isPinned(name string) bool {
 	//defence:skill-pin permits
 	if s.pins == nil || !ValidName(name) {
 		return false
 	}
-	_, err := s.pins.root.Lstat(File(name))
+	_, err := s.pins.root.Lstat(FileName(name))
 	return err == nil
 }
 
-// Pins returns the sources of the pinned skills of a language, by file name. A run imports these sources.
-func (s *Store) Pins(python bool) (map[string]string, error) {
+// PinnedSources returns the sources of the pinned skills of a language, by file name. A run imports these sources.
+func (s *Store) PinnedSources(python bool) (map[string]string, error) {
 	//defence:skill-pin permits
 	if s.pins == nil {
 		return nil, nil
 	}
-	l, err := s.pins.own()
+	l, err := s.pins.ownSkills()
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +58,14 @@ func (s *Store) Pins(python bool) (map[string]string, error) {
 		if IsPython(k.Name) != python {
 			continue
 		}
-		_, source, err := s.pins.Read(k.Name)
+		_, source, err := s.pins.ReadSkill(k.Name)
 		if errors.Is(err, ErrNotFound) {
 			continue // a concurrent Unpin removed it
 		}
 		if err != nil {
 			return nil, err
 		}
-		files[File(k.Name)] = source
+		files[FileName(k.Name)] = source
 	}
 	return files, nil
 }
@@ -76,9 +76,9 @@ func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	if s.pins == nil {
 		return nil, nil
 	}
-	pinned, err := s.pins.own()
+	pinned, err := s.pins.ownSkills()
 	l.Skills = slices.DeleteFunc(l.Skills, func(k Skill) bool {
-		if !s.Pinned(k.Name) {
+		if !s.IsPinned(k.Name) {
 			return false
 		}
 		l.hidden = append(l.hidden, k)
@@ -87,32 +87,32 @@ func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	return pinned.Skills, err
 }
 
-// Sum returns the SHA-256 of a source, in hexadecimal digits.
-func Sum(source string) string {
+// SourceSum returns the SHA-256 of a source, in hexadecimal digits.
+func SourceSum(source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return hex.EncodeToString(sum[:])
 }
 
-// Pin pins a skill to the source with this Sum, which a person has seen. Tools then refuse to change the skill, and
-// runs import this source even if code changes the file. If the skill has another source by now, the error is
+// PinSource pins a skill to the source with this Sum, which a person has seen. Tools then refuse to change the skill,
+// and runs import this source even if code changes the file. If the skill has another source by now, the error is
 // ErrChanged.
-func (s *Store) Pin(name, sum string) error {
+func (s *Store) PinSource(name, sum string) error {
 	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")
 	}
 	// The person has seen a source, and code may have changed the file since.
-	_, source, err := s.Read(name)
-	if err == nil && Sum(source) != sum {
+	_, source, err := s.ReadSkill(name)
+	if err == nil && SourceSum(source) != sum {
 		err = ErrChanged
 	}
 	if err == nil {
-		err = s.taken(name)
+		err = s.checkTwin(name)
 	}
 	if err == nil {
 		err = s.checkPinSize(name, source)
 	}
 	if err == nil {
-		_, err = s.pins.write(name, source)
+		_, err = s.pins.writeOver(name, source)
 	}
 	if err != nil {
 		return fmt.Errorf("pinning the skill: %w", err)
@@ -122,14 +122,14 @@ func (s *Store) Pin(name, sum string) error {
 
 // checkPinSize returns ErrManyPins if the pinned skills would not fit into a run.
 func (s *Store) checkPinSize(name, source string) error {
-	files, err := s.Pins(IsPython(name))
+	files, err := s.PinnedSources(IsPython(name))
 	if err != nil {
 		return err
 	}
 	if files == nil {
 		files = map[string]string{}
 	}
-	files[File(name)] = source
+	files[FileName(name)] = source
 	if (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
 		return ErrManyPins
 	}
@@ -142,17 +142,17 @@ func (s *Store) Unpin(name string) error {
 	if !s.isPinned(name) {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
-	_, source, err := s.pins.Read(name)
+	_, source, err := s.pins.ReadSkill(name)
 	// A file with the twin's name would be imported instead of the skill.
-	if err == nil && !s.readOnly && s.taken(name) != nil {
-		err = s.remove(twin(name))
+	if err == nil && !s.readOnly && s.checkTwin(name) != nil {
+		err = s.removeEntry(twinName(name))
 	}
 	if err == nil && !s.readOnly {
-		_, err = s.write(name, source)
+		_, err = s.writeOver(name, source)
 	}
 	// The pin goes last: after an error before it, runs still import the pinned source.
 	if err == nil {
-		err = s.pins.remove(name)
+		err = s.pins.removeEntry(name)
 	}
 	if err != nil {
 		return fmt.Errorf("unpinning the skill: %w", err)
@@ -160,8 +160,8 @@ func (s *Store) Unpin(name string) error {
 	return nil
 }
 
-// Restore writes a skill, whether or not it exists.
-func (s *Store) Restore(name, source string) (Skill, error) {
+// WriteSkill writes a skill, whether or not it exists.
+func (s *Store) WriteSkill(name, source string) (Skill, error) {
 	switch {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
@@ -169,45 +169,45 @@ func (s *Store) Restore(name, source string) (Skill, error) {
 		return Skill{}, notAName(name)
 	case len(source) > MaxSize:
 		return Skill{}, fmt.Errorf("restoring the skill: %d bytes are more than %d", len(source), MaxSize)
-	case s.Pinned(name):
+	case s.IsPinned(name):
 		return Skill{}, ErrPinned
 	}
 	// Two writes at once could both find room and exceed the bound together.
 	s.making.Lock()
 	defer s.making.Unlock()
-	if err := s.room(name, len(source)); err != nil {
+	if err := s.checkRoom(name, len(source)); err != nil {
 		return Skill{}, err
 	}
-	return s.write(name, source)
+	return s.writeOver(name, source)
 }
 
-// write writes a skill over any entry with its name.
-func (s *Store) write(name, source string) (Skill, error) {
+// writeOver writes a skill over any entry with its name.
+func (s *Store) writeOver(name, source string) (Skill, error) {
 	for try := 1; ; try++ {
 		before, _, err := s.readFile(name)
 		create := err != nil && !errors.Is(err, ErrChanged) // no file, or one that is not a skill or cannot be read
 		if create {
 			// The entry may be a link or a folder that code made, which a write must not follow.
-			_ = s.clear(File(name))
+			_ = s.clearEntry(FileName(name))
 		}
-		k, err := s.replace(name, source, before, create)
+		k, err := s.replaceSkill(name, source, before, create)
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, err
 		}
 	}
 }
 
-// remove removes any entry with the name of a skill.
-func (s *Store) remove(name string) error {
+// removeEntry removes any entry with the name of a skill.
+func (s *Store) removeEntry(name string) error {
 	if s.mirror != nil {
-		return s.mirror.remove(File(name), whatever)
+		return s.mirror.removeDocument(FileName(name), inAnyVersion)
 	}
-	return s.clear(File(name))
+	return s.clearEntry(FileName(name))
 }
 
-// clear removes an entry of the directory. A folder with content may belong to another user, so it is moved aside and
-// removed as far as possible.
-func (s *Store) clear(file string) error {
+// clearEntry removes an entry of the directory. A folder with content may belong to another user, so it is moved aside
+// and removed as far as possible.
+func (s *Store) clearEntry(file string) error {
 	if s.root.Remove(file) == nil {
 		return nil
 	}

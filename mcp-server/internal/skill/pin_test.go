@@ -17,9 +17,9 @@ import (
 // sumOf is what a skill is now, for Pin.
 func sumOf(t *testing.T, s *skill.Store, name string) string {
 	t.Helper()
-	_, source, err := s.Read(name)
+	_, source, err := s.ReadSkill(name)
 	testkit.Must(t, err)
-	return skill.Sum(source)
+	return skill.SourceSum(source)
 }
 
 // TestPin: tools refuse to change a pinned skill, and it stays what it is whatever code makes of its file, also in a
@@ -28,31 +28,31 @@ func sumOf(t *testing.T, s *skill.Store, name string) string {
 func TestPin(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b.py": "x = 1\n", "c.ts": hello})
 	pins := filepath.Join(t.TempDir(), "pins")
-	if s.Pin("a", sumOf(t, s, "a")) == nil {
+	if s.PinSource("a", sumOf(t, s, "a")) == nil {
 		t.Error("it was pinned nowhere")
 	}
 	testkit.Must(t, s.PinIn(pins))
 	seen := sumOf(t, s, "a")
 	put(t, dir, "a.ts", "evil")
-	if err := s.Pin("a", seen); !errors.Is(err, skill.ErrChanged) || s.Pinned("a") {
+	if err := s.PinSource("a", seen); !errors.Is(err, skill.ErrChanged) || s.IsPinned("a") {
 		t.Errorf("pinned to what nobody has seen: %v", err)
 	}
 	put(t, dir, "a.ts", hello)
-	testkit.Must(t, s.Pin("a", seen))
-	testkit.Must(t, s.Pin("b.py", sumOf(t, s, "b.py")))
-	if !s.Pinned("a") || !s.Pinned("b.py") || s.Pinned("c") || s.Pinned("../a") {
+	testkit.Must(t, s.PinSource("a", seen))
+	testkit.Must(t, s.PinSource("b.py", sumOf(t, s, "b.py")))
+	if !s.IsPinned("a") || !s.IsPinned("b.py") || s.IsPinned("c") || s.IsPinned("../a") {
 		t.Error("not these are pinned")
 	}
-	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nhello\n=======\nworld\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrPinned) {
+	if _, err := s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nhello\n=======\nworld\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrPinned) {
 		t.Errorf("a patch: %v", err)
 	}
-	if err := s.Delete("a"); !errors.Is(err, skill.ErrPinned) {
+	if err := s.DeleteSkill("a"); !errors.Is(err, skill.ErrPinned) {
 		t.Errorf("a deletion: %v", err)
 	}
-	if _, err := s.Restore("a", "x"); !errors.Is(err, skill.ErrPinned) {
+	if _, err := s.WriteSkill("a", "x"); !errors.Is(err, skill.ErrPinned) {
 		t.Errorf("a restoration: %v", err)
 	}
-	later, err := skill.Open(dir, false)
+	later, err := skill.OpenStore(dir, false)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = later.Close() })
 	testkit.Must(t, later.PinIn(pins))
@@ -69,25 +69,25 @@ func TestPin(t *testing.T) {
 		put(t, dir, "a.ts", hello)
 		testkit.Must(t, change())
 		for _, s := range []*skill.Store{s, later} {
-			_, source, err := s.Read("a")
-			files, perr := s.Pins(false)
-			if err != nil || perr != nil || source != hello || len(files) != 1 || files["a.ts"] != hello || !slices.Contains(s.Names(), "a") {
+			_, source, err := s.ReadSkill("a")
+			files, perr := s.PinnedSources(false)
+			if err != nil || perr != nil || source != hello || len(files) != 1 || files["a.ts"] != hello || !slices.Contains(s.SkillNames(), "a") {
 				t.Errorf("%s: read %q, %v; runs import %q, %v", name, source, err, files, perr)
 			}
 		}
 		_ = os.Remove(filepath.Join(dir, "d.ts"))
 	}
-	if files, err := later.Pins(true); err != nil || len(files) != 1 || files["b.py"] != "x = 1\n" {
+	if files, err := later.PinnedSources(true); err != nil || len(files) != 1 || files["b.py"] != "x = 1\n" {
 		t.Errorf("runs of Python import %q, %v", files, err)
 	}
 	testkit.Must(t, os.RemoveAll(path))
 	put(t, dir, "a.ts", "evil")
 	testkit.Must(t, s.Unpin("a"))
-	if _, source, err := s.Read("a"); err != nil || source != hello || s.Pinned("a") {
+	if _, source, err := s.ReadSkill("a"); err != nil || source != hello || s.IsPinned("a") {
 		t.Errorf("unpinned, it is %q, %v", source, err)
 	}
 	put(t, dir, "a.ts", "changed")
-	if _, source, err := s.Read("a"); err != nil || source != "changed" {
+	if _, source, err := s.ReadSkill("a"); err != nil || source != "changed" {
 		t.Errorf("changed after that, it is %q, %v", source, err)
 	}
 	if err := s.Unpin("a"); !errors.Is(err, skill.ErrNotFound) {
@@ -101,15 +101,15 @@ func TestPin(t *testing.T) {
 func TestPinUnreadable(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello})
 	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
-	testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
+	testkit.Must(t, s.PinSource("a", sumOf(t, s, "a")))
 	plant := filepath.Join(dir, "x")
 	testkit.Must(t, os.WriteFile(plant, []byte("evil"), 0))
 	testkit.Must(t, os.Rename(plant, filepath.Join(dir, "a.ts")))
-	if _, source, err := s.Read("a"); err != nil || source != hello {
+	if _, source, err := s.ReadSkill("a"); err != nil || source != hello {
 		t.Errorf("it is %q, %v", source, err)
 	}
 	testkit.Must(t, s.Unpin("a"))
-	if _, source, err := s.Read("a"); err != nil || source != hello {
+	if _, source, err := s.ReadSkill("a"); err != nil || source != hello {
 		t.Errorf("unpinned, it is %q, %v", source, err)
 	}
 }
@@ -126,14 +126,14 @@ func TestPinRoom(t *testing.T) {
 	refused := 0
 	for file := range large {
 		name := strings.TrimSuffix(file, ".ts")
-		switch err := s.Pin(name, sumOf(t, s, name)); {
+		switch err := s.PinSource(name, sumOf(t, s, name)); {
 		case errors.Is(err, skill.ErrManyPins) && name != "p.py":
 			refused++
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if files, err := s.Pins(false); err != nil || refused != 2 || (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+	if files, err := s.PinnedSources(false); err != nil || refused != 2 || (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
 		t.Errorf("%d were refused, %d are pinned, %v", refused, len(files), err)
 	}
 }
@@ -142,13 +142,13 @@ func TestPinRoom(t *testing.T) {
 func TestPinnedChange(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": hello, "b-c.py": "x = 1\n"})
 	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
-	testkit.Must(t, s.Pin("a", sumOf(t, s, "a")))
-	testkit.Must(t, s.Pin("b-c.py", sumOf(t, s, "b-c.py")))
-	before := s.Snapshot()
+	testkit.Must(t, s.PinSource("a", sumOf(t, s, "a")))
+	testkit.Must(t, s.PinSource("b-c.py", sumOf(t, s, "b-c.py")))
+	before := s.TakeSnapshot()
 	put(t, dir, "a.ts", "evil")
 	put(t, dir, "b_c.py", "evil")
-	after := s.Snapshot()
-	if got := fmt.Sprint(after.Since(before), after.HiddenSince(before), after.Names()); got != "[] [{a changed} {b_c.py new}] [a b-c.py]" {
+	after := s.TakeSnapshot()
+	if got := fmt.Sprint(after.ChangesSince(before), after.HiddenSince(before), after.Names()); got != "[] [{a changed} {b_c.py new}] [a b-c.py]" {
 		t.Error(got)
 	}
 }
@@ -161,24 +161,24 @@ func TestOneNamePerModule(t *testing.T) {
 	testkit.Must(t, s.PinIn(filepath.Join(t.TempDir(), "pins")))
 	const create = "<<<<<<< SEARCH\n=======\nx = 2\n>>>>>>> REPLACE"
 	for name, want := range map[string]error{"open_report.py": skill.ErrTaken, "a-b.py": skill.ErrTaken, "a_b_c.py": nil, "open_report": nil, "ow-n": nil} {
-		if _, err := s.Patch(t.Context(), name, create); !errors.Is(err, want) {
+		if _, err := s.PatchSkill(t.Context(), name, create); !errors.Is(err, want) {
 			t.Errorf("a patch of %s: %v, want %v", name, err, want)
 		}
 	}
-	if _, err := s.Restore("open_report.py", "x = 2\n"); !errors.Is(err, skill.ErrTaken) {
+	if _, err := s.WriteSkill("open_report.py", "x = 2\n"); !errors.Is(err, skill.ErrTaken) {
 		t.Errorf("a restoration: %v", err)
 	}
 	put(t, dir, "open_report.py", "x = 3\n")
-	if err := s.Pin("open-report.py", sumOf(t, s, "open-report.py")); !errors.Is(err, skill.ErrTaken) {
+	if err := s.PinSource("open-report.py", sumOf(t, s, "open-report.py")); !errors.Is(err, skill.ErrTaken) {
 		t.Errorf("pinned although something else is imported: %v", err)
 	}
 	path := filepath.Join(dir, "open_report.py")
 	testkit.Must(t, os.Remove(path))
-	testkit.Must(t, s.Pin("open-report.py", sumOf(t, s, "open-report.py")))
-	if !s.Pinned("open_report.py") || s.Pinned("open_report") {
+	testkit.Must(t, s.PinSource("open-report.py", sumOf(t, s, "open-report.py")))
+	if !s.IsPinned("open_report.py") || s.IsPinned("open_report") {
 		t.Error("the other name of a pinned skill is not pinned, or that of another language is")
 	}
-	if _, err := s.Patch(t.Context(), "open_report.py", create); !errors.Is(err, skill.ErrPinned) {
+	if _, err := s.PatchSkill(t.Context(), "open_report.py", create); !errors.Is(err, skill.ErrPinned) {
 		t.Errorf("a patch beside a pinned skill: %v", err)
 	}
 	if err := s.Unpin("open_report.py"); !errors.Is(err, skill.ErrNotFound) {
@@ -191,17 +191,17 @@ func TestOneNamePerModule(t *testing.T) {
 	} {
 		testkit.Must(t, os.RemoveAll(path))
 		testkit.Must(t, change())
-		if names := s.Names(); slices.Contains(names, "open_report.py") || !slices.Contains(names, "open-report.py") {
+		if names := s.SkillNames(); slices.Contains(names, "open_report.py") || !slices.Contains(names, "open-report.py") {
 			t.Errorf("%s: listed are %v", name, names)
 		}
-		if files, err := s.Pins(true); err != nil || len(files) != 1 || files["open-report.py"] != "x = 1\n" {
+		if files, err := s.PinnedSources(true); err != nil || len(files) != 1 || files["open-report.py"] != "x = 1\n" {
 			t.Errorf("%s: runs import %q, %v", name, files, err)
 		}
 		testkit.Must(t, s.Unpin("open-report.py"))
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: unpinned beside another skill of its name: %v", name, err)
 		}
-		testkit.Must(t, s.Pin("open-report.py", sumOf(t, s, "open-report.py")))
+		testkit.Must(t, s.PinSource("open-report.py", sumOf(t, s, "open-report.py")))
 	}
 }
 
@@ -210,18 +210,18 @@ func TestRestore(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "now"})
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link.ts")))
 	for _, name := range []string{"a", "gone", "link"} {
-		_, err := s.Restore(name, hello)
-		if _, source, rerr := s.Read(name); err != nil || rerr != nil || source != hello {
+		_, err := s.WriteSkill(name, hello)
+		if _, source, rerr := s.ReadSkill(name); err != nil || rerr != nil || source != hello {
 			t.Errorf("%s: %v, %v, %q", name, err, rerr, source)
 		}
 	}
-	if _, err := s.Restore("../a", hello); !errors.Is(err, skill.ErrName) {
+	if _, err := s.WriteSkill("../a", hello); !errors.Is(err, skill.ErrName) {
 		t.Errorf("a name that is none: %v", err)
 	}
-	r, err := skill.Open(dir, true)
+	r, err := skill.OpenStore(dir, true)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
-	if _, err := r.Restore("a", "x"); !errors.Is(err, skill.ErrReadOnly) {
+	if _, err := r.WriteSkill("a", "x"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("read-only: %v", err)
 	}
 }

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Share adds the skills of another store for which may returns true, for reading only. A skill of this store hides a
-// shared one with the same name or import name.
-func (s *Store) Share(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
+// AddShared adds the skills of another store for which may returns true, for reading only. A skill of this store hides
+// a shared one with the same name or import name.
+func (s *Store) AddShared(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
 // withShared adds the shared skills to a listing of this store.
 func (s *Store) withShared(l Listing) Listing {
 	if s.shared == nil {
 		return l
 	}
-	more, err := s.shared.scan()
+	more, err := s.shared.scanSkills()
 	if err != nil {
 		return l
 	}
 	for _, k := range more.Skills {
-		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name || o.Name == twin(k.Name) })
+		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name || o.Name == twinName(k.Name) })
 		if !own && s.may(k.Name) && len(l.Skills) < MaxCount {
 			l.Skills = append(l.Skills, k)
 		}
@@ -28,20 +28,20 @@ func (s *Store) withShared(l Listing) Listing {
 	return l
 }
 
-// Imported returns the files of the skills that code may import, by name. These are skills whose names occur in the
-// code, or in such a skill, as far as they fit into room bytes. The search is by text, because an unneeded skill does
-// no harm.
-func (s *Store) Imported(code string, room int) map[string]string {
+// ImportedFiles returns the files of the skills that code may import, by name. These are skills whose names occur in
+// the code, or in such a skill, as far as they fit into room bytes. The search is by text, because an unneeded skill
+// does no harm.
+func (s *Store) ImportedFiles(code string, room int) map[string]string {
 	files := map[string]string{}
-	names := s.Names()
+	names := s.SkillNames()
 	for text := []string{code}; len(text) > 0; text = text[1:] {
 		for _, name := range names {
-			file, base := File(name), strings.TrimSuffix(name, python)
+			file, base := FileName(name), strings.TrimSuffix(name, python)
 			if _, has := files[file]; has || !strings.Contains(text[0], base) &&
 				!strings.Contains(text[0], strings.ReplaceAll(base, "-", "_")) {
 				continue
 			}
-			_, source, err := s.Read(name)
+			_, source, err := s.ReadSkill(name)
 			size := len(file) + len(source)
 			if err != nil || size > room {
 				continue // the import fails with an error

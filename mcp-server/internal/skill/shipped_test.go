@@ -75,7 +75,7 @@ func upstream(t *testing.T) string {
 
 // TestShippedInDeno runs the shipped skills in real Deno against a real server.
 func TestShippedInDeno(t *testing.T) {
-	deno := testkit.Deno(t)
+	deno := testkit.DenoPath(t)
 	dir, url := t.TempDir(), upstream(t)
 	if err := os.CopyFS(dir, skills.Files); err != nil {
 		t.Fatal(err)

@@ -83,11 +83,11 @@ type Store struct {
 	pins     *Store // from PinIn or PinInDatabase
 	shared   *Store // from Share; may filters it
 	may      func(name string) bool
-	mirror   *mirror // from OpenMirror
+	mirror   *folderMirror // from OpenMirror
 }
 
-// Open opens the directory. If readOnly is set, every change fails with ErrReadOnly.
-func Open(dir string, readOnly bool) (*Store, error) {
+// OpenStore opens the directory. If readOnly is set, every change fails with ErrReadOnly.
+func OpenStore(dir string, readOnly bool) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the skills directory: %w", err)
@@ -111,17 +111,17 @@ func (s *Store) ReadOnly() bool { return s.readOnly }
 // IsPython reports whether a skill of that name is written in Python.
 func IsPython(name string) bool { return strings.HasSuffix(name, python) }
 
-// File returns the name of a skill's file.
-func File(name string) string {
+// FileName returns the name of a skill's file.
+func FileName(name string) string {
 	if IsPython(name) {
 		return name
 	}
 	return name + extension
 }
 
-// twin returns the other name by which a Python skill is imported, or "". In imports _ stands for -, so open-report.py
-// and open_report.py have one import name.
-func twin(name string) string {
+// twinName returns the other name by which a Python skill is imported, or "". In imports _ stands for -, so
+// open-report.py and open_report.py have one import name.
+func twinName(name string) string {
 	dashes, lines := strings.ReplaceAll(name, "_", "-"), strings.ReplaceAll(name, "-", "_")
 	switch {
 	case !IsPython(name) || dashes == lines:
@@ -134,9 +134,9 @@ func twin(name string) string {
 	return "" // a name with both characters has no single twin
 }
 
-// taken returns ErrTaken if an entry has the twin's name.
-func (s *Store) taken(name string) error {
-	other := twin(name)
+// checkTwin returns ErrTaken if an entry has the twin's name.
+func (s *Store) checkTwin(name string) error {
+	other := twinName(name)
 	if other == "" {
 		return nil
 	}
@@ -169,21 +169,21 @@ func notAName(name string) error {
 	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64, and .py for Python)", ErrName, name)
 }
 
-// List returns the skills with their descriptions.
-func (s *Store) List() (Listing, error) {
-	l, err := s.scan()
+// ListSkills returns the skills with their descriptions.
+func (s *Store) ListSkills() (Listing, error) {
+	l, err := s.scanSkills()
 	if err != nil {
 		return l, err
 	}
 	for i := range l.Skills {
-		l.Skills[i].Description = s.describe(l.Skills[i].Name)
+		l.Skills[i].Description = s.describeSkill(l.Skills[i].Name)
 	}
 	return l, nil
 }
 
-// Names returns the names of the skills, sorted.
-func (s *Store) Names() []string {
-	l, err := s.scan()
+// SkillNames returns the names of the skills, sorted.
+func (s *Store) SkillNames() []string {
+	l, err := s.scanSkills()
 	if err != nil {
 		return nil
 	}
@@ -194,9 +194,9 @@ func (s *Store) Names() []string {
 	return names
 }
 
-// scan lists at most MaxCount skills, with the pinned and the shared ones. It opens no file.
-func (s *Store) scan() (Listing, error) {
-	l, err := s.own()
+// scanSkills lists at most MaxCount skills, with the pinned and the shared ones. It opens no file.
+func (s *Store) scanSkills() (Listing, error) {
+	l, err := s.ownSkills()
 	if err != nil {
 		return l, err
 	}
@@ -208,7 +208,7 @@ func (s *Store) scan() (Listing, error) {
 	if room := max(0, MaxCount-len(pinned)); len(l.Skills) > room {
 		l.Skipped["too many skills"] += len(l.Skills) - room
 		for _, k := range l.Skills[room:] {
-			l.strays[File(k.Name)] = fmt.Sprintf("there are more than %d", MaxCount)
+			l.strays[FileName(k.Name)] = fmt.Sprintf("there are more than %d", MaxCount)
 		}
 		l.Skills = l.Skills[:room]
 	}
@@ -218,8 +218,8 @@ func (s *Store) scan() (Listing, error) {
 	return s.withShared(l), nil
 }
 
-// own lists all skills of the directory. It opens no file.
-func (s *Store) own() (Listing, error) {
+// ownSkills lists all skills of the directory. It opens no file.
+func (s *Store) ownSkills() (Listing, error) {
 	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
@@ -254,12 +254,12 @@ func (s *Store) own() (Listing, error) {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		if reason := refuse(info); reason != "" {
+		if reason := refusalReason(info); reason != "" {
 			l.Skipped[reason]++
 			l.strays[e.Name()] = reason
 			continue
 		}
-		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inode(info)})
+		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inodeOf(info)})
 	}
 	slices.SortFunc(l.Skills, byName)
 	return l, nil
@@ -267,8 +267,8 @@ func (s *Store) own() (Listing, error) {
 
 func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 
-// refuse returns why a file is not a skill, or "".
-func refuse(info fs.FileInfo) string {
+// refusalReason returns why a file is not a skill, or "".
+func refusalReason(info fs.FileInfo) string {
 	switch {
 	// A link could lead to a file outside of the directory, which code cannot read itself.
 	//defence:skill-links
@@ -278,7 +278,7 @@ func refuse(info fs.FileInfo) string {
 	case !info.Mode().IsRegular():
 		return "not a regular file"
 	//defence:skill-links
-	case links(info) > 1:
+	case linkCount(info) > 1:
 		return "hard link"
 	case info.Size() > MaxSize:
 		return "too large"
@@ -286,41 +286,41 @@ func refuse(info fs.FileInfo) string {
 	return ""
 }
 
-func links(info fs.FileInfo) uint64 {
+func linkCount(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
 	}
 	return 1
 }
 
-func inode(info fs.FileInfo) uint64 {
+func inodeOf(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino
 	}
 	return 0
 }
 
-// open opens a skill for reading. It checks the file before and after opening: both checks must see the same file, with
-// only one name.
-func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
+// openSkill opens a skill for reading. It checks the file before and after opening: both checks must see the same file,
+// with only one name.
+func (s *Store) openSkill(name string) (*os.File, fs.FileInfo, error) {
 	if !ValidName(name) {
 		return nil, nil, notAName(name)
 	}
 	// Lstat, because Stat would follow a link.
-	before, err := s.root.Lstat(File(name))
+	before, err := s.root.Lstat(FileName(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the skill: %w", err)
 	}
-	if links(before) == 0 { // replaced after its name was looked up
+	if linkCount(before) == 0 { // replaced after its name was looked up
 		return nil, nil, ErrChanged
 	}
-	if reason := refuse(before); reason != "" {
+	if reason := refusalReason(before); reason != "" {
 		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
 	}
-	f, err := s.openFile(File(name))
+	f, err := s.openFile(FileName(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, ErrChanged
 	}
@@ -332,10 +332,10 @@ func (s *Store) open(name string) (*os.File, fs.FileInfo, error) {
 	case err != nil:
 	// Between Lstat and open, code may have replaced the file with a link.
 	//defence:skill-links
-	case !os.SameFile(before, info), links(info) == 0:
+	case !os.SameFile(before, info), linkCount(info) == 0:
 		err = ErrChanged
-	case refuse(info) != "":
-		err = fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, refuse(info))
+	case refusalReason(info) != "":
+		err = fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, refusalReason(info))
 	}
 	if err != nil {
 		_ = f.Close()
@@ -366,15 +366,15 @@ func (s *Store) openFile(entry string) (*os.File, error) {
 // readTries bounds the attempts to read a skill that is being replaced.
 const readTries = 5
 
-// Read returns a skill and its source, as valid UTF-8. If the skill is pinned, this is the pinned source. For a file
-// that List skips, the error is ErrNotFound.
-func (s *Store) Read(name string) (Skill, string, error) {
+// ReadSkill returns a skill and its source, as valid UTF-8. If the skill is pinned, this is the pinned source. For a
+// file that List skips, the error is ErrNotFound.
+func (s *Store) ReadSkill(name string) (Skill, string, error) {
 	if s.isPinned(name) {
-		return s.pins.Read(name)
+		return s.pins.ReadSkill(name)
 	}
 	k, source, err := s.readFile(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {
-		return s.shared.Read(name)
+		return s.shared.ReadSkill(name)
 	}
 	return k, source, err
 }
@@ -382,15 +382,15 @@ func (s *Store) Read(name string) (Skill, string, error) {
 // readFile reads a skill's file in the directory, pinned or not.
 func (s *Store) readFile(name string) (Skill, string, error) {
 	for try := 1; ; try++ {
-		k, source, err := s.read(name)
+		k, source, err := s.readSkill(name)
 		if !errors.Is(err, ErrChanged) || try == readTries {
 			return k, source, err
 		}
 	}
 }
 
-func (s *Store) read(name string) (Skill, string, error) {
-	f, info, err := s.open(name)
+func (s *Store) readSkill(name string) (Skill, string, error) {
+	f, info, err := s.openSkill(name)
 	if err != nil {
 		return Skill{}, "", err
 	}
@@ -405,18 +405,19 @@ func (s *Store) read(name string) (Skill, string, error) {
 	}
 	source := strings.ToValidUTF8(string(data), "\uFFFD")
 	return Skill{
-		Name: name, Description: describe(name, source), Size: int64(len(data)), Modified: info.ModTime(), inode: inode(info),
+		Name: name, Description: describeModule(name, source), Size: int64(len(data)), Modified: info.ModTime(),
+		inode: inodeOf(info),
 	}, source, nil
 }
 
-// describe returns a skill's description. It reads only the head of the file.
-func (s *Store) describe(name string) string {
+// describeSkill returns a skill's description. It reads only the head of the file.
+func (s *Store) describeSkill(name string) string {
 	if s.isPinned(name) {
-		return s.pins.describe(name)
+		return s.pins.describeSkill(name)
 	}
-	f, _, err := s.open(name)
+	f, _, err := s.openSkill(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil {
-		return s.shared.describe(name) // withShared has checked that it may be seen
+		return s.shared.describeSkill(name) // withShared has checked that it may be seen
 	}
 	if err != nil {
 		return ""
@@ -426,5 +427,5 @@ func (s *Store) describe(name string) string {
 	if err != nil {
 		return ""
 	}
-	return describe(name, strings.ToValidUTF8(string(head), "\uFFFD"))
+	return describeModule(name, strings.ToValidUTF8(string(head), "\uFFFD"))
 }

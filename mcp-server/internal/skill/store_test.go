@@ -33,7 +33,7 @@ func open(t *testing.T, files map[string]string) (*skill.Store, string) {
 	for name, text := range files {
 		put(t, dir, name, text)
 	}
-	s, err := skill.Open(dir, false)
+	s, err := skill.OpenStore(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func put(t *testing.T, dir, name, text string) {
 
 func TestList(t *testing.T) {
 	s, _ := open(t, map[string]string{"b.ts": hello, "a_1.ts": "export {}", "README.md": "no skill", ".hidden.ts": "x", "notes.ts.bak": "x"})
-	l, err := s.List()
+	l, err := s.ListSkills()
 	testkit.Must(t, err)
 	if len(l.Skills) != 2 || l.Skills[0].Name != "a_1" || l.Skills[1].Name != "b" || l.Skills[1].Description != "Says hello" {
 		t.Errorf("got %+v", l.Skills)
@@ -76,7 +76,7 @@ func TestHostile(t *testing.T) {
 	put(t, dir, "hard1.ts", hello)
 	testkit.Must(t, os.Link(filepath.Join(dir, "hard1.ts"), filepath.Join(dir, "hard2.ts")))
 
-	l, err := s.List()
+	l, err := s.ListSkills()
 	testkit.Must(t, err)
 	if len(l.Skills) != 1 || l.Skills[0].Name != "good" {
 		t.Errorf("listed %+v", l.Skills)
@@ -86,27 +86,27 @@ func TestHostile(t *testing.T) {
 		t.Errorf("skipped %v, want %v", l.Skipped, want)
 	}
 	for _, name := range []string{"link", "inner", "etc", "loop", "folder", "pipe", "hard1", "hard2", "large", "missing"} {
-		if _, text, err := s.Read(name); !errors.Is(err, skill.ErrNotFound) {
+		if _, text, err := s.ReadSkill(name); !errors.Is(err, skill.ErrNotFound) {
 			t.Errorf("read %s: %q, %v", name, text, err)
 		}
-		if _, err := s.Patch(t.Context(), name, "<<<<<<< SEARCH\noutside\n=======\nx\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrNotFound) {
+		if _, err := s.PatchSkill(t.Context(), name, "<<<<<<< SEARCH\noutside\n=======\nx\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrNotFound) {
 			t.Errorf("patched %s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "/etc/passwd", "a\x00b", "-a", "_a", "a b", "a.ts", "ä", strings.Repeat("a", 65)} {
-		if _, _, err := s.Read(name); !errors.Is(err, skill.ErrName) {
+		if _, _, err := s.ReadSkill(name); !errors.Is(err, skill.ErrName) {
 			t.Errorf("read %q: %v", name, err)
 		}
-		if err := s.Delete(name); !errors.Is(err, skill.ErrName) {
+		if err := s.DeleteSkill(name); !errors.Is(err, skill.ErrName) {
 			t.Errorf("deleted %q: %v", name, err)
 		}
 	}
 	// A link itself may be deleted, never what it points to.
-	testkit.Must(t, s.Delete("link"))
+	testkit.Must(t, s.DeleteSkill("link"))
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "outside" {
 		t.Errorf("the file outside: %q, %v", text, err)
 	}
-	if err := s.Delete("folder"); !errors.Is(err, skill.ErrNotFound) {
+	if err := s.DeleteSkill("folder"); !errors.Is(err, skill.ErrNotFound) {
 		t.Errorf("deleted a folder: %v", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestTooMany(t *testing.T) {
 		put(t, dir, fmt.Sprintf("s%05d.ts", i), "")
 	}
 	start := time.Now()
-	l, err := s.List()
+	l, err := s.ListSkills()
 	testkit.Must(t, err)
 	if len(l.Skills) != skill.MaxCount || l.Skipped["too many files"] != 1 || l.Skipped["too many skills"] == 0 {
 		t.Errorf("%d skills, skipped %v", len(l.Skills), l.Skipped)
@@ -131,7 +131,7 @@ func TestTooMany(t *testing.T) {
 // Promise: tenant-shares
 func TestRoom(t *testing.T) {
 	edit := func(s *skill.Store, name, search, replace string) error {
-		_, err := s.Patch(t.Context(), name, "<<<<<<< SEARCH\n"+search+"=======\n"+replace+">>>>>>> REPLACE")
+		_, err := s.PatchSkill(t.Context(), name, "<<<<<<< SEARCH\n"+search+"=======\n"+replace+">>>>>>> REPLACE")
 		return err
 	}
 	full := func(err error) bool {
@@ -155,13 +155,13 @@ func TestRoom(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != skill.MaxCount || refused.Load() != 40 {
 		t.Errorf("%d skills, %d refused", len(entries), refused.Load())
 	}
-	if _, err := s.Restore("other", "x"); !full(err) {
+	if _, err := s.WriteSkill("other", "x"); !full(err) {
 		t.Errorf("restored: %v", err)
 	}
 	if err := edit(s, "s0-0", "x\n", "xx\n"); err != nil {
 		t.Errorf("a change of one that is there: %v", err)
 	}
-	testkit.Must(t, s.Delete("s0-0"))
+	testkit.Must(t, s.DeleteSkill("s0-0"))
 	if err := edit(s, "other", "", "x\n"); err != nil {
 		t.Errorf("with room: %v", err)
 	}
@@ -201,7 +201,7 @@ func TestDescribe(t *testing.T) {
 		{"empty", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := skill.Describe(c.source); got != c.want {
+			if got := skill.DescribeSource(c.source); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -210,26 +210,26 @@ func TestDescribe(t *testing.T) {
 
 func TestPatch(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "const a = 1;\nconst b = 2;\n"})
-	k, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
+	k, err := s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nconst b = 2;\n=======\nconst b = 3;\n>>>>>>> REPLACE")
 	testkit.Must(t, err)
-	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" || k.Size != int64(len(text)) {
+	if _, text, _ := s.ReadSkill("a"); text != "const a = 1;\nconst b = 3;\n" || k.Size != int64(len(text)) {
 		t.Errorf("got %q, %+v", text, k)
 	}
 	if info, _ := os.Stat(filepath.Join(dir, "a.ts")); info.Mode().Perm() != 0o664 {
 		t.Errorf("mode %v", info.Mode())
 	}
 	var mistake *patch.Error
-	_, err = s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\nx\n>>>>>>> REPLACE\n<<<<<<< SEARCH\nconst c = 2;\n=======\ny\n>>>>>>> REPLACE")
+	_, err = s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\nx\n>>>>>>> REPLACE\n<<<<<<< SEARCH\nconst c = 2;\n=======\ny\n>>>>>>> REPLACE")
 	if !errors.As(err, &mistake) || mistake.Block != 2 {
 		t.Errorf("got %v", err)
 	}
-	if _, text, _ := s.Read("a"); text != "const a = 1;\nconst b = 3;\n" {
+	if _, text, _ := s.ReadSkill("a"); text != "const a = 1;\nconst b = 3;\n" {
 		t.Errorf("a failed patch changed the skill: %q", text)
 	}
-	if _, err := s.Patch(t.Context(), "new", "<<<<<<< SEARCH\n=======\n// @description New\n>>>>>>> REPLACE"); err != nil {
+	if _, err := s.PatchSkill(t.Context(), "new", "<<<<<<< SEARCH\n=======\n// @description New\n>>>>>>> REPLACE"); err != nil {
 		t.Errorf("a new skill: %v", err)
 	}
-	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\n"+strings.Repeat("x", skill.MaxSize)+"\n>>>>>>> REPLACE"); !errors.As(err, &mistake) {
+	if _, err := s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nconst a = 1;\n=======\n"+strings.Repeat("x", skill.MaxSize)+"\n>>>>>>> REPLACE"); !errors.As(err, &mistake) {
 		t.Errorf("a skill that grows too large: %v", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -259,7 +259,7 @@ func TestPatchRace(t *testing.T) {
 		t.Log(outcomes)
 	}()
 	for range 300 {
-		_, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nversion 0\n=======\nversion 0\n>>>>>>> REPLACE")
+		_, err := s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nversion 0\n=======\nversion 0\n>>>>>>> REPLACE")
 		switch {
 		case err == nil:
 			outcomes["patched"]++
@@ -268,7 +268,7 @@ func TestPatchRace(t *testing.T) {
 		default:
 			t.Fatal(err)
 		}
-		if _, text, err := s.Read("a"); err == nil && !strings.HasPrefix(text, "version 0\n") {
+		if _, text, err := s.ReadSkill("a"); err == nil && !strings.HasPrefix(text, "version 0\n") {
 			t.Fatalf("mixed: %q", text)
 		}
 	}
@@ -311,7 +311,7 @@ func TestReadRace(t *testing.T) {
 	}()
 	good := 0
 	for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); {
-		_, text, err := s.Read("a")
+		_, text, err := s.ReadSkill("a")
 		switch {
 		case err == nil && (text == "good" || text == ""): // a file that is being written is empty first
 			good++
@@ -326,16 +326,16 @@ func TestReadRace(t *testing.T) {
 
 func TestReadOnly(t *testing.T) {
 	_, dir := open(t, map[string]string{"a.ts": hello})
-	s, err := skill.Open(dir, true)
+	s, err := skill.OpenStore(dir, true)
 	testkit.Must(t, err)
 	defer s.Close()
-	if _, err := s.Patch(t.Context(), "a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
+	if _, err := s.PatchSkill(t.Context(), "a", "<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("patch: %v", err)
 	}
-	if err := s.Delete("a"); !errors.Is(err, skill.ErrReadOnly) {
+	if err := s.DeleteSkill("a"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("delete: %v", err)
 	}
-	if _, text, err := s.Read("a"); err != nil || text != hello {
+	if _, text, err := s.ReadSkill("a"); err != nil || text != hello {
 		t.Errorf("read: %q, %v", text, err)
 	}
 }
@@ -343,18 +343,18 @@ func TestReadOnly(t *testing.T) {
 func TestSeed(t *testing.T) {
 	s, dir := open(t, map[string]string{"b.ts": "mine"})
 	shipped := fstest.MapFS{"a.ts": {Data: []byte("shipped a")}, "b.ts": {Data: []byte("shipped b")}, "skills.go": {Data: []byte("no")}}
-	if n, err := s.Seed(shipped); err != nil || n != 1 {
+	if n, err := s.SeedSkills(shipped); err != nil || n != 1 {
 		t.Errorf("first: %d, %v", n, err)
 	}
-	if _, text, _ := s.Read("b"); text != "mine" {
+	if _, text, _ := s.ReadSkill("b"); text != "mine" {
 		t.Errorf("the user's skill became %q", text)
 	}
-	testkit.Must(t, s.Delete("a"))
+	testkit.Must(t, s.DeleteSkill("a"))
 	put(t, dir, "b.ts", "mine 2")
-	if n, err := s.Seed(shipped); err != nil || n != 0 {
+	if n, err := s.SeedSkills(shipped); err != nil || n != 0 {
 		t.Errorf("again: %d, %v", n, err)
 	}
-	if names := s.Names(); !slices.Equal(names, []string{"b"}) {
+	if names := s.SkillNames(); !slices.Equal(names, []string{"b"}) {
 		t.Errorf("a deleted skill came back: %v", names)
 	}
 }
@@ -363,32 +363,32 @@ func TestSeed(t *testing.T) {
 // until then, and one with two names is none.
 func TestKilled(t *testing.T) {
 	s, dir := open(t, nil)
-	_, err := s.Seed(fstest.MapFS{})
+	_, err := s.SeedSkills(fstest.MapFS{})
 	testkit.Must(t, err)
 	put(t, dir, ".codeforge-vu5nnz6xdqnbzyx2cdyqjrmhmu", "mine")
 	testkit.Must(t, os.Link(filepath.Join(dir, ".codeforge-vu5nnz6xdqnbzyx2cdyqjrmhmu"), filepath.Join(dir, "new.ts")))
 	testkit.Must(t, os.Mkdir(filepath.Join(dir, ".codeforge-ab5nnz6xdqnbzyx2cdyqjrmhmu"), 0o700))
 	put(t, dir, ".codeforge-ab5nnz6xdqnbzyx2cdyqjrmhmu/x", "of another user")
-	again, err := skill.Open(dir, false)
+	again, err := skill.OpenStore(dir, false)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = again.Close() })
-	if _, text, err := again.Read("new"); text != "mine" {
+	if _, text, err := again.ReadSkill("new"); text != "mine" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".codeforge-*")); err != nil || len(left) != 2 {
 		t.Errorf("%v, %v", left, err)
 	}
-	if n, err := again.Seed(fstest.MapFS{"a.ts": {Data: []byte("a")}}); n != 0 || err != nil {
+	if n, err := again.SeedSkills(fstest.MapFS{"a.ts": {Data: []byte("a")}}); n != 0 || err != nil {
 		t.Errorf("seeded again: %d, %v", n, err)
 	}
 }
 
 func TestShipped(t *testing.T) {
 	s, _ := open(t, nil)
-	if n, err := s.Seed(skills.Files); err != nil || n != 3 {
+	if n, err := s.SeedSkills(skills.Files); err != nil || n != 3 {
 		t.Fatalf("%d, %v", n, err)
 	}
-	l, err := s.List()
+	l, err := s.ListSkills()
 	testkit.Must(t, err)
 	for _, k := range l.Skills {
 		if len(k.Description) < 40 {
@@ -399,15 +399,15 @@ func TestShipped(t *testing.T) {
 
 func TestSince(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "1", "b.ts": "1", "c.ts": "1"})
-	before := s.Snapshot()
+	before := s.TakeSnapshot()
 	put(t, dir, "a.ts", "22")
 	put(t, dir, "d.ts", "1")
 	testkit.Must(t, os.Remove(filepath.Join(dir, "b.ts")))
-	got := fmt.Sprint(s.Snapshot().Since(before))
+	got := fmt.Sprint(s.TakeSnapshot().ChangesSince(before))
 	if want := "[{a changed} {b deleted} {d new}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := s.Snapshot().Since(s.Snapshot()); len(got) != 0 {
+	if got := s.TakeSnapshot().ChangesSince(s.TakeSnapshot()); len(got) != 0 {
 		t.Errorf("nothing changed, got %v", got)
 	}
 }
@@ -417,7 +417,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := make(chan struct{}, 100)
 	var watch sync.WaitGroup
-	watch.Go(func() { s.Watch(ctx, logline.New(t.Output(), "text", nil), func() { changed <- struct{}{} }) })
+	watch.Go(func() { s.WatchChanges(ctx, logline.New(t.Output(), "text", nil), func() { changed <- struct{}{} }) })
 	for i := 0; len(changed) == 0; i++ { // until it watches
 		if i == 60 {
 			t.Fatal("a new skill was not told")
@@ -448,7 +448,7 @@ func FuzzDescribe(f *testing.F) {
 	f.Add("/** @description a\n * b */")
 	f.Add("// @description \x1b[2J\u202e")
 	f.Fuzz(func(t *testing.T, source string) {
-		d := skill.Describe(strings.ToValidUTF8(source, "\uFFFD"))
+		d := skill.DescribeSource(strings.ToValidUTF8(source, "\uFFFD"))
 		if n := len([]rune(d)); n > 200 {
 			t.Fatalf("%d characters", n)
 		}
@@ -469,7 +469,7 @@ func TestImported(t *testing.T) {
 	})
 	code := `import "/skills/a-large.ts"; import "/skills/b.ts";`
 	for room, want := range map[int]string{1 << 20: "a-large.ts b.ts c.ts", 1000: "b.ts c.ts", 10: ""} {
-		if got := strings.Join(slices.Sorted(maps.Keys(s.Imported(code, room))), " "); got != want {
+		if got := strings.Join(slices.Sorted(maps.Keys(s.ImportedFiles(code, room))), " "); got != want {
 			t.Errorf("room for %d: %s, want %s", room, got, want)
 		}
 	}

@@ -20,32 +20,32 @@ const fileMode = 0o664
 // temporary is the start of the names of unfinished writes.
 const temporary = ".codeforge-"
 
-// Patch applies SEARCH/REPLACE blocks to a skill, all or none. One block with an empty SEARCH creates a skill. The
+// PatchSkill applies SEARCH/REPLACE blocks to a skill, all or none. One block with an empty SEARCH creates a skill. The
 // error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends, Patch
 // writes nothing.
-func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
+func (s *Store) PatchSkill(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
-	case s.Pinned(name):
+	case s.IsPinned(name):
 		return Skill{}, ErrPinned
 	case len(text) > MaxPatch:
 		return Skill{}, &patch.Error{Problem: fmt.Sprintf("the patch has %d bytes, %d are allowed. "+
 			"Send it in parts, or rewrite the skill in execute_code.", len(text), MaxPatch)}
 	}
-	blocks, err := patch.Parse(ctx, text)
+	blocks, err := patch.ParseBlocks(ctx, text)
 	if err != nil {
 		return Skill{}, err
 	}
-	before, source, err := s.Read(name)
+	before, source, err := s.ReadSkill(name)
 	create := errors.Is(err, ErrNotFound) && len(blocks) == 1 && blocks[0].Search == ""
 	if err != nil && !create {
 		return Skill{}, err
 	}
-	if _, err := s.root.Lstat(File(name)); s.shared != nil && err != nil {
+	if _, err := s.root.Lstat(FileName(name)); s.shared != nil && err != nil {
 		before, create = Skill{}, true // a shared skill stays unchanged: a new one of the same name hides it
 	}
-	out, err := patch.Apply(ctx, source, blocks, MaxSize)
+	out, err := patch.ApplyBlocks(ctx, source, blocks, MaxSize)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -54,16 +54,16 @@ func (s *Store) Patch(ctx context.Context, name, text string) (Skill, error) {
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	if err := s.room(name, len(out)); err != nil {
+	if err := s.checkRoom(name, len(out)); err != nil {
 		return Skill{}, err
 	}
-	return s.replace(name, out, before, create)
+	return s.replaceSkill(name, out, before, create)
 }
 
-// room returns ErrFull if a skill of this size does not fit: a new one beyond MaxCount, or a growth beyond MaxTotal.
-// The caller holds making.
-func (s *Store) room(name string, size int) error {
-	l, err := s.own()
+// checkRoom returns ErrFull if a skill of this size does not fit: a new one beyond MaxCount, or a growth beyond
+// MaxTotal. The caller holds making.
+func (s *Store) checkRoom(name string, size int) error {
+	l, err := s.ownSkills()
 	if err != nil {
 		return err
 	}
@@ -83,18 +83,18 @@ func (s *Store) room(name string, size int) error {
 	return nil
 }
 
-// replace writes a skill to a temporary file and renames it, unless the skill has changed since it was read.
-func (s *Store) replace(name, source string, before Skill, create bool) (Skill, error) {
-	if err := s.taken(name); create && err != nil {
+// replaceSkill writes a skill to a temporary file and renames it, unless the skill has changed since it was read.
+func (s *Store) replaceSkill(name, source string, before Skill, create bool) (Skill, error) {
+	if err := s.checkTwin(name); create && err != nil {
 		return Skill{}, err
 	}
 	if s.mirror != nil {
 		of := thatOf(before)
 		if create {
-			of = absent
+			of = ifAbsent
 		}
-		err := s.mirror.put(File(name), []byte(source), of)
-		return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, err
+		err := s.mirror.putDocument(FileName(name), []byte(source), of)
+		return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, err
 	}
 	tmp, err := writeTemporary(s.root, source)
 	if err != nil {
@@ -104,23 +104,23 @@ func (s *Store) replace(name, source string, before Skill, create bool) (Skill, 
 	defer func() { _ = s.root.Remove(tmp) }()
 	if create {
 		// Link fails if the name was taken meanwhile; Rename would replace the other file.
-		if err := s.root.Link(tmp, File(name)); err != nil {
+		if err := s.root.Link(tmp, FileName(name)); err != nil {
 			return Skill{}, changedOr(err, fs.ErrExist)
 		}
-		return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, nil
+		return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, nil
 	}
-	now, err := s.root.Lstat(File(name))
+	now, err := s.root.Lstat(FileName(name))
 	if err != nil {
 		return Skill{}, changedOr(err, fs.ErrNotExist)
 	}
 	// Code may have changed the file since it was read, and its change must not be lost.
-	if inode(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
+	if inodeOf(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
 		return Skill{}, ErrChanged
 	}
-	if err := s.root.Rename(tmp, File(name)); err != nil {
+	if err := s.root.Rename(tmp, FileName(name)); err != nil {
 		return Skill{}, fmt.Errorf("writing the skill: %w", err)
 	}
-	return Skill{Name: name, Description: describe(name, source), Size: int64(len(source))}, nil
+	return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, nil
 }
 
 func changedOr(err, changed error) error {
@@ -164,18 +164,18 @@ func (s *Store) removeDrafts() {
 	}
 }
 
-// Delete removes a skill, or another entry with its name, such as a link. It never removes a directory.
-func (s *Store) Delete(name string) error {
+// DeleteSkill removes a skill, or another entry with its name, such as a link. It never removes a directory.
+func (s *Store) DeleteSkill(name string) error {
 	if s.readOnly {
 		return ErrReadOnly
 	}
 	if !ValidName(name) {
 		return notAName(name)
 	}
-	if s.Pinned(name) {
+	if s.IsPinned(name) {
 		return ErrPinned
 	}
-	info, err := s.root.Lstat(File(name))
+	info, err := s.root.Lstat(FileName(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -183,9 +183,9 @@ func (s *Store) Delete(name string) error {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
 	if s.mirror != nil {
-		return s.mirror.remove(File(name), present)
+		return s.mirror.removeDocument(FileName(name), ifUnchanged)
 	}
-	if err := s.root.Remove(File(name)); err != nil {
+	if err := s.root.Remove(FileName(name)); err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
 	return nil
@@ -194,9 +194,9 @@ func (s *Store) Delete(name string) error {
 // seeded is the file that marks a directory as seeded.
 const seeded = ".codeforge-seeded"
 
-// Seed writes the shipped skills into a directory that has never been seeded. Existing files stay, and skills that the
-// user deleted do not return. It returns the number of written skills.
-func (s *Store) Seed(shipped fs.FS) (int, error) {
+// SeedSkills writes the shipped skills into a directory that has never been seeded. Existing files stay, and skills
+// that the user deleted do not return. It returns the number of written skills.
+func (s *Store) SeedSkills(shipped fs.FS) (int, error) {
 	if s.mirror != nil {
 		return s.seedDatabase(shipped)
 	}
@@ -211,7 +211,7 @@ func (s *Store) Seed(shipped fs.FS) (int, error) {
 	if err := mark.Close(); err != nil {
 		return 0, fmt.Errorf("seeding skills: %w", err)
 	}
-	return s.seed(shipped)
+	return s.seedOnce(shipped)
 }
 
 // seedDatabase is Seed for a database: the marker is a document.
@@ -226,12 +226,12 @@ func (s *Store) seedDatabase(shipped fs.FS) (int, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("seeding skills: %w", database.Explain(err))
+		return 0, fmt.Errorf("seeding skills: %w", database.HideAddress(err))
 	}
-	return s.seed(shipped)
+	return s.seedOnce(shipped)
 }
 
-func (s *Store) seed(shipped fs.FS) (int, error) {
+func (s *Store) seedOnce(shipped fs.FS) (int, error) {
 	files, err := fs.Glob(shipped, "*"+extension)
 	if err != nil {
 		return 0, fmt.Errorf("seeding skills: %w", err)
@@ -243,7 +243,7 @@ func (s *Store) seed(shipped fs.FS) (int, error) {
 		if err != nil || !ValidName(name) {
 			return written, fmt.Errorf("seeding skill %s: %w", file, errors.Join(err, ErrName))
 		}
-		switch _, err := s.replace(name, string(source), Skill{}, true); {
+		switch _, err := s.replaceSkill(name, string(source), Skill{}, true); {
 		case err == nil:
 			written++
 		case !errors.Is(err, ErrChanged): // the user has a skill of that name

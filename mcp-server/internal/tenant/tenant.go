@@ -25,9 +25,9 @@ type Tenant struct {
 // ErrNotYours means that a run names only APIs that its tenant may not use.
 var ErrNotYours = errors.New("the tenant may use none of the APIs that the run is narrowed to")
 
-// Narrow narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the run
-// may not learn about others. The result is empty only if the tenant may use all.
-func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error) {
+// NarrowAPIs narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the
+// run may not learn about others. The result is empty only if the tenant may use all.
+func (t *Tenant) NarrowAPIs(apis []string) (narrow []string, closed bool, err error) {
 	// A nil list allows all APIs.
 	//defence:tenant-apis permits
 	if t == nil || t.APIs == nil {
@@ -44,8 +44,8 @@ func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error)
 	return own, true, nil
 }
 
-// View returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
-func (t *Tenant) View(c controlapi.Catalog) controlapi.Catalog {
+// ViewCatalog returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
+func (t *Tenant) ViewCatalog(c controlapi.Catalog) controlapi.Catalog {
 	//defence:tenant-apis permits
 	if t == nil {
 		return c
@@ -59,8 +59,8 @@ func (t *Tenant) View(c controlapi.Catalog) controlapi.Catalog {
 // mark is the start of a tenant's session name. Other session names never start with it.
 const mark = "@"
 
-// Session returns the name of a tenant's session, in the form that all parts of the server use.
-func (t *Tenant) Session(session string) string {
+// SessionName returns the name of a tenant's session, in the form that all parts of the server use.
+func (t *Tenant) SessionName(session string) string {
 	//defence:tenant-sessions permits
 	if t == nil {
 		return session
@@ -68,8 +68,8 @@ func (t *Tenant) Session(session string) string {
 	return mark + t.Name + " " + session
 }
 
-// Of returns the name of the tenant that a session belongs to, or "" for the operator.
-func Of(session string) string {
+// TenantOf returns the name of the tenant that a session belongs to, or "" for the operator.
+func TenantOf(session string) string {
 	name, _, _ := strings.Cut(session, " ")
 	own, _ := strings.CutPrefix(name, mark)
 	if own == name {

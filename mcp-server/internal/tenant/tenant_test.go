@@ -31,16 +31,16 @@ func TestNarrow(t *testing.T) {
 		{nil, nil, nil, false, nil},
 		{nil, []string{"z"}, []string{"z"}, false, nil},
 	} {
-		got, closed, err := c.of.Narrow(c.apis)
+		got, closed, err := c.of.NarrowAPIs(c.apis)
 		if !slices.Equal(got, c.want) || closed != c.closed || !errors.Is(err, c.err) {
 			t.Errorf("%q of %+v: %q %v %v", c.apis, c.of, got, closed, err)
 		}
 	}
 	cat := controlapi.Catalog{Version: "1", APIs: []controlapi.API{{Name: "x"}, {Name: "z"}}, Problems: []controlapi.Problem{{API: "z"}}}
-	if v := own.View(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
+	if v := own.ViewCatalog(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
 		t.Errorf("%+v of %+v", v, cat)
 	}
-	if own.Session("s") == (&Tenant{Tenant: tokenfile.Tenant{Name: "b"}}).Session("s") || Of(own.Session("s")) != "a" || Of("s") != "" || Of("10.0.0.1 @b x") != "" {
+	if own.SessionName("s") == (&Tenant{Tenant: tokenfile.Tenant{Name: "b"}}).SessionName("s") || TenantOf(own.SessionName("s")) != "a" || TenantOf("s") != "" || TenantOf("10.0.0.1 @b x") != "" {
 		t.Error("sessions of tenants are not told apart")
 	}
 }

@@ -20,9 +20,9 @@ import (
 // maxTypes bounds the part of an API's types.d.ts that is shown, in bytes.
 const maxTypes = 100 << 10
 
-// listed is one API in the answer of list_apis, with the fields that a model needs to call the API. Clients read
+// listedAPI is one API in the answer of list_apis, with the fields that a model needs to call the API. Clients read
 // reference and restricted_methods of every entry, so both are present even if null or empty.
-type listed struct {
+type listedAPI struct {
 	Name              string              `json:"name"`
 	Description       string              `json:"description"`
 	Domains           []string            `json:"domains"`
@@ -44,7 +44,7 @@ func (s *Surface) addAPIs() {
 		Name:        "list_apis",
 		Title:       "List APIs",
 		Description: listDescription,
-		Annotations: hints(true, false, true, false),
+		Annotations: toolHints(true, false, true, false),
 		InputSchema: json.RawMessage(`{"type":"object","properties":{` +
 			`"query":{"type":"string"},"api":{"type":"string"},"operation":{"type":"string"}}}`),
 	}, s.listAPIs)
@@ -52,7 +52,7 @@ func (s *Surface) addAPIs() {
 		Name:        "get_instructions",
 		Title:       "How to use CodeForge",
 		Description: instructionsDescription,
-		Annotations: hints(true, false, true, false),
+		Annotations: toolHints(true, false, true, false),
 		InputSchema: json.RawMessage(`{"type":"object","properties":{}}`),
 	}, s.getInstructions)
 }
@@ -60,22 +60,22 @@ func (s *Surface) addAPIs() {
 // firstCatalog is how long a call waits for the proxy's catalog after the server's start.
 const firstCatalog = 5 * time.Second
 
-// catalog returns the catalog, or an empty one if the proxy has never answered.
-func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+// currentCatalog returns the catalog, or an empty one if the proxy has never answered.
+func (s *Surface) currentCatalog(ctx context.Context) controlapi.Catalog {
 	// Version is empty only before the first catalog.
-	if c := s.published(); c.Version != "" {
+	if c := s.publicCatalog(); c.Version != "" {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
 	_, _ = s.cfg.Catalog.Permissions(ctx) // waits for the first catalog
-	return s.published()
+	return s.publicCatalog()
 }
 
 // listAPIs answers with a JSON array in content[0]. Notes for the model follow in later blocks.
 func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	example := `{"query": "refund a charge"}`
-	if name := exampleAPI(s.published()).Name; name != "" {
+	if name := exampleAPI(s.publicCatalog()).Name; name != "" {
 		example += fmt.Sprintf(` or {"api": %q}`, name)
 	}
 	a := readArguments(req.Params.Arguments, argumentSpec{
@@ -87,39 +87,39 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	explain := a.Flag("explain") // for codeforge api search --explain
 	// An operation is an exact name and a query is not, so the answer to both could only guess.
 	if query != "" && operation != "" {
-		a.Mistake("operation: found with query; want one of them")
+		a.AddMistake("operation: found with query; want one of them")
 	}
-	cat := s.catalog(ctx)
-	list, names := []listed{}, []string{}
+	cat := s.currentCatalog(ctx)
+	list, names := []listedAPI{}, []string{}
 	// All names are collected, also with api set, to suggest a similar one.
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
-			l := listing(api)
+			l := listAPI(api)
 			l.MCP = s.countTools(api)
 			list = append(list, l)
 		}
 	}
 	if only != "" && len(list) == 0 {
-		a.Mistake(noSuchAPI("api", only, names))
+		a.AddMistake(noSuchAPI("api", only, names))
 	}
 	if err := a.Err(); err != nil {
-		return failure(err.Error()), nil
+		return errorResult(err.Error()), nil
 	}
 	// An empty list would look like a system without APIs.
 	if cat.Version == "" {
-		return failure("The proxy has not answered yet. Try again in a moment."), nil
+		return errorResult("The proxy has not answered yet. Try again in a moment."), nil
 	}
 	if query != "" || operation != "" {
-		if found := s.find(ctx, cat, findRequest{only, query, operation, explain}); found != "" {
-			return text(found), nil
+		if found := s.answerQuery(ctx, cat, findRequest{only, query, operation, explain}); found != "" {
+			return textResult(found), nil
 		}
 	}
 	// The short list is text and no JSON array: an array of so many APIs would fill the model's context.
 	if len(list) > maxListed {
-		return text(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
+		return textResult(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
 	}
-	res := text(arrayOfLines(list))
+	res := textResult(arrayOfLines(list))
 	for _, note := range s.listNotes(ctx, cat, list, only) {
 		res.Content = append(res.Content, &mcp.TextContent{Text: note})
 	}
@@ -134,7 +134,7 @@ const (
 )
 
 // shortList returns one line for each of many APIs.
-func shortList(list []listed) string {
+func shortList(list []listedAPI) string {
 	var b, rest strings.Builder
 	fmt.Fprintf(&b, `%d APIs. list_apis({"query": "what to do"}) finds operations, {"api": "name"} tells all of one.`,
 		len(list))
@@ -145,7 +145,7 @@ func shortList(list []listed) string {
 		if len(l.Domains) > 0 {
 			host = l.Domains[0]
 		}
-		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.Clean(l.Description, 60), host,
+		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.CleanLine(l.Description, 60), host,
 			strings.Join(l.Credentials, " "))
 		switch {
 		// The bound is shared by all APIs, and one long description must not use it up.
@@ -169,7 +169,7 @@ func shortList(list []listed) string {
 }
 
 // listNotes returns the blocks after the array.
-func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
+func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listedAPI, only string) []string {
 	var notes []string
 	if note := serverNote(list); note != "" && only == "" {
 		notes = append(notes, note)
@@ -181,14 +181,14 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 	}
 	documented := false
 	if only != "" {
-		groups := s.groups(ctx, only)
+		groups := s.operationGroups(ctx, only)
 		if documented = groups != ""; documented {
 			notes = append(notes, groups)
 		}
 	}
 	// The groups already lead to the types of single operations, which need fewer tokens than the whole file.
 	if only != "" && list[0].Types && !documented {
-		notes = append(notes, s.types(ctx, only)...)
+		notes = append(notes, s.readTypes(ctx, only)...)
 	}
 	if cat.YOLO {
 		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
@@ -197,16 +197,16 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 		notes = append(notes, "No API is configured, so code can reach no host. "+
 			"The user can add one as apis/<name>/config.json.")
 	}
-	if n := mistakes(cat); n > 0 {
+	if n := countMistakes(cat); n > 0 {
 		notes = append(notes, fmt.Sprintf("%d mistakes in the user's apis/ folder keep APIs from loading or from being "+
 			"updated; `codeforge check` shows them to the user.", n))
 	}
 	return notes
 }
 
-// types returns types.d.ts. A long file is cut at the end of a line, and a note follows.
-func (s *Surface) types(ctx context.Context, api string) []string {
-	body, err := s.cfg.Control.Types(ctx, api)
+// readTypes returns types.d.ts. A long file is cut at the end of a line, and a note follows.
+func (s *Surface) readTypes(ctx context.Context, api string) []string {
+	body, err := s.cfg.Control.OpenTypes(ctx, api)
 	// Not an error: the file may have been removed since the catalog.
 	if errors.Is(err, controlapi.ErrNotFound) {
 		return nil
@@ -230,8 +230,8 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 	return []string{strings.ToValidUTF8(string(text), ""), "types.d.ts goes on: this is its beginning."}
 }
 
-// mistakes returns the number of problems that keep an API from loading.
-func mistakes(cat controlapi.Catalog) (n int) {
+// countMistakes returns the number of problems that keep an API from loading.
+func countMistakes(cat controlapi.Catalog) (n int) {
 	for _, p := range cat.Problems {
 		if !p.Warning {
 			n++
@@ -240,9 +240,9 @@ func mistakes(cat controlapi.Catalog) (n int) {
 	return n
 }
 
-// listing returns an API in the form that the model reads.
-func listing(api controlapi.API) listed {
-	l := listed{
+// listAPI returns an API in the form that the model reads.
+func listAPI(api controlapi.API) listedAPI {
+	l := listedAPI{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
 		Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
 		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, Rules: api.Rules,
@@ -271,7 +271,7 @@ func notNil(s []string) []string {
 }
 
 // arrayOfLines returns a JSON array with one element on each line.
-func arrayOfLines(list []listed) string {
+func arrayOfLines(list []listedAPI) string {
 	lines := make([]string, len(list))
 	for i, l := range list {
 		lines[i] = jsonText(l)
@@ -283,12 +283,12 @@ func arrayOfLines(list []listed) string {
 func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	a := readArguments(req.Params.Arguments, argumentSpec{Tool: "get_instructions", Example: "{}"})
 	if err := a.Err(); err != nil {
-		return failure(err.Error()), nil
+		return errorResult(err.Error()), nil
 	}
-	cat := s.published()
-	return text(guide(guided{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.private(), skills: s.skillLines(),
-		python: s.languages(),
+	cat := s.publicCatalog()
+	return textResult(longInstructions(guideInput{
+		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
+		python: s.pythonReport(),
 		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil
 }

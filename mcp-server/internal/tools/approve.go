@@ -26,9 +26,9 @@ const (
 	refuseIt    = "refuse"
 )
 
-// approver returns a function that asks a client's user about waiting requests.
-func approver(ask question.Asker) func(context.Context, approvalapi.Held) execution.Answer {
-	return func(ctx context.Context, h approvalapi.Held) execution.Answer {
+// newApprover returns a function that asks a client's user about waiting requests.
+func newApprover(ask question.Asker) func(context.Context, approvalapi.Held) execution.HoldAnswer {
+	return func(ctx context.Context, h approvalapi.Held) execution.HoldAnswer {
 		form, ok := approvalForm(h)
 		if !ok {
 			return execution.Unanswered
@@ -37,13 +37,13 @@ func approver(ask question.Asker) func(context.Context, approvalapi.Held) execut
 		if err != nil { // the client cannot ask, or the request no longer waits
 			return execution.Unanswered
 		}
-		return answered(a)
+		return readDecision(a)
 	}
 }
 
 // approvalForm returns the question about a request. It returns false if the request is too long to be shown.
 func approvalForm(h approvalapi.Held) (question.Question, bool) {
-	text := shown(h)
+	text := showRequest(h)
 	if len(text) > maxShown {
 		return question.Question{}, false
 	}
@@ -52,22 +52,23 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
-// shown returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server last.
-func shown(h approvalapi.Held) string {
+// showRequest returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server
+// last.
+func showRequest(h approvalapi.Held) string {
 	var b strings.Builder
 	who := "Code that the model wrote"
 	if h.Server != "" {
-		who = "The MCP server " + visible.Line(h.Server) + ", which code of the model has called,"
+		who = "The MCP server " + visible.OneLine(h.Server) + ", which code of the model has called,"
 	}
 	fmt.Fprintf(&b, "%s wants to send this request (%s). The API %s asks you about it: %s. "+
 		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n",
-		who, h.ID, visible.Line(h.API), visible.Line(h.Rule), len(h.Body))
-	block(&b, h.Method+" "+h.URL, h.Headers, h.Body)
+		who, h.ID, visible.OneLine(h.API), visible.OneLine(h.Rule), len(h.Body))
+	writeBlock(&b, h.Method+" "+h.URL, h.Headers, h.Body)
 	return b.String()
 }
 
-// block writes text from code as a Markdown code block: after an empty line, with a prefix on each line.
-func block(b *strings.Builder, first string, headers []string, body string) {
+// writeBlock writes text from code as a Markdown code block: after an empty line, with a prefix on each line.
+func writeBlock(b *strings.Builder, first string, headers []string, body string) {
 	lines := append([]string{first}, headers...)
 	if body != "" {
 		lines = append(lines, "")
@@ -76,13 +77,13 @@ func block(b *strings.Builder, first string, headers []string, body string) {
 	b.WriteByte('\n')
 	for _, line := range lines {
 		// The prefix stops code from writing lines that look like CodeForge's own text.
-		b.WriteString("    | " + visible.Line(line) + "\n")
+		b.WriteString("    | " + visible.OneLine(line) + "\n")
 	}
 }
 
-// answered returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
+// readDecision returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
 // without a choice, is unanswered.
-func answered(a question.Answer) execution.Answer {
+func readDecision(a question.Answer) execution.HoldAnswer {
 	var content map[string]any
 	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {

@@ -17,7 +17,7 @@ func TestAnswered(t *testing.T) {
 	for _, row := range []struct {
 		action  string
 		content map[string]any
-		want    execution.Answer
+		want    execution.HoldAnswer
 	}{
 		{"accept", map[string]any{"decision": "approve once"}, execution.Approved},
 		{"accept", map[string]any{"decision": "refuse"}, execution.Refused},
@@ -36,12 +36,12 @@ func TestAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := answered(question.Answer{Action: row.action, Content: content}); got != row.want {
+		if got := readDecision(question.Answer{Action: row.action, Content: content}); got != row.want {
 			t.Errorf("%s %v: %d", row.action, row.content, got)
 		}
 	}
 	for _, text := range []string{"", "no JSON", `"approve once"`, "[]", "null"} {
-		if answered(question.Answer{Action: "accept", Content: json.RawMessage(text)}) != execution.Unanswered {
+		if readDecision(question.Answer{Action: "accept", Content: json.RawMessage(text)}) != execution.Unanswered {
 			t.Errorf("%s is an answer", text)
 		}
 	}

@@ -71,16 +71,16 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 	// Checked before parsing, which takes many times the memory of the text.
 	//defence:tool-bounds
 	if most := cmp.Or(spec.MaxBytes, maxArgumentBytes); len(raw) > most {
-		r.Mistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
+		r.AddMistake(fmt.Sprintf("found %d bytes of arguments, want at most %d", len(raw), most))
 		return r
 	}
 	var most bool
 	if r.values, most = readMembers(raw); r.values == nil {
-		r.Mistake("found " + describeJSON(raw) + ", want an object")
+		r.AddMistake("found " + describeJSON(raw) + ", want an object")
 		return r
 	}
 	if most {
-		r.Mistake(fmt.Sprintf("found more than %d arguments", maxArguments))
+		r.AddMistake(fmt.Sprintf("found more than %d arguments", maxArguments))
 		return r
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.values)) {
@@ -93,12 +93,12 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 			continue
 		}
 		m := fmt.Sprintf("there is no argument %s", quoteShort(name))
-		if near := typo.Nearest(name, len(name)/2, spec.Names); near != "" {
+		if near := typo.NearestOf(name, len(name)/2, spec.Names); near != "" {
 			m += fmt.Sprintf("; did you mean %q?", near)
 		} else if len(spec.Names) > 0 {
 			m += "; the arguments are " + strings.Join(spec.Names, ", ")
 		}
-		r.Mistake(m)
+		r.AddMistake(m)
 	}
 	return r
 }
@@ -110,7 +110,7 @@ func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more b
 	}
 	values = map[string]json.RawMessage{}
 	n := 0
-	for m, err := range jsonread.Spans(string(raw)) {
+	for m, err := range jsonread.ListSpans(string(raw)) {
 		if err != nil {
 			return nil, false
 		}
@@ -126,40 +126,40 @@ func readMembers(raw json.RawMessage) (values map[string]json.RawMessage, more b
 
 // Text reads a string. A required string must not be missing or blank.
 func (r *argumentReader) Text(name, want string, required bool) string {
-	raw, ok := r.value(name)
+	raw, ok := r.presentValue(name)
 	if !ok {
 		if required {
-			r.Mistake(name + ": missing, want " + want)
+			r.AddMistake(name + ": missing, want " + want)
 		}
 		return ""
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
+		r.AddMistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return ""
 	}
 	if required && strings.TrimSpace(s) == "" {
-		r.Mistake(name + ": empty, want " + want)
+		r.AddMistake(name + ": empty, want " + want)
 	}
 	return s
 }
 
 // Texts reads an array of at most most strings. A single string counts as an array of one.
 func (r *argumentReader) Texts(name, want string, most int) []string {
-	raw, ok := r.value(name)
+	raw, ok := r.presentValue(name)
 	if !ok {
 		return nil
 	}
 	//defence:tool-bounds
 	if len(raw) > most*maxEntry {
-		r.Mistake(fmt.Sprintf("%s: found %d bytes, want %s, at most %d", name, len(raw), want, most))
+		r.AddMistake(fmt.Sprintf("%s: found %d bytes, want %s, at most %d", name, len(raw), want, most))
 		return nil
 	}
 	var list []string
 	if json.Unmarshal(raw, &list) == nil {
 		//defence:tool-bounds
 		if len(list) > most {
-			r.Mistake(fmt.Sprintf("%s: found %d entries, want at most %d", name, len(list), most))
+			r.AddMistake(fmt.Sprintf("%s: found %d entries, want at most %d", name, len(list), most))
 			return nil
 		}
 		return list
@@ -169,20 +169,20 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	if json.Unmarshal(raw, &one) == nil && !strings.HasPrefix(strings.TrimSpace(one), "[") {
 		return []string{one}
 	}
-	r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
+	r.AddMistake(name + ": found " + describeJSON(raw) + ", want " + want)
 	return nil
 }
 
 // Number reads a number above zero and at most most. Digits in a string count as a number. An absent number is
 // otherwise.
 func (r *argumentReader) Number(name, want string, most, otherwise float64) float64 {
-	raw, ok := r.value(name)
+	raw, ok := r.presentValue(name)
 	if !ok {
 		return otherwise
 	}
 	// Bounded before parsing: no useful number is longer.
 	if len(raw) > maxNumber {
-		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
+		r.AddMistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
 	}
 	var n float64
@@ -195,7 +195,7 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 	}
 	// Written so that NaN, which ParseFloat accepts, is a mistake too.
 	if err != nil || !(n > 0 && n <= most) {
-		r.Mistake(name + ": found " + describeJSON(raw) + ", want " + want)
+		r.AddMistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
 	}
 	return n
@@ -203,7 +203,7 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 
 // Flag reads true or false, which may be a string. Absent means false. The result is meaningless after a mistake.
 func (r *argumentReader) Flag(name string) bool {
-	raw, ok := r.value(name)
+	raw, ok := r.presentValue(name)
 	// The trim accepts a string as well as a boolean.
 	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
 	case "true":
@@ -212,19 +212,19 @@ func (r *argumentReader) Flag(name string) bool {
 		return false
 	}
 	if ok {
-		r.Mistake(name + ": found " + describeJSON(raw) + ", want true or false")
+		r.AddMistake(name + ": found " + describeJSON(raw) + ", want true or false")
 	}
 	return false
 }
 
-// value returns an argument that is present and not null.
-func (r *argumentReader) value(name string) (json.RawMessage, bool) {
+// presentValue returns an argument that is present and not null.
+func (r *argumentReader) presentValue(name string) (json.RawMessage, bool) {
 	raw, ok := r.values[name]
 	return raw, ok && string(raw) != "null"
 }
 
-// Mistake adds a mistake. Beyond maxArgumentMistakes it only counts.
-func (r *argumentReader) Mistake(text string) {
+// AddMistake adds a mistake. Beyond maxArgumentMistakes it only counts.
+func (r *argumentReader) AddMistake(text string) {
 	if len(r.mistakes) == maxArgumentMistakes {
 		r.unreported++
 		return
@@ -232,8 +232,8 @@ func (r *argumentReader) Mistake(text string) {
 	r.mistakes = append(r.mistakes, text)
 }
 
-// Full reports whether maxArgumentMistakes is reached, so that further mistakes are not reported.
-func (r *argumentReader) Full() bool { return len(r.mistakes) == maxArgumentMistakes }
+// IsFull reports whether maxArgumentMistakes is reached, so that further mistakes are not reported.
+func (r *argumentReader) IsFull() bool { return len(r.mistakes) == maxArgumentMistakes }
 
 // Err returns all mistakes as an *argumentError, or nil.
 func (r *argumentReader) Err() error {

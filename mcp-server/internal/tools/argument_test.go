@@ -91,7 +91,7 @@ func TestArgumentsLinear(t *testing.T) {
 	}
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
-			growth.Linear(t, n, func(n int) func() {
+			growth.RequireLinear(t, n, func(n int) func() {
 				raw := shape(n)
 				return func() { readThree(raw, 1<<30) }
 			})

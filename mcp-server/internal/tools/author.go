@@ -9,17 +9,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
-// writers counts the calls that may change skills, because a folder does not record which call changed a file. The zero
-// value is ready to use.
-type writers struct {
+// writerCount counts the calls that may change skills, because a folder does not record which call changed a file. The
+// zero value is ready to use.
+type writerCount struct {
 	mu     sync.Mutex
 	active int
 	begun  int
 }
 
-// begin counts a call. The caller calls end once, after it has read the folder for the last time. alone means that no
-// other call could change a skill meanwhile. last means that no other call is running.
-func (w *writers) begin() (end func() (alone, last bool)) {
+// beginCall counts a call. The caller calls end once, after it has read the folder for the last time. alone means that
+// no other call could change a skill meanwhile. last means that no other call is running.
+func (w *writerCount) beginCall() (end func() (alone, last bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active++

@@ -39,25 +39,25 @@ func TestWrote(t *testing.T) {
 
 // TestWriters: calls that overlap are not alone, whichever began or ended first.
 func TestWriters(t *testing.T) {
-	var w writers
+	var w writerCount
 	said := func(end func() (bool, bool)) string {
 		alone, last := end()
 		return fmt.Sprint(alone, last)
 	}
-	one := w.begin()
+	one := w.beginCall()
 	if got := said(one); got != "true true" {
 		t.Errorf("alone: %s", got)
 	}
-	one = w.begin()
-	two := w.begin()
+	one = w.beginCall()
+	two := w.beginCall()
 	if a, b := said(two), said(one); a != "false false" || b != "false true" {
 		t.Errorf("one within the other: %s, %s", a, b)
 	}
-	one, two = w.begin(), w.begin()
+	one, two = w.beginCall(), w.beginCall()
 	if a, b := said(one), said(two); a != "false false" || b != "false true" {
 		t.Errorf("one after the other: %s, %s", a, b)
 	}
-	if got := said(w.begin()); got != "true true" {
+	if got := said(w.beginCall()); got != "true true" {
 		t.Errorf("afterwards: %s", got)
 	}
 }

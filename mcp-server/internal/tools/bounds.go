@@ -20,8 +20,9 @@ const (
 	maxSubscriptions = 4096 // of all sessions
 )
 
-// bounded rejects messages whose params are longer than MaxParams. argumentReader bounds the arguments of tools.
-func bounded(next mcp.MethodHandler) mcp.MethodHandler {
+// rejectLongParams rejects messages whose params are longer than MaxParams. argumentReader bounds the arguments of
+// tools.
+func rejectLongParams(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var params any = req.GetParams()
 		if call, ok := params.(*mcp.CallToolParamsRaw); ok && call != nil {
@@ -41,21 +42,21 @@ func bounded(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// subscriptions counts the subscriptions of each session.
-type subscriptions struct {
+// subscriptionCount counts the subscriptions of each session.
+type subscriptionCount struct {
 	mu  sync.Mutex
 	all int
 	of  map[*mcp.ServerSession]map[string]bool
 }
 
-// take adds a subscription. It returns false if a bound is reached.
-func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri string) bool {
+// addSubscription adds a subscription. It returns false if a bound is reached.
+func (s *subscriptionCount) addSubscription(server *mcp.Server, session *mcp.ServerSession, uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.of[session]
 	if mine == nil {
 		// Sessions that ended are removed only here, when another session subscribes.
-		s.sweep(server)
+		s.removeEnded(server)
 		mine = map[string]bool{}
 	}
 	// Subscribing twice to one skill takes one place.
@@ -73,8 +74,8 @@ func (s *subscriptions) take(server *mcp.Server, session *mcp.ServerSession, uri
 	return true
 }
 
-// drop removes a subscription.
-func (s *subscriptions) drop(session *mcp.ServerSession, uri string) {
+// removeSubscription removes a subscription.
+func (s *subscriptionCount) removeSubscription(session *mcp.ServerSession, uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mine := s.of[session]; mine[uri] {
@@ -83,8 +84,8 @@ func (s *subscriptions) drop(session *mcp.ServerSession, uri string) {
 	}
 }
 
-// sweep removes sessions that have ended. The caller holds the lock.
-func (s *subscriptions) sweep(server *mcp.Server) {
+// removeEnded removes sessions that have ended. The caller holds the lock.
+func (s *subscriptionCount) removeEnded(server *mcp.Server) {
 	if len(s.of) == 0 {
 		return
 	}

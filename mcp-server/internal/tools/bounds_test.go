@@ -17,16 +17,16 @@ import (
 // shelved is a surface with nothing but skills.
 func shelved(t *testing.T) *Surface {
 	t.Helper()
-	store, err := skill.Open(t.TempDir(), false)
+	store, err := skill.OpenStore(t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	s := &Surface{cfg: Config{Skills: store, Log: slog.New(slog.DiscardHandler)}}
-	s.shelf = &shelf{surface: s}
-	s.server = NewServer(ServerConfig{Log: s.cfg.Log, Complete: s.shelf.complete, Subscribe: s.shelf.subscribe, Unsubscribe: s.shelf.unsubscribe})
+	s.shelf = &skillShelf{surface: s}
+	s.server = NewServer(ServerConfig{Log: s.cfg.Log, Complete: s.shelf.completeName, Subscribe: s.shelf.acceptSubscription, Unsubscribe: s.shelf.endSubscription})
 	s.addSkillTools()
-	s.shelf.add()
+	s.shelf.registerAll()
 	return s
 }
 
@@ -170,19 +170,19 @@ func TestSubscriptions(t *testing.T) {
 // Promise: bounded-work, hostile-skills
 func TestLinear(t *testing.T) {
 	for _, text := range []string{"`", "``` ", "\n", "a b "} {
-		growth.Linear(t, 1<<20, func(n int) func() {
+		growth.RequireLinear(t, 1<<20, func(n int) func() {
 			source := strings.Repeat(text, n/len(text))
-			return func() { manifest(skill.Skill{Name: "a"}, source) }
+			return func() { skillManifest(skill.Skill{Name: "a"}, source) }
 		})
 	}
 	for _, text := range []string{`Requires net access to "`, `Requires net access to "a.b"`, `requires `, "npm: ", "jsr: npm: a remote ", "SyntaxError: \n", "error: \n at ", `Import "`, "... 1 more items\n", "SyntaxError: x is not valid JSON"} {
-		growth.Linear(t, 256<<10, func(n int) func() {
+		growth.RequireLinear(t, 256<<10, func(n int) func() {
 			printed := strings.Repeat(text, n/len(text))
-			r := rendering{stdout: newExcerpt(n), stderr: newExcerpt(n), limit: n}
+			r := runRendering{stdout: newExcerpt(n), stderr: newExcerpt(n), limit: n}
 			r.stderr.WriteString(printed)
 			return func() {
-				r.hints()
-				shortenError(printed, r.explained(printed))
+				r.listHints()
+				shortenError(printed, r.hasExplanation(printed))
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestLinear(t *testing.T) {
 // TestFence: the fence of a skill's source is longer than any in it.
 func TestFence(t *testing.T) {
 	for source, want := range map[string]string{"": "```ts\n", "`": "```ts\n", "````": "`````ts\n", "``` ``": "````ts\n"} {
-		if got := manifest(skill.Skill{Name: "a"}, source); !strings.Contains(got, "\n\n"+want) {
+		if got := skillManifest(skill.Skill{Name: "a"}, source); !strings.Contains(got, "\n\n"+want) {
 			t.Errorf("%q: %q", source, got)
 		}
 	}
@@ -203,7 +203,7 @@ func TestManyAPIs(t *testing.T) {
 	for i := range 1000 {
 		known = append(known, fmt.Sprintf("%s%d", strings.Repeat("b", 50), i))
 	}
-	growth.Linear(t, 64, func(n int) func() {
+	growth.RequireLinear(t, 64, func(n int) func() {
 		long := strings.Repeat("a", n)
 		return func() { noSuchAPI("apis", long, known) }
 	})

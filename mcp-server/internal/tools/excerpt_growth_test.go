@@ -11,7 +11,7 @@ import (
 func TestExcerptLinear(t *testing.T) {
 	for _, part := range []int{1, 100, 64 << 10} {
 		for _, limit := range []int{0, 1000, 1 << 20} {
-			growth.Linear(t, 1<<20, func(n int) func() {
+			growth.RequireLinear(t, 1<<20, func(n int) func() {
 				text := strings.Repeat("é", part)
 				return func() {
 					b := newExcerpt(limit)

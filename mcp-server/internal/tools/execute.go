@@ -70,7 +70,7 @@ func exampleAPI(cat controlapi.Catalog) controlapi.API {
 
 func (s *Surface) addExecute() {
 	language := ""
-	if s.languages().Version != "" {
+	if s.pythonReport().Version != "" {
 		language = `
 "language":{"enum":["typescript","python"]},`
 	}
@@ -85,66 +85,68 @@ func (s *Surface) addExecute() {
 		Name:        "execute_code",
 		Title:       "Run code",
 		Description: s.executeDescription(),
-		Annotations: hints(false, true, false, true),
+		Annotations: toolHints(false, true, false, true),
 		InputSchema: json.RawMessage(schema),
 	}, s.executeCode)
 }
 
 // executeCode handles a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return s.desk.Call(ctx, req, s.caller(req), func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
-		return s.execute(ctx, req, ask)
-	}), nil
+	return s.desk.RunCall(ctx, req, s.callerSession(req),
+		func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
+			return s.answerExecute(ctx, req, ask)
+		}), nil
 }
 
-// execute reads the arguments, runs the code and renders the result.
-func (s *Surface) execute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
+// answerExecute reads the arguments, runs the code and renders the result.
+func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
 	// Mistakes end the call before a slot is taken.
 	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
-		return failure(err.Error())
+		return errorResult(err.Error())
 	}
-	r.Session, r.Ask, r.Traceparent = s.caller(req), ask, traceparent(req.Params.Meta)
+	r.Session, r.Ask, r.Traceparent = s.callerSession(req), ask, traceOf(req.Params.Meta)
 	r.Tenant = s.cfg.Tenant
 	s.logText(ctx, ">>> ", r.Code)
-	report := s.report(ctx, req)
+	report := s.newReporter(ctx, req)
 	// The recording starts before the run waits for a slot, so that the history shows waiting runs.
-	recording := s.begin(req, &r, report.Running)
-	r.Approve, r.Waiting, r.Progress = approver(ask), report.Waiting, report.Progress
+	recording := s.beginRecording(req, &r, report.Running)
+	r.Approve, r.Waiting, r.Progress = newApprover(ask), report.Waiting, report.Progress
 	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
 	// Counted before the first snapshot, so that a call that changes a skill in between is noticed.
-	endWriting := s.writers.begin()
-	before := s.snapshot()
+	endWriting := s.writers.beginCall()
+	before := s.skillSnapshot()
 	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
 		stdout.WriteString(e.Stdout)
 		stderr.WriteString(e.Stderr)
 		report.Printed(e.Stdout)
-		recording.Print(e.Stdout, e.Stderr)
+		recording.RecordOutput(e.Stdout, e.Stderr)
 	})
 	// A plan is asked about after the run, whose slot is free again.
-	plan := s.planned(ctx, r, o, ask)
+	plan := s.describePlan(ctx, r, o, ask)
 	report.Stop()
-	after := s.snapshot()
-	all := after.Since(before)
+	after := s.skillSnapshot()
+	all := after.ChangesSince(before)
 	// Ended only after the last snapshot, for the same reason.
 	alone, last := endWriting()
 	changes := ownChanges(r.Code, alone, all)
 	if len(all) > 0 {
-		s.shelf.refresh() // so that requests after this result find the skills it names
+		s.shelf.refreshResources() // so that requests after this result find the skills it names
 	}
-	res := render(rendering{
+	res := renderRun(runRendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
-		changes: changes, catalog: s.published(), skills: s.skillNames(after),
-		private: s.private(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.languages(),
-		mistakes: s.mistakes(o), plan: plan,
-		remarks: slices.Concat(strays(ownChanges(r.Code, alone, after.Strays(before))),
-			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.remarks(ctx, r, changes), s.misses(o.Receipt)),
+		changes: changes, catalog: s.publicCatalog(), skills: s.skillNames(after),
+		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.pythonReport(),
+		mistakes: s.typeMistakes(o), plan: plan,
+		remarks: slices.Concat(reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
+			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.checkWritten(ctx, r, changes),
+			s.suggestOperations(o.Receipt)),
 	})
 	s.recordVersions(req, o.Run, changes)
 	if last { // the store skips versions that it already has
 		s.recordVersions(req, "", all)
 	}
-	s.end(recording, o, err, res)
+	s.endRecording(recording, o, err, res)
 	s.logText(ctx, "<<< ", res.Content[0].(*mcp.TextContent).Text)
 	return res
 }
@@ -160,7 +162,7 @@ func (s *Surface) logText(ctx context.Context, mark, text string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scrubTime) // a cancelled run has output, too
 	defer cancel()
-	scrubbed, err := s.cfg.Control.Scrub(ctx, []string{text})
+	scrubbed, err := s.cfg.Control.ScrubTexts(ctx, []string{text})
 	if err != nil || len(scrubbed) != 1 {
 		s.cfg.Log.Debug(mark+"(not logged: the proxy could not scrub it)", logline.Tag("debug"))
 		return
@@ -168,28 +170,28 @@ func (s *Surface) logText(ctx context.Context, mark, text string) {
 	s.cfg.Log.Debug(mark+scrubbed[0], logline.Tag("debug"))
 }
 
-// private reports whether runs share no files and get copies of the skills that they import. This holds for tenants'
-// runs, and for all runs if skills are in Postgres.
-func (s *Surface) private() bool { return s.cfg.Tenant != nil || s.cfg.Skills.Mirrored() }
+// hasPrivateRuns reports whether runs share no files and get copies of the skills that they import. This holds for
+// tenants' runs, and for all runs if skills are in Postgres.
+func (s *Surface) hasPrivateRuns() bool { return s.cfg.Tenant != nil || s.cfg.Skills.IsMirrored() }
 
-// snapshot returns the state of the skills that a run can change. A private run cannot change skills.
-func (s *Surface) snapshot() skill.Snapshot {
-	if s.private() {
+// skillSnapshot returns the state of the skills that a run can change. A private run cannot change skills.
+func (s *Surface) skillSnapshot() skill.Snapshot {
+	if s.hasPrivateRuns() {
 		return skill.Snapshot{}
 	}
-	return s.cfg.Skills.Snapshot()
+	return s.cfg.Skills.TakeSnapshot()
 }
 
 // skillNames returns the names of the skills that code can import.
 func (s *Surface) skillNames(after skill.Snapshot) []string {
-	if s.private() {
-		return s.cfg.Skills.Names()
+	if s.hasPrivateRuns() {
+		return s.cfg.Skills.SkillNames()
 	}
 	return after.Names()
 }
 
-// traceparent returns the trace that a request belongs to, or "": https://www.w3.org/TR/trace-context/
-func traceparent(meta mcp.Meta) string {
+// traceOf returns the trace that a request belongs to, or "": https://www.w3.org/TR/trace-context/
+func traceOf(meta mcp.Meta) string {
 	text, _ := meta["traceparent"].(string)
 	part := strings.Split(text, "-")
 	if len(text) != 55 || len(part) != 4 || len(part[1]) != 32 || len(part[2]) != 16 {
@@ -206,8 +208,8 @@ func traceparent(meta mcp.Meta) string {
 // maxMistakes is the largest number of type mistakes that a model is shown.
 const maxMistakes = 8
 
-// mistakes returns the type mistakes because of which the code was not run, one line each.
-func (s *Surface) mistakes(o execution.Outcome) []string {
+// typeMistakes returns the type mistakes because of which the code was not run, one line each.
+func (s *Surface) typeMistakes(o execution.Outcome) []string {
 	now, cancel := context.WithCancel(context.Background())
 	cancel() // so that Say does not wait for documents still being read
 	var out []string
@@ -215,7 +217,7 @@ func (s *Surface) mistakes(o execution.Outcome) []string {
 		if i == maxMistakes {
 			return append(out, fmt.Sprintf("and %d more", len(o.Exit.Mistakes)-i))
 		}
-		out = append(out, s.cfg.Library.Say(now, m, o.Modules))
+		out = append(out, s.cfg.Library.DescribeMistake(now, m, o.Modules))
 	}
 	return out
 }
@@ -227,15 +229,16 @@ func (s *Surface) executeArguments(
 ) (r execution.Request, fenced bool, err error) {
 	a := readArguments(raw, argumentSpec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
-		Example: executeExample(s.published()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
+		Example: executeExample(s.publicCatalog()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
 	})
 	// The fence goes first: the bound and the language apply to the code inside.
 	var tag string
-	r.Code, tag, fenced = unfence(a.Text("code", "a TypeScript module as a string", true))
-	r.Python = s.language(a, tag)
+	r.Code, tag, fenced = removeFence(a.Text("code", "a TypeScript module as a string", true))
+	r.Python = s.readLanguage(a, tag)
 	// Checked here and by sandboxd: this error names the argument.
 	if n := len(r.Code); n > runapi.MaxCode {
-		a.Mistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n, runapi.MaxCode))
+		a.AddMistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n,
+			runapi.MaxCode))
 	}
 	r.DryRun = a.Flag("dry_run")
 	most := s.cfg.TimeoutMax.Seconds()
@@ -252,7 +255,7 @@ func (s *Surface) executeArguments(
 // knownAPIs checks names against the catalog. It returns each name once.
 func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []string) []string {
 	var known, out []string
-	cat := s.catalog(ctx)
+	cat := s.currentCatalog(ctx)
 	if cat.Version == "" { // the run will fail with a better message
 		return names
 	}
@@ -269,10 +272,10 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 			out = append(out, name)
 		// Looking for a similar name takes time, so it stops when no further mistake is reported.
 		//defence:tool-bounds
-		case a.Full():
-			a.Mistake("")
+		case a.IsFull():
+			a.AddMistake("")
 		default:
-			a.Mistake(noSuchAPI("apis", name, known))
+			a.AddMistake(noSuchAPI("apis", name, known))
 		}
 		seen[name] = true
 	}
@@ -282,7 +285,7 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 // noSuchAPI returns the mistake for the name of an API that is not active.
 func noSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
-	near := typo.Nearest(name, len(name)/2, known)
+	near := typo.NearestOf(name, len(name)/2, known)
 	switch {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
@@ -294,17 +297,17 @@ func noSuchAPI(arg, name string, known []string) string {
 	return m + "; list_apis lists them"
 }
 
-// caller returns the session of a call, in the form that all parts of the server use.
-func (s *Surface) caller(req *mcp.CallToolRequest) string {
+// callerSession returns the session of a call, in the form that all parts of the server use.
+func (s *Surface) callerSession(req *mcp.CallToolRequest) string {
 	if s.cfg.Tenant == nil {
-		return caller(req)
+		return queueOwner(req)
 	}
-	return s.cfg.Tenant.Session(caller(req))
+	return s.cfg.Tenant.SessionName(queueOwner(req))
 }
 
-// caller returns the owner of a call's turn in the queue. That is the session, or for HTTP clients without sessions the
-// client's name and machine.
-func caller(req *mcp.CallToolRequest) string {
+// queueOwner returns the owner of a call's turn in the queue. That is the session, or for HTTP clients without sessions
+// the client's name and machine.
+func queueOwner(req *mcp.CallToolRequest) string {
 	if req.Extra != nil {
 		if id := req.Extra.Header.Get(SessionHeader); id != "" {
 			return id
@@ -330,8 +333,8 @@ const CallerHeader = "X-Codeforge-Caller"
 // The transport sets it like CallerHeader, if the server has sessions.
 const SessionHeader = "X-Codeforge-Session"
 
-// report sends the client progress notifications, if the client asked for them.
-func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporter {
+// newReporter sends the client progress notifications, if the client asked for them.
+func (s *Surface) newReporter(ctx context.Context, req *mcp.CallToolRequest) *runReporter {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return startReporter(ctx, reporterConfig{})
@@ -344,9 +347,9 @@ func (s *Surface) report(ctx context.Context, req *mcp.CallToolRequest) *reporte
 	}})
 }
 
-// explain returns the reason, for a model, why a run has no exit. It is the only function that does so. The caller logs
-// the cause.
-func explain(err error, o execution.Outcome) voice.Text {
+// explainNoExit returns the reason, for a model, why a run has no exit. It is the only function that does so. The
+// caller logs the cause.
+func explainNoExit(err error, o execution.Outcome) voice.Text {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
 	switch {
@@ -354,20 +357,20 @@ func explain(err error, o execution.Outcome) voice.Text {
 		return frozenNote(frozen.Alarm)
 	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return voice.Say("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
+		return voice.NewText("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
 	case errors.As(err, &busy):
-		return voice.Say(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
+		return voice.NewText(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
 			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
 	case errors.Is(err, tenant.ErrNotYours):
-		return voice.Say("None of these APIs may be used any more. Nothing was run. list_apis lists those that may.")
+		return voice.NewText("None of these APIs may be used any more. Nothing was run. list_apis lists those that may.")
 	case errors.Is(err, context.Canceled):
-		return voice.Say("Cancelled: the run was stopped before it ended.")
+		return voice.NewText("Cancelled: the run was stopped before it ended.")
 	case errors.Is(err, runapi.ErrInterrupted):
-		return voice.Say("The connection to the sandbox broke during the run. " +
+		return voice.NewText("The connection to the sandbox broke during the run. " +
 			"The code may have run partly: check before you run it again.")
 	}
-	return voice.Say("The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, "+
+	return voice.NewText("The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, "+
 		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 

@@ -24,10 +24,10 @@ const skillsPage = 50
 // extensionName matches the names that the extension allows. Skills with other names are still resources.
 var extensionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// entry is a skill in the extension's form: a directory with SKILL.md and the module.
-type entry struct {
+// skillEntry is a skill in the extension's form: a directory with SKILL.md and the module.
+type skillEntry struct {
 	URI         string      `json:"uri"`
-	Frontmatter front       `json:"frontmatter"`
+	Frontmatter skillFront  `json:"frontmatter"`
 	Resources   []entryFile `json:"resources"`
 }
 
@@ -45,9 +45,9 @@ type listParams struct {
 type listResult struct {
 	mcp.ResultBase
 	mcp.Cacheable
-	ResultType string  `json:"resultType,omitempty"`
-	Skills     []entry `json:"skills"`
-	NextCursor string  `json:"nextCursor,omitempty"`
+	ResultType string       `json:"resultType,omitempty"`
+	Skills     []skillEntry `json:"skills"`
+	NextCursor string       `json:"nextCursor,omitempty"`
 }
 
 type getParams struct {
@@ -58,15 +58,15 @@ type getParams struct {
 type getResult struct {
 	mcp.ResultBase
 	mcp.Cacheable
-	ResultType string `json:"resultType,omitempty"`
-	Skill      entry  `json:"skill"`
+	ResultType string     `json:"resultType,omitempty"`
+	Skill      skillEntry `json:"skill"`
 }
 
 // private keeps shared caches from storing the extension's answers.
 var private = mcp.Cacheable{CacheScope: "private"}
 
 // addExtension registers the two methods. Registering fails only for names of standard methods.
-func addExtension(server *mcp.Server, h *shelf) {
+func addExtension(server *mcp.Server, h *skillShelf) {
 	err := errors.Join(
 		mcp.AddReceivingCustomMethod(server, "skills/list", h.extensionList),
 		mcp.AddReceivingCustomMethod(server, "skills/get", h.extensionGet))
@@ -75,23 +75,23 @@ func addExtension(server *mcp.Server, h *shelf) {
 	}
 }
 
-func (h *shelf) extensionList(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
+func (h *skillShelf) extensionList(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
 	cursor := ""
 	if p != nil {
 		cursor = p.Cursor
 	}
-	res, err := h.list(ctx, cursor)
+	res, err := h.listPage(ctx, cursor)
 	if err == nil {
 		res.ResultType = resultType(ss)
 	}
 	return res, err
 }
 
-func (h *shelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
+func (h *skillShelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
 	if p == nil {
 		p = &getParams{}
 	}
-	res, err := h.get(p.URI)
+	res, err := h.getEntry(p.URI)
 	if err == nil {
 		res.ResultType = resultType(ss)
 	}
@@ -106,14 +106,14 @@ func resultType(ss *mcp.ServerSession) string {
 	return ""
 }
 
-// list returns one page of skills, starting after the skill that the cursor names.
-func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
-	res := &listResult{Skills: []entry{}, Cacheable: private}
+// listPage returns one page of skills, starting after the skill that the cursor names.
+func (h *skillShelf) listPage(ctx context.Context, cursor string) (*listResult, error) {
+	res := &listResult{Skills: []skillEntry{}, Cacheable: private}
 	// The cursor is a name and not an offset: skills may come and go between two pages.
 	if cursor != "" && !extensionName.MatchString(cursor) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "not a cursor of skills/list"}
 	}
-	names := slices.DeleteFunc(h.surface.cfg.Skills.Names(), func(n string) bool {
+	names := slices.DeleteFunc(h.surface.cfg.Skills.SkillNames(), func(n string) bool {
 		return !extensionName.MatchString(n) || n <= cursor
 	})
 	for _, name := range names {
@@ -126,19 +126,19 @@ func (h *shelf) list(ctx context.Context, cursor string) (*listResult, error) {
 			break
 		}
 		// A skill that was removed since the listing is skipped.
-		if e, ok := h.entry(name); ok {
+		if e, ok := h.describeEntry(name); ok {
 			res.Skills = append(res.Skills, e)
 		}
 	}
 	return res, nil
 }
 
-// get returns the entry of the skill whose SKILL.md has the URI.
-func (h *shelf) get(uri string) (*getResult, error) {
+// getEntry returns the entry of the skill whose SKILL.md has the URI.
+func (h *skillShelf) getEntry(uri string) (*getResult, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(uri, skillURI), "/SKILL.md")
-	e, ok := entry{}, false
+	e, ok := skillEntry{}, false
 	if extensionName.MatchString(name) {
-		e, ok = h.entry(name)
+		e, ok = h.describeEntry(name)
 	}
 	// The same skill has several spellings in a URI, and only the canonical one is answered.
 	if !ok || e.URI != uri {
@@ -147,21 +147,22 @@ func (h *shelf) get(uri string) (*getResult, error) {
 	return &getResult{Skill: e, Cacheable: private}, nil
 }
 
-// entry describes a skill. It returns false if the skill no longer exists.
-func (h *shelf) entry(name string) (entry, bool) {
-	k, source, err := h.surface.cfg.Skills.Read(name)
+// describeEntry describes a skill. It returns false if the skill no longer exists.
+func (h *skillShelf) describeEntry(name string) (skillEntry, bool) {
+	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
-		return entry{}, false
+		return skillEntry{}, false
 	}
 	at := skillURI + name
-	return entry{
+	return skillEntry{
 		URI:         at + "/SKILL.md",
-		Frontmatter: frontmatter(k),
-		Resources:   []entryFile{file(at+"/SKILL.md", manifest(k, source)), file(at+"/"+skill.File(name), source)},
+		Frontmatter: newFront(k),
+		Resources: []entryFile{newEntryFile(at+"/SKILL.md", skillManifest(k, source)),
+			newEntryFile(at+"/"+skill.FileName(name), source)},
 	}, true
 }
 
-func file(uri, text string) entryFile {
+func newEntryFile(uri, text string) entryFile {
 	sum := sha256.Sum256([]byte(text))
 	return entryFile{URI: uri, Digest: "sha256:" + hex.EncodeToString(sum[:]), Size: len(text)}
 }

@@ -19,10 +19,10 @@ var fenceLanguages = map[string]string{
 	"py": runapi.LanguagePython, "python": runapi.LanguagePython, "python3": runapi.LanguagePython,
 }
 
-// unfence returns the code inside a Markdown fence, with its line numbers kept, and the word after the opening fence.
-// Code is fenced only if its first and last lines are fences and no other line starts with one. Python rejects such a
-// text, and TypeScript ends it with a TypeError at once. So unfence never changes a program that works.
-func unfence(code string) (inside, tag string, fenced bool) {
+// removeFence returns the code inside a Markdown fence, with its line numbers kept, and the word after the opening
+// fence. Code is fenced only if its first and last lines are fences and no other line starts with one. Python rejects
+// such a text, and TypeScript ends it with a TypeError at once. So unfence never changes a program that works.
+func removeFence(code string) (inside, tag string, fenced bool) {
 	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
 	first := 0
 	// Empty lines before the fence do not count.
@@ -51,9 +51,9 @@ func fencedLanguage(a *argumentReader, tag, language string) string {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
 	case tag != "" && tagged == "":
-		a.Mistake(fmt.Sprintf("code: found a fence of %.40q, want TypeScript or Python without a fence", tag))
+		a.AddMistake(fmt.Sprintf("code: found a fence of %.40q, want TypeScript or Python without a fence", tag))
 	case tagged != "" && language != "" && tagged != language:
-		a.Mistake(fmt.Sprintf("language: found %q for code in a fence of %q", language, tag))
+		a.AddMistake(fmt.Sprintf("language: found %q for code in a fence of %q", language, tag))
 	}
 	return tagged
 }

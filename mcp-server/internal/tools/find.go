@@ -35,8 +35,8 @@ const (
 	maxQuestion = 1000
 )
 
-// finder caches the indexes of tools, skills, and APIs without a document.
-type finder struct {
+// indexCache caches the indexes of tools, skills, and APIs without a document.
+type indexCache struct {
 	mu     sync.Mutex
 	tools  map[string]toolIndex // by server
 	skills *search.Index
@@ -50,10 +50,10 @@ type toolIndex struct {
 	index *search.Index
 }
 
-// source is a searchable collection: exactly one of doc, server, skills and apis is set.
-type source struct {
+// searchSource is a searchable collection: exactly one of doc, server, skills and apis is set.
+type searchSource struct {
 	index  *search.Index
-	doc    *apidoc.Doc
+	doc    *apidoc.APIDoc
 	server string
 	tools  []signature.Tool
 	skills []skill.Skill
@@ -61,12 +61,12 @@ type source struct {
 	store  *skill.Store     // the store of the skills
 }
 
-// places returns all sources, or the sources of one API.
-func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only string) []source {
-	var out []source
-	for _, d := range s.docs(ctx) {
+// listSources returns all sources, or the sources of one API.
+func (s *Surface) listSources(ctx context.Context, cat controlapi.Catalog, only string) []searchSource {
+	var out []searchSource
+	for _, d := range s.listDocs(ctx) {
 		if only == "" || d.Name == only {
-			out = append(out, source{index: d.Index, doc: d})
+			out = append(out, searchSource{index: d.Index, doc: d})
 		}
 	}
 	s.finder.mu.Lock()
@@ -80,11 +80,11 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 		// A server that never ran has no index, and counts as bare.
 		if api.Server != nil && s.cfg.Servers != nil {
 			var tools []signature.Tool
-			if tools, known = s.cfg.Servers.Tools(api.Name); known {
-				out = append(out, source{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
+			if tools, known = s.cfg.Servers.KnownTools(api.Name); known {
+				out = append(out, searchSource{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
 			}
 		}
-		if !known && !slices.ContainsFunc(out, func(p source) bool { return p.doc != nil && p.doc.Name == api.Name }) {
+		if !known && !slices.ContainsFunc(out, func(p searchSource) bool { return p.doc != nil && p.doc.Name == api.Name }) {
 			bare = append(bare, api)
 		}
 	}
@@ -97,23 +97,23 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 		return out
 	}
 	if len(bare) > 0 {
-		out = append(out, source{index: s.finder.ofAPIs(bare), apis: bare})
+		out = append(out, searchSource{index: s.finder.ofAPIs(bare), apis: bare})
 	}
-	if l, err := s.cfg.Skills.List(); err == nil {
-		out = append(out, source{index: s.finder.ofSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})
+	if l, err := s.cfg.Skills.ListSkills(); err == nil {
+		out = append(out, searchSource{index: s.finder.ofSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})
 	}
 	return out
 }
 
-// docs returns the documents with known operations.
-func (s *Surface) docs(ctx context.Context) []*apidoc.Doc {
+// listDocs returns the documents with known operations.
+func (s *Surface) listDocs(ctx context.Context) []*apidoc.APIDoc {
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
-	return s.cfg.Library.Docs(ctx)
+	return s.cfg.Library.WaitForDocs(ctx)
 }
 
 // ofTools returns the index of a server's tools. The caller holds the lock.
-func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
+func (f *indexCache) ofTools(server string, tools []signature.Tool) *search.Index {
 	same := func(a, b signature.Tool) bool {
 		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.InputSchema, b.InputSchema)
 	}
@@ -124,36 +124,36 @@ func (f *finder) ofTools(server string, tools []signature.Tool) *search.Index {
 	b := search.NewBuilder(server)
 	for _, t := range tools {
 		kind := search.Kind(0)
-		search.Words(t.Name, func(w string) {
+		search.EachWord(t.Name, func(w string) {
 			if kind == 0 {
-				kind = search.Verb(w)
+				kind = search.VerbKind(w)
 			}
 		})
 		first := signature.FirstSentence(t.Description)
 		// Each field is bounded: a server that fills a description with words must not lead every search.
-		b.Add(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
+		b.AddEntry(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
 			{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
-			{Text: signature.Arguments(t.InputSchema), Weight: 0.3, Most: 60},
+			{Text: signature.ArgumentsType(t.InputSchema), Weight: 0.3, Most: 60},
 		}})
 	}
 	if f.tools == nil {
 		f.tools = map[string]toolIndex{}
 	}
-	f.tools[server] = toolIndex{tools, b.Index()}
+	f.tools[server] = toolIndex{tools, b.BuildIndex()}
 	return f.tools[server].index
 }
 
 // ofSkills returns the index of the skills. The caller holds the lock.
-func (f *finder) ofSkills(list []skill.Skill) *search.Index {
+func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
 	same := func(a, b skill.Skill) bool { return a.Name == b.Name && a.Description == b.Description }
 	if f.skills == nil || !slices.EqualFunc(f.listed, list, same) {
 		b := search.NewBuilder("skill")
 		for _, k := range list {
-			b.Add(nameAndText(k.Name, k.Description))
+			b.AddEntry(nameAndText(k.Name, k.Description))
 		}
-		f.skills, f.listed = b.Index(), list
+		f.skills, f.listed = b.BuildIndex(), list
 	}
 	return f.skills
 }
@@ -167,7 +167,7 @@ func nameAndText(name, text string, more ...string) search.Entry {
 }
 
 // ofAPIs returns the index of APIs by their configuration. The caller holds the lock.
-func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
+func (f *indexCache) ofAPIs(list []controlapi.API) *search.Index {
 	same := func(a, b controlapi.API) bool {
 		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
 	}
@@ -178,9 +178,9 @@ func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
 			if a.Server != nil {
 				more = append(slices.Clone(more), a.Server.Package, a.Server.URL)
 			}
-			b.Add(nameAndText(a.Name, a.Description, more...))
+			b.AddEntry(nameAndText(a.Name, a.Description, more...))
 		}
-		f.apis, f.bare = b.Index(), list
+		f.apis, f.bare = b.BuildIndex(), list
 	}
 	return f.apis
 }
@@ -191,17 +191,17 @@ type findRequest struct {
 	explain               bool
 }
 
-// find answers a query, or shows an operation, a tool, a skill or a type in full. It returns "" for a query about an
-// API that has no document.
-func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
-	places := s.places(ctx, cat, r.api)
+// answerQuery answers a query, or shows an operation, a tool, a skill or a type in full. It returns "" for a query
+// about an API that has no document.
+func (s *Surface) answerQuery(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
+	places := s.listSources(ctx, cat, r.api)
 	if r.operation != "" {
-		return s.full(cat, places, r.operation)
+		return s.showAll(cat, places, r.operation)
 	}
-	if r.api != "" && len(places) == 0 && !s.cfg.Library.Behind() {
+	if r.api != "" && len(places) == 0 && !s.cfg.Library.IsBehind() {
 		return ""
 	}
-	hits := search.Search(indexes(places), visible.Cut(r.query, maxQuestion, ""), results)
+	hits := search.Search(listIndexes(places), visible.CutText(r.query, maxQuestion, ""), results)
 	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
 	switch {
 	case len(hits) == 0:
@@ -209,10 +209,10 @@ func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findReques
 	case r.explain:
 		return explainHits(places, hits)
 	}
-	return strings.TrimRight(show(cat, places, hits)+"\n"+notes, "\n")
+	return strings.TrimRight(showResults(cat, places, hits)+"\n"+notes, "\n")
 }
 
-func indexes(places []source) []*search.Index {
+func listIndexes(places []searchSource) []*search.Index {
 	var out []*search.Index
 	for _, p := range places {
 		out = append(out, p.index)
@@ -221,45 +221,45 @@ func indexes(places []source) []*search.Index {
 }
 
 // explainHits returns the scores of the results, one line each.
-func explainHits(places []source, hits []search.Hit) string {
+func explainHits(places []searchSource, hits []search.Hit) string {
 	var b strings.Builder
 	b.WriteString("score  words  meaning  intent  share\n")
 	for _, h := range hits {
 		p := sourceOf(places, h)
 		fmt.Fprintf(&b, "%5.2f  %5.2f  %7.2f  %6.2f  %4.0f%%  %s%s\n", h.Score, h.Words, h.Meaning, h.Intent, 100*h.Share,
-			strings.TrimSpace(h.Index.Name()+" "), " "+p.title(h.Entry))
+			strings.TrimSpace(h.Index.Name()+" "), " "+p.resultTitle(h.Entry))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func sourceOf(places []source, h search.Hit) source {
-	return places[slices.IndexFunc(places, func(p source) bool { return p.index == h.Index })]
+func sourceOf(places []searchSource, h search.Hit) searchSource {
+	return places[slices.IndexFunc(places, func(p searchSource) bool { return p.index == h.Index })]
 }
 
-// show returns the results, grouped by source.
-func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
+// showResults returns the results, grouped by source.
+func showResults(cat controlapi.Catalog, places []searchSource, hits []search.Hit) string {
 	var b strings.Builder
 	cost, last, imported := 0, (*search.Index)(nil), false
-	for _, h := range together(hits) {
+	for _, h := range groupHits(hits) {
 		p := sourceOf(places, h.Hit)
 		// Only the best results are worth the tokens for types.
 		detail := apidoc.Plain
 		if h.place < typed {
 			detail = apidoc.Long
 		}
-		text := p.show(h.Entry, detail)
+		text := p.showResult(h.Entry, detail)
 		// The least detail is always shown, so that a result with large types is not lost.
-		for ; detail > apidoc.Plain && tokens(text) > maxTyped; text = p.show(h.Entry, detail) {
+		for ; detail > apidoc.Plain && estimateTokens(text) > maxTyped; text = p.showResult(h.Entry, detail) {
 			detail--
 		}
 		if p.index != last {
-			header := p.header(cat)
+			header := p.sourceHeader(cat)
 			if p.doc != nil && !imported && p.doc.ImportLine() != "" {
 				header = strings.TrimSuffix(header, "\n") + "  " + p.doc.ImportLine() + "\n"
 			}
 			text = header + text
 		}
-		if cost += tokens(text); cost > maxCost {
+		if cost += estimateTokens(text); cost > maxCost {
 			break
 		}
 		imported = imported || p.doc != nil
@@ -269,15 +269,15 @@ func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
 	return b.String()
 }
 
-// placed is a hit and its rank among all hits, from 0.
-type placed struct {
+// placedHit is a hit and its rank among all hits, from 0.
+type placedHit struct {
 	search.Hit
 	place int
 }
 
-// together moves the hits of each index behind the best hit of that index.
-func together(hits []search.Hit) []placed {
-	var out []placed
+// groupHits moves the hits of each index behind the best hit of that index.
+func groupHits(hits []search.Hit) []placedHit {
+	var out []placedHit
 	done := map[*search.Index]bool{}
 	for _, first := range hits {
 		if done[first.Index] {
@@ -286,69 +286,69 @@ func together(hits []search.Hit) []placed {
 		done[first.Index] = true
 		for i, h := range hits {
 			if h.Index == first.Index {
-				out = append(out, placed{h, i})
+				out = append(out, placedHit{h, i})
 			}
 		}
 	}
 	return out
 }
 
-// header returns the line above the results of one source: how code reaches it, or who wrote the text.
-func (p source) header(cat controlapi.Catalog) string {
+// sourceHeader returns the line above the results of one source: how code reaches it, or who wrote the text.
+func (p searchSource) sourceHeader(cat controlapi.Catalog) string {
 	switch {
 	case p.doc != nil:
-		return p.doc.Header(tokenNames(cat, p.doc.Name)) + "\n"
+		return p.doc.HostAndTokens(tokenNames(cat, p.doc.Name)) + "\n"
 	case p.server != "":
 		return "# " + p.server + "  " + serversWords + "\n"
 	}
 	return ""
 }
 
-// title returns the name with which a model asks for all of a result.
-func (p source) title(entry int) string {
+// resultTitle returns the name with which a model asks for all of a result.
+func (p searchSource) resultTitle(entry int) string {
 	switch {
 	case p.doc != nil:
 		return p.doc.Label(entry)
 	case p.tools != nil:
-		return p.server + "." + signature.Words(p.tools[entry].Name, maxQuestion)
+		return p.server + "." + signature.WordsForModel(p.tools[entry].Name, maxQuestion)
 	case p.apis != nil:
 		return p.apis[entry].Name
 	}
 	return p.skills[entry].Name
 }
 
-// show returns one result.
-func (p source) show(entry int, detail apidoc.Detail) string {
+// showResult returns one result.
+func (p searchSource) showResult(entry int, detail apidoc.Detail) string {
 	switch {
 	case p.doc != nil:
-		return p.doc.Show(entry, detail)
+		return p.doc.ShowResult(entry, detail)
 	case p.apis != nil:
 		return apiLine(p.apis[entry])
 	case p.tools != nil:
 		line := p.tools[entry].ShortLine()
 		if detail == apidoc.Long {
-			if long := p.tools[entry].Line(); len(long) <= 400 {
+			if long := p.tools[entry].SignatureLine(); len(long) <= 400 {
 				line = long
 			}
 		}
-		return p.callable(p.tools[entry], line)
+		return p.callableLine(p.tools[entry], line)
 	}
 	line := skillLine(p.skills[entry])
 	if detail != apidoc.Plain {
-		line += signatures(p.store, p.skills[entry], maxBrief)
+		line += exportSignatures(p.store, p.skills[entry], maxBrief)
 	}
 	return line
 }
 
 // apiLine returns the line for an API without a document: its configuration, and how code reaches the API.
 func apiLine(a controlapi.API) string {
-	line := fmt.Sprintf("API %s  %s", a.Name, signature.Clean(a.Description, 120))
+	line := fmt.Sprintf("API %s  %s", a.Name, signature.CleanLine(a.Description, 120))
 	for _, t := range a.Credentials {
 		line += fmt.Sprintf("  %s (%s)", t.Name, strings.Join(t.In, ", "))
 	}
 	if a.Server != nil {
 		return line + fmt.Sprintf("  MCP server: list_apis({\"api\": %q}) starts it and lists its tools; "+
-			"then await mcp%s.<tool>({...})", a.Name, member(a.Name))
+			"then await mcp%s.<tool>({...})", a.Name, memberAccess(a.Name))
 	}
 	if len(a.Domains) > 0 {
 		line += "  fetch(\"https://" + a.Domains[0] + "/...\")"
@@ -359,34 +359,34 @@ func apiLine(a controlapi.API) string {
 	return line
 }
 
-// callable returns a tool's line with the name by which code calls the tool.
-func (p source) callable(t signature.Tool, line string) string {
-	name := t.Shown()
-	return "TOOL mcp" + member(p.server) + member(name) + strings.TrimPrefix(line, name)
+// callableLine returns a tool's line with the name by which code calls the tool.
+func (p searchSource) callableLine(t signature.Tool, line string) string {
+	name := t.ShownName()
+	return "TOOL mcp" + memberAccess(p.server) + memberAccess(name) + strings.TrimPrefix(line, name)
 }
 
 // skillLine returns a skill's line in a search.
 func skillLine(k skill.Skill) string {
-	return fmt.Sprintf("SKILL /skills/%s  %s", skill.File(k.Name), told(k))
+	return fmt.Sprintf("SKILL /skills/%s  %s", skill.FileName(k.Name), describeForModel(k))
 }
 
 // exported matches the exports of a module in TypeScript or Python.
 var exported = regexp.MustCompile(`(?m)^(?:(?:async )?def [^_].+|class [^_].+|` +
 	`export (?:default )?(?:async )?(?:function\*?|const|class|type|interface) .+)`)
 
-// signatures returns the first lines of a skill's exports, at most most.
-func signatures(store *skill.Store, k skill.Skill, most int) string {
+// exportSignatures returns the first lines of a skill's exports, at most most.
+func exportSignatures(store *skill.Store, k skill.Skill, most int) string {
 	// A module whose description addresses its reader may do the same in its code.
-	if store == nil || signature.Addressing(k.Description) {
+	if store == nil || signature.AddressesReader(k.Description) {
 		return ""
 	}
-	_, source, err := store.Read(k.Name)
+	_, source, err := store.ReadSkill(k.Name)
 	if err != nil {
 		return ""
 	}
 	var b strings.Builder
 	for _, line := range exported.FindAllString(source, most) {
-		line = strings.TrimRight(strings.TrimPrefix(signature.Words(line, maxExport), "export "), " {:")
+		line = strings.TrimRight(strings.TrimPrefix(signature.WordsForModel(line, maxExport), "export "), " {:")
 		b.WriteString("\n  " + line)
 	}
 	return b.String()
@@ -396,16 +396,17 @@ func signatures(store *skill.Store, k skill.Skill, most int) string {
 // bounds each signature, in characters.
 const maxExports, maxBrief, maxExport = 20, 2, 160
 
-// told returns a skill's description for a model. A run that obeyed a hostile text may have written the description.
-func told(k skill.Skill) string {
-	if signature.Addressing(k.Description) {
+// describeForModel returns a skill's description for a model. A run that obeyed a hostile text may have written the
+// description.
+func describeForModel(k skill.Skill) string {
+	if signature.AddressesReader(k.Description) {
 		return "(no description: it addresses its reader)"
 	}
 	return k.Description
 }
 
-// tokens estimates the number of tokens of a text, rather too high than too low.
-func tokens(s string) int {
+// estimateTokens estimates the number of tokens of a text, rather too high than too low.
+func estimateTokens(s string) int {
 	// Weights are sixteenths of a token, chosen too high rather than too low.
 	n := 0
 	for _, r := range s {
@@ -435,66 +436,66 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 }
 
 // findNotes returns further facts about a search that the model must know.
-func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
+func (s *Surface) findNotes(cat controlapi.Catalog, places []searchSource, only string, hits []search.Hit) []string {
 	var notes, dark []string
-	if s.cfg.Library.Behind() {
+	if s.cfg.Library.IsBehind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
 	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
 		note := "Nothing fits well."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
-			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clip(strings.Join(p.doc.Groups(), ", "), 240))
+			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clipNames(strings.Join(p.doc.OperationGroups(), ", "), 240))
 		}
 		notes = append(notes, note)
 	}
 	for _, api := range cat.APIs {
 		if api.Server != nil && (only == "" || api.Name == only) &&
-			!slices.ContainsFunc(places, func(p source) bool { return p.server == api.Name }) {
+			!slices.ContainsFunc(places, func(p searchSource) bool { return p.server == api.Name }) {
 			dark = append(dark, api.Name)
 		}
 	}
 	if len(dark) > 0 {
 		notes = append(notes, "Not searched, because their tools are not known yet: "+
-			clip(strings.Join(dark, ", "), 160)+`. list_apis({"api": "name"}) starts a server.`)
+			clipNames(strings.Join(dark, ", "), 160)+`. list_apis({"api": "name"}) starts a server.`)
 	}
 	return notes
 }
 
-// clip cuts a list of names.
-func clip(s string, most int) string { return visible.Cut(s, most, "…") }
+// clipNames cuts a list of names.
+func clipNames(s string, most int) string { return visible.CutText(s, most, "…") }
 
 // maxNear is the largest number of names offered for an unknown name.
 const maxNear = 5
 
-// full returns everything about an operation, a tool, a skill or a type, from every API that has it.
-func (s *Surface) full(cat controlapi.Catalog, places []source, name string) string {
+// showAll returns everything about an operation, a tool, a skill or a type, from every API that has it.
+func (s *Surface) showAll(cat controlapi.Catalog, places []searchSource, name string) string {
 	var found []string
 	for _, p := range places {
 		switch {
 		case p.doc != nil:
 			text, ok := "", false
-			if i, is := p.doc.Find(name); is {
-				text, ok = p.doc.Full(i), true
+			if i, is := p.doc.FindOperation(name); is {
+				text, ok = p.doc.ShowAll(i), true
 			} else {
 				text, ok = p.doc.FullType(name)
 			}
 			if ok {
-				found = append(found, p.header(cat)+text)
+				found = append(found, p.sourceHeader(cat)+text)
 			}
 		case p.tools != nil:
 			for _, t := range p.tools {
 				full := p.server + "." + t.Name
 				// All three spellings of a tool's name are accepted.
 				if name == full || name == t.Name || name == "mcp."+full {
-					found = append(found, p.header(cat)+p.callable(t, t.Line())+"\n"+
-						signature.Words(t.Description, signature.MaxText)+answers(t))
+					found = append(found, p.sourceHeader(cat)+p.callableLine(t, t.SignatureLine())+"\n"+
+						signature.WordsForModel(t.Description, signature.MaxText)+resultTypeOf(t))
 				}
 			}
 		case p.skills != nil:
 			for _, k := range p.skills {
-				if file := skill.File(k.Name); name == k.Name || name == file || name == "/skills/"+file {
-					found = append(found, skillLine(k)+signatures(p.store, k, maxExports))
+				if file := skill.FileName(k.Name); name == k.Name || name == file || name == "/skills/"+file {
+					found = append(found, skillLine(k)+exportSignatures(p.store, k, maxExports))
 				}
 			}
 		}
@@ -503,11 +504,11 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 		// Several APIs may use the same name; four answers are enough to choose from.
 		return strings.Join(found[:min(len(found), 4)], "\n\n")
 	}
-	name = visible.Cut(name, maxQuestion, "")
-	text := fmt.Sprintf("No operation, tool, skill or type is called %q.", signature.Clean(name, 80))
+	name = visible.CutText(name, maxQuestion, "")
+	text := fmt.Sprintf("No operation, tool, skill or type is called %q.", signature.CleanLine(name, 80))
 	var near []string
-	for _, h := range search.Search(indexes(places), name, maxNear) {
-		near = append(near, signature.Words(sourceOf(places, h).title(h.Entry), maxQuestion))
+	for _, h := range search.Search(listIndexes(places), name, maxNear) {
+		near = append(near, signature.WordsForModel(sourceOf(places, h).resultTitle(h.Entry), maxQuestion))
 	}
 	if len(near) > 0 {
 		text += " The nearest: " + strings.Join(near, ", ") + "."
@@ -515,20 +516,20 @@ func (s *Surface) full(cat controlapi.Catalog, places []source, name string) str
 	return text + " list_apis({\"query\": \"...\"}) searches."
 }
 
-// answers returns the type of a tool's result, or "" if the tool declares none.
-func answers(t signature.Tool) string {
+// resultTypeOf returns the type of a tool's result, or "" if the tool declares none.
+func resultTypeOf(t signature.Tool) string {
 	if len(t.OutputSchema) == 0 {
 		return ""
 	}
-	return "\n  answers " + signature.Arguments(t.OutputSchema)
+	return "\n  answers " + signature.ArgumentsType(t.OutputSchema)
 }
 
-// groups returns the groups of one API's operations, or "" if its operations are unknown.
-func (s *Surface) groups(ctx context.Context, api string) string {
-	for _, d := range s.docs(ctx) {
+// operationGroups returns the groups of one API's operations, or "" if its operations are unknown.
+func (s *Surface) operationGroups(ctx context.Context, api string) string {
+	for _, d := range s.listDocs(ctx) {
 		if d.Name == api {
 			return fmt.Sprintf("%d operations at %s, found by list_apis({\"api\": %q, \"query\": \"...\"}). Groups: %s",
-				d.Len(), d.Head.Server, api, strings.Join(d.Groups(), ", "))
+				d.OperationCount(), d.Head.Server, api, strings.Join(d.OperationGroups(), ", "))
 		}
 	}
 	return ""
@@ -541,8 +542,9 @@ const (
 	maxErrors = 8
 )
 
-// misses suggests the intended operations for requests that failed with a client error. It does not wait for documents.
-func (s *Surface) misses(r controlapi.Receipt) []string {
+// suggestOperations suggests the intended operations for requests that failed with a client error. It does not wait for
+// documents.
+func (s *Surface) suggestOperations(r controlapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
@@ -558,11 +560,11 @@ func (s *Surface) misses(r controlapi.Receipt) []string {
 		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
 			continue
 		}
-		for _, d := range s.cfg.Library.Docs(now) {
+		for _, d := range s.cfg.Library.WaitForDocs(now) {
 			if !slices.Contains(x.APIs, d.Name) {
 				continue
 			}
-			if miss := d.Miss(x.Method, x.URL, x.Status); miss != "" && !slices.Contains(out, miss) {
+			if miss := d.ExplainMiss(x.Method, x.URL, x.Status); miss != "" && !slices.Contains(out, miss) {
 				out = append(out, miss)
 			}
 		}

@@ -115,7 +115,7 @@ func TestFindBounded(t *testing.T) {
 	}
 	call := askOf(t, nil, map[string]string{"shop": b.String()}, shopAPI())
 	got := call("list_apis", map[string]any{"query": "refund"})
-	if n := tokens(got); n > 700 || !strings.Contains(got, "/refunds") {
+	if n := estimateTokens(got); n > 700 || !strings.Contains(got, "/refunds") {
 		t.Errorf("about %d tokens:\n%s", n, got)
 	}
 	if got := call("list_apis", map[string]any{"operation": "POST /v1/" + strings.Repeat("a_very_long_segment_of_a_path/", 15) + "/refunds3"}); len(got) > 16<<10 {
@@ -160,14 +160,14 @@ func TestMisses(t *testing.T) {
 	defer cancel()
 	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
 	s := &Surface{cfg: Config{Library: library}}
-	library.Docs(ctx)
+	library.WaitForDocs(ctx)
 	if notes := s.findNotes(controlapi.Catalog{}, nil, "", nil); len(notes) > 0 {
 		t.Errorf("of a search after everything was read: %q", notes)
 	}
 	exchange := func(status int, method, path string, apis ...string) controlapi.Exchange {
 		return controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
 	}
-	got := s.misses(controlapi.Receipt{Exchanges: []controlapi.Exchange{
+	got := s.suggestOperations(controlapi.Receipt{Exchanges: []controlapi.Exchange{
 		exchange(200, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/charges/ch_1", "shop"), exchange(404, "GET", "/v1/charge", "other"),
 		exchange(404, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/refund", "shop"), exchange(422, "POST", "/v1/refunds?x", "shop"), exchange(404, "GET", "/v1/customer", "shop"),
 	}})

@@ -15,9 +15,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// hints returns sentences about what to change, each once, at most maxHints. The proxy's hints come first, then hints
-// for refusals by Deno. Text that the code printed itself is not repeated: the body of a refusal has the same hint.
-func (r rendering) hints() []voice.Text {
+// listHints returns sentences about what to change, each once, at most maxHints. The proxy's hints come first, then
+// hints for refusals by Deno. Text that the code printed itself is not repeated: the body of a refusal has the same
+// hint.
+func (r runRendering) listHints() []voice.Text {
 	stdout, _ := r.stdout.Text(r.limit)
 	stderr, _ := r.stderr.Text(r.limit)
 	printed := stderr + "\n" + stdout
@@ -47,19 +48,20 @@ func (r rendering) hints() []voice.Text {
 		if h.Code == controlapi.HintETag && !usesETag.MatchString(r.code) {
 			continue // most responses have an ETag, and most code reads none
 		}
-		t := h.Voice()
-		add(h.Text, strings.TrimPrefix(t.Person, h.About()), t)
+		t := h.VoiceText()
+		add(h.Text, strings.TrimPrefix(t.Person, h.RequestPrefix()), t)
 	}
-	for _, t := range slices.Concat(r.hintFailedResponses(), r.notJSON(printed), r.hintSlips(stderr), refusals(printed, r),
+	for _, t := range slices.Concat(r.hintFailedResponses(), r.notJSON(printed), r.hintSlips(stderr),
+		denoRefusals(printed, r),
 		r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {
-		t := voice.Say("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
+		t := voice.NewText("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
 		add(t.Model, t.Person, t)
 	}
 	if n := len(out) - maxHints; n > 0 {
-		out = append(out[:maxHints], voice.Say("%N more hints are left out.", "%N", strconv.Itoa(n)))
+		out = append(out[:maxHints], voice.NewText("%N more hints are left out.", "%N", strconv.Itoa(n)))
 	}
 	return out
 }
@@ -78,7 +80,7 @@ var (
 const maxNotJSON = 2
 
 // notJSON names the last answers that were not JSON, if the code failed to read one as JSON.
-func (r rendering) notJSON(printed string) []voice.Text {
+func (r runRendering) notJSON(printed string) []voice.Text {
 	if !notJSON.MatchString(printed) {
 		return nil
 	}
@@ -87,7 +89,7 @@ func (r rendering) notJSON(printed string) []voice.Text {
 	for _, x := range slices.Backward(r.outcome.Receipt.Exchanges) {
 		what := ""
 		switch {
-		case x.Outcome != controlapi.OutcomeServed || x.Call() != "":
+		case x.Outcome != controlapi.OutcomeServed || x.CalledTool() != "":
 		case x.BytesDown == 0:
 			what = "an empty body"
 		case x.Type != "" && x.Type != "application/json":
@@ -106,10 +108,10 @@ func (r rendering) notJSON(printed string) []voice.Text {
 				path = rest
 			}
 		}
-		t := voice.Say("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
-			r.word("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
+		t := voice.NewText("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
+			r.languageWord("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
 				"the status and the path, and print the first 300 characters of the answer."),
-			"%METHOD", method(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
+			"%METHOD", knownMethod(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
 		if !slices.Contains(out, t) {
 			out = append(out, t)
 		}
@@ -120,8 +122,8 @@ func (r rendering) notJSON(printed string) []voice.Text {
 	return out
 }
 
-// method returns a standard method, or a phrase: code may invent a method's name.
-func method(m string) string {
+// knownMethod returns a standard method, or a phrase: code may invent a method's name.
+func knownMethod(m string) string {
 	if slices.Contains([]string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}, m) {
 		return m
 	}
@@ -157,14 +159,14 @@ var (
 	shortened = mustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
-// refusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code can
-// print any text, so a host or a skill counts only if its name is valid.
-func refusals(printed string, r rendering) []voice.Text {
+// denoRefusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code
+// can print any text, so a host or a skill counts only if its name is valid.
+func denoRefusals(printed string, r runRendering) []voice.Text {
 	printed, out := ofServers(printed, r.catalog)
 	out = append(out, r.hostRefusals(printed)...)
 	add := func(is bool, template string, values ...string) {
 		if is {
-			out = append(out, voice.Say(template, values...))
+			out = append(out, voice.NewText(template, values...))
 		}
 	}
 	wantsMCP := mcpRefusal.MatchString(printed)
@@ -201,14 +203,14 @@ func refusals(printed string, r rendering) []voice.Text {
 }
 
 // hostRefusals returns hints for hosts that Deno did not let code reach.
-func (r rendering) hostRefusals(printed string) []voice.Text {
+func (r runRendering) hostRefusals(printed string) []voice.Text {
 	cat := r.catalog
 	var out []voice.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
 	// The proxy listens at all ports in domains, so a refusal at such a port has another cause.
 	for _, m := range closedPort.FindAllStringSubmatch(printed, 50) {
-		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(elsewhere(host, cat), ", "), m[1]) {
+		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(otherPorts(host, cat), ", "), m[1]) {
 			refused = append(refused, m)
 		}
 	}
@@ -220,11 +222,11 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 		}
 		seen[name] = true
 		host, err := hostAt(name)
-		switch at := elsewhere(host, cat); {
+		switch at := otherPorts(host, cat); {
 		case err != nil:
-			out = append(out, voice.Say("The sandbox reaches hosts by name only, and only those of configured APIs."))
+			out = append(out, voice.NewText("The sandbox reaches hosts by name only, and only those of configured APIs."))
 		case at != "":
-			t := voice.Say("%HOST is not open at this port. The open hosts are: %AT. {The user can add|Add} the port to "+
+			t := voice.NewText("%HOST is not open at this port. The open hosts are: %AT. {The user can add|Add} the port to "+
 				"\"domains\" in apis/<name>/config.json.", "%HOST", host.Name(), "%AT", at)
 			if !slices.Contains(out, t) {
 				out = append(out, t)
@@ -238,16 +240,16 @@ func (r rendering) hostRefusals(printed string) []voice.Text {
 
 // triedHost reports whether the run most likely tried to reach a host. A successful run may only have printed a
 // server's text, which could recommend a host to the user in this way. Then the code must name the host.
-func (r rendering) triedHost(h hostname.Host) bool {
+func (r runRendering) triedHost(h hostname.Host) bool {
 	exit := r.outcome.Exit
 	return exit.Reason != runapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
 }
 
 // noAPI returns the reason why code cannot reach a host.
 func noAPI(host hostname.Host, cat controlapi.Catalog) voice.Text {
-	return voice.Say("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
+	return voice.NewText("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
-		"%HOST", host.Name(), "%NEAR", suggest(host, cat))
+		"%HOST", host.Name(), "%NEAR", suggestHost(host, cat))
 }
 
 // hostAt parses a host and port in Deno's notation.
@@ -258,19 +260,19 @@ func hostAt(text string) (hostname.Host, error) {
 	if bad != nil {
 		port = 0
 	}
-	return host.At(uint16(port)), err
+	return host.AtPort(uint16(port)), err
 }
 
 // maxElsewhere is the largest number of domains in one hint.
 const maxElsewhere = 4
 
-// elsewhere lists the domains with the same host at any port, or returns "".
-func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
+// otherPorts lists the domains with the same host at any port, or returns "".
+func otherPorts(h hostname.Host, cat controlapi.Catalog) string {
 	var at []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
 			name, _, _ := strings.Cut(d, ":")
-			if (name == h.Name() || name == h.Wildcard().Name()) && len(at) < maxElsewhere && !slices.Contains(at, d) {
+			if (name == h.Name() || name == h.WildcardPattern().Name()) && len(at) < maxElsewhere && !slices.Contains(at, d) {
 				at = append(at, d)
 			}
 		}
@@ -279,7 +281,7 @@ func elsewhere(h hostname.Host, cat controlapi.Catalog) string {
 }
 
 // moduleRefusals returns hints for modules that do not exist: the caller's local files, and skills.
-func (r rendering) moduleRefusals(printed string) []voice.Text {
+func (r runRendering) moduleRefusals(printed string) []voice.Text {
 	var out []voice.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
 		_, name, isSkill := strings.Cut(m[1], "/skills/")
@@ -290,7 +292,7 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 		case strings.HasPrefix(m[1], "/code/apis/"):
 			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
-			out = append(out, voice.Say("{Only this module is sent. Put the code of others into it, or write them to "+
+			out = append(out, voice.NewText("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
 				"FILE.ts, and only those that it imports as \"./...\"}."))
 		}
@@ -299,20 +301,20 @@ func (r rendering) moduleRefusals(printed string) []voice.Text {
 }
 
 // hintMissingClient returns the hint for a typed client that could not be imported. path begins with /code/apis/.
-func (r rendering) hintMissingClient(path string) voice.Text {
+func (r runRendering) hintMissingClient(path string) voice.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
 	for _, a := range r.catalog.APIs {
 		known = append(known, a.Name)
 	}
 	if slices.Contains(known, name) {
-		return voice.Say("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
+		return voice.NewText("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
 	}
 	// The name comes from the output, which code can forge.
 	if !skillWord.MatchString(name) {
 		name = "of that name"
 	}
-	return voice.Say("%WHY", "%WHY", noSuchAPI("/apis", name, known))
+	return voice.NewText("%WHY", "%WHY", noSuchAPI("/apis", name, known))
 }
 
 // skillWord matches the part of a path below /skills that a hint may repeat.
@@ -321,7 +323,7 @@ var skillWord = regexp.MustCompile(`^[\w-]{1,64}$`)
 // noSuchSkill reports that a skill does not exist, and lists existing ones.
 func noSuchSkill(name string, skills []string) string {
 	m := fmt.Sprintf("There is no skill %.80q.", name)
-	if near := typo.Nearest(name, len(name)/2, skills); near != "" {
+	if near := typo.NearestOf(name, len(name)/2, skills); near != "" {
 		return m + fmt.Sprintf(" Did you mean %q?", near)
 	}
 	if len(skills) > 0 {
@@ -330,15 +332,15 @@ func noSuchSkill(name string, skills []string) string {
 	return m
 }
 
-// explained reports whether a hint explains the end of a run, so that a result can omit most of Deno's text.
-func (r rendering) explained(stderr string) bool {
+// hasExplanation reports whether a hint explains the end of a run, so that a result can omit most of Deno's text.
+func (r runRendering) hasExplanation(stderr string) bool {
 	_, words := splitError(stderr)
-	return words != "" && (len(refusals(words, rendering{catalog: r.catalog, skills: r.skills})) > 0 ||
+	return words != "" && (len(denoRefusals(words, runRendering{catalog: r.catalog, skills: r.skills})) > 0 ||
 		len(r.notJSON(words)) > 0)
 }
 
-// suggest names the known host that is most similar to a misspelt one, at its port if known, or returns "".
-func suggest(host hostname.Host, cat controlapi.Catalog) string {
+// suggestHost names the known host that is most similar to a misspelt one, at its port if known, or returns "".
+func suggestHost(host hostname.Host, cat controlapi.Catalog) string {
 	var names, domains []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
@@ -346,7 +348,7 @@ func suggest(host hostname.Host, cat controlapi.Catalog) string {
 			names, domains = append(names, name), append(domains, d)
 		}
 	}
-	near := typo.Nearest(host.Name(), 3, names)
+	near := typo.NearestOf(host.Name(), 3, names)
 	if near == "" {
 		return ""
 	}
@@ -362,10 +364,10 @@ func suggest(host hostname.Host, cat controlapi.Catalog) string {
 // noServers returns the reason why mcp is not defined in code.
 func noServers(cat controlapi.Catalog) voice.Text {
 	if !hasServers(cat) {
-		return voice.Say("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
+		return voice.NewText("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
 			"apis/<name>/config.json.")
 	}
-	return voice.Say("mcp is a global, without an import, of runs whose apis include an MCP server: " +
+	return voice.NewText("mcp is a global, without an import, of runs whose apis include an MCP server: " +
 		"{those with \"mcp\" in list_apis|codeforge status shows them}.")
 }
 
@@ -384,11 +386,11 @@ func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voi
 		if err != nil || !hasServer(cat, m[1]) {
 			continue
 		}
-		hints = append(hints, voice.Say("The server %NAME wants to reach %HOST, which is not in its domains. "+
+		hints = append(hints, voice.NewText("The server %NAME wants to reach %HOST, which is not in its domains. "+
 			"{The user can add|Add} it in apis/%NAME/config.json.", "%NAME", m[1], "%HOST", name.String()))
 	}
 	if m := serverFile.FindStringSubmatch(printed); m != nil && hasServer(cat, m[1]) {
-		hints = append(hints, voice.Say("The server %NAME may use no files but those of its home. "+
+		hints = append(hints, voice.NewText("The server %NAME may use no files but those of its home. "+
 			"{The user can name|Name} a path there, such as ~/x, in apis/%NAME/config.json.", "%NAME", m[1]))
 	}
 	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {

@@ -14,7 +14,7 @@ import (
 
 // OfferPython receives the sandbox's report about Python. The tool that runs code lists the available languages.
 func (s *Surface) OfferPython(p runapi.Python) {
-	old := s.languages()
+	old := s.pythonReport()
 	s.python.Store(&p)
 	// Only a real change, because replacing a tool sends every client a notification.
 	if (p.Version != "") != (old.Version != "") {
@@ -22,18 +22,18 @@ func (s *Surface) OfferPython(p runapi.Python) {
 	}
 }
 
-// languages returns the sandbox's last report about Python.
-func (s *Surface) languages() runapi.Python {
+// pythonReport returns the sandbox's last report about Python.
+func (s *Surface) pythonReport() runapi.Python {
 	if p := s.python.Load(); p != nil {
 		return *p
 	}
 	return runapi.Python{}
 }
 
-// language reads the argument language and reports whether it is Python. tag is the word after the code's fence. It
+// readLanguage reads the argument language and reports whether it is Python. tag is the word after the code's fence. It
 // counts if the argument is missing.
-func (s *Surface) language(a *argumentReader, tag string) bool {
-	p := s.languages()
+func (s *Surface) readLanguage(a *argumentReader, tag string) bool {
+	p := s.pythonReport()
 	want := `"typescript" or "python"`
 	if p.Version == "" {
 		want = `"typescript"`
@@ -46,14 +46,14 @@ func (s *Surface) language(a *argumentReader, tag string) bool {
 	case language == runapi.LanguagePython && p.Version != "":
 		return true
 	case language == runapi.LanguagePython:
-		a.Mistake("language: Python is not available here" + because(p.Problem) + "; write TypeScript")
+		a.AddMistake("language: Python is not available here" + becauseOf(p.Problem) + "; write TypeScript")
 	default:
-		a.Mistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
+		a.AddMistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
 	}
 	return false
 }
 
-func because(problem string) string {
+func becauseOf(problem string) string {
 	if problem == "" {
 		return ""
 	}
@@ -85,7 +85,7 @@ var (
 )
 
 // isForeign reports whether code looks like the other language, and not like the language it was sent as.
-func (r rendering) isForeign() bool {
+func (r runRendering) isForeign() bool {
 	// Code that looks like both languages, or neither, proves nothing.
 	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
 	return typescript != python && typescript == r.isPython
@@ -93,35 +93,35 @@ func (r rendering) isForeign() bool {
 
 // ofLanguage returns hints for code that failed because of its language. Code can print any text, so only checked names
 // of modules are taken from the output.
-func (r rendering) ofLanguage(printed string) (out []voice.Text) {
+func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
 	if r.outcome.Exit.Code == 0 {
 		return nil
 	}
 	if !r.isPython {
 		if denoParse.MatchString(printed) && r.isForeign() {
 			if r.python.Version != "" {
-				return []voice.Text{voice.Say("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
+				return []voice.Text{voice.NewText("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
 					"x.py, or pass --language python}.")}
 			}
-			return []voice.Text{voice.Say("The code looks like Python, and only TypeScript runs here%WHY.",
-				"%WHY", because(r.python.Problem))}
+			return []voice.Text{voice.NewText("The code looks like Python, and only TypeScript runs here%WHY.",
+				"%WHY", becauseOf(r.python.Problem))}
 		}
 		return nil
 	}
 	m := undefined.FindStringSubmatch(printed)
 	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) ||
 		m != nil && inPython[m[2]] != "" && r.isForeign() {
-		return []voice.Text{voice.Say("The code looks like TypeScript, and its language was Python" +
+		return []voice.Text{voice.NewText("The code looks like TypeScript, and its language was Python" +
 			"{: leave \"language\" out|}.")}
 	}
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		switch top, _, _ := strings.Cut(m[1], "."); top {
 		case "apis":
-			out = append(out, voice.Say("Typed clients are for TypeScript alone: call the API by its URL."))
+			out = append(out, voice.NewText("Typed clients are for TypeScript alone: call the API by its URL."))
 		case "mcp", "stash", "parallel":
 			out = append(out, noServers(r.catalog))
 		default:
-			out = append(out, r.missing(m[1]))
+			out = append(out, r.missingModule(m[1]))
 		}
 	}
 	if noAddress.MatchString(printed) {
@@ -132,32 +132,33 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	}
 	// mcp.aio is awaited correctly, so it is removed before the search for await mcp.
 	if noAwait.MatchString(printed) && awaitedTool.MatchString(strings.ReplaceAll(r.code, "mcp.aio", "")) {
-		out = append(out, voice.Say("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
+		out = append(out,
+			voice.NewText("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
 	}
 	if noProcess.MatchString(printed) {
-		out = append(out, voice.Say("Code cannot start processes; threads and asyncio work."))
+		out = append(out, voice.NewText("Code cannot start processes; threads and asyncio work."))
 	}
 	return out
 }
 
 // unknownHosts explains that a host name has no address. Python does not name the host, so the hosts in the code are
 // checked.
-func (r rendering) unknownHosts() (out []voice.Text) {
+func (r runRendering) unknownHosts() (out []voice.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
-		if host, err := hostname.Parse(m[1]); err == nil && elsewhere(host, r.catalog) == "" && len(out) < maxHints {
+		if host, err := hostname.Parse(m[1]); err == nil && otherPorts(host, r.catalog) == "" && len(out) < maxHints {
 			out = append(out, noAPI(host, r.catalog))
 		}
 	}
 	if out == nil {
-		return []voice.Text{voice.Say("A host name has no address: code reaches only the hosts of {list_apis|your APIs}.")}
+		return []voice.Text{voice.NewText("A host name has no address: code reaches only the hosts of {list_apis|your APIs}.")}
 	}
 	return out
 }
 
-// missing lists the modules that are available instead of a missing one.
-func (r rendering) missing(module string) voice.Text {
+// missingModule lists the modules that are available instead of a missing one.
+func (r runRendering) missingModule(module string) voice.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
-		return voice.Say("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
+		return voice.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
 	}
 	there := "There is the standard library"
 	if n := len(r.python.Packages); n > 0 {
@@ -168,7 +169,7 @@ func (r rendering) missing(module string) voice.Text {
 		}
 	}
 	top, _, _ := strings.Cut(module, ".")
-	return voice.Say("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
+	return voice.NewText("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
 		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
 }
 

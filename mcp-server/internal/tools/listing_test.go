@@ -13,7 +13,7 @@ func TestListing(t *testing.T) {
 		`"reference":null,"restricted_methods":[]`:                     {Name: "a"},
 		`"reference":"https://docs.test","restricted_methods":["PUT"]`: {Name: "b", Reference: "https://docs.test", RestrictedMethods: []string{"PUT"}},
 	} {
-		if got := arrayOfLines([]listed{listing(api)}); !strings.Contains(got, want) {
+		if got := arrayOfLines([]listedAPI{listAPI(api)}); !strings.Contains(got, want) {
 			t.Errorf("%s is missing from %s", want, got)
 		}
 	}

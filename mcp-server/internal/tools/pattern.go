@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// pattern is a regular expression for long texts that it rarely matches. Every match contains at least one of its
+// rarePattern is a regular expression for long texts that it rarely matches. Every match contains at least one of its
 // words. A text without these words skips the expression, which would take 30 ns per byte. A pattern without words is
 // always tried.
-type pattern struct {
+type rarePattern struct {
 	expr  *regexp.Regexp
 	words []string
 }
 
 // mustCompile is regexp.MustCompile for a pattern.
-func mustCompile(expr string) *pattern {
-	p := &pattern{expr: regexp.MustCompile(expr)}
+func mustCompile(expr string) *rarePattern {
+	p := &rarePattern{expr: regexp.MustCompile(expr)}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil { // regexp parses in the same way
 		p.words = requiredWords(tree)
 	}
@@ -64,24 +64,24 @@ func shortestLength(words []string) int {
 	return len(slices.MinFunc(words, func(a, b string) int { return len(a) - len(b) }))
 }
 
-func (p *pattern) possible(s string) bool {
+func (p *rarePattern) mayMatch(s string) bool {
 	return p.words == nil || slices.ContainsFunc(p.words, func(w string) bool { return strings.Contains(s, w) })
 }
 
 // MatchString is Regexp.MatchString.
-func (p *pattern) MatchString(s string) bool { return p.possible(s) && p.expr.MatchString(s) }
+func (p *rarePattern) MatchString(s string) bool { return p.mayMatch(s) && p.expr.MatchString(s) }
 
 // FindStringSubmatch is Regexp.FindStringSubmatch.
-func (p *pattern) FindStringSubmatch(s string) []string {
-	if !p.possible(s) {
+func (p *rarePattern) FindStringSubmatch(s string) []string {
+	if !p.mayMatch(s) {
 		return nil
 	}
 	return p.expr.FindStringSubmatch(s)
 }
 
 // FindAllStringSubmatch is Regexp.FindAllStringSubmatch.
-func (p *pattern) FindAllStringSubmatch(s string, n int) [][]string {
-	if !p.possible(s) {
+func (p *rarePattern) FindAllStringSubmatch(s string, n int) [][]string {
+	if !p.mayMatch(s) {
 		return nil
 	}
 	return p.expr.FindAllStringSubmatch(s, n)

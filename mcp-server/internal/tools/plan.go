@@ -25,8 +25,8 @@ const (
 	sendPoll = 200 * time.Millisecond
 )
 
-// planned describes the requests of a dry run. If the client's user decides at once, it also reports the results.
-func (s *Surface) planned(
+// describePlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
+func (s *Surface) describePlan(
 	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
 ) voice.Text {
 	p := o.Receipt.Plan
@@ -34,28 +34,29 @@ func (s *Surface) planned(
 	case !r.DryRun, p == nil && (o.Exit.Reason != runapi.Exited || o.Exit.Code != 0):
 		return voice.Text{}
 	case p == nil:
-		return voice.Say("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
+		return voice.NewText("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
 	}
 	picture := strings.Join(p.Picture, "\n")
 	switch s.askPlan(ctx, p, ask) {
 	case execution.Approved:
-		return voice.Say("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT", s.sent(ctx, p.ID))
+		return voice.NewText("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT",
+			s.waitForSent(ctx, p.ID))
 	case execution.Refused:
-		return voice.Say("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
+		return voice.NewText("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
 			"%PICTURE", picture)
 	}
-	return voice.Say("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
+	return voice.NewText("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
 		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
 // askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
 // that.
-func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.Answer {
+func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.HoldAnswer {
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
 	// The receipt has only a picture of the plan, and the user must see all of it.
-	whole, err := s.cfg.Control.Plan(ctx, p.ID)
+	whole, err := s.cfg.Control.FetchPlan(ctx, p.ID)
 	if err != nil {
 		return execution.Unanswered
 	}
@@ -67,7 +68,7 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Ask
 	if err != nil {
 		return execution.Unanswered
 	}
-	answer := answered(a)
+	answer := readDecision(a)
 	// Only an explicit answer is passed on: the plan then still waits for the command line.
 	if answer == execution.Unanswered {
 		return answer
@@ -86,15 +87,15 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
 		"credentials. All of it is shown:\n", p.Writes)
 	if p.Ended != "" {
-		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", visible.Line(p.Ended))
+		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", visible.OneLine(p.Ended))
 	}
 	for _, step := range p.Steps {
-		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, visible.Line(strings.Join(step.APIs, ", ")))
+		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, visible.OneLine(strings.Join(step.APIs, ", ")))
 		first := step.Method + " " + step.URL
 		if step.Server != "" {
 			first = "CALL " + step.Server + "." + step.Tool
 		}
-		block(&b, first, step.Headers, step.Body)
+		writeBlock(&b, first, step.Headers, step.Body)
 		// Checked in the loop, so that a huge plan is not built in memory.
 		if b.Len() > maxShown {
 			return question.Question{}, false
@@ -105,20 +106,20 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 	return question.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
 }
 
-// sent waits until a plan has been sent, and returns the answers.
-func (s *Surface) sent(ctx context.Context, id string) string {
+// waitForSent waits until a plan has been sent, and returns the answers.
+func (s *Surface) waitForSent(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	tick := time.NewTicker(sendPoll)
 	defer tick.Stop()
 	for {
-		p, err := s.cfg.Control.Plan(ctx, id)
+		p, err := s.cfg.Control.FetchPlan(ctx, id)
 		if err != nil {
 			// The plan was approved, so an error here must not look like a refusal.
 			return "What was answered is not known: codeforge plan show " + id
 		}
-		if p.State != planapi.Running {
-			return replies(p)
+		if p.State != planapi.StateRunning {
+			return listReplies(p)
 		}
 		select {
 		case <-tick.C:
@@ -128,8 +129,8 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 	}
 }
 
-// replies lists the results of the steps, one line each.
-func replies(p planapi.Plan) string {
+// listReplies lists the results of the steps, one line each.
+func listReplies(p planapi.Plan) string {
 	var b strings.Builder
 	b.WriteString("Answers:")
 	for i, step := range p.Steps {
@@ -141,9 +142,9 @@ func replies(p planapi.Plan) string {
 		case a == nil:
 			fmt.Fprintf(&b, "\n %d not sent", step.N)
 		case a.Status == 0:
-			fmt.Fprintf(&b, "\n %d %s: %s", step.N, a.Code, visible.Line(a.Why))
+			fmt.Fprintf(&b, "\n %d %s: %s", step.N, a.Code, visible.OneLine(a.Why))
 		default:
-			fmt.Fprintf(&b, "\n %d %d %s", step.N, a.Status, visible.Line(a.Body[:min(len(a.Body), maxReply)]))
+			fmt.Fprintf(&b, "\n %d %d %s", step.N, a.Status, visible.OneLine(a.Body[:min(len(a.Body), maxReply)]))
 		}
 	}
 	return b.String()

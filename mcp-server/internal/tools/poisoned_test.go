@@ -110,7 +110,7 @@ func TestPoisonedInFull(t *testing.T) {
 		for what, question := range map[string]map[string]any{"in full": {"operation": "a.add"}, "found": {"query": "add numbers"}} {
 			got := call("list_apis", question)
 			before, _, attacks := strings.Cut(got, "MARK")
-			if !strings.Contains(before, whose) || !strings.Contains(got, "TOOL mcp.a.add(") || attacks && (signature.Addressing(description) || form == "late") {
+			if !strings.Contains(before, whose) || !strings.Contains(got, "TOOL mcp.a.add(") || attacks && (signature.AddressesReader(description) || form == "late") {
 				t.Errorf("%s, %s:\n%s", form, what, got)
 			}
 		}
@@ -125,7 +125,7 @@ func TestPoisonedSkill(t *testing.T) {
 	const fine = "Adds up what customers owe"
 	descriptions := []string{fine}
 	for _, d := range poisoned {
-		if signature.Addressing(skill.Describe("/** @description " + d + " */")) {
+		if signature.AddressesReader(skill.DescribeSource("/** @description " + d + " */")) {
 			descriptions = append(descriptions, d)
 		}
 	}
@@ -158,7 +158,7 @@ type refusing struct {
 	why string
 }
 
-func (r refusing) Learn(context.Context, string) ([]signature.Tool, error) {
+func (r refusing) LearnTools(context.Context, string) ([]signature.Tool, error) {
 	return nil, errors.New(r.why)
 }
 
@@ -207,7 +207,7 @@ func TestHonest(t *testing.T) {
 		"List all users in the workspace", "Ignores case. Prior results are kept.", "Delete all messages of a channel", "Get the system status: health of all parts",
 		"Requires user: the id of a user", "Sends a message to any user", "Shows the user who is logged in",
 	} {
-		shown := (signature.Tool{Name: "t", Description: description}).Line()
+		shown := (signature.Tool{Name: "t", Description: description}).SignatureLine()
 		if strings.Contains(shown, "no description") {
 			t.Errorf("%s", shown)
 		}

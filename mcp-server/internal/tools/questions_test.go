@@ -54,7 +54,7 @@ func TestQuestions(t *testing.T) {
 	}
 	all := readQuestions(t, sets)
 	operations := map[string]string{}
-	docs := map[string]*apidoc.Doc{}
+	docs := map[string]*apidoc.APIDoc{}
 	var apis []controlapi.API
 	for _, a := range all {
 		if docs[a.api] != nil {
@@ -64,7 +64,7 @@ func TestQuestions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if docs[a.api], err = apidoc.Read(a.api, strings.NewReader(string(text))); err != nil {
+		if docs[a.api], err = apidoc.ReadDoc(a.api, strings.NewReader(string(text))); err != nil {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
@@ -112,7 +112,7 @@ func TestQuestions(t *testing.T) {
 }
 
 // placeOf is where the first right operation is among ten, or -1.
-func placeOf(docs map[string]*apidoc.Doc, a asked, together bool) int {
+func placeOf(docs map[string]*apidoc.APIDoc, a asked, together bool) int {
 	places := []*search.Index{docs[a.api].Index}
 	if together {
 		for _, d := range docs {
@@ -136,7 +136,7 @@ func TestLarge(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	var docs []*apidoc.Doc
+	var docs []*apidoc.APIDoc
 	var indexes []*search.Index
 	n := 0
 	const (
@@ -149,12 +149,12 @@ func TestLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := apidoc.Read(fmt.Sprint("copy", i), f)
+		d, err := apidoc.ReadDoc(fmt.Sprint("copy", i), f)
 		_ = f.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs, indexes, n = append(docs, d), append(indexes, d.Index), n+d.Len()
+		docs, indexes, n = append(docs, d), append(indexes, d.Index), n+d.OperationCount()
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -167,7 +167,7 @@ func TestLarge(t *testing.T) {
 		"turn off email reminders for one user", "crete a subscripton", "how much did I spend this month"} {
 		var took []time.Duration
 		for range 15 {
-			took = append(took, growth.Time(func() { search.Search(indexes, q, 8) }))
+			took = append(took, growth.MeasureTime(func() { search.Search(indexes, q, 8) }))
 		}
 		slices.Sort(took)
 		median := took[len(took)/2].Round(10 * time.Microsecond)

@@ -21,13 +21,13 @@ import (
 
 // corpus is imported documents, by API.
 type corpus struct {
-	docs map[string]*apidoc.Doc
+	docs map[string]*apidoc.APIDoc
 	call func(string, map[string]any) string // of a surface that has them
 }
 
 func readCorpus(t *testing.T, questions []asked) corpus {
 	t.Helper()
-	c, operations, apis := corpus{docs: map[string]*apidoc.Doc{}}, map[string]string{}, []controlapi.API(nil)
+	c, operations, apis := corpus{docs: map[string]*apidoc.APIDoc{}}, map[string]string{}, []controlapi.API(nil)
 	for _, a := range questions {
 		if c.docs[a.api] != nil {
 			continue
@@ -36,7 +36,7 @@ func readCorpus(t *testing.T, questions []asked) corpus {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.docs[a.api], err = apidoc.Read(a.api, strings.NewReader(string(text))); err != nil {
+		if c.docs[a.api], err = apidoc.ReadDoc(a.api, strings.NewReader(string(text))); err != nil {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
@@ -55,7 +55,7 @@ func (c corpus) rank(a asked, by search.Ranker, given bool) int {
 		}
 	}
 	slices.SortFunc(indexes, func(a, b *search.Index) int { return cmp.Compare(a.Name(), b.Name()) })
-	at := slices.IndexFunc(by.Search(indexes, a.text, results), func(h search.Hit) bool {
+	at := slices.IndexFunc(by.SearchWith(indexes, a.text, results), func(h search.Hit) bool {
 		return h.Index.Name() == a.api && slices.Contains(a.right, c.docs[a.api].Label(h.Entry))
 	})
 	if at < 0 {
@@ -99,7 +99,7 @@ func TestRanking(t *testing.T) {
 				var took []time.Duration
 				for _, a := range questions {
 					r := 99
-					took = append(took, growth.Time(func() { r = c.rank(a, search.Ranker(by), given) }))
+					took = append(took, growth.MeasureTime(func() { r = c.rank(a, search.Ranker(by), given) }))
 					for i, n := range []int{1, 5, 10, results} {
 						if r < n {
 							within[i]++
@@ -113,7 +113,7 @@ func TestRanking(t *testing.T) {
 						args["api"] = a.api
 					}
 					answer := c.call("list_apis", args)
-					tokensOf = append(tokensOf, tokens(answer))
+					tokensOf = append(tokensOf, estimateTokens(answer))
 					shown, _ := shows(answer, a)
 					if r < results && !shown { // left out by its cost
 						within[3]--
@@ -149,11 +149,11 @@ func TestDay(t *testing.T) {
 		n, sum := 0, 0
 		for _, wording := range []string{a.text, a.right[0]} {
 			answer := c.call("list_apis", map[string]any{"query": wording})
-			n, sum = n+1, sum+tokens(answer)
+			n, sum = n+1, sum+estimateTokens(answer)
 			shown, typed := shows(answer, asked{api: a.api, right: a.right[1:]})
 			if shown && !typed {
 				answer = c.call("list_apis", map[string]any{"api": a.api, "operation": a.right[1]})
-				n, sum = n+1, sum+tokens(answer)
+				n, sum = n+1, sum+estimateTokens(answer)
 			}
 			if shown {
 				break
@@ -170,18 +170,18 @@ func TestMemory(t *testing.T) {
 	for _, set := range []string{"everyday", "graph"} {
 		questions := readQuestions(t, []string{set})
 		operations, before := 0, heap()
-		docs := map[string]*apidoc.Doc{}
-		took := growth.Time(func() {
+		docs := map[string]*apidoc.APIDoc{}
+		took := growth.MeasureTime(func() {
 			for _, a := range questions {
 				if docs[a.api] == nil {
 					f, err := os.Open(filepath.Join(os.Getenv("CODEFORGE_CORPUS"), "apis", a.api, "operations.jsonl"))
 					if err != nil {
 						t.Fatal(err)
 					}
-					if docs[a.api], err = apidoc.Read(a.api, f); err != nil {
+					if docs[a.api], err = apidoc.ReadDoc(a.api, f); err != nil {
 						t.Fatal(err)
 					}
-					operations += docs[a.api].Len()
+					operations += docs[a.api].OperationCount()
 					_ = f.Close()
 				}
 			}

@@ -18,30 +18,31 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-// begin starts to store a run, and sets its ID. running is called when the run has its slot.
-func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
+// beginRecording starts to store a run, and sets its ID. running is called when the run has its slot.
+func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
 	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
-	run := historyapi.Run{ID: r.ID, Session: digest(r.Session), Narrowed: r.APIs, Language: runapi.LanguageTypeScript}
+	run := historyapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
+		Language: runapi.LanguageTypeScript}
 	if r.Python {
 		run.Language = runapi.LanguagePython
 	}
-	run.Client, run.ClientVersion, run.Protocol = client(req.Session)
+	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {
 		run.Tenant = t.Name
 		r.Client = t.Name + ": " + r.Client // for the ledger and for alarms
 	}
-	recording := s.cfg.History.Begin(run, r.Code)
+	recording := s.cfg.History.BeginRecording(run, r.Code)
 	r.Started = func(l runapi.Lease) {
 		running()
-		recording.Started(int(l.Slot), l.Generation)
+		recording.RecordSlot(int(l.Slot), l.Generation)
 	}
 	return recording
 }
 
-// client returns the client's name and version, and its MCP protocol version.
-func client(session *mcp.ServerSession) (name, version, protocol string) {
+// clientInfo returns the client's name and version, and its MCP protocol version.
+func clientInfo(session *mcp.ServerSession) (name, version, protocol string) {
 	p := session.InitializeParams()
 	if p == nil {
 		return "", "", ""
@@ -52,20 +53,20 @@ func client(session *mcp.ServerSession) (name, version, protocol string) {
 	return name, version, p.ProtocolVersion
 }
 
-// digest distinguishes sessions without their IDs, which clients use like passwords.
-func digest(session string) string {
+// sessionDigest distinguishes sessions without their IDs, which clients use like passwords.
+func sessionDigest(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:6])
 }
 
-// end stores the end of a run.
-func (s *Surface) end(
+// endRecording stores the end of a run.
+func (s *Surface) endRecording(
 	recording *history.Recording, o execution.Outcome, err error, res *mcp.CallToolResult,
 ) {
 	if recording == nil {
 		return
 	}
-	e := history.End{Exit: o.Exit, Receipt: o.Receipt, Lost: o.Lost}
+	e := history.RunEnd{Exit: o.Exit, Receipt: o.Receipt, Lost: o.Lost}
 	var texts []string
 	for _, c := range res.Content {
 		if t, ok := c.(*mcp.TextContent); ok {
@@ -76,19 +77,19 @@ func (s *Surface) end(
 	if err != nil {
 		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
 		e.Frozen = errors.As(err, new(*execution.FrozenError))
-		e.Detail = explain(err, o).Person
+		e.Detail = explainNoExit(err, o).Person
 	}
-	recording.End(e)
+	recording.RecordEnd(e)
 }
 
 // recordVersions stores a run's changes of skills. run is empty if several runs could be the author.
 func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
 	name := ""
 	if run != "" {
-		name, _, _ = client(req.Session)
+		name, _, _ = clientInfo(req.Session)
 	}
 	for _, c := range changes {
-		s.changed(historyapi.SkillVersion{
+		s.recordChange(historyapi.SkillVersion{
 			Skill: c.Name, By: historyapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
 		})
 	}
@@ -131,17 +132,17 @@ func noExit(err error) string {
 	return "unavailable"
 }
 
-// changed stores a change of a skill.
-func (s *Surface) changed(v historyapi.SkillVersion) {
+// recordChange stores a change of a skill.
+func (s *Surface) recordChange(v historyapi.SkillVersion) {
 	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // the history has versions of the shared skills only
 		return
 	}
 	source := ""
 	if !v.Deleted {
 		var err error
-		if _, source, err = s.cfg.Skills.Read(v.Skill); err != nil {
+		if _, source, err = s.cfg.Skills.ReadSkill(v.Skill); err != nil {
 			return // it has changed again, which is reported separately
 		}
 	}
-	s.cfg.History.Skill(v, source)
+	s.cfg.History.RecordSkill(v, source)
 }

@@ -52,9 +52,9 @@ type loadFailure struct{ Name, Reason string }
 // place matches the position in a skill that Deno reports as wrong.
 var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
-// remarks reports problems of skills that were just written. A separate run loads the skills in the sandbox without
-// executing them. If that run fails, remarks says only what it can tell without it.
-func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []skill.Change) []string {
+// checkWritten reports problems of skills that were just written. A separate run loads the skills in the sandbox
+// without executing them. If that run fails, remarks says only what it can tell without it.
+func (s *Surface) checkWritten(ctx context.Context, r execution.Request, changes []skill.Change) []string {
 	var typescript, python []string
 	for _, c := range changes {
 		switch {
@@ -62,7 +62,7 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 		case c.What == skill.Deleted || len(typescript)+len(python) == maxRemarks:
 		case !skill.IsPython(c.Name):
 			typescript = append(typescript, c.Name)
-		case s.languages().Version != "" && !s.private(): // a private run's code cannot read a skill's file
+		case s.pythonReport().Version != "" && !s.hasPrivateRuns(): // a private run's code cannot read a skill's file
 			python = append(python, c.Name)
 		}
 	}
@@ -72,11 +72,11 @@ func (s *Surface) remarks(ctx context.Context, r execution.Request, changes []sk
 	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
 }
 
-// imported names skills in the form of imports, so that the run gets their typed clients.
-func imported(names []string) string {
+// importLines names skills in the form of imports, so that the run gets their typed clients.
+func importLines(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&b, "\n// %q", "/skills/"+skill.File(name))
+		fmt.Fprintf(&b, "\n// %q", "/skills/"+skill.FileName(name))
 	}
 	return b.String()
 }
@@ -91,10 +91,10 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		return nil
 	}
 	stdout := newExcerpt(checkOutput)
-	before := s.snapshot()
+	before := s.skillSnapshot()
 	code := fmt.Sprintf(checker, list)
 	if !r.Python {
-		code += imported(names)
+		code += importLines(names)
 	}
 	check := execution.Request{
 		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
@@ -104,7 +104,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		return nil
 	}
 	// A skill that changed during the check may load now.
-	meanwhile := s.snapshot().Since(before)
+	meanwhile := s.skillSnapshot().ChangesSince(before)
 	names = slices.DeleteFunc(names, func(name string) bool { // another run's, or removed
 		return slices.ContainsFunc(meanwhile, func(c skill.Change) bool { return c.Name == name })
 	})
@@ -117,10 +117,10 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 			continue
 		}
 		failed[f.Name] = true
-		out = append(out, fmt.Sprintf("The skill %s does not load: %s. Correct it.", f.Name, reason(f.Reason)))
+		out = append(out, fmt.Sprintf("The skill %s does not load: %s. Correct it.", f.Name, loadFailureOf(f.Reason)))
 	}
 	for _, name := range names {
-		if k, _, err := s.cfg.Skills.Read(name); err == nil && k.Description == "" && !failed[name] {
+		if k, _, err := s.cfg.Skills.ReadSkill(name); err == nil && k.Description == "" && !failed[name] {
 			what := "@description in its first comment"
 			if r.Python {
 				what = "docstring"
@@ -131,8 +131,8 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	return out
 }
 
-// reason returns why a module does not load, in one line, with the position.
-func reason(text string) string {
+// loadFailureOf returns why a module does not load, in one line, with the position.
+func loadFailureOf(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	first = strings.TrimRight(first, ". ")
 	if m := place.FindStringSubmatch(text); m != nil && !strings.Contains(first, m[1]) {
@@ -141,11 +141,11 @@ func reason(text string) string {
 	if runes := []rune(first); len(runes) > maxReason {
 		first = string(runes[:maxReason-1]) + "…"
 	}
-	return visible.Line(first)
+	return visible.OneLine(first)
 }
 
-// strays reports new files in /skills that are not skills, with the reason.
-func strays(list []skill.Change) []string {
+// reportStrays reports new files in /skills that are not skills, with the reason.
+func reportStrays(list []skill.Change) []string {
 	var out []string
 	for i, c := range list {
 		if i == maxRemarks {

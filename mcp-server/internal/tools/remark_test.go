@@ -12,7 +12,7 @@ func TestReason(t *testing.T) {
 		"Module not found \"file:///skills/nope.ts\".\n    at file:///skills/x.ts:2:7":                                                "Module not found \"file:///skills/nope.ts\" at /skills/x.ts:2:7",
 		"": "", "\x1b[2Jcleared": `"\x1b[2Jcleared"`, strings.Repeat("long ", 100): strings.Repeat("long ", 31) + "long…",
 	} {
-		if got := reason(text); got != want {
+		if got := loadFailureOf(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // maxHints is the largest number of hints in a result.
 const maxHints = 5
 
-// rendering is the input of render.
-type rendering struct {
+// runRendering is the input of render.
+type runRendering struct {
 	outcome        execution.Outcome
 	err            error // why the run has no exit
 	stdout, stderr *excerptBuffer
@@ -40,54 +40,54 @@ type rendering struct {
 	python   runapi.Python // the sandbox's report about Python
 }
 
-// render returns the result of a run. The first block of a success is stdout, exactly as printed. stderr follows in a
-// second block after the line "stderr:". A failure has both in one block, stderr first. Notes come in the last block.
-func render(r rendering) *mcp.CallToolResult {
+// renderRun returns the result of a run. The first block of a success is stdout, exactly as printed. stderr follows in
+// a second block after the line "stderr:". A failure has both in one block, stderr first. Notes come in the last block.
+func renderRun(r runRendering) *mcp.CallToolResult {
 	var notes []voice.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
 	if r.err != nil {
-		notes = append(notes, explain(r.err, r.outcome))
+		notes = append(notes, explainNoExit(r.err, r.outcome))
 	} else if r.outcome.Exit.Reason == runapi.Mistaken {
-		notes = append(notes, voice.Say("%MISTAKES", "%MISTAKES", mistaken(r.mistakes)))
+		notes = append(notes, voice.NewText("%MISTAKES", "%MISTAKES", mistakesNote(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
-		notes = append(notes, voice.Say("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
+		notes = append(notes, voice.NewText("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
 	} else if failed && r.stdout.Len()+r.stderr.Len() > 0 && !r.isExplained() {
-		notes = append(notes, voice.Say("{The run failed because the code ended with exit code %CODE, not 0.|}",
+		notes = append(notes, voice.NewText("{The run failed because the code ended with exit code %CODE, not 0.|}",
 			"%CODE", strconv.Itoa(r.outcome.Exit.Code)))
 	}
 	if r.outcome.Lost {
-		notes = append(notes, voice.Say("The proxy stopped before the run's receipt: "+
+		notes = append(notes, voice.NewText("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
 	shown, stderr, cut := r.cutOutput(failed)
 	// A plan, changes or remarks already show that the run did something.
 	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
-		notes = append(notes, voice.Say(silent(r, failed)))
+		notes = append(notes, voice.NewText(explainSilence(r, failed)))
 	}
 	if cut > 0 {
-		notes = append(notes, voice.Say("%NOTE", "%NOTE", cutNote(r, cut)))
+		notes = append(notes, voice.NewText("%NOTE", "%NOTE", cutNote(r, cut)))
 	}
 	if unkept := r.outcome.Exit.Unkept; unkept != "" {
-		notes = append(notes, voice.Say("%UNKEPT", "%UNKEPT", unkept))
+		notes = append(notes, voice.NewText("%UNKEPT", "%UNKEPT", unkept))
 	}
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
-		notes = append(notes, voice.Say("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
+		notes = append(notes, voice.NewText("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
 			"Print binary data as base64.", "%N", strconv.FormatInt(n, 10)))
 	}
 	if r.plan != (voice.Text{}) && r.err == nil {
 		notes = append(notes, r.plan)
 	}
 	if r.fenced {
-		notes = append(notes, voice.Say("The code inside the ``` fence was run. Send code without a fence."))
+		notes = append(notes, voice.NewText("The code inside the ``` fence was run. Send code without a fence."))
 	}
-	notes = append(notes, r.hints()...)
+	notes = append(notes, r.listHints()...)
 	if note := changeNote(r.changes); note != "" {
-		notes = append(notes, voice.Say("%NOTE", "%NOTE", note))
+		notes = append(notes, voice.NewText("%NOTE", "%NOTE", note))
 	}
 	for _, note := range r.remarks {
-		notes = append(notes, voice.Say("%NOTE", "%NOTE", note))
+		notes = append(notes, voice.NewText("%NOTE", "%NOTE", note))
 	}
-	res := contents(shown, notes, failed)
+	res := resultContents(shown, notes, failed)
 	if stderr != "" {
 		// stderr comes after stdout and before the notes.
 		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
@@ -107,20 +107,20 @@ func render(r rendering) *mcp.CallToolResult {
 	return res
 }
 
-// mistaken returns the note on mistakes because of which the code was not run.
-func mistaken(lines []string) string {
+// mistakesNote returns the note on mistakes because of which the code was not run.
+func mistakesNote(lines []string) string {
 	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
 		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."
 }
 
-// said is the text for a person. Output replaces the first block if that block is a note. Notes are the notes.
-type said struct {
+// spokenText is the text for a person. Output replaces the first block if that block is a note. Notes are the notes.
+type spokenText struct {
 	Output string   `json:"output,omitempty"`
 	Notes  []string `json:"notes"`
 }
 
-// contents returns the blocks for the model, and the notes for a person in _meta.
-func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult {
+// resultContents returns the blocks for the model, and the notes for a person in _meta.
+func resultContents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult {
 	var model, person []string
 	for _, n := range notes {
 		if n.Model != "" {
@@ -130,7 +130,7 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 			person = append(person, n.Person)
 		}
 	}
-	blocks, told := []string{shown}, said{Notes: person}
+	blocks, told := []string{shown}, spokenText{Notes: person}
 	// An empty first block would say nothing about the failure, so the first note takes its place.
 	if failed && shown == "" && len(notes) > 0 && notes[0].Model != "" {
 		blocks, model = model[:1:1], model[1:]
@@ -140,7 +140,7 @@ func contents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult
 	if len(model) > 0 {
 		blocks = append(blocks, strings.Join(model, "\n"))
 	}
-	res := text(blocks...)
+	res := textResult(blocks...)
 	res.IsError, res.Meta = failed, mcp.Meta{}
 	if len(notes) > 0 {
 		res.Meta[notesKey] = told
@@ -157,7 +157,7 @@ const (
 // cutOutput returns the first block, stderr if it has a separate block, and the number of omitted characters. Both
 // blocks have at most limit characters together. If the output is longer, stderr gets half of limit after a failure,
 // and a quarter after a success.
-func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
+func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	share := r.limit / 4
 	if failed {
 		share = r.limit / 2
@@ -170,7 +170,7 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 		return first, stderr, cutErr + cutOut
 	}
 	if !r.isPython {
-		stderr = shortenError(stderr, r.explained(stderr))
+		stderr = shortenError(stderr, r.hasExplanation(stderr))
 	}
 	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
 		stderr += "\n"
@@ -178,19 +178,19 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	return stderr + first, "", cutErr + cutOut
 }
 
-// silent explains why a run has no output.
-func silent(r rendering, failed bool) string {
+// explainSilence explains why a run has no output.
+func explainSilence(r runRendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
 	}
 	if name := findUncalled(r.code); name != "" {
 		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
 	}
-	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
+	return "The code ran and printed nothing. Print what you need with " + r.languageWord("console.log", "print") + "."
 }
 
-// word returns the word for the language of the code.
-func (r rendering) word(typescript, python string) string {
+// languageWord returns the word for the language of the code.
+func (r runRendering) languageWord(typescript, python string) string {
 	if r.isPython {
 		return python
 	}
@@ -198,11 +198,11 @@ func (r rendering) word(typescript, python string) string {
 }
 
 // cutNote returns the number of omitted characters, and the place of the whole output.
-func cutNote(r rendering, cut int) string {
+func cutNote(r runRendering, cut int) string {
 	n := fmt.Sprintf("Output was cut: %d of %d characters were left out.", cut, r.stdout.Len()+r.stderr.Len())
 	if file := r.outcome.Exit.StdoutFile; file != "" {
 		n += fmt.Sprintf(" The whole stdout is in %s: read parts of it with %s in a later run.", file,
-			r.word("Deno.readTextFile", "open()"))
+			r.languageWord("Deno.readTextFile", "open()"))
 	}
 	return n + " Print less: filter, count, or select fields in code."
 }

@@ -28,12 +28,12 @@ const maxProgressMessage = 600
 // stopTimeout is how long Stop waits for a notification in progress.
 const stopTimeout = 250 * time.Millisecond
 
-// reporter sends one client the output of a run while it runs, and signs of life. Create it with startReporter and end
-// it with Stop.
+// runReporter sends one client the output of a run while it runs, and signs of life. Create it with startReporter and
+// end it with Stop.
 //
 // A client that does not read must not delay a run. So printing never blocks, and unsent text is bounded: lines are
 // dropped.
-type reporter struct {
+type runReporter struct {
 	cfg     reporterConfig
 	started time.Time
 	cancel  context.CancelFunc
@@ -47,7 +47,7 @@ type reporter struct {
 }
 
 // startReporter reports until Stop or the end of ctx.
-func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
+func startReporter(ctx context.Context, cfg reporterConfig) *runReporter {
 	if cfg.Batch == 0 {
 		cfg.Batch = 500 * time.Millisecond
 	}
@@ -55,18 +55,19 @@ func startReporter(ctx context.Context, cfg reporterConfig) *reporter {
 		cfg.Heartbeat = 10 * time.Second
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}), state: "waiting for a slot"}
+	r := &runReporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}),
+		state: "waiting for a slot"}
 	if cfg.Send == nil {
 		close(r.done)
 		return r
 	}
-	go r.report(ctx)
+	go r.notifyClient(ctx)
 	return r
 }
 
 // Stop ends the reporting. It waits only stopTimeout for a notification that the client does not read. Such a
 // notification ends when the transport gives up writing.
-func (r *reporter) Stop() {
+func (r *runReporter) Stop() {
 	r.cancel()
 	select {
 	case <-r.done:
@@ -75,14 +76,14 @@ func (r *reporter) Stop() {
 }
 
 // Running reports that the run has its slot.
-func (r *reporter) Running() {
+func (r *runReporter) Running() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = "running"
 }
 
 // Waiting reports at once that the run waits for a person, or no longer waits.
-func (r *reporter) Waiting(on bool) {
+func (r *runReporter) Waiting(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state, r.urgent = "running", ""; on {
@@ -91,14 +92,14 @@ func (r *reporter) Waiting(on bool) {
 }
 
 // Progress reports the progress of a call of the run. Only the last report is sent, and only if there is no output.
-func (r *reporter) Progress(text string) {
+func (r *runReporter) Progress(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.step = text
 }
 
 // Printed adds output of the run. It never blocks.
-func (r *reporter) Printed(s string) {
+func (r *runReporter) Printed(s string) {
 	if r.cfg.Send == nil {
 		return
 	}
@@ -108,8 +109,8 @@ func (r *reporter) Printed(s string) {
 	r.pending = lastLines(r.pending + lastLines(s))
 }
 
-// report is the goroutine that notifies the client.
-func (r *reporter) report(ctx context.Context) {
+// notifyClient is the goroutine that notifies the client.
+func (r *runReporter) notifyClient(ctx context.Context) {
 	defer close(r.done)
 	tick := time.NewTicker(r.cfg.Batch)
 	defer tick.Stop()
@@ -120,12 +121,12 @@ func (r *reporter) report(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		message := r.take()
+		message := r.takeOutput()
 		if message == "" {
 			if time.Since(told) < r.cfg.Heartbeat {
 				continue
 			}
-			message = r.heartbeat()
+			message = r.nextHeartbeat()
 		}
 		// Sent without the lock, because Send may block and Printed must not.
 		told = time.Now()
@@ -133,7 +134,7 @@ func (r *reporter) report(ctx context.Context) {
 	}
 }
 
-func (r *reporter) take() string {
+func (r *runReporter) takeOutput() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.urgent; s != "" {
@@ -149,7 +150,7 @@ func (r *reporter) take() string {
 	return s
 }
 
-func (r *reporter) heartbeat() string {
+func (r *runReporter) nextHeartbeat() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())

@@ -31,14 +31,14 @@ type servers struct {
 	held          map[string]int
 }
 
-func (s *servers) Tools(server string) ([]signature.Tool, bool) {
+func (s *servers) KnownTools(server string) ([]signature.Tool, bool) {
 	list, ok := s.known[server]
 	return list, ok
 }
 
-func (s *servers) Held(server string) int { return s.held[server] }
+func (s *servers) CountHeld(server string) int { return s.held[server] }
 
-func (s *servers) Learn(ctx context.Context, server string) ([]signature.Tool, error) {
+func (s *servers) LearnTools(ctx context.Context, server string) ([]signature.Tool, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		return nil, errors.New("without a deadline")
 	}
@@ -63,7 +63,7 @@ func askOf(t *testing.T, s Servers, operations map[string]string, apis ...contro
 	proxy.SetCatalog(controlapi.Catalog{APIs: apis})
 	control, runs := controlapi.NewClient(proxy.Socket), runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial})
 	log := logline.New(t.Output(), "text", nil)
-	skills, err := skill.Open(t.TempDir(), false)
+	skills, err := skill.OpenStore(t.TempDir(), false)
 	testkit.Must(t, err)
 	library := apidoc.NewLibrary(control, log)
 	watcher := published.New(published.Config{Control: control, Sandbox: runs, Log: log, Changed: library.Follow})
@@ -166,7 +166,7 @@ func TestNoMCPHint(t *testing.T) {
 		{`McpError: made.up: Requires read access to "/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
-		if got := toModel(refusals(c.printed, rendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := toModel(denoRefusals(c.printed, runRendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.printed, got)
 		}
 	}
@@ -192,16 +192,16 @@ func TestPortHints(t *testing.T) {
 			"api.example.com is not open at this port. The open hosts are: api.example.com."},
 		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
 	} {
-		got := refusals(c.printed, rendering{catalog: cat})
+		got := denoRefusals(c.printed, runRendering{catalog: cat})
 		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
 			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
 		}
 	}
 	const down = `error sending request for url (http://es.lan:9200/): client error (Connect): tcp connect error: Connection refused (os error 111)`
-	if got := refusals(down, rendering{catalog: cat}); len(got) != 0 {
+	if got := denoRefusals(down, runRendering{catalog: cat}); len(got) != 0 {
 		t.Errorf("an open port: %q", got)
 	}
-	if got := refusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, rendering{catalog: cat}); len(got) != 1 {
+	if got := denoRefusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, runRendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)
 	}
 }
@@ -219,8 +219,8 @@ func TestRecommendedHost(t *testing.T) {
 		{code: 0, reason: runapi.Exited, text: `try { fetch("https://Evil.example.com") } catch (e) { console.log(e) }`, hints: 1},
 		{code: 1, reason: runapi.Exited, text: `await fetch(next)`, hints: 1},
 	} {
-		r := rendering{code: c.text, outcome: execution.Outcome{Exit: runapi.Exit{Reason: c.reason, Code: c.code}}}
-		if got := refusals(printed, r); len(got) != c.hints {
+		r := runRendering{code: c.text, outcome: execution.Outcome{Exit: runapi.Exit{Reason: c.reason, Code: c.code}}}
+		if got := denoRefusals(printed, r); len(got) != c.hints {
 			t.Errorf("%s: %q", c.text, got)
 		}
 	}

@@ -33,14 +33,14 @@ func (s *Surface) addSkillTools() {
 		Name:        "update_skill",
 		Title:       "Edit a skill",
 		Description: updateDescription,
-		Annotations: hints(false, true, false, false),
+		Annotations: toolHints(false, true, false, false),
 		InputSchema: json.RawMessage(updateSchema),
 	}, s.updateSkill)
 	s.addTool(&mcp.Tool{
 		Name:        "delete_skill",
 		Title:       "Delete a skill",
 		Description: deleteDescription,
-		Annotations: hints(false, true, true, false),
+		Annotations: toolHints(false, true, true, false),
 		InputSchema: json.RawMessage(deleteSchema),
 	}, s.deleteSkill)
 }
@@ -54,24 +54,24 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	name := skillName(a)
 	blocks := a.Text("patch", "SEARCH/REPLACE blocks as a string", true)
 	if err := a.Err(); err != nil {
-		return failure(err.Error()), nil
+		return errorResult(err.Error()), nil
 	}
-	endWriting := s.writers.begin()
+	endWriting := s.writers.beginCall()
 	// Counted, so that a run at the same time is not taken for the author.
-	k, err := s.cfg.Skills.Patch(ctx, name, blocks)
+	k, err := s.cfg.Skills.PatchSkill(ctx, name, blocks)
 	endWriting()
 	if err != nil {
-		return failure(s.explainSkill(name, err)), nil
+		return errorResult(s.explainSkill(name, err)), nil
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
-	who, _, _ := client(req.Session)
-	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
+	who, _, _ := clientInfo(req.Session)
+	s.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
 	// Before the remarks, which take a run: clients see the new skill at once.
-	s.shelf.refresh()
+	s.shelf.refreshResources()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
-	done = append(done, s.remarks(ctx, execution.Request{Session: s.caller(req)},
+	done = append(done, s.checkWritten(ctx, execution.Request{Session: s.callerSession(req)},
 		[]skill.Change{{Name: name, What: skill.Altered}})...)
-	return text(strings.Join(done, "\n")), nil
+	return textResult(strings.Join(done, "\n")), nil
 }
 
 func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -80,19 +80,19 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	})
 	name := skillName(a)
 	if err := a.Err(); err != nil {
-		return failure(err.Error()), nil
+		return errorResult(err.Error()), nil
 	}
-	endWriting := s.writers.begin()
-	err := s.cfg.Skills.Delete(name)
+	endWriting := s.writers.beginCall()
+	err := s.cfg.Skills.DeleteSkill(name)
 	endWriting()
 	if err != nil {
-		return failure(s.explainSkill(name, err)), nil
+		return errorResult(s.explainSkill(name, err)), nil
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
-	who, _, _ := client(req.Session)
-	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who, Deleted: true})
-	s.shelf.refresh()
-	return text("Skill " + name + " was deleted."), nil
+	who, _, _ := clientInfo(req.Session)
+	s.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who, Deleted: true})
+	s.shelf.refreshResources()
+	return textResult("Skill " + name + " was deleted."), nil
 }
 
 // skillName reads the name of a skill. "/skills/x.ts" and "x.ts" mean x. A name of a Python skill keeps its .py.
@@ -111,10 +111,10 @@ func (s *Surface) explainSkill(name string, err error) string {
 		return "Skill " + name + " was not changed. " + mistake.Error()
 	case errors.Is(err, skill.ErrNotFound):
 		how := " To create one, write /skills/<name>.ts in execute_code."
-		if s.private() {
+		if s.hasPrivateRuns() {
 			how = " To create one, send one block with an empty SEARCH to update_skill."
 		}
-		return noSuchSkill(name, s.cfg.Skills.Names()) + how
+		return noSuchSkill(name, s.cfg.Skills.SkillNames()) + how
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):
@@ -142,16 +142,16 @@ func (s *Surface) explainSkill(name string, err error) string {
 	return "The skill could not be changed. Tell the user to check the server's log."
 }
 
-// shelf offers the skills as resources, as a prompt and through the skills extension. It keeps the list of resources up
-// to date.
-type shelf struct {
+// skillShelf offers the skills as resources, as a prompt and through the skills extension. It keeps the list of
+// resources up to date.
+type skillShelf struct {
 	surface *Surface
 
 	mu    sync.Mutex
 	shown map[string]skill.Skill
 	log   map[string]int // the skipped files in the last log line
 
-	subscribed subscriptions
+	subscribed subscriptionCount
 }
 
 const (
@@ -161,32 +161,32 @@ const (
 	pythonType   = "text/x-python"
 )
 
-// add registers the templates, the prompt, the extension's methods, and the existing skills.
-func (h *shelf) add() {
+// registerAll registers the templates, the prompt, the extension's methods, and the existing skills.
+func (h *skillShelf) registerAll() {
 	server := h.surface.server
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "skill", Title: "Skill", URITemplate: skillURI + "{name}", MIMEType: markdownType,
 		Description: "A reusable module of /skills with its description and source",
-	}, h.read)
+	}, h.readResource)
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "skill-file", Title: "File of a skill", URITemplate: skillURI + "{name}/{file}",
 		Description: "SKILL.md, or the module itself as <name>.ts or <name>.py",
-	}, h.read)
+	}, h.readResource)
 	server.AddPrompt(&mcp.Prompt{
 		Name: "run_skill", Title: "Run a skill", Description: "Use one of the saved skills",
 		Arguments: []*mcp.PromptArgument{{Name: "name", Description: "The skill's name", Required: true}},
-	}, h.prompt)
+	}, h.answerPrompt)
 	addExtension(server, h)
-	h.refresh()
+	h.refreshResources()
 }
 
-// Watch keeps the list of resources up to date until ctx ends.
-func (s *Surface) Watch(ctx context.Context) {
-	s.cfg.Skills.Watch(ctx, s.cfg.Log, s.shelf.refresh)
+// WatchSkills keeps the list of resources up to date until ctx ends.
+func (s *Surface) WatchSkills(ctx context.Context) {
+	s.cfg.Skills.WatchChanges(ctx, s.cfg.Log, s.shelf.refreshResources)
 }
 
-// refresh updates the registered resources to the skills in the directory, and notifies clients of changes.
-func (h *shelf) refresh() {
+// refreshResources updates the registered resources to the skills in the directory, and notifies clients of changes.
+func (h *skillShelf) refreshResources() {
 	log := h.surface.cfg.Log
 	defer func() { // sandboxed code wrote these files, and no caller recovers from a panic
 		if p := recover(); p != nil {
@@ -194,7 +194,7 @@ func (h *shelf) refresh() {
 				slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	l, err := h.surface.cfg.Skills.List()
+	l, err := h.surface.cfg.Skills.ListSkills()
 	if err != nil {
 		log.Error("skills cannot be listed", logline.Tag("skill"), slog.String("error", err.Error()))
 		return
@@ -211,7 +211,7 @@ func (h *shelf) refresh() {
 		now[k.Name] = k
 		old, was := h.shown[k.Name]
 		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
-			h.surface.changed(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
+			h.surface.recordChange(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
 		}
 		// Registering again would notify clients of a change.
 		if was && sameResource(old, k) {
@@ -219,8 +219,8 @@ func (h *shelf) refresh() {
 		}
 		uri := skillURI + k.Name
 		h.surface.server.AddResource(&mcp.Resource{
-			URI: uri, Name: k.Name, Description: told(k), MIMEType: markdownType,
-		}, h.read)
+			URI: uri, Name: k.Name, Description: describeForModel(k), MIMEType: markdownType,
+		}, h.readResource)
 		// Only subscribers are notified. An error means that a subscriber has gone.
 		_ = h.surface.server.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: uri})
 	}
@@ -228,7 +228,7 @@ func (h *shelf) refresh() {
 	for name := range h.shown {
 		if _, is := now[name]; !is {
 			gone = append(gone, skillURI+name)
-			h.surface.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: true})
+			h.surface.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: true})
 		}
 	}
 	if len(gone) > 0 {
@@ -242,39 +242,39 @@ func sameResource(old, now skill.Skill) bool {
 	return old.Description == now.Description && old.Size == now.Size && old.Modified.Equal(now.Modified)
 }
 
-// subscribe accepts only subscriptions to skills. The skill need not exist yet.
-func (h *shelf) subscribe(_ context.Context, req *mcp.SubscribeRequest) error {
+// acceptSubscription accepts only subscriptions to skills. The skill need not exist yet.
+func (h *skillShelf) acceptSubscription(_ context.Context, req *mcp.SubscribeRequest) error {
 	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
 	if !ok || !skill.ValidName(name) {
 		return mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	if !h.subscribed.take(h.surface.server, req.Session, name) {
+	if !h.subscribed.addSubscription(h.surface.server, req.Session, name) {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams,
 			Message: "too many subscriptions; unsubscribe from others first"}
 	}
 	return nil
 }
 
-// unsubscribe ends a subscription.
-func (h *shelf) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
-	h.subscribed.drop(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
+// endSubscription ends a subscription.
+func (h *skillShelf) endSubscription(_ context.Context, req *mcp.UnsubscribeRequest) error {
+	h.subscribed.removeSubscription(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
 	return nil
 }
 
-// read returns skill://name, skill://name/SKILL.md and skill://name/name.ts.
-func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+// readResource returns skill://name, skill://name/SKILL.md and skill://name/name.ts.
+func (h *skillShelf) readResource(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
 	// Read checks the name, so a URI cannot lead out of the directory.
-	k, source, err := h.surface.cfg.Skills.Read(name)
+	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
 	content := &mcp.ResourceContents{URI: uri}
 	switch file {
 	case "", "SKILL.md":
-		content.MIMEType, content.Text = markdownType, manifest(k, source)
-	case skill.File(name):
+		content.MIMEType, content.Text = markdownType, skillManifest(k, source)
+	case skill.FileName(name):
 		content.MIMEType, content.Text = sourceType, source
 		if skill.IsPython(name) {
 			content.MIMEType = pythonType
@@ -285,14 +285,15 @@ func (h *shelf) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.Read
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
 }
 
-// manifest returns SKILL.md, made from the module: its frontmatter from the leading comment, its use, and its source.
-func manifest(k skill.Skill, source string) string {
+// skillManifest returns SKILL.md, made from the module: its frontmatter from the leading comment, its use, and its
+// source.
+func skillManifest(k skill.Skill, source string) string {
 	// A fence longer than any run of backticks in the source, which could otherwise end the block and address the model.
 	fence := strings.Repeat("`", max(3, longestRun(source, '`')+1))
 	if source != "" && !strings.HasSuffix(source, "\n") {
 		source += "\n"
 	}
-	f := frontmatter(k)
+	f := newFront(k)
 	use, language := "`import * as skill from \"/skills/"+k.Name+".ts\"`, or `import { f }` of what it exports", "ts"
 	if skill.IsPython(k.Name) {
 		module := strings.ReplaceAll(strings.TrimSuffix(k.Name, ".py"), "-", "_")
@@ -316,34 +317,34 @@ func longestRun(s string, b byte) int {
 	return most
 }
 
-// front is the frontmatter of a skill.
-type front struct {
+// skillFront is the frontmatter of a skill.
+type skillFront struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-func frontmatter(k skill.Skill) front {
+func newFront(k skill.Skill) skillFront {
 	if k.Description == "" {
 		if skill.IsPython(k.Name) {
-			return front{k.Name, "A Python module without a description"}
+			return skillFront{k.Name, "A Python module without a description"}
 		}
-		return front{k.Name, "A TypeScript module without a description"}
+		return skillFront{k.Name, "A TypeScript module without a description"}
 	}
-	return front{k.Name, told(k)}
+	return skillFront{k.Name, describeForModel(k)}
 }
 
-// prompt answers run_skill.
-func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+// answerPrompt answers run_skill.
+func (h *skillShelf) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	name := req.Params.Arguments["name"]
-	k, source, err := h.surface.cfg.Skills.Read(name)
+	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: h.surface.explainSkill(name, err)}
 	}
 	return &mcp.GetPromptResult{
-		Description: told(k),
+		Description: describeForModel(k),
 		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
 			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" +
-				manifest(k, source),
+				skillManifest(k, source),
 		}}},
 	}, nil
 }
@@ -351,13 +352,13 @@ func (h *shelf) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPr
 // maxCompletions is the largest number of values that MCP allows in an answer to completion/complete.
 const maxCompletions = 100
 
-// complete completes the names of skills, for the prompt and the templates.
-func (h *shelf) complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+// completeName completes the names of skills, for the prompt and the templates.
+func (h *skillShelf) completeName(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	values := []string{} // clients fail on null
 	ref := req.Params.Ref
 	known := ref != nil && (ref.Name == "run_skill" || strings.HasPrefix(ref.URI, skillURI))
 	if known && req.Params.Argument.Name == "name" {
-		for _, name := range h.surface.cfg.Skills.Names() {
+		for _, name := range h.surface.cfg.Skills.SkillNames() {
 			if strings.HasPrefix(name, req.Params.Argument.Value) {
 				values = append(values, name)
 			}

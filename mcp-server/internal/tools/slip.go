@@ -39,7 +39,7 @@ var (
 
 // hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
 // They use only the interpreter's text, if it can be distinguished from the code's output.
-func (r rendering) hintSlips(stderr string) (out []voice.Text) {
+func (r runRendering) hintSlips(stderr string) (out []voice.Text) {
 	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
@@ -64,15 +64,15 @@ func (r rendering) hintSlips(stderr string) (out []voice.Text) {
 	switch {
 	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
 	case isReturn.MatchString(words):
-		out = append(out, voice.Say("The code is a module and not a function: print the result instead of returning it."))
+		out = append(out, voice.NewText("The code is a module and not a function: print the result instead of returning it."))
 	case isSyntax.MatchString(words) && hasProse(r.code, words):
-		out = append(out, voice.Say("Send the code alone, without sentences and without ``` around it."))
+		out = append(out, voice.NewText("Send the code alone, without sentences and without ``` around it."))
 	}
 	return out
 }
 
 // hintUndefined returns hints on a name that code uses without defining it.
-func (r rendering) hintUndefined(name string) []voice.Text {
+func (r runRendering) hintUndefined(name string) []voice.Text {
 	if token := nearestToken(name, r.catalog); token != "" {
 		return []voice.Text{hintQuotes(token)}
 	}
@@ -85,7 +85,7 @@ func (r rendering) hintUndefined(name string) []voice.Text {
 	if there == "" || r.isForeign() { // ofLanguage has a hint if all of the code is in the wrong language
 		return nil
 	}
-	return []voice.Text{voice.Say(r.word("%NAME is Python's; TypeScript has %THERE.",
+	return []voice.Text{voice.NewText(r.languageWord("%NAME is Python's; TypeScript has %THERE.",
 		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
@@ -101,12 +101,12 @@ func nearestToken(name string, cat controlapi.Catalog) string {
 			names = append(names, t.Name)
 		}
 	}
-	return typo.Nearest(name, min(2, len(name)/4), names)
+	return typo.NearestOf(name, min(2, len(name)/4), names)
 }
 
 // hintQuotes returns the hint on how code writes a token name.
 func hintQuotes(token string) voice.Text {
-	return voice.Say("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
+	return voice.NewText("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
 }
 
 // functions matches a function at the top level of code. writesFile matches a call that writes a file.
@@ -136,7 +136,7 @@ func findUncalled(code string) string {
 }
 
 // isExplained reports whether stderr has the error that ended the run, in the form of its language.
-func (r rendering) isExplained() bool {
+func (r runRendering) isExplained() bool {
 	stderr, _ := r.stderr.Text(r.limit)
 	if r.isPython {
 		return isTraceback.MatchString(stderr)

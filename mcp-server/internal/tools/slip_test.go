@@ -36,7 +36,7 @@ func TestUnfence(t *testing.T) {
 		if !row.fenced {
 			row.inside = row.code
 		}
-		inside, tag, fenced := unfence(row.code)
+		inside, tag, fenced := removeFence(row.code)
 		if inside != row.inside || tag != row.tag || fenced != row.fenced {
 			t.Errorf("%s: got %q, %q, %v", name, inside, tag, fenced)
 		}
@@ -62,7 +62,7 @@ func TestFencedLanguage(t *testing.T) {
 		{"bash", `{}`, false, `code: found a fence of "bash", want TypeScript or Python`},
 	} {
 		a := readArguments([]byte(row.argument), argumentSpec{Tool: "execute_code", Names: []string{"language"}, Example: "{}", MaxBytes: 1000})
-		got := s.language(a, row.tag)
+		got := s.readLanguage(a, row.tag)
 		said := ""
 		if err := a.Err(); err != nil {
 			said = err.Error()
@@ -143,7 +143,7 @@ func TestSlips(t *testing.T) {
 		if row.stderr != "" {
 			r.outcome.Exit.Code = 1
 		}
-		if got := toModel(r.hints()); got != row.want {
+		if got := toModel(r.listHints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
 		}
 	}

@@ -23,14 +23,15 @@ var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_sta
 
 // hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
 // output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
-func (r rendering) hintFailedResponses() []voice.Text {
+func (r runRendering) hintFailedResponses() []voice.Text {
 	type key struct {
 		host   string
 		status int
 	}
 	responses, failed := map[string]int{}, map[key]int{}
 	for _, x := range r.outcome.Receipt.Exchanges {
-		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != controlapi.OutcomeServed || x.Call() != "" {
+		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != controlapi.OutcomeServed ||
+			x.CalledTool() != "" {
 			continue
 		}
 		responses[x.Host]++
@@ -72,13 +73,13 @@ func (r rendering) hintFailedResponses() []voice.Text {
 		text += " After 5xx repeat a request that only reads."
 	}
 	if other {
-		text += " Check " + r.word("response.ok", "the status") + " before you use a body."
+		text += " Check " + r.languageWord("response.ok", "the status") + " before you use a body."
 	}
-	return []voice.Text{voice.Say("%TEXT", "%TEXT", text)}
+	return []voice.Text{voice.NewText("%TEXT", "%TEXT", text)}
 }
 
 // isHandled reports whether the code most likely expects a status: the code, its output or another hint names it.
-func (r rendering) isHandled(host string, status int) bool {
+func (r runRendering) isHandled(host string, status int) bool {
 	number := strconv.Itoa(status)
 	word := regexp.MustCompile(`\b` + number + `\b`)
 	stdout, _ := r.stdout.Text(r.limit)

@@ -47,7 +47,7 @@ type Config struct {
 	// Tenant is the tenant that the surface serves. Nil means the operator.
 	Tenant *execution.Tenant
 	// Alarms may be nil: then no session is ever frozen.
-	Alarms  *alarm.Book
+	Alarms  *alarm.AlarmBook
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.
@@ -66,11 +66,11 @@ type Config struct {
 type Surface struct {
 	cfg    Config
 	server *mcp.Server
-	shelf  *shelf
+	shelf  *skillShelf
 	desk   question.Desk
-	finder finder
+	finder indexCache
 	// writers counts the running calls that may change skills.
-	writers writers
+	writers writerCount
 	// python is the sandbox's report about Python, or nil before the first report.
 	python atomic.Pointer[runapi.Python]
 }
@@ -78,28 +78,28 @@ type Surface struct {
 // New returns a surface with all tools, resources and the prompt.
 func New(cfg Config) *Surface {
 	s := &Surface{cfg: cfg}
-	s.shelf = &shelf{surface: s}
+	s.shelf = &skillShelf{surface: s}
 	s.server = NewServer(ServerConfig{
 		Version:      cfg.Version,
-		Instructions: instructions(cfg.YOLO),
+		Instructions: shortInstructions(cfg.YOLO),
 		Log:          cfg.Log,
-		Complete:     s.shelf.complete,
-		Subscribe:    s.shelf.subscribe,
-		Unsubscribe:  s.shelf.unsubscribe,
+		Complete:     s.shelf.completeName,
+		Subscribe:    s.shelf.acceptSubscription,
+		Unsubscribe:  s.shelf.endSubscription,
 	})
 	s.addExecute()
 	s.addAPIs()
 	s.addSkillTools()
-	s.shelf.add()
+	s.shelf.registerAll()
 	return s
 }
 
-// published returns the public catalog in the view of the surface's tenant.
-func (s *Surface) published() controlapi.Catalog {
+// publicCatalog returns the public catalog in the view of the surface's tenant.
+func (s *Surface) publicCatalog() controlapi.Catalog {
 	if s.cfg.Tenant == nil {
 		return s.cfg.Catalog.Catalog()
 	}
-	return s.cfg.Tenant.View(s.cfg.Catalog.Catalog())
+	return s.cfg.Tenant.ViewCatalog(s.cfg.Catalog.Catalog())
 }
 
 // Server returns the server to connect sessions to.
@@ -142,12 +142,12 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 		},
 	})
 	// recovering is the outer one, so that it covers bounded too.
-	server.AddReceivingMiddleware(recovering(cfg.Log), bounded)
+	server.AddReceivingMiddleware(recoverPanics(cfg.Log), rejectLongParams)
 	return server
 }
 
-// recovering turns a panic in a handler into an error of that call.
-func recovering(log *slog.Logger) mcp.Middleware {
+// recoverPanics turns a panic in a handler into an error of that call.
+func recoverPanics(log *slog.Logger) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 			defer func() {
@@ -163,8 +163,8 @@ func recovering(log *slog.Logger) mcp.Middleware {
 	}
 }
 
-// text returns a result of text blocks.
-func text(blocks ...string) *mcp.CallToolResult {
+// textResult returns a result of text blocks.
+func textResult(blocks ...string) *mcp.CallToolResult {
 	r := &mcp.CallToolResult{}
 	for _, b := range blocks {
 		r.Content = append(r.Content, &mcp.TextContent{Text: b})
@@ -172,15 +172,15 @@ func text(blocks ...string) *mcp.CallToolResult {
 	return r
 }
 
-// failure returns an error result for the model.
-func failure(blocks ...string) *mcp.CallToolResult {
-	r := text(blocks...)
+// errorResult returns an error result for the model.
+func errorResult(blocks ...string) *mcp.CallToolResult {
+	r := textResult(blocks...)
 	r.IsError = true
 	return r
 }
 
-// hints returns annotations with all four hints set.
-func hints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotations {
+// toolHints returns annotations with all four hints set.
+func toolHints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{
 		ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: &openWorld,
 	}
@@ -193,9 +193,9 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		// Checked at each call: the alarm may have come since the session's last one.
-		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
+		if a, ok := s.cfg.Alarms.FindFreeze(s.callerSession(req)); ok {
 			note := frozenNote(a)
-			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
+			return resultContents("", []voice.Text{note, voice.NewText("Nothing was done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
@@ -205,14 +205,14 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 // that the list of alarms could not be read: see alarm.Book.Frozen.
 func frozenNote(a operatorapi.Alarm) voice.Text {
 	if a.Number == 0 {
-		return voice.Say("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +
+		return voice.NewText("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +
 			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
 			"codeforge status names the cause}.")
 	}
-	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
+	return voice.NewText("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
 		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
 		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+
-		"codeforge unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
+		"codeforge unfreeze %SESSION}.", "%WHAT", a.DescribeSecret(), "%HOST", visible.OneLine(a.Host), "%SESSION", a.Session)
 }
 
 // addTool adds a tool and counts its calls.

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// book stores the sessions of the older protocol versions: their last use, their open requests, and how to cancel these
-// requests.
-type book struct {
+// sessionBook stores the sessions of the older protocol versions: their last use, their open requests, and how to
+// cancel these requests.
+type sessionBook struct {
 	mu       sync.Mutex
-	sessions map[string]*session
+	sessions map[string]*bookedSession
 	renamed  map[string]string // by the old ID that a client still uses: the ID of the resumed session
 	deleted  map[string]bool   // sessions that their clients deleted, by the ID that the client knows; at most maxDeleted
 }
@@ -19,24 +19,24 @@ type book struct {
 // session it has deleted then gets an empty one.
 const maxDeleted = 10_000
 
-type session struct {
+type bookedSession struct {
 	name string // the old ID that its client still uses, or empty
 	used time.Time
-	open map[*call]struct{}
+	open map[*flightCall]struct{}
 }
 
-// call is one request in flight.
-type call struct {
+// flightCall is one request in flight.
+type flightCall struct {
 	cancel context.CancelFunc
 }
 
-func newBook() *book {
-	return &book{sessions: map[string]*session{}, renamed: map[string]string{}, deleted: map[string]bool{}}
+func newBook() *sessionBook {
+	return &sessionBook{sessions: map[string]*bookedSession{}, renamed: map[string]string{}, deleted: map[string]bool{}}
 }
 
-// resolve returns the ID of the session that a client knows by name, or else the name. known reports whether the
+// resolveName returns the ID of the session that a client knows by name, or else the name. known reports whether the
 // session exists, or its client has deleted it.
-func (b *book) resolve(name string) (id string, known bool) {
+func (b *sessionBook) resolveName(name string) (id string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if live, ok := b.renamed[name]; ok {
@@ -46,8 +46,8 @@ func (b *book) resolve(name string) (id string, known bool) {
 	return name, b.sessions[name] != nil || b.deleted[name]
 }
 
-// rename records the ID by which the client of a resumed session knows it.
-func (b *book) rename(id, name string) {
+// renameSession records the ID by which the client of a resumed session knows it.
+func (b *sessionBook) renameSession(id, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.renamed[name] = id
@@ -56,8 +56,8 @@ func (b *book) rename(id, name string) {
 	}
 }
 
-// bury records that a client has deleted a session.
-func (b *book) bury(name string) {
+// markDeleted records that a client has deleted a session.
+func (b *sessionBook) markDeleted(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.deleted) >= maxDeleted {
@@ -66,26 +66,26 @@ func (b *book) bury(name string) {
 	b.deleted[name] = true
 }
 
-// forget removes a session. The caller holds b.mu.
-func (b *book) forget(id string) {
+// deleteLocked removes a session. The caller holds b.mu.
+func (b *sessionBook) deleteLocked(id string) {
 	if s := b.sessions[id]; s != nil {
 		delete(b.renamed, s.name)
 	}
 	delete(b.sessions, id)
 }
 
-// enter adds a session.
-func (b *book) enter(id string) {
+// addSession adds a session.
+func (b *sessionBook) addSession(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[id] == nil {
-		b.sessions[id] = &session{used: time.Now(), open: map[*call]struct{}{}}
+		b.sessions[id] = &bookedSession{used: time.Now(), open: map[*flightCall]struct{}{}}
 	}
 }
 
-// begin adds a request of a session, and returns a function that removes the request. It ignores a request of an
+// beginRequest adds a request of a session, and returns a function that removes the request. It ignores a request of an
 // unknown session.
-func (b *book) begin(id string, c *call) func() {
+func (b *sessionBook) beginRequest(id string, c *flightCall) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sessions[id]
@@ -103,8 +103,8 @@ func (b *book) begin(id string, c *call) func() {
 	}
 }
 
-// cancel cancels the open requests of a session.
-func (b *book) cancel(id string) {
+// cancelRequests cancels the open requests of a session.
+func (b *sessionBook) cancelRequests(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.sessions[id]; s != nil {
@@ -114,23 +114,23 @@ func (b *book) cancel(id string) {
 	}
 }
 
-// remove removes a session.
-func (b *book) remove(id string) {
+// deleteSession removes a session.
+func (b *sessionBook) deleteSession(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(id)
+	b.deleteLocked(id)
 }
 
-// len returns the number of sessions.
-func (b *book) len() int {
+// countSessions returns the number of sessions.
+func (b *sessionBook) countSessions() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.sessions)
 }
 
-// idle lists the sessions without an open request that were last used before the given time. If most is 1, it lists
+// listIdle lists the sessions without an open request that were last used before the given time. If most is 1, it lists
 // only the session that has been idle longest.
-func (b *book) idle(before time.Time, most int) []string {
+func (b *sessionBook) listIdle(before time.Time, most int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var ids []string
@@ -149,13 +149,13 @@ func (b *book) idle(before time.Time, most int) []string {
 	return ids
 }
 
-// keep removes all sessions that are not in the set and have no open request.
-func (b *book) keep(live map[string]bool) {
+// keepOnly removes all sessions that are not in the set and have no open request.
+func (b *sessionBook) keepOnly(live map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, s := range b.sessions {
 		if !live[id] && len(s.open) == 0 {
-			b.forget(id)
+			b.deleteLocked(id)
 		}
 	}
 }

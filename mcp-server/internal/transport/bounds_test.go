@@ -89,9 +89,9 @@ func TestLinear(t *testing.T) {
 		"members":       func(n int) string { return "{" + strings.Repeat(`"a":1,`, n/6) + `"b":1}` },
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.Linear(t, 1<<20, func(n int) func() {
+			growth.RequireLinear(t, 1<<20, func(n int) func() {
 				body := []byte(shape(n))
-				return func() { h.refuse(body) }
+				return func() { h.refuseLarge(body) }
 			})
 		})
 	}

@@ -19,9 +19,9 @@ var refusals = []struct {
 	{"malformed payload", jsonrpc.CodeParseError, http.StatusBadRequest},
 }
 
-// explain converts the SDK's plain text about a refused message to a JSON-RPC error with the message's ID, for which
-// the client waits. It accepts an unknown notification, as MCP requires.
-func (s *stream) explain(text []byte) (status int, answer []byte) {
+// explainRefusal converts the SDK's plain text about a refused message to a JSON-RPC error with the message's ID, for
+// which the client waits. It accepts an unknown notification, as MCP requires.
+func (s *responseStream) explainRefusal(text []byte) (status int, answer []byte) {
 	for _, r := range refusals {
 		if !strings.HasPrefix(string(text), r.begins) {
 			continue

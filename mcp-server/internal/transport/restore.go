@@ -17,14 +17,14 @@ const oldestVersion = "2025-03-26"
 
 var errNoRoom = errors.New("too many sessions are in use")
 
-// resume prepares a request that names a session. An unknown session was lost: mcp-server restarted, or the session was
-// idle for too long. Most clients never start another session, so resume starts one for them, and they keep using the
-// old ID.
+// resumeSession prepares a request that names a session. An unknown session was lost: mcp-server restarted, or the
+// session was idle for too long. Most clients never start another session, so resume starts one for them, and they keep
+// using the old ID.
 //
 // Tools also use the old ID, so that a session frozen by an alarm stays frozen. Calls do not depend on a session's
 // earlier content. A client cannot reach another session in this way, because the new session is empty. A session that
 // its client deleted stays deleted.
-func (h *Handler) resume(s *stream, r *http.Request) error {
+func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
 	if !sessionID(id) {
 		return nil // the caller answers 404
@@ -32,9 +32,9 @@ func (h *Handler) resume(s *stream, r *http.Request) error {
 	// Two requests of one lost session may arrive together, and must get the same new session.
 	h.resuming.Lock()
 	defer h.resuming.Unlock()
-	live, known := h.book.resolve(id)
+	live, known := h.book.resolveName(id)
 	if !known {
-		if !h.room() {
+		if !h.hasRoom() {
 			return errNoRoom
 		}
 		version := r.Header.Get(versionHeader)
@@ -43,11 +43,11 @@ func (h *Handler) resume(s *stream, r *http.Request) error {
 		}
 		var err error
 		// Not under the request's context: other requests will use the session after this one.
-		if live, err = h.initialize(context.WithoutCancel(r.Context()), version); err != nil {
+		if live, err = h.startSession(context.WithoutCancel(r.Context()), version); err != nil {
 			return err
 		}
-		h.book.enter(live)
-		h.book.rename(live, id)
+		h.book.addSession(live)
+		h.book.renameSession(live, id)
 	}
 	if live != id {
 		r.Header.Set(sessionHeader, live)
@@ -70,8 +70,8 @@ func sessionID(id string) bool {
 	return true
 }
 
-// initialize starts a session for a client whose protocol version is the only known fact.
-func (h *Handler) initialize(ctx context.Context, version string) (id string, err error) {
+// startSession starts a session for a client whose protocol version is the only known fact.
+func (h *Handler) startSession(ctx context.Context, version string) (id string, err error) {
 	params, err := json.Marshal(mcp.InitializeParams{
 		ProtocolVersion: version,
 		Capabilities:    &mcp.ClientCapabilities{},
@@ -80,7 +80,7 @@ func (h *Handler) initialize(ctx context.Context, version string) (id string, er
 	if err != nil {
 		return "", err
 	}
-	post := func(body []byte) (*discarded, error) {
+	post := func(body []byte) (*discardedResponse, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body))
 		if err != nil {
 			return nil, err
@@ -91,7 +91,7 @@ func (h *Handler) initialize(ctx context.Context, version string) (id string, er
 		if id != "" {
 			r.Header.Set(sessionHeader, id)
 		}
-		w := &discarded{header: http.Header{}, code: http.StatusOK}
+		w := &discardedResponse{header: http.Header{}, code: http.StatusOK}
 		h.legacy.ServeHTTP(w, r)
 		if w.code >= http.StatusMultipleChoices {
 			return nil, fmt.Errorf("resuming the session: status %d", w.code)
@@ -107,13 +107,13 @@ func (h *Handler) initialize(ctx context.Context, version string) (id string, er
 	return id, err
 }
 
-// discarded is a response whose body is discarded.
-type discarded struct {
+// discardedResponse is a response whose body is discarded.
+type discardedResponse struct {
 	header http.Header
 	code   int
 }
 
-func (d *discarded) Header() http.Header         { return d.header }
-func (d *discarded) WriteHeader(code int)        { d.code = code }
-func (d *discarded) Write(p []byte) (int, error) { return io.Discard.Write(p) }
-func (d *discarded) FlushError() error           { return nil }
+func (d *discardedResponse) Header() http.Header         { return d.header }
+func (d *discardedResponse) WriteHeader(code int)        { d.code = code }
+func (d *discardedResponse) Write(p []byte) (int, error) { return io.Discard.Write(p) }
+func (d *discardedResponse) FlushError() error           { return nil }

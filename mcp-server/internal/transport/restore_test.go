@@ -30,19 +30,19 @@ func TestLostSession(t *testing.T) {
 		})
 	}
 	requests.Wait()
-	if n := f.handler.Sessions(); n != 1 {
+	if n := f.handler.CountSessions(); n != 1 {
 		t.Errorf("%d sessions", n)
 	}
 	if got := f.whose(t, lost); got != lost {
 		t.Errorf("tools know the session as %q", got)
 	}
-	if _, stop := f.listenStream(t, lost); f.handler.Sessions() != 1 {
+	if _, stop := f.listenStream(t, lost); f.handler.CountSessions() != 1 {
 		t.Error("listening began another session")
 	} else {
 		stop()
 	}
-	if code := f.send(t, http.MethodDelete, lost); code != http.StatusNoContent || f.handler.Sessions() != 0 {
-		t.Errorf("deleting it: %d, %d sessions", code, f.handler.Sessions())
+	if code := f.send(t, http.MethodDelete, lost); code != http.StatusNoContent || f.handler.CountSessions() != 0 {
+		t.Errorf("deleting it: %d, %d sessions", code, f.handler.CountSessions())
 	}
 	if code, _ := f.answer(t, oldVersion, lost, call(3, "sleep")); code != http.StatusNotFound {
 		t.Errorf("the session after its client deleted it: %d", code)

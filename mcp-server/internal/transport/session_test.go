@@ -21,9 +21,9 @@ func TestIdle(t *testing.T) {
 	idle := f.begin(t)
 	left := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); f.handler.Sessions() != n; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); f.handler.CountSessions() != n; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d sessions are left, want %d", f.handler.Sessions(), n)
+				t.Fatalf("%d sessions are left, want %d", f.handler.CountSessions(), n)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestDrain(t *testing.T) {
 	var body string
 	var done sync.WaitGroup
 	done.Go(func() { _, body = f.answer(t, oldVersion, id, call(2, "sleep")) })
-	for f.handler.Calls() == 0 {
+	for f.handler.CountCalls() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)

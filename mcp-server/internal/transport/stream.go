@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// stream is the response to one request. It adds comments to an event stream that is silent for long, because HTTP
-// clients and proxies cut silent connections. It also gives up on a client that does not read.
+// responseStream is the response to one request. It adds comments to an event stream that is silent for long, because
+// HTTP clients and proxies cut silent connections. It also gives up on a client that does not read.
 //
 // The MCP SDK writes one whole event at a time, so a comment between two writes never breaks an event.
-type stream struct {
+type responseStream struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	header http.Header // set by the SDK; copied to w when the answer starts
@@ -43,26 +43,26 @@ const flushTime = time.Millisecond
 // chunk is the size of a write under one deadline, in bytes.
 const chunk = 64 << 10
 
-func newStream(w http.ResponseWriter, cfg *Config) *stream {
-	return &stream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: cfg}
+func newStream(w http.ResponseWriter, cfg *Config) *responseStream {
+	return &responseStream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: cfg}
 }
 
 // Header returns the headers that the SDK sets.
-func (s *stream) Header() http.Header { return s.header }
+func (s *responseStream) Header() http.Header { return s.header }
 
 // WriteHeader starts the response.
-func (s *stream) WriteHeader(code int) {
+func (s *responseStream) WriteHeader(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if code == http.StatusBadRequest && s.body != nil && !s.began {
 		s.refused = true // the next Write has the reason
 		return
 	}
-	s.begin(code)
+	s.beginResponse(code)
 }
 
-// begin starts the response, unless it has started.
-func (s *stream) begin(code int) {
+// beginResponse starts the response, unless it has started.
+func (s *responseStream) beginResponse(code int) {
 	if s.began || s.over {
 		return
 	}
@@ -82,7 +82,7 @@ func (s *stream) begin(code int) {
 }
 
 // Write writes in chunks, each with a separate deadline.
-func (s *stream) Write(p []byte) (int, error) {
+func (s *responseStream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -90,17 +90,17 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 	if s.refused {
 		s.refused = false
-		status, answer := s.explain(p)
-		s.begin(status)
+		status, answer := s.explainRefusal(p)
+		s.beginResponse(status)
 		_, err := s.w.Write(answer)
 		return len(p), err
 	}
-	s.begin(http.StatusOK)
-	s.rest()
+	s.beginResponse(http.StatusOK)
+	s.restartTimer()
 	written := 0
 	for len(p) > 0 {
 		part := p[:min(len(p), chunk)]
-		s.deadline()
+		s.setDeadline()
 		n, err := s.w.Write(part)
 		written += n
 		if err != nil {
@@ -112,51 +112,52 @@ func (s *stream) Write(p []byte) (int, error) {
 }
 
 // FlushError is called by http.ResponseController. It flushes within flushTime. The next write returns its error.
-func (s *stream) FlushError() error {
+func (s *responseStream) FlushError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
 	case s.soon == nil:
-		s.soon = time.AfterFunc(flushTime, s.flush)
+		s.soon = time.AfterFunc(flushTime, s.flushBuffer)
 	default:
 		s.soon.Reset(flushTime)
 	}
 	return nil
 }
 
-// flush sends buffered data to the client.
-func (s *stream) flush() {
+// flushBuffer sends buffered data to the client.
+func (s *responseStream) flushBuffer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return
 	}
-	s.deadline()
+	s.setDeadline()
 	_ = s.rc.Flush()
 }
 
-// deadline gives the client WriteTime to read the next write.
-func (s *stream) deadline() {
+// setDeadline gives the client WriteTime to read the next write.
+func (s *responseStream) setDeadline() {
 	_ = s.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTime)) // not supported: no deadline
 }
 
-// rest restarts the timer for the next comment.
-func (s *stream) rest() {
+// restartTimer restarts the timer for the next comment.
+func (s *responseStream) restartTimer() {
 	if s.timer != nil {
 		s.timer.Reset(s.cfg.Comment)
 	}
 }
 
-// listen starts the timer for comments. Call it after reading the request.
-func (s *stream) listen() {
+// startComments starts the timer for comments. Call it after reading the request.
+func (s *responseStream) startComments() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(s.cfg.Comment, s.silent)
+	s.timer = time.AfterFunc(s.cfg.Comment, s.writeComment)
 }
 
-// silent writes a comment. If the response has not started, it becomes an event stream whose first event takes long.
-func (s *stream) silent() {
+// writeComment writes a comment. If the response has not started, it becomes an event stream whose first event takes
+// long.
+func (s *responseStream) writeComment() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A comment would damage a JSON answer.
@@ -169,19 +170,19 @@ func (s *stream) silent() {
 		s.w.Header().Set("Cache-Control", "no-cache, no-transform")
 		s.w.WriteHeader(http.StatusOK)
 	}
-	s.deadline()
+	s.setDeadline()
 	if _, err := s.w.Write([]byte(comment)); err == nil {
 		_ = s.rc.Flush()
-		s.rest()
+		s.restartTimer()
 	}
 }
 
-// close ends the stream. Buffered data is still sent. Later writes fail.
-func (s *stream) close() {
+// endStream ends the stream. Buffered data is still sent. Later writes fail.
+func (s *responseStream) endStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused { // the SDK wrote no reason
-		s.begin(http.StatusBadRequest)
+		s.beginResponse(http.StatusBadRequest)
 	}
 	// Set under the lock: a timer that fires now must not write after the handler has returned.
 	s.over = true
@@ -195,5 +196,5 @@ func (s *stream) close() {
 			s.w.Header()[name] = values
 		}
 	}
-	s.deadline()
+	s.setDeadline()
 }

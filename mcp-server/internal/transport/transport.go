@@ -70,7 +70,7 @@ type Handler struct {
 	cfg    Config
 	legacy http.Handler // with sessions
 	modern http.Handler // without
-	book   *book
+	book   *sessionBook
 
 	posts    sync.Map // id -> context of the request
 	calls    atomic.Int64
@@ -80,7 +80,7 @@ type Handler struct {
 	resuming sync.Mutex // held while a lost session is resumed
 
 	mu       sync.Mutex
-	inFlight map[*call]struct{}
+	inFlight map[*flightCall]struct{}
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -95,7 +95,7 @@ func New(cfg Config) *Handler {
 	setDefault(&cfg.Comment, 20*time.Second)
 	setDefault(&cfg.WriteTime, 30*time.Second)
 	setDefault(&cfg.ReadTime, 60*time.Second)
-	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*call]struct{}{}, done: make(chan struct{})}
+	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*flightCall]struct{}{}, done: make(chan struct{})}
 	options := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes:          -1,   // readBody bounds it before the SDK parses it
 		DisableLocalhostProtection:   true, // package guard checks the Host on every address
@@ -106,10 +106,10 @@ func New(cfg Config) *Handler {
 	stateless := options
 	stateless.Stateless = true
 	h.modern = mcp.NewStreamableHTTPHandler(server, &stateless)
-	cfg.Server.AddReceivingMiddleware(h.bridge)
+	cfg.Server.AddReceivingMiddleware(h.cancelAbandoned)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
-	go h.reap(ctx)
+	go h.reapIdle(ctx)
 	return h
 }
 
@@ -123,16 +123,16 @@ func setDefault[T comparable](v *T, d T) {
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := newStream(w, &h.cfg)
-	defer s.close()
+	defer s.endStream()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &call{cancel: cancel}
-	h.note(c, true) // from now on Close cancels it, or this function refuses it
-	defer h.note(c, false)
-	body := &weighed{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
-	defer body.release()
+	c := &flightCall{cancel: cancel}
+	h.noteFlight(c, true) // from now on Close cancels it, or this function refuses it
+	defer h.noteFlight(c, false)
+	body := &weighedBody{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
+	defer body.releaseBytes()
 	// Checked again after reading, which may take ReadTime: Drain counts only calls that have started.
-	if h.stopping(s) || !h.readBody(s, w, r, body) || h.stopping(s) {
+	if h.refuseIfDraining(s) || !h.readBody(s, w, r, body) || h.refuseIfDraining(s) {
 		return
 	}
 
@@ -148,7 +148,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.posts.Store(id, ctx)
 	defer h.posts.Delete(id)
 
-	s.listen()
+	s.startComments()
 	// ISO dates compare like text.
 	if r.Header.Get(versionHeader) >= sessionless {
 		h.modern.ServeHTTP(s, r)
@@ -157,8 +157,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveSession(s, r, c)
 }
 
-// stopping refuses a request if the handler is draining, and reports whether it did.
-func (h *Handler) stopping(s *stream) bool {
+// refuseIfDraining refuses a request if the handler is draining, and reports whether it did.
+func (h *Handler) refuseIfDraining(s *responseStream) bool {
 	if !h.draining.Load() {
 		return false
 	}
@@ -168,43 +168,43 @@ func (h *Handler) stopping(s *stream) bool {
 }
 
 // serveSession serves a request of a protocol version with sessions.
-func (h *Handler) serveSession(s *stream, r *http.Request, c *call) {
+func (h *Handler) serveSession(s *responseStream, r *http.Request, c *flightCall) {
 	switch id := r.Header.Get(sessionHeader); {
 	//defence:tenant-sessions
 	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id):
 		http.Error(s, "session not found", http.StatusNotFound)
 		return
 	case r.Method == http.MethodDelete:
-		live, _ := h.book.resolve(id)
+		live, _ := h.book.resolveName(id)
 		r.Header.Set(sessionHeader, live)
 		// Before the SDK ends the session, which waits for the session's handlers.
-		h.book.cancel(live)
+		h.book.cancelRequests(live)
 		h.legacy.ServeHTTP(s, r)
-		h.book.remove(live)
+		h.book.deleteSession(live)
 		if sessionID(id) { // other IDs are never resumed
-			h.book.bury(id)
+			h.book.markDeleted(id)
 		}
 		return
 	case id == "" && r.Method == http.MethodPost:
-		if !h.room() {
+		if !h.hasRoom() {
 			http.Error(s, errNoRoom.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		s.announced = h.book.enter
+		s.announced = h.book.addSession
 	case id != "":
 		r.Header.Set(tools.SessionHeader, id)
-		if err := h.resume(s, r); err != nil {
+		if err := h.resumeSession(s, r); err != nil {
 			http.Error(s, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 	}
-	end := h.book.begin(r.Header.Get(sessionHeader), c)
+	end := h.book.beginRequest(r.Header.Get(sessionHeader), c)
 	defer end()
 	h.legacy.ServeHTTP(s, r)
 }
 
-// note maintains the set of requests in flight.
-func (h *Handler) note(c *call, in bool) {
+// noteFlight maintains the set of requests in flight.
+func (h *Handler) noteFlight(c *flightCall, in bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if in {
@@ -216,7 +216,7 @@ func (h *Handler) note(c *call, in bool) {
 
 // readBody reads the whole body of a POST, so that its size and number of messages are known before the SDK parses it.
 // It returns false if it has answered the request.
-func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in *weighed) bool {
+func (h *Handler) readBody(s *responseStream, w http.ResponseWriter, r *http.Request, in *weighedBody) bool {
 	if r.Method != http.MethodPost {
 		return true
 	}
@@ -238,7 +238,7 @@ func (h *Handler) readBody(s *stream, w http.ResponseWriter, r *http.Request, in
 		http.Error(s, "the request could not be read", http.StatusBadRequest)
 		return false
 	}
-	if why := h.refuse(body); why != "" {
+	if why := h.refuseLarge(body); why != "" {
 		http.Error(s, why, http.StatusRequestEntityTooLarge)
 		return false
 	}
@@ -253,15 +253,15 @@ const bodiesAtOnce = 4
 
 var errHeld = errors.New("the requests in flight are too large together")
 
-// weighed is a body that counts its bytes until release. Reading fails if all bodies together are too large.
-type weighed struct {
+// weighedBody is a body that counts its bytes until release. Reading fails if all bodies together are too large.
+type weighedBody struct {
 	io.Reader
 	held       *atomic.Int64
 	read, most int64
 }
 
 // Read implements io.Reader.
-func (b *weighed) Read(p []byte) (int, error) {
+func (b *weighedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.read += int64(n)
 	if b.held.Add(int64(n)) > b.most {
@@ -270,15 +270,15 @@ func (b *weighed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *weighed) release() { b.held.Add(-b.read) }
+func (b *weighedBody) releaseBytes() { b.held.Add(-b.read) }
 
-// refuse returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a long
-// part other than the params of a tool call. The SDK refuses text that is not JSON.
-func (h *Handler) refuse(body []byte) string {
+// refuseLarge returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a
+// long part other than the params of a tool call. The SDK refuses text that is not JSON.
+func (h *Handler) refuseLarge(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
 	// Counted without decoding, because a batch of tiny messages takes many times the memory when decoded.
-	if batch && messages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
+	if batch && countMessages(first, h.cfg.MaxBatch) > h.cfg.MaxBatch {
 		return "the batch has more messages than are allowed"
 	}
 	//defence:message-bounds permits
@@ -306,10 +306,10 @@ func (h *Handler) refuse(body []byte) string {
 	return ""
 }
 
-// messages counts the elements of a JSON array, up to one more than most.
-func messages(array []byte, most int) int {
+// countMessages counts the elements of a JSON array, up to one more than most.
+func countMessages(array []byte, most int) int {
 	n := 0
-	for _, err := range jsonread.Spans(string(array)) {
+	for _, err := range jsonread.ListSpans(string(array)) {
 		if err != nil || n > most {
 			break
 		}
@@ -318,9 +318,9 @@ func messages(array []byte, most int) int {
 	return n
 }
 
-// bridge is a middleware that cancels a tool call when its request ends early: the client disconnected, its session was
-// deleted, or the server stops. Otherwise the run would go on without a reader.
-func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
+// cancelAbandoned is a middleware that cancels a tool call when its request ends early: the client disconnected, its
+// session was deleted, or the server stops. Otherwise the run would go on without a reader.
+func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != "tools/call" {
 			return next(ctx, method, req)
@@ -340,9 +340,9 @@ func (h *Handler) bridge(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// room reports whether one more session may start. It ends an idle session if necessary.
-func (h *Handler) room() bool {
-	if h.book.len() < h.cfg.MaxSessions {
+// hasRoom reports whether one more session may start. It ends an idle session if necessary.
+func (h *Handler) hasRoom() bool {
+	if h.book.countSessions() < h.cfg.MaxSessions {
 		return true
 	}
 	live := map[string]bool{}
@@ -350,36 +350,37 @@ func (h *Handler) room() bool {
 		live[s.ID()] = true
 	}
 	// The SDK may have ended sessions that the book still counts.
-	h.book.keep(live)
-	if h.book.len() < h.cfg.MaxSessions {
+	h.book.keepOnly(live)
+	if h.book.countSessions() < h.cfg.MaxSessions {
 		return true
 	}
-	ids := h.book.idle(time.Now(), 1)
-	h.end(ids)
+	ids := h.book.listIdle(time.Now(), 1)
+	h.endSessions(ids)
 	return len(ids) > 0
 }
 
-// end closes sessions.
-func (h *Handler) end(ids []string) {
+// endSessions closes sessions.
+func (h *Handler) endSessions(ids []string) {
 	if len(ids) == 0 {
 		return
 	}
 	gone := map[string]bool{}
 	for _, id := range ids {
 		gone[id] = true
-		h.book.cancel(id)
-		h.book.remove(id)
+		h.book.cancelRequests(id)
+		h.book.deleteSession(id)
 	}
 	for s := range h.cfg.Server.Sessions() {
 		if gone[s.ID()] {
 			_ = s.Close()
 		}
 	}
-	h.cfg.Log.Info("sessions ended", logline.Tag("mcp"), slog.Int("count", len(ids)), slog.Int("left", h.book.len()))
+	h.cfg.Log.Info("sessions ended", logline.Tag("mcp"), slog.Int("count", len(ids)),
+		slog.Int("left", h.book.countSessions()))
 }
 
-// reap ends idle sessions until ctx ends.
-func (h *Handler) reap(ctx context.Context) {
+// reapIdle ends idle sessions until ctx ends.
+func (h *Handler) reapIdle(ctx context.Context) {
 	defer close(h.done)
 	tick := time.NewTicker(min(time.Minute, h.cfg.SessionIdle/2))
 	defer tick.Stop()
@@ -388,22 +389,22 @@ func (h *Handler) reap(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			h.end(h.book.idle(time.Now().Add(-h.cfg.SessionIdle), 0))
+			h.endSessions(h.book.listIdle(time.Now().Add(-h.cfg.SessionIdle), 0))
 		}
 	}
 }
 
-// Knows reports whether a client uses, or has deleted, a session with this ID.
-func (h *Handler) Knows(id string) bool {
-	_, known := h.book.resolve(id)
+// KnowsSession reports whether a client uses, or has deleted, a session with this ID.
+func (h *Handler) KnowsSession(id string) bool {
+	_, known := h.book.resolveName(id)
 	return known
 }
 
-// Sessions returns the number of sessions.
-func (h *Handler) Sessions() int { return h.book.len() }
+// CountSessions returns the number of sessions.
+func (h *Handler) CountSessions() int { return h.book.countSessions() }
 
-// Calls returns the number of running tool calls, including calls over other transports.
-func (h *Handler) Calls() int { return int(h.calls.Load()) }
+// CountCalls returns the number of running tool calls, including calls over other transports.
+func (h *Handler) CountCalls() int { return int(h.calls.Load()) }
 
 // Drain refuses new requests and waits for running tool calls until ctx ends.
 func (h *Handler) Drain(ctx context.Context) {

@@ -268,7 +268,7 @@ func TestDelete(t *testing.T) {
 	if code, _ := f.answer(t, oldVersion, id, call(3, "sleep")); code != http.StatusNotFound {
 		t.Errorf("the session after its end: %d, want 404 so that clients begin a new one", code)
 	}
-	if n := f.handler.Sessions(); n != 0 {
+	if n := f.handler.CountSessions(); n != 0 {
 		t.Errorf("%d sessions are left", n)
 	}
 }

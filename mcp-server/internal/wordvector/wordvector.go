@@ -38,18 +38,18 @@ var (
 const nearPerStem = 12
 
 var (
-	vocabulary = sync.OnceValue(func() lines { return splitLines(vocabularyText) })
-	stems      = sync.OnceValue(func() lines { return splitLines(stemsText) })
+	vocabulary = sync.OnceValue(func() sortedLines { return splitLines(vocabularyText) })
+	stems      = sync.OnceValue(func() sortedLines { return splitLines(stemsText) })
 )
 
-// lines is a text whose lines are sorted by their bytes.
-type lines struct {
+// sortedLines is a text whose lines are sorted by their bytes.
+type sortedLines struct {
 	text string
 	ends []uint32 // the end of each line
 }
 
-func splitLines(text string) lines {
-	l := lines{text: text, ends: make([]uint32, 0, strings.Count(text, "\n"))}
+func splitLines(text string) sortedLines {
+	l := sortedLines{text: text, ends: make([]uint32, 0, strings.Count(text, "\n"))}
 	for i := range len(text) {
 		if text[i] == '\n' {
 			l.ends = append(l.ends, uint32(i))
@@ -58,28 +58,28 @@ func splitLines(text string) lines {
 	return l
 }
 
-func (l lines) line(i int) string {
+func (l sortedLines) lineAt(i int) string {
 	if i == 0 {
 		return l.text[:l.ends[0]]
 	}
 	return l.text[l.ends[i-1]+1 : l.ends[i]]
 }
 
-// find returns the number of a line.
-func (l lines) find(text string) (int, bool) {
-	i := sort.Search(len(l.ends), func(i int) bool { return l.line(i) >= text })
-	return i, i < len(l.ends) && l.line(i) == text
+// findLine returns the number of a line.
+func (l sortedLines) findLine(text string) (int, bool) {
+	i := sort.Search(len(l.ends), func(i int) bool { return l.lineAt(i) >= text })
+	return i, i < len(l.ends) && l.lineAt(i) == text
 }
 
 // longestPrefix returns the number and the length of the longest line that a text begins with, or -1 and 0. It takes
 // few steps also for a text that was made to have many pieces.
-func (l lines) longestPrefix(text string) (row, n int) {
+func (l sortedLines) longestPrefix(text string) (row, n int) {
 	for text != "" {
-		row := sort.Search(len(l.ends), func(i int) bool { return l.line(i) > text }) - 1
+		row := sort.Search(len(l.ends), func(i int) bool { return l.lineAt(i) > text }) - 1
 		if row < 0 {
 			break
 		}
-		line, n := l.line(row), 0 // a line that text begins with is this one, or this one begins with it too
+		line, n := l.lineAt(row), 0 // a line that text begins with is this one, or this one begins with it too
 		for n < min(len(line), len(text)) && line[n] == text[n] {
 			n++
 		}
@@ -91,17 +91,17 @@ func (l lines) longestPrefix(text string) (row, n int) {
 	return -1, 0
 }
 
-// Near yields stems of words that mean about the same as those of a stem, the most like first, and how like they are,
-// from 0 to 1. A stem is that of search.Stem.
-func Near(stem string) iter.Seq2[string, float32] {
+// NearStems yields stems of words that mean about the same as those of a stem, the most like first, and how like they
+// are, from 0 to 1. A stem is that of search.Stem.
+func NearStems(stem string) iter.Seq2[string, float32] {
 	return func(yield func(string, float32) bool) {
-		row, ok := stems().find(stem)
+		row, ok := stems().findLine(stem)
 		if !ok {
 			return
 		}
 		for i := range nearPerStem {
 			at := near[3*(row*nearPerStem+i):][:3]
-			if at[2] == 0 || !yield(stems().line(int(at[0])|int(at[1])<<8), float32(at[2])/math.MaxUint8) {
+			if at[2] == 0 || !yield(stems().lineAt(int(at[0])|int(at[1])<<8), float32(at[2])/math.MaxUint8) {
 				return
 			}
 		}
@@ -133,16 +133,16 @@ func (v *Vector) Likeness(o *Vector) float32 {
 	return float32(a+b+c+d) * v.scale * o.scale
 }
 
-// Sum computes vectors of texts.
-type Sum struct {
+// TextSum computes vectors of texts.
+type TextSum struct {
 	total [size]float32
 	seen  []int // rows that are part of total
 }
 
-// Of returns the vector of a text. split yields its words in lower case.
-func (s *Sum) Of(text string, split func(text string, each func(word string))) (v Vector) {
+// VectorOf returns the vector of a text. split yields its words in lower case.
+func (s *TextSum) VectorOf(text string, split func(text string, each func(word string))) (v Vector) {
 	s.total, s.seen = [size]float32{}, s.seen[:0]
-	split(text, s.add)
+	split(text, s.addWord)
 	square, largest := float64(0), float32(0)
 	for _, x := range s.total {
 		square += float64(x) * float64(x)
@@ -158,8 +158,8 @@ func (s *Sum) Of(text string, split func(text string, each func(word string))) (
 	return v
 }
 
-// add adds a word. Each piece counts once.
-func (s *Sum) add(word string) {
+// addWord adds a word. Each piece counts once.
+func (s *TextSum) addWord(word string) {
 	if strings.Contains(stops, " "+word+" ") {
 		return
 	}
@@ -184,7 +184,7 @@ func splitPieces(word string) []int {
 	for prefix := ""; word != ""; prefix = "##" {
 		row, n := vocabulary().longestPrefix(prefix + word)
 		if n <= len(prefix) {
-			unknown, _ := vocabulary().find("[UNK]")
+			unknown, _ := vocabulary().findLine("[UNK]")
 			return []int{unknown}
 		}
 		out, word = append(out, row), word[n-len(prefix):]

@@ -32,15 +32,15 @@ func TestReal(t *testing.T) {
 	for word, want := range real.Words {
 		var got []string
 		for _, row := range splitPieces(word) {
-			got = append(got, vocabulary().line(row))
+			got = append(got, vocabulary().lineAt(row))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", word, got, want)
 		}
 	}
-	var sum Sum
+	var sum TextSum
 	for text, want := range real.Texts {
-		v := sum.Of(text, fields)
+		v := sum.VectorOf(text, fields)
 		same := 0.0
 		for i, x := range want {
 			same += x * float64(v.parts[i]) * float64(v.scale)
@@ -53,8 +53,8 @@ func TestReal(t *testing.T) {
 
 // TestLikeness: texts of like meaning are more alike than others, and a text without words is like none.
 func TestLikeness(t *testing.T) {
-	var sum Sum
-	vector := func(text string) *Vector { v := sum.Of(text, fields); return &v }
+	var sum TextSum
+	vector := func(text string) *Vector { v := sum.VectorOf(text, fields); return &v }
 	for _, c := range [][3]string{
 		{"dial a phone number", "make a call", "make a payment"},
 		{"photos of a robot", "list media of the team", "list awards of the team"},
@@ -78,7 +78,7 @@ func TestNear(t *testing.T) {
 	for stem, want := range map[string]string{"photo": "imag", "delet": "remov", "ill": "", "nosuchstem": ""} {
 		var all []string
 		last := float32(1)
-		for near, likeness := range Near(stem) {
+		for near, likeness := range NearStems(stem) {
 			if likeness > last || likeness < 0.45 {
 				t.Errorf("%s: %s is like it by %f, after %f", stem, near, likeness, last)
 			}
@@ -96,15 +96,15 @@ func FuzzOf(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(_ *testing.T, s string) {
-		var sum Sum
-		v := sum.Of(s, fields)
+		var sum TextSum
+		v := sum.VectorOf(s, fields)
 		_ = v.Likeness(&v)
 	})
 }
 
 func BenchmarkLikeness(b *testing.B) {
-	var sum Sum
-	v, o := sum.Of("refund a charge", fields), sum.Of("create a refund", fields)
+	var sum TextSum
+	v, o := sum.VectorOf("refund a charge", fields), sum.VectorOf("create a refund", fields)
 	for b.Loop() {
 		v.Likeness(&o)
 	}

@@ -102,7 +102,7 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 	p.client = controlapi.NewClient(socket)
 	t.Cleanup(p.client.Close)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if h, err := p.client.Health(context.Background()); err == nil && h.Ready {
+		if h, err := p.client.FetchHealth(context.Background()); err == nil && h.Ready {
 			return p
 		}
 		if time.Now().After(deadline) {
@@ -146,7 +146,7 @@ func filesOfSlots(t *testing.T, n slot.ID) (env []string, files []*os.File, http
 			f.Close()
 		}
 	})
-	return slot.Environ(names), files, https
+	return slot.InheritEnviron(names), files, https
 }
 
 // TestPrivileges: once it serves, no thread has a capability but the one that reads apis/, and nothing can be added.
@@ -183,12 +183,12 @@ func TestPrivileges(t *testing.T) {
 func TestReloadSignal(t *testing.T) {
 	env, files, _ := slotFiles(t)
 	p := start(t, "embedded", env, files...)
-	before, err := p.client.Catalog(context.Background())
+	before, err := p.client.FetchCatalog(context.Background())
 	testkit.Must(t, err)
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.dir, "apis", "demo")))
 	testkit.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		now, err := p.client.Catalog(context.Background())
+		now, err := p.client.FetchCatalog(context.Background())
 		testkit.Must(t, err)
 		if now.Version != before.Version && len(now.APIs) == 0 {
 			return
@@ -223,7 +223,7 @@ func TestProfile(t *testing.T) {
 				}
 			}
 			// Code in the sandbox has no such path, in either state.
-			testkit.Must(t, p.client.Register(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
+			testkit.Must(t, p.client.RegisterRun(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
 			over, err := tls.Dial("tcp", https, &tls.Config{InsecureSkipVerify: true, ServerName: "api.demo.test"})
 			testkit.Must(t, err)
 			defer over.Close()
@@ -257,13 +257,13 @@ func TestFailedStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			err := run(context.Background(), c.args, func(k string) string { return c.env[k] }, &stderr, &stderr)
+			err := runCommand(context.Background(), c.args, func(k string) string { return c.env[k] }, &stderr, &stderr)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	if err := run(context.Background(), []string{"health", "--control", dir + "/c.sock"}, os.Getenv, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+	if err := runCommand(context.Background(), []string{"health", "--control", dir + "/c.sock"}, os.Getenv, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 		t.Error("nobody serves, and health is content")
 	}
 }

@@ -15,45 +15,45 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 )
 
-// gateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
+// listenGateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
 // redirected to a port without a listener.
-func gateway(n slot.Network) (inputs, error) {
-	in, err := forAll(n.Proxy(), n.Slot)
+func listenGateway(n slot.Network) (sandboxInputs, error) {
+	in, err := listenForAll(n.Proxy(), n.SlotOf)
 	if err != nil {
 		return in, err
 	}
 	if err := firewall.AddResolver(); err != nil {
 		return in, fmt.Errorf("gateway mode: %w", err)
 	}
-	if err := in.resolve(slot.SyntheticAddr); err != nil {
+	if err := in.listenDNS(slot.SyntheticAddr); err != nil {
 		return in, err
 	}
 	_, err = firewall.Install(n)
 	return in, err
 }
 
-// pod listens at the proxy's address in a pod, which the init container has set up: see sandboxd hold --pod.
-func pod(n slot.Network) (inputs, error) {
-	in, err := forAll(n.Proxy(), n.Slot)
+// listenPod listens at the proxy's address in a pod, which the init container has set up: see sandboxd hold --pod.
+func listenPod(n slot.Network) (sandboxInputs, error) {
+	in, err := listenForAll(n.Proxy(), n.SlotOf)
 	if err != nil {
 		return in, err
 	}
-	return in, in.resolve(n.Proxy())
+	return in, in.listenDNS(n.Proxy())
 }
 
-// shared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
-func shared(at netip.Addr, pods *seats.Seats) (inputs, error) {
-	in, err := forAll(at, pods.Find)
+// listenShared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
+func listenShared(at netip.Addr, pods *seats.Seats) (sandboxInputs, error) {
+	in, err := listenForAll(at, pods.FindSlot)
 	if err != nil {
 		return in, err
 	}
 	in.anyAsks = true
-	return in, in.resolve(at)
+	return in, in.listenDNS(at)
 }
 
-// forAll listens on the ports that are always open, for every slot.
-func forAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (inputs, error) {
-	in := inputs{find: find, seats: []*slot.ID{nil}, open: opener(at, find)}
+// listenForAll listens on the ports that are always open, for every slot.
+func listenForAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandboxInputs, error) {
+	in := sandboxInputs{find: find, seats: []*slot.ID{nil}, open: newOpener(at, find)}
 	for _, port := range []uint16{80, 443} {
 		l, err := in.open(nil, port)
 		if err != nil {
@@ -64,8 +64,8 @@ func forAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (inputs, error
 	return in, nil
 }
 
-// resolve listens for DNS at an address.
-func (in *inputs) resolve(a netip.Addr) error {
+// listenDNS listens for DNS at an address.
+func (in *sandboxInputs) listenDNS(a netip.Addr) error {
 	ctx := context.Background()
 	var lc net.ListenConfig
 	resolver := netip.AddrPortFrom(a, firewall.DNSPort).String()
@@ -82,9 +82,9 @@ func (in *inputs) resolve(a netip.Addr) error {
 	return nil
 }
 
-// opener listens on a port of the proxy's address on the sandbox's network, and no other, for every slot. Below 1024 it
-// needs net.ipv4.ip_unprivileged_port_start to be 0, or CAP_NET_BIND_SERVICE.
-func opener(
+// newOpener listens on a port of the proxy's address on the sandbox's network, and no other, for every slot. Below 1024
+// it needs net.ipv4.ip_unprivileged_port_start to be 0, or CAP_NET_BIND_SERVICE.
+func newOpener(
 	address netip.Addr, find func(netip.Addr) (slot.ID, bool),
 ) func(*slot.ID, uint16) (entrance.Listener, error) {
 	return func(_ *slot.ID, port uint16) (entrance.Listener, error) {
@@ -97,9 +97,9 @@ func opener(
 	}
 }
 
-// secure drops the capabilities that only the start needs. CAP_DAC_READ_SEARCH is kept, to read a config.json that only
-// its owner may read, and in a pod CAP_NET_BIND_SERVICE, to open ports of the catalog below 1024.
-func secure(mode string) error {
+// dropPrivileges drops the capabilities that only the start needs. CAP_DAC_READ_SEARCH is kept, to read a config.json
+// that only its owner may read, and in a pod CAP_NET_BIND_SERVICE, to open ports of the catalog below 1024.
+func dropPrivileges(mode string) error {
 	if err := privilege.HideMemory(); err != nil {
 		return err
 	}
@@ -107,5 +107,5 @@ func secure(mode string) error {
 	if mode == modePod {
 		keep = append(keep, unix.CAP_NET_BIND_SERVICE)
 	}
-	return privilege.Drop(keep...)
+	return privilege.DropCapabilities(keep...)
 }

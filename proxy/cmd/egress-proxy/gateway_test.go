@@ -37,16 +37,16 @@ type networks struct {
 func newNetworks(t *testing.T) *networks {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root for network namespaces")
+		testkit.SkipBecause(t, "needs root for network namespaces")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		testkit.Skip(t, "needs iptables")
+		testkit.SkipBecause(t, "needs iptables")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 	n := &networks{t: t}
 	var err error
 	if n.sandbox, err = netns.New(); err != nil {
-		testkit.Skip(t, "cannot make a network namespace: "+err.Error())
+		testkit.SkipBecause(t, "cannot make a network namespace: "+err.Error())
 	}
 	if n.proxy, err = netns.New(); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func newNetworks(t *testing.T) *networks {
 	n.enter(n.sandbox)
 	n.up("lo")
 	for _, id := range []slot.ID{0, 1} {
-		n.address("sb0", (slot.Network{}).Addr(id).String()+"/24")
+		n.address("sb0", (slot.Network{}).SlotAddr(id).String()+"/24")
 	}
 	n.address("sb0", "10.77.0.50/24") // not a slot's
 	n.up("sb0")
@@ -127,7 +127,7 @@ func TestGateway(t *testing.T) {
 	p := start(t, "gateway", nil)
 	n.enter(n.sandbox)
 	ctx := context.Background()
-	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.RegisterRun(ctx, 0, controlapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
 	pool := x509.NewCertPool()
 	pem, err := os.ReadFile(filepath.Join(p.dir, "public", authority.PublicFile))
 	testkit.Must(t, err)
@@ -154,7 +154,7 @@ func TestGateway(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(body), err
 	}
-	first, second := (slot.Network{}).Addr(slot.ID(0)).String(), (slot.Network{}).Addr(slot.ID(1)).String()
+	first, second := (slot.Network{}).SlotAddr(slot.ID(0)).String(), (slot.Network{}).SlotAddr(slot.ID(1)).String()
 
 	// Any address on 80 and 443 is the proxy, and the slot is the source address.
 	for _, to := range []string{"198.18.0.1:443", "198.18.0.1:80", "93.184.216.34:443", "10.77.0.2:443", "192.168.77.2:443"} {
@@ -163,11 +163,11 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: %d %q %v", to, status, body, err)
 		}
 	}
-	if rec, err := p.client.Unregister(ctx, 0, 1, controlapi.Summary{}); err != nil || rec.Count.Denied != 5 {
+	if rec, err := p.client.UnregisterRun(ctx, 0, 1, controlapi.Summary{}); err != nil || rec.Count.Denied != 5 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 	// A slot without a run, and an address that is not a slot's.
-	testkit.Must(t, p.client.Register(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.RegisterRun(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
 	for _, from := range []string{second, "10.77.0.50"} {
 		if status, body, err := get(from, "198.18.0.1:80", "evil.test", soon); err == nil {
 			t.Errorf("from %s: %d %q", from, status, body)
@@ -199,7 +199,7 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: a stranger got %v", network, a)
 		}
 	}
-	if rec, err := p.client.Unregister(ctx, 0, 2, controlapi.Summary{}); err != nil || rec.Count.Exchanges != 0 {
+	if rec, err := p.client.UnregisterRun(ctx, 0, 2, controlapi.Summary{}); err != nil || rec.Count.Exchanges != 0 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 }

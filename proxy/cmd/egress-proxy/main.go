@@ -45,8 +45,9 @@ const (
 	gcLeast   = 50
 )
 
-// settle returns the memory that loading a catalog took to the system, and sets the collector's pace for the rest.
-func settle() {
+// tuneCollector returns the memory that loading a catalog took to the system, and sets the collector's pace for the
+// rest.
+func tuneCollector() {
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -65,7 +66,7 @@ func newBudget() *membudget.Budget {
 		debug.SetMemoryLimit(limit)
 	}
 	b := membudget.New(limit / 8 * 5)
-	b.Open("held requests").Take(hold.MaxBytes)
+	b.OpenAccount("held requests").TryTake(hold.MaxBytes)
 	return b
 }
 
@@ -73,28 +74,28 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	debug.SetGCPercent(gcPercent)
-	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
+	if err := runCommand(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "egress-proxy: "+err.Error())
 		}
-		health.Hold(ctx, err)
+		health.HoldUntilStopped(ctx, err)
 		os.Exit(1)
 	}
 }
 
-// run is the whole command. It returns nil after a clean stop.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+// runCommand is the whole command. It returns nil after a clean stop.
+func runCommand(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "health" {
-		return checkHealth(ctx, args[1:], stdout, stderr)
+		return checkProxyHealth(ctx, args[1:], stdout, stderr)
 	}
 	if len(args) == 1 && args[0] == "relay" {
-		return relay.Serve(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
+		return relay.RelayStdio(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
 	}
-	o, err := parse(args, stderr)
+	o, err := parseOptions(args, stderr)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, o, getenv, stderr)
+	return serveEgress(ctx, o, getenv, stderr)
 }
 
 // The modes.
@@ -122,7 +123,7 @@ type options struct {
 	endpoint        uint16
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
+func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("egress-proxy", flag.ContinueOnError)
 	fs.SetOutput(stderr)
@@ -174,8 +175,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// checkHealth is the healthcheck: nil when the proxy is ready.
-func checkHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// checkProxyHealth is the healthcheck: nil when the proxy is ready.
+func checkProxyHealth(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("egress-proxy health", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	socket := fs.String("control", "", "unix `socket` of the control API")
@@ -186,7 +187,7 @@ func checkHealth(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	c := controlapi.NewClient(*socket)
 	defer c.Close()
 	err := health.Check(ctx, *stay, func(ctx context.Context) error {
-		h, err := c.Health(ctx)
+		h, err := c.FetchHealth(ctx)
 		if err == nil && !h.Ready {
 			err = errors.New("not ready: " + h.Problem)
 		}

@@ -72,7 +72,7 @@ func serveUpstream(t *testing.T, ca *testca.CA) string {
 			_, _ = io.WriteString(w, "ok")
 		}),
 		TLSConfig: &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return ca.Leaf(h.ServerName, h.ServerName, time.Now().Add(time.Hour))
+			return ca.IssueLeaf(h.ServerName, h.ServerName, time.Now().Add(time.Hour))
 		}},
 	}
 	go func() { _ = server.ServeTLS(l, "", "") }()
@@ -110,7 +110,7 @@ func besiege(t *testing.T) *besieged {
 	}
 	testkit.Must(t, b.cmd.Process.Signal(syscall.SIGHUP))
 	testkit.WaitFor(t, func() bool {
-		c, err := b.client.Catalog(t.Context())
+		c, err := b.client.FetchCatalog(t.Context())
 		return err == nil && len(c.APIs) == 4
 	})
 	public, err := os.ReadFile(filepath.Join(b.dir, "public", authority.PublicFile))
@@ -136,11 +136,11 @@ func (b *besieged) browser(id slot.ID) *http.Client {
 func (b *besieged) run(ctx context.Context, id slot.ID, f func()) (controlapi.Receipt, error) {
 	generation := uint64(time.Now().UnixNano())
 	r := controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(time.Hour)}
-	if err := b.client.Register(ctx, id, r); err != nil {
+	if err := b.client.RegisterRun(ctx, id, r); err != nil {
 		return controlapi.Receipt{}, err
 	}
 	f()
-	return b.client.Unregister(ctx, id, generation, controlapi.Summary{})
+	return b.client.UnregisterRun(ctx, id, generation, controlapi.Summary{})
 }
 
 // serveHonest is a run with three requests. It reports whether they were answered, and whether the receipt has them.
@@ -241,7 +241,7 @@ func TestMemory(t *testing.T) {
 			var watcher sync.WaitGroup
 			watcher.Go(func() {
 				for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-					peak = max(peak, proc.Memory(b.cmd.Process.Pid))
+					peak = max(peak, proc.MemoryOf(b.cmd.Process.Pid))
 				}
 			})
 			served := 0
@@ -319,9 +319,9 @@ func TestGrowth(t *testing.T) {
 	}
 	runs := testkit.ChooseRepeats(200, 2000)
 	serve(runs / 2) // fills what is made once
-	before := proc.Memory(b.cmd.Process.Pid)
+	before := proc.MemoryOf(b.cmd.Process.Pid)
 	serve(runs)
-	after := proc.Memory(b.cmd.Process.Pid)
+	after := proc.MemoryOf(b.cmd.Process.Pid)
 	t.Logf("%d runs: %d to %d KiB", runs, before>>10, after>>10)
 	if before == 0 || after-before > mostGrowth {
 		t.Errorf("the memory grew by %d bytes a run", (after-before)/int64(runs))

@@ -64,16 +64,16 @@ import (
 type daemon struct {
 	log      *slog.Logger
 	reloader *reload.Reloader
-	book     *lease.Book
+	leases   *lease.Table
 	entrance *entrance.Entrance
 	resolver *resolver.Resolver
 	control  *control.Control
 	values   *minted.Values
 	minter   *mint.Minter
-	room     *hold.Room
-	plans    *plan.Book
+	queue    *hold.Queue
+	plans    *plan.Store
 	ledger   *ledger.Log // or nil
-	budget   *budget.Ledger
+	budget   *budget.Counter
 	ports    *ports.Ports
 	remote   net.Listener // for mcp-server in another pod; nil if there is none
 	ready    atomic.Bool
@@ -83,9 +83,9 @@ type daemon struct {
 	publish   net.Listener // where these pods get the authority's certificate
 }
 
-// serve runs the proxy until ctx ends.
-func serve(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
-	d, l, logins, err := open(ctx, o, getenv, stderr)
+// serveEgress runs the proxy until ctx ends.
+func serveEgress(ctx context.Context, o options, getenv func(string) string, stderr io.Writer) error {
+	d, l, logins, err := openDaemon(ctx, o, getenv, stderr)
 	if err != nil {
 		return health.CannotStart(err)
 	}
@@ -95,24 +95,24 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 		g.Go(func() error { return d.control.Serve(ctx, d.remote) })
 	}
 	if d.publish != nil {
-		g.Go(func() error { return rpc.Serve(ctx, d.publish, http.HandlerFunc(d.certificate)) })
+		g.Go(func() error { return rpc.Serve(ctx, d.publish, http.HandlerFunc(d.serveCertificate)) })
 	}
 	g.Go(func() error {
-		return credentials.Serve(ctx, logins, credentials.Handler(d.minter, d.room, d.plans, ledger.Dir(o.audit)))
+		return credentials.Serve(ctx, logins, credentials.NewHandler(d.minter, d.queue, d.plans, ledger.Dir(o.audit)))
 	})
-	g.Go(func() error { d.values.Run(ctx); return nil })
+	g.Go(func() error { d.values.RunSweeps(ctx); return nil })
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx)) // plans spend until they are closed
 	counted := make(chan struct{})
-	go func() { defer close(counted); d.budget.Run(counting, d.uncounted) }()
+	go func() { defer close(counted); d.budget.StoreEverySecond(counting, d.logUncounted) }()
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
-	g.Go(func() error { d.reloader.Watch(ctx); return nil })
-	g.Go(func() error { d.ports.Run(ctx); return nil })
+	g.Go(func() error { d.reloader.WatchFolder(ctx); return nil })
+	g.Go(func() error { d.ports.RetryFailed(ctx); return nil })
 	d.ready.Store(true)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
 	d.plans.Close()
-	d.book.Close()
+	d.leases.Close()
 	stop()
 	<-counted
 	d.minter.Close()
@@ -122,17 +122,18 @@ func serve(ctx context.Context, o options, getenv func(string) string, stderr io
 	return err
 }
 
-// certificate answers with the authority's certificate, and nothing else.
-func (d *daemon) certificate(w http.ResponseWriter, _ *http.Request) {
+// serveCertificate answers with the authority's certificate, and nothing else.
+func (d *daemon) serveCertificate(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-pem-file")
 	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
 }
 
-// catalog returns the catalog in force.
-func (d *daemon) catalog() *catalog.Catalog { return d.reloader.Current().Rules.Catalog }
+// currentCatalog returns the catalog in force.
+func (d *daemon) currentCatalog() *catalog.Catalog { return d.reloader.Current().Rules.Catalog }
 
-// open does everything that can fail before the proxy serves. l is the control socket, logins the credentials' socket.
-func open(
+// openDaemon does everything that can fail before the proxy serves. l is the control socket, logins the credentials'
+// socket.
+func openDaemon(
 	ctx context.Context, o options, getenv func(string) string, stderr io.Writer,
 ) (d *daemon, l, logins net.Listener, err error) {
 	set, err := settings.Parse(getenv)
@@ -142,15 +143,15 @@ func open(
 	d = &daemon{}
 	if o.mode == modeShared {
 		d.pods = seats.New(seats.Config{
-			Busy:   func(id slot.ID) bool { return d.book.Busy(id) },
-			Forget: func(id slot.ID) { d.book.Forget(id) },
+			Busy:   func(id slot.ID) bool { return d.leases.IsBusy(id) },
+			Forget: func(id slot.ID) { d.leases.ResetSlot(id) },
 		})
 	}
-	in, mode, err := sockets(o, set.Network, d.pods, getenv)
+	in, mode, err := openSockets(o, set.Network, d.pods, getenv)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err = d.assemble(o, set, in, getenv, stderr); err != nil {
+	if err = d.assembleParts(o, set, in, getenv, stderr); err != nil {
 		return nil, nil, nil, err
 	}
 	if l, err = unixsocket.Listen(ctx, o.control, mode); err != nil {
@@ -169,12 +170,12 @@ func open(
 			return nil, nil, nil, err
 		}
 	}
-	return d, l, logins, secure(o.mode)
+	return d, l, logins, dropPrivileges(o.mode)
 }
 
-// assemble builds the parts and loads the catalog.
-func (d *daemon) assemble(
-	o options, set settings.Settings, in inputs, getenv func(string) string, stderr io.Writer,
+// assembleParts builds the parts and loads the catalog.
+func (d *daemon) assembleParts(
+	o options, set settings.Settings, in sandboxInputs, getenv func(string) string, stderr io.Writer,
 ) error {
 	pool, err := newPool(o, set)
 	if err != nil {
@@ -186,22 +187,24 @@ func (d *daemon) assemble(
 	}
 	d.authority = ca
 	redactor := redact.New(set.RedactingStrings)
-	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.Loggable(s)) }
+	clean := func(s string) string { return redactor.String(d.reloader.Current().Scrub.CleanForLog(s)) }
 	d.log = logline.New(stderr, set.LogFormat, clean)
-	log.SetOutput(unquoted{d.log})
+	log.SetOutput(quietLog{d.log})
 	if err := d.openLedger(o, set); err != nil {
 		return err
 	}
 	journals := receipt.Config{Log: d.log, Clean: clean}
 	if d.ledger != nil {
-		journals.Ledger = d.ledger.Append
+		journals.Ledger = d.ledger.AppendRecord
 	}
 	journal := receipt.NewJournal(journals)
 	var handler *egress.Egress
 	d.values = minted.New(nil)
 	d.minter = mint.New(mint.Config{
 		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
-		Login: func(name string, out bool) { _ = d.record(ledger.Entry{Login: &ledger.Login{Name: name, Out: out}}) },
+		Login: func(name string, out bool) {
+			_ = d.appendToLedger(ledger.Entry{Login: &ledger.Login{Name: name, Out: out}})
+		},
 	})
 	prepare := func(c *catalog.Catalog) {
 		if err := d.minter.Configure(c); err != nil {
@@ -209,14 +212,14 @@ func (d *daemon) assemble(
 				slog.String("error", err.Error()))
 		}
 	}
-	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Minted: d.values, Prepare: prepare}
+	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: notifyHangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.Change) {
-		d.room.Forget()
-		d.plans.Forget()
-		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
-		d.ports.Set(c.Now.Rules.Catalog.Ports())
-		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
-		settle()
+		d.queue.DropApprovals()
+		d.plans.EndOpenPlans()
+		handler.CutStale(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
+		d.ports.SetPorts(c.Now.Rules.Catalog.ListPorts())
+		journal.PublishEvent(controlapi.Event{Catalog: c.Now.Public.Version})
+		tuneCollector()
 	}
 	conf.Registry, conf.RegistryPrivate = policy.NewRegistry(set.Registry, set.RegistryPrivate), set.RegistryPrivate
 	if o.mode == modeEmbedded {
@@ -224,84 +227,86 @@ func (d *daemon) assemble(
 	}
 	d.reloader = reload.New(conf)
 	tunnel := &broker.Broker{}
-	d.room = &hold.Room{Added: func(h approvalapi.Held) {
+	d.queue = &hold.Queue{Added: func(h approvalapi.Held) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
 			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
 			slog.String("server", h.Server),
 			slog.String("api", h.API), slog.String("method", h.Method))
 	}, Decided: func(h approvalapi.Held) {
-		_ = d.record(ledger.Entry{Decision: &ledger.Decision{
+		_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{
 			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
 			Approved: h.Approved, Scope: string(h.Scope),
 		}})
 	}}
 	memory := newBudget()
 	d.plans = plan.New(plan.Config{
-		Memory: memory.Open("plans"),
+		Memory: memory.OpenAccount("plans"),
 		Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
-			return handler.Open(ctx, id, run, tenant, apis)
+			return handler.OpenSender(ctx, id, run, tenant, apis)
 		},
 		Decided: func(p planapi.Plan, approved bool, steps []int) {
-			_ = d.record(ledger.Entry{Decision: &ledger.Decision{Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps}})
+			_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{Run: p.Run, Plan: p.ID, Approved: approved,
+				Steps: steps}})
 		},
 	})
-	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
+	d.budget = &budget.Counter{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
 		return fmt.Errorf("reading what was spent of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Memory:  memory,
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Room: d.room, Budget: d.budget, Keys: &attempt.Keys{}, Sending: d.sending(set),
-		Checkpoint: d.checkpoint,
+		Mint: d.minter, Queue: d.queue, Budget: d.budget, Keys: &attempt.Keys{}, Sending: d.newIntentWriter(set),
+		Checkpoint: d.writeCheckpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
-	d.book = lease.NewBook(lease.Config{
-		Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans, Memory: memory,
-		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.Lost(id, rec) },
+	d.leases = lease.NewTable(lease.Config{
+		Drain: func(id slot.ID) { d.entrance.DrainQueue(id) }, Plans: d.plans, Memory: memory,
+		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.RecordLost(id, rec) },
 	})
 	d.entrance, err = entrance.New(entrance.Config{
-		Listeners: in.listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: handler,
-		Refused: refused(journal, d.log),
+		Listeners: in.listeners, Attach: d.leases.AttachConn, GetCertificate: ca.GetCertificate, Handler: handler,
+		Refused: newRefusalRecorder(journal, d.log),
 	})
 	if err != nil {
 		return err
 	}
-	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.Add, Log: d.log})
+	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.AddListener, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
 		Known:   d.newHostCheck(in.find),
-		Allow:   in.asker(),
+		Allow:   in.newQueryLimit(),
 		Address: o.address,
 		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
-		Asked: d.asked(in.find, journal),
+		Asked: d.newQueryCheck(in.find, journal),
 	})
 	d.control = control.New(control.Config{
-		Book: d.book, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Room: d.room, Plans: d.plans,
-		Hosts: (&reach.Checker{Pool: pool, Catalog: d.catalog, UserAgent: set.UserAgent}).Hosts,
+		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Queue: d.queue, Plans: d.plans,
+		Hosts: (&reach.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
 		CA:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
-		Ready: d.problem, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
+		Ready: d.checkReady, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
 	})
-	journal.Metrics().Gauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
+	journal.Metrics().AddGauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
-	journal.Metrics().Gauge("codeforge_proxy_memory_bytes", "Bytes of the memory budget that requests have taken.",
-		func() float64 { return float64(memory.Used()) })
-	journal.Metrics().Gauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
+	journal.Metrics().AddGauge("codeforge_proxy_memory_bytes", "Bytes of the memory budget that requests have taken.",
+		func() float64 { return float64(memory.UsedBytes()) })
+	journal.Metrics().AddGauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
 		func() float64 {
 			if d.ledger == nil {
 				return 0
 			}
-			return float64(d.ledger.Lost())
+			return float64(d.ledger.LostCount())
 		})
-	journal.Metrics().Gauge("codeforge_proxy_leases", "Slots with a run or an MCP server.",
-		func() float64 { return float64(len(d.book.Leases())) })
-	journal.Metrics().Gauge("codeforge_proxy_broker_connected", "Whether the broker of MCP servers is connected: 1 or 0.",
+	journal.Metrics().AddGauge("codeforge_proxy_leases", "Slots with a run or an MCP server.",
+		func() float64 { return float64(len(d.leases.ListLeases())) })
+	journal.Metrics().AddGauge("codeforge_proxy_broker_connected",
+		"Whether the broker of MCP servers is connected: 1 or 0.",
 		func() float64 {
-			if tunnel.Connected() {
+			if tunnel.IsConnected() {
 				return 1
 			}
 			return 0
 		})
-	d.reloader.Start(d.log)
+	d.reloader.LoadFirst(d.log)
 	return nil
 }
 
@@ -323,42 +328,42 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 	return nil
 }
 
-// record writes to the ledger, if there is one.
-func (d *daemon) record(e ledger.Entry) error {
+// appendToLedger writes to the ledger, if there is one.
+func (d *daemon) appendToLedger(e ledger.Entry) error {
 	if d.ledger == nil {
 		return nil
 	}
-	return d.ledger.Append(e)
+	return d.ledger.AppendRecord(e)
 }
 
-// checkpoint brings the ledger to the disk, and returns its short form, or nothing.
-func (d *daemon) checkpoint(run string) string {
+// writeCheckpoint brings the ledger to the disk, and returns its short form, or nothing.
+func (d *daemon) writeCheckpoint(run string) string {
 	if d.ledger == nil {
 		return ""
 	}
-	head, err := d.ledger.Checkpoint(run)
+	head, err := d.ledger.WriteCheckpoint(run)
 	if err != nil {
 		return "" // a lost record is counted and logged
 	}
 	return head.String()
 }
 
-// sending records requests before they leave, where that is required.
-func (d *daemon) sending(set settings.Settings) func(ledger.Sending) error {
+// newIntentWriter records requests before they leave, where that is required.
+func (d *daemon) newIntentWriter(set settings.Settings) func(ledger.Sending) error {
 	if set.Audit != "required" {
 		return nil
 	}
-	return func(s ledger.Sending) error { return d.record(ledger.Entry{Sending: &s}) }
+	return func(s ledger.Sending) error { return d.appendToLedger(ledger.Entry{Sending: &s}) }
 }
 
-// uncounted logs that the use of limits cannot be stored.
-func (d *daemon) uncounted(err error) {
+// logUncounted logs that the use of limits cannot be stored.
+func (d *daemon) logUncounted(err error) {
 	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
 		logline.Tag("error"), slog.String("error", err.Error()))
 }
 
-// problem returns why the proxy is not ready, or nil.
-func (d *daemon) problem() error {
+// checkReady returns why the proxy is not ready, or nil.
+func (d *daemon) checkReady() error {
 	if !d.ready.Load() {
 		return errors.New("starting")
 	}
@@ -377,11 +382,11 @@ func newPool(o options, set settings.Settings) (*upstream.Pool, error) {
 	return upstream.New(conf)
 }
 
-// refused records connections that end before there is a request: with a receipt entry when there is a run. Without a
-// run they are unbounded, so most of a flood is only counted.
-func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
+// newRefusalRecorder records connections that end before there is a request: with a receipt entry when there is a run.
+// Without a run they are unbounded, so most of a flood is only counted.
+func newRefusalRecorder(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, error) {
 	limit := rate.NewLimiter(10, 50)
-	refusals := j.Metrics().Counter("codeforge_proxy_connections_refused_total",
+	refusals := j.Metrics().AddCounter("codeforge_proxy_connections_refused_total",
 		"Connections without a slot or a run, or beyond a limit.")
 	return func(l *lease.Lease, from string, err error) {
 		var h *entrance.HandshakeError
@@ -393,12 +398,12 @@ func refused(j *receipt.Journal, log *slog.Logger) func(*lease.Lease, string, er
 			}
 			return
 		}
-		j.Record(egress.HandshakeNote(l, h))
+		j.RecordExchange(egress.NewHandshakeNote(l, h))
 	}
 }
 
-// hangups returns a channel of SIGHUPs.
-func hangups() <-chan struct{} {
+// notifyHangups returns a channel of SIGHUPs.
+func notifyHangups() <-chan struct{} {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	out := make(chan struct{})
@@ -419,7 +424,7 @@ func (d *daemon) findLease(find func(netip.Addr) (slot.ID, bool), seat *slot.ID,
 		}
 		seat = &id
 	}
-	return d.book.Holder(*seat)
+	return d.leases.Holder(*seat)
 }
 
 // newHostCheck returns a function that reports whether a host resolves for the run or server in a slot. Hosts of other
@@ -428,33 +433,34 @@ func (d *daemon) newHostCheck(find func(netip.Addr) (slot.ID, bool)) func(*slot.
 	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
 		rules := d.reloader.Current().Rules
 		if l := d.findLease(find, seat, from); l != nil {
-			return rules.Known(l, h)
+			return rules.CanResolve(l, h)
 		}
-		return rules.Known(nil, h)
+		return rules.CanResolve(nil, h)
 	}
 }
 
-// asked raises the alarm for a queried name that carries what no request may. The name does not leave the machine, so
-// the alarm is about the attempt.
-func (d *daemon) asked(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr, string) {
+// newQueryCheck raises the alarm for a queried name that carries what no request may. The name does not leave the
+// machine, so the alarm is about the attempt.
+func (d *daemon) newQueryCheck(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr,
+	string) {
 	return func(seat *slot.ID, from netip.Addr, name string) {
 		l := d.findLease(find, seat, from)
 		if l == nil || l.Canaries == nil {
 			return
 		}
 		snap := d.reloader.Current()
-		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.Match(host)) > 0 {
+		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.MatchHost(host)) > 0 {
 			return // the configuration's own text, or judged with the request
 		}
-		if c, ok := egress.Guarded(snap, l).NameCarries(name, "name"); ok {
-			egress.Alarm(j, l, c, "", strings.TrimSuffix(name, "."))
+		if c, ok := egress.NewGuard(snap, l).SearchName(name, "name"); ok {
+			egress.RaiseAlarm(j, l, c, "", strings.TrimSuffix(name, "."))
 		}
 	}
 }
 
-// asker limits who may query the resolver, where slots are known by address. A pod that shares the proxy may query it
-// before it has a run: nothing is forwarded.
-func (in inputs) asker() func(netip.Addr) bool {
+// newQueryLimit limits who may query the resolver, where slots are known by address. A pod that shares the proxy may
+// query it before it has a run: nothing is forwarded.
+func (in sandboxInputs) newQueryLimit() func(netip.Addr) bool {
 	if in.find == nil || in.anyAsks {
 		return nil
 	}
@@ -468,13 +474,13 @@ const (
 	fileGateway fs.FileMode = 0o666
 )
 
-// unquoted is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited
+// quietLog is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited
 // bytes of an upstream, and a part of a credential in them would not be recognised. The log says that there was a line,
 // not what it said.
-type unquoted struct{ log *slog.Logger }
+type quietLog struct{ log *slog.Logger }
 
 // Write logs that there was a line.
-func (u unquoted) Write(p []byte) (int, error) {
+func (u quietLog) Write(p []byte) (int, error) {
 	u.log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream connection misbehaved", logline.Tag("error"),
 		slog.Int("bytes", len(p)))
 	return len(p), nil

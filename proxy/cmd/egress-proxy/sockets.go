@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 )
 
-// inputs are the sockets that the sandbox can reach.
-type inputs struct {
+// sandboxInputs are the sockets that the sandbox can reach.
+type sandboxInputs struct {
 	listeners []entrance.Listener
 	packets   []net.PacketConn
 	streams   []net.Listener
@@ -26,35 +26,35 @@ type inputs struct {
 	open                     func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
-// sockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
+// openSockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
 // share the proxy.
-func sockets(
+func openSockets(
 	o options, n slot.Network, pods *seats.Seats, getenv func(string) string,
-) (inputs, fs.FileMode, error) {
+) (sandboxInputs, fs.FileMode, error) {
 	switch o.mode {
 	case modeGateway:
-		in, err := gateway(n)
+		in, err := listenGateway(n)
 		return in, fileGateway, err
 	case modePod:
-		in, err := pod(n)
+		in, err := listenPod(n)
 		return in, fileOwner, err
 	case modeShared:
-		in, err := shared(o.inside, pods)
+		in, err := listenShared(o.inside, pods)
 		return in, fileOwner, err
 	}
-	files, err := slot.Inherited(getenv)
+	files, err := slot.InheritedFiles(getenv)
 	if err != nil {
-		return inputs{}, 0, err
+		return sandboxInputs{}, 0, err
 	}
-	in, err := inherit(files)
+	in, err := inheritSockets(files)
 	return in, fileOwner, err
 }
 
-// inherit turns inherited files into listeners.
-func inherit(files []slot.File) (inputs, error) {
-	var in inputs
+// inheritSockets turns inherited files into listeners.
+func inheritSockets(files []slot.File) (sandboxInputs, error) {
+	var in sandboxInputs
 	for _, f := range files {
-		if err := in.add(f); err != nil {
+		if err := in.addFile(f); err != nil {
 			return in, fmt.Errorf("inherited file %s: %w", f.File.Name(), err)
 		}
 	}
@@ -69,8 +69,8 @@ func inherit(files []slot.File) (inputs, error) {
 	return in, nil
 }
 
-// add takes over one file; the listener has a descriptor of its own.
-func (in *inputs) add(f slot.File) error {
+// addFile takes over one file; the listener has a descriptor of its own.
+func (in *sandboxInputs) addFile(f slot.File) error {
 	defer f.File.Close()
 	switch f.Kind {
 	case slot.HTTP, slot.HTTPS:
@@ -95,7 +95,7 @@ func (in *inputs) add(f slot.File) error {
 			return err
 		}
 		in.open = func(seat *slot.ID, port uint16) (entrance.Listener, error) {
-			tcp, err := asker.Listen(*seat, port)
+			tcp, err := asker.ListenOn(*seat, port)
 			return entrance.Listener{TCP: tcp, Port: port, Slot: seat}, err
 		}
 	case slot.DNSTCP:

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// keep is the time for which an attempt without a known outcome can be repeated. Servers commonly remember keys that
-	// long.
-	keep = 24 * time.Hour
-	// most bounds the number of kept attempts. Beyond it, the oldest attempt of the tenant with the most attempts is
-	// dropped.
-	most = 10_000
+	// keepTime is the time for which an attempt without a known outcome can be repeated. Servers commonly remember keys
+	// that long.
+	keepTime = 24 * time.Hour
+	// maxAttempts bounds the number of kept attempts. Beyond it, the oldest attempt of the tenant with the most attempts
+	// is dropped.
+	maxAttempts = 10_000
 )
 
 // Group identifies requests that are the same.
@@ -32,23 +32,23 @@ type Keys struct {
 	Now func() time.Time
 
 	mu   sync.Mutex
-	open []attempt // the oldest first
+	open []openAttempt // the oldest first
 }
 
-type attempt struct {
+type openAttempt struct {
 	tenant string
 	group  Group
 	key    string
 	until  time.Time
 }
 
-// Begin returns the key for a request of a tenant; "" is the operator. The caller must call ended once, when the
+// BeginAttempt returns the key for a request of a tenant; "" is the operator. The caller must call ended once, when the
 // request is over. known means that the server has answered, or that no byte of the request was sent.
-func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)) {
-	now := k.now()
+func (k *Keys) BeginAttempt(tenant string, g Group) (key string, ended func(known bool)) {
+	now := k.wallTime()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a := attempt{tenant: tenant, group: g, key: rand.Text(), until: now.Add(keep)}
+	a := openAttempt{tenant: tenant, group: g, key: rand.Text(), until: now.Add(keepTime)}
 	for i := range k.open {
 		// The attempt leaves the list while it runs, so that the same request beside it gets a new key.
 		if o := &k.open[i]; o.group == g && o.tenant == tenant && now.Before(o.until) {
@@ -61,15 +61,15 @@ func (k *Keys) Begin(tenant string, g Group) (key string, ended func(known bool)
 	return a.key, func(known bool) {
 		once.Do(func() {
 			if !known {
-				k.keep(a)
+				k.keepAttempt(a)
 			}
 		})
 	}
 }
 
-// keep stores an attempt without a known outcome, ordered by its end.
-func (k *Keys) keep(a attempt) {
-	now := k.now()
+// keepAttempt stores an attempt without a known outcome, ordered by its end.
+func (k *Keys) keepAttempt(a openAttempt) {
+	now := k.wallTime()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := 0
@@ -78,23 +78,24 @@ func (k *Keys) keep(a attempt) {
 		first++
 	}
 	k.open = slices.Delete(k.open, 0, first)
-	if len(k.open) >= most {
+	if len(k.open) >= maxAttempts {
 		// One tenant must not push out the attempts of the others.
-		who := k.most()
-		i := slices.IndexFunc(k.open, func(o attempt) bool { return o.tenant == who })
+		who := k.busiestTenant()
+		i := slices.IndexFunc(k.open, func(o openAttempt) bool { return o.tenant == who })
 		k.open = slices.Delete(k.open, i, i+1)
 	}
 	at := len(k.open)
 	for at > 0 && k.open[at-1].until.After(a.until) {
 		at--
 	}
-	k.open = append(k.open, attempt{})
+	k.open = append(k.open, openAttempt{})
 	copy(k.open[at+1:], k.open[at:])
 	k.open[at] = a
 }
 
-// most returns the tenant with the most attempts. The caller holds the lock, and there is at least one attempt.
-func (k *Keys) most() string {
+// busiestTenant returns the tenant with the most attempts. The caller holds the lock, and there is at least one
+// attempt.
+func (k *Keys) busiestTenant() string {
 	of, who := map[string]int{}, k.open[0].tenant
 	for _, o := range k.open {
 		of[o.tenant]++
@@ -107,8 +108,8 @@ func (k *Keys) most() string {
 	return who
 }
 
-// now returns the wall clock's time: servers forget keys also while this machine sleeps.
-func (k *Keys) now() time.Time {
+// wallTime returns the wall clock's time: servers forget keys also while this machine sleeps.
+func (k *Keys) wallTime() time.Time {
 	if k.Now != nil {
 		return k.Now().Round(0)
 	}

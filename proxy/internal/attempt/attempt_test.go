@@ -15,45 +15,45 @@ func TestBegin(t *testing.T) {
 	now := time.Now()
 	k := &attempt.Keys{Now: func() time.Time { return now }}
 	a, b := attempt.Group{1}, attempt.Group{2}
-	first, ended := k.Begin("", a)
+	first, ended := k.BeginAttempt("", a)
 	ended(true)
-	second, ended := k.Begin("", a)
+	second, ended := k.BeginAttempt("", a)
 	if second == first {
 		t.Error("the key of a request that was answered came back")
 	}
-	beside, endBeside := k.Begin("", a)
+	beside, endBeside := k.BeginAttempt("", a)
 	if beside == second {
 		t.Error("two requests at once have one key")
 	}
 	ended(false)
 	ended(true) // only the first call counts
-	if other, _ := k.Begin("", b); other == second {
+	if other, _ := k.BeginAttempt("", b); other == second {
 		t.Error("another request has the key")
 	}
-	third, ended := k.Begin("", a)
+	third, ended := k.BeginAttempt("", a)
 	if third != second {
 		t.Error("the key of a request without a known end did not come back")
 	}
 	ended(false)
 	endBeside(false)
-	x, _ := k.Begin("", a)
-	y, _ := k.Begin("", a)
-	z, _ := k.Begin("", a)
+	x, _ := k.BeginAttempt("", a)
+	y, _ := k.BeginAttempt("", a)
+	z, _ := k.BeginAttempt("", a)
 	if x != second || y != beside || z == x || z == y {
 		t.Error("two attempts without a known end are repeated otherwise than one after the other")
 	}
-	late, ended := k.Begin("", b)
+	late, ended := k.BeginAttempt("", b)
 	ended(false)
 	began := now
 	now = now.Add(25 * time.Hour)
-	if again, _ := k.Begin("", b); again == late {
+	if again, _ := k.BeginAttempt("", b); again == late {
 		t.Error("a key came back after a day")
 	}
 	now = began
-	late, ended = k.Begin("", b)
+	late, ended = k.BeginAttempt("", b)
 	ended(false)
-	now = testkit.Slept(now, 60*time.Hour)
-	if again, _ := k.Begin("", b); again == late {
+	now = testkit.AfterSleep(now, 60*time.Hour)
+	if again, _ := k.BeginAttempt("", b); again == late {
 		t.Error("a key came back after days in which the machine slept")
 	}
 }
@@ -66,14 +66,14 @@ func TestMost(t *testing.T) {
 	group := func(i int) (g attempt.Group) { copy(g[:], fmt.Sprint(i)); return g }
 	const n = 10_100
 	for i := range n {
-		key, ended := k.Begin("", group(i))
+		key, ended := k.BeginAttempt("", group(i))
 		ended(false)
 		keys[i] = key
 	}
-	if again, _ := k.Begin("", group(0)); again == keys[0] {
+	if again, _ := k.BeginAttempt("", group(0)); again == keys[0] {
 		t.Error("the oldest is still there")
 	}
-	if again, _ := k.Begin("", group(n-1)); again != keys[n-1] {
+	if again, _ := k.BeginAttempt("", group(n-1)); again != keys[n-1] {
 		t.Error("the newest is gone")
 	}
 }
@@ -82,15 +82,15 @@ func TestMost(t *testing.T) {
 // Promise: tenant-shares
 func TestTenants(t *testing.T) {
 	k := &attempt.Keys{}
-	first, ended := k.Begin("alice", attempt.Group{})
+	first, ended := k.BeginAttempt("alice", attempt.Group{})
 	ended(false)
 	for i := range 10_100 {
 		g := attempt.Group{1}
 		copy(g[1:], fmt.Sprint(i))
-		_, ended := k.Begin("mallory", g)
+		_, ended := k.BeginAttempt("mallory", g)
 		ended(false)
 	}
-	if again, _ := k.Begin("alice", attempt.Group{}); again != first {
+	if again, _ := k.BeginAttempt("alice", attempt.Group{}); again != first {
 		t.Error("the repetition of another tenant's request has another key")
 	}
 }

@@ -48,7 +48,7 @@ type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	leaf *ecdsa.PrivateKey
-	leaves
+	leafCache
 }
 
 // New opens the authority in a directory, or creates it on the first start, and publishes its certificate.
@@ -62,9 +62,9 @@ func New(c Config) (*Authority, error) {
 	if err := os.MkdirAll(c.Public, 0o755); err != nil { //nolint:gosec // every user of the sandbox reads it
 		return nil, fmt.Errorf("creating the directory of the public certificate: %w", err)
 	}
-	cert, key, err := open(c.Private, c.Now())
+	cert, key, err := openAuthority(c.Private, c.Now())
 	if errors.Is(err, fs.ErrNotExist) {
-		cert, key, err = create(c.Private, c.Now())
+		cert, key, err = createAuthority(c.Private, c.Now())
 	}
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func New(c Config) (*Authority, error) {
 // Certificate returns the certificate of the authority.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// open reads the key and the certificate. An authority that expires soon counts as missing.
-func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// openAuthority reads the key and the certificate. An authority that expires soon counts as missing.
+func openAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	keyPath := filepath.Join(dir, keyFile)
 	info, err := os.Stat(keyPath)
 	if err != nil {
@@ -122,9 +122,9 @@ func open(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, erro
 	return cert, key, nil
 }
 
-// create makes a new authority. It removes an old key first and writes the new one last: the authority exists while the
-// key file exists. So a crash between leaves no key beside the certificate of another.
-func create(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+// createAuthority makes a new authority. It removes an old key first and writes the new one last: the authority exists
+// while the key file exists. So a crash between leaves no key beside the certificate of another.
+func createAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err

@@ -88,7 +88,7 @@ func TestCreateKeepsPair(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Must(t, os.MkdirAll(filepath.Join(dir, keyFile, "in the way"), 0o700))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, certFile), []byte("old"), 0o600))
-	if _, _, err := create(dir, time.Now()); err == nil {
+	if _, _, err := createAuthority(dir, time.Now()); err == nil {
 		t.Error("it replaced a directory")
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, certFile)); string(text) != "old" {
@@ -115,7 +115,7 @@ func TestLeaf(t *testing.T) {
 	pool.AddCert(a.Certificate())
 	long := strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".test"
 	for _, name := range []string{"api.demo.test", long, "xn--bcher-kva.test"} {
-		c, err := a.Leaf(host(t, name))
+		c, err := a.GetLeaf(host(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,19 +160,19 @@ func TestSingleFlight(t *testing.T) {
 
 func TestCacheIsBounded(t *testing.T) {
 	a := open2(t, t.TempDir(), t.TempDir(), nil)
-	first, err := a.Leaf(host(t, "h0.test"))
+	first, err := a.GetLeaf(host(t, "h0.test"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := 1; i <= maxLeaves; i++ {
-		if _, err := a.Leaf(host(t, fmt.Sprintf("h%d.test", i))); err != nil {
+		if _, err := a.GetLeaf(host(t, fmt.Sprintf("h%d.test", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := len(a.byHost); n != maxLeaves || a.order.Len() != n {
 		t.Errorf("the cache holds %d leaves, %d in order", n, a.order.Len())
 	}
-	again, err := a.Leaf(host(t, "h0.test"))
+	again, err := a.GetLeaf(host(t, "h0.test"))
 	if err != nil || again == first {
 		t.Errorf("the least recently used leaf is still there, %v", err)
 	}
@@ -184,13 +184,13 @@ func TestRenewal(t *testing.T) {
 	clock := func() time.Time { return now }
 	private, public := t.TempDir(), t.TempDir()
 	a := open2(t, private, public, clock)
-	first, _ := a.Leaf(host(t, "h.test"))
+	first, _ := a.GetLeaf(host(t, "h.test"))
 	now = now.Add(leafLife - leafRenewal - time.Minute)
-	if again, _ := a.Leaf(host(t, "h.test")); again != first {
+	if again, _ := a.GetLeaf(host(t, "h.test")); again != first {
 		t.Error("the leaf was renewed too early")
 	}
 	now = now.Add(2 * time.Minute)
-	if again, _ := a.Leaf(host(t, "h.test")); again == first {
+	if again, _ := a.GetLeaf(host(t, "h.test")); again == first {
 		t.Error("the leaf was not renewed")
 	}
 	now = a.Certificate().NotAfter.Add(-caRenewal + time.Minute)
@@ -206,7 +206,7 @@ func TestClockJumps(t *testing.T) {
 	a := open2(t, t.TempDir(), t.TempDir(), func() time.Time { return now })
 	for _, jump := range []time.Duration{0, 400 * 24 * time.Hour, time.Minute, 3 * 24 * time.Hour, 24 * time.Hour, -30 * time.Minute, 5 * 365 * 24 * time.Hour, 0} {
 		now = start.Add(jump)
-		c, err := a.Leaf(host(t, "h.test"))
+		c, err := a.GetLeaf(host(t, "h.test"))
 		if err != nil {
 			t.Fatal(err)
 		}

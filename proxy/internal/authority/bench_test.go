@@ -18,7 +18,7 @@ func BenchmarkLeaf(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := a.Leaf(h); err != nil {
+		if _, err := a.GetLeaf(h); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -25,15 +25,15 @@ const (
 // ErrNoHost is the error for a handshake without a valid host name.
 var ErrNoHost = errors.New("the client named no host")
 
-// leaves caches leaf certificates by host.
-type leaves struct {
+// leafCache caches leaf certificates by host.
+type leafCache struct {
 	mu     sync.Mutex
 	byHost map[string]*list.Element
 	order  list.List // of *entry, most recently used first
 	flight singleflight.Group
 }
 
-type entry struct {
+type leafEntry struct {
 	host string
 	cert *tls.Certificate
 }
@@ -47,24 +47,24 @@ func (a *Authority) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoHost, err)
 	}
-	return a.Leaf(host)
+	return a.GetLeaf(host)
 }
 
-// Leaf returns a certificate for a host. It takes one from the cache if that is valid long enough.
-func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
+// GetLeaf returns a certificate for a host. It takes one from the cache if that is valid long enough.
+func (a *Authority) GetLeaf(host catalog.Host) (*tls.Certificate, error) {
 	name := host.String()
-	if c := a.cached(name); c != nil {
+	if c := a.findCachedLeaf(name); c != nil {
 		return c, nil
 	}
 	// Parallel handshakes for one host share one signature.
 	c, err, _ := a.flight.Do(name, func() (any, error) {
 		// An earlier flight may have stored the leaf since the first look.
-		if c := a.cached(name); c != nil {
+		if c := a.findCachedLeaf(name); c != nil {
 			return c, nil
 		}
-		c, err := a.mint(name)
+		c, err := a.signLeaf(name)
 		if err == nil {
-			a.keep(name, c)
+			a.cacheLeaf(name, c)
 		}
 		return c, err
 	})
@@ -74,16 +74,16 @@ func (a *Authority) Leaf(host catalog.Host) (*tls.Certificate, error) {
 	return c.(*tls.Certificate), nil
 }
 
-// cached returns a leaf that is valid now and does not expire soon, or nil. The clock may have been set back before its
-// begin.
-func (a *Authority) cached(name string) *tls.Certificate {
+// findCachedLeaf returns a leaf that is valid now and does not expire soon, or nil. The clock may have been set back
+// before its begin.
+func (a *Authority) findCachedLeaf(name string) *tls.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	el := a.byHost[name]
 	if el == nil {
 		return nil
 	}
-	c := el.Value.(*entry).cert
+	c := el.Value.(*leafEntry).cert
 	if now := a.now(); now.Add(leafRenewal).After(c.Leaf.NotAfter) || now.Before(c.Leaf.NotBefore) {
 		return nil
 	}
@@ -91,27 +91,27 @@ func (a *Authority) cached(name string) *tls.Certificate {
 	return c
 }
 
-func (a *Authority) keep(name string, c *tls.Certificate) {
+func (a *Authority) cacheLeaf(name string, c *tls.Certificate) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byHost == nil {
 		a.byHost = map[string]*list.Element{}
 	}
 	if el := a.byHost[name]; el != nil {
-		el.Value.(*entry).cert = c
+		el.Value.(*leafEntry).cert = c
 		a.order.MoveToFront(el)
 		return
 	}
-	a.byHost[name] = a.order.PushFront(&entry{name, c})
+	a.byHost[name] = a.order.PushFront(&leafEntry{name, c})
 	// Code can ask for any number of names with YOLO_MODE.
 	for len(a.byHost) > maxLeaves {
-		last := a.order.Remove(a.order.Back()).(*entry)
+		last := a.order.Remove(a.order.Back()).(*leafEntry)
 		delete(a.byHost, last.host)
 	}
 }
 
-// mint signs a leaf for one host, with the key that all leaves share.
-func (a *Authority) mint(name string) (*tls.Certificate, error) {
+// signLeaf signs a leaf for one host, with the key that all leaves share.
+func (a *Authority) signLeaf(name string) (*tls.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err

@@ -30,19 +30,19 @@ const (
 // Broker is the connection. The zero Broker has no connection. It is safe for concurrent use.
 type Broker struct {
 	mu   sync.Mutex
-	line *line
+	line *brokerConn
 }
 
-// line is one connection.
-type line struct {
+// brokerConn is one connection.
+type brokerConn struct {
 	conn *http.ClientConn
 	done chan struct{}
 }
 
 // Serve makes c the broker's connection and ends an earlier one. It returns when c or ctx has ended.
 func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
-	l := &line{done: make(chan struct{})}
-	over := &closing{Conn: c, closed: sync.OnceFunc(func() { close(l.done) })}
+	l := &brokerConn{done: make(chan struct{})}
+	over := &closingConn{Conn: c, closed: sync.OnceFunc(func() { close(l.done) })}
 	defer over.Close()
 	tr := &http.Transport{
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return over, nil },
@@ -56,8 +56,8 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	if l.conn, err = tr.NewClientConn(ctx, "http", controlapi.ServersHost+":80"); err != nil {
 		return fmt.Errorf("talking to the broker: %w", err)
 	}
-	b.replace(l)
-	defer b.remove(l)
+	b.replaceConn(l)
+	defer b.removeConn(l)
 	defer func() { _ = l.conn.Close() }()
 	select {
 	case <-ctx.Done():
@@ -66,8 +66,8 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	return nil
 }
 
-// replace makes l the connection and closes the earlier one.
-func (b *Broker) replace(l *line) {
+// replaceConn makes l the connection and closes the earlier one.
+func (b *Broker) replaceConn(l *brokerConn) {
 	b.mu.Lock()
 	old := b.line
 	b.line = l
@@ -78,8 +78,8 @@ func (b *Broker) replace(l *line) {
 	}
 }
 
-// remove forgets a connection that has ended.
-func (b *Broker) remove(l *line) {
+// removeConn forgets a connection that has ended.
+func (b *Broker) removeConn(l *brokerConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// A newer connection may already have replaced this one.
@@ -88,8 +88,8 @@ func (b *Broker) remove(l *line) {
 	}
 }
 
-// Connected reports whether a broker is connected.
-func (b *Broker) Connected() bool {
+// IsConnected reports whether a broker is connected.
+func (b *Broker) IsConnected() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.line != nil && b.line.conn.Err() == nil
@@ -115,13 +115,13 @@ func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// closing calls closed when the connection is closed.
-type closing struct {
+// closingConn calls closed when the connection is closed.
+type closingConn struct {
 	net.Conn
 	closed func()
 }
 
-func (c *closing) Close() error {
+func (c *closingConn) Close() error {
 	err := c.Conn.Close()
 	c.closed()
 	return err

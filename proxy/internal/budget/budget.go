@@ -30,26 +30,26 @@ type Need struct {
 	Per          time.Duration
 }
 
-// Ledger counts spent amounts. The zero Ledger is empty. It is safe for concurrent use.
-type Ledger struct {
+// Counter counts spent amounts. The zero Ledger is empty. It is safe for concurrent use.
+type Counter struct {
 	// Path is the file of the counts.
 	Path string
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
 	mu    sync.Mutex
-	spent map[string]*account
+	spent map[string]*limitUse
 	dirty bool
 }
 
-// account holds the amounts spent of one limit, by the number of the part of time.
-type account struct {
+// limitUse holds the amounts spent of one limit, by the number of the part of time.
+type limitUse struct {
 	Per   time.Duration   `json:"per"`
 	Parts map[int64]int64 `json:"parts"`
 }
 
 // Load reads the stored counts. A missing file means that there are no counts.
-func (l *Ledger) Load() error {
+func (l *Counter) Load() error {
 	text, err := os.ReadFile(l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,13 +63,13 @@ func (l *Ledger) Load() error {
 		return err
 	}
 	// A damaged entry would divide by zero in part, or write to a nil map.
-	maps.DeleteFunc(l.spent, func(_ string, a *account) bool { return a == nil || a.Per < windowParts || a.Parts == nil })
+	maps.DeleteFunc(l.spent, func(_ string, a *limitUse) bool { return a == nil || a.Per < windowParts || a.Parts == nil })
 	return nil
 }
 
-// Run stores the counts once a second if they have changed, until ctx ends, and once more then. It calls failed for the
-// first of several failures.
-func (l *Ledger) Run(ctx context.Context, failed func(error)) {
+// StoreEverySecond stores the counts once a second if they have changed, until ctx ends, and once more then. It calls
+// failed for the first of several failures.
+func (l *Counter) StoreEverySecond(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for done, failing := false, false; !done; {
@@ -78,7 +78,7 @@ func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 			done = true
 		case <-tick.C:
 		}
-		err := l.store()
+		err := l.storeCounts()
 		if err != nil && !failing { // not each second while the disk is full
 			failed(err)
 		}
@@ -86,7 +86,7 @@ func (l *Ledger) Run(ctx context.Context, failed func(error)) {
 	}
 }
 
-func (l *Ledger) store() error {
+func (l *Counter) storeCounts() error {
 	l.mu.Lock()
 	if !l.dirty {
 		l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *Ledger) store() error {
 	l.dirty = false
 	// Parts that no longer count must not fill the file.
 	for _, a := range l.spent {
-		a.forget(l.now())
+		a.dropOldParts(l.clockTime())
 	}
 	text, err := json.Marshal(l.spent)
 	l.mu.Unlock()
@@ -112,20 +112,20 @@ func (l *Ledger) store() error {
 	return err
 }
 
-func (l *Ledger) now() time.Time {
+func (l *Counter) clockTime() time.Time {
 	if l.Now != nil {
 		return l.Now()
 	}
 	return time.Now()
 }
 
-// part returns the number of the part of time that contains t.
-func (a *account) part(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
+// partOf returns the number of the part of time that contains t.
+func (a *limitUse) partOf(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// forget drops the oldest parts outside the window. It keeps the parts of one more window: they count again if the
-// clock was ahead and is set back. It adds parts in the future to the current part.
-func (a *account) forget(now time.Time) {
-	here := a.part(now)
+// dropOldParts drops the oldest parts outside the window. It keeps the parts of one more window: they count again if
+// the clock was ahead and is set back. It adds parts in the future to the current part.
+func (a *limitUse) dropOldParts(now time.Time) {
+	here := a.partOf(now)
 	// The clock was set back: the amounts were spent, so they count as of now.
 	for part, amount := range a.Parts {
 		if part > here {
@@ -146,34 +146,34 @@ func (a *account) forget(now time.Time) {
 // Reserve spends the amounts that a request needs. If a limit has not that much left, ok is false and Reserve spends no
 // amount. wait is then the time until the limit has enough, or zero if it never will. With force, Reserve spends the
 // amounts in any case. back returns them.
-func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
+func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := l.clockTime()
 	if l.spent == nil {
-		l.spent = map[string]*account{}
+		l.spent = map[string]*limitUse{}
 	}
 	// Check all needs before spending any: a refused request must not use up the other limits.
 	for _, n := range needs {
 		a := l.spent[n.Key]
 		if a == nil || a.Per != n.Per || a.Parts == nil {
-			a = &account{Per: n.Per, Parts: map[int64]int64{}}
+			a = &limitUse{Per: n.Per, Parts: map[int64]int64{}}
 			l.spent[n.Key] = a
 		}
-		a.forget(now)
-		if left, until := a.until(now, n); !left && !force {
+		a.dropOldParts(now)
+		if left, until := a.checkRoom(now, n); !left && !force {
 			return nil, until, false
 		}
 	}
 	type entry struct {
-		a            *account
+		a            *limitUse
 		part, amount int64
 	}
 	var made []entry
 	// Spend only after every limit has been checked: all or nothing.
 	for _, n := range needs {
 		a := l.spent[n.Key]
-		part := a.part(now)
+		part := a.partOf(now)
 		a.Parts[part] += n.Amount
 		made = append(made, entry{a, part, n.Amount})
 	}
@@ -191,8 +191,8 @@ func (l *Ledger) Reserve(needs []Need, force bool) (back func(), wait time.Durat
 	}, 0, true
 }
 
-// until reports whether the limit has enough left, and otherwise how long until it has.
-func (a *account) until(now time.Time, n Need) (left bool, wait time.Duration) {
+// checkRoom reports whether the limit has enough left, and otherwise how long until it has.
+func (a *limitUse) checkRoom(now time.Time, n Need) (left bool, wait time.Duration) {
 	if n.Amount > n.Most {
 		return false, 0
 	}
@@ -205,7 +205,7 @@ func (a *account) until(now time.Time, n Need) (left bool, wait time.Duration) {
 		}
 		return room >= 0
 	}
-	here := a.part(now)
+	here := a.partOf(now)
 	// Move the window forward until the amount fits.
 	for first := here - windowParts; ; first++ {
 		if !fits(first) {

@@ -19,7 +19,7 @@ import (
 // Promise: limits
 func TestReserve(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	l := &Ledger{Now: func() time.Time { return now }}
+	l := &Counter{Now: func() time.Time { return now }}
 	need := func(n int64) []Need { return []Need{{"a", n, 100, time.Hour}} }
 	type sent struct {
 		at time.Time
@@ -69,7 +69,7 @@ func TestReserve(t *testing.T) {
 // what is given back can be spent again.
 // Promise: limits
 func TestParallel(t *testing.T) {
-	l := &Ledger{}
+	l := &Counter{}
 	var wg sync.WaitGroup
 	var ok atomic.Int64
 	for range 500 {
@@ -100,7 +100,7 @@ func TestParallel(t *testing.T) {
 // Promise: limits
 func TestRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
-	l := &Ledger{Path: path}
+	l := &Counter{Path: path}
 	if err := l.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +108,10 @@ func TestRestart(t *testing.T) {
 	if _, _, ok := l.Reserve(need, false); !ok {
 		t.Fatal("refused")
 	}
-	if err := l.store(); err != nil {
+	if err := l.storeCounts(); err != nil {
 		t.Fatal(err)
 	}
-	again := &Ledger{Path: path}
+	again := &Counter{Path: path}
 	if err := again.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestRestart(t *testing.T) {
 // time that the clock had shown.
 func TestClockSetBack(t *testing.T) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	l := &Ledger{Now: func() time.Time { return now }}
+	l := &Counter{Now: func() time.Time { return now }}
 	need := []Need{{"calls", 10, 10, time.Minute}}
 	if _, _, ok := l.Reserve(need, false); !ok {
 		t.Fatal("the first")
@@ -144,16 +144,16 @@ func TestClockSetBack(t *testing.T) {
 func TestClockAhead(t *testing.T) {
 	right := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := right
-	l := &Ledger{Now: func() time.Time { return now }, Path: filepath.Join(t.TempDir(), "limits")}
+	l := &Counter{Now: func() time.Time { return now }, Path: filepath.Join(t.TempDir(), "limits")}
 	need := func(n int64) []Need { return []Need{{"calls", n, 10, 24 * time.Hour}} }
 	if _, _, ok := l.Reserve(need(10), false); !ok {
 		t.Fatal("the first")
 	}
 	now = right.Add(365 * 24 * time.Hour)
 	l.Reserve(need(1), false)
-	testkit.Must(t, l.store())
+	testkit.Must(t, l.storeCounts())
 	now = right.Add(time.Minute)
-	l = &Ledger{Now: l.Now, Path: l.Path}
+	l = &Counter{Now: l.Now, Path: l.Path}
 	testkit.Must(t, l.Load())
 	if _, wait, ok := l.Reserve(need(1), false); ok || wait <= 0 || wait > 25*time.Hour {
 		t.Errorf("with the right time again: %v, wait %s", ok, wait)
@@ -178,14 +178,14 @@ func TestDamagedCounts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &Ledger{Path: path}
+	l := &Counter{Path: path}
 	if err := l.Load(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, ok := l.Reserve([]Need{{"d", 1, 1, time.Hour}}, false); !ok {
 		t.Error("nothing is left")
 	}
-	if err := l.store(); err != nil {
+	if err := l.storeCounts(); err != nil {
 		t.Error(err)
 	}
 }
@@ -194,11 +194,11 @@ func TestDamagedCounts(t *testing.T) {
 func TestNotStored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gone", "limits")
 	synctest.Test(t, func(t *testing.T) {
-		l := &Ledger{Path: path}
+		l := &Counter{Path: path}
 		ctx, cancel := context.WithCancel(t.Context())
 		var told atomic.Int32
 		done := make(chan bool)
-		go func() { defer close(done); l.Run(ctx, func(error) { told.Add(1) }) }()
+		go func() { defer close(done); l.StoreEverySecond(ctx, func(error) { told.Add(1) }) }()
 		for i := int32(1); i <= 2; i++ {
 			if _, _, ok := l.Reserve([]Need{{Key: "a", Amount: 1, Most: 10, Per: time.Hour}}, false); !ok {
 				t.Error("nothing is left")

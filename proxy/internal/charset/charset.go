@@ -48,8 +48,8 @@ func Parse(h http.Header) (Reading, error) {
 		kind, _, _ := strings.Cut(strings.ToLower(v), ";")
 		r.text = r.text || isText(kind)
 		r.markup = r.markup || containsAny(kind, "html", "xml", "css")
-		for _, label := range labels(v, "charset") {
-			enc, err := Lookup(label)
+		for _, label := range findLabels(v, "charset") {
+			enc, err := LookupEncoding(label)
 			switch {
 			case err != nil:
 				return r, err
@@ -70,11 +70,11 @@ func Parse(h http.Header) (Reading, error) {
 	return r, nil
 }
 
-// Changes reports whether the head declares a set that must be decoded.
-func (r Reading) Changes() bool { return r.enc != nil }
+// NeedsDecoding reports whether the head declares a set that must be decoded.
+func (r Reading) NeedsDecoding() bool { return r.enc != nil }
 
-// Label declares UTF-8 in the head, if the head declares a set that must be decoded.
-func (r Reading) Label(h http.Header) {
+// SetUTF8 declares UTF-8 in the head, if the head declares a set that must be decoded.
+func (r Reading) SetUTF8(h http.Header) {
 	if r.enc == nil {
 		return
 	}
@@ -100,8 +100,8 @@ func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
-// labels returns the values of a word in a text, as in charset=x, charset = "x", charset*=utf-8”x.
-func labels(text, word string) []string {
+// findLabels returns the values of a word in a text, as in charset=x, charset = "x", charset*=utf-8”x.
+func findLabels(text, word string) []string {
 	var out []string
 	lower := strings.ToLower(text)
 	for at := 0; ; {
@@ -132,8 +132,8 @@ func isAlnum(b byte) bool {
 	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
 }
 
-// folded returns a label without the differences between its spellings.
-func folded(label string) string {
+// foldLabel returns a label without the differences between its spellings.
+func foldLabel(label string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case 'A' <= r && r <= 'Z':
@@ -145,12 +145,12 @@ func folded(label string) string {
 	}, label)
 }
 
-// Lookup returns the encoding of a label, or nil for a superset of ASCII.
-func Lookup(label string) (encoding.Encoding, error) {
+// LookupEncoding returns the encoding of a label, or nil for a superset of ASCII.
+func LookupEncoding(label string) (encoding.Encoding, error) {
 	if label == "" {
 		return nil, nil
 	}
-	switch folded(label) {
+	switch foldLabel(label) {
 	case "ascii", "usascii", "646", "binary", "none", "unknown", "undefined", "default", "ansi", "auto",
 		"utf8", "utf8mb3", "utf8mb4", "utf8sig", "cp65001", "65001", "latin1", "l1", "iso88591",
 		"win1250", "win1251", "win1252", "windows1250", "windows1251", "windows1252":
@@ -183,10 +183,10 @@ func Lookup(label string) (encoding.Encoding, error) {
 	}
 	for _, name := range []string{label, strings.ReplaceAll(label, "_", "-"), strings.ReplaceAll(label, "-", "_")} {
 		if enc, err := htmlindex.Get(name); err == nil && enc != nil && enc != encoding.Replacement {
-			return decoded(enc), nil
+			return omitASCIISuperset(enc), nil
 		}
 		if enc, err := ianaindex.IANA.Encoding(name); err == nil && enc != nil && enc != encoding.Replacement {
-			return decoded(enc), nil
+			return omitASCIISuperset(enc), nil
 		}
 	}
 	return nil, ErrUnknown
@@ -202,7 +202,7 @@ var (
 
 // needsMark reports whether a label does not name the byte order.
 func needsMark(label string) bool {
-	switch folded(label) {
+	switch foldLabel(label) {
 	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
 		"utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32":
 		return true
@@ -210,9 +210,9 @@ func needsMark(label string) bool {
 	return false
 }
 
-// decoded returns nil for a single-byte encoding that is a superset of ASCII: the raw bytes can be searched. In every
-// other encoding an ASCII byte may be part of another character, or a shift.
-func decoded(enc encoding.Encoding) encoding.Encoding {
+// omitASCIISuperset returns nil for a single-byte encoding that is a superset of ASCII: the raw bytes can be searched.
+// In every other encoding an ASCII byte may be part of another character, or a shift.
+func omitASCIISuperset(enc encoding.Encoding) encoding.Encoding {
 	if enc == unicode.UTF8 || enc == unicode.UTF8BOM {
 		return nil
 	}

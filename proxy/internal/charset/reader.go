@@ -13,9 +13,9 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// window is the number of bytes at the beginning of a text that are searched for a declaration (HTML, section
-// 13.2.3.2).
-const window = 1024
+// declarationWindow is the number of bytes at the beginning of a text that are searched for a declaration (HTML,
+// section 13.2.3.2).
+const declarationWindow = 1024
 
 // Reader is a body converted to UTF-8. If the set is a superset of ASCII, the body is unchanged. Its error is sticky.
 type Reader struct {
@@ -41,14 +41,14 @@ func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Re
 // be UTF-16 or UTF-32. The number depends only on the bytes themselves.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err == nil && r.cur == nil {
-		r.err = r.decide()
+		r.err = r.chooseSet()
 	}
 	if r.err != nil {
 		return 0, r.err
 	}
 	n, err := r.cur.Read(p)
-	if r.raw == nil && r.how.markup && n > 0 && len(r.seen) < window {
-		switched, unknown := r.declaration(p[:n])
+	if r.raw == nil && r.how.markup && n > 0 && len(r.seen) < declarationWindow {
+		switched, unknown := r.readDeclaration(p[:n])
 		if unknown != nil {
 			r.err = unknown
 			return 0, unknown
@@ -61,8 +61,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Decodes reports whether the bytes read so far differ from the source's bytes.
-func (r *Reader) Decodes() bool { return r.raw != nil }
+// HasDecoder reports whether the bytes read so far differ from the source's bytes.
+func (r *Reader) HasDecoder() bool { return r.raw != nil }
 
 // Stop releases the buffers of before.
 func (r *Reader) Stop() {
@@ -74,16 +74,16 @@ func (r *Reader) Stop() {
 	}
 }
 
-// decide chooses the set by the first bytes.
-func (r *Reader) decide() error {
+// chooseSet chooses the set by the first bytes.
+func (r *Reader) chooseSet() error {
 	var first [8]byte
 	// A slow stream must not wait for more bytes than the decision needs.
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
-	if err == nil && n < 4 && mayMark(first[:n]) {
-		n, err = r.more(first[:4], n)
+	if err == nil && n < 4 && canBeMark(first[:n]) {
+		n, err = r.readMore(first[:4], n)
 	}
-	if err == nil && n < len(first) && r.how.enc == nil && unmarked(first[:n]) != nil {
-		n, err = r.more(first[:], n)
+	if err == nil && n < len(first) && r.how.enc == nil && guessUnmarked(first[:n]) != nil {
+		n, err = r.readMore(first[:], n)
 	}
 	//nolint:errorlint // an io.Reader ends with these values themselves
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -91,43 +91,43 @@ func (r *Reader) decide() error {
 	}
 	// A short body and a broken connection look the same: ask the source again.
 	if err == io.ErrUnexpectedEOF { //nolint:errorlint // as above
-		err = r.again()
+		err = r.readRealEnd()
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // as above
 		return err
 	}
-	enc, err := r.how.choose(first[:n])
+	enc, err := r.how.chooseEncoding(first[:n])
 	if err != nil {
 		return err
 	}
-	r.cur = &resumed{head: first[:n], src: r.src}
+	r.cur = &resumedReader{head: first[:n], src: r.src}
 	if enc != nil {
-		r.decode(r.cur, enc)
+		r.startDecoder(r.cur, enc)
 	}
 	return nil
 }
 
-// more fills p. The first n bytes have been read.
-func (r *Reader) more(p []byte, n int) (int, error) {
+// readMore fills p. The first n bytes have been read.
+func (r *Reader) readMore(p []byte, n int) (int, error) {
 	more, err := io.ReadFull(r.src, p[n:])
 	return n + more, err
 }
 
-// again returns the real end of the source. io.ReadAtLeast turns EOF into io.ErrUnexpectedEOF, but a broken upstream
-// connection gives the same error.
-func (r *Reader) again() error {
+// readRealEnd returns the real end of the source. io.ReadAtLeast turns EOF into io.ErrUnexpectedEOF, but a broken
+// upstream connection gives the same error.
+func (r *Reader) readRealEnd() error {
 	_, err := r.src.Read(make([]byte, 1))
 	return err
 }
 
-func (r *Reader) decode(src io.Reader, enc encoding.Encoding) {
+func (r *Reader) startDecoder(src io.Reader, enc encoding.Encoding) {
 	// The raw bytes are searched too: the declared set may be a lie.
 	r.raw = r.before(src)
 	r.cur = enc.NewDecoder().Reader(r.raw)
 }
 
-// mayMark reports whether the bytes after the first two may matter.
-func mayMark(head []byte) bool {
+// canBeMark reports whether the bytes after the first two may matter.
+func canBeMark(head []byte) bool {
 	switch head[0] {
 	case 0, 0xFE, 0xFF, 0xEF, 0x2B, 0xDD, 0x0E, 0xFB, 0x4C:
 		return true
@@ -135,8 +135,8 @@ func mayMark(head []byte) bool {
 	return head[1] == 0
 }
 
-// choose returns the set of a body, by the head and the first bytes. Nil means a superset of ASCII.
-func (r Reading) choose(head []byte) (encoding.Encoding, error) {
+// chooseEncoding returns the set of a body, by the head and the first bytes. Nil means a superset of ASCII.
+func (r Reading) chooseEncoding(head []byte) (encoding.Encoding, error) {
 	has := func(mark string) bool { return strings.HasPrefix(string(head), mark) }
 	// These sets cannot be decoded here.
 	if has("\x2b\x2f\x76") || has("\xdd\x73\x66\x73") || has("\x0e\xfe\xff") || has("\xfb\xee\x28") {
@@ -158,8 +158,8 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	case r.enc == nil && mark != nil:
 		return mark, nil
 	case r.enc == nil:
-		return unmarked(head), nil
-	case r.marked && (mark == nil || isShort(mark) != short):
+		return guessUnmarked(head), nil
+	case r.marked && (mark == nil || isUTF16(mark) != short):
 		// Without a mark, code could make a text look like either byte order.
 		return nil, ErrUnknown
 	case r.marked:
@@ -171,11 +171,11 @@ func (r Reading) choose(head []byte) (encoding.Encoding, error) {
 	return r.enc, nil
 }
 
-func isShort(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
+func isUTF16(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
 
-// unmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), if the rest is also text: many
-// binary formats begin with zeros. It recognises EBCDIC by the bytes of "<?xm" (XML, appendix F).
-func unmarked(head []byte) encoding.Encoding {
+// guessUnmarked recognises sets by the zero bytes of ASCII characters (RFC 4627, section 3), if the rest is also text:
+// many binary formats begin with zeros. It recognises EBCDIC by the bytes of "<?xm" (XML, appendix F).
+func guessUnmarked(head []byte) encoding.Encoding {
 	for _, enc := range []encoding.Encoding{utf32BE, utf32LE, utf16BE, utf16LE} {
 		if beginsText(head, enc) {
 			return enc
@@ -198,45 +198,45 @@ func beginsText(head []byte, enc encoding.Encoding) bool {
 	})
 }
 
-// declaration searches the beginning of markup for a declaration, and switches to the declared decoder from p on. Only
-// sets with shift sequences matter, because they are ASCII up to the first shift. Text that declares UTF-16 in ASCII is
-// not UTF-16.
-func (r *Reader) declaration(p []byte) (switched bool, err error) {
+// readDeclaration searches the beginning of markup for a declaration, and switches to the declared decoder from p on.
+// Only sets with shift sequences matter, because they are ASCII up to the first shift. Text that declares UTF-16 in
+// ASCII is not UTF-16.
+func (r *Reader) readDeclaration(p []byte) (switched bool, err error) {
 	// Browsers look for a declaration only in the first bytes.
-	r.seen = append(r.seen, p[:min(len(p), window-len(r.seen))]...)
+	r.seen = append(r.seen, p[:min(len(p), declarationWindow-len(r.seen))]...)
 	text := strings.TrimPrefix(strings.ToLower(string(r.seen)), "\xef\xbb\xbf")
 	var found []string
 	switch i := strings.Index(text, "<meta"); {
 	case strings.HasPrefix(text, "@charset"):
-		found = labels(strings.Replace(text, "@charset", "charset=", 1), "charset")
+		found = findLabels(strings.Replace(text, "@charset", "charset=", 1), "charset")
 	case strings.HasPrefix(text, "<?xml"):
 		end := strings.Index(text+"?>", "?>")
-		found = labels(text[:min(end, len(text))], "encoding")
+		found = findLabels(text[:min(end, len(text))], "encoding")
 	case i >= 0:
-		found = labels(text[i:], "charset")
+		found = findLabels(text[i:], "charset")
 	}
 	for _, label := range found {
-		switch folded(label) {
+		switch foldLabel(label) {
 		case "utf7", "unicode11utf7", "xunicode20utf7", "csunicode11utf7", "csutf7", "scsu", "csscsu", "bocu1", "csbocu1",
 			"iso2022kr", "csiso2022kr", "iso2022cn", "iso2022cnext",
 			"iso2022jp1", "iso2022jp2", "iso2022jp3", "iso2022jp2004", "iso2022jpext":
 			return false, ErrUnknown
 		}
-		if enc, err := Lookup(label); err == nil && (enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312) {
-			r.decode(io.MultiReader(bytes.NewReader(bytes.Clone(p)), r.cur), enc)
+		if enc, err := LookupEncoding(label); err == nil && (enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312) {
+			r.startDecoder(io.MultiReader(bytes.NewReader(bytes.Clone(p)), r.cur), enc)
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// resumed is a source whose first bytes have been read.
-type resumed struct {
+// resumedReader is a source whose first bytes have been read.
+type resumedReader struct {
 	head []byte
 	src  io.Reader
 }
 
-func (r *resumed) Read(p []byte) (int, error) {
+func (r *resumedReader) Read(p []byte) (int, error) {
 	if len(r.head) == 0 {
 		return r.src.Read(p)
 	}

@@ -6,10 +6,10 @@ import (
 	"net/http"
 )
 
-// Audit gives a watcher a copy of the body, and passes the body on unchanged. watch adds the watcher's readers to the
-// copy. Both are read in step: if the copy fails, the body ends before its last byte, so that no receiver has all of
-// it.
-func (b *Body) Audit(watch func(copied *Body)) {
+// AuditCopy gives a watcher a copy of the body, and passes the body on unchanged. watch adds the watcher's readers to
+// the copy. Both are read in step: if the copy fails, the body ends before its last byte, so that no receiver has all
+// of it.
+func (b *Body) AuditCopy(watch func(copied *Body)) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
 	go func() {
@@ -21,7 +21,7 @@ func (b *Body) Audit(watch func(copied *Body)) {
 		_ = inner.Close()
 		a.verdict <- err
 	}()
-	b.Through(func(r io.Reader) io.Reader { a.src = r; return a })
+	b.AddReader(func(r io.Reader) io.Reader { a.src = r; return a })
 }
 
 // auditor copies the bytes that are read to a pipe. It waits for the watcher's verdict before it releases the last
@@ -42,7 +42,7 @@ func (a *auditor) Read(p []byte) (int, error) {
 		held := copy(a.buf[:], a.have)
 		n, err := a.src.Read(a.buf[held:])
 		a.have = a.buf[:held+n]
-		a.err = a.pass(a.have[held:], err)
+		a.err = a.copyPiece(a.have[held:], err)
 	}
 	ready := a.have
 	switch {
@@ -59,8 +59,8 @@ func (a *auditor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass copies a piece to the pipe. It returns err, or the error that must end the body.
-func (a *auditor) pass(piece []byte, err error) error {
+// copyPiece copies a piece to the pipe. It returns err, or the error that must end the body.
+func (a *auditor) copyPiece(piece []byte, err error) error {
 	if len(piece) > 0 {
 		_, werr := a.pipe.Write(piece)
 		if errors.Is(werr, io.ErrClosedPipe) {

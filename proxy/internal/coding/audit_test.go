@@ -21,8 +21,8 @@ func TestAudit(t *testing.T) {
 			for _, bad := range []bool{false, true} {
 				b := NewBody(io.NopCloser(source(strings.NewReader(text))))
 				copied := ""
-				b.Audit(func(c *Body) {
-					c.Through(func(r io.Reader) io.Reader {
+				b.AuditCopy(func(c *Body) {
+					c.AddReader(func(r io.Reader) io.Reader {
 						return readerFunc(func(p []byte) (int, error) {
 							k, err := r.Read(p)
 							copied += string(p[:k])
@@ -48,11 +48,11 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	b := NewBody(io.NopCloser(strings.NewReader(strings.Repeat("x", 100<<10))))
-	b.Audit(func(*Body) {})
+	b.AuditCopy(func(*Body) {})
 	_, _ = b.Read(make([]byte, 10))
 	_ = b.Close() // waits for the copy
 	broken := NewBody(io.NopCloser(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(found))))
-	broken.Audit(func(*Body) {})
+	broken.AuditCopy(func(*Body) {})
 	if _, err := io.ReadAll(broken); !errors.Is(err, found) {
 		t.Errorf("a body that breaks off: %v", err)
 	}

@@ -26,19 +26,19 @@ type Body struct {
 // NewBody returns a chain with only src.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// Through puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call Through before the
+// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call Through before the
 // first Read.
-func (b *Body) Through(wrap func(io.Reader) io.Reader) {
+func (b *Body) AddReader(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {
 		b.stops = append(b.stops, s)
 	}
 }
 
-// Decode puts a decoder for the encodings on top of the chain.
-func (b *Body) Decode(encodings []string) {
+// AddDecoder puts a decoder for the encodings on top of the chain.
+func (b *Body) AddDecoder(encodings []string) {
 	if len(encodings) > 0 {
-		b.Through(func(r io.Reader) io.Reader { return NewReader(r, encodings) })
+		b.AddReader(func(r io.Reader) io.Reader { return NewReader(r, encodings) })
 	}
 }
 
@@ -59,14 +59,14 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return b.top.Read(p)
 }
 
-// Whole is a reader that may return its whole text at once. If ok is false, the caller must read the text.
-type Whole interface {
-	Whole() (text []byte, ok bool, err error)
+// WholeReader is a reader that may return its whole text at once. If ok is false, the caller must read the text.
+type WholeReader interface {
+	ReadWhole() (text []byte, ok bool, err error)
 }
 
-// whole returns the whole body, if the topmost reader is a Whole that has it.
-func (b *Body) whole() (text []byte, ok bool, err error) {
-	top, ok := b.top.(Whole)
+// readTopWhole returns the whole body, if the topmost reader is a Whole that has it.
+func (b *Body) readTopWhole() (text []byte, ok bool, err error) {
+	top, ok := b.top.(WholeReader)
 	if !ok {
 		return nil, false, nil
 	}
@@ -84,7 +84,7 @@ func (b *Body) whole() (text []byte, ok bool, err error) {
 			b.err = io.EOF
 		}
 	}()
-	return top.Whole()
+	return top.ReadWhole()
 }
 
 // Close closes the source first, which ends a waiting Read. Then it stops the readers.
@@ -102,36 +102,36 @@ func (b *Body) Close() error {
 	return err
 }
 
-// fail makes all later reads fail with err. A caller that continues after an error must not send only the rest.
-func (b *Body) fail(err error) {
+// failReads makes all later reads fail with err. A caller that continues after an error must not send only the rest.
+func (b *Body) failReads(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
 }
 
-// Ahead makes body the request's body. It reads a short body of known length to its end, so that the new length and any
-// error are known before the request leaves.
+// ReadAhead makes body the request's body. It reads a short body of known length to its end, so that the new length and
+// any error are known before the request leaves.
 //
 // For more than membudget.Free decoded bytes, Ahead takes memory of the request's account. A longer body streams, and
 // keeps its length unless changes is true.
-func Ahead(req *http.Request, body *Body, changes bool) error {
+func ReadAhead(req *http.Request, body *Body, changes bool) error {
 	// GetBody would return the body before its change.
 	req.Body, req.GetBody = body, nil
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
-		data, whole, err := body.whole()
+		data, whole, err := body.readTopWhole()
 		if err == nil && !whole {
-			data, err = membudget.From(req.Context()).ReadAll(req.Context(), body, 2*ExactUpTo, 2*ExactUpTo)
+			data, err = membudget.FromContext(req.Context()).ReadAll(req.Context(), body, 2*ExactUpTo, 2*ExactUpTo)
 		}
 		if err != nil {
-			body.fail(err)
+			body.failReads(err)
 			return err
 		}
 		// ReadAll stops at the bound, so a full buffer means that more may follow.
 		if whole || len(data) < 2*ExactUpTo {
-			exact(req, body, data)
+			setExactBody(req, body, data)
 			return nil
 		}
-		req.Body = prefixed{io.MultiReader(bytes.NewReader(data), body), body}
+		req.Body = prefixedBody{io.MultiReader(bytes.NewReader(data), body), body}
 		changes = true
 	}
 	// Go sends a request of unknown length in chunks.
@@ -142,19 +142,19 @@ func Ahead(req *http.Request, body *Body, changes bool) error {
 	return nil
 }
 
-// exact makes data the whole body, which can be sent again after a failure.
-func exact(req *http.Request, body io.Closer, data []byte) {
+// setExactBody makes data the whole body, which can be sent again after a failure.
+func setExactBody(req *http.Request, body io.Closer, data []byte) {
 	req.ContentLength = int64(len(data))
 	if req.Header.Get("Content-Length") != "" {
 		req.Header.Set("Content-Length", strconv.Itoa(len(data)))
 	}
-	req.Body = prefixed{bytes.NewReader(data), body}
+	req.Body = prefixedBody{bytes.NewReader(data), body}
 	// The rewritten bytes can be sent again after a failed connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// prefixed reads from one source and closes another.
-type prefixed struct {
+// prefixedBody reads from one source and closes another.
+type prefixedBody struct {
 	io.Reader
 	io.Closer
 }

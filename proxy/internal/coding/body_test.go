@@ -23,16 +23,16 @@ func TestAheadMemory(t *testing.T) {
 	}
 	_ = w.Close()
 	ahead := func(t *testing.T, budget *membudget.Budget, taken int64) (*http.Request, error) {
-		account := budget.Open("run")
-		account.Take(taken)
+		account := budget.OpenAccount("run")
+		account.TryTake(taken)
 		ctx := membudget.NewContext(t.Context(), account)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x", bytes.NewReader(packed.Bytes()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := NewBody(req.Body)
-		body.Decode([]string{"gzip"})
-		return req, Ahead(req, body, true)
+		body.AddDecoder([]string{"gzip"})
+		return req, ReadAhead(req, body, true)
 	}
 	budget := membudget.New(64 << 20)
 	req, err := ahead(t, budget, 0)
@@ -40,8 +40,8 @@ func TestAheadMemory(t *testing.T) {
 	if err != nil || len(text) != 400<<10 || req.ContentLength != 400<<10 {
 		t.Errorf("%d bytes, announced %d: %v", len(text), req.ContentLength, err)
 	}
-	if budget.Used() != 2*ExactUpTo {
-		t.Errorf("%d bytes are taken for a body of 400 KiB", budget.Used())
+	if budget.UsedBytes() != 2*ExactUpTo {
+		t.Errorf("%d bytes are taken for a body of 400 KiB", budget.UsedBytes())
 	}
 	synctest.Test(t, func(t *testing.T) {
 		req, err := ahead(t, membudget.New(2<<20), 64<<10)

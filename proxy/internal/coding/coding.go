@@ -33,14 +33,14 @@ var (
 )
 
 // Parse reads Content-Encoding into the encodings to decode, outermost first. Nil means identity.
-func Parse(h http.Header) ([]string, error) { return parse(h, "") }
+func Parse(h http.Header) ([]string, error) { return parseEncodings(h, "") }
 
 // awsChunked is the coding in which S3 clients send a signature with each chunk. Some servers store an object decoded
 // but still answer with the name. Clients do not decode it in a response.
 const awsChunked = "aws-chunked"
 
-// parse is Parse, but skips the encoding with the name ignored.
-func parse(h http.Header, ignored string) ([]string, error) {
+// parseEncodings is Parse, but skips the encoding with the name ignored.
+func parseEncodings(h http.Header, ignored string) ([]string, error) {
 	var list []string
 	for _, v := range h.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(v, ",") {
@@ -67,7 +67,7 @@ func parse(h http.Header, ignored string) ([]string, error) {
 // because clients do not decode it. This holds only if no real encoding is beside the name. In a request such a name is
 // an unknown encoding, because a server may decode it.
 func ParseResponse(h http.Header) ([]string, error) {
-	list, err := parse(h, awsChunked)
+	list, err := parseEncodings(h, awsChunked)
 	if err == nil {
 		return list, nil
 	}
@@ -90,19 +90,19 @@ func isMistake(name string) bool {
 	return false
 }
 
-// Large reports whether decoding needs megabytes of memory for the windows of br or zstd.
-func Large(encodings []string) bool {
+// NeedsLargeWindow reports whether decoding needs megabytes of memory for the windows of br or zstd.
+func NeedsLargeWindow(encodings []string) bool {
 	return slices.Contains(encodings, "br") || slices.Contains(encodings, "zstd")
 }
 
 // largeWindow is the largest window of a br or zstd decoder, in bytes.
 const largeWindow = 16 << 20
 
-// Windows returns the largest total size of the decoders' windows, in bytes. It counts only br and zstd: the other
+// SumWindows returns the largest total size of the decoders' windows, in bytes. It counts only br and zstd: the other
 // windows are small.
-func Windows(encodings []string) (n int64) {
+func SumWindows(encodings []string) (n int64) {
 	for _, name := range encodings {
-		if Large([]string{name}) {
+		if NeedsLargeWindow([]string{name}) {
 			n += largeWindow
 		}
 	}
@@ -111,7 +111,7 @@ func Windows(encodings []string) (n int64) {
 
 // Reader is a decoded body. Its error is sticky.
 type Reader struct {
-	src     source
+	src     countedSource
 	layers  []*layer
 	decoded int64
 	err     error
@@ -120,7 +120,7 @@ type Reader struct {
 // NewReader decodes src by the encodings that Parse found. It passes on an error of src unchanged. An empty body is
 // empty in every encoding.
 func NewReader(src io.Reader, encodings []string) *Reader {
-	r := &Reader{src: source{src: src}}
+	r := &Reader{src: countedSource{src: src}}
 	below := io.Reader(&r.src)
 	for _, name := range encodings {
 		l := &layer{name: name, src: bufio.NewReaderSize(below, 4<<10)}
@@ -156,7 +156,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		r.err = err
-		r.free()
+		r.freeLayers()
 	}
 	return n, err
 }
@@ -166,23 +166,23 @@ func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
 	}
-	r.free()
+	r.freeLayers()
 }
 
-func (r *Reader) free() {
+func (r *Reader) freeLayers() {
 	for _, l := range r.layers {
-		l.free()
+		l.freeDecoder()
 	}
 }
 
-// source counts the bytes read, and remembers the error that ended them.
-type source struct {
+// countedSource counts the bytes read, and remembers the error that ended them.
+type countedSource struct {
 	src io.Reader
 	n   int64
 	err error
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *countedSource) Read(p []byte) (int, error) {
 	n, err := s.src.Read(p)
 	s.n += int64(n)
 	if err != nil {

@@ -115,7 +115,7 @@ func TestReuse(t *testing.T) {
 // end the process.
 func TestPanic(t *testing.T) {
 	b := NewBody(io.NopCloser(strings.NewReader("x")))
-	b.Through(func(io.Reader) io.Reader { return panics{} })
+	b.AddReader(func(io.Reader) io.Reader { return panics{} })
 	for range 2 {
 		if n, err := b.Read(make([]byte, 8)); n != 0 || !errors.Is(err, ErrBroken) {
 			t.Errorf("%d, %v", n, err)

@@ -28,7 +28,7 @@ type layer struct {
 // decoder is the common interface of the decoders. reset begins a new body.
 type decoder interface {
 	io.Reader
-	reset(src io.Reader) error
+	resetSource(src io.Reader) error
 }
 
 func (l *layer) Read(p []byte) (int, error) {
@@ -36,20 +36,20 @@ func (l *layer) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	if l.dec == nil {
-		if l.err = l.open(); l.err != nil {
+		if l.err = l.openDecoder(); l.err != nil {
 			return 0, l.err
 		}
 	}
 	n, err := l.dec.Read(p)
 	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-		err = l.end()
+		err = l.checkEnd()
 	}
 	l.err = err
 	return n, err
 }
 
-// open chooses the decoder. It returns io.EOF if src is empty.
-func (l *layer) open() error {
+// openDecoder chooses the decoder. It returns io.EOF if src is empty.
+func (l *layer) openDecoder() error {
 	// An empty body is valid in every encoding, also without the encoding's header.
 	head, err := l.src.Peek(1)
 	if len(head) == 0 {
@@ -70,11 +70,11 @@ func (l *layer) open() error {
 		}
 	}
 	l.dec = l.pool.Get().(decoder)
-	return l.dec.reset(l.src)
+	return l.dec.resetSource(l.src)
 }
 
-// end returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
-func (l *layer) end() error {
+// checkEnd returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
+func (l *layer) checkEnd() error {
 	// Bytes after the end would be ignored by some servers and read by others.
 	if _, err := l.src.Peek(1); err != nil {
 		return err
@@ -87,40 +87,40 @@ func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&15 == 8 && head[0]>>4 <= 7 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
-func (l *layer) free() {
+func (l *layer) freeDecoder() {
 	if l.err == nil {
 		l.err = io.ErrClosedPipe
 	}
 	if l.dec != nil {
 		// Without this, the pooled decoder would keep the source, and so the whole body, in memory.
-		_ = l.dec.reset(nothing{})
+		_ = l.dec.resetSource(emptySource{})
 		l.pool.Put(l.dec)
 		l.dec = nil
 	}
 }
 
-// nothing is an empty source.
-type nothing struct{}
+// emptySource is an empty source.
+type emptySource struct{}
 
-func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
-func (nothing) ReadByte() (byte, error)  { return 0, io.EOF }
+func (emptySource) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptySource) ReadByte() (byte, error)  { return 0, io.EOF }
 
 // The pools are caches. A decoder keeps no data of one body for the next.
 var (
 	gzips   = sync.Pool{New: func() any { return &gzipDecoder{} }}
 	zlibs   = sync.Pool{New: func() any { return &zlibDecoder{} }}
-	flates  = sync.Pool{New: func() any { return &flateDecoder{flate.NewReader(nothing{})} }}
-	brotlis = sync.Pool{New: func() any { return &brotliDecoder{brotli.NewReader(nothing{})} }}
+	flates  = sync.Pool{New: func() any { return &flateDecoder{flate.NewReader(emptySource{})} }}
+	brotlis = sync.Pool{New: func() any { return &brotliDecoder{brotli.NewReader(emptySource{})} }}
 	zstds   = sync.Pool{New: newZstd}
 )
 
 type gzipDecoder struct{ gzip.Reader }
 
-func (d *gzipDecoder) reset(src io.Reader) error { return d.Reset(src) }
+func (d *gzipDecoder) resetSource(src io.Reader) error { return d.Reset(src) }
 
 type zlibDecoder struct{ io.ReadCloser }
 
-func (d *zlibDecoder) reset(src io.Reader) error {
+func (d *zlibDecoder) resetSource(src io.Reader) error {
 	if d.ReadCloser != nil {
 		return d.ReadCloser.(zlib.Resetter).Reset(src, nil)
 	}
@@ -133,13 +133,13 @@ func (d *zlibDecoder) reset(src io.Reader) error {
 
 type flateDecoder struct{ io.ReadCloser }
 
-func (d *flateDecoder) reset(src io.Reader) error {
+func (d *flateDecoder) resetSource(src io.Reader) error {
 	return d.ReadCloser.(flate.Resetter).Reset(src, nil)
 }
 
 type brotliDecoder struct{ *brotli.Reader }
 
-func (d *brotliDecoder) reset(src io.Reader) error { return d.Reset(src) }
+func (d *brotliDecoder) resetSource(src io.Reader) error { return d.Reset(src) }
 
 type zstdDecoder struct{ *zstd.Decoder }
 
@@ -153,8 +153,8 @@ func newZstd() any {
 	return &zstdDecoder{d}
 }
 
-func (d *zstdDecoder) reset(src io.Reader) error {
-	if _, ok := src.(nothing); ok {
+func (d *zstdDecoder) resetSource(src io.Reader) error {
+	if _, ok := src.(emptySource); ok {
 		return d.Reset(nil)
 	}
 	return d.Reset(src)

@@ -20,9 +20,9 @@ func connect(t *testing.T, c *controlapi.Client, b *broker.Broker, h http.Handle
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- c.Broker(ctx, h) }()
+	go func() { done <- c.ServeBroker(ctx, h) }()
 	stop = func() error { cancel(); return <-done }
-	testkit.WaitFor(t, b.Connected)
+	testkit.WaitFor(t, b.IsConnected)
 	return stop
 }
 
@@ -56,7 +56,7 @@ func TestBroker(t *testing.T) {
 	if err := stop(); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	testkit.WaitFor(t, func() bool { return !b.Connected() })
+	testkit.WaitFor(t, func() bool { return !b.IsConnected() })
 	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, broker.ErrNone) {
 		t.Errorf("after its end: %v", err)
 	}
@@ -120,12 +120,12 @@ func TestBrokerReplaced(t *testing.T) {
 	old := make(chan error, 1)
 	began := make(chan bool)
 	go func() {
-		old <- c.Broker(t.Context(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		old <- c.ServeBroker(t.Context(), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			began <- true
 			<-r.Context().Done()
 		}))
 	}()
-	testkit.WaitFor(t, b.Connected)
+	testkit.WaitFor(t, b.IsConnected)
 	hung := make(chan error, 1)
 	go func() { _, err := call(t, t.Context(), b, "/demo/tool", "{}"); hung <- err }()
 	<-began
@@ -133,7 +133,7 @@ func TestBrokerReplaced(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	second := make(chan error, 1)
 	go func() {
-		second <- c.Broker(ctx, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Store(true) }))
+		second <- c.ServeBroker(ctx, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Store(true) }))
 	}()
 	for _, ends := range []chan error{old, hung} {
 		select {

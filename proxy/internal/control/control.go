@@ -40,13 +40,13 @@ const (
 
 // Config holds the parts that a Control needs.
 type Config struct {
-	Book    *lease.Book
+	Leases  *lease.Table
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *broker.Broker
-	// Room holds the requests that wait for a person. Nil means that rules hold no requests.
-	Room Room
+	// Queue holds the requests that wait for a person. Nil means that rules hold no requests.
+	Queue HeldQueue
 	// Plans holds the plans of dry runs. Nil means that there are no dry runs.
 	Plans Plans
 	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
@@ -73,32 +73,33 @@ type Control struct {
 // New makes the API's handler.
 func New(c Config) *Control {
 	s := &Control{conf: c, mux: http.NewServeMux()}
-	s.mux.HandleFunc("GET /v1/catalog", value(func() any { return s.conf.Current().Public }))
-	s.mux.HandleFunc("GET /v1/catalog/{api}/types", s.document(func(a *catalog.API) *catalog.Document { return a.Types }))
+	s.mux.HandleFunc("GET /v1/catalog", newValueHandler(func() any { return s.conf.Current().Public }))
+	s.mux.HandleFunc("GET /v1/catalog/{api}/types",
+		s.newDocumentHandler(func(a *catalog.API) *catalog.Document { return a.Types }))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
-		s.document(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
-	s.mux.HandleFunc("GET /v1/inspection", value(func() any { return s.conf.Current().Inspection() }))
-	s.mux.HandleFunc("GET /v1/diagnosis", s.diagnose)
-	s.mux.HandleFunc("PUT /v1/slots/{n}", s.register)
-	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.unregister)
-	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.drain)
-	s.mux.HandleFunc("PUT /v1/slots/{n}/calls", s.setCalls)
-	s.mux.HandleFunc("GET /v1/broker", s.broker)
-	s.mux.HandleFunc("GET /v1/events", s.events)
-	s.mux.HandleFunc("GET /v1/health", s.health)
-	s.mux.HandleFunc("POST /v1/ledger/check", s.checkLedger)
-	s.mux.HandleFunc("POST /v1/scrub", s.scrub)
-	if c.Room != nil {
-		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.waiting)
-		s.mux.HandleFunc("GET /v1/held", value(func() any { return c.Room.List() }))
-		s.mux.HandleFunc("POST /v1/held/{id}", s.decideAny)
+		s.newDocumentHandler(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
+	s.mux.HandleFunc("GET /v1/inspection", newValueHandler(func() any { return s.conf.Current().NewInspection() }))
+	s.mux.HandleFunc("GET /v1/diagnosis", s.serveDiagnosis)
+	s.mux.HandleFunc("PUT /v1/slots/{n}", s.serveRegister)
+	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.serveUnregister)
+	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.serveDrain)
+	s.mux.HandleFunc("PUT /v1/slots/{n}/calls", s.serveSetCalls)
+	s.mux.HandleFunc("GET /v1/broker", s.serveBroker)
+	s.mux.HandleFunc("GET /v1/events", s.streamEvents)
+	s.mux.HandleFunc("GET /v1/health", s.serveHealth)
+	s.mux.HandleFunc("POST /v1/ledger/check", s.serveLedgerCheck)
+	s.mux.HandleFunc("POST /v1/scrub", s.serveScrub)
+	if c.Queue != nil {
+		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.streamHeld)
+		s.mux.HandleFunc("GET /v1/held", newValueHandler(func() any { return c.Queue.ListHeld() }))
+		s.mux.HandleFunc("POST /v1/held/{id}", s.serveDecideAny)
 	}
 	if c.Plans != nil {
-		s.mux.HandleFunc("GET /v1/plans", value(func() any { return c.Plans.List() }))
-		s.mux.HandleFunc("GET /v1/plans/{id}", s.plan)
-		s.mux.HandleFunc("POST /v1/plans/{id}", s.decidePlan)
+		s.mux.HandleFunc("GET /v1/plans", newValueHandler(func() any { return c.Plans.ListPlans() }))
+		s.mux.HandleFunc("GET /v1/plans/{id}", s.servePlan)
+		s.mux.HandleFunc("POST /v1/plans/{id}", s.serveDecidePlan)
 	}
-	s.mux.Handle("GET /metrics", c.Journal.Metrics().Handler())
+	s.mux.Handle("GET /metrics", c.Journal.Metrics().NewMetricsHandler())
 	if c.Profile {
 		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		s.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -123,29 +124,29 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// value makes a handler that answers with the result of a function.
-func value(of func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { rpc.Answer(w, http.StatusOK, of()) }
+// newValueHandler makes a handler that answers with the result of a function.
+func newValueHandler(of func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { rpc.WriteAnswer(w, http.StatusOK, of()) }
 }
 
-// diagnose answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
-func (s *Control) diagnose(w http.ResponseWriter, r *http.Request) {
+// serveDiagnosis answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
+func (s *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
 	out := controlapi.Diagnosis{CA: s.conf.CA}
 	if r.URL.Query().Get("offline") != "true" {
 		out.Hosts = s.conf.Hosts(r.Context())
 	}
-	rpc.Answer(w, http.StatusOK, out)
+	rpc.WriteAnswer(w, http.StatusOK, out)
 }
 
-// document answers with a file of an active API.
-func (s *Control) document(of func(*catalog.API) *catalog.Document) http.HandlerFunc {
+// newDocumentHandler answers with a file of an active API.
+func (s *Control) newDocumentHandler(of func(*catalog.API) *catalog.Document) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		snapshot := s.conf.Current()
 		a := snapshot.Rules.Catalog.API(r.PathValue("api"))
 		// Large files are read after the start. Wait for them: a 404 would be wrong.
-		for a != nil && of(a).Unread() {
+		for a != nil && of(a).IsUnread() {
 			select {
-			case <-snapshot.Unread:
+			case <-snapshot.Superseded:
 			case <-r.Context().Done():
 				return
 			}
@@ -153,7 +154,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 			a = snapshot.Rules.Catalog.API(r.PathValue("api"))
 		}
 		if a == nil || !a.Active || of(a) == nil {
-			rpc.Refuse(w, fmt.Errorf("%w: no such API, or it has no such file", controlapi.ErrNotFound))
+			rpc.WriteRefusal(w, fmt.Errorf("%w: no such API, or it has no such file", controlapi.ErrNotFound))
 			return
 		}
 		d := of(a)
@@ -165,8 +166,8 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 	}
 }
 
-func (s *Control) register(w http.ResponseWriter, r *http.Request) {
-	id, ok := s.slotOf(w, r)
+func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
+	id, ok := s.parseSlot(w, r)
 	if !ok {
 		return
 	}
@@ -175,121 +176,121 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	// A misspelled field would otherwise drop a restriction silently.
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&reg); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "the body is not a registration")
+		rpc.WriteError(w, http.StatusBadRequest, "the body is not a registration")
 		return
 	}
 	if dec.More() {
-		rpc.Fail(w, http.StatusBadRequest, "the body holds more than a registration")
+		rpc.WriteError(w, http.StatusBadRequest, "the body holds more than a registration")
 		return
 	}
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		rpc.Fail(w, http.StatusBadRequest,
+		rpc.WriteError(w, http.StatusBadRequest,
 			"install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 		return
 	}
 	// The APIs of a run are checked against the catalog in force, not against mcp-server's copy.
 	for _, name := range reg.APIs {
 		if a := c.API(name); a == nil || !a.Active {
-			rpc.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
+			rpc.WriteError(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
-		} else if id.Server() && a.Server == nil {
-			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+		} else if id.IsServer() && a.Server == nil {
+			rpc.WriteError(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
 			return
 		}
 	}
 	// Before Begin, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
-	if _, err := s.conf.Book.Begin(id, reg); err != nil {
-		rpc.Refuse(w, err)
+	if _, err := s.conf.Leases.BeginLease(id, reg); err != nil {
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.leaseOf(w, r)
+func (s *Control) serveUnregister(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := s.parseLease(w, r)
 	if !ok {
 		return
 	}
 	var sum controlapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
-		rpc.Fail(w, http.StatusBadRequest, "the body is not a summary")
+		rpc.WriteError(w, http.StatusBadRequest, "the body is not a summary")
 		return
 	}
 	// End seals the plan, so the reason has to come first.
-	if l, err := s.conf.Book.Of(id, generation); err == nil && l.Plan != nil {
-		l.Plan.Cut(sum.WhyIncomplete())
+	if l, err := s.conf.Leases.FindLease(id, generation); err == nil && l.Plan != nil {
+		l.Plan.SetIncomplete(sum.WhyIncomplete())
 	}
-	rec, err := s.conf.Book.End(id, generation)
+	rec, err := s.conf.Leases.EndLease(id, generation)
 	if err != nil {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
-	s.ledger(id, sum, &rec)
-	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
-	rpc.Answer(w, http.StatusOK, rec)
+	s.recordRunEnd(id, sum, &rec)
+	s.conf.Journal.PublishEvent(controlapi.Event{Receipt: &rec})
+	rpc.WriteAnswer(w, http.StatusOK, rec)
 }
 
-// ledger records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger is on
-// disk.
-func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
-	if s.conf.Ledger == nil || !controlapi.OfRun(rec.Run) {
+// recordRunEnd records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger
+// is on disk.
+func (s *Control) recordRunEnd(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
+	if s.conf.Ledger == nil || !controlapi.IsRun(rec.Run) {
 		return
 	}
-	sum.Client = s.conf.Journal.Clean(sum.Client)
+	sum.Client = s.conf.Journal.CleanText(sum.Client)
 	run := ledger.Run{
 		Run: rec.Run, Tenant: rec.Tenant, Slot: int(id), Generation: rec.Generation, Summary: sum, Count: rec.Count,
 	}
-	if s.conf.Ledger.Append(ledger.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
+	if s.conf.Ledger.AppendRecord(ledger.Entry{Run: &run}) != nil || rec.Count.Exchanges == 0 {
 		return // the ledger counts and logs a lost record
 	}
-	if head, err := s.conf.Ledger.Checkpoint(rec.Run); err == nil {
+	if head, err := s.conf.Ledger.WriteCheckpoint(rec.Run); err == nil {
 		rec.Audit = head.String()
 	}
 }
 
-// Lost records the end of a run whose receipt mcp-server did not fetch.
-func (s *Control) Lost(id slot.ID, rec controlapi.Receipt) {
-	s.ledger(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
+// RecordLost records the end of a run whose receipt mcp-server did not fetch.
+func (s *Control) RecordLost(id slot.ID, rec controlapi.Receipt) {
+	s.recordRunEnd(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
 }
 
-// drain answers with the exchanges of a slot so far. The slot's run continues.
-func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.leaseOf(w, r)
+// serveDrain answers with the exchanges of a slot so far. The slot's run continues.
+func (s *Control) serveDrain(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := s.parseLease(w, r)
 	if !ok {
 		return
 	}
-	cause, ok := causeOf(r.URL.Query())
+	cause, ok := parseCause(r.URL.Query())
 	if !ok {
-		rpc.Fail(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
+		rpc.WriteError(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
 		return
 	}
-	rec, err := s.conf.Book.Drain(id, generation, cause.Run)
+	rec, err := s.conf.Leases.DrainReceipt(id, generation, cause.Run)
 	if err != nil {
-		rpc.Refuse(w, err)
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
-		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
+		s.conf.Journal.PublishCaused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
-	rpc.Answer(w, http.StatusOK, rec)
+	rpc.WriteAnswer(w, http.StatusOK, rec)
 }
 
-// setCalls replaces the list of calls in progress at a server.
-func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.leaseOf(w, r)
+// serveSetCalls replaces the list of calls in progress at a server.
+func (s *Control) serveSetCalls(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := s.parseLease(w, r)
 	if !ok {
 		return
 	}
 	var calls controlapi.ServerCalls
 	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
-		rpc.Fail(w, http.StatusBadRequest, "the body is not a list of calls")
+		rpc.WriteError(w, http.StatusBadRequest, "the body is not a list of calls")
 		return
 	}
-	if err := s.conf.Book.SetCalls(id, generation, calls); err != nil {
-		rpc.Refuse(w, err)
+	if err := s.conf.Leases.ReplaceCalls(id, generation, calls); err != nil {
+		rpc.WriteRefusal(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -304,8 +305,8 @@ const (
 	maxCall  = 1024
 )
 
-// causeOf parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
-func causeOf(q url.Values) (controlapi.Cause, bool) {
+// parseCause parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
+func parseCause(q url.Values) (controlapi.Cause, bool) {
 	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
 	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
 		return c, true
@@ -315,28 +316,28 @@ func causeOf(q url.Values) (controlapi.Cause, bool) {
 	return c, err == nil && c.Among > 0 && c.Run != "" && len(c.Run) <= maxRunID && c.Call != "" && len(c.Call) <= maxCall
 }
 
-// leaseOf parses {n} and ?generation=. On an error it answers the request and returns false.
-func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
-	id, ok := s.slotOf(w, r)
+// parseLease parses {n} and ?generation=. On an error it answers the request and returns false.
+func (s *Control) parseLease(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
+	id, ok := s.parseSlot(w, r)
 	if !ok {
 		return 0, 0, false
 	}
 	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	if err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "generation: want a number")
+		rpc.WriteError(w, http.StatusBadRequest, "generation: want a number")
 	}
 	return id, generation, err == nil
 }
 
-// broker turns the connection into the connection to mcp-server's broker, until either end closes it.
-func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
+// serveBroker turns the connection into the connection to mcp-server's broker, until either end closes it.
+func (s *Control) serveBroker(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
-		rpc.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+		rpc.WriteError(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		rpc.Fail(w, http.StatusInternalServerError, "the connection cannot be upgraded")
+		rpc.WriteError(w, http.StatusInternalServerError, "the connection cannot be upgraded")
 		return
 	}
 	defer conn.Close()
@@ -350,54 +351,54 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// slotOf returns the slot of a request. If pods share the proxy, ?pod= is the pod's address, {n} is the pod's number
+// parseSlot returns the slot of a request. If pods share the proxy, ?pod= is the pod's address, {n} is the pod's number
 // for its slot, and a registration assigns the slot. On an error it answers the request and returns false.
-func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
-	id, ok := numberOf(w, r)
+func (s *Control) parseSlot(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
+	id, ok := parseSlotNumber(w, r)
 	text := r.URL.Query()["pod"]
 	if !ok || s.conf.Pods == nil && text == nil {
 		return id, ok
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		rpc.WriteError(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
 		return 0, false
 	}
 	pod, err := netip.ParseAddr(text[0])
 	if err != nil || !pod.Is4() {
-		rpc.Fail(w, http.StatusBadRequest, "pod: want an IPv4 address")
+		rpc.WriteError(w, http.StatusBadRequest, "pod: want an IPv4 address")
 		return 0, false
 	}
 	// Only a registration may take a slot: the others must not create one for an unknown pod.
 	if r.Method == http.MethodPut {
-		if id, err = s.conf.Pods.Take(pod); err != nil {
-			rpc.Fail(w, http.StatusServiceUnavailable, err.Error())
+		if id, err = s.conf.Pods.AssignSlot(pod); err != nil {
+			rpc.WriteError(w, http.StatusServiceUnavailable, err.Error())
 		}
 		return id, err == nil
 	}
-	if id, ok = s.conf.Pods.Find(pod); !ok {
-		rpc.Refuse(w, fmt.Errorf("%w: the pod has no slot", controlapi.ErrFenced))
+	if id, ok = s.conf.Pods.FindSlot(pod); !ok {
+		rpc.WriteRefusal(w, fmt.Errorf("%w: the pod has no slot", controlapi.ErrFenced))
 	}
 	return id, ok
 }
 
-// numberOf parses {n}. It accepts only the form that the client writes, such as 7 but not 07.
-func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
+// parseSlotNumber parses {n}. It accepts only the form that the client writes, such as 7 but not 07.
+func parseSlotNumber(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	id := slot.ID(n)
-	if err != nil || !id.Valid() || strconv.Itoa(n) != r.PathValue("n") {
-		rpc.Fail(w, http.StatusBadRequest, "no such slot")
+	if err != nil || !id.IsValid() || strconv.Itoa(n) != r.PathValue("n") {
+		rpc.WriteError(w, http.StatusBadRequest, "no such slot")
 		return 0, false
 	}
 	return id, true
 }
 
-// events streams the events. It writes an empty line every keepTime, so that a write to a dead reader fails.
-func (s *Control) events(w http.ResponseWriter, r *http.Request) {
+// streamEvents streams the events. It writes an empty line every keepTime, so that a write to a dead reader fails.
+func (s *Control) streamEvents(w http.ResponseWriter, r *http.Request) {
 	of := controlapi.Events(r.URL.Query().Get("of"))
 	switch of {
 	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
 	default:
-		rpc.Fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
+		rpc.WriteError(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
 	}
 	ch, cancel := s.conf.Journal.Subscribe(of)
@@ -427,11 +428,11 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
+func (s *Control) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	h := controlapi.Health{Ready: true, Version: version.Version}
 	status := http.StatusOK
 	if err := s.conf.Ready(); err != nil {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable
 	}
-	rpc.Answer(w, status, h)
+	rpc.WriteAnswer(w, status, h)
 }

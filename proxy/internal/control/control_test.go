@@ -76,11 +76,11 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	}
 	log := logline.New(io.Discard, "text", nil)
 	r := reload.New(reload.Config{Dir: apis})
-	r.Start(log)
+	r.LoadFirst(log)
 	j := receipt.NewJournal(receipt.Config{Log: log})
 	var c *Control
-	book := lease.NewBook(lease.Config{Lost: func(id slot.ID, rec controlapi.Receipt) { c.Lost(id, rec) }})
-	c = New(Config{Book: book, Journal: j, Current: r.Current, Broker: &broker.Broker{}, Ready: func() error { return nil }})
+	book := lease.NewTable(lease.Config{Lost: func(id slot.ID, rec controlapi.Receipt) { c.RecordLost(id, rec) }})
+	c = New(Config{Leases: book, Journal: j, Current: r.Current, Broker: &broker.Broker{}, Ready: func() error { return nil }})
 	return c, j
 }
 
@@ -112,10 +112,10 @@ func TestCaused(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)
 	reg := controlapi.Registration{Generation: 7, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(10 * time.Minute)}
-	if err := c.Register(t.Context(), slot.Max, reg); err != nil {
+	if err := c.RegisterRun(t.Context(), slot.Max, reg); err != nil {
 		t.Fatal(err)
 	}
-	l, err := control.conf.Book.Attach(slot.Max, io.NopCloser(nil))
+	l, err := control.conf.Leases.AttachConn(slot.Max, io.NopCloser(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,13 +124,13 @@ func TestCaused(t *testing.T) {
 	cause := controlapi.Cause{Run: "r1", Call: "server.a tool", Among: 2}
 	for i, cause := range []controlapi.Cause{cause, {}, cause} {
 		if i < 2 {
-			journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: "server-server", URL: fmt.Sprint("https://x/", i)}, Recorder: l.Recorder})
+			journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: "server-server", URL: fmt.Sprint("https://x/", i)}, Recorder: l.Recorder})
 		}
-		if _, err := c.Drain(t.Context(), slot.Max, 7, cause); err != nil {
+		if _, err := c.DrainExchanges(t.Context(), slot.Max, 7, cause); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Unregister(t.Context(), slot.Max, 7, controlapi.Summary{}); err != nil {
+	if _, err := c.UnregisterRun(t.Context(), slot.Max, 7, controlapi.Summary{}); err != nil {
 		t.Fatal(err)
 	}
 	<-events // the first exchange
@@ -157,13 +157,13 @@ func TestLedger(t *testing.T) {
 	c := serve(t, control)
 	run := func(generation uint64, exchanges int) string {
 		name := fmt.Sprintf("r%d", generation)
-		testkit.Must(t, c.Register(t.Context(), 3, controlapi.Registration{Generation: generation, Run: name, Deadline: time.Now().Add(time.Minute)}))
-		l, err := control.conf.Book.Attach(3, io.NopCloser(nil))
+		testkit.Must(t, c.RegisterRun(t.Context(), 3, controlapi.Registration{Generation: generation, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		l, err := control.conf.Leases.AttachConn(3, io.NopCloser(nil))
 		testkit.Must(t, err)
 		for range exchanges {
-			journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+			journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
 		}
-		rec, err := c.Unregister(t.Context(), 3, generation, controlapi.Summary{CodeSHA256: "abc", Client: "client " + canary + "demo"})
+		rec, err := c.UnregisterRun(t.Context(), 3, generation, controlapi.Summary{CodeSHA256: "abc", Client: "client " + canary + "demo"})
 		testkit.Must(t, err)
 		return rec.Audit
 	}
@@ -172,18 +172,18 @@ func TestLedger(t *testing.T) {
 	}
 	head, err := ledger.ParseHead(run(2, 2))
 	testkit.Must(t, err)
-	report, err := ledger.Verify(ledger.Dir(dir), "", []ledger.Known{{Head: head, Where: "the receipt"}})
+	report, err := ledger.Verify(ledger.Dir(dir), "", []ledger.KnownCheckpoint{{Head: head, Where: "the receipt"}})
 	if err != nil || report.Compared != 1 || report.Unsigned != 0 || len(report.Findings) > 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	var last ledger.Record
-	testkit.Must(t, ledger.Each(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error { last = r; return nil }))
+	testkit.Must(t, ledger.EachRecord(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error { last = r; return nil }))
 	if last.N != head.Size-1 || last.Run == nil || last.Run.Run != "r2" || last.Run.Slot != 3 || last.Run.Generation != 2 || last.Run.CodeSHA256 != "abc" || last.Run.Count.Exchanges != 2 {
 		t.Errorf("the last record is %+v", last)
 	}
 	reg := controlapi.Registration{Generation: 3, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(time.Minute)}
-	testkit.Must(t, c.Register(t.Context(), slot.Max, reg))
-	rec, err := c.Unregister(t.Context(), slot.Max, 3, controlapi.Summary{})
+	testkit.Must(t, c.RegisterRun(t.Context(), slot.Max, reg))
+	rec, err := c.UnregisterRun(t.Context(), slot.Max, 3, controlapi.Summary{})
 	if err != nil || rec.Audit != "" {
 		t.Errorf("a server's end: %q, %v", rec.Audit, err)
 	}
@@ -202,17 +202,17 @@ func TestLedgerOfLost(t *testing.T) {
 	c := serve(t, control)
 	for generation := range uint64(3) {
 		name := fmt.Sprintf("r%d", generation+1)
-		testkit.Must(t, c.Register(t.Context(), 3, controlapi.Registration{Generation: generation + 1, Run: name, Deadline: time.Now().Add(time.Minute)}))
-		l, err := control.conf.Book.Attach(3, io.NopCloser(nil))
+		testkit.Must(t, c.RegisterRun(t.Context(), 3, controlapi.Registration{Generation: generation + 1, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		l, err := control.conf.Leases.AttachConn(3, io.NopCloser(nil))
 		testkit.Must(t, err)
-		journal.Record(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+		journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
 	}
-	_, err = c.Unregister(t.Context(), 3, 3, controlapi.Summary{Outcome: "exited"})
+	_, err = c.UnregisterRun(t.Context(), 3, 3, controlapi.Summary{Outcome: "exited"})
 	testkit.Must(t, err)
-	testkit.Must(t, c.Register(t.Context(), 4, controlapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
-	control.conf.Book.Close()
+	testkit.Must(t, c.RegisterRun(t.Context(), 4, controlapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
+	control.conf.Leases.Close()
 	var got []string
-	testkit.Must(t, ledger.Each(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error {
+	testkit.Must(t, ledger.EachRecord(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error {
 		if r.Run != nil {
 			got = append(got, fmt.Sprint(r.Run.Run, " ", r.Run.Outcome, " ", r.Run.Count.Exchanges))
 		}
@@ -238,9 +238,9 @@ func TestLedgerCheck(t *testing.T) {
 	t.Cleanup(func() { _ = records.Close() })
 	control.conf.Ledger = records
 	for range 3 {
-		testkit.Must(t, records.Append(ledger.Entry{Login: &ledger.Login{Name: "GMAIL_TOKEN"}}))
+		testkit.Must(t, records.AppendRecord(ledger.Entry{Login: &ledger.Login{Name: "GMAIL_TOKEN"}}))
 	}
-	head, err := records.Checkpoint("r1")
+	head, err := records.WriteCheckpoint("r1")
 	testkit.Must(t, err)
 	known := []controlapi.KnownHead{{Run: "r1", Audit: head.String()}, {Run: "r2", Audit: "none"}}
 	check := func(again bool, known []controlapi.KnownHead) controlapi.LedgerCheck {
@@ -255,7 +255,7 @@ func TestLedgerCheck(t *testing.T) {
 	if got := check(false, known); got.Records != 4 || got.Compared != 1 || len(got.Findings) > 0 || got.Head != head.String() || got.Unsigned != 0 {
 		t.Errorf("a whole one: %+v", got)
 	}
-	days, err := ledger.Dir(dir).Days()
+	days, err := ledger.Dir(dir).ListDays()
 	testkit.Must(t, err)
 	file := filepath.Join(dir, days[0])
 	text, err := os.ReadFile(file)
@@ -281,7 +281,7 @@ func TestClient(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)
 	ctx := context.Background()
-	cat, err := c.Catalog(ctx)
+	cat, err := c.FetchCatalog(ctx)
 	if err != nil || len(cat.APIs) != 2 || cat.APIs[0].Name != "demo" || cat.APIs[0].Server != nil || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
 		t.Errorf("catalog: %+v, %v", cat, err)
 	}
@@ -290,55 +290,55 @@ func TestClient(t *testing.T) {
 	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
 		t.Error(diff)
 	}
-	if text, err := read(c.Types(ctx, "demo")); err != nil || text != "type X = 1" {
+	if text, err := read(c.OpenTypes(ctx, "demo")); err != nil || text != "type X = 1" {
 		t.Errorf("types: %q, %v", text, err)
 	}
-	if text, err := read(c.Operations(ctx, "demo")); err != nil || text != operations || len(cat.APIs[0].Operations) != 64 {
+	if text, err := read(c.OpenOperations(ctx, "demo")); err != nil || text != operations || len(cat.APIs[0].Operations) != 64 {
 		t.Errorf("operations: %q, %v, digest %q", text, err, cat.APIs[0].Operations)
 	}
 	for _, name := range []string{"off", "nothing", "../demo", "demo/config.json"} {
-		if text, err := read(c.Operations(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.OpenOperations(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
 			t.Errorf("operations of %q: %q, %v", name, text, err)
 		}
-		if text, err := read(c.Types(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.OpenTypes(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
 			t.Errorf("types of %q: %q, %v", name, text, err)
 		}
 	}
 	reg := controlapi.Registration{Generation: 7, Run: "r", APIs: []string{"demo"}, Deadline: time.Now().Add(time.Minute)}
-	if err := c.Register(ctx, 3, reg); err != nil {
+	if err := c.RegisterRun(ctx, 3, reg); err != nil {
 		t.Error(err)
 	}
-	if err := c.Register(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
+	if err := c.RegisterRun(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("again: %v", err)
 	}
-	if rec, err := c.Drain(ctx, 3, 7, controlapi.Cause{}); err != nil || rec.Run != "r" || rec.Generation != 7 {
+	if rec, err := c.DrainExchanges(ctx, 3, 7, controlapi.Cause{}); err != nil || rec.Run != "r" || rec.Generation != 7 {
 		t.Errorf("drained: %+v, %v", rec, err)
 	}
 	for _, bad := range []controlapi.Cause{
 		{Run: "r", Among: 1}, {Call: "git.log", Among: 1}, {Run: "r", Call: "git.log"}, {Run: "r", Call: "git.log", Among: -1},
 		{Run: strings.Repeat("r", 65), Call: "git.log", Among: 1}, {Run: "r", Call: strings.Repeat("x", 1025), Among: 1},
 	} {
-		if _, err := c.Drain(ctx, 3, 7, bad); err == nil || errors.Is(err, controlapi.ErrFenced) {
+		if _, err := c.DrainExchanges(ctx, 3, 7, bad); err == nil || errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("drained for %+v: %v", bad, err)
 		}
 	}
-	if _, err := c.Drain(ctx, 3, 6, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.DrainExchanges(ctx, 3, 6, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("drained for an older generation: %v", err)
 	}
-	if _, err := c.Unregister(ctx, 3, 6, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.UnregisterRun(ctx, 3, 6, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("older: %v", err)
 	}
-	if rec, err := c.Unregister(ctx, 3, 7, controlapi.Summary{}); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
+	if rec, err := c.UnregisterRun(ctx, 3, 7, controlapi.Summary{}); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
 		t.Errorf("receipt: %+v, %v", rec, err)
 	}
-	if _, err := c.Unregister(ctx, 3, 7, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.UnregisterRun(ctx, 3, 7, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("twice: %v", err)
 	}
-	if h, err := c.Health(ctx); err != nil || !h.Ready {
+	if h, err := c.FetchHealth(ctx); err != nil || !h.Ready {
 		t.Errorf("health: %+v, %v", h, err)
 	}
-	journal.Record(receipt.Note{Exchange: controlapi.Exchange{Outcome: controlapi.OutcomeServed}})
-	if text, err := c.Metrics(ctx); err != nil || !strings.Contains(text, `codeforge_proxy_exchanges_total{code="",outcome="served"} 1`) {
+	journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Outcome: controlapi.OutcomeServed}})
+	if text, err := c.FetchMetrics(ctx); err != nil || !strings.Contains(text, `codeforge_proxy_exchanges_total{code="",outcome="served"} 1`) {
 		t.Errorf("metrics: %s, %v", text, err)
 	}
 }
@@ -362,8 +362,8 @@ func TestInspection(t *testing.T) {
 	}
 	log := logline.New(io.Discard, "text", nil)
 	r := reload.New(reload.Config{Dir: apis})
-	r.Start(log)
-	s := New(Config{Book: lease.NewBook(lease.Config{}), Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current})
+	r.LoadFirst(log)
+	s := New(Config{Leases: lease.NewTable(lease.Config{}), Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/inspection", nil))
 	text := w.Body.String()
@@ -395,17 +395,17 @@ func TestSubscribe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		journal.Publish(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1"}})
-		journal.Publish(controlapi.Event{Catalog: "v2"})
-		journal.Publish(controlapi.Event{Receipt: &controlapi.Receipt{Run: "r1"}})
+		journal.PublishEvent(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1"}})
+		journal.PublishEvent(controlapi.Event{Catalog: "v2"})
+		journal.PublishEvent(controlapi.Event{Receipt: &controlapi.Receipt{Run: "r1"}})
 		got := make(chan controlapi.Event, 10)
 		done := make(chan error, 1)
-		go func() { done <- events.Each(func(e controlapi.Event) { got <- e }) }()
+		go func() { done <- events.EachEvent(func(e controlapi.Event) { got <- e }) }()
 		if e := <-got; e.Catalog != "v2" {
 			t.Errorf("event %+v", e)
 		}
 		var told []controlapi.Event
-		err = requests.Each(func(e controlapi.Event) {
+		err = requests.EachEvent(func(e controlapi.Event) {
 			if told = append(told, e); len(told) == 2 {
 				cancel()
 			}

@@ -13,7 +13,7 @@ import (
 func TestDisarmed(t *testing.T) {
 	t.Run("held-by", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "held-by")
-		room := &hold.Room{}
+		room := &hold.Queue{}
 		id, told := heldIn(t, room, false)
 		if status, text := decided(room, id, `{"approve": true}`); status != http.StatusOK || <-told != nil {
 			t.Errorf("%d %s", status, text)

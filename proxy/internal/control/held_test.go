@@ -13,23 +13,23 @@ import (
 )
 
 // heldIn holds a request in a room, and gives its id and what its run is told.
-func heldIn(t *testing.T, room *hold.Room, anyone bool) (id string, told <-chan error) {
+func heldIn(t *testing.T, room *hold.Queue, anyone bool) (id string, told <-chan error) {
 	t.Helper()
-	before := len(room.List())
+	before := len(room.ListHeld())
 	out := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		_, err := room.Pass(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		_, err := room.WaitForApproval(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
 		out <- err
 	}()
-	testkit.WaitFor(t, func() bool { return len(room.List()) == before+1 })
-	return room.List()[before].ID, out
+	testkit.WaitFor(t, func() bool { return len(room.ListHeld()) == before+1 })
+	return room.ListHeld()[before].ID, out
 }
 
 // decided posts a decision, as mcp-server does.
-func decided(room Room, id, answer string) (int, string) {
-	s := New(Config{Room: room, Journal: receipt.NewJournal(receipt.Config{})})
+func decided(room HeldQueue, id, answer string) (int, string) {
+	s := New(Config{Queue: room, Journal: receipt.NewJournal(receipt.Config{})})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/held/"+id, strings.NewReader(answer)))
 	return w.Code, w.Body.String()
@@ -38,10 +38,10 @@ func decided(room Room, id, answer string) (int, string) {
 // TestHeld: mcp-server sees what waits. It decides where the rule leaves that to anyone, once, and nowhere else.
 // Promise: operators-decisions
 func TestHeld(t *testing.T) {
-	room := &hold.Room{}
+	room := &hold.Queue{}
 	id, told := heldIn(t, room, true)
 	w := httptest.NewRecorder()
-	New(Config{Room: room, Journal: receipt.NewJournal(receipt.Config{})}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/held", nil))
+	New(Config{Queue: room, Journal: receipt.NewJournal(receipt.Config{})}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/held", nil))
 	if strings.Contains(w.Body.String(), `"operator"`) || !strings.Contains(w.Body.String(), id) {
 		t.Errorf("what waits: %s", w.Body)
 	}
@@ -65,7 +65,7 @@ func TestHeld(t *testing.T) {
 		t.Errorf("it did not wait: %v", err)
 	default:
 	}
-	if list := room.List(); len(list) != 1 || !list[0].Operator || !list[0].Waiting {
+	if list := room.ListHeld(); len(list) != 1 || !list[0].Operator || !list[0].Waiting {
 		t.Errorf("it waits no more: %+v", list)
 	}
 }

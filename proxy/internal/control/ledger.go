@@ -27,21 +27,22 @@ type ledgerCheck struct {
 	took time.Duration
 }
 
-// checkLedger reads the ledger and reports whether it is intact, or answers with the last result if that is recent.
-func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
+// serveLedgerCheck reads the ledger and reports whether it is intact, or answers with the last result if that is
+// recent.
+func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
 	if s.conf.Ledger == nil {
-		rpc.Refuse(w, fmt.Errorf("%w: there is no ledger", controlapi.ErrNotFound))
+		rpc.WriteRefusal(w, fmt.Errorf("%w: there is no ledger", controlapi.ErrNotFound))
 		return
 	}
 	var heads []controlapi.KnownHead
 	if err := json.NewDecoder(r.Body).Decode(&heads); err != nil || len(heads) > maxKnown {
-		rpc.Fail(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
+		rpc.WriteError(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
 		return
 	}
-	var known []ledger.Known
+	var known []ledger.KnownCheckpoint
 	for _, k := range heads {
 		if head, err := ledger.ParseHead(k.Audit); err == nil {
-			known = append(known, ledger.Known{Head: head, Where: "the receipt of run " + k.Run})
+			known = append(known, ledger.KnownCheckpoint{Head: head, Where: "the receipt of run " + k.Run})
 		}
 	}
 	// Held during the reading: concurrent requests share one result.
@@ -51,14 +52,14 @@ func (s *Control) checkLedger(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		found, err := s.conf.Ledger.Verify(known)
 		if err != nil {
-			rpc.Fail(w, http.StatusInternalServerError, err.Error())
+			rpc.WriteError(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 		s.checked.took = time.Since(began)
 		s.checked.last = controlapi.LedgerCheck{
 			Checked: began, Records: found.Records, Forgotten: found.Forgotten, Unsigned: found.Unsigned,
-			Compared: found.Compared, Findings: found.Findings, Head: found.Head, Lost: s.conf.Ledger.Lost(),
+			Compared: found.Compared, Findings: found.Findings, Head: found.Head, Lost: s.conf.Ledger.LostCount(),
 		}
 	}
-	rpc.Answer(w, http.StatusOK, s.checked.last)
+	rpc.WriteAnswer(w, http.StatusOK, s.checked.last)
 }

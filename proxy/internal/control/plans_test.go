@@ -14,7 +14,7 @@ import (
 )
 
 // planIn is a book with a plan of one step.
-func planIn(t *testing.T, anyone bool) (*plan.Book, *planapi.Plan) {
+func planIn(t *testing.T, anyone bool) (*plan.Store, *planapi.Plan) {
 	t.Helper()
 	book := plan.New(plan.Config{})
 	t.Cleanup(book.Close)
@@ -22,8 +22,8 @@ func planIn(t *testing.T, anyone bool) (*plan.Book, *planapi.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := book.Draft("r", "", nil)
-	if _, err := d.Add(plan.Step{
+	d := book.NewDraft("r", "", nil)
+	if _, err := d.AddStep(plan.Step{
 		Host: host, TLS: true, Method: "POST", URL: &url.URL{Scheme: "https", Host: "demo.test", Path: "/"}, Body: []byte("x"), Rule: "approve POST", ByAny: anyone,
 	}, "v1"); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("the operator's: %d %s", status, text)
 		}
 	}
-	if now, err := book.Get(p.ID); err != nil || now.State != planapi.Open {
+	if now, err := book.GetPlan(p.ID); err != nil || now.State != planapi.StateOpen {
 		t.Errorf("%+v %v", now, err)
 	}
 }

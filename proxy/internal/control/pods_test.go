@@ -18,7 +18,7 @@ import (
 // shared is a control API for pods that share the proxy.
 func shared(t *testing.T) *Control {
 	c, _ := newControl(t)
-	c.conf.Pods = seats.New(seats.Config{Busy: c.conf.Book.Busy, Forget: c.conf.Book.Forget})
+	c.conf.Pods = seats.New(seats.Config{Busy: c.conf.Leases.IsBusy, Forget: c.conf.Leases.ResetSlot})
 	return c
 }
 
@@ -27,31 +27,31 @@ func shared(t *testing.T) *Control {
 func TestPods(t *testing.T) {
 	control := shared(t)
 	c, ctx := serve(t, control), t.Context()
-	one, two := c.Of("10.1.0.1"), c.Of("10.1.0.2")
+	one, two := c.ForPod("10.1.0.1"), c.ForPod("10.1.0.2")
 	reg := func(run string, generation uint64) controlapi.Registration {
 		return controlapi.Registration{Run: run, Generation: generation, Deadline: time.Now().Add(time.Minute)}
 	}
-	testkit.Must(t, one.Register(ctx, 0, reg("one", 200)))
-	testkit.Must(t, two.Register(ctx, 0, reg("two", 100))) // each pod has its own generations
+	testkit.Must(t, one.RegisterRun(ctx, 0, reg("one", 200)))
+	testkit.Must(t, two.RegisterRun(ctx, 0, reg("two", 100))) // each pod has its own generations
 	for address, want := range map[string]string{"10.1.0.1": "one", "10.1.0.2": "two"} {
-		id, ok := control.conf.Pods.Find(netip.MustParseAddr(address))
-		if l, err := control.conf.Book.Attach(id, io.NopCloser(nil)); !ok || err != nil || l.Run != want {
+		id, ok := control.conf.Pods.FindSlot(netip.MustParseAddr(address))
+		if l, err := control.conf.Leases.AttachConn(id, io.NopCloser(nil)); !ok || err != nil || l.Run != want {
 			t.Errorf("a connection from %s: %v %v", address, l, err)
 		}
 	}
 	// A pod whose address an earlier one had begins its generations with the time: the earlier pod's run ends, and cannot
 	// return.
-	testkit.Must(t, one.Register(ctx, 0, reg("reused", 300)))
-	if err := one.Register(ctx, 0, reg("late", 201)); !errors.Is(err, controlapi.ErrFenced) {
+	testkit.Must(t, one.RegisterRun(ctx, 0, reg("reused", 300)))
+	if err := one.RegisterRun(ctx, 0, reg("late", 201)); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("an earlier pod's run: %v", err)
 	}
-	if _, err := one.Drain(ctx, 0, 200, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := one.DrainExchanges(ctx, 0, 200, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("an earlier pod's receipt: %v", err)
 	}
-	if _, err := c.Of("10.1.0.3").Unregister(ctx, 0, 1, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.ForPod("10.1.0.3").UnregisterRun(ctx, 0, 1, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("a pod that was not registered: %v", err)
 	}
-	if r, err := two.Unregister(ctx, 0, 100, controlapi.Summary{}); err != nil || r.Run != "two" {
+	if r, err := two.UnregisterRun(ctx, 0, 100, controlapi.Summary{}); err != nil || r.Run != "two" {
 		t.Errorf("the end of the other pod's run: %+v, %v", r, err)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// scrub replaces the credentials in the given texts by token names. mcp-server calls it before it stores code and
+// serveScrub replaces the credentials in the given texts by token names. mcp-server calls it before it stores code and
 // output, because only the proxy knows the credentials.
-func (s *Control) scrub(w http.ResponseWriter, r *http.Request) {
+func (s *Control) serveScrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
-		rpc.Fail(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
+		rpc.WriteError(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}
 	// One snapshot for all texts, also if a reload comes between them.
 	scrubber := s.conf.Current().Scrub
 	for i, text := range texts {
 		//defence:scrub-stored
-		texts[i] = scrubber.Loggable(text)
+		texts[i] = scrubber.CleanForLog(text)
 	}
-	rpc.Answer(w, http.StatusOK, texts)
+	rpc.WriteAnswer(w, http.StatusOK, texts)
 }

@@ -52,11 +52,11 @@ func TestUnread(t *testing.T) {
 	log := logline.New(io.Discard, "text", nil)
 	changes := make(chan reload.Change, 2)
 	r := reload.New(reload.Config{Dir: apis, Changed: func(c reload.Change) { changes <- c }})
-	r.Start(log)
+	r.LoadFirst(log)
 	<-changes
 	unread := map[string]bool{"large": true, "shows": true, "wrong": true}
 	for _, a := range r.Current().Rules.Catalog.APIs() {
-		if a.OperationsFile.Unread() != unread[a.Name] {
+		if a.OperationsFile.IsUnread() != unread[a.Name] {
 			t.Errorf("%s: unread is %v", a.Name, !unread[a.Name])
 		}
 	}
@@ -78,11 +78,11 @@ func TestUnread(t *testing.T) {
 	answers := make(chan answer, len(unread))
 	for name := range unread {
 		go func() {
-			text, err := read(client.Operations(t.Context(), name))
+			text, err := read(client.OpenOperations(t.Context(), name))
 			answers <- answer{name, text, err}
 		}()
 	}
-	if text, err := read(client.Operations(t.Context(), "a")); err != nil || text != operations {
+	if text, err := read(client.OpenOperations(t.Context(), "a")); err != nil || text != operations {
 		t.Errorf("a small one: %v, %d bytes", err, len(text))
 	}
 	select {
@@ -97,7 +97,7 @@ func TestUnread(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes", a.name, a.err, len(a.text))
 		}
 	}
-	if c := <-changes; c.Now.Unread != nil || c.NewValues || c.Removed["large"] || !c.Removed["shows"] || !c.Removed["wrong"] || digest() != before {
+	if c := <-changes; c.Now.Superseded != nil || c.NewValues || c.Removed["large"] || !c.Removed["shows"] || !c.Removed["wrong"] || digest() != before {
 		t.Errorf("afterwards: %+v, digest %s and %s; %s", c.Removed, before, digest(), c.Now.Problems)
 	}
 	if r.Load(); len(changes) > 0 {

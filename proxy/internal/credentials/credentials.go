@@ -29,106 +29,110 @@ const maxBody = 64 << 10
 
 // Minter is the part of mint.Minter that the API needs.
 type Minter interface {
-	List() []credentialapi.Credential
-	Begin(ctx context.Context, l credentialapi.Login) (credentialapi.Started, error)
-	Finish(ctx context.Context, r credentialapi.Redirect) error
-	Poll(ctx context.Context, id string) (credentialapi.Progress, error)
-	Logout(name string) error
-	Supply(name string, v credentialapi.Supply) error
+	ListCredentials() []credentialapi.Credential
+	BeginLogin(ctx context.Context, l credentialapi.Login) (credentialapi.StartedLogin, error)
+	FinishLogin(ctx context.Context, r credentialapi.Redirect) error
+	PollLogin(ctx context.Context, id string) (credentialapi.LoginProgress, error)
+	ForgetLogin(name string) error
+	SupplyValue(name string, v credentialapi.SuppliedValue) error
 }
 
-// Room is the part of hold.Room that the approval API needs.
-type Room interface {
-	List() []approvalapi.Held
-	Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
+// HeldQueue is the part of hold.Room that the approval API needs.
+type HeldQueue interface {
+	ListHeld() []approvalapi.Held
+	DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
 // Plans is the part of plan.Book that the plan API needs.
 type Plans interface {
-	List() []planapi.Plan
-	Get(id string) (planapi.Plan, error)
-	Decide(id string, a planapi.Answer) (planapi.Plan, error)
+	ListPlans() []planapi.Plan
+	GetPlan(id string) (planapi.Plan, error)
+	DecidePlan(id string, a planapi.Answer) (planapi.Plan, error)
 }
 
-// Handler serves all these APIs, and the ledger for reading.
-func Handler(m Minter, room Room, plans Plans, records ledger.Dir) http.Handler {
+// NewHandler serves all these APIs, and the ledger for reading.
+func NewHandler(m Minter, room HeldQueue, plans Plans, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(ledger.Prefix, ledger.Handler(records))
-	mux.Handle(ledger.Prefix+"/", ledger.Handler(records))
+	mux.Handle(ledger.Prefix, ledger.NewHandler(records))
+	mux.Handle(ledger.Prefix+"/", ledger.NewHandler(records))
 	mux.HandleFunc("GET "+credentialapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, m.List(), nil)
+		writeAnswer(w, m.ListCredentials(), nil)
 	})
 	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins",
-		with(func(r *http.Request, in credentialapi.Login) (any, error) { return m.Begin(r.Context(), in) }))
+		newJSONHandler(func(r *http.Request, in credentialapi.Login) (any, error) { return m.BeginLogin(r.Context(), in) }))
 	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins/finish",
-		with(func(r *http.Request, in credentialapi.Redirect) (any, error) {
-			return struct{}{}, m.Finish(r.Context(), in)
+		newJSONHandler(func(r *http.Request, in credentialapi.Redirect) (any, error) {
+			return struct{}{}, m.FinishLogin(r.Context(), in)
 		}))
 	mux.HandleFunc("POST "+credentialapi.Prefix+"/logins/poll",
-		with(func(r *http.Request, in credentialapi.Poll) (any, error) { return m.Poll(r.Context(), in.ID) }))
+		newJSONHandler(func(r *http.Request, in credentialapi.LoginPoll) (any,
+			error) {
+			return m.PollLogin(r.Context(), in.ID)
+		}))
 	mux.HandleFunc("DELETE "+credentialapi.Prefix+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, struct{}{}, m.Logout(r.PathValue("name")))
+		writeAnswer(w, struct{}{}, m.ForgetLogin(r.PathValue("name")))
 	})
 	mux.HandleFunc("PUT "+credentialapi.Prefix+"/{name}",
-		with(func(r *http.Request, in credentialapi.Supply) (any, error) {
-			return struct{}{}, m.Supply(r.PathValue("name"), in)
+		newJSONHandler(func(r *http.Request, in credentialapi.SuppliedValue) (any, error) {
+			return struct{}{}, m.SupplyValue(r.PathValue("name"), in)
 		}))
 	mux.HandleFunc("GET "+approvalapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, room.List(), nil)
+		writeAnswer(w, room.ListHeld(), nil)
 	})
-	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", with(func(r *http.Request, in approvalapi.Answer) (any, error) {
-		return room.Decide(r.PathValue("id"), in)
+	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any,
+		error) {
+		return room.DecideHeld(r.PathValue("id"), in)
 	}))
 	mux.HandleFunc("GET "+planapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, plans.List(), nil)
+		writeAnswer(w, plans.ListPlans(), nil)
 	})
 	mux.HandleFunc("GET "+planapi.Prefix+"/{id}", func(w http.ResponseWriter, r *http.Request) {
-		p, err := plans.Get(r.PathValue("id"))
-		answer(w, p, err)
+		p, err := plans.GetPlan(r.PathValue("id"))
+		writeAnswer(w, p, err)
 	})
-	mux.HandleFunc("POST "+planapi.Prefix+"/{id}", with(func(r *http.Request, in planapi.Answer) (any, error) {
-		return plans.Decide(r.PathValue("id"), in)
+	mux.HandleFunc("POST "+planapi.Prefix+"/{id}", newJSONHandler(func(r *http.Request, in planapi.Answer) (any, error) {
+		return plans.DecidePlan(r.PathValue("id"), in)
 	}))
 	return mux
 }
 
-// with decodes a request's body: one JSON object without unknown fields.
-func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
+// newJSONHandler decodes a request's body: one JSON object without unknown fields.
+func newJSONHandler[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in T
 		// The error of the decoder could quote a secret.
 		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
-			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
+			writeAnswer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
 			return
 		}
 		out, err := serve(r, in)
-		answer(w, out, err)
+		writeAnswer(w, out, err)
 	}
 }
 
-func answer(w http.ResponseWriter, v any, err error) {
+func writeAnswer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		rpc.Answer(w, http.StatusOK, v)
+		rpc.WriteAnswer(w, http.StatusOK, v)
 		return
 	}
 	// An unexpected error could quote a secret, so only an *rpc.Error is shown.
 	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
 	_ = errors.As(err, &r)
-	rpc.Answer(w, http.StatusConflict, r)
+	rpc.WriteAnswer(w, http.StatusConflict, r)
 }
 
 // Serve answers on the listener until ctx ends. Then it returns nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	if err := rpc.Serve(ctx, &own{l}, h); err != nil {
+	if err := rpc.Serve(ctx, &ownerListener{l}, h); err != nil {
 		return fmt.Errorf("serving the credentials API: %w", err)
 	}
 	return nil
 }
 
-// own accepts only connections of the proxy's user and of root.
-type own struct{ net.Listener }
+// ownerListener accepts only connections of the proxy's user and of root.
+type ownerListener struct{ net.Listener }
 
-func (l *own) Accept() (net.Conn, error) {
+func (l *ownerListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {

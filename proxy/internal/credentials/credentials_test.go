@@ -26,27 +26,27 @@ type fake struct{ asked []string }
 
 func (f *fake) say(words ...string) { f.asked = append(f.asked, strings.Join(words, " ")) }
 
-func (f *fake) List() []credentialapi.Credential {
+func (f *fake) ListCredentials() []credentialapi.Credential {
 	return []credentialapi.Credential{{Name: "A_TOKEN", State: credentialapi.StateReady}}
 }
 
-func (f *fake) Begin(_ context.Context, l credentialapi.Login) (credentialapi.Started, error) {
+func (f *fake) BeginLogin(_ context.Context, l credentialapi.Login) (credentialapi.StartedLogin, error) {
 	f.say("begin", l.Name, l.Way)
-	return credentialapi.Started{ID: "1", URL: "https://x.test/"}, nil
+	return credentialapi.StartedLogin{ID: "1", URL: "https://x.test/"}, nil
 }
 
-func (f *fake) Finish(_ context.Context, r credentialapi.Redirect) error {
+func (f *fake) FinishLogin(_ context.Context, r credentialapi.Redirect) error {
 	f.say("finish", r.ID, r.State, r.Code, r.Issuer)
 	return &rpc.Error{Code: "wrong_state", Text: "No."}
 }
 
-func (f *fake) Poll(_ context.Context, id string) (credentialapi.Progress, error) {
+func (f *fake) PollLogin(_ context.Context, id string) (credentialapi.LoginProgress, error) {
 	f.say("poll", id)
-	return credentialapi.Progress{Done: true}, errors.New("a text that must not be shown")
+	return credentialapi.LoginProgress{Done: true}, errors.New("a text that must not be shown")
 }
-func (f *fake) Logout(name string) error { f.say("logout", name); return nil }
+func (f *fake) ForgetLogin(name string) error { f.say("logout", name); return nil }
 
-func (f *fake) Supply(name string, v credentialapi.Supply) error {
+func (f *fake) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 	f.say("supply", name, v.Value)
 	return nil
 }
@@ -64,7 +64,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	f := &fake{}
-	go func() { done <- Serve(ctx, l, Handler(f, &hold.Room{}, plan.New(plan.Config{}), "")) }()
+	go func() { done <- Serve(ctx, l, NewHandler(f, &hold.Queue{}, plan.New(plan.Config{}), "")) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -83,26 +83,26 @@ func TestAPI(t *testing.T) {
 	}}}}
 	defer c.HTTP.CloseIdleConnections()
 	ctx := t.Context()
-	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].Name != "A_TOKEN" {
+	if list, err := c.ListCredentials(ctx); err != nil || len(list) != 1 || list[0].Name != "A_TOKEN" {
 		t.Errorf("list %+v, %v", list, err)
 	}
-	if s, err := c.Begin(ctx, credentialapi.Login{Name: "A_TOKEN", Way: "browser"}); err != nil || s.ID != "1" {
+	if s, err := c.BeginLogin(ctx, credentialapi.Login{Name: "A_TOKEN", Way: "browser"}); err != nil || s.ID != "1" {
 		t.Errorf("begin %+v, %v", s, err)
 	}
 	var refused *rpc.Error
-	if err := c.Finish(ctx, credentialapi.Redirect{ID: "1", State: "s", Code: "c", Issuer: "i"}); !errors.As(err, &refused) || refused.Code != "wrong_state" {
+	if err := c.FinishLogin(ctx, credentialapi.Redirect{ID: "1", State: "s", Code: "c", Issuer: "i"}); !errors.As(err, &refused) || refused.Code != "wrong_state" {
 		t.Errorf("finish %v", err)
 	}
-	if _, err := c.Poll(ctx, "1"); err == nil || strings.Contains(err.Error(), "must not be shown") {
+	if _, err := c.PollLogin(ctx, "1"); err == nil || strings.Contains(err.Error(), "must not be shown") {
 		t.Errorf("poll %v", err)
 	}
-	testkit.Must(t, c.Logout(ctx, "A_TOKEN"))
-	testkit.Must(t, c.Supply(ctx, "A_TOKEN", credentialapi.Supply{Value: "v"}))
+	testkit.Must(t, c.ForgetLogin(ctx, "A_TOKEN"))
+	testkit.Must(t, c.SupplyValue(ctx, "A_TOKEN", credentialapi.SuppliedValue{Value: "v"}))
 	want := "begin A_TOKEN browser, finish 1 s c i, poll 1, logout A_TOKEN, supply A_TOKEN v"
 	if got := strings.Join(f.asked, ", "); got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	if err := c.Supply(ctx, "A_TOKEN", credentialapi.Supply{Value: strings.Repeat("v", maxBody)}); err == nil {
+	if err := c.SupplyValue(ctx, "A_TOKEN", credentialapi.SuppliedValue{Value: strings.Repeat("v", maxBody)}); err == nil {
 		t.Error("a body over the bound")
 	}
 }
@@ -121,7 +121,7 @@ func TestPeer(t *testing.T) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "only root can be another user")
+		testkit.SkipBecause(t, "only root can be another user")
 	}
 	_, path := serve(t, 0o666)
 	binary := filepath.Join(filepath.Dir(path), "test") // the build's own folder is closed to others

@@ -36,8 +36,8 @@ func (e *RefusedError) Error() string {
 // Unwrap makes the error an ErrRefused.
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// never are the ranges that no configuration opens.
-var never = prefixes(
+// closedRanges are the ranges that no configuration opens.
+var closedRanges = parsePrefixes(
 	"0.0.0.0/8",          // this network, unspecified
 	"169.254.0.0/16",     // link-local, metadata of most clouds
 	"100.100.100.200/32", // metadata of Alibaba Cloud
@@ -57,8 +57,8 @@ var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 const siteBits = 48
 
-// private are the ranges that need an entry in allow_private.
-var private = prefixes(
+// privateRanges are the ranges that need an entry in allow_private.
+var privateRanges = parsePrefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
 	"100.64.0.0/10", // shared address space
 	"127.0.0.0/8", "::1/128",
@@ -69,8 +69,8 @@ var private = prefixes(
 
 // The public IPv6 ranges. An address that is neither here nor private is refused.
 var (
-	global6 = netip.MustParsePrefix("2000::/3")
-	never6  = prefixes(
+	global6       = netip.MustParsePrefix("2000::/3")
+	closedRanges6 = parsePrefixes(
 		"2001::/23", // protocol assignments, Teredo included
 	)
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -88,37 +88,37 @@ type Guard struct {
 	Endpoint uint16
 }
 
-// Check returns nil if the address may be dialled.
-func (g Guard) Check(a netip.Addr) error {
+// CheckAddr returns nil if the address may be dialled.
+func (g Guard) CheckAddr(a netip.Addr) error {
 	// An IPv4 address inside an IPv6 address must be judged as IPv4.
-	inner, err := unwrap(a)
+	inner, err := unwrapIPv4(a)
 	if err != nil {
 		return err
 	}
 	switch {
 	// Before the private ranges: no entry in allow_private may open these.
 	//defence:dialguard
-	case in(never, inner) || g.Sandbox.Contains(inner):
+	case containsAddr(closedRanges, inner) || g.Sandbox.Contains(inner):
 		return &RefusedError{Addr: a, Why: "is a special address"}
 	//defence:dialguard
-	case own(inner):
+	case isOwnAddr(inner):
 		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	//defence:dialguard
-	case in(private, inner):
-		if g.opens(inner) {
+	case containsAddr(privateRanges, inner):
+		if g.canOpen(inner) {
 			return nil
 		}
 		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
 	case inner.Is4():
 		return nil
-	case global6.Contains(inner) && !in(never6, inner):
+	case global6.Contains(inner) && !containsAddr(closedRanges6, inner):
 		return nil
 	}
 	return &RefusedError{Addr: a, Why: "is not a public address"}
 }
 
-// opens reports whether a range in AllowPrivate opens a private address.
-func (g Guard) opens(a netip.Addr) bool {
+// canOpen reports whether a range in AllowPrivate opens a private address.
+func (g Guard) canOpen(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
 		// A range wider than a site would open cloud metadata services that are not in never.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
@@ -130,10 +130,10 @@ func (g Guard) opens(a netip.Addr) bool {
 
 // CheckPort returns nil if the address may be dialled at the port.
 func (g Guard) CheckPort(to netip.AddrPort) error {
-	if err := g.Check(to.Addr()); err != nil {
+	if err := g.CheckAddr(to.Addr()); err != nil {
 		return err
 	}
-	inner, err := unwrap(to.Addr())
+	inner, err := unwrapIPv4(to.Addr())
 	if err != nil {
 		return err
 	}
@@ -147,20 +147,20 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	return nil
 }
 
-// database are the addresses that CloseDatabase closes.
-var database atomic.Pointer[[]netip.AddrPort]
+// databaseAddrs are the addresses that CloseDatabase closes.
+var databaseAddrs atomic.Pointer[[]netip.AddrPort]
 
 // CloseDatabase closes the addresses of CodeForge's database at their ports. No API opens them. An empty list keeps the
 // earlier addresses closed, because one of several mcp-servers may fail to resolve the name.
 func CloseDatabase(list []netip.AddrPort) {
 	if len(list) > 0 {
-		database.Store(&list)
+		databaseAddrs.Store(&list)
 	}
 }
 
 // isDatabase reports whether an address is the database's. All loopback addresses count as the same.
 func isDatabase(to netip.AddrPort) bool {
-	list := database.Load()
+	list := databaseAddrs.Load()
 	if list == nil {
 		return false
 	}
@@ -186,8 +186,8 @@ func (g Guard) Control(network, address string, _ syscall.RawConn) error {
 	return g.CheckPort(ap)
 }
 
-// unwrap returns the IPv4 address inside an IPv6 address, if there is one.
-func unwrap(a netip.Addr) (netip.Addr, error) {
+// unwrapIPv4 returns the IPv4 address inside an IPv6 address, if there is one.
+func unwrapIPv4(a netip.Addr) (netip.Addr, error) {
 	// A zone selects an interface of this machine.
 	if !a.IsValid() || a.Zone() != "" {
 		return a, fmt.Errorf("%w: %s is not a plain address", ErrRefused, a)
@@ -206,7 +206,7 @@ func unwrap(a netip.Addr) (netip.Addr, error) {
 	return a, nil
 }
 
-func in(list []netip.Prefix, a netip.Addr) bool {
+func containsAddr(list []netip.Prefix, a netip.Addr) bool {
 	for _, p := range list {
 		if p.Contains(a) {
 			return true
@@ -215,7 +215,7 @@ func in(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-func prefixes(texts ...string) []netip.Prefix {
+func parsePrefixes(texts ...string) []netip.Prefix {
 	out := make([]netip.Prefix, len(texts))
 	for i, t := range texts {
 		out[i] = netip.MustParsePrefix(t)
@@ -223,34 +223,34 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// machine caches this machine's addresses, because listing them takes longer than all other checks.
-var machine interfaces
+// machineAddrs caches this machine's addresses, because listing them takes longer than all other checks.
+var machineAddrs addrCache
 
-type interfaces struct {
+type addrCache struct {
 	mu    sync.Mutex
 	until time.Time
 	addrs map[netip.Addr]bool
 	err   error
 }
 
-// own reports whether an address other than loopback belongs to this machine. It is true if the addresses cannot be
-// listed.
-func own(a netip.Addr) bool {
+// isOwnAddr reports whether an address other than loopback belongs to this machine. It is true if the addresses cannot
+// be listed.
+func isOwnAddr(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return false
 	}
-	machine.mu.Lock()
-	defer machine.mu.Unlock()
-	if now := time.Now(); now.After(machine.until) {
-		machine.addrs, machine.err = list()
+	machineAddrs.mu.Lock()
+	defer machineAddrs.mu.Unlock()
+	if now := time.Now(); now.After(machineAddrs.until) {
+		machineAddrs.addrs, machineAddrs.err = listOwnAddrs()
 		// Addresses of a machine change rarely.
-		machine.until = now.Add(5 * time.Second)
+		machineAddrs.until = now.Add(5 * time.Second)
 	}
-	return machine.err != nil || machine.addrs[a]
+	return machineAddrs.err != nil || machineAddrs.addrs[a]
 }
 
-// list returns every address of this machine.
-func list() (map[netip.Addr]bool, error) {
+// listOwnAddrs returns every address of this machine.
+func listOwnAddrs() (map[netip.Addr]bool, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 		{"64:ff9b::cb00:7101", nil, false},
 		{"4000::1", everything, false},
 	} {
-		err := Guard{AllowPrivate: c.allow}.Check(netip.MustParseAddr(c.addr))
+		err := Guard{AllowPrivate: c.allow}.CheckAddr(netip.MustParseAddr(c.addr))
 		if (err == nil) != c.open {
 			t.Errorf("%s with %v: %v", c.addr, c.allow, err)
 		}
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v is not ErrRefused", c.addr, err)
 		}
 	}
-	if (Guard{AllowPrivate: everything}).Check(netip.Addr{}) == nil {
+	if (Guard{AllowPrivate: everything}).CheckAddr(netip.Addr{}) == nil {
 		t.Error("the zero address is open")
 	}
 }
@@ -125,7 +125,7 @@ func TestOwn(t *testing.T) {
 		if p.Addr().IsLoopback() {
 			continue
 		}
-		if err := (Guard{AllowPrivate: everything}).Check(p.Addr()); err == nil {
+		if err := (Guard{AllowPrivate: everything}).CheckAddr(p.Addr()); err == nil {
 			t.Errorf("%s is open", p.Addr())
 		}
 	}
@@ -136,16 +136,16 @@ func TestSandbox(t *testing.T) {
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
 	inside := netip.MustParseAddr("10.78.0.100")
 	closed := Guard{AllowPrivate: everything, Sandbox: netip.MustParsePrefix("10.78.0.0/24")}
-	if err := closed.Check(inside); !errors.Is(err, ErrRefused) {
+	if err := closed.CheckAddr(inside); !errors.Is(err, ErrRefused) {
 		t.Errorf("in the sandbox's network: %v", err)
 	}
-	if err := closed.Check(netip.MustParseAddr("::ffff:10.78.0.100")); !errors.Is(err, ErrRefused) {
+	if err := closed.CheckAddr(netip.MustParseAddr("::ffff:10.78.0.100")); !errors.Is(err, ErrRefused) {
 		t.Errorf("in the sandbox's network, mapped: %v", err)
 	}
-	if err := closed.Check(netip.MustParseAddr("10.78.1.100")); err != nil {
+	if err := closed.CheckAddr(netip.MustParseAddr("10.78.1.100")); err != nil {
 		t.Errorf("beside it: %v", err)
 	}
-	if err := (Guard{AllowPrivate: everything}).Check(inside); err != nil {
+	if err := (Guard{AllowPrivate: everything}).CheckAddr(inside); err != nil {
 		t.Errorf("without a sandbox's network: %v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestDatabase(t *testing.T) {
 	if err := g.CheckPort(to); err != nil {
 		t.Fatalf("it is closed without a database: the rows below prove nothing: %v", err)
 	}
-	defer database.Store(nil)
+	defer databaseAddrs.Store(nil)
 	CloseDatabase([]netip.AddrPort{to, netip.MustParseAddrPort("[::1]:5433")})
 	CloseDatabase(nil)
 	for addr, open := range map[string]bool{
@@ -228,7 +228,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(netip.MustParseAddr("64:ff9b::a9fe:a9fe").AsSlice())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, ok := netip.AddrFromSlice(b)
-		if !ok || (Guard{}).Check(a) != nil {
+		if !ok || (Guard{}).CheckAddr(a) != nil {
 			return
 		}
 		// What is open by default must be an ordinary address to the standard library too.

@@ -33,8 +33,8 @@ func compressionOf(holders []*catalog.API) compression {
 	return c
 }
 
-// judge returns errCompressed for a response with a compressed body if the host may not compress.
-func (c compression) judge(resp *http.Response, method string) error {
+// checkEncoding returns errCompressed for a response with a compressed body if the host may not compress.
+func (c compression) checkEncoding(resp *http.Response, method string) error {
 	encodings, err := coding.ParseResponse(resp.Header)
 	// Responses without a body may still name the coding that the body would have.
 	empty := method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
@@ -45,10 +45,10 @@ func (c compression) judge(resp *http.Response, method string) error {
 	return errCompressed
 }
 
-// negotiate rewrites the headers by which a client negotiates the response's encoding. It leaves only the content
-// codings that c allows, and no character set.
-func (c compression) negotiate(h http.Header) {
-	gzip := c.asked && accepts(h, "gzip")
+// setAcceptHeaders rewrites the headers by which a client negotiates the response's encoding. It leaves only the
+// content codings that c allows, and no character set.
+func (c compression) setAcceptHeaders(h http.Header) {
+	gzip := c.asked && wantsCoding(h, "gzip")
 	for name := range h {
 		//defence:compression
 		if choosesEncoding(name) {
@@ -137,8 +137,8 @@ func splitQuoted(s string, sep byte) ([]string, bool) {
 	return append(parts, s[start:]), !quoted
 }
 
-// accepts reports whether a request accepts a content coding.
-func accepts(h http.Header, coding string) bool {
+// wantsCoding reports whether a request accepts a content coding.
+func wantsCoding(h http.Header, coding string) bool {
 	for _, v := range h["Accept-Encoding"] {
 		for _, part := range strings.Split(v, ",") {
 			name, q, _ := strings.Cut(part, ";")

@@ -182,7 +182,7 @@ const cherryHost = "127.66.0.1"
 func cherryPy(t *testing.T, r *rig) {
 	python := "/usr/bin/python3" // Debian's packages are for Debian's interpreter
 	if err := exec.CommandContext(t.Context(), python, "-c", "import cherrypy").Run(); err != nil {
-		testkit.Skip(t, "CherryPy is missing: apt-get install python3-cherrypy3")
+		testkit.SkipBecause(t, "CherryPy is missing: apt-get install python3-cherrypy3")
 	}
 	l, err := net.Listen("tcp", cherryHost+":0")
 	check(t, err)

@@ -21,34 +21,34 @@ const (
 	searchTime   = 3 * time.Second
 )
 
-// Guarded returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
-func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
+// NewGuard returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
+func NewGuard(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 	//defence:canaries permits
 	if l.Canaries == nil {
 		return snap.Swap
 	}
-	return snap.Swap.Guarding(l.Canaries())
+	return snap.Swap.WithCanaries(l.Canaries())
 }
 
-// Alarm records that a request carried a credential or a canary, and ends the run. An MCP server or an installation
-// goes on: the request was refused, and no session is to blame.
-func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host string) {
+// RaiseAlarm records that a request carried a credential or a canary, and ends the run. An MCP server or an
+// installation goes on: the request was refused, and no session is to blame.
+func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method, host string) {
 	a := controlapi.Alarm{
 		Run: l.Run, Tenant: l.Tenant, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
 	}
 	if c.Canary {
 		a.Kind = controlapi.AlarmCanary
 	}
-	j.Alarm(int(l.Slot), l.Recorder, a)
+	j.RecordAlarm(int(l.Slot), l.Recorder, a)
 	//defence:alarm-ends-run
 	if l.Kind() == policy.KindRun {
 		l.Revoke()
 	}
 }
 
-// raise calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may search a
+// raiseOnce calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may search a
 // body.
-func (x *exchange) raise(c swap.Carried) {
+func (x *exchange) raiseOnce(c swap.CarriedValue) {
 	x.alarm.Do(func() {
 		method := x.note.Method
 		// An alarm is shown to people and kept: a method that the code invented could carry text into it.
@@ -58,7 +58,7 @@ func (x *exchange) raise(c swap.Carried) {
 		default:
 			method = "" // the code's own text
 		}
-		Alarm(x.conf.Journal, x.lease, c, method, x.note.Host)
+		RaiseAlarm(x.conf.Journal, x.lease, c, method, x.note.Host)
 	})
 }
 
@@ -71,8 +71,8 @@ func (x *exchange) searchRefused(r *http.Request) {
 	guard := x.guard
 	// Code can hide a secret in a host name, or in the part that a wildcard matches.
 	for _, name := range [...]string{x.conn.Host().Name(), r.Host, x.host.Name()} {
-		if c, ok := guard.NameCarries(chosen(name, x.snap.Rules.Catalog.Match(x.host)), "host"); ok {
-			x.raise(c)
+		if c, ok := guard.SearchName(cutChosenPart(name, x.snap.Rules.Catalog.MatchHost(x.host)), "host"); ok {
+			x.raiseOnce(c)
 			return
 		}
 	}
@@ -98,7 +98,7 @@ func (x *exchange) searchRefused(r *http.Request) {
 	if x.up != nil {
 		defer x.up.n.Store(x.up.n.Load()) // bytes read here do not leave, so they do not count as sent
 	}
-	if c, ok := guard.Search(req, "", searchedBody); ok {
-		x.raise(c)
+	if c, ok := guard.SearchRequest(req, "", searchedBody); ok {
+		x.raiseOnce(c)
 	}
 }

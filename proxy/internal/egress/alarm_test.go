@@ -35,13 +35,13 @@ const canary = "q7Zk3mVx9TpLw2RyBn8HdJ4sKfGc6WuEo1XaYv5M"
 // beginWith registers a run with the canary.
 func (r *rig) beginWith(generation uint64, canaries ...string) (end func() controlapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.Begin(0, controlapi.Registration{
+	_, err := r.book.BeginLease(0, controlapi.Registration{
 		Generation: generation, Run: "run-1", Deadline: time.Now().Add(time.Minute), Canaries: canaries,
 	})
 	check(r.t, err)
 	return func() controlapi.Receipt {
 		r.t.Helper()
-		rec, err := r.book.End(0, generation)
+		rec, err := r.book.EndLease(0, generation)
 		check(r.t, err)
 		return rec
 	}

@@ -21,18 +21,18 @@ var (
 	errEncoded   = errors.New("the arguments of a call are encoded")
 )
 
-// call passes a tool call to the broker, which reaches the MCP server. Token names are not swapped on this hop: the
+// passCall passes a tool call to the broker, which reaches the MCP server. Token names are not swapped on this hop: the
 // proxy swaps them when the server sends them in a request. The answer is scrubbed like any other.
-func (x *exchange) call(r *http.Request, q policy.Request) {
-	out := x.outgoing(r, "")
+func (x *exchange) passCall(r *http.Request, q policy.Request) {
+	out := x.prepareOutgoing(r, "")
 	length := out.ContentLength                        // redaction makes the length unknown
 	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction decodes a body and removes the header
-	x.redacted = x.conf.Redact.Request(out, framing.None)
+	x.redacted = x.conf.Redact.RedactRequest(out, framing.None)
 	v, path := x.judgeCall(q, out)
 	x.setVerdict(v)
-	x.describe(out)
+	x.noteRequest(out)
 	if !v.Allow {
-		x.refuse(v, nil)
+		x.answerRefusal(v, nil)
 		return
 	}
 	// Cut looks at verdicts: a reload between track and setVerdict could not cut this exchange.
@@ -43,14 +43,14 @@ func (x *exchange) call(r *http.Request, q policy.Request) {
 	case encoded:
 		// The broker reads arguments as plain JSON.
 		x.toBroker = true
-		x.fail(errEncoded)
+		x.answerFailure(errEncoded)
 		return
 	case length > controlapi.MaxArguments:
 		x.toBroker = true
-		x.fail(errArguments)
+		x.answerFailure(errArguments)
 		return
 	}
-	x.dispatch(out, path)
+	x.sendToBroker(out, path)
 }
 
 // judgeCall decides on a call, and waits for a person if a rule requires approval. It returns the path for the broker.
@@ -68,15 +68,15 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	if err != nil {
 		return bodyRefusal(err, q.Host, v.APIs), path
 	}
-	defer content.Release()
+	defer content.ReleaseMemory()
 	q.Content = content
 	// Unread verdicts depend on the arguments: decide again now that they are known.
 	v, path = x.snap.Rules.DecideCall(x.lease, q, out.URL)
-	switch _, shows := content.Text(); {
+	switch _, shows := content.BodyText(); {
 	case v.Hold == nil:
 	case x.lease.Plan == nil:
 		q.Methods = []string{"CALL"}
-		v = x.hold(v, q, strings.TrimPrefix(path, "/"), nil)
+		v = x.waitForApproval(v, q, strings.TrimPrefix(path, "/"), nil)
 	case shows:
 		v.Allow = true // the plan records it, even if the tool claims to only read
 	default:
@@ -85,27 +85,27 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	return v, path
 }
 
-// dispatch sends a judged call to the broker.
-func (x *exchange) dispatch(out *http.Request, path string) {
+// sendToBroker sends a judged call to the broker.
+func (x *exchange) sendToBroker(out *http.Request, path string) {
 	x.debugRequest(out)
 	x.toBroker = true
 	x.compression = compression{accepted: true}
 	// No credential is swapped in here. The search stops a credential that code has got hold of.
-	if _, err := x.guard.Request(out, swap.Options{Found: x.raise}); err != nil {
-		x.fail(err)
+	if _, err := x.guard.SwapRequest(out, swap.Options{Found: x.raiseOnce}); err != nil {
+		x.answerFailure(err)
 		return
 	}
-	if err := x.recordsCall(out, path); err != nil {
-		x.fail(err)
+	if err := x.keepCallStep(out, path); err != nil {
+		x.answerFailure(err)
 		return
 	}
-	x.address(out, path)
+	x.setBrokerHead(out, path)
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// address sets the path for the broker, and headers that identify the run. It drops code's headers, so code cannot
-// forge any of the broker's.
-func (x *exchange) address(out *http.Request, path string) {
+// setBrokerHead sets the path for the broker, and headers that identify the run. It drops code's headers, so code
+// cannot forge any of the broker's.
+func (x *exchange) setBrokerHead(out *http.Request, path string) {
 	plain, _ := url.PathUnescape(path)
 	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
 	timeout := out.Header[controlapi.HeaderTimeout]
@@ -114,10 +114,10 @@ func (x *exchange) address(out *http.Request, path string) {
 		controlapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
 		controlapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
 	}
-	x.addressPlan(out.Header)
+	x.setPlanHeaders(out.Header)
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Header.Set("Content-Type", "application/json")
-		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
+		out.Body = &limitedBody{ReadCloser: out.Body, left: controlapi.MaxArguments}
 	}
 	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
@@ -125,17 +125,17 @@ func (x *exchange) address(out *http.Request, path string) {
 	}
 }
 
-// send makes the round trip of an exchange, to its upstream or to the broker.
-func (x *exchange) send(out *http.Request) (*http.Response, error) {
+// sendRequest makes the round trip of an exchange, to its upstream or to the broker.
+func (x *exchange) sendRequest(out *http.Request) (*http.Response, error) {
 	if !x.toBroker {
-		resp, err := x.toUpstream(out)
+		resp, err := x.sendUpstream(out)
 		if err == nil {
 			x.answered = resp.StatusCode
 		}
 		if err != nil || resp.StatusCode != http.StatusUnauthorized {
 			return resp, err
 		}
-		return x.unauthorized(resp)
+		return x.retryUnauthorized(resp)
 	}
 	resp, err := x.conf.Broker.RoundTrip(out)
 	if err != nil {
@@ -147,7 +147,7 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 		x.note.Code = code
 	}
 	if code == controlapi.CodePlanned && x.lease.Plan != nil {
-		return x.recordCall(resp)
+		return x.addCallToPlan(resp)
 	}
 	// Headers between broker and proxy are internal: code must not see them, or rely on them.
 	for name := range resp.Header {
@@ -158,12 +158,12 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// toUpstream makes one round trip to the upstream. It sets left on the first header field: the answer, or the client's
-// end, can come before the transport calls WroteHeaders.
-func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
+// sendUpstream makes one round trip to the upstream. It sets left on the first header field: the answer, or the
+// client's end, can come before the transport calls WroteHeaders.
+func (x *exchange) sendUpstream(out *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
-	return x.conf.Pool.RoundTrip(out, x.want(out))
+	return x.conf.Pool.RoundTrip(out, x.newWant(out))
 }
 
 // callFailure returns the verdict for a call without an answer.
@@ -187,13 +187,13 @@ func (x *exchange) callFailure(err error) policy.Verdict {
 	return v
 }
 
-// atMost is a body that fails with errArguments after left bytes.
-type atMost struct {
+// limitedBody is a body that fails with errArguments after left bytes.
+type limitedBody struct {
 	io.ReadCloser
 	left int64
 }
 
-func (b *atMost) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errArguments
 	}

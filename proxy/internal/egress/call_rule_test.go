@@ -81,8 +81,8 @@ func TestCallRules(t *testing.T) {
 			}
 			continue
 		}
-		if got := refusal(t, resp); got.Code != row.code || m.all() != before || len(r.room.List()) > 0 {
-			t.Errorf("%s %.60s: %+v, held %d", row.path, row.body, got, len(r.room.List()))
+		if got := refusal(t, resp); got.Code != row.code || m.all() != before || len(r.room.ListHeld()) > 0 {
+			t.Errorf("%s %.60s: %+v, held %d", row.path, row.body, got, len(r.room.ListHeld()))
 		}
 		if row.code == "credential_in_request" { // it ends the run
 			return
@@ -129,12 +129,12 @@ func TestCallApproval(t *testing.T) {
 		go func() {
 			answers <- post(t, r.client(false), "https://"+callHost+"/notes/send", arguments, "X-Shown", "no", "Codeforge-Timeout-Ms", "1500")
 		}()
-		testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-		h := r.room.List()[0]
+		testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+		h := r.room.ListHeld()[0]
 		if h.Method != "CALL" || h.URL != "notes/send" || len(h.Headers) != 0 || h.Body != arguments || h.API != "notes" || h.Rule != "approve calls of pay|send" || !h.Operator || m.all() != "" {
 			t.Errorf("shown %+v, made %s", h, m.all())
 		}
-		_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: approve})
+		_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve})
 		check(t, err)
 		resp := <-answers
 		if !approve {
@@ -151,7 +151,7 @@ func TestCallApproval(t *testing.T) {
 	if got := refusal(t, post(t, r.client(false), "https://"+callHost+"/notes/send", arguments)); got.Code != "approval_timeout" || !strings.Contains(got.Hint, "codeforge approve ") {
 		t.Errorf("again: %+v", got)
 	}
-	_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true})
+	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
 	check(t, err)
 	for i, want := range []string{`{"text": "another"}`, arguments, arguments} {
 		before := m.all()
@@ -179,10 +179,10 @@ func TestCallRulesPlan(t *testing.T) {
 		}
 	}
 	p := end().Plan
-	if p == nil || p.Writes != 2 || !p.Operator || m.all() != "/notes/get_all {}" || len(r.room.List()) != 0 {
+	if p == nil || p.Writes != 2 || !p.Operator || m.all() != "/notes/get_all {}" || len(r.room.ListHeld()) != 0 {
 		t.Fatalf("%+v, made %s", p, m.all())
 	}
-	if done := r.approve(p.ID); done.State != planapi.Done || done.Steps[0].Rule != "approve calls of pay|send" ||
+	if done := r.approve(p.ID); done.State != planapi.StateDone || done.Steps[0].Rule != "approve calls of pay|send" ||
 		m.all() != fmt.Sprint("/notes/get_all {}\n/notes/send {\"get\":1}\n/notes/pay ", `{"amount":3,"to":{"kind":"friend"}}`) {
 		t.Errorf("%+v\nmade %s", done, m.all())
 	}

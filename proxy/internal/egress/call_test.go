@@ -45,7 +45,7 @@ func mcpServers() map[string]string {
 func (r *rig) connectBroker(h http.HandlerFunc) {
 	r.t.Helper()
 	c := control.New(control.Config{
-		Book: r.book, Journal: r.journal, Current: r.reloader.Current, Broker: r.broker, Ready: func() error { return nil },
+		Leases: r.book, Journal: r.journal, Current: r.reloader.Current, Broker: r.broker, Ready: func() error { return nil },
 	})
 	path := r.t.TempDir() + "/control"
 	l, err := unixsocket.Listen(r.t.Context(), path, 0o600)
@@ -54,9 +54,9 @@ func (r *rig) connectBroker(h http.HandlerFunc) {
 	done := make(chan error, 2)
 	go func() { done <- c.Serve(ctx, l) }()
 	client := controlapi.NewClient(path)
-	go func() { done <- client.Broker(ctx, h) }()
+	go func() { done <- client.ServeBroker(ctx, h) }()
 	r.t.Cleanup(func() { cancel(); <-done; <-done })
-	for !r.broker.Connected() {
+	for !r.broker.IsConnected() {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -65,10 +65,10 @@ func (r *rig) connectBroker(h http.HandlerFunc) {
 func (r *rig) beginServer(reg controlapi.Registration) (end func() controlapi.Receipt) {
 	r.t.Helper()
 	reg.Generation, reg.Run, reg.Deadline = 1, "server", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	_, err := r.book.Begin(serverSlot, reg)
+	_, err := r.book.BeginLease(serverSlot, reg)
 	check(r.t, err)
 	return func() controlapi.Receipt {
-		rec, err := r.book.End(serverSlot, 1)
+		rec, err := r.book.EndLease(serverSlot, 1)
 		check(r.t, err)
 		return rec
 	}
@@ -357,9 +357,9 @@ func TestServerReaches(t *testing.T) {
 	if got.count() != 0 || up.count() != 2 {
 		t.Errorf("%d calls, %d requests arrived", got.count(), up.count())
 	}
-	rec, err := r.book.Drain(serverSlot, 1, "")
+	rec, err := r.book.DrainReceipt(serverSlot, 1, "")
 	check(t, err)
-	if again, err := r.book.Drain(serverSlot, 1, ""); err != nil || rec.Count.Exchanges != 23 || again.Count.Exchanges != 0 || again.Run != "server" {
+	if again, err := r.book.DrainReceipt(serverSlot, 1, ""); err != nil || rec.Count.Exchanges != 23 || again.Count.Exchanges != 0 || again.Run != "server" {
 		t.Errorf("drained: %+v, then %+v, %v", rec.Count, again, err)
 	}
 	_ = body(t, post(t, c, "https://notes.demo.test/", "{}"))
@@ -449,7 +449,7 @@ func TestRegistrations(t *testing.T) {
 		{serverSlot, []string{"notes"}, false, true}, {serverSlot, nil, true, true}, {serverSlot, nil, false, false},
 		{serverSlot, []string{"notes"}, true, false}, {serverSlot, []string{"notes", "my-files"}, false, false}, {slot.Total, nil, true, false},
 	} {
-		_, err := r.book.Begin(row.id, controlapi.Registration{
+		_, err := r.book.BeginLease(row.id, controlapi.Registration{
 			Generation: uint64(time.Now().UnixNano()), Run: "x", APIs: row.apis, Install: row.install, Deadline: time.Now().Add(time.Hour),
 		})
 		if (err == nil) != row.ok || err != nil && !errors.Is(err, controlapi.ErrBadRegistration) {

@@ -65,14 +65,14 @@ func BenchmarkRun(b *testing.B) {
 			n := uint64(0)
 			for b.Loop() {
 				n++
-				_, err := r.book.Begin(0, controlapi.Registration{Generation: n, Run: fmt.Sprint(n), Deadline: time.Now().Add(time.Minute)})
+				_, err := r.book.BeginLease(0, controlapi.Registration{Generation: n, Run: fmt.Sprint(n), Deadline: time.Now().Add(time.Minute)})
 				check(b, err)
 				client := r.client(false)
 				resp, err := client.Get("https://" + demoHost + "/")
 				check(b, err)
 				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
-				_, err = r.book.End(0, n)
+				_, err = r.book.EndLease(0, n)
 				check(b, err)
 			}
 			b.ReportMetric(float64(r.upstreams.dialled())/float64(n), "connections/op")

@@ -13,43 +13,43 @@ import (
 // maxPayload is how many bytes of a body DEBUG_MODE logs.
 const maxPayload = 4 << 10
 
-// payloads holds the texts that DEBUG_MODE logs of an exchange: the request before swapping, the response after
+// debugPayloads holds the texts that DEBUG_MODE logs of an exchange: the request before swapping, the response after
 // scrubbing. Credentials and redacted strings are removed from both. A nil payloads logs no text.
-type payloads struct {
+type debugPayloads struct {
 	request, response string // heads
-	up, down          copied
+	up, down          bodyStart
 }
 
-// copied keeps the first bytes of a body, twice as many as are logged. So a string that must not be logged is found
+// bodyStart keeps the first bytes of a body, twice as many as are logged. So a string that must not be logged is found
 // whole even if the log cuts it.
-type copied struct {
+type bodyStart struct {
 	mu   sync.Mutex
 	data []byte
 }
 
-func (c *copied) keep(p []byte) {
+func (c *bodyStart) addBytes(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
 }
 
-// text returns the text to log, cleaned before it is cut.
-func (c *copied) text(clean func(string) string) string {
+// cleanText returns the text to log, cleaned before it is cut.
+func (c *bodyStart) cleanText(clean func(string) string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := clean(string(c.data))
 	return text[:min(len(text), maxPayload)]
 }
 
-// tee copies the first bytes of a body while it is read.
-type tee struct {
+// teeBody copies the first bytes of a body while it is read.
+type teeBody struct {
 	io.ReadCloser
-	to *copied
+	to *bodyStart
 }
 
-func (t *tee) Read(p []byte) (int, error) {
+func (t *teeBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	t.to.keep(p[:n])
+	t.to.addBytes(p[:n])
 	return n, err
 }
 
@@ -57,9 +57,9 @@ func (x *exchange) debugRequest(out *http.Request) {
 	if !x.conf.Debug {
 		return
 	}
-	x.debug = &payloads{request: headText(out.Header)}
+	x.debug = &debugPayloads{request: formatHead(out.Header)}
 	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &tee{ReadCloser: out.Body, to: &x.debug.up}
+		out.Body = &teeBody{ReadCloser: out.Body, to: &x.debug.up}
 	}
 }
 
@@ -67,14 +67,14 @@ func (x *exchange) debugResponse(resp *http.Response) {
 	if x.debug == nil {
 		return
 	}
-	x.debug.response = headText(resp.Header)
+	x.debug.response = formatHead(resp.Header)
 	if resp.Body != nil {
-		resp.Body = &tee{ReadCloser: resp.Body, to: &x.debug.down}
+		resp.Body = &teeBody{ReadCloser: resp.Body, to: &x.debug.down}
 	}
 }
 
-// headText writes header names in lower case, because Loggable finds credentials only in lower-case headers.
-func headText(h http.Header) string {
+// formatHead writes header names in lower case, because Loggable finds credentials only in lower-case headers.
+func formatHead(h http.Header) string {
 	lower := http.Header{}
 	for name, values := range h {
 		lower[strings.ToLower(name)] = values
@@ -84,14 +84,14 @@ func headText(h http.Header) string {
 	return b.String()
 }
 
-// log writes both payloads.
-func (p *payloads) log(x *exchange) {
+// writeLog writes both payloads.
+func (p *debugPayloads) writeLog(x *exchange) {
 	if p == nil {
 		return
 	}
 	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
 	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request),
-		slog.String("body", p.up.text(x.loggable)))
+		slog.String("body", p.up.cleanText(x.cleanForLog)))
 	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
-		slog.String("body", p.down.text(x.loggable)))
+		slog.String("body", p.down.cleanText(x.cleanForLog)))
 }

@@ -172,7 +172,7 @@ func TestDisarmed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		hoard(ctx, r)
-		testkit.WaitFor(t, func() bool { return r.memory.Used() > budgetSize/4+16<<20 })
+		testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() > budgetSize/4+16<<20 })
 	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")

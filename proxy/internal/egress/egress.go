@@ -50,12 +50,12 @@ type Config struct {
 	// Broker forwards calls to MCP servers.
 	Broker  *broker.Broker
 	Journal *receipt.Journal
-	// Room holds requests that a person must approve.
-	Room *hold.Room
+	// Queue holds requests that a person must approve.
+	Queue *hold.Queue
 	// Memory bounds the buffers of all runs together: see lease.Config. This budget serves the leases of plans.
 	Memory *membudget.Budget
 	// Budget counts the use of APIs that have limits.
-	Budget *budget.Ledger
+	Budget *budget.Counter
 	// Keys makes the idempotency keys of requests. If nil, the proxy adds no keys.
 	Keys   *attempt.Keys
 	Redact *redact.Redactor
@@ -76,9 +76,9 @@ type Config struct {
 
 // Minter obtains the credentials that change; mint.Minter implements it.
 type Minter interface {
-	Value(ctx context.Context, c catalog.Credential) (string, error)
-	Renewed(ctx context.Context, c catalog.Credential, value string) bool
-	Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) (signature []byte, err error)
+	ObtainValue(ctx context.Context, c catalog.Credential) (string, error)
+	RenewValue(ctx context.Context, c catalog.Credential, value string) bool
+	SignRequest(ctx context.Context, c catalog.Credential, req *http.Request, host string) (signature []byte, err error)
 }
 
 // Egress handles every request of the entrance. Make one with New.
@@ -102,14 +102,14 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
-// Cut ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges,
+// CutStale ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges,
 // because their scrubbers do not know the new values. Otherwise it ends only those that use a removed API.
-func (e *Egress) Cut(c reload.Change) {
-	e.conf.Pool.Retire()
+func (e *Egress) CutStale(c reload.Change) {
+	e.conf.Pool.RetireAll()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for x := range e.flight {
-		if c.NewValues || x.uses(c.Removed) {
+		if c.NewValues || x.needsAny(c.Removed) {
 			x.cancel(errReloaded)
 		}
 	}
@@ -138,7 +138,7 @@ type exchange struct {
 	verdict     policy.Verdict
 	compression compression
 	byMessage   bool             // all APIs of the host set MessageFraming: each message leaves when it is complete
-	watches     []*lateness      // one for each watched body
+	watches     []*lateWatch     // one for each watched body
 	late        atomic.Bool      // a complete message was held back for too long
 	insecure    bool             // plain HTTP
 	approved    bool             // a person approved it, for one sending
@@ -147,13 +147,13 @@ type exchange struct {
 	left        atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
 	giveBack    func()           // returns the reserved units of limits; nil if no units were reserved
 	toBroker    bool             // a call of an MCP server's tool
-	recorded    int              // the number of the plan step that replaced the sending, or 0
+	planStep    int              // the number of the plan step that replaced the sending, or 0
 	replay      *replay          // set if a plan, not a run, sends the request
 	callStep    *plan.Step       // a call that the plan may record
-	read        *plan.Step       // a dry run's read, for the plan
-	// seen is the beginning of the answer to read.
-	seen     *bytes.Buffer
-	up       *counted
+	replayStep  *plan.Step       // a dry run's read, for the plan
+	// captured is the beginning of the answer to read.
+	captured *bytes.Buffer
+	up       *countedBody
 	redacted *redact.Report
 	swapped  swapReport
 	minted   mintedUse
@@ -161,7 +161,7 @@ type exchange struct {
 	scrubbed *scrub.Report
 	unsigned *scrub.Report // the report on signatures of requests
 	ws       *wsrelay.Report
-	debug    *payloads
+	debug    *debugPayloads
 	bodyErr  error // the upstream's body broke off
 	whole    bool  // the upstream's body was read to its end
 	cut      error // why the exchange was cut short, or nil
@@ -173,7 +173,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if conn == nil {
 		panic(http.ErrAbortHandler) // not from the entrance, so no run owns the request
 	}
-	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().Origin(), began: time.Now()}
+	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().CurrentOrigin(), began: time.Now()}
 	x.w = &responseWriter{ResponseWriter: w}
 	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
 	x.note.Exchange = controlapi.Exchange{
@@ -185,8 +185,8 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The end of the run also cuts off requests that are under way.
 	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
 	// The strict check counts requests, so Next comes before any refusal.
-	bad := conn.Next()
-	if conn.HTTP1() {
+	bad := conn.CheckNext()
+	if conn.IsHTTP1() {
 		// An upstream may answer before it has read the whole request; HTTP/2 always allows that.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		x.w.conn = conn
@@ -195,7 +195,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	// Refused entries are not tracked: they use no snapshot that a reload could make stale.
-	leave, err := x.enter(r)
+	leave, err := x.enterLease(r)
 	if err != nil {
 		x.refuseEntry(err)
 		x.finish(nil)
@@ -204,11 +204,11 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	x.snap = e.conf.Current()
 	// The snapshot stays the same until the end, so a reload cannot change rules between two checks.
-	x.guard = Guarded(x.snap, x.lease)
-	x.track()
-	defer x.untrack()
+	x.guard = NewGuard(x.snap, x.lease)
+	x.startTracking()
+	defer x.stopTracking()
 	defer func() { x.finish(recover()) }()
-	x.serve(r, bad)
+	x.serveRequest(r, bad)
 	x.searchRefused(r)
 }
 
@@ -222,9 +222,9 @@ type exchangeKey struct{}
 // exchangeOf returns the exchange that a request belongs to.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// enter waits until the lease admits the exchange. The caller must call leave at the end of the exchange.
-func (x *exchange) enter(r *http.Request) (leave func(), err error) {
-	x.held, leave, err = x.lease.Enter(x.ctx, int(headSize(r)))
+// enterLease waits until the lease admits the exchange. The caller must call leave at the end of the exchange.
+func (x *exchange) enterLease(r *http.Request) (leave func(), err error) {
+	x.held, leave, err = x.lease.BeginExchange(x.ctx, int(headSize(r)))
 	x.ctx = membudget.NewContext(x.ctx, x.held)
 	return leave, err
 }
@@ -234,28 +234,28 @@ func (x *exchange) refuseEntry(err error) {
 	x.note.Host = x.conn.Host().String()
 	switch {
 	case errors.Is(err, lease.ErrFull):
-		x.refuse(policy.Refuse(policy.CodeTooMany, x.conn.Host(), nil), err)
+		x.answerRefusal(policy.Refuse(policy.CodeTooMany, x.conn.Host(), nil), err)
 	case errors.Is(err, lease.ErrEnded):
-		x.refuse(policy.Refuse(policy.CodeRunEnded, x.conn.Host(), nil), err)
+		x.answerRefusal(policy.Refuse(policy.CodeRunEnded, x.conn.Host(), nil), err)
 	default:
 		x.cut = err // the client disconnected while it waited
 	}
 }
 
-func (x *exchange) track() {
+func (x *exchange) startTracking() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.flight[x] = struct{}{}
 }
 
-func (x *exchange) untrack() {
+func (x *exchange) stopTracking() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.flight, x)
 }
 
-// uses reports whether the exchange relies on one of the APIs. The caller holds mu.
-func (x *exchange) uses(names map[string]bool) bool {
+// needsAny reports whether the exchange relies on one of the APIs. The caller holds mu.
+func (x *exchange) needsAny(names map[string]bool) bool {
 	for _, a := range x.verdict.APIs {
 		if names[a.Name] {
 			return true
@@ -271,14 +271,14 @@ func (x *exchange) setVerdict(v policy.Verdict) {
 	x.verdict = v
 }
 
-// serve takes a request through every step.
-func (x *exchange) serve(r *http.Request, bad error) {
-	q, ok := x.parse(r, bad)
+// serveRequest takes a request through every step.
+func (x *exchange) serveRequest(r *http.Request, bad error) {
+	q, ok := x.parseRequest(r, bad)
 	if !ok {
 		return
 	}
 	if q.IsCall() {
-		x.call(r, q)
+		x.passCall(r, q)
 		return
 	}
 	// Refuse early: a request that only its head condemns needs no body, and no decoder memory.
@@ -288,31 +288,31 @@ func (x *exchange) serve(r *http.Request, bad error) {
 	if v.Allow && !x.takeWindows(coding.Parse(r.Header)) {
 		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
 	}
-	if v.Allow && x.conf.Redact.Host(chosen(q.Host.String(), v.APIs)) {
+	if v.Allow && x.conf.Redact.MatchHost(cutChosenPart(q.Host.String(), v.APIs)) {
 		v = policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil)
 		x.note.Host = redact.Mark // URL and log may spell the host in another case than the redacted string
 	}
 	out := r
 	if v.Allow {
-		out = x.outgoing(r, q.Upgrade)
+		out = x.prepareOutgoing(r, q.Upgrade)
 		x.useFraming()
-		x.redacted = x.conf.Redact.Request(out, x.framingOf(out.Header))
+		x.redacted = x.conf.Redact.RedactRequest(out, x.framingOf(out.Header))
 		// Redaction may have changed names and values, so the first verdict no longer covers this request.
 		v = x.judgeFinal(q, out)
 	}
-	x.leave(v, q, out)
+	x.sendOrRefuse(v, q, out)
 }
 
-// leave sends a judged request, or answers with the refusal.
-func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) {
+// sendOrRefuse sends a judged request, or answers with the refusal.
+func (x *exchange) sendOrRefuse(v policy.Verdict, q policy.Request, out *http.Request) {
 	x.setVerdict(v)
-	x.describe(out)
-	if x.recorded > 0 {
+	x.noteRequest(out)
+	if x.planStep > 0 {
 		x.answerPlanned()
 		return
 	}
 	if !v.Allow {
-		x.refuse(v, nil)
+		x.answerRefusal(v, nil)
 		return
 	}
 	// Cut looks at verdicts. A reload between track and setVerdict saw no verdict, so it could not cut this exchange.
@@ -321,41 +321,41 @@ func (x *exchange) leave(v policy.Verdict, q policy.Request, out *http.Request) 
 	}
 	// The intent must be on disk first: a crash after sending would leave a write without a ledger entry.
 	//defence:ledger-required
-	if err := x.announce(q, out); err != nil {
-		x.refuse(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
+	if err := x.writeIntent(q, out); err != nil {
+		x.answerRefusal(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
 		return
 	}
 	// Debug output shows token names, so this stands before complete swaps them.
 	x.debugRequest(out)
-	x.reads(q, out)
-	if err := x.attempt(q, out); err != nil {
-		x.fail(err)
+	x.keepForReplay(q, out)
+	if err := x.setIdempotencyKey(q, out); err != nil {
+		x.answerFailure(err)
 		return
 	}
 	// keep copies the request before complete swaps: a retry swaps again, with the renewed value.
-	x.minted.keep(x, out)
-	x.compression = compressionOf(x.snap.Rules.Catalog.Match(q.Host))
-	if err := x.complete(out); err != nil {
-		x.fail(err)
+	x.minted.keepForRetry(x, out)
+	x.compression = compressionOf(x.snap.Rules.Catalog.MatchHost(q.Host))
+	if err := x.completeRequest(out); err != nil {
+		x.answerFailure(err)
 		return
 	}
 	x.watchRequest(out)
 	// An upstream proxy resolves the name itself, so the addresses are checked before it can.
-	if err := x.conf.Pool.Check(x.ctx, x.want(out), out.URL); err != nil {
-		x.fail(err)
+	if err := x.conf.Pool.CheckTarget(x.ctx, x.newWant(out), out.URL); err != nil {
+		x.answerFailure(err)
 		return
 	}
 	if q.Upgrade != "" {
-		x.websocket(out)
+		x.serveWebSocket(out)
 		return
 	}
 	x.proxy.ServeHTTP(x.w, out)
 }
 
-// announce writes an intent to the ledger before the request leaves. A request needs one if its method writes, or if it
-// has a body, which may contain another operation than the method suggests.
-func (x *exchange) announce(q policy.Request, out *http.Request) error {
-	if x.conf.Sending == nil || !q.Writes() && out.ContentLength == 0 {
+// writeIntent writes an intent to the ledger before the request leaves. A request needs one if its method writes, or if
+// it has a body, which may contain another operation than the method suggests.
+func (x *exchange) writeIntent(q policy.Request, out *http.Request) error {
+	if x.conf.Sending == nil || !q.CanWrite() && out.ContentLength == 0 {
 		return nil
 	}
 	return x.conf.Sending(ledger.Sending{
@@ -366,5 +366,5 @@ func (x *exchange) announce(q policy.Request, out *http.Request) error {
 // takeWindows reserves memory for the windows of a body's decoders. It returns false if the run has used up its share
 // of the budget.
 func (x *exchange) takeWindows(encodings []string, err error) bool {
-	return err != nil || x.held.Take(coding.Windows(encodings)) // a body with an unknown encoding stays encoded
+	return err != nil || x.held.TryTake(coding.SumWindows(encodings)) // a body with an unknown encoding stays encoded
 }

@@ -13,7 +13,7 @@ import (
 func textOf(r controlapi.Receipt, code string) string {
 	for _, h := range r.Hints {
 		if h.Code == code {
-			return h.Voice().Model
+			return h.VoiceText().Model
 		}
 	}
 	return ""

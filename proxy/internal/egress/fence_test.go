@@ -75,7 +75,7 @@ func TestConnectionDiesWithItsRun(t *testing.T) {
 	r.upstreams.https(up.echo())
 	get := "GET / HTTP/1.1\r\nHost: " + demoHost + "\r\n\r\n"
 	for name, between := range map[string]func(){
-		"ended, then begun": func() { _, err := r.book.End(0, 1); check(t, err); r.beginIn(0, 2) },
+		"ended, then begun": func() { _, err := r.book.EndLease(0, 1); check(t, err); r.beginIn(0, 2) },
 		"begun over it":     func() { r.beginIn(0, 2) },
 	} {
 		r = newRig(t, setup{})
@@ -156,7 +156,7 @@ func TestNoRunIsReportedAsAnother(t *testing.T) {
 	for id := range 2 {
 		wg.Go(func() {
 			for g := uint64(1); g <= 15; g++ {
-				_, err := r.book.Begin(slot.ID(id), controlapi.Registration{Generation: g, Run: fmt.Sprintf("s%d-g%d", id, g), Deadline: time.Now().Add(time.Minute)})
+				_, err := r.book.BeginLease(slot.ID(id), controlapi.Registration{Generation: g, Run: fmt.Sprintf("s%d-g%d", id, g), Deadline: time.Now().Add(time.Minute)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -181,7 +181,7 @@ func TestNoRunIsReportedAsAnother(t *testing.T) {
 				} else {
 					clients.Wait()
 				}
-				rec, err := r.book.End(slot.ID(id), g)
+				rec, err := r.book.EndLease(slot.ID(id), g)
 				if err != nil {
 					t.Error(err)
 				}
@@ -273,7 +273,7 @@ func TestReloadTells(t *testing.T) {
 		<-waits
 		var hints []string
 		for _, h := range end().Hints {
-			hints = append(hints, h.Voice().Model)
+			hints = append(hints, h.VoiceText().Model)
 		}
 		slices.Sort(hints)
 		const what = " " + demoHost + ": was cut off, because the user changed a credential or an API meanwhile. Send it again if it only reads; a write may have been carried out."
@@ -391,7 +391,7 @@ func TestWatch(t *testing.T) {
 	r := newRig(t, setup{})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan bool)
-	go func() { r.reloader.Watch(ctx); close(done) }()
+	go func() { r.reloader.WatchFolder(ctx); close(done) }()
 	defer func() { cancel(); <-done }()
 	time.Sleep(50 * time.Millisecond)
 	r.writeAPI("fresh", strings.NewReplacer(demoHost, "fresh.test", tokenName, "FRESH_TOKEN").Replace(demoAPI("")))
@@ -480,7 +480,7 @@ func TestWebSocketInvalidAnswer(t *testing.T) {
 func TestFenceErrors(t *testing.T) {
 	r := newRig(t, setup{})
 	reg := func(g uint64) error {
-		_, err := r.book.Begin(0, controlapi.Registration{Generation: g, Run: "r", Deadline: time.Now().Add(time.Minute)})
+		_, err := r.book.BeginLease(0, controlapi.Registration{Generation: g, Run: "r", Deadline: time.Now().Add(time.Minute)})
 		return err
 	}
 	check(t, reg(5))
@@ -490,13 +490,13 @@ func TestFenceErrors(t *testing.T) {
 		}
 	}
 	for _, g := range []uint64{4, 6} {
-		if _, err := r.book.End(0, g); !errors.Is(err, controlapi.ErrFenced) {
+		if _, err := r.book.EndLease(0, g); !errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("end of %d: %v", g, err)
 		}
 	}
-	_, err := r.book.End(0, 5)
+	_, err := r.book.EndLease(0, 5)
 	check(t, err)
-	if _, err := r.book.End(0, 5); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := r.book.EndLease(0, 5); !errors.Is(err, controlapi.ErrFenced) {
 		t.Errorf("second end: %v", err)
 	}
 	if err := reg(5); !errors.Is(err, controlapi.ErrFenced) {

@@ -285,8 +285,8 @@ func compare(t *testing.T, r *rig, sent string, x arrival) {
 // everything is a run that may use each API.
 type everything struct{}
 
-func (everything) Includes(string) bool { return true }
-func (everything) Closed() bool         { return false }
+func (everything) CanUse(string) bool { return true }
+func (everything) IsClosed() bool     { return false }
 
 func (everything) Kind() policy.Kind { return policy.KindRun }
 

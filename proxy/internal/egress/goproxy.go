@@ -9,7 +9,7 @@ import (
 // newProxy makes the handler that sends an exchange's request through roundTrip and copies the response.
 func newProxy() http.Handler {
 	p := goproxy.NewProxyHttpServer()
-	p.Logger = silent{}
+	p.Logger = silentLogger{}
 	p.KeepAcceptEncoding = true
 	p.KeepHeader = true // outgoing removes more headers than goproxy would
 	p.Tr = nil          // each request sets its round tripper below
@@ -20,16 +20,16 @@ func newProxy() http.Handler {
 	return p
 }
 
-// silent keeps goproxy from logging: its messages quote bytes from upstream.
-type silent struct{}
+// silentLogger keeps goproxy from logging: its messages quote bytes from upstream.
+type silentLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (silentLogger) Printf(string, ...any) {}
 
 // roundTrip sends the request for goproxy, through the pool and the scrubber. It never returns an error, because
 // goproxy would show the error's text to the client.
 func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	x := exchangeOf(out.Context())
-	resp, err := x.send(out)
+	resp, err := x.sendRequest(out)
 	if err != nil {
 		return x.failureResponse(err), nil
 	}

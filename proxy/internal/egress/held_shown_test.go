@@ -34,13 +34,13 @@ func TestApprovedKey(t *testing.T) {
 		check(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		for _, h := range r.room.List() {
+		for _, h := range r.room.ListHeld() {
 			shown = append(shown, strings.Join(h.Headers, "\n"))
 		}
 	}
 	send("")
-	for _, held := range r.room.List() {
-		_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
+	for _, held := range r.room.ListHeld() {
+		_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
 		check(t, err)
 	}
 	send("(a key that CodeForge adds)")
@@ -63,6 +63,6 @@ func TestApprovalShowsBytes(t *testing.T) {
 	check(t, err)
 	defer resp.Body.Close()
 	if code := refusal(t, resp).Code; code == "approval_timeout" {
-		t.Errorf("it waits for a person who sees %q", r.room.List()[0].Headers)
+		t.Errorf("it waits for a person who sees %q", r.room.ListHeld()[0].Headers)
 	}
 }

@@ -15,32 +15,32 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// hints explains why token names in a request were not swapped. It leaves out the name of a header or field: the
+// listHints explains why token names in a request were not swapped. It leaves out the name of a header or field: the
 // sandbox may have chosen it.
-func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []controlapi.Hint {
+func (s swapReport) listHints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []controlapi.Hint {
 	if s.Report == nil {
 		return nil
 	}
-	return hints(s.Swapped(), s.Seen(), host, snap, run)
+	return listSwapHints(s.ListSwapped(), s.ListSeen(), host, snap, run)
 }
 
-func hints(
-	swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot, run policy.Run,
+func listSwapHints(
+	swaps []swap.Swap, all []swap.SeenName, host catalog.Host, snap *reload.Snapshot, run policy.Run,
 ) []controlapi.Hint {
 	var out []controlapi.Hint
 	for _, seen := range all {
 		if seen.Code == swap.CodeUnknown {
-			out = append(out, unknown(host, snap.Rules.Catalog, run))
+			out = append(out, hintUnknownName(host, snap.Rules.Catalog, run))
 			continue
 		}
-		api, cred := owner(snap.Rules.Catalog, seen.Name)
+		api, cred := findOwner(snap.Rules.Catalog, seen.Name)
 		if api == nil {
 			continue
 		}
 		// A closed run must not learn of other APIs: treat their token names like any other word.
-		if run.Closed() && !run.Includes(api.Name) {
+		if run.IsClosed() && !run.CanUse(api.Name) {
 			if seen.Where == "header" {
-				out = append(out, unknown(host, snap.Rules.Catalog, run))
+				out = append(out, hintUnknownName(host, snap.Rules.Catalog, run))
 			}
 			continue
 		}
@@ -50,23 +50,24 @@ func hints(
 			}
 			continue
 		}
-		text := voice.Say("%NAME was not swapped. "+why(seen.Code), "%NAME", seen.Name,
-			"%API", api.Name, "%IN", surfaces(cred), "%HOSTS", hosts(api), "%PLACE", place(seen.Where))
-		out = append(out, hintOf("not_swapped_"+seen.Code, host.String(), text))
+		text := voice.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
+			"%API", api.Name, "%IN", joinSurfaces(cred), "%HOSTS", joinHosts(api), "%PLACE", describePlace(seen.Where))
+		out = append(out, newHint("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
 }
 
 // hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
 func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
-	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
-		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
-		"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
-		"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
+	return newHint("not_swapped_"+swap.CodeRepeated, host.String(),
+		voice.NewText("%NAME was put in %PLACES, and is unchanged "+
+			"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
+			"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
+			"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
 }
 
-// hintOf makes a hint.
-func hintOf(code, host string, text voice.Text) controlapi.Hint {
+// newHint makes a hint.
+func newHint(code, host string, text voice.Text) controlapi.Hint {
 	h := controlapi.Hint{Code: code, Text: text.Model, Host: host}
 	if text.Person != text.Model {
 		h.Person = text.Person
@@ -74,8 +75,8 @@ func hintOf(code, host string, text voice.Text) controlapi.Hint {
 	return h
 }
 
-// about adds the method to hints that do not name their host, unless the sandbox invented the method.
-func (x *exchange) about() {
+// addMethodToHints adds the method to hints that do not name their host, unless the sandbox invented the method.
+func (x *exchange) addMethodToHints() {
 	n := &x.note
 	switch n.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -83,7 +84,7 @@ func (x *exchange) about() {
 	default:
 		return
 	}
-	if x.host.IsZero() || catalog.Own(x.host) {
+	if x.host.IsZero() || catalog.IsOwnHost(x.host) {
 		return
 	}
 	for i := range n.Hints {
@@ -98,32 +99,34 @@ func (x *exchange) about() {
 func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 	n := &x.note
 	if x.ranged && n.Outcome == "" {
-		out = append(out, hintOf("range_removed", n.Host, voice.Say("left without its Range header, because a part of a "+
-			"response can show a part of a credential. The response is the whole content: take the part in code.")))
+		out = append(out,
+			newHint("range_removed", n.Host, voice.NewText("left without its Range header, because a part of a "+
+				"response can show a part of a credential. The response is the whole content: take the part in code.")))
 	}
 	switch {
-	case !x.scrubbed.RemovedETag() && !x.unsigned.RemovedETag():
+	case !x.scrubbed.HasRemovedETag() && !x.unsigned.HasRemovedETag():
 	case x.scrubbed.Count()+x.unsigned.Count() > 0:
-		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
-			"removed the ETag, because it can be a digest of the response.")))
+		out = append(out, newHint(controlapi.HintETag, n.Host,
+			voice.NewText("answered with a credential and an ETag. The proxy "+
+				"removed the ETag, because it can be a digest of the response.")))
 	default:
-		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, "+
+		out = append(out, newHint(controlapi.HintETag, n.Host, voice.NewText("answered with an ETag. The proxy removed it, "+
 			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
 			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
 	}
 	return out
 }
 
-// rejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the token
-// name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
-func (x *exchange) rejected() []controlapi.Hint {
+// hintRejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the
+// token name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
+func (x *exchange) hintRejected() []controlapi.Hint {
 	n := &x.note
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
 	var put []string
 	for _, s := range n.Swapped {
-		_, cred := owner(x.snap.Rules.Catalog, s.Name)
+		_, cred := findOwner(x.snap.Rules.Catalog, s.Name)
 		text := s.Name + " was put in " + listPlaces(n.Swapped, cred)
 		if s.In == "signature" {
 			text = s.Name + " signed the request"
@@ -139,48 +142,50 @@ func (x *exchange) rejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+		return []controlapi.Hint{newHint(codeRejected, n.Host, voice.NewText("answered %STATUS. The credential of %PUT"+why,
 			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
-		return x.unauthenticated()
+		return x.hintUnauthenticated()
 	}
 	return nil
 }
 
-// patient is how long a client must have waited for a missing response to deserve a hint. A client that gives up sooner
-// most likely no longer wanted the response.
-const patient = time.Second
+// hintAfter is how long a client must have waited for a missing response to deserve a hint. A client that gives up
+// sooner most likely no longer wanted the response.
+const hintAfter = time.Second
 
-// unanswered returns the hint for a request if its client or the end of the run gave it up before the response.
-func (x *exchange) unanswered() []controlapi.Hint {
+// hintUnanswered returns the hint for a request if its client or the end of the run gave it up before the response.
+func (x *exchange) hintUnanswered() []controlapi.Hint {
 	waited := time.Since(x.began)
-	if waited < patient {
+	if waited < hintAfter {
 		return nil
 	}
-	return []controlapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the "+
-		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
+	return []controlapi.Hint{newHint("unanswered", x.note.Host,
+		voice.NewText("had no response after %SECONDS s, when the "+
+			"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
 const codeRejected = controlapi.HintRejected
 
-// unauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
-func (x *exchange) unauthenticated() []controlapi.Hint {
+// hintUnauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
+func (x *exchange) hintUnauthenticated() []controlapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return []controlapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
-				"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", surfaces(c)))}
+			return []controlapi.Hint{newHint(codeRejected, x.note.Host,
+				voice.NewText("answered 401, and the request had no token "+
+					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinSurfaces(c)))}
 		}
 	}
 	return nil
 }
 
-// unknown returns the hint for a word that stands in a credential's place and looks like a token name, but is not one.
-// The hint does not repeat the word, because the sandbox chose it.
-func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
+// hintUnknownName returns the hint for a word that stands in a credential's place and looks like a token name, but is
+// not one. The hint does not repeat the word, because the sandbox chose it.
+func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
-	for _, a := range c.Match(host) {
-		if run.Closed() && !run.Includes(a.Name) {
+	for _, a := range c.MatchHost(host) {
+		if run.IsClosed() && !run.CanUse(a.Name) {
 			continue
 		}
 		var names []string
@@ -192,16 +197,16 @@ func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.H
 	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
-// place returns the surface that the user could declare, for a name seen there.
-func place(where string) string {
+// describePlace returns the surface that the user could declare, for a name seen there.
+func describePlace(where string) string {
 	if where == "path" {
 		return `"path"`
 	}
 	return `"` + where + `:<its name>"`
 }
 
-// why returns the sentence for a code of package swap.
-func why(code string) string {
+// explainCode returns the sentence for a code of package swap.
+func explainCode(code string) string {
 	switch code {
 	case swap.CodeUndeclared:
 		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
@@ -219,8 +224,8 @@ func why(code string) string {
 	return "Its places are: %IN."
 }
 
-// owner returns the API and the credential of a token name, or nil.
-func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
+// findOwner returns the API and the credential of a token name, or nil.
+func findOwner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
 			if cr.Name == name {
@@ -248,7 +253,7 @@ func listPlaces(swaps []controlapi.Swap, c catalog.Credential) string {
 	return strings.Join(out, " and ")
 }
 
-func surfaces(c catalog.Credential) string {
+func joinSurfaces(c catalog.Credential) string {
 	var out []string
 	for _, s := range c.Surfaces {
 		out = append(out, s.String())
@@ -256,7 +261,7 @@ func surfaces(c catalog.Credential) string {
 	return strings.Join(out, ", ")
 }
 
-func hosts(a *catalog.API) string {
+func joinHosts(a *catalog.API) string {
 	var out []string
 	for _, h := range a.Hosts {
 		out = append(out, h.String())

@@ -13,19 +13,20 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// hold waits until a person decides on a request, or on a call at this address, and returns the new verdict. The shown
-// body is the body that leaves: it has been read to its end.
-func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, headers []string) policy.Verdict {
+// waitForApproval waits until a person decides on a request, or on a call at this address, and returns the new verdict.
+// The shown body is the body that leaves: it has been read to its end.
+func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address string,
+	headers []string) policy.Verdict {
 	if x.replay != nil {
-		return x.consent(v)
+		return x.approveByPlan(v)
 	}
 	refuse := func(code string) policy.Verdict { return policy.Refuse(code, q.Host, v.APIs) }
-	body, ok := q.Content.Text()
+	body, ok := q.Content.BodyText()
 	// A person can judge only complete text.
 	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(headers, "\n")) {
 		return refuse(policy.CodeApprovalUnseen)
 	}
-	if x.conf.Room == nil {
+	if x.conf.Queue == nil {
 		return v
 	}
 	held := hold.Request{
@@ -37,24 +38,24 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	if x.origin.Kind() == policy.KindRun {
 		held.Ended = x.origin.Context().Done()
 	}
-	for _, run := range x.origin.Runs() {
+	for _, run := range x.origin.ListRuns() {
 		held.Pauses = append(held.Pauses, run.Run)
 	}
 	// A text with a credential must neither be shown nor leave, so this refuses before a person is asked.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
-	if x.unfit(text) {
+	if x.hasSecret(text) {
 		return refuse(policy.CodeCredentialSent)
 	}
 	if x.conf.Current() != x.snap { // an approval could no longer let it leave
 		return refuse(policy.CodeApprovalStale)
 	}
 	// The wait does not count towards the run's time.
-	began, resume := time.Now(), x.origin.Pause()
-	bound, release := x.origin.Bind(x.ctx)
-	id, err := x.conf.Room.Pass(bound, held)
+	began, resume := time.Now(), x.origin.PauseRuns()
+	bound, release := x.origin.BindContext(x.ctx)
+	id, err := x.conf.Queue.WaitForApproval(bound, held)
 	release()
 	resume()
-	x.note.HeldMS = milliseconds(time.Since(began))
+	x.note.HeldMS = toMilliseconds(time.Since(began))
 	switch {
 	case errors.Is(err, hold.ErrStale):
 		return refuse(policy.CodeApprovalStale)
@@ -77,19 +78,19 @@ func (x *exchange) hold(v policy.Verdict, q policy.Request, address string, head
 	return v
 }
 
-// unfit reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text carries a
-// canary or a credential's value.
-func (x *exchange) unfit(text string) bool {
-	c, carries := x.guard.Carries(text, "body")
+// hasSecret reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text carries
+// a canary or a credential's value.
+func (x *exchange) hasSecret(text string) bool {
+	c, carries := x.guard.SearchText(text, "body")
 	if carries {
-		x.raise(c)
+		x.raiseOnce(c)
 	}
-	return carries || x.loggable(text) != text
+	return carries || x.cleanForLog(text) != text
 }
 
-// usual lists headers that a person need not see, with the values that every client sends. Nil means any value: the
-// proxy replaces it.
-var usual = map[string][]string{
+// usualHeaders lists headers that a person need not see, with the values that every client sends. Nil means any value:
+// the proxy replaces it.
+var usualHeaders = map[string][]string{
 	"Accept": {"*/*"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"},
 	"Accept-Encoding": nil, "Content-Length": nil, "User-Agent": nil,
 }
@@ -98,21 +99,21 @@ var usual = map[string][]string{
 // the line.
 const addedKey = " (CodeForge adds it): a new key"
 
-// shown returns the headers that a person sees: the request's headers, and those that the proxy adds.
-func (x *exchange) shown(v policy.Verdict, q policy.Request, out *http.Request) []string {
-	list := shownHeaders(out.Header)
-	for _, name := range x.keyed(v.APIs, q, out) {
+// listShownWithKeys returns the headers that a person sees: the request's headers, and those that the proxy adds.
+func (x *exchange) listShownWithKeys(v policy.Verdict, q policy.Request, out *http.Request) []string {
+	list := listShownHeaders(out.Header)
+	for _, name := range x.listKeyHeaders(v.APIs, q, out) {
 		list = append(list, name+addedKey)
 	}
 	return list
 }
 
-// shownHeaders returns the headers that a person sees, one line for each value, sorted by name.
-func shownHeaders(h http.Header) []string {
+// listShownHeaders returns the headers that a person sees, one line for each value, sorted by name.
+func listShownHeaders(h http.Header) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, v := range h[name] {
-			if hidden, ok := usual[name]; !ok || hidden != nil && !slices.Contains(hidden, v) {
+			if hidden, ok := usualHeaders[name]; !ok || hidden != nil && !slices.Contains(hidden, v) {
 				out = append(out, name+": "+v)
 			}
 		}

@@ -52,8 +52,8 @@ func TestApproval(t *testing.T) {
 			go func() { resp, err := r.client(false).Do(req); answers <- answer{resp, err} }()
 			var got answer
 			if c.code != "approval_unreadable" && c.code != "credential_in_request" {
-				testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-				h := r.room.List()[0]
+				testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+				h := r.room.ListHeld()[0]
 				shown := h.Method + " " + h.URL + " " + strings.Join(h.Headers, "|") + " " + h.Body
 				if strings.Contains(shown, secretValue) || !strings.Contains(shown, "Bearer "+tokenName) || !strings.HasSuffix(h.URL, "/refunds?a=1") || h.API != "demo" || h.Rule != "approve POST" {
 					t.Errorf("shown: %+v", h)
@@ -65,10 +65,10 @@ func TestApproval(t *testing.T) {
 					r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 					r.reloader.Load()
 				}
-				_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: c.approve})
+				_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: c.approve})
 				check(t, err)
-			} else if got = <-answers; len(r.room.List()) != 0 {
-				t.Errorf("a person was asked: %+v", r.room.List())
+			} else if got = <-answers; len(r.room.ListHeld()) != 0 {
+				t.Errorf("a person was asked: %+v", r.room.ListHeld())
 			} else {
 				answers <- got
 			}
@@ -126,11 +126,11 @@ func TestApprovalOfOneRule(t *testing.T) {
 				return done
 			}
 			done := send(c.first)
-			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-			if got := r.room.List()[0].Rule; got != c.rule {
+			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+			if got := r.room.ListHeld()[0].Rule; got != c.rule {
 				t.Errorf("held by %q", got)
 			}
-			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
 			check(t, err)
 			if status := <-done; status != http.StatusOK {
 				t.Fatalf("%d", status)
@@ -142,14 +142,14 @@ func TestApprovalOfOneRule(t *testing.T) {
 				return
 			}
 			done = send(c.then)
-			testkit.WaitFor(t, func() bool { return len(r.room.List())+len(done) > 0 })
-			if len(r.room.List()) != 1 {
+			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld())+len(done) > 0 })
+			if len(r.room.ListHeld()) != 1 {
 				t.Fatalf("%s was sent: %d", c.then, <-done)
 			}
-			if got := r.room.List()[0].Rule; got != c.both {
+			if got := r.room.ListHeld()[0].Rule; got != c.both {
 				t.Errorf("held by %q", got)
 			}
-			_, err = r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{})
+			_, err = r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{})
 			check(t, err)
 			if status := <-done; status != http.StatusForbidden {
 				t.Errorf("refused: %d", status)
@@ -179,8 +179,8 @@ func TestApprovalOvertaken(t *testing.T) {
 	r.writeAPI("demo", demoAPI(`, "rules": [{"then": "approve"}], "reference": "https://example.com/"`))
 	r.reloader.Load()
 	check(t, more.Close())
-	if code := <-codes; code != "approval_stale" || len(r.room.List()) != 0 {
-		t.Errorf("%s; held: %+v", code, r.room.List())
+	if code := <-codes; code != "approval_stale" || len(r.room.ListHeld()) != 0 {
+		t.Errorf("%s; held: %+v", code, r.room.ListHeld())
 	}
 }
 
@@ -207,11 +207,11 @@ func TestApprovalLater(t *testing.T) {
 	if code, _ := post("x"); code != "approval_timeout" {
 		t.Fatal(code)
 	}
-	held := r.room.List()[0]
+	held := r.room.ListHeld()[0]
 	if held.Waiting {
 		t.Errorf("%+v", held)
 	}
-	_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
+	_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
 	check(t, err)
 	if code, _ := postIn(1, "x"); code != "approval_timeout" {
 		t.Errorf("another tenant with her approval: %s", code)
@@ -246,8 +246,8 @@ func TestApprovalOnce(t *testing.T) {
 			_ = sendMinted(t, r, http.MethodGet, "").Body.Close()
 		}()
 		if extra != "" {
-			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true})
+			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
 			check(t, err)
 		}
 		<-done
@@ -283,11 +283,11 @@ func TestApprovalShows(t *testing.T) {
 		if code := refusal(t, resp).Code; code != "approval_timeout" {
 			t.Errorf("%s: %s", head, code)
 		}
-		list := r.room.List()
+		list := r.room.ListHeld()
 		if got := strings.Join(list[len(list)-1].Headers, "|"); got != want {
 			t.Errorf("%s: shown %q", head, got)
 		}
-		_, err = r.room.Decide(list[len(list)-1].ID, approvalapi.Answer{Approve: false})
+		_, err = r.room.DecideHeld(list[len(list)-1].ID, approvalapi.Answer{Approve: false})
 		check(t, err)
 	}
 }
@@ -301,7 +301,7 @@ func TestApprovalShowsKey(t *testing.T) {
 	const added = "Idempotency-Key (CodeForge adds it): a new key"
 	for i, headers := range [][]string{nil, {"Idempotency-Key: mine"}} {
 		r.ask(http.MethodPost, "/refunds", `{}`, headers...)
-		list := r.room.List()
+		list := r.room.ListHeld()
 		shown := strings.Join(list[len(list)-1].Headers, "|")
 		if strings.Contains(shown, added) != (i == 0) || strings.Contains(shown, "mine") != (i == 1) {
 			t.Errorf("shown %s", shown)
@@ -309,7 +309,7 @@ func TestApprovalShowsKey(t *testing.T) {
 	}
 	end := r.beginDry(2)
 	r.ask(http.MethodPost, "/refunds", `{}`)
-	p, err := r.plans.Get(end().Plan.ID)
+	p, err := r.plans.GetPlan(end().Plan.ID)
 	check(t, err)
 	if shown := strings.Join(p.Steps[0].Headers, "|"); !strings.Contains(shown, added) {
 		t.Errorf("in a plan: %s", shown)

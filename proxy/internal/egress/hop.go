@@ -13,9 +13,9 @@ var hopByHop = []string{
 	"Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
-// options are the permitted values of Connection. Any other value would name a header that the next hop removes after
-// policy judged the request with it.
-var options = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
+// connectionOptions are the permitted values of Connection. Any other value would name a header that the next hop
+// removes after policy judged the request with it.
+var connectionOptions = []string{"", "close", "keep-alive", "upgrade", "te", "http2-settings"}
 
 // framingHeaders are the headers besides hopByHop that determine the content, the end or the host of a message.
 var framingHeaders = []string{"Host", "Content-Length", "Content-Type", "Content-Encoding", "Expect"}
@@ -33,7 +33,7 @@ func stripConnection(h http.Header) (protocol string, err error) {
 		for _, option := range strings.Split(v, ",") {
 			option = strings.ToLower(strings.Trim(option, " \t"))
 			//defence:final-headers
-			if !slices.Contains(options, option) {
+			if !slices.Contains(connectionOptions, option) {
 				return "", errConnection
 			}
 			upgrades = upgrades || option == "upgrade"
@@ -42,7 +42,7 @@ func stripConnection(h http.Header) (protocol string, err error) {
 	// CGI turns Transfer_Encoding and Transfer-Encoding into the same variable: the upstream would frame the message by a
 	// header that the proxy ignored.
 	for name := range h {
-		if lookalike(name) {
+		if isLookalike(name) {
 			return "", errLookalike
 		}
 	}
@@ -58,18 +58,18 @@ func stripConnection(h http.Header) (protocol string, err error) {
 		protocol = "extended CONNECT"
 	}
 	//defence:final-headers
-	strip(h)
+	stripHopHeaders(h)
 	return protocol, nil
 }
 
-// lookalike reports whether a name differs from a framing header's only in characters that some servers treat as equal,
-// such as servers with CGI.
-func lookalike(name string) bool {
-	if strings.IndexFunc(name, odd) < 0 {
+// isLookalike reports whether a name differs from a framing header's only in characters that some servers treat as
+// equal, such as servers with CGI.
+func isLookalike(name string) bool {
+	if strings.IndexFunc(name, isOddChar) < 0 {
 		return false
 	}
 	folded := http.CanonicalHeaderKey(strings.Map(func(c rune) rune {
-		if odd(c) {
+		if isOddChar(c) {
 			return '-'
 		}
 		return c
@@ -77,13 +77,13 @@ func lookalike(name string) bool {
 	return slices.Contains(hopByHop, folded) || slices.Contains(framingHeaders, folded)
 }
 
-// odd reports whether a token may contain the character, although no known header does.
-func odd(c rune) bool {
+// isOddChar reports whether a token may contain the character, although no known header does.
+func isOddChar(c rune) bool {
 	return c != '-' && (c < '0' || c > '9' && c < 'A' || c > 'Z' && c < 'a' || c > 'z')
 }
 
-// strip removes the headers of the connection, such as all that begin with Proxy-.
-func strip(h http.Header) {
+// stripHopHeaders removes the headers of the connection, such as all that begin with Proxy-.
+func stripHopHeaders(h http.Header) {
 	for _, name := range hopByHop {
 		delete(h, name)
 	}

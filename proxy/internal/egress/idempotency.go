@@ -15,18 +15,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// attempt sets the idempotency key of a request that writes, in the header of its API, unless code has set one. A body
-// of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
-func (x *exchange) attempt(q policy.Request, out *http.Request) error {
-	names := x.keyed(x.verdict.APIs, q, out)
+// setIdempotencyKey sets the idempotency key of a request that writes, in the header of its API, unless code has set
+// one. A body of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
+func (x *exchange) setIdempotencyKey(q policy.Request, out *http.Request) error {
+	names := x.listKeyHeaders(x.verdict.APIs, q, out)
 	if len(names) == 0 {
 		return nil
 	}
-	group, err := groupOf(out)
+	group, err := hashGroup(out)
 	if err != nil {
 		return err
 	}
-	key, ended := x.conf.Keys.Begin(x.lease.Tenant, group)
+	key, ended := x.conf.Keys.BeginAttempt(x.lease.Tenant, group)
 	for _, name := range names {
 		out.Header.Set(name, key)
 	}
@@ -34,9 +34,9 @@ func (x *exchange) attempt(q policy.Request, out *http.Request) error {
 	return nil
 }
 
-// keyed returns the headers in which a request gets a key.
-func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
-	if !q.Writes() || q.Upgrade != "" || x.conf.Keys == nil {
+// listKeyHeaders returns the headers in which a request gets a key.
+func (x *exchange) listKeyHeaders(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
+	if !q.CanWrite() || q.Upgrade != "" || x.conf.Keys == nil {
 		return nil
 	}
 	for _, a := range apis {
@@ -47,15 +47,15 @@ func (x *exchange) keyed(apis []*catalog.API, q policy.Request, out *http.Reques
 	return names
 }
 
-// groupOf identifies a request as code wrote it, with token names for credentials. It reads up to coding.ExactUpTo
+// hashGroup identifies a request as code wrote it, with token names for credentials. It reads up to coding.ExactUpTo
 // bytes of the body and puts them back.
-func groupOf(out *http.Request) (attempt.Group, error) {
+func hashGroup(out *http.Request) (attempt.Group, error) {
 	h := sha256.New()
 	// Lengths separate the parts, so that two different requests cannot have the same text.
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
 	part(out.Method)
 	part(out.URL.String())
-	headers := shownHeaders(out.Header) // any header may name the account that the request is for
+	headers := listShownHeaders(out.Header) // any header may name the account that the request is for
 	body := ""
 	if out.Body != nil && out.Body != http.NoBody {
 		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
@@ -73,7 +73,7 @@ func groupOf(out *http.Request) (attempt.Group, error) {
 			io.Closer
 		}{rest, out.Body}
 		// fetch() chooses a new multipart boundary for each request, also for a repetition.
-		headers, body = formdata.Unbound(headers, string(text))
+		headers, body = formdata.StripBoundary(headers, string(text))
 	}
 	for _, line := range headers {
 		part(line)
@@ -89,7 +89,7 @@ func (x *exchange) endAttempt() {
 		return
 	}
 	//defence:idempotency permits
-	known := x.answered != 0 || x.unsent()
+	known := x.answered != 0 || x.isUnsent()
 	// A gateway sends these for a server that it did not reach, or that did not answer in time: the write may still have
 	// happened.
 	switch x.answered {

@@ -129,8 +129,8 @@ func TestFormRepeated(t *testing.T) {
 			}
 			approve := func() {
 				t.Helper()
-				for _, held := range r.room.List() {
-					_, err := r.room.Decide(held.ID, approvalapi.Answer{Approve: true})
+				for _, held := range r.room.ListHeld() {
+					_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
 					check(t, err)
 				}
 			}

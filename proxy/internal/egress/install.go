@@ -15,16 +15,16 @@ func installHint(code string, err error, otherwise voice.Text) voice.Text {
 	var refused *dialguard.RefusedError
 	switch {
 	case code == upstream.CodeAddress && errors.As(err, &refused) && refused.Private.IsValid():
-		return voice.Say("The registry's name resolves to {a private address|%ADDR, which "+refused.Why+"}. If that is "+
+		return voice.NewText("The registry's name resolves to {a private address|%ADDR, which "+refused.Why+"}. If that is "+
 			"meant, PACKAGE_REGISTRY_PRIVATE{|=%RANGE} in .env opens {its range|it}, from the next start on.",
 			"%ADDR", refused.Addr.String(), "%RANGE", refused.Private.String())
 	case code == upstream.CodeAddress && errors.As(err, &refused):
-		return voice.Say("The registry's name resolves to {an address that no setting opens|%ADDR, which "+
+		return voice.NewText("The registry's name resolves to {an address that no setting opens|%ADDR, which "+
 			refused.Why+". No setting opens it}.", "%ADDR", refused.Addr.String())
 	case code == upstream.CodeTLS:
-		return voice.Say("UPSTREAM_CA_FILE can name the authority of the registry's certificate.")
+		return voice.NewText("UPSTREAM_CA_FILE can name the authority of the registry's certificate.")
 	case code == upstream.CodeResolve, code == upstream.CodeConnect, code == upstream.CodeTimeout:
-		return voice.Say("PACKAGE_REGISTRY, or registry in its config.json, must name a registry that can be reached " +
+		return voice.NewText("PACKAGE_REGISTRY, or registry in its config.json, must name a registry that can be reached " +
 			"from here.")
 	}
 	return otherwise

@@ -23,7 +23,7 @@ const (
 
 // useFraming sets byMessage if all APIs of the host set MessageFraming.
 func (x *exchange) useFraming() {
-	holders := x.snap.Rules.Catalog.Match(x.host)
+	holders := x.snap.Rules.Catalog.MatchHost(x.host)
 	x.byMessage = len(holders) > 0 &&
 		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
 }
@@ -34,12 +34,12 @@ func (x *exchange) framingOf(h http.Header) framing.Kind {
 	if !x.byMessage {
 		return framing.None
 	}
-	return framing.Of(h)
+	return framing.DetectKind(h)
 }
 
-// lateness watches one direction of an exchange for a complete message that is held back while the client is silent.
+// lateWatch watches one direction of an exchange for a complete message that is held back while the client is silent.
 // Its methods accept a nil lateness.
-type lateness struct {
+type lateWatch struct {
 	x       *exchange
 	changed func() bool // whether the proxy changed the body: its lengths cannot be compared then
 
@@ -52,21 +52,21 @@ type lateness struct {
 }
 
 // watchLateness returns a lateness for a body of unknown length, or nil if a setting of its API could not help.
-func (x *exchange) watchLateness(h http.Header, length int64, changed func() bool) *lateness {
-	kind := framing.Of(h)
+func (x *exchange) watchLateness(h http.Header, length int64, changed func() bool) *lateWatch {
+	kind := framing.DetectKind(h)
 	if x.byMessage || kind == framing.None || length >= 0 || len(x.verdict.APIs) == 0 || h.Get("Content-Encoding") != "" {
 		return nil
 	}
-	l := &lateness{x: x, changed: changed, scan: kind.NewScanner()}
+	l := &lateWatch{x: x, changed: changed, scan: kind.NewScanner()}
 	// restart arms the timer only while a complete message is held back.
-	l.timer = time.AfterFunc(tooLate, l.expire)
+	l.timer = time.AfterFunc(tooLate, l.noteLate)
 	l.timer.Stop()
 	x.watches = append(x.watches, l)
 	return l
 }
 
-// arrive counts bytes that the scrubber has not searched yet, and finds the ends of messages in them.
-func (l *lateness) arrive(p []byte) {
+// countArrived counts bytes that the scrubber has not searched yet, and finds the ends of messages in them.
+func (l *lateWatch) countArrived(p []byte) {
 	if l == nil {
 		return
 	}
@@ -76,30 +76,30 @@ func (l *lateness) arrive(p []byte) {
 		l.stopLocked()
 	}
 	for len(p) > 0 && !l.stopped {
-		n, ended := l.scan.Next(p)
+		n, ended := l.scan.NextPart(p)
 		p, l.arrived = p[n:], l.arrived+int64(n)
 		if ended {
 			l.message = l.arrived
 		}
 	}
 	if !l.runs {
-		l.restart()
+		l.restartTimer()
 	}
 }
 
-// leave counts bytes that left the proxy.
-func (l *lateness) leave(n int) {
+// countLeft counts bytes that left the proxy.
+func (l *lateWatch) countLeft(n int) {
 	if l == nil || n == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left += int64(n)
-	l.restart()
+	l.restartTimer()
 }
 
-// restart starts the timer if a complete message is held back. The caller holds mu.
-func (l *lateness) restart() {
+// restartTimer starts the timer if a complete message is held back. The caller holds mu.
+func (l *lateWatch) restartTimer() {
 	l.runs = l.message > l.left && !l.stopped
 	if !l.runs {
 		l.timer.Stop()
@@ -109,27 +109,27 @@ func (l *lateness) restart() {
 	l.timer.Reset(tooLate)
 }
 
-// expire notes that a message is late, unless the proxy changed the body or the client is still sending.
-func (l *lateness) expire() {
+// noteLate notes that a message is late, unless the proxy changed the body or the client is still sending.
+func (l *lateWatch) noteLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case !l.runs || l.changed():
 	case l.sent != l.x.up.n.Load(): // the client is still sending, so it does not wait for an answer
-		l.restart()
+		l.restartTimer()
 	default:
 		l.x.late.Store(true)
 		l.stopLocked()
 	}
 }
 
-func (l *lateness) stop() {
+func (l *lateWatch) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopLocked()
 }
 
-func (l *lateness) stopLocked() {
+func (l *lateWatch) stopLocked() {
 	l.stopped, l.runs = true, false
 	l.timer.Stop()
 }
@@ -140,7 +140,7 @@ func (x *exchange) watchRequest(out *http.Request) {
 		return
 	}
 	x.up.late = x.watchLateness(out.Header, out.ContentLength, func() bool {
-		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.swaps(), func(s controlapi.Swap) bool {
+		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.listSwaps(), func(s controlapi.Swap) bool {
 			return s.In == "body"
 		})
 	})
@@ -152,29 +152,29 @@ func (x *exchange) watchRequest(out *http.Request) {
 // leavingBody counts a request's body when it leaves for the upstream.
 type leavingBody struct {
 	io.ReadCloser
-	late *lateness
+	late *lateWatch
 }
 
 func (b *leavingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.leave(n)
+	b.late.countLeft(n)
 	return n, err
 }
 
 // arrivingBody counts an upstream's body when it arrives.
 type arrivingBody struct {
 	io.ReadCloser
-	late *lateness
+	late *lateWatch
 }
 
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.arrive(p[:n])
+	b.late.countArrived(p[:n])
 	return n, err
 }
 
-// lateHint names the setting for messages that were held back for too long.
-func (x *exchange) lateHint() []controlapi.Hint {
+// hintLate names the setting for messages that were held back for too long.
+func (x *exchange) hintLate() []controlapi.Hint {
 	// The timers must not set late while the hints are made.
 	for _, l := range x.watches {
 		l.stop()
@@ -182,8 +182,9 @@ func (x *exchange) lateHint() []controlapi.Hint {
 	if !x.late.Load() {
 		return nil
 	}
-	return []controlapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
-		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
-		"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
-		"when it is complete.", "%API", x.verdict.APIs[0].Name))}
+	return []controlapi.Hint{newHint("message_held", x.note.Host,
+		voice.NewText("had a complete message that the proxy held "+
+			"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
+			"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
+			"when it is complete.", "%API", x.verdict.APIs[0].Name))}
 }

@@ -79,7 +79,7 @@ func TestLimitsOfAnother(t *testing.T) {
 	r.room.Wait = 50 * time.Millisecond
 	var up seen
 	r.upstreams.https(up.echo())
-	_, err := r.book.Begin(0, controlapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
+	_, err := r.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
 		Deadline: time.Now().Add(10 * testkit.Patience)})
 	check(t, err)
 	for _, row := range []struct{ line, body, code string }{
@@ -95,12 +95,12 @@ func TestLimitsOfAnother(t *testing.T) {
 			t.Errorf("%s %s: %d %s", row.line, row.body, resp.StatusCode, text)
 		}
 	}
-	for _, h := range r.room.List() {
+	for _, h := range r.room.ListHeld() {
 		if !h.Operator {
 			t.Errorf("the tenant is asked: %+v", h)
 		}
 	}
-	rec, err := r.book.End(0, 1)
+	rec, err := r.book.EndLease(0, 1)
 	check(t, err)
 	for _, h := range rec.Hints {
 		if strings.Contains(h.Text+h.Person, "acme") {
@@ -155,12 +155,12 @@ func TestLimitApproved(t *testing.T) {
 			done <- resp.StatusCode
 		}()
 		if i > 0 {
-			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-			h := r.room.List()[0]
+			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+			h := r.room.ListHeld()[0]
 			if h.Rule != "approve beyond writes 1/h" || h.Body != "x" {
 				t.Errorf("%+v", h)
 			}
-			_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: approve})
+			_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve})
 			check(t, err)
 		}
 		if status := <-done; (status == 200) != approve {
@@ -192,8 +192,8 @@ func TestLimitBeforeApproval(t *testing.T) {
 			done <- resp.StatusCode
 		}()
 		if row.asked {
-			testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
-			_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: row.approve})
+			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: row.approve})
 			check(t, err)
 		}
 		if status := <-done; status != row.status {
@@ -224,9 +224,9 @@ func TestLimitCountsWhenSent(t *testing.T) {
 		done <- resp.StatusCode
 	}
 	go post()
-	testkit.WaitFor(t, func() bool { return len(r.room.List()) == 1 })
+	testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
 	late.Store(5)
-	_, err := r.room.Decide(r.room.List()[0].ID, approvalapi.Answer{Approve: true})
+	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
 	check(t, err)
 	if status := <-done; status != 200 {
 		t.Fatalf("the approved request: %d", status)

@@ -53,7 +53,7 @@ func TestMemoryShare(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	codes := hoard(ctx, r)
-	testkit.WaitFor(t, func() bool { return r.memory.Used() > budgetSize/4-16<<20 })
+	testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() > budgetSize/4-16<<20 })
 	resp, err := r.clientIn(1, true).Get("https://" + demoHost + "/")
 	check(t, err)
 	if text := body(t, resp); resp.StatusCode != http.StatusOK {
@@ -67,12 +67,12 @@ func TestMemoryShare(t *testing.T) {
 	case <-time.After(testkit.Patience):
 		t.Error("a request waits for ever")
 	}
-	if n := r.memory.Used(); n > budgetSize/4+4<<20 {
+	if n := r.memory.UsedBytes(); n > budgetSize/4+4<<20 {
 		t.Errorf("%d bytes are held", n)
 	}
 	end()
 	cancel()
 	for range codes { //nolint:revive // until the clients have ended
 	}
-	testkit.WaitFor(t, func() bool { return r.memory.Used() < 1<<20 }) // the other run's connection
+	testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() < 1<<20 }) // the other run's connection
 }

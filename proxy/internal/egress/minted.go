@@ -37,9 +37,9 @@ type mintedValue struct {
 	value string
 }
 
-// keep keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
+// keepForRetry keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
 // credential. A server may have acted on any other request. An approved request is sent only once.
-func (u *mintedUse) keep(x *exchange, out *http.Request) {
+func (u *mintedUse) keepForRetry(x *exchange, out *http.Request) {
 	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
 		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
 		return
@@ -54,12 +54,12 @@ func (u *mintedUse) keep(x *exchange, out *http.Request) {
 	}
 }
 
-// obtain returns the current value of a minted credential, for package swap.
-func (x *exchange) obtain(c catalog.Credential) (string, error) {
+// obtainValue returns the current value of a minted credential, for package swap.
+func (x *exchange) obtainValue(c catalog.Credential) (string, error) {
 	if x.conf.Mint == nil {
 		return "", errNoMinter
 	}
-	v, err := x.conf.Mint.Value(x.ctx, c)
+	v, err := x.conf.Mint.ObtainValue(x.ctx, c)
 	if err == nil {
 		x.minted.mu.Lock()
 		defer x.minted.mu.Unlock()
@@ -68,8 +68,8 @@ func (x *exchange) obtain(c catalog.Credential) (string, error) {
 	return v, err
 }
 
-// sign notes the signature of the request, in the notations that an answer may repeat.
-func (u *mintedUse) sign(name string, signature []byte) {
+// noteSignature notes the signature of the request, in the notations that an answer may repeat.
+func (u *mintedUse) noteSignature(name string, signature []byte) {
 	digits := hex.EncodeToString(signature)
 	u.signed = nil
 	for _, notation := range []string{digits, strings.ToUpper(digits), base64.StdEncoding.EncodeToString(signature)} {
@@ -77,8 +77,8 @@ func (u *mintedUse) sign(name string, signature []byte) {
 	}
 }
 
-// ownSignature returns a scrubber for the request's signature, or nil if the request is not signed.
-func (x *exchange) ownSignature() *scrub.Scrubber {
+// newSignatureScrubber returns a scrubber for the request's signature, or nil if the request is not signed.
+func (x *exchange) newSignatureScrubber() *scrub.Scrubber {
 	//defence:signature permits
 	if len(x.minted.signed) == 0 {
 		return nil
@@ -89,18 +89,18 @@ func (x *exchange) ownSignature() *scrub.Scrubber {
 // scrubSignature replaces the request's signature in its response by the token name. It runs after the general scrub,
 // on a decoded body. A second search costs less than a new scrubber for all credentials.
 func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
-	s := x.ownSignature()
+	s := x.newSignatureScrubber()
 	if s == nil {
 		return nil
 	}
 	var err error
-	x.unsigned, err = s.Response(resp, o)
+	x.unsigned, err = s.ScrubResponse(resp, o)
 	return err
 }
 
-// renew renews the minted credentials of a request that a server refused. With wait, it returns true if a credential
-// has a new value.
-func (x *exchange) renew(wait bool) bool {
+// renewMinted renews the minted credentials of a request that a server refused. With wait, it returns true if a
+// credential has a new value.
+func (x *exchange) renewMinted(wait bool) bool {
 	// Each value is reported once: a second 401 must not renew a value that is already replaced.
 	x.minted.mu.Lock()
 	values := x.minted.values
@@ -115,23 +115,23 @@ func (x *exchange) renew(wait bool) bool {
 	}
 	renewed := false
 	for _, v := range values {
-		renewed = x.conf.Mint.Renewed(ctx, v.Credential, v.value) || renewed
+		renewed = x.conf.Mint.RenewValue(ctx, v.Credential, v.value) || renewed
 	}
 	return renewed
 }
 
-// unauthorized handles a 401. If a credential in the request has changed since, or can be renewed, and the request is
-// safe to repeat, it sends the request once more.
-func (x *exchange) unauthorized(resp *http.Response) (*http.Response, error) {
+// retryUnauthorized handles a 401. If a credential in the request has changed since, or can be renewed, and the request
+// is safe to repeat, it sends the request once more.
+func (x *exchange) retryUnauthorized(resp *http.Response) (*http.Response, error) {
 	// At most one retry.
 	again := x.minted.again
 	x.minted.again = nil
-	if !x.renew(again != nil) || again == nil {
+	if !x.renewMinted(again != nil) || again == nil {
 		return resp, nil
 	}
 	_ = resp.Body.Close()
-	if err := x.complete(again); err != nil {
+	if err := x.completeRequest(again); err != nil {
 		return nil, err
 	}
-	return x.toUpstream(again)
+	return x.sendUpstream(again)
 }

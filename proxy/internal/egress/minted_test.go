@@ -333,7 +333,7 @@ func TestMintedHostile(t *testing.T) {
 				t.Errorf("status %d, %d requests to the API: %+v", resp.StatusCode, asked.Load(), refused)
 			}
 			rec, _ := json.Marshal(end())
-			listed, _ := json.Marshal(r.minter.List())
+			listed, _ := json.Marshal(r.minter.ListCredentials())
 			for where, text := range map[string]string{
 				"the refusal": fmt.Sprint(refused), "the receipt": string(rec), "the log": r.logs.String(), "the list": string(listed),
 			} {

@@ -35,12 +35,12 @@ func (r *rig) beginNotes(tenant string) (end func() controlapi.Receipt) {
 func (r *rig) beginNamed(run, tenant string, id slot.ID) (end func()) {
 	r.t.Helper()
 	generation := uint64(time.Now().UnixNano())
-	_, err := r.book.Begin(id, controlapi.Registration{
+	_, err := r.book.BeginLease(id, controlapi.Registration{
 		Generation: generation, Run: run, Tenant: tenant, APIs: []string{"notes"}, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
 	return func() {
-		if _, err := r.book.End(id, generation); err != nil {
+		if _, err := r.book.EndLease(id, generation); err != nil {
 			r.t.Error(err)
 		}
 	}
@@ -56,7 +56,7 @@ func (r *rig) setCalls(version uint64, calls ...string) {
 		c.Call, c.GivenUp = "notes.read", strings.HasSuffix(text, "given up")
 		s.Calls = append(s.Calls, c)
 	}
-	check(r.t, r.book.SetCalls(serverSlot, 1, s))
+	check(r.t, r.book.ReplaceCalls(serverSlot, 1, s))
 }
 
 // sendNotes sends a request of the server in the background. It returns a status, or the code of a refusal.
@@ -83,14 +83,14 @@ func (r *rig) sendNotes(path string) <-chan string {
 // await waits until so many requests are held, and returns the last one.
 func (r *rig) await(n int) approvalapi.Held {
 	r.t.Helper()
-	testkit.WaitFor(r.t, func() bool { return len(r.room.List()) == n })
-	return r.room.List()[n-1]
+	testkit.WaitFor(r.t, func() bool { return len(r.room.ListHeld()) == n })
+	return r.room.ListHeld()[n-1]
 }
 
 // decide approves or refuses a request.
 func (r *rig) decide(h approvalapi.Held, approve bool, scope approvalapi.Scope) {
 	r.t.Helper()
-	_, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: approve, Scope: scope})
+	_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve, Scope: scope})
 	check(r.t, err)
 }
 
@@ -167,7 +167,7 @@ func TestServerOfNoRun(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule} {
-		if _, err := r.room.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
+		if _, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
 			t.Errorf("approved as %s", scope)
 		}
 	}
@@ -310,9 +310,9 @@ func TestServerRecords(t *testing.T) {
 	if log := r.logs.String(); strings.Count(log, "tenant=alice") != 5 || strings.Count(log, "caused_by=r1") != 2 || strings.Count(log, "caused_by=r2") != 1 {
 		t.Errorf("the log:\n%s", log)
 	}
-	first, err := r.book.Drain(serverSlot, 1, "r1")
+	first, err := r.book.DrainReceipt(serverSlot, 1, "r1")
 	check(t, err)
-	rest, err := r.book.Drain(serverSlot, 1, "")
+	rest, err := r.book.DrainReceipt(serverSlot, 1, "")
 	check(t, err)
 	if len(first.Exchanges) != 4 || len(rest.Exchanges) != 1 || rest.Exchanges[0].CausedBy.Run != "r2" || rest.Tenant != "alice" {
 		t.Errorf("%d and %+v", len(first.Exchanges), rest)

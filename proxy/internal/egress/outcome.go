@@ -18,25 +18,25 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// refuse answers with a verdict's refusal.
-func (x *exchange) refuse(v policy.Verdict, cause error) {
-	v = v.For(x.lease)
+// answerRefusal answers with a verdict's refusal.
+func (x *exchange) answerRefusal(v policy.Verdict, cause error) {
+	v = v.ForRun(x.lease)
 	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
-	x.note.Hints = append(x.note.Hints, v.Hint())
+	x.note.Hints = append(x.note.Hints, v.NewHint())
 	if v.RetryAfter != "" {
 		x.w.Header().Set("Retry-After", v.RetryAfter)
 	}
-	x.w.json(v.Status, v.Refusal)
+	x.w.writeRefusal(v.Status, v.Refusal)
 }
 
 // finish records the exchange, and aborts the connection if the response is incomplete. p is the value that serve
 // panicked with, or nil.
 func (x *exchange) finish(p any) {
-	x.sum()
-	abort := x.judge(p)
+	x.sumReports()
+	abort := x.setOutcome(p)
 	n := &x.note
 	// A request that never left sent no credential and used up no limit.
-	if n.Left = !x.unsent(); !n.Left {
+	if n.Left = !x.isUnsent(); !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
 		if n.Outcome == controlapi.OutcomePlanned {
 			n.BytesUp = 0
@@ -47,22 +47,22 @@ func (x *exchange) finish(p any) {
 	}
 	x.endAttempt()
 	n.Status = x.w.status
-	n.Milliseconds = milliseconds(time.Since(x.began))
-	x.conf.Journal.Record(*n)
-	x.remember()
-	x.debug.log(x)
+	n.Milliseconds = toMilliseconds(time.Since(x.began))
+	x.conf.Journal.RecordExchange(*n)
+	x.addReadToPlan()
+	x.debug.writeLog(x)
 	if x.conn == nil {
 		return
 	}
 	if !abort {
 		// See smallHead.
-		if !x.conn.HTTP1() && headBytes(x.w.Header()) > smallHead {
+		if !x.conn.IsHTTP1() && headBytes(x.w.Header()) > smallHead {
 			x.w.Flush()
 		}
 		return
 	}
 	// HTTP/1.0 has no other way to tell a client that a response is incomplete.
-	if x.conn.HTTP1() {
+	if x.conn.IsHTTP1() {
 		x.conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
@@ -73,10 +73,10 @@ func (x *exchange) finish(p any) {
 // waits for the client.
 const smallHead = 4 << 10
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func toMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// unsent reports whether no part of a request left, and so no credential either.
-func (x *exchange) unsent() bool {
+// isUnsent reports whether no part of a request left, and so no credential either.
+func (x *exchange) isUnsent() bool {
 	n := &x.note
 	switch {
 	case n.Outcome == controlapi.OutcomePlanned:
@@ -87,8 +87,8 @@ func (x *exchange) unsent() bool {
 	return !x.left.Load()
 }
 
-// judge sets the outcome and reports whether the connection must be aborted.
-func (x *exchange) judge(p any) (abort bool) {
+// setOutcome sets the outcome and reports whether the connection must be aborted.
+func (x *exchange) setOutcome(p any) (abort bool) {
 	n := &x.note
 	if x.cut == nil && !x.whole && n.Outcome == "" {
 		x.cut = context.Cause(x.ctx)
@@ -96,7 +96,8 @@ func (x *exchange) judge(p any) (abort bool) {
 	switch {
 	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
-		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
+		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"),
+			slog.String("at", formatStack()))
 		return true
 	// This comes before bodyErr: cancelling the exchange also breaks its bodies off.
 	case x.cut != nil:
@@ -105,14 +106,14 @@ func (x *exchange) judge(p any) (abort bool) {
 		}
 		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
 		if n.Code == codeReloaded {
-			n.Hints = append(n.Hints, hintOf(codeReloaded, n.Host, voice.Say("was cut off, because {the user changed a "+
+			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host, voice.NewText("was cut off, because {the user changed a "+
 				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
 				"a write may have been carried out.")))
-			x.about()
+			x.addMethodToHints()
 		}
 		return true
 	case x.bodyErr != nil:
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
+		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.ClassifyError(x.bodyErr), x.bodyErr
 		return true
 	case x.w.err != nil && n.Outcome == "":
 		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
@@ -141,16 +142,16 @@ func abortCode(cause error) string {
 	return codeClientGone
 }
 
-// HandshakeNote returns the receipt entry of a TLS handshake that did not lead to a request.
-func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
+// NewHandshakeNote returns the receipt entry of a TLS handshake that did not lead to a request.
+func NewHandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
 	n.Exchange = controlapi.Exchange{
-		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.Origin().Cause,
+		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.CurrentOrigin().Cause,
 		Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
 	}
-	if h.NoHost() {
-		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
+	if h.HasNoHost() {
+		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.NewHint()}
 	}
 	return n
 }

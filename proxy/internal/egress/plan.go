@@ -25,29 +25,29 @@ type notPlannedError struct{ v policy.Verdict }
 
 func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
 
-// records reports whether a dry run records a request instead of sending it: a request that writes, or that has a body.
-// A body may contain another operation than the method suggests.
-func (x *exchange) records(q policy.Request, out *http.Request) bool {
+// mustPlan reports whether a dry run records a request instead of sending it: a request that writes, or that has a
+// body. A body may contain another operation than the method suggests.
+func (x *exchange) mustPlan(q policy.Request, out *http.Request) bool {
 	//defence:dry-run
-	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody)
+	return x.lease.Plan != nil && (q.CanWrite() || out.Body != nil && out.Body != http.NoBody)
 }
 
-// record adds a request to the run's plan if policy would let it leave, or a person could.
-func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
+// addPlanStep adds a request to the run's plan if policy would let it leave, or a person could.
+func (x *exchange) addPlanStep(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
 	if !v.Allow && v.Hold == nil {
 		return v
 	}
 	// A limit that cannot read the request would refuse it when the plan is sent.
-	if _, known := policy.Needs(q, x.snap.Rules.Catalog.Match(q.Host)); !known.Allow {
+	if _, known := policy.ListNeeds(q, x.snap.Rules.Catalog.MatchHost(q.Host)); !known.Allow {
 		return known
 	}
-	body, ok := q.Content.Text()
+	body, ok := q.Content.BodyText()
 	if !ok || q.Upgrade != "" {
 		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
 	}
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
-		Shown: x.shown(v, q, out),
+		Shown: x.listShownWithKeys(v, q, out),
 	}
 	// The approver must see all headers exactly as they will leave.
 	if !utf8.ValidString(strings.Join(s.Shown, "\n")) {
@@ -56,17 +56,17 @@ func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request)
 	if v.Hold != nil {
 		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
 	}
-	return x.add(s, v)
+	return x.storePlanStep(s, v)
 }
 
-// add adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
-func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
+// storePlanStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
+func (x *exchange) storePlanStep(s plan.Step, v policy.Verdict) policy.Verdict {
 	// The request may change its URL later; the step must not.
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
 	// A step is stored and shown to a person, so it must not contain a credential.
-	if x.unfit(text) {
+	if x.hasSecret(text) {
 		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
 	}
 	for _, a := range v.APIs {
@@ -77,7 +77,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 			}
 		}
 	}
-	n, err := x.lease.Plan.Add(s, x.snap.Public.Version)
+	n, err := x.lease.Plan.AddStep(s, x.snap.Public.Version)
 	var ended *plan.EndedError
 	switch {
 	case errors.As(err, &ended):
@@ -87,7 +87,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	case err != nil:
 		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs)
 	}
-	x.recorded = n
+	x.planStep = n
 	x.note.Outcome, x.note.Plan, x.note.Step = controlapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v
@@ -95,52 +95,53 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 
 // answerPlanned answers a recorded request with its step number.
 func (x *exchange) answerPlanned() {
-	body := `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	body := `{"planned": ` + strconv.Itoa(x.planStep) + "}\n"
 	h := x.w.Header()
-	h.Set(headerPlanned, strconv.Itoa(x.recorded))
+	h.Set(headerPlanned, strconv.Itoa(x.planStep))
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(http.StatusAccepted)
 	_, _ = io.WriteString(x.w, body)
 }
 
-// reads keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
-func (x *exchange) reads(q policy.Request, out *http.Request) {
+// keepForReplay keeps a request that a dry run sends. The plan sends it again before a step that writes to the same
+// place.
+func (x *exchange) keepForReplay(q policy.Request, out *http.Request) {
 	if x.lease.Plan == nil {
 		return
 	}
 	address := *out.URL
-	x.read = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
+	x.replayStep = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
 }
 
-// sees returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
-func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
-	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
+// captureBuffer returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
+func (x *exchange) captureBuffer(resp *http.Response) *bytes.Buffer {
+	if x.replayStep == nil || x.replayStep.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
 		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		return nil
 	}
 	return new(bytes.Buffer)
 }
 
-// remember adds a read of the dry run to the plan.
-func (x *exchange) remember() {
+// addReadToPlan adds a read of the dry run to the plan.
+func (x *exchange) addReadToPlan() {
 	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
 	}
-	if x.read == nil {
-		x.read = &plan.Step{Method: "CALL"}
+	if x.replayStep == nil {
+		x.replayStep = &plan.Step{Method: "CALL"}
 	}
 	// A truncated body could not be compared with a later one.
 	var body []byte
-	if x.seen != nil && x.seen.Len() < plan.MaxRead {
-		body = x.seen.Bytes()
+	if x.captured != nil && x.captured.Len() < plan.MaxRead {
+		body = x.captured.Bytes()
 	}
-	x.lease.Plan.Read(*x.read, body)
+	x.lease.Plan.NoteRead(*x.replayStep, body)
 }
 
-// recordsCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
-// the broker decides whether to make the call.
-func (x *exchange) recordsCall(out *http.Request, path string) error {
+// keepCallStep keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads,
+// so the broker decides whether to make the call.
+func (x *exchange) keepCallStep(out *http.Request, path string) error {
 	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	plain, err := url.PathUnescape(tool)
 	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !controlapi.IsTool(plain) ||
@@ -167,8 +168,8 @@ func (x *exchange) recordsCall(out *http.Request, path string) error {
 	return nil
 }
 
-// addressPlan asks the broker to record a call, or to send it for a plan.
-func (x *exchange) addressPlan(h http.Header) {
+// setPlanHeaders asks the broker to record a call, or to send it for a plan.
+func (x *exchange) setPlanHeaders(h http.Header) {
 	switch {
 	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
@@ -181,18 +182,18 @@ func (x *exchange) addressPlan(h http.Header) {
 	}
 }
 
-// recordCall adds a call to the plan that the broker did not make, and answers code as the tool would.
-func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
+// addCallToPlan adds a call to the plan that the broker did not make, and answers code as the tool would.
+func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	_ = resp.Body.Close()
 	if x.callStep == nil {
 		return nil, errPlanned
 	}
 	x.note.Code = ""
 	x.callStep.Session = resp.Header.Get(controlapi.HeaderSession)
-	if v := x.add(*x.callStep, x.verdict); x.recorded == 0 {
+	if v := x.storePlanStep(*x.callStep, x.verdict); x.planStep == 0 {
 		return nil, &notPlannedError{v}
 	}
-	number := map[string]int{"planned": x.recorded}
+	number := map[string]int{"planned": x.planStep}
 	text, _ := json.Marshal(number) // a number
 	body, err := json.Marshal(map[string]any{
 		"content":           []map[string]string{{"type": "text", "text": string(text)}},

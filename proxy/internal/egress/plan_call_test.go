@@ -71,15 +71,15 @@ func TestPlanCalls(t *testing.T) {
 	done := r.approve(p.ID)
 	run := "run-" + t.Name()
 	want := []string{`/notes/read {"a":1} record  0`, `/notes/write {"text":"one"} send session of ` + run + ` 0`, `/notes/write {"text":"three"} send session of ` + run + ` 1`}
-	if done.State != planapi.Done || fmt.Sprint(made) != fmt.Sprint(want) || len(up.writes()) != 1 {
+	if done.State != planapi.StateDone || fmt.Sprint(made) != fmt.Sprint(want) || len(up.writes()) != 1 {
 		t.Errorf("%+v\nmade %q\nwant %q", done, made, want)
 	}
-	if a := done.Steps[0].Answer; !a.OK() || strings.Contains(a.Body, secretValue) {
+	if a := done.Steps[0].Answer; !a.IsOK() || strings.Contains(a.Body, secretValue) {
 		t.Errorf("%+v", a)
 	}
 	p = dry()
 	failing = true
-	if done = r.approve(p.ID); done.State != planapi.Stopped || done.Steps[0].Answer.Code != "tool_error" || done.Steps[1].Answer != nil {
+	if done = r.approve(p.ID); done.State != planapi.StateStopped || done.Steps[0].Answer.Code != "tool_error" || done.Steps[1].Answer != nil {
 		t.Errorf("a tool that fails: %+v", done)
 	}
 }

@@ -25,11 +25,11 @@ import (
 // beginDry registers a dry run in slot 0.
 func (r *rig) beginDry(generation uint64) (end func() controlapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.Begin(0, controlapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
+	_, err := r.book.BeginLease(0, controlapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
 	check(r.t, err)
 	return func() controlapi.Receipt {
 		r.t.Helper()
-		rec, err := r.book.End(0, generation)
+		rec, err := r.book.EndLease(0, generation)
 		check(r.t, err)
 		return rec
 	}
@@ -63,11 +63,11 @@ func (r *rig) ask(method, path, body string, headers ...string) (int, http.Heade
 // approve approves steps of a plan as it is, and waits until it has been sent.
 func (r *rig) approve(id string, steps ...int) planapi.Plan {
 	r.t.Helper()
-	p, err := r.plans.Get(id)
+	p, err := r.plans.GetPlan(id)
 	check(r.t, err)
-	_, err = r.plans.Decide(id, planapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
+	_, err = r.plans.DecidePlan(id, planapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
 	check(r.t, err)
-	testkit.WaitFor(r.t, func() bool { p, err = r.plans.Get(id); return err != nil || p.State != planapi.Running })
+	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != planapi.StateRunning })
 	check(r.t, err)
 	return p
 }
@@ -134,7 +134,7 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("%d writes were sent", n)
 	}
 	p := rec.Plan
-	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != planapi.Open || p.Steps != nil {
+	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != planapi.StateOpen || p.Steps != nil {
 		t.Fatalf("%+v", p)
 	}
 	want := []string{
@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("exchange %d: %+v", i, x)
 		}
 	}
-	whole, err := r.plans.Get(p.ID)
+	whole, err := r.plans.GetPlan(p.ID)
 	check(t, err)
 	if text, _ := json.Marshal(whole); strings.Contains(string(text), secretValue) || len(whole.Steps) != 3 || whole.Steps[0].Body != `{"state":"closed","labels":["bug","stale"]}` {
 		t.Errorf("%s", text)
@@ -166,13 +166,13 @@ func TestPlan(t *testing.T) {
 	if got := up.writes(); !slices.Equal(got, sent) {
 		t.Errorf("sent:\n%s", strings.Join(got, "\n"))
 	}
-	if text, _ := json.Marshal(done); done.State != planapi.Done || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.OK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
+	if text, _ := json.Marshal(done); done.State != planapi.StateDone || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.IsOK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
 		t.Errorf("%s", text)
 	}
 	if logs := r.logs.String(); strings.Contains(logs, secretValue) {
 		t.Error("the log has the credential")
 	}
-	if _, err := r.plans.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
+	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
 	}
 }
@@ -206,7 +206,7 @@ func TestPlanDrift(t *testing.T) {
 			if n := len(up.writes()); c.sent && n != 2 || !c.sent && n != 0 {
 				t.Errorf("%d were sent", n)
 			}
-			if a := done.Steps[0].Answer; !c.sent && (done.State != planapi.Stopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
+			if a := done.Steps[0].Answer; !c.sent && (done.State != planapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
 				t.Errorf("%+v %+v", done.State, a)
 			}
 		})
@@ -332,25 +332,25 @@ func TestPlanStale(t *testing.T) {
 	}
 	p := dry(1)
 	done := r.approve(p.ID)
-	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != planapi.Stopped || a == nil || a.Code != "approval_needed" {
+	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != planapi.StateStopped || a == nil || a.Code != "approval_needed" {
 		t.Errorf("beyond a limit: %q, %+v", up.writes(), a)
 	}
-	if len(r.room.List()) != 0 {
+	if len(r.room.ListHeld()) != 0 {
 		t.Error("a step of a plan waits")
 	}
 	p = dry(2)
 	r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 	r.reloader.Load()
-	if _, err := r.plans.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("after a change: %v", err)
 	}
-	l := r.handler.Open(t.Context(), p.ID, p.Run, "", nil)
+	l := r.handler.OpenSender(t.Context(), p.ID, p.Run, "", nil)
 	defer l.Close()
 	address, err := url.Parse("https://" + demoHost + "/x")
 	check(t, err)
 	host, err := catalog.ParseHost(demoHost)
 	check(t, err)
-	reply, _ := l.Send(t.Context(), plan.Step{Host: host, TLS: true, Method: "POST", URL: address, Header: http.Header{}}, "another version", 10)
+	reply, _ := l.SendStep(t.Context(), plan.Step{Host: host, TLS: true, Method: "POST", URL: address, Header: http.Header{}}, "another version", 10)
 	if reply.Code != "plan_stale" || len(up.writes()) != 2 {
 		t.Errorf("while it is sent: %+v", reply)
 	}

@@ -117,7 +117,7 @@ func answerHTTP2(f *http2.Framer, o *readings.Outcome) ([]byte, error) {
 // TestReadingsHTTP2 is TestReadings over HTTP/2, where no HTTP/1 parser has checked the request before.
 // Promise: read-as-real-servers-read
 func TestReadingsHTTP2(t *testing.T) {
-	cases, err := readings.Corpus()
+	cases, err := readings.LoadCorpus()
 	check(t, err)
 	a := newArena(t)
 	a.send = (*wire).sendHTTP2

@@ -65,7 +65,7 @@ func newWire(t testing.TB) *wire {
 			}
 		}
 	})
-	_, err := w.r.book.Begin(0, controlapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
+	_, err := w.r.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
 	check(t, err)
 	t.Cleanup(func() {
 		if w.conn != nil {
@@ -170,7 +170,7 @@ type arena struct {
 
 func newArena(t *testing.T) *arena {
 	t.Helper()
-	a := &arena{peers: readings.StartPeers(t, readings.Modules(t)), wires: make(chan *wire, 4), apis: readings.APIs(), send: (*wire).send}
+	a := &arena{peers: readings.StartPeers(t, readings.InstallModules(t)), wires: make(chan *wire, 4), apis: readings.APIs(), send: (*wire).send}
 	if missing := a.peers.Missing; len(missing) > 0 {
 		why := "no readings by " + strings.Join(missing, ", ")
 		if testkit.NoSkip() {
@@ -195,13 +195,13 @@ type finding struct {
 func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
 	w := <-a.wires
 	defer func() { a.wires <- w }()
-	f := finding{request: c.Request(api, api.Token)}
+	f := finding{request: c.BuildRequest(api, api.Token)}
 	var err error
 	if f.outcome, err = a.send(w, api.Host, f.request); err != nil || f.outcome.Left == nil {
 		return f, err
 	}
-	read, err := a.peers.Ask(f.outcome.Left)
-	f.differ = slices.DeleteFunc(readings.Judge(api, read), func(d readings.Disagreement) bool {
+	read, err := a.peers.AskAll(f.outcome.Left)
+	f.differ = slices.DeleteFunc(readings.FindDisagreements(api, read), func(d readings.Disagreement) bool {
 		return slices.Contains(c.Differs, d.Reader)
 	})
 	return f, err
@@ -215,7 +215,7 @@ func (f finding) String() string {
 // nor a restricted method.
 // Promise: read-as-real-servers-read
 func TestReadings(t *testing.T) {
-	cases, err := readings.Corpus()
+	cases, err := readings.LoadCorpus()
 	check(t, err)
 	a := newArena(t)
 	for _, c := range cases {
@@ -257,7 +257,7 @@ func (f finding) unwanted(want string, api readings.API) string {
 // -readings.seed=N -readings.mutations=N.
 // Promise: read-as-real-servers-read
 func TestReadingsMutated(t *testing.T) {
-	cases, err := readings.Corpus()
+	cases, err := readings.LoadCorpus()
 	check(t, err)
 	cases = slices.DeleteFunc(cases, func(c readings.Case) bool { return c.Size() > 1000 })
 	a := newArena(t)
@@ -266,7 +266,7 @@ func TestReadingsMutated(t *testing.T) {
 	left, seen := 0, map[string]int{}
 	t.Run("all", func(t *testing.T) {
 		for n := range *mutations {
-			c := readings.Mutate(rng, cases)
+			c := readings.MutateCase(rng, cases)
 			api := a.of(c, n)
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
 				t.Parallel()
@@ -316,7 +316,7 @@ func (a *arena) of(c readings.Case, n int) readings.API {
 // smallest reduces a case to the least that has the same disagreement.
 func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreement) finding {
 	var last finding
-	readings.Minimise(c, 300, func(c readings.Case) bool {
+	readings.MinimizeCase(c, 300, func(c readings.Case) bool {
 		f, err := a.compare(c, api)
 		bad := err == nil && slices.ContainsFunc(f.differ, func(e readings.Disagreement) bool {
 			return e.Class == d.Class && e.Kind == d.Kind && e.Reader == d.Reader
@@ -337,11 +337,11 @@ func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreem
 // servers.
 // Promise: read-as-real-servers-read
 func TestReadingsBite(t *testing.T) {
-	cases, err := readings.Corpus()
+	cases, err := readings.LoadCorpus()
 	check(t, err)
 	a := newArena(t)
 	if len(a.peers.Missing) > 0 {
-		testkit.Skip(t, "every peer must be there")
+		testkit.SkipBecause(t, "every peer must be there")
 	}
 	found, fooled := map[[2]string]bool{}, map[[2]string]bool{}
 	for _, c := range cases {
@@ -349,18 +349,18 @@ func TestReadingsBite(t *testing.T) {
 			continue
 		}
 		api := a.of(c, 0)
-		got, err := a.peers.Ask(c.Request(api, api.Value))
+		got, err := a.peers.AskAll(c.BuildRequest(api, api.Value))
 		check(t, err)
 		for _, r := range got {
-			if r.Finds(api) {
+			if r.HasFound(api) {
 				found[[2]string{r.Kind, r.Reader}] = true
 			}
 		}
-		for _, d := range readings.Judge(api, got) {
+		for _, d := range readings.FindDisagreements(api, got) {
 			fooled[[2]string{c.Group, d.Reader}] = true
 		}
 	}
-	for _, why := range readings.Blind(found, fooled) {
+	for _, why := range readings.ListBlind(found, fooled) {
 		t.Error(why)
 	}
 }

@@ -38,12 +38,12 @@ func TestRefusedDecoding(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(noDelete)}})
 	defer r.begin()()
 	stuck(t, r)
-	testkit.WaitFor(t, func() bool { return r.memory.Used() > 32<<20 })
+	testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() > 32<<20 })
 	for range 8 {
 		stuck(t, r)
 	}
-	testkit.WaitFor(t, func() bool { return r.memory.Used() > 40<<20 })
-	if n := r.memory.Used(); n > budgetSize/4 {
+	testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() > 40<<20 })
+	if n := r.memory.UsedBytes(); n > budgetSize/4 {
 		t.Errorf("%d bytes are held", n)
 	}
 }
@@ -78,7 +78,7 @@ func TestUntakenHeads(t *testing.T) {
 	const streams = 60
 	r.takeHeads("GET", streams, 10)
 	time.Sleep(time.Second) // an exchange that ends does so now
-	if n := r.memory.Used(); n < streams*200<<10 {
+	if n := r.memory.UsedBytes(); n < streams*200<<10 {
 		t.Errorf("%d KiB are on the budget for the heads of %d answers", n>>10, streams)
 	}
 }

@@ -23,21 +23,21 @@ type replay struct {
 	read bool // an unapproved read, repeated before a step
 }
 
-// sender sends the steps of one plan. It implements plan.Sender.
-type sender struct {
+// stepSender sends the steps of one plan. It implements plan.Sender.
+type stepSender struct {
 	*Egress
 	plan  string
 	lease *lease.Lease
 	close func()
 }
 
-// Open begins to send the steps of a plan. The caller must call Close.
-func (e *Egress) Open(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
-	l, end := lease.Apart(run, tenant, apis, e.conf.Memory)
-	return &sender{Egress: e, plan: id, lease: l, close: end}
+// OpenSender begins to send the steps of a plan. The caller must call Close.
+func (e *Egress) OpenSender(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
+	l, end := lease.NewDetached(run, tenant, apis, e.conf.Memory)
+	return &stepSender{Egress: e, plan: id, lease: l, close: end}
 }
 
-func (s *sender) Close() string {
+func (s *stepSender) Close() string {
 	s.close()
 	if s.conf.Checkpoint == nil {
 		return ""
@@ -45,17 +45,17 @@ func (s *sender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-func (s *sender) Send(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
-	return s.exchange(ctx, &replay{step: step}, version, most)
+func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
+	return s.runExchange(ctx, &replay{step: step}, version, most)
 }
 
-func (s *sender) Read(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
-	return s.exchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
+func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
+	return s.runExchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
 }
 
-// exchange sends one request, through the same checks as a run's request, and returns its answer.
-func (s *sender) exchange(ctx context.Context, r *replay, version string, most int) (planapi.Reply, []byte) {
-	w := &excerpt{header: http.Header{}, most: most}
+// runExchange sends one request, through the same checks as a run's request, and returns its answer.
+func (s *stepSender) runExchange(ctx context.Context, r *replay, version string, most int) (planapi.Reply, []byte) {
+	w := &excerptWriter{header: http.Header{}, most: most}
 	x := &exchange{
 		Egress: s.Egress, lease: s.lease, began: time.Now(), host: r.step.Host, insecure: !r.step.TLS, replay: r,
 		approved: !r.read, w: &responseWriter{ResponseWriter: w},
@@ -68,13 +68,13 @@ func (s *sender) exchange(ctx context.Context, r *replay, version string, most i
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, x))
 	defer x.cancel(nil)
 	defer context.AfterFunc(s.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
-	x.resend(version)
-	return x.reply(w)
+	x.sendReplay(version)
+	return x.newReply(w)
 }
 
-// resend sends the request of a replay.
-func (x *exchange) resend(version string) {
-	leave, err := x.enter(&http.Request{URL: x.replay.step.URL, Header: x.replay.step.Header})
+// sendReplay sends the request of a replay.
+func (x *exchange) sendReplay(version string) {
+	leave, err := x.enterLease(&http.Request{URL: x.replay.step.URL, Header: x.replay.step.Header})
 	if err != nil {
 		x.cut = err
 		x.finish(nil)
@@ -82,48 +82,48 @@ func (x *exchange) resend(version string) {
 	}
 	defer leave()
 	x.snap = x.conf.Current()
-	x.guard = Guarded(x.snap, x.lease)
-	x.track()
-	defer x.untrack()
+	x.guard = NewGuard(x.snap, x.lease)
+	x.startTracking()
+	defer x.stopTracking()
 	defer func() { x.finish(recover()) }()
-	out := x.stored()
+	out := x.newReplayRequest()
 	q := policy.Request{
-		Host: x.host, TLS: !x.insecure, Methods: methods(out), Moved: policy.MovesPath(out.Header),
+		Host: x.host, TLS: !x.insecure, Methods: listMethods(out), Moved: policy.HasMovedPath(out.Header),
 		Path: out.URL.EscapedPath(),
 	}
 	switch {
 	// The approver saw a plan under the old catalog.
 	case x.snap.Public.Version != version:
-		x.leave(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
+		x.sendOrRefuse(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
 	case x.replay.step.Server != "":
 		v, path := x.judgeCall(q, out)
 		x.setVerdict(v)
-		x.describe(out)
+		x.noteRequest(out)
 		if !v.Allow {
-			x.refuse(v, nil)
+			x.answerRefusal(v, nil)
 			return
 		}
-		x.dispatch(out, path)
+		x.sendToBroker(out, path)
 	default:
-		x.leave(x.judgeFinal(q, out), q, out)
+		x.sendOrRefuse(x.judgeFinal(q, out), q, out)
 	}
 }
 
-// stored returns the recorded request of a replay.
-func (x *exchange) stored() *http.Request {
+// newReplayRequest returns the recorded request of a replay.
+func (x *exchange) newReplayRequest() *http.Request {
 	s := x.replay.step
 	address := *s.URL
 	out := (&http.Request{
 		Method: s.Method, URL: &address, Host: s.Host.String(), Header: s.Header.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(x.ctx)
-	x.up = &counted{}
-	x.body(out)
+	x.up = &countedBody{}
+	x.setReplayBody(out)
 	return out
 }
 
-// body sets the recorded body on a request.
-func (x *exchange) body(out *http.Request) {
+// setReplayBody sets the recorded body on a request.
+func (x *exchange) setReplayBody(out *http.Request) {
 	stored := x.replay.step.Body
 	out.Body, out.ContentLength = http.NoBody, int64(len(stored))
 	if len(stored) > 0 {
@@ -132,9 +132,9 @@ func (x *exchange) body(out *http.Request) {
 	}
 }
 
-// restore sets the recorded headers and body on a replay's request again: the search for overrides may have rewritten
-// them. It returns the error of this search, which ends with the body.
-func (x *exchange) restore(out *http.Request) error {
+// restoreReplay sets the recorded headers and body on a replay's request again: the search for overrides may have
+// rewritten them. It returns the error of this search, which ends with the body.
+func (x *exchange) restoreReplay(out *http.Request) error {
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
@@ -144,21 +144,21 @@ func (x *exchange) restore(out *http.Request) error {
 	}
 	out.Header = x.replay.step.Header.Clone()
 	x.up.n.Store(0)
-	x.body(out)
+	x.setReplayBody(out)
 	return nil
 }
 
-// consent decides on a held request of a plan. The approval of the plan covers the steps, but not the reads that the
-// plan repeats.
-func (x *exchange) consent(v policy.Verdict) policy.Verdict {
+// approveByPlan decides on a held request of a plan. The approval of the plan covers the steps, but not the reads that
+// the plan repeats.
+func (x *exchange) approveByPlan(v policy.Verdict) policy.Verdict {
 	if !x.replay.read {
 		v.Allow, v.Hold = true, nil
 	}
 	return v
 }
 
-// reply converts the receipt entry of a replay to its result.
-func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
+// newReply converts the receipt entry of a replay to its result.
+func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == controlapi.OutcomeServed {
 		out.Status = x.note.Status
@@ -180,22 +180,22 @@ func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	return out, nil
 }
 
-// excerpt is a response writer that keeps the first bytes of a body, at most most, and counts all.
-type excerpt struct {
+// excerptWriter is a response writer that keeps the first bytes of a body, at most most, and counts all.
+type excerptWriter struct {
 	header http.Header
 	body   []byte
 	n      int64
 	most   int
 }
 
-func (w *excerpt) Header() http.Header { return w.header }
+func (w *excerptWriter) Header() http.Header { return w.header }
 
-func (w *excerpt) WriteHeader(int) {}
+func (w *excerptWriter) WriteHeader(int) {}
 
-func (w *excerpt) Write(p []byte) (int, error) {
+func (w *excerptWriter) Write(p []byte) (int, error) {
 	w.n += int64(len(p))
 	w.body = append(w.body, p[:min(len(p), w.most-len(w.body))]...)
 	return len(p), nil
 }
 
-func (w *excerpt) Flush() {}
+func (w *excerptWriter) Flush() {}

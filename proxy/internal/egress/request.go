@@ -18,9 +18,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// parse turns a request into the form that policy judges, or refuses it and returns false.
-func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
-	x.insecure = !x.conn.TLS()
+// parseRequest turns a request into the form that policy judges, or refuses it and returns false.
+func (x *exchange) parseRequest(r *http.Request, bad error) (policy.Request, bool) {
+	x.insecure = !x.conn.IsTLS()
 	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
 	}
@@ -39,22 +39,22 @@ func (x *exchange) parse(r *http.Request, bad error) (policy.Request, bool) {
 		// A malformed request may quote anything, so its method and URL stay out of the receipt.
 		x.note.Method, x.note.URL = "", ""
 		x.note.Host = x.conn.Host().String()
-		x.refuse(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
+		x.answerRefusal(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
 		return policy.Request{}, false
 	}
-	host, code := x.agreed(r)
+	host, code := x.findAgreedHost(r)
 	x.host, x.note.Host = host, host.String()
 	if code != "" {
-		x.describe(r)
-		x.refuse(policy.Refuse(code, host, nil), nil)
+		x.noteRequest(r)
+		x.answerRefusal(policy.Refuse(code, host, nil), nil)
 		return policy.Request{}, false
 	}
-	return policy.Request{Host: host, TLS: x.conn.TLS(), Methods: methods(r), Moved: policy.MovesPath(r.Header),
+	return policy.Request{Host: host, TLS: x.conn.IsTLS(), Methods: listMethods(r), Moved: policy.HasMovedPath(r.Header),
 		Path: r.URL.EscapedPath(), Upgrade: protocol}, true
 }
 
-// methods returns the method of a request and the overrides in its head.
-func methods(r *http.Request) []string {
+// listMethods returns the method of a request and the overrides in its head.
+func listMethods(r *http.Request) []string {
 	out := []string{r.Method}
 	out = append(out, policy.HeaderOverrides(r.Header)...)
 	out = append(out, policy.ParameterOverrides(r.URL.RawQuery)...)
@@ -63,9 +63,9 @@ func methods(r *http.Request) []string {
 	return out
 }
 
-// agreed returns the host that the TLS handshake, the request and the port of the connection agree on, or a refusal
-// code.
-func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
+// findAgreedHost returns the host that the TLS handshake, the request and the port of the connection agree on, or a
+// refusal code.
+func (x *exchange) findAgreedHost(r *http.Request) (catalog.Host, string) {
 	at := x.conn.Port()
 	// HTTP/2 has :authority. A Host beside it must be equal, or the upstream could read another host than policy.
 	if extra := r.Header["Host"]; len(extra) > 1 || len(extra) == 1 && extra[0] != r.Host {
@@ -74,16 +74,16 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 	delete(r.Header, "Host")
 	// The usual case needs no parsing: the name of the handshake, with or without the connection's port.
 	named, ported := strings.CutSuffix(r.Host, ":"+strconv.Itoa(int(at)))
-	if x.conn.TLS() && named == x.conn.Host().Name() && (ported || x.conn.Host().Port() == 0) {
+	if x.conn.IsTLS() && named == x.conn.Host().Name() && (ported || x.conn.Host().Port() == 0) {
 		return x.conn.Host(), ""
 	}
 	host, err := catalog.ParseHost(named)
-	host = host.At(at)
+	host = host.AtPort(at)
 	switch {
 	case err != nil:
 		return x.conn.Host(), policy.CodeHostInvalid
 	//defence:host-agreement
-	case !ported && host.Port() != 0, x.conn.TLS() && host != x.conn.Host():
+	case !ported && host.Port() != 0, x.conn.IsTLS() && host != x.conn.Host():
 		return x.conn.Host(), policy.CodeHostMismatch
 	}
 	return host, ""
@@ -93,10 +93,10 @@ func (x *exchange) agreed(r *http.Request) (catalog.Host, string) {
 // values. If an API restricts methods, it also searches the body for an override.
 func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
 	// Redaction may have rewritten the query or a header that overrides the method.
-	q.Methods, q.Path = methods(out), out.URL.EscapedPath()
-	holders := x.snap.Rules.Catalog.Match(q.Host)
+	q.Methods, q.Path = listMethods(out), out.URL.EscapedPath()
+	holders := x.snap.Rules.Catalog.MatchHost(q.Host)
 	//defence:body-override
-	if policy.Restricts(holders) {
+	if policy.NeedsMethodCheck(holders) {
 		permits := func(method string) bool {
 			judged := q
 			judged.Methods = []string{method}
@@ -109,13 +109,13 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		q.Methods = append(q.Methods, more...)
 	}
 	// BodyOverrides may have rewritten the body of a plan's step: exactly the approved bytes must leave.
-	if err := x.restore(out); err != nil {
+	if err := x.restoreReplay(out); err != nil {
 		return bodyRefusal(err, q.Host, holders)
 	}
 	v := x.snap.Rules.Decide(x.lease, q)
-	dry := x.records(q, out)
+	dry := x.mustPlan(q, out)
 	if v.Allow {
-		_, known := policy.Needs(q, holders)
+		_, known := policy.ListNeeds(q, holders)
 		v.Unread = known.Unread
 	}
 	// Rules and limits that read the body need the whole body, so it is read only for them.
@@ -124,15 +124,15 @@ func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdic
 		if err != nil {
 			return bodyRefusal(err, q.Host, holders)
 		}
-		defer content.Release()
+		defer content.ReleaseMemory()
 		q.Content = content
 		v = x.snap.Rules.Decide(x.lease, q)
 	}
-	if dry && (!v.Allow || !policy.Queries(q, holders)) {
-		return x.record(v, q, out)
+	if dry && (!v.Allow || !policy.HasOnlyQueries(q, holders)) {
+		return x.addPlanStep(v, q, out)
 	}
 	if v.Allow || v.Hold != nil {
-		v = x.reserve(v, q, out, holders)
+		v = x.reserveLimits(v, q, out, holders)
 	}
 	return v
 }
@@ -144,16 +144,16 @@ func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdi
 	case errors.Is(err, membudget.ErrFull):
 		return policy.Refuse(policy.CodeTooMany, h, nil)
 	case errors.As(err, &ambiguous):
-		return policy.Ambiguous(ambiguous.Sentence(), h)
-	case unreadable(err):
+		return policy.RefuseAmbiguous(ambiguous.Sentence(), h)
+	case isUnreadable(err):
 		return policy.Refuse(policy.CodeBodyUnreadable, h, nil)
 	}
 	return policy.RefuseOverride(err, h, holders)
 }
 
-// outgoing returns the request in the form that leaves, before any swap. It has an absolute URL, no header of the
-// client's connection and no trailers.
-func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
+// prepareOutgoing returns the request in the form that leaves, before any swap. It has an absolute URL, no header of
+// the client's connection and no trailers.
+func (x *exchange) prepareOutgoing(r *http.Request, protocol string) *http.Request {
 	out := r.WithContext(x.ctx)
 	x.out = out
 	scheme := "https"
@@ -173,7 +173,7 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	if out.ContentLength == 0 && out.Body != nil {
 		out.Body = http.NoBody // HTTP/2 requests have an empty body instead, and net/http does not retry a GET with a body
 	}
-	x.up = &counted{}
+	x.up = &countedBody{}
 	if out.Body != nil && out.Body != http.NoBody {
 		x.up.ReadCloser = out.Body
 		out.Body = x.up
@@ -181,8 +181,9 @@ func (x *exchange) outgoing(r *http.Request, protocol string) *http.Request {
 	return out
 }
 
-// describe notes method and URL as the sandbox wrote them, without query values. The caller has redacted the request.
-func (x *exchange) describe(r *http.Request) {
+// noteRequest notes method and URL as the sandbox wrote them, without query values. The caller has redacted the
+// request.
+func (x *exchange) noteRequest(r *http.Request) {
 	scheme := "https://"
 	if x.insecure {
 		scheme = "http://"
@@ -196,7 +197,7 @@ func (x *exchange) describe(r *http.Request) {
 		text += "?" + strings.Join(names, "&")
 	}
 	const most = 2048
-	if text = x.loggable(text); len(text) > most {
+	if text = x.cleanForLog(text); len(text) > most {
 		text = text[:most] + "..."
 	}
 	x.note.Method, x.note.URL = r.Method, text
@@ -205,29 +206,29 @@ func (x *exchange) describe(r *http.Request) {
 	}
 }
 
-// loggable removes credentials and redacted strings from a text that the caller will truncate. Cleaning after the cut
-// would miss a string that the cut splits.
-func (x *exchange) loggable(text string) string {
-	return x.conf.Redact.String(x.snap.Scrub.Loggable(text))
+// cleanForLog removes credentials and redacted strings from a text that the caller will truncate. Cleaning after the
+// cut would miss a string that the cut splits.
+func (x *exchange) cleanForLog(text string) string {
+	return x.conf.Redact.String(x.snap.Scrub.CleanForLog(text))
 }
 
-// complete replaces token names by credentials, sets the headers that the proxy controls, and signs, in this order: a
-// signature must cover the request that leaves. After an error the request must not be sent.
-func (x *exchange) complete(out *http.Request) error {
+// completeRequest replaces token names by credentials, sets the headers that the proxy controls, and signs, in this
+// order: a signature must cover the request that leaves. After an error the request must not be sent.
+func (x *exchange) completeRequest(out *http.Request) error {
 	x.note.HeadUp = headSize(out)
-	o := x.allowed()
+	o := x.newSwapOptions()
 	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
 	// Signing follows the rule for swaps: over plain HTTP every API must allow it.
 	if !o.Insecure && x.conf.Mint != nil {
-		signs = mint.Claim(out, o.Allowed)
+		signs = mint.FindSigner(out, o.Allowed)
 	}
 	// From here on the request holds credentials, so searchRefused must not search it again.
 	x.guarded, x.rest = true, out.Body
 	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
-	ranged := len(swap.Ranges(out)) > 0
-	defer func() { x.ranged = ranged && len(swap.Ranges(out)) == 0 }()
-	report, err := x.guard.Request(out, o)
+	ranged := len(swap.ListRangeHeaders(out)) > 0
+	defer func() { x.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()
+	report, err := x.guard.SwapRequest(out, o)
 	x.swapped.Report = report
 	if err != nil {
 		return err
@@ -236,11 +237,11 @@ func (x *exchange) complete(out *http.Request) error {
 	if signs == nil {
 		return nil
 	}
-	signature, err := x.conf.Mint.Sign(x.ctx, *signs, out, x.host.Name())
+	signature, err := x.conf.Mint.SignRequest(x.ctx, *signs, out, x.host.Name())
 	if err != nil {
 		return err
 	}
-	x.minted.sign(signs.Name, signature)
+	x.minted.noteSignature(signs.Name, signature)
 	x.minted.token = out.Header.Get("X-Amz-Security-Token") != ""
 	return nil
 }
@@ -261,9 +262,9 @@ func headBytes(h http.Header) (n int) {
 	return n
 }
 
-// allowed returns the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
-func (x *exchange) allowed() swap.Options {
-	o := swap.Options{Host: chosen(x.note.Host, x.verdict.APIs), Obtain: x.obtain, Found: x.raise}
+// newSwapOptions returns the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
+func (x *exchange) newSwapOptions() swap.Options {
+	o := swap.Options{Host: cutChosenPart(x.note.Host, x.verdict.APIs), Obtain: x.obtainValue, Found: x.raiseOnce}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		if o.Allowed == nil {
@@ -275,9 +276,9 @@ func (x *exchange) allowed() swap.Options {
 	return o
 }
 
-// chosen returns the part of a host name that the code chose. It is "" if an API names the host in full. If a wildcard
-// of an API matched, it is the first label. If the host is in no API, it is the whole name.
-func chosen(host string, apis []*catalog.API) string {
+// cutChosenPart returns the part of a host name that the code chose. It is "" if an API names the host in full. If a
+// wildcard of an API matched, it is the first label. If the host is in no API, it is the whole name.
+func cutChosenPart(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		// A fixed name holds no data of the code, so it cannot carry a secret out.
 		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {
@@ -293,15 +294,15 @@ func chosen(host string, apis []*catalog.API) string {
 // setHeaders sets the headers that the proxy controls.
 func (x *exchange) setHeaders(out *http.Request) {
 	out.Header.Set("User-Agent", x.conf.UserAgent)
-	x.compression.negotiate(out.Header)
-	if x.want(out).HTTP2 {
+	x.compression.setAcceptHeaders(out.Header)
+	if x.newWant(out).HTTP2 {
 		out.Header.Set("Te", "trailers") // tells a gRPC server that every hop keeps trailers
 	}
 }
 
-// logsIn reports whether a request may authenticate its whole connection. Servers read a second value, or a list, in
-// different ways, so the word anywhere counts.
-func logsIn(h http.Header) bool {
+// wantsConnLogin reports whether a request may authenticate its whole connection. Servers read a second value, or a
+// list, in different ways, so the word anywhere counts.
+func wantsConnLogin(h http.Header) bool {
 	// NTLM and Negotiate authenticate the connection: upstream.Want.Login keeps later requests off it.
 	for _, v := range h["Authorization"] {
 		for _, word := range strings.FieldsFunc(v, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' }) {
@@ -313,12 +314,12 @@ func logsIn(h http.Header) bool {
 	return false
 }
 
-// want describes the connection that a request needs.
-func (x *exchange) want(out *http.Request) upstream.Want {
+// newWant describes the connection that a request needs.
+func (x *exchange) newWant(out *http.Request) upstream.Want {
 	return upstream.Want{
 		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
 		HTTP2:   !x.insecure && isGRPC(out.Header.Get("Content-Type")),
-		Upgrade: out.Header.Get("Upgrade") != "", Login: logsIn(out.Header),
+		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header),
 	}
 }
 
@@ -329,20 +330,20 @@ func isGRPC(kind string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
 }
 
-// sum copies the reports of the steps into the receipt entry.
-func (x *exchange) sum() {
+// sumReports copies the reports of the steps into the receipt entry.
+func (x *exchange) sumReports() {
 	n := &x.note
-	n.Swapped = x.swapped.swaps()
+	n.Swapped = x.swapped.listSwaps()
 	if len(x.minted.signed) > 0 {
 		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
-	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap, x.lease)...)
+	n.Hints = append(n.Hints, x.swapped.listHints(x.host, x.snap, x.lease)...)
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()
 	}
 	if x.scrubbed != nil {
 		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
-		for _, f := range x.scrubbed.Found() {
+		for _, f := range x.scrubbed.ListFound() {
 			n.Scrubbed = append(n.Scrubbed, controlapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
 		}
 	}
@@ -351,27 +352,27 @@ func (x *exchange) sum() {
 	}
 	n.BytesDown = x.w.bytes
 	if !x.w.first.IsZero() {
-		n.FirstMS = milliseconds(x.w.first.Sub(x.began))
+		n.FirstMS = toMilliseconds(x.w.first.Sub(x.began))
 	}
 	if x.ws != nil {
 		scrubbed, redacted, up, down := x.ws.Counts()
 		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
 		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
-		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
-		n.Hints = append(n.Hints, hints(x.ws.Swapped(), x.ws.Seen(), x.host, x.snap, x.lease)...)
+		n.Swapped = append(n.Swapped, toSwaps(x.ws.ListSwapped())...)
+		n.Hints = append(n.Hints, listSwapHints(x.ws.ListSwapped(), x.ws.ListSeen(), x.host, x.snap, x.lease)...)
 	}
-	n.Hints = slices.Concat(n.Hints, x.rejected(), x.hintRemovedHeaders(), x.lateHint())
-	x.about()
+	n.Hints = slices.Concat(n.Hints, x.hintRejected(), x.hintRemovedHeaders(), x.hintLate())
+	x.addMethodToHints()
 }
 
 // swapReport converts the report of package swap to the form that receipts use.
 type swapReport struct{ *swap.Report }
 
-func (s swapReport) swaps() []controlapi.Swap {
+func (s swapReport) listSwaps() []controlapi.Swap {
 	if s.Report == nil {
 		return nil
 	}
-	return toSwaps(s.Swapped())
+	return toSwaps(s.ListSwapped())
 }
 
 func toSwaps(list []swap.Swap) []controlapi.Swap {
@@ -382,16 +383,16 @@ func toSwaps(list []swap.Swap) []controlapi.Swap {
 	return out
 }
 
-// counted counts the bytes of a request's body.
-type counted struct {
+// countedBody counts the bytes of a request's body.
+type countedBody struct {
 	io.ReadCloser
-	n    counter
-	late *lateness
+	n    byteCounter
+	late *lateWatch
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.n.Add(int64(n))
-	c.late.arrive(p[:n])
+	c.late.countArrived(p[:n])
 	return n, err
 }

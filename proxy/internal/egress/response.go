@@ -32,7 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-type counter = atomic.Int64
+type byteCounter = atomic.Int64
 
 var (
 	errPanic  = errors.New("a bug in the proxy")
@@ -41,10 +41,10 @@ var (
 
 // scrubResponse scrubs a response and removes the headers of the connection that it arrived on.
 func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Response {
-	x.trim(resp.Header)
+	x.trimHeaders(resp.Header)
 	resp.Trailer = nil // not announced, because the proxy can scrub a trailer's name only once it has arrived
 	upstreamBody := resp.Body
-	if err := x.compression.judge(resp, method); err != nil {
+	if err := x.compression.checkEncoding(resp, method); err != nil {
 		_ = upstreamBody.Close()
 		return x.failureResponse(err)
 	}
@@ -58,10 +58,10 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	}
 	whole := resp.ContentLength > 0
 	o := scrub.Options{
-		Method: method, Sent: x.sent(), KeepETag: keepsETag(x.snap.Rules.Catalog.Match(x.host)),
+		Method: method, Sent: x.listSent(), KeepETag: canKeepETag(x.snap.Rules.Catalog.MatchHost(x.host)),
 		Framing: x.framingOf(resp.Header), Held: x.held,
 	}
-	report, err := x.snap.Scrub.Response(resp, o)
+	report, err := x.snap.Scrub.ScrubResponse(resp, o)
 	x.scrubbed = report
 	// Scrub everything else first: the signature's scrubber relies on an already decoded body.
 	if err == nil {
@@ -84,8 +84,8 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 		x.whole = true
 		return resp
 	}
-	x.seen = x.sees(resp)
-	resp.Body = &watched{ReadCloser: resp.Body, x: x, late: late}
+	x.captured = x.captureBuffer(resp)
+	resp.Body = &watchedBody{ReadCloser: resp.Body, x: x, late: late}
 	return resp
 }
 
@@ -99,26 +99,26 @@ func mediaType(h http.Header) string {
 	return t
 }
 
-// keepsETag reports whether all APIs that hold a host and have credentials keep the ETag of responses.
-func keepsETag(holders []*catalog.API) bool {
+// canKeepETag reports whether all APIs that hold a host and have credentials keep the ETag of responses.
+func canKeepETag(holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return len(a.Credentials) > 0 && !a.KeepETag })
 }
 
-// sent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
+// listSent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
 // beside the signature does.
-func (x *exchange) sent() []string {
+func (x *exchange) listSent() []string {
 	var out []string
 	if x.minted.token {
 		out = append(out, x.minted.signed[0].Name)
 	}
-	for _, s := range x.swapped.swaps() {
+	for _, s := range x.swapped.listSwaps() {
 		out = append(out, s.Name)
 	}
 	return out
 }
 
-// trim removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
-func (x *exchange) trim(h http.Header) {
+// trimHeaders removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
+func (x *exchange) trimHeaders(h http.Header) {
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
 			h.Del(strings.TrimSpace(name))
@@ -131,16 +131,16 @@ func (x *exchange) trim(h http.Header) {
 	delete(h, headerPlanned) // only CodeForge sends this header; an upstream could fake a recorded step
 }
 
-// fail answers with the refusal for an error.
-func (x *exchange) fail(err error) {
+// answerFailure answers with the refusal for an error.
+func (x *exchange) answerFailure(err error) {
 	status, r := x.noteFailure(err)
-	x.w.json(status, r)
+	x.w.writeRefusal(status, r)
 }
 
 // failureResponse is like fail, but returns a response for goproxy to write.
 func (x *exchange) failureResponse(err error) *http.Response {
 	status, r := x.noteFailure(err)
-	body := refusalBody(r)
+	body := marshalRefusal(r)
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
@@ -174,17 +174,17 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	case x.toBroker && x.scrubbed == nil:
 		v = x.callFailure(err)
 	case errors.As(err, &ambiguity):
-		v = policy.Ambiguous(ambiguity.Reason, host)
+		v = policy.RefuseAmbiguous(ambiguity.Reason, host)
 	case errors.As(err, &ambiguous):
-		v = policy.Ambiguous(ambiguous.Sentence(), host)
+		v = policy.RefuseAmbiguous(ambiguous.Sentence(), host)
 	case errors.Is(err, swap.ErrCarriesValue):
 		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
 	case errors.Is(err, policy.ErrOverrideUnseen):
 		v = policy.RefuseOverride(err, host, x.verdict.APIs)
-	case x.scrubbed == nil && unreadable(err):
+	case x.scrubbed == nil && isUnreadable(err):
 		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
 	default:
-		code := upstream.Classify(err)
+		code := upstream.ClassifyError(err)
 		switch {
 		case errors.Is(err, scrub.ErrEncoding):
 			code = upstream.CodeEncoding
@@ -197,22 +197,22 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		if len(x.verdict.APIs) > 0 {
 			failure.API = x.verdict.APIs[0].Name
 		}
-		v = policy.Verdict{Status: upstream.Status(code), Refusal: failure.Refusal()}
+		v = policy.Verdict{Status: upstream.StatusFor(code), Refusal: failure.NewRefusal()}
 		if x.lease.Kind() == policy.KindInstall {
 			hint := installHint(code, err, voice.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
 			v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 		}
 	}
-	v = v.For(x.lease)
+	v = v.ForRun(x.lease)
 	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
 	// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 		planned != nil || errors.Is(err, membudget.ErrFull) {
 		x.note.Outcome = controlapi.OutcomeDenied
 	}
-	hint := []controlapi.Hint{v.Hint()}
+	hint := []controlapi.Hint{v.NewHint()}
 	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
-		hint = x.unanswered() // the client disconnected or the run ended: the connection is not at fault
+		hint = x.hintUnanswered() // the client disconnected or the run ended: the connection is not at fault
 		if errors.Is(x.cut, errReloaded) {
 			hint = nil // setting the outcome adds this hint
 		}
@@ -221,13 +221,13 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 	return v.Status, v.Refusal
 }
 
-// unreadable reports whether an error says that a body does not match its headers. Before there is a response, the body
-// is the request's.
-func unreadable(err error) bool {
+// isUnreadable reports whether an error says that a body does not match its headers. Before there is a response, the
+// body is the request's.
+func isUnreadable(err error) bool {
 	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
 }
 
-func refusalBody(r controlapi.Refusal) []byte {
+func marshalRefusal(r controlapi.Refusal) []byte {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return []byte(`{"error":"The request was refused."}`)
@@ -235,17 +235,17 @@ func refusalBody(r controlapi.Refusal) []byte {
 	return append(body, '\n')
 }
 
-// watched notes how an upstream's body ended. If the body broke off, finish aborts the answer.
-type watched struct {
+// watchedBody notes how an upstream's body ended. If the body broke off, finish aborts the answer.
+type watchedBody struct {
 	io.ReadCloser
 	x    *exchange
-	late *lateness
+	late *lateWatch
 }
 
-func (b *watched) Read(p []byte) (int, error) {
+func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.leave(n)
-	if s := b.x.seen; s != nil {
+	b.late.countLeft(n)
+	if s := b.x.captured; s != nil {
 		s.Write(p[:min(n, plan.MaxRead-s.Len())])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
@@ -296,7 +296,7 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 		if a.bulk {
 			defer a.conn.UncorkSoon()
 		} else {
-			defer a.uncork()
+			defer a.sendCorked()
 		}
 	}
 	n, err := a.ResponseWriter.Write(p) //nolint:gosec // passing on what the upstream sent is the purpose
@@ -310,23 +310,23 @@ func (a *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// uncork sends the bytes that a write and its flush produced.
-func (a *responseWriter) uncork() {
+// sendCorked sends the bytes that a write and its flush produced.
+func (a *responseWriter) sendCorked() {
 	if err := a.conn.Uncork(); err != nil && a.err == nil {
 		a.err = err
 	}
 }
 
-// buffers holds the buffers through which bodies are copied.
-var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+// copyBuffers holds the buffers through which bodies are copied.
+var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom with a pooled buffer.
 func (a *responseWriter) ReadFrom(r io.Reader) (int64, error) {
-	buf := buffers.Get().(*[64 << 10]byte)
-	defer buffers.Put(buf)
+	buf := copyBuffers.Get().(*[64 << 10]byte)
+	defer copyBuffers.Put(buf)
 	// UncorkSoon may still hold the last piece.
 	if a.bulk && a.conn != nil {
-		defer a.uncork()
+		defer a.sendCorked()
 	}
 	// The wrappers hide ReadFrom and WriteTo, which would call this method again or pass by Write.
 	return io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buf[:])
@@ -337,17 +337,17 @@ func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWrit
 // Unwrap lets http.ResponseController reach the connection.
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// json answers with a refusal.
-func (a *responseWriter) json(status int, r controlapi.Refusal) {
-	body := refusalBody(r)
+// writeRefusal answers with a refusal.
+func (a *responseWriter) writeRefusal(status int, r controlapi.Refusal) {
+	body := marshalRefusal(r)
 	a.Header().Set("Content-Type", "application/json")
 	a.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	a.WriteHeader(status)
 	_, _ = a.Write(body)
 }
 
-// stack lists the functions and lines of this goroutine's calls, without values: they could hold a credential.
-func stack() string {
+// formatStack lists the functions and lines of this goroutine's calls, without values: they could hold a credential.
+func formatStack() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	var b strings.Builder

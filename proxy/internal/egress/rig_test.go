@@ -62,7 +62,7 @@ type rig struct {
 	t         testing.TB
 	apis      string
 	reloader  *reload.Reloader
-	book      *lease.Book
+	book      *lease.Table
 	journal   *receipt.Journal
 	handler   *egress.Egress
 	authority *authority.Authority
@@ -71,11 +71,11 @@ type rig struct {
 	values    *minted.Values
 	minter    *mint.Minter
 	tokens    string // the folder
-	room      *hold.Room
-	plans     *plan.Book
+	room      *hold.Queue
+	plans     *plan.Store
 	broker    *broker.Broker
 	memory    *membudget.Budget
-	budget    *budget.Ledger
+	budget    *budget.Counter
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
 	ports     map[string]string  // slot 0's listeners for further ports, by port
@@ -121,7 +121,7 @@ func newRig(t testing.TB, s setup) *rig {
 	pool, err := upstream.New(upstream.Config{Resolve: r.upstreams.resolve, Connect: r.upstreams.connect})
 	check(t, err)
 	redactor := redact.New(s.redact)
-	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.Loggable(text)) }
+	clean := func(text string) string { return redactor.String(r.reloader.Current().Scrub.CleanForLog(text)) }
 	log := logline.New(r.logs, "text", clean)
 	r.journal = receipt.NewJournal(receipt.Config{Log: log, Clean: clean, Ledger: s.ledger})
 	var registry *catalog.API
@@ -129,27 +129,27 @@ func newRig(t testing.TB, s setup) *rig {
 		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		registry.CAs = r.upstreams.ca.pem()
 	}
-	r.broker, r.room = &broker.Broker{}, &hold.Room{Wait: testkit.Patience}
+	r.broker, r.room = &broker.Broker{}, &hold.Queue{Wait: testkit.Patience}
 	r.values, r.tokens = minted.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
 	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
-		return r.handler.Open(ctx, id, run, tenant, apis)
+		return r.handler.OpenSender(ctx, id, run, tenant, apis)
 	}})
 	t.Cleanup(r.plans.Close)
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.Forget(); r.handler.Cut(c) },
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.EndOpenPlans(); r.handler.CutStale(c) },
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {
 			if err := r.minter.Configure(c); err != nil {
 				t.Error(err)
 			}
 		}})
-	r.memory, r.budget = membudget.New(budgetSize), &budget.Ledger{}
+	r.memory, r.budget = membudget.New(budgetSize), &budget.Counter{}
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Room: r.room, Budget: r.budget, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Queue: r.room, Budget: r.budget, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
-	r.reloader.Start(log)
+	r.reloader.LoadFirst(log)
 	r.serve(log)
 	return r
 }
@@ -160,7 +160,7 @@ const serverSlot = slot.ID(slot.Max)
 // serve opens the listeners of two slots for runs, and of one for a server.
 func (r *rig) serve(log *slog.Logger) {
 	var ent *entrance.Entrance
-	r.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { ent.Drain(id) }, Plans: r.plans, Memory: r.memory})
+	r.book = lease.NewTable(lease.Config{Drain: func(id slot.ID) { ent.DrainQueue(id) }, Plans: r.plans, Memory: r.memory})
 	var listeners []entrance.Listener
 	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
 	for _, id := range []slot.ID{0, 1, serverSlot} {
@@ -184,10 +184,10 @@ func (r *rig) serve(log *slog.Logger) {
 		r.ports[strconv.Itoa(int(port))] = l.Addr().String()
 	}
 	ent, err := entrance.New(entrance.Config{
-		Listeners: listeners, Attach: r.book.Attach, GetCertificate: r.authority.GetCertificate, Handler: r.handler,
+		Listeners: listeners, Attach: r.book.AttachConn, GetCertificate: r.authority.GetCertificate, Handler: r.handler,
 		Refused: func(l *lease.Lease, from string, err error) {
 			if h, ok := err.(*entrance.HandshakeError); ok && l != nil { //nolint:errorlint // never wrapped
-				r.journal.Record(egress.HandshakeNote(l, h))
+				r.journal.RecordExchange(egress.NewHandshakeNote(l, h))
 				return
 			}
 			log.LogAttrs(context.Background(), slog.LevelWarn, "refused", logline.Tag("deny"), slog.String("from", from), slog.String("cause", err.Error()))
@@ -228,13 +228,13 @@ func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func()
 // beginOf registers a tenant's run.
 func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.Begin(id, controlapi.Registration{
+	_, err := r.book.BeginLease(id, controlapi.Registration{
 		Generation: generation, Run: "run-" + r.t.Name(), Tenant: tenant, APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
 	return func() controlapi.Receipt {
 		r.t.Helper()
-		rec, err := r.book.End(id, generation)
+		rec, err := r.book.EndLease(id, generation)
 		check(r.t, err)
 		return rec
 	}

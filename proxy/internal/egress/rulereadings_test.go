@@ -231,10 +231,10 @@ func startPaths(t *testing.T) string {
 }
 
 func startNode(t *testing.T) string {
-	root := testkit.Root(t)
+	root := testkit.RootDir(t)
 	modules, err := testkit.InstallNPM(t.Context(), root, filepath.Join(root, ".tools", "graphql"), "graphql@16.15.0")
 	if err != nil {
-		testkit.Skip(t, err.Error())
+		testkit.SkipBecause(t, err.Error())
 	}
 	t.Setenv("NODE_PATH", modules)
 	return start(t, []string{"node", "testdata/requests.cjs"})
@@ -244,7 +244,7 @@ func startNode(t *testing.T) string {
 func startNginx(t *testing.T) string {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
-		testkit.Skip(t, "nginx is not installed")
+		testkit.SkipBecause(t, "nginx is not installed")
 	}
 	dir := t.TempDir()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -78,7 +78,7 @@ func start(t *testing.T, command []string) string {
 	t.Helper()
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		testkit.Skip(t, command[0]+" is not installed")
+		testkit.SkipBecause(t, command[0]+" is not installed")
 	}
 	cmd := exec.CommandContext(t.Context(), path, command[1:]...) //nolint:gosec // fixed programs
 	out, err := cmd.StdoutPipe()

@@ -363,7 +363,7 @@ func TestUnanswered(t *testing.T) {
 	}
 	eventually(t, func() bool { return r.handler.InFlight() == 0 })
 	rec := end()
-	if len(rec.Hints) != 1 || !strings.HasPrefix(rec.Hints[0].Voice().Model, "GET "+demoHost+": had no response after 1.") {
+	if len(rec.Hints) != 1 || !strings.HasPrefix(rec.Hints[0].VoiceText().Model, "GET "+demoHost+": had no response after 1.") {
 		t.Errorf("the hints are %+v", rec.Hints)
 	}
 }
@@ -445,7 +445,7 @@ func TestRejectedHints(t *testing.T) {
 			t.Errorf("the answer is %s", got)
 		}
 		rec := end()
-		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].Voice().Model, row.want)) {
+		if row.want == "" && len(rec.Hints) > 0 || row.want != "" && (len(rec.Hints) != 1 || !strings.Contains(rec.Hints[0].VoiceText().Model, row.want)) {
 			t.Errorf("%d to %q: %+v", row.status, row.auth, rec.Hints)
 		}
 	}
@@ -493,7 +493,7 @@ func TestSecondHeader(t *testing.T) {
 			_ = body(t, resp)
 			hints := ""
 			for _, h := range end().Hints {
-				hints += h.Voice().Model + "\n"
+				hints += h.VoiceText().Model + "\n"
 			}
 			if swapped != row.swapped || !strings.Contains(hints, row.hint) || row.not != "" && strings.Contains(hints, row.not) {
 				t.Errorf("%d swapped, hints: %s", swapped, hints)
@@ -541,7 +541,7 @@ func TestFailureHints(t *testing.T) {
 			if len(rec.Hints) != 1 {
 				t.Fatalf("the receipt has %d hints: %+v", len(rec.Hints), rec.Hints)
 			}
-			if got := rec.Hints[0].Voice(); got.Model != row.model || got.Person != row.person {
+			if got := rec.Hints[0].VoiceText(); got.Model != row.model || got.Person != row.person {
 				t.Errorf("got  %+v\nwant %s\n     %s", got, row.model, row.person)
 			}
 		})

@@ -22,54 +22,54 @@ import (
 
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
-// websocket does the handshake with the upstream, and relays messages only after a valid 101.
-func (x *exchange) websocket(out *http.Request) {
+// serveWebSocket does the handshake with the upstream, and relays messages only after a valid 101.
+func (x *exchange) serveWebSocket(out *http.Request) {
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
 	// A handshake with a body would leave bytes in the tunnel that policy has not judged.
-	if !standard || !x.conn.HTTP1() || out.ContentLength != 0 {
-		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
+	if !standard || !x.conn.IsHTTP1() || out.ContentLength != 0 {
+		x.answerRefusal(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
 		return
 	}
 	// Extensions such as compression would hide the messages from the search.
-	wsrelay.Offer(out.Header)
-	resp, err := x.toUpstream(out)
+	wsrelay.DropExtensions(out.Header)
+	resp, err := x.sendUpstream(out)
 	if err != nil {
-		x.fail(err)
+		x.answerFailure(err)
 		return
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		if resp.StatusCode == http.StatusUnauthorized {
-			x.renew(false)
+			x.renewMinted(false)
 		}
-		x.plainAnswer(out, resp)
+		x.passPlainAnswer(out, resp)
 		return
 	}
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
 	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
-	if !ok || !validAccept(resp.Header, key) || !wsrelay.Agreed(resp.Header) {
-		x.fail(errHandshake)
+	if !ok || !isValidAccept(resp.Header, key) || !wsrelay.HasNoExtensions(resp.Header) {
+		x.answerFailure(errHandshake)
 		return
 	}
-	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: out.Method, Sent: x.sent()})
+	report, err := x.snap.Scrub.ScrubResponse(resp, scrub.Options{Method: out.Method, Sent: x.listSent()})
 	if err == nil {
 		err = x.scrubSignature(resp, scrub.Options{Method: out.Method})
 	}
 	if err != nil {
-		x.fail(err)
+		x.answerFailure(err)
 		return
 	}
 	x.scrubbed = report
-	x.relay(resp.Header, upstream)
+	x.relayWebSocket(resp.Header, upstream)
 }
 
-// plainAnswer passes on an upstream's answer that refused to switch protocols.
-func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
+// passPlainAnswer passes on an upstream's answer that refused to switch protocols.
+func (x *exchange) passPlainAnswer(out *http.Request, resp *http.Response) {
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
-		x.fail(errStatus)
+		x.answerFailure(errStatus)
 		return
 	}
 	resp = x.scrubResponse(resp, out.Method)
@@ -80,26 +80,26 @@ func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
 	_, _ = io.Copy(x.w, resp.Body)
 }
 
-// validAccept checks the upstream's half of the handshake (RFC 6455, section 4.1).
-func validAccept(h http.Header, key string) bool {
+// isValidAccept checks the upstream's half of the handshake (RFC 6455, section 4.1).
+func isValidAccept(h http.Header, key string) bool {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see the import
 	return h.Get("Sec-Websocket-Accept") == base64.StdEncoding.EncodeToString(sum[:]) &&
 		strings.EqualFold(h.Get("Upgrade"), "websocket") &&
 		httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade")
 }
 
-// relay answers 101 and hands both ends to wsrelay.
-func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
+// relayWebSocket answers 101 and hands both ends to wsrelay.
+func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) {
 	conn, buffered, err := http.NewResponseController(x.w.ResponseWriter).Hijack()
 	if err != nil {
-		x.fail(err)
+		x.answerFailure(err)
 		return
 	}
 	defer conn.Close()
 	// Raw comes before the first byte of the relay: messages are not HTTP/1 requests.
-	x.conn.Raw()
+	x.conn.EndCheck()
 	x.w.status = http.StatusSwitchingProtocols
-	x.trim(h)
+	x.trimHeaders(h)
 	h.Set("Connection", "Upgrade")
 	h.Set("Upgrade", "websocket")
 	if err := writeSwitch(buffered.Writer, h); err != nil {
@@ -109,9 +109,10 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
 	x.note.Outcome = controlapi.OutcomeServed
 	x.ws = &wsrelay.Report{}
 	// An end without a close frame is normal: the run ended, or one side disconnected.
-	x.note.Cause = wsrelay.Relay(x.ctx, &hijacked{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
-		Scrub: x.snap.Scrub, Signature: x.ownSignature(), Sent: x.sent(), Swap: x.guard, SwapOptions: x.allowed(),
-		Redact: x.conf.Redact, Held: x.held, Report: x.ws,
+	x.note.Cause = wsrelay.RelayMessages(x.ctx, &hijackedConn{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
+		Scrub: x.snap.Scrub, Signature: x.newSignatureScrubber(), Sent: x.listSent(), Swap: x.guard,
+		SwapOptions: x.newSwapOptions(),
+		Redact:      x.conf.Redact, Held: x.held, Report: x.ws,
 	})
 	x.cut = context.Cause(x.ctx)
 }
@@ -123,10 +124,10 @@ func writeSwitch(w *bufio.Writer, h http.Header) error {
 	return w.Flush()
 }
 
-// hijacked is a connection whose first bytes have already been read.
-type hijacked struct {
+// hijackedConn is a connection whose first bytes have already been read.
+type hijackedConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-func (h *hijacked) Read(p []byte) (int, error) { return h.r.Read(p) }
+func (h *hijackedConn) Read(p []byte) (int, error) { return h.r.Read(p) }

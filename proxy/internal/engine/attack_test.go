@@ -101,11 +101,11 @@ func attackForms(r *rand.Rand, v string) (text, core string) {
 		s := one([]int{0, len(v) - 1, len(v) / 2, r.IntN(len(v))}[r.IntN(4)], how)
 		return s, s
 	case 9:
-		if s := every(how); len(s) <= stretch*len(v) { // what takes more is not found
+		if s := every(how); len(s) <= maxStretch*len(v) { // what takes more is not found
 			return s, s
 		}
 	case 10:
-		if s := some(how); len(s) <= stretch*len(v) {
+		if s := some(how); len(s) <= maxStretch*len(v) {
 			return s, s
 		}
 	}
@@ -232,17 +232,17 @@ func TestAttackBorders(t *testing.T) {
 				v = "sk-0123456789-" + fmt.Sprint(id)
 			}
 			values = append(values, v)
-			ps = append(ps, Forms(v, id)...)
+			ps = append(ps, ListForms(v, id)...)
 		}
 		var set *Set
 		switch r.IntN(4) {
 		case 0:
 			half := len(ps) / 2
 			top := New(ps[half:])
-			set = New(ps[:half]).Layered(8192, func() *Set { return top })
+			set = New(ps[:half]).WithLayer(8192, func() *Set { return top })
 		case 1:
 			half := len(ps) / 2
-			set = New(ps[:half]).Beside(New(ps[half:]))
+			set = New(ps[:half]).JoinSet(New(ps[half:]))
 		default:
 			set = New(ps)
 		}
@@ -251,7 +251,7 @@ func TestAttackBorders(t *testing.T) {
 			if long > 0 && time.Since(began) > long {
 				break
 			}
-			hold := set.Hold()
+			hold := set.MaxHeld()
 			size := attackSizes[r.IntN(len(attackSizes))]
 			var text []byte
 			var cores []string
@@ -295,7 +295,7 @@ func TestAttackBorders(t *testing.T) {
 				t.Fatal(err)
 			}
 			streams++
-			replaced, _ := set.Replace(whole, func(int) string { return "<>" })
+			replaced, _ := set.ReplaceAll(whole, func(int) string { return "<>" })
 			for _, core := range cores {
 				planted++
 				if strings.Contains(string(got), core) || strings.Contains(replaced, core) {
@@ -316,7 +316,7 @@ func TestAttackBorders(t *testing.T) {
 // TestAttackSameText: a value that is another's hexadecimal digits is found escaped too, whichever comes first.
 func TestAttackSameText(t *testing.T) {
 	const a, b = "k3y-0042", "6b33792d30303432"
-	for _, ps := range [][]Pattern{append(Forms(a, 1), Forms(b, 2)...), append(Forms(b, 2), Forms(a, 1)...)} {
+	for _, ps := range [][]Pattern{append(ListForms(a, 1), ListForms(b, 2)...), append(ListForms(b, 2), ListForms(a, 1)...)} {
 		for _, text := range []string{b, "%36b33792d30303432", `\u0036b33792d30303432`, "6b33792d3030343&#50;"} {
 			if !New(ps).Contains(text) {
 				t.Errorf("%q is not found", text)

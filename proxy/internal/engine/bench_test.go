@@ -51,7 +51,7 @@ func BenchmarkReader(b *testing.B) {
 	for _, n := range []int{8, 64} {
 		var ps []Pattern
 		for i, p := range patterns(n) {
-			ps = append(ps, Forms(p.Text, i)...)
+			ps = append(ps, ListForms(p.Text, i)...)
 		}
 		set := New(ps)
 		for _, name := range []string{"json", "prose", "binary", "escapes"} {
@@ -91,7 +91,7 @@ func cpuTime() time.Duration {
 func BenchmarkHostile(b *testing.B) {
 	var ps []Pattern
 	for i, p := range patterns(64) {
-		ps = append(ps, Forms(p.Text, i)...)
+		ps = append(ps, ListForms(p.Text, i)...)
 	}
 	set := New(ps)
 	for _, unit := range []string{`\`, "%25", "&amp;", "%5C", `\u005c`, "&#92;", "%%", "&&", "%73", "s&#", "sk_live_%3", `sk_live_\u003`, "&#0000115;"} {

@@ -30,7 +30,7 @@ func crowds() map[string]crowd {
 	all := func(values ...string) *Set {
 		var ps []Pattern
 		for i, v := range values {
-			ps = append(ps, Forms(v, i)...)
+			ps = append(ps, ListForms(v, i)...)
 		}
 		return New(ps)
 	}
@@ -78,8 +78,8 @@ func crowds() map[string]crowd {
 	add("long", all(long, short), long)
 	add("many", all(many...), many...)
 	top := all(short)
-	add("above", all("fixed-canary-1").Beside(all("other-canary-1")).Layered(64, func() *Set { return top }), short)
-	ways = map[string]func(string) string{"UTF-16": wide}
+	add("above", all("fixed-canary-1").JoinSet(all("other-canary-1")).WithLayer(64, func() *Set { return top }), short)
+	ways = map[string]func(string) string{"UTF-16": toUTF16}
 	add("one", all(short, long), short)
 	return sets
 }
@@ -89,7 +89,7 @@ func cost(t *testing.T, set *Set, text string) time.Duration {
 	least := time.Hour
 	for range 3 {
 		began := cpuTime()
-		set.Replace(text, func(int) string { return "NAME" })
+		set.ReplaceAll(text, func(int) string { return "NAME" })
 		r := set.NewReader(strings.NewReader(text), func(int) (string, error) { return "NAME", nil })
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestCrowdCost(t *testing.T) {
 		full := c.text(1<<16, func(v string) string { return v })
 		nearly := c.text(1<<16, func(v string) string { return v[:len(v)/2] + "!" + v[len(v)/2+1:] })
 		a, b := cost(t, c.set, full), cost(t, c.set, nearly)
-		_, n := c.set.Replace(full, func(int) string { return "" })
+		_, n := c.set.ReplaceAll(full, func(int) string { return "" })
 		t.Logf("%-42s %5d values take %10v, nearly values %10v, %.1f times", name, n, a, b, float64(a)/float64(b))
 		if n == 0 || a > 20*b {
 			t.Fatalf("%s: %d values in %d bytes take %v, nearly values %v", name, n, len(full), a, b)

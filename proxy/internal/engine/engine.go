@@ -48,8 +48,8 @@ type edge struct {
 // Set is a compiled, immutable list of patterns. The nil Set finds nothing.
 type Set struct {
 	pats   []Pattern
-	tables []table // one for each block size
-	sparse []sparse
+	tables []blockTable // one for each block size
+	sparse []sparseIndex
 	esc    escapes
 	hold   int
 	least  int  // the length of the shortest pattern
@@ -67,8 +67,8 @@ type Set struct {
 type match struct{ core, start, end, pat int }
 
 const (
-	// stretch is the number of bytes that one escaped byte of a pattern may take. Longer escapes are not found.
-	stretch = 8
+	// maxStretch is the number of bytes that one escaped byte of a pattern may take. Longer escapes are not found.
+	maxStretch = 8
 	// bufferSize is the size of a Reader's buffer, in bytes, in addition to twice Set.Hold.
 	bufferSize = 128 << 10
 	// shortText is the length in bytes that most searched strings do not exceed: headers, addresses, parts of log lines.
@@ -120,11 +120,11 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 	if len(s.pats) == 0 {
 		return nil
 	}
-	s.hold = holdOf(s.pats)
+	s.hold = computeHold(s.pats)
 	for _, t := range [...]struct {
 		list  []int32
 		block int
-	}{{short, block}, {long, block}, {thin, thinBlock}, {wide, wideBlock}, {wider, widerBlock}} {
+	}{{short, shortBlock}, {long, shortBlock}, {thin, thinBlock}, {wide, wideBlock}, {wider, widerBlock}} {
 		if len(t.list) > 0 {
 			s.tables = append(s.tables, newTable(s.pats, t.list, t.block, rest))
 		}
@@ -132,53 +132,53 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 	for _, step := range slices.Sorted(maps.Keys(sparse)) {
 		s.sparse = append(s.sparse, newSparse(s.pats, sparse[step], step, rest))
 	}
-	s.esc.compile(s.pats, rest)
-	s.buffers()
+	s.esc.indexPatterns(s.pats, rest)
+	s.makePool()
 	return s
 }
 
-// holdOf returns how many bytes must be held back to find patterns: a multiple of 256.
-func holdOf(patterns []Pattern) int {
+// computeHold returns how many bytes must be held back to find patterns: a multiple of 256.
+func computeHold(patterns []Pattern) int {
 	longest := 0
 	for _, p := range patterns {
 		n := len(p.Text) + 2
 		if p.Escaped {
 			// The two bytes are for the edges.
-			n = len(p.Text)*stretch + 2
+			n = len(p.Text)*maxStretch + 2
 		}
 		longest = max(longest, n)
 	}
 	return (longest + 255) / 256 * 256
 }
 
-// buffers makes the pool of Reader buffers.
-func (s *Set) buffers() {
-	size := bufferSize + 2*s.Hold()
+// makePool makes the pool of Reader buffers.
+func (s *Set) makePool() {
+	size := bufferSize + 2*s.MaxHeld()
 	s.pool = &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// Beside returns a set that finds the matches of both s and other. No pattern of other may have a line feed. Both stay
+// JoinSet returns a set that finds the matches of both s and other. No pattern of other may have a line feed. Both stay
 // as compiled, so it takes almost no time or memory, except if other has the longer patterns.
-func (s *Set) Beside(other *Set) *Set {
+func (s *Set) JoinSet(other *Set) *Set {
 	if s == nil || other == nil {
 		return cmp.Or(s, other)
 	}
 	b := *s
 	b.beside = other
 	// A longer hold needs longer buffers.
-	if b.Hold() > s.Hold() {
-		b.buffers()
+	if b.MaxHeld() > s.MaxHeld() {
+		b.makePool()
 	}
 	return &b
 }
 
-// Layered returns a set that finds the matches of s, and above them those of the newest set that top returns, which may
-// be nil. A Reader asks for the newest set after every read from its source.
+// WithLayer returns a set that finds the matches of s, and above them those of the newest set that top returns, which
+// may be nil. A Reader asks for the newest set after every read from its source.
 //
 // The number of held bytes depends only on s and on longest: the length in bytes of the longest value whose Forms top
 // may ever return. The sets of top have no pattern with a line feed. Of two matches at one place the longer wins, then
 // the match of s.
-func (s *Set) Layered(longest int, top func() *Set) *Set {
+func (s *Set) WithLayer(longest int, top func() *Set) *Set {
 	// s may be nil: the layer above it still needs buffers.
 	l := &Set{least: 1 << 30, lines: true}
 	if s != nil {
@@ -186,25 +186,25 @@ func (s *Set) Layered(longest int, top func() *Set) *Set {
 		l.hold, l.least, l.lines = s.hold, s.least, s.lines
 	}
 	// The room is reserved for any later value, so that a new value does not change the timing.
-	l.top, l.room = top, holdOf(Forms(strings.Repeat("x", longest), 0))
-	l.buffers()
+	l.top, l.room = top, computeHold(ListForms(strings.Repeat("x", longest), 0))
+	l.makePool()
 	return l
 }
 
-// newest returns the set above s, or nil.
-func (s *Set) newest() *Set {
+// loadTop returns the set above s, or nil.
+func (s *Set) loadTop() *Set {
 	if s.top == nil {
 		return nil
 	}
 	return s.top()
 }
 
-// Hold returns the number of bytes that Reader holds back at most: a multiple of 256.
-func (s *Set) Hold() int {
+// MaxHeld returns the number of bytes that Reader holds back at most: a multiple of 256.
+func (s *Set) MaxHeld() int {
 	if s == nil {
 		return 0
 	}
-	return max(s.hold, s.room, s.beside.Hold())
+	return max(s.hold, s.room, s.beside.MaxHeld())
 }
 
 // Len returns the number of different patterns.
@@ -224,8 +224,8 @@ func isLetter(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
 }
 
-// better reports whether m is preferred to o: leftmost, then longest, then first listed.
-func (m match) better(o match) bool {
+// isBetter reports whether m is preferred to o: leftmost, then longest, then first listed.
+func (m match) isBetter(o match) bool {
 	if m.core != o.core {
 		return m.core < o.core
 	}
@@ -235,17 +235,17 @@ func (m match) better(o match) bool {
 	return m.pat < o.pat
 }
 
-// widen adds the edges of a base64 form if the neighbouring characters contain bits of the value.
-func (s *Set) widen(buf []byte, m match) match {
+// widenMatch adds the edges of a base64 form if the neighbouring characters contain bits of the value.
+func (s *Set) widenMatch(buf []byte, m match) match {
 	p := &s.pats[m.pat]
 	if p.left.known != 0 && m.core > 0 {
 		// The character belongs to the value only if the known bits match.
-		if v := sextet(buf[m.core-1]); v != noSextet && v&(1<<p.left.known-1) == p.left.bits {
+		if v := decodeSextet(buf[m.core-1]); v != noSextet && v&(1<<p.left.known-1) == p.left.bits {
 			m.start--
 		}
 	}
 	if p.right.known != 0 && m.end < len(buf) {
-		if v := sextet(buf[m.end]); v != noSextet && v>>(6-p.right.known) == p.right.bits {
+		if v := decodeSextet(buf[m.end]); v != noSextet && v>>(6-p.right.known) == p.right.bits {
 			m.end++
 		}
 	}
@@ -259,22 +259,22 @@ func (s *Set) tooShort(top *Set, n int) bool {
 
 // Contains reports whether text contains any of the patterns.
 func (s *Set) Contains(text string) bool {
-	_, ok := s.Find(text)
+	_, ok := s.FindFirst(text)
 	return ok
 }
 
-// Find returns the ID of the first pattern that text contains.
-func (s *Set) Find(text string) (id int, ok bool) {
+// FindFirst returns the ID of the first pattern that text contains.
+func (s *Set) FindFirst(text string) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
 	// Most strings are shorter than every pattern.
-	if s.tooShort(s.newest(), len(text)) {
+	if s.tooShort(s.loadTop(), len(text)) {
 		return 0, false
 	}
 	// A short text is copied to the stack, without an allocation.
 	var space [shortText]byte
-	return s.first(append(space[:0], text...))
+	return s.firstID(append(space[:0], text...))
 }
 
 // FindIn is Find without a copy of the text.
@@ -282,18 +282,18 @@ func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	return s.first(text)
+	return s.firstID(text)
 }
 
-// first returns the ID of the first pattern that buf contains.
-func (s *Set) first(buf []byte) (id int, ok bool) {
-	top := s.newest()
+// firstID returns the ID of the first pattern that buf contains.
+func (s *Set) firstID(buf []byte) (id int, ok bool) {
+	top := s.loadTop()
 	if s.tooShort(top, len(buf)) {
 		return 0, false
 	}
-	all := s.search(top, buf, len(buf))
-	defer all.end()
-	m, of, ok := all.next(0)
+	all := s.newSearches(top, buf, len(buf))
+	defer all.releaseNotes()
+	m, of, ok := all.nextMatch(0)
 	if !ok {
 		return 0, false
 	}
@@ -310,36 +310,36 @@ func (s *Set) ContainsFold(text string) bool {
 func (s *Set) FindFold(text string) (id int, ok bool) {
 	// Lower case takes at most three times the bytes, for a byte that is not UTF-8. Most header names are far too short to
 	// match.
-	if s == nil || s.tooShort(s.newest(), 3*len(text)) {
+	if s == nil || s.tooShort(s.loadTop(), 3*len(text)) {
 		return 0, false
 	}
-	return s.Find(strings.ToLower(text))
+	return s.FindFirst(strings.ToLower(text))
 }
 
-// Replace replaces every match by the result of with, and counts the matches.
-func (s *Set) Replace(text string, with func(id int) string) (string, int) {
+// ReplaceAll replaces every match by the result of with, and counts the matches.
+func (s *Set) ReplaceAll(text string, with func(id int) string) (string, int) {
 	if s == nil {
 		return text, 0
 	}
-	top := s.newest()
+	top := s.loadTop()
 	if s.tooShort(top, len(text)) {
 		return text, 0
 	}
 	var space [shortText]byte
 	buf := append(space[:0], text...)
-	all := s.search(top, buf, len(buf))
-	defer all.end()
+	all := s.newSearches(top, buf, len(buf))
+	defer all.releaseNotes()
 	var out bytes.Buffer
 	done, n := 0, 0
 	for {
-		m, of, ok := all.next(done)
+		m, of, ok := all.nextMatch(done)
 		if !ok {
 			break
 		}
 		// The edge of a match may belong to the match before it.
 		start := max(m.start, done)
 		out.Write(buf[done:start])
-		out.WriteString(of.written(m, with(of.pats[m.pat].ID)))
+		out.WriteString(of.encodeReplacement(m, with(of.pats[m.pat].ID)))
 		done = m.end
 		n++
 	}
@@ -350,35 +350,35 @@ func (s *Set) Replace(text string, with func(id int) string) (string, int) {
 	return out.String(), n
 }
 
-// written encodes a replacement like the match.
-func (s *Set) written(m match, text string) string {
+// encodeReplacement encodes a replacement like the match.
+func (s *Set) encodeReplacement(m match, text string) string {
 	if write := s.pats[m.pat].Write; write != nil {
 		return write(text)
 	}
 	return text
 }
 
-// Found is an occurrence in a text.
-type Found struct{ Start, End, ID int }
+// Occurrence is an occurrence in a text.
+type Occurrence struct{ Start, End, ID int }
 
 // FindAll lists the matches in order, without overlaps.
-func (s *Set) FindAll(text string) []Found {
+func (s *Set) FindAll(text string) []Occurrence {
 	if s == nil {
 		return nil
 	}
-	top := s.newest()
+	top := s.loadTop()
 	if s.tooShort(top, len(text)) {
 		return nil
 	}
-	all := s.search(top, []byte(text), len(text))
-	defer all.end()
-	var list []Found
+	all := s.newSearches(top, []byte(text), len(text))
+	defer all.releaseNotes()
+	var list []Occurrence
 	for done := 0; ; {
-		m, of, ok := all.next(done)
+		m, of, ok := all.nextMatch(done)
 		if !ok {
 			return list
 		}
-		list = append(list, Found{max(m.start, done), m.end, of.pats[m.pat].ID})
+		list = append(list, Occurrence{max(m.start, done), m.end, of.pats[m.pat].ID})
 		done = m.end
 	}
 }

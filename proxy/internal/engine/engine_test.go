@@ -14,13 +14,13 @@ import (
 func mark(id int) (string, error) { return fmt.Sprintf("<%d>", id), nil }
 
 func replaceAll(s *Set, text string) string {
-	out, _ := s.Replace(text, func(id int) string { m, _ := mark(id); return m })
+	out, _ := s.ReplaceAll(text, func(id int) string { m, _ := mark(id); return m })
 	return out
 }
 
 // Promise: every-echoed-form
 func TestEscapes(t *testing.T) {
-	set := New(Forms("sk_live/51+Aé&z%41\"x", 7))
+	set := New(ListForms("sk_live/51+Aé&z%41\"x", 7))
 	for name, text := range map[string]string{
 		"raw":          "sk_live/51+Aé&z%41\"x",
 		"percent":      "sk_live%2f51%2BA%c3%A9%26z%2541%22x",
@@ -58,7 +58,7 @@ func TestEscapes(t *testing.T) {
 // Promise: every-echoed-form
 func TestForms(t *testing.T) {
 	for _, value := range []string{"sk_live/51+Aé?~\xff", "aaaaaaaa", "pass word/12", strings.Repeat("x/y?", 300)} {
-		set := New(Forms(value, 1))
+		set := New(ListForms(value, 1))
 		check := func(name, text, want string) {
 			t.Helper()
 			if got := replaceAll(set, text); got != want {
@@ -68,7 +68,7 @@ func TestForms(t *testing.T) {
 		check("hex", "["+hex.EncodeToString([]byte(value))+"]", "[<1>]")
 		check("HEX", "["+strings.ToUpper(hex.EncodeToString([]byte(value)))+"]", "[<1>]")
 		if isASCII(value) {
-			check("UTF-16", wide("["+value+"]"), wide("[<1>]"))
+			check("UTF-16", toUTF16("["+value+"]"), toUTF16("[<1>]"))
 		}
 		check("form", "["+strings.ReplaceAll(strings.ReplaceAll(value, "+", "%2B"), " ", "+")+"]", "[<1>]")
 		for n := range 6 {
@@ -93,7 +93,7 @@ func TestForms(t *testing.T) {
 // Promise: every-echoed-form
 func TestBase64Edges(t *testing.T) {
 	value := "\xfe\xdc\xba\x98\x76\x54\x32\x10"
-	set := New(Forms(value, 1))
+	set := New(ListForms(value, 1))
 	for before := range 3 {
 		for after := range 3 {
 			rest := func(middle string) string {
@@ -258,25 +258,25 @@ func TestMayEscape(t *testing.T) {
 		for pair := range 1 << 16 {
 			for _, rest := range []string{"", "41", "041", "0e9", "83d", "amp;", "uot;", "5;41", "\\u0025\\u0034"} {
 				text := append([]byte{first, byte(pair >> 8), byte(pair)}, rest...)
-				if c, ok := simple(text); ok && c != read(text, depth) {
-					t.Fatalf("%q reads as %v, and by simple as %v", text, read(text, depth), c)
+				if c, ok := readSimple(text); ok && c != readChar(text, maxDepth) {
+					t.Fatalf("%q reads as %v, and by simple as %v", text, readChar(text, maxDepth), c)
 				}
-				if first == '&' && !mayEntity(text) && read(text, depth).n > 1 {
+				if first == '&' && !canBeginEntity(text) && readChar(text, maxDepth).n > 1 {
 					t.Fatalf("%q is an entity, and mayEntity says that there is none", text)
 				}
-				if mayEscape(text, 0) {
+				if canBeginEscape(text, 0) {
 					continue
 				}
 				no++
-				for d := range depth + 1 {
-					if c := read(text, d); c != byteChar(first, 1) {
+				for d := range maxDepth + 1 {
+					if c := readChar(text, d); c != byteChar(first, 1) {
 						t.Fatalf("%q reads as %v with %d layers off, and mayEscape says that no escape begins there", text, c, d)
 					}
 				}
 			}
 		}
 		for _, text := range [][]byte{{first}, {first, 'x'}, {first, '4'}} {
-			if !mayEscape(text, 0) {
+			if !canBeginEscape(text, 0) {
 				t.Errorf("%q at the end may become an escape", text)
 			}
 		}
@@ -297,11 +297,11 @@ func TestPossible(t *testing.T) {
 					for core := from; core < cut; core++ {
 						buf := make([]byte, cut+behind)
 						copy(buf[core:], text)
-						if !esc.possible(buf, from, cut) {
+						if !esc.canOccur(buf, from, cut) {
 							t.Fatalf("%d bytes at %d are not met in [%d:%d) of %d", least, core, from, cut, len(buf))
 						}
 					}
-					if esc.possible(make([]byte, cut+behind), from, cut) {
+					if esc.canOccur(make([]byte, cut+behind), from, cut) {
 						t.Fatal("zeros may be a pattern")
 					}
 				}

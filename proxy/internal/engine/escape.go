@@ -18,7 +18,7 @@ type escapes struct {
 	any      bool
 	spelling spelling
 	anOdd    bool
-	odd      [256][]place
+	odd      [256][]patternPlace
 
 	written     [256]uint8 // 1 if a pattern may be written with the byte
 	ascii       bool       // no pattern has a byte that is not ASCII
@@ -28,9 +28,9 @@ type escapes struct {
 
 func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
-// compile indexes the patterns with Escaped. It indexes a pattern that is not plain by each position that may be the
-// first escape.
-func (e *escapes) compile(pats []Pattern, rest func()) {
+// indexPatterns indexes the patterns with Escaped. It indexes a pattern that is not plain by each position that may be
+// the first escape.
+func (e *escapes) indexPatterns(pats []Pattern, rest func()) {
 	var plain []int32
 	for i, p := range pats {
 		rest()
@@ -45,14 +45,14 @@ func (e *escapes) compile(pats []Pattern, rest func()) {
 		for off := range len(p.Text) {
 			b := p.Text[off]
 			e.anOdd = true
-			e.odd[b] = append(e.odd[b], place{int32(i), int32(off)})
+			e.odd[b] = append(e.odd[b], patternPlace{int32(i), int32(off)})
 			// An occurrence is literal before its first % \ or &, so no later position can be the first escape.
 			if isStarter(b) {
 				break
 			}
 		}
 	}
-	e.sample(pats, rest)
+	e.sampleBytes(pats, rest)
 	e.spelling = newSpelling(pats, plain, rest)
 }
 
@@ -61,8 +61,8 @@ func (e *escapes) compile(pats []Pattern, rest func()) {
 // reveals only that.
 const barriers = " \"'<>,:[]{}"
 
-// sample prepares possible and known.
-func (e *escapes) sample(pats []Pattern, rest func()) {
+// sampleBytes prepares possible and known.
+func (e *escapes) sampleBytes(pats []Pattern, rest func()) {
 	for b := range e.written {
 		// These are the bytes of escapes and of nearly all patterns, so that the table reveals little about the patterns.
 		if ' ' <= b && b <= '~' {
@@ -86,10 +86,10 @@ func (e *escapes) sample(pats []Pattern, rest func()) {
 	e.stride = least - e.run + 1
 }
 
-// possible reports whether a pattern may occur in buf, escaped or not, with its core in buf[from:cut]. An occurrence
+// canOccur reports whether a pattern may occur in buf, escaped or not, with its core in buf[from:cut]. An occurrence
 // takes at least as many bytes as its pattern, and all of these bytes are in written. So it covers one of the sampled
 // runs. Binary data has no such run, and needs no search.
-func (e *escapes) possible(buf []byte, from, cut int) bool {
+func (e *escapes) canOccur(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
 		if e.ascii && e.run >= 8 && binary.LittleEndian.Uint64(buf[p:])&notASCII != 0 {
@@ -113,8 +113,8 @@ func (e *escapes) possible(buf []byte, from, cut int) bool {
 // notASCII has the high bit of each of eight bytes, which is set if the byte is not ASCII.
 const notASCII = 0x8080808080808080
 
-// escaped is the state of a search for escaped patterns. A position is -1 if there is no such position.
-type escaped struct {
+// escapedSearch is the state of a search for escaped patterns. A position is -1 if there is no such position.
+type escapedSearch struct {
 	state     escapedState
 	first     starters // the starters that may matter
 	all, odds starters
@@ -128,9 +128,9 @@ type escaped struct {
 type escapedState uint8
 
 const (
-	unknown escapedState = iota
-	absent               // the text has no escaped pattern
-	going
+	stateUnknown escapedState = iota
+	stateAbsent               // the text has no escaped pattern
+	stateGoing
 )
 
 // peeledChar caches a character of the buffer with all escapes removed. at is the position plus one.
@@ -142,15 +142,15 @@ type peeledChar struct {
 // findEscaped searches until no escaped pattern can begin before cut and at or before the best match so far.
 func (x *search) findEscaped(cut int) {
 	e := &x.escaped
-	if e.state == unknown {
-		e.state = absent
-		if e.odd = e.first.after(x.buf, x.from); e.odd >= 0 && x.set.esc.possible(x.buf, x.from, x.cut) {
-			e.state, e.tried, e.all, e.odds = going, -1, e.first, e.first
+	if e.state == stateUnknown {
+		e.state = stateAbsent
+		if e.odd = e.first.findAfter(x.buf, x.from); e.odd >= 0 && x.set.esc.canOccur(x.buf, x.from, x.cut) {
+			e.state, e.tried, e.all, e.odds = stateGoing, -1, e.first, e.first
 			e.next = x.nextEscape(e.odd)
 		}
 	}
-	if e.state == going {
-		x.spell(cut)
+	if e.state == stateGoing {
+		x.checkZones(cut)
 		if x.set.esc.anOdd {
 			x.lookOdd(cut)
 		}
@@ -160,20 +160,20 @@ func (x *search) findEscaped(cut int) {
 // nextEscape returns the first position at or after p that may begin an escape of a pattern, or -1. p must not
 // decrease.
 func (x *search) nextEscape(p int) int {
-	for p = x.escaped.all.after(x.buf, p); p >= 0; p = x.escaped.all.after(x.buf, p+1) {
-		if mayEscape(x.buf, p) && x.set.esc.may(x.buf[p:]) {
+	for p = x.escaped.all.findAfter(x.buf, p); p >= 0; p = x.escaped.all.findAfter(x.buf, p+1) {
+		if canBeginEscape(x.buf, p) && x.set.esc.canContainEscape(x.buf[p:]) {
 			return p
 		}
 	}
 	return -1
 }
 
-// may reports whether a pattern may contain the character of the escape at the beginning of buf.
-func (e *escapes) may(buf []byte) bool {
+// canContainEscape reports whether a pattern may contain the character of the escape at the beginning of buf.
+func (e *escapes) canContainEscape(buf []byte) bool {
 	if buf[0] == '&' {
-		return mayEntity(buf)
+		return canBeginEntity(buf)
 	}
-	c, ok := simple(buf)
+	c, ok := readSimple(buf)
 	for _, b := range c.val[:c.len] {
 		if ok && !e.known[b] {
 			return false
@@ -186,44 +186,44 @@ func (e *escapes) may(buf []byte) bool {
 // has one possible first escape.
 func (x *search) lookOdd(cut int) {
 	e := &x.escaped
-	for e.odd >= 0 && e.tried < x.near(cut)-1 && e.odd < x.near(cut)+x.set.hold/stretch {
+	for e.odd >= 0 && e.tried < x.coreLimit(cut)-1 && e.odd < x.coreLimit(cut)+x.set.hold/maxStretch {
 		if e.odd >= x.from {
 			x.tryAll(e.odd)
 		}
-		e.tried, e.odd = e.odd, e.odds.after(x.buf, max(e.odd+1, x.from))
+		e.tried, e.odd = e.odd, e.odds.findAfter(x.buf, max(e.odd+1, x.from))
 	}
 }
 
 // tryAll tries the patterns that are not plain, in all ways to read the character at q.
 func (x *search) tryAll(q int) {
 	c := byteChar(x.buf[q], 1)
-	alone := !mayEscape(x.buf, q)
+	alone := !canBeginEscape(x.buf, q)
 	for d := 0; ; d++ {
 		if b := c.val[0]; d == 0 || b != x.buf[q] {
 			for _, pl := range x.set.esc.odd[b] {
-				x.try(q, pl)
+				x.tryPattern(q, pl)
 			}
 		}
 		// Another layer exists only if the character begins an escape itself.
-		if d == depth || alone || !c.starts() {
+		if d == maxDepth || alone || !c.isEscapeStart() {
 			return
 		}
-		c = peel(x.buf[q:min(len(x.buf), q+x.set.hold)], c, d)
+		c = peelLayer(x.buf[q:min(len(x.buf), q+x.set.hold)], c, d)
 	}
 }
 
-// peel returns the character at p with all escapes removed.
-func (x *search) peel(p int) char {
-	if b := x.buf[p]; !isStarter(b) || !mayEscape(x.buf, p) {
+// peelAt returns the character at p with all escapes removed.
+func (x *search) peelAt(p int) char {
+	if b := x.buf[p]; !isStarter(b) || !canBeginEscape(x.buf, p) {
 		return byteChar(b, 1)
 	}
-	if c, ok := simple(x.buf[p:]); ok {
+	if c, ok := readSimple(x.buf[p:]); ok {
 		return c
 	}
 	// A position may be peeled several times; the cache has the recent ones.
-	m := &x.need().peeled[p%len(x.notes.peeled)]
+	m := &x.getNotes().peeled[p%len(x.notes.peeled)]
 	if m.at != p+1 {
-		*m = peeledChar{p + 1, read(x.buf[p:min(len(x.buf), p+x.set.hold)], depth)}
+		*m = peeledChar{p + 1, readChar(x.buf[p:min(len(x.buf), p+x.set.hold)], maxDepth)}
 	}
 	return m.c
 }
@@ -234,7 +234,7 @@ func (x *search) plainEnd(limit, p int, text string) int {
 		if p >= limit {
 			return -1
 		}
-		c := x.peel(p)
+		c := x.peelAt(p)
 		if !strings.HasPrefix(text, string(c.val[:c.len])) {
 			return -1
 		}
@@ -246,8 +246,8 @@ func (x *search) plainEnd(limit, p int, text string) int {
 	return p
 }
 
-// try compares one pattern, with its byte at pl.off at q.
-func (x *search) try(q int, pl place) {
+// tryPattern compares one pattern, with its byte at pl.off at q.
+func (x *search) tryPattern(q int, pl patternPlace) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
 	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {
@@ -256,7 +256,7 @@ func (x *search) try(q int, pl place) {
 	// Two bytes are left for the edges, as in holdOf.
 	limit := min(len(x.buf), core+x.set.hold-2)
 	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
-		x.record(match{core, core, end, int(pl.pat)})
+		x.noteMatch(match{core, core, end, int(pl.pat)})
 	}
 }
 
@@ -288,11 +288,11 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 			if c.n != last && strings.HasPrefix(text, string(c.val[:c.len])) {
 				best = max(best, longestEscaped(buf, p+int(c.n), text[c.len:], steps))
 			}
-			if d == depth || !c.starts() {
+			if d == maxDepth || !c.isEscapeStart() {
 				return best
 			}
 			last = c.n
-			c = peel(buf[p:], c, d)
+			c = peelLayer(buf[p:], c, d)
 		}
 	}
 	return p
@@ -301,8 +301,8 @@ func longestEscaped(buf []byte, p int, text string, steps *int) int {
 // starters are the positions of the next % \ and & of a text, in this order. Each is the position or an earlier one.
 type starters [3]int
 
-// after returns the first starter at or after p, or -1. p must not decrease.
-func (s *starters) after(buf []byte, p int) int {
+// findAfter returns the first starter at or after p, or -1. p must not decrease.
+func (s *starters) findAfter(buf []byte, p int) int {
 	first := len(buf)
 	for i, b := range [3]byte{'%', '\\', '&'} {
 		at := min(max(s[i], p), len(buf))

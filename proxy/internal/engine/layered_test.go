@@ -17,7 +17,7 @@ import (
 // longer counts.
 func TestLayered(t *testing.T) {
 	var top atomic.Pointer[Set]
-	set := New(Forms("fixed-canary-1", 1)).Layered(64, top.Load)
+	set := New(ListForms("fixed-canary-1", 1)).WithLayer(64, top.Load)
 	if got := replaceAll(set, "fixed-canary-1 minted-canary-1"); got != "<1> minted-canary-1" {
 		t.Errorf("without a set above: %q", got)
 	}
@@ -39,11 +39,11 @@ func TestLayered(t *testing.T) {
 	if got := read("minted-canary-1"); got != "minted-canary-1" {
 		t.Errorf("before: %q", got)
 	}
-	top.Store(New(Forms("minted-canary-1", -1)))
+	top.Store(New(ListForms("minted-canary-1", -1)))
 	if got := read("fixed-canary-1 minted-canary-1 " + `\u006dinted-canary-1`); got != "<1> <-1> <-1>" {
 		t.Errorf("after: %q", got)
 	}
-	top.Store(New(append(Forms("fixed-canary-1-longer", -1), Forms("fixed-cana", -1)...)))
+	top.Store(New(append(ListForms("fixed-canary-1-longer", -1), ListForms("fixed-cana", -1)...)))
 	if got := read("fixed-canary-1-longer fixed-canary-1"); got != "<-1> <1>" {
 		t.Errorf("of two matches: %q", got)
 	}
@@ -51,7 +51,7 @@ func TestLayered(t *testing.T) {
 	if got := read("minted-canary-1"); got != "minted-canary-1" {
 		t.Errorf("forgotten: %q", got)
 	}
-	if empty := New(nil).Layered(64, func() *Set { return New(Forms("minted-canary-1", -1)) }); !empty.Contains("a minted-canary-1") || len(empty.FindAll("minted-canary-1")) != 1 {
+	if empty := New(nil).WithLayer(64, func() *Set { return New(ListForms("minted-canary-1", -1)) }); !empty.Contains("a minted-canary-1") || len(empty.FindAll("minted-canary-1")) != 1 {
 		t.Error("a set above none finds nothing")
 	}
 }
@@ -59,24 +59,24 @@ func TestLayered(t *testing.T) {
 // TestLayeredHold: how much is held back depends on the room for values alone, not on the values that there are.
 func TestLayeredHold(t *testing.T) {
 	steps := func(top *Set) []int {
-		set := New(Forms("fixed-canary-1", 1)).Layered(8192, func() *Set { return top })
-		r := set.NewReader(&pieces{text: strings.Repeat("x", 3*set.Hold()), size: 1000}, func(int) (string, error) { return "", nil })
+		set := New(ListForms("fixed-canary-1", 1)).WithLayer(8192, func() *Set { return top })
+		r := set.NewReader(&pieces{text: strings.Repeat("x", 3*set.MaxHeld()), size: 1000}, func(int) (string, error) { return "", nil })
 		var out []int
 		for buf := make([]byte, 1<<16); ; {
 			n, err := r.Read(buf)
 			if err != nil {
-				return append(out, set.Hold())
+				return append(out, set.MaxHeld())
 			}
 			out = append(out, n)
 		}
 	}
 	want := steps(nil)
 	for _, n := range []int{8, 300, 8192} {
-		if got := steps(New(Forms(strings.Repeat("v", n), -1))); !slices.Equal(got, want) {
+		if got := steps(New(ListForms(strings.Repeat("v", n), -1))); !slices.Equal(got, want) {
 			t.Errorf("a value of %d bytes: %v, without any %v", n, got, want)
 		}
 	}
-	if hold := want[len(want)-1]; hold < New(Forms(strings.Repeat("v", 8192), 1)).Hold() {
+	if hold := want[len(want)-1]; hold < New(ListForms(strings.Repeat("v", 8192), 1)).MaxHeld() {
 		t.Errorf("%d bytes are held, too few for the longest value", hold)
 	}
 }
@@ -100,7 +100,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func TestAside(t *testing.T) {
 	var ps []Pattern
 	for i := range 50 {
-		ps = append(ps, Forms(strings.Repeat(fmt.Sprintf("minted-canary-%d.", i), 60), i)...)
+		ps = append(ps, ListForms(strings.Repeat(fmt.Sprintf("minted-canary-%d.", i), 60), i)...)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

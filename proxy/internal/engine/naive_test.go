@@ -23,7 +23,7 @@ func naive(s *Set, buf []byte, from int) (best match, found bool) {
 				if p.Word && !isWord(buf, m) {
 					continue
 				}
-				if m = s.widen(buf, m); !found || m.better(best) {
+				if m = s.widenMatch(buf, m); !found || m.isBetter(best) {
 					best, found = m, true
 				}
 			}
@@ -50,8 +50,8 @@ func naiveEnds(s *Set, buf []byte, core int, p *Pattern) (ends []int) {
 				ends = append(ends, pos)
 				continue
 			}
-			for d := 0; pos < limit && d <= depth; d++ {
-				c := read(buf[pos:limit], d)
+			for d := 0; pos < limit && d <= maxDepth; d++ {
+				c := readChar(buf[pos:limit], d)
 				if strings.HasPrefix(p.Text[done:], string(c.val[:c.len])) {
 					next[pos+int(c.n)] = done + int(c.len)
 				}
@@ -71,7 +71,7 @@ func naiveAll(s *Set, text string) string {
 			return out.String() + text[done:]
 		}
 		name, _ := mark(s.pats[m.pat].ID)
-		out.WriteString(text[done:max(m.start, done)] + s.written(m, name))
+		out.WriteString(text[done:max(m.start, done)] + s.encodeReplacement(m, name))
 		done = m.end
 	}
 }
@@ -128,7 +128,7 @@ func (r scribe) dress(text string) string {
 	var out strings.Builder
 	for i := range len(text) {
 		piece := text[i : i+1]
-		for layer := 0; layer < depth && r.IntN(rate) == 0; layer++ {
+		for layer := 0; layer < maxDepth && r.IntN(rate) == 0; layer++ {
 			var b strings.Builder
 			all := r.IntN(2) == 0
 			for j := range len(piece) {
@@ -194,13 +194,13 @@ func TestNaive(t *testing.T) {
 	for ; n < testkit.ChooseRepeats(100, 300) || time.Since(began) < long; n++ {
 		var ps []Pattern
 		first := r.value()
-		ps = append(ps, Forms(first, 1)...)
+		ps = append(ps, ListForms(first, 1)...)
 		for id := range r.IntN(3) {
 			v := r.value()
 			if r.IntN(2) == 0 {
 				v = first[:r.IntN(len(first))] + v
 			}
-			ps = append(ps, Forms(v, 2+id)...)
+			ps = append(ps, ListForms(v, 2+id)...)
 		}
 		if r.IntN(3) == 0 {
 			ps = append(ps, Pattern{Text: "NAME_" + first[:3], ID: 9, Word: true, Escaped: r.IntN(2) == 0})
@@ -247,11 +247,11 @@ func values(s *Set) (out []string) {
 func TestEverySplit(t *testing.T) {
 	const value = "sk/Ab+=9xY_"
 	var text strings.Builder
-	for i, p := range Forms(value, 1) {
+	for i, p := range ListForms(value, 1) {
 		fmt.Fprintf(&text, "%d %s;", i, p.Text)
 	}
 	text.WriteString(`%73k\/Ab&#43;=9xY_ sk%2525252fAb+=9xY_ ` + "\n" + `\u0073\u006b\u002f\u0041\u0062\u002b\u003d\u0039\u0078\u0059\u005f`)
-	for name, set := range map[string]*Set{"one": New(Forms(value, 1)), "two": New(append(Forms(value, 1), Forms("another-one-that-is-longer", 2)...))} {
+	for name, set := range map[string]*Set{"one": New(ListForms(value, 1)), "two": New(append(ListForms(value, 1), ListForms("another-one-that-is-longer", 2)...))} {
 		whole := text.String()
 		want := naiveAll(set, whole)
 		check := func(cuts ...int) {

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// depth is the deepest nesting of escapes.
-const depth = 3
+// maxDepth is the deepest nesting of escapes.
+const maxDepth = 3
 
 func isStarter(b byte) bool { return b == '%' || b == '\\' || b == '&' }
 
-// mayEscape reports whether an escape can begin at p. It looks only at the two bytes after the % \ or &. Each must be
-// possible in an escape, or begin a nested escape. Most bytes in binary data are neither.
-func mayEscape(buf []byte, p int) bool {
+// canBeginEscape reports whether an escape can begin at p. It looks only at the two bytes after the % \ or &. Each must
+// be possible in an escape, or begin a nested escape. Most bytes in binary data are neither.
+func canBeginEscape(buf []byte, p int) bool {
 	if p+2 >= len(buf) {
 		return true
 	}
@@ -23,18 +23,18 @@ func mayEscape(buf []byte, p int) bool {
 	}
 	switch buf[p] {
 	case '%':
-		return unhex(b) >= 0 && (unhex(c) >= 0 || isStarter(c))
+		return parseHexDigit(b) >= 0 && (parseHexDigit(c) >= 0 || isStarter(c))
 	case '\\':
 		if b == 'x' || b == 'u' {
-			return unhex(c) >= 0 || isStarter(c)
+			return parseHexDigit(c) >= 0 || isStarter(c)
 		}
 		return strings.IndexByte("bfnrt", b) >= 0 || isQuotable(b)
 	}
 	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
 }
 
-// mayEntity reports whether an entity may begin with the & at the beginning of buf.
-func mayEntity(buf []byte) bool {
+// canBeginEntity reports whether an entity may begin with the & at the beginning of buf.
+func canBeginEntity(buf []byte) bool {
 	for i, b := range buf[:min(len(buf), maxEntity+2)] {
 		switch {
 		case b == ';' || i > 0 && isStarter(b):
@@ -46,20 +46,20 @@ func mayEntity(buf []byte) bool {
 	return len(buf) < maxEntity+2
 }
 
-// simple is read for the most common escapes in one layer: %hh, \uhhhh, or a backslash with a sign or a letter. It
+// readSimple is read for the most common escapes in one layer: %hh, \uhhhh, or a backslash with a sign or a letter. It
 // returns false if buf begins with anything else.
-func simple(buf []byte) (char, bool) {
+func readSimple(buf []byte) (char, bool) {
 	if len(buf) < 3 {
 		return char{}, false
 	}
 	switch b := buf[1]; buf[0] {
 	case '%':
-		high, low := unhex(b), unhex(buf[2])
+		high, low := parseHexDigit(b), parseHexDigit(buf[2])
 		c := byteChar(byte(high<<4|low), 3)
-		return c, high >= 0 && low >= 0 && !c.starts()
+		return c, high >= 0 && low >= 0 && !c.isEscapeStart()
 	case '\\':
 		if b == 'u' {
-			return simpleUTF16(buf)
+			return readSimpleUTF16(buf)
 		}
 		if i := strings.IndexByte("bfnrt", b); i >= 0 {
 			b = "\b\f\n\r\t"[i]
@@ -71,17 +71,17 @@ func simple(buf []byte) (char, bool) {
 	return char{}, false
 }
 
-func simpleUTF16(buf []byte) (char, bool) {
+func readSimpleUTF16(buf []byte) (char, bool) {
 	v := 0
 	for i := 2; i < 6; i++ {
-		if i == len(buf) || unhex(buf[i]) < 0 {
+		if i == len(buf) || parseHexDigit(buf[i]) < 0 {
 			return char{}, false
 		}
-		v = v<<4 | unhex(buf[i])
+		v = v<<4 | parseHexDigit(buf[i])
 	}
 	c := runeChar(rune(v))
 	c.n = 6
-	return c, !c.starts() && (v < 0xD800 || v > 0xDFFF)
+	return c, !c.isEscapeStart() && (v < 0xD800 || v > 0xDFFF)
 }
 
 // char is one decoded character in UTF-8, and the number of bytes that it takes in the buffer.
@@ -91,8 +91,8 @@ type char struct {
 	n   int32
 }
 
-// starts reports whether the character may begin an escape.
-func (c char) starts() bool { return c.len == 1 && isStarter(c.val[0]) }
+// isEscapeStart reports whether the character may begin an escape.
+func (c char) isEscapeStart() bool { return c.len == 1 && isStarter(c.val[0]) }
 
 func byteChar(b byte, n int32) char { return char{val: [utf8.UTFMax]byte{b}, len: 1, n: n} }
 
@@ -102,28 +102,29 @@ func runeChar(r rune) char {
 	return c
 }
 
-// read returns the character at the beginning of buf with up to d layers of escapes removed. buf must not be empty.
-func read(buf []byte, d int) char {
+// readChar returns the character at the beginning of buf with up to d layers of escapes removed. buf must not be empty.
+func readChar(buf []byte, d int) char {
 	c := byteChar(buf[0], 1)
-	for i := 0; i < d && c.starts(); i++ {
-		c = peel(buf, c, i)
+	for i := 0; i < d && c.isEscapeStart(); i++ {
+		c = peelLayer(buf, c, i)
 	}
 	return c
 }
 
-// peel removes one more layer of escapes. c is a % \ or & at the beginning of buf with d layers removed. If it begins
-// no escape, it stands for itself. The bytes after it may be nested deeper, as in \&quot; for a quote in JSON in HTML.
-func peel(buf []byte, c char, d int) char {
-	r := reader{buf: buf, pos: int(c.n), depth: d}
+// peelLayer removes one more layer of escapes. c is a % \ or & at the beginning of buf with d layers removed. If it
+// begins no escape, it stands for itself. The bytes after it may be nested deeper, as in \&quot; for a quote in JSON in
+// HTML.
+func peelLayer(buf []byte, c char, d int) char {
+	r := escapeReader{buf: buf, pos: int(c.n), depth: d}
 	var e char
 	ok := false
 	switch c.val[0] {
 	case '%':
-		e, ok = r.percent()
+		e, ok = r.readPercent()
 	case '\\':
-		e, ok = r.backslash()
+		e, ok = r.readBackslash()
 	case '&':
-		e, ok = r.entity()
+		e, ok = r.readEntity()
 	}
 	if !ok {
 		return c
@@ -132,14 +133,14 @@ func peel(buf []byte, c char, d int) char {
 	return e
 }
 
-// reader reads the rest of an escape, and first removes depth layers of escapes from it.
-type reader struct {
+// escapeReader reads the rest of an escape, and first removes depth layers of escapes from it.
+type escapeReader struct {
 	buf        []byte
 	pos, depth int
 }
 
-// next returns the next character if it is a single byte, or else 0.
-func (r *reader) next() byte {
+// nextByte returns the next character if it is a single byte, or else 0.
+func (r *escapeReader) nextByte() byte {
 	if r.pos >= len(r.buf) {
 		return 0
 	}
@@ -147,7 +148,7 @@ func (r *reader) next() byte {
 		r.pos++
 		return b
 	}
-	c := read(r.buf[r.pos:], r.depth)
+	c := readChar(r.buf[r.pos:], r.depth)
 	if c.len != 1 {
 		return 0
 	}
@@ -155,11 +156,11 @@ func (r *reader) next() byte {
 	return c.val[0]
 }
 
-// hex reads n hexadecimal digits.
-func (r *reader) hex(n int) (rune, bool) {
+// readHex reads n hexadecimal digits.
+func (r *escapeReader) readHex(n int) (rune, bool) {
 	var v rune
 	for range n {
-		d := unhex(r.next())
+		d := parseHexDigit(r.nextByte())
 		if d < 0 {
 			return 0, false
 		}
@@ -168,7 +169,7 @@ func (r *reader) hex(n int) (rune, bool) {
 	return v, true
 }
 
-func unhex(b byte) int {
+func parseHexDigit(b byte) int {
 	switch {
 	case '0' <= b && b <= '9':
 		return int(b - '0')
@@ -180,9 +181,9 @@ func unhex(b byte) int {
 	return -1
 }
 
-// percent reads the rest of %hh.
-func (r *reader) percent() (char, bool) {
-	v, ok := r.hex(2)
+// readPercent reads the rest of %hh.
+func (r *escapeReader) readPercent() (char, bool) {
+	v, ok := r.readHex(2)
 	return byteChar(byte(v), 0), ok
 }
 
@@ -192,9 +193,9 @@ func isQuotable(b byte) bool {
 	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
 }
 
-// backslash reads the rest of a JSON escape, of \xhh, or of a sign after a backslash.
-func (r *reader) backslash() (char, bool) {
-	switch b := r.next(); b {
+// readBackslash reads the rest of a JSON escape, of \xhh, or of a sign after a backslash.
+func (r *escapeReader) readBackslash() (char, bool) {
+	switch b := r.nextByte(); b {
 	case '\\':
 		return byteChar(b, 0), true
 	case 'b':
@@ -208,26 +209,26 @@ func (r *reader) backslash() (char, bool) {
 	case 't':
 		return byteChar('\t', 0), true
 	case 'x':
-		v, ok := r.hex(2)
+		v, ok := r.readHex(2)
 		return byteChar(byte(v), 0), ok
 	case 'u':
-		return r.utf16()
+		return r.readUTF16()
 	default:
 		return byteChar(b, 0), isQuotable(b)
 	}
 }
 
-// utf16 reads the rest of \uhhhh, with both halves of a surrogate pair.
-func (r *reader) utf16() (char, bool) {
-	v, ok := r.hex(4)
+// readUTF16 reads the rest of \uhhhh, with both halves of a surrogate pair.
+func (r *escapeReader) readUTF16() (char, bool) {
+	v, ok := r.readHex(4)
 	if !ok || v < 0xD800 || v > 0xDFFF {
 		return runeChar(v), ok
 	}
 	// A high surrogate needs an escaped low one behind it.
-	if v > 0xDBFF || r.next() != '\\' || r.next() != 'u' {
+	if v > 0xDBFF || r.nextByte() != '\\' || r.nextByte() != 'u' {
 		return char{}, false
 	}
-	low, ok := r.hex(4)
+	low, ok := r.readHex(4)
 	if !ok || low < 0xDC00 || low > 0xDFFF {
 		return char{}, false
 	}
@@ -237,12 +238,12 @@ func (r *reader) utf16() (char, bool) {
 // maxEntity bounds the characters of an entity between & and the semicolon.
 const maxEntity = 12
 
-// entity reads the rest of &name; &#n; or &#xn;.
-func (r *reader) entity() (char, bool) {
+// readEntity reads the rest of &name; &#n; or &#xn;.
+func (r *escapeReader) readEntity() (char, bool) {
 	var text [maxEntity]byte
 	n := 0
 	for {
-		b := r.next()
+		b := r.nextByte()
 		if b == ';' {
 			break
 		}
@@ -254,14 +255,14 @@ func (r *reader) entity() (char, bool) {
 		text[n] = b
 		n++
 	}
-	return entityValue(text[:n])
+	return decodeEntity(text[:n])
 }
 
-func entityValue(name []byte) (char, bool) {
+func decodeEntity(name []byte) (char, bool) {
 	if len(name) > 1 && name[0] == '#' {
-		return numericEntity(name[1:])
+		return decodeNumericEntity(name[1:])
 	}
-	if b := asciiEntity(name); b != 0 {
+	if b := decodeASCIIEntity(name); b != 0 {
 		return byteChar(b, 0), true
 	}
 	if len(name) < 2 {
@@ -273,8 +274,8 @@ func entityValue(name []byte) (char, bool) {
 	return runeChar(v), size == len(s)
 }
 
-// asciiEntity returns the character of an entity if it is ASCII, or else 0 (HTML, section 13.5).
-func asciiEntity(name []byte) byte {
+// decodeASCIIEntity returns the character of an entity if it is ASCII, or else 0 (HTML, section 13.5).
+func decodeASCIIEntity(name []byte) byte {
 	switch string(name) {
 	case "amp", "AMP":
 		return '&'
@@ -309,14 +310,14 @@ func asciiEntity(name []byte) byte {
 	return 0
 }
 
-func numericEntity(digits []byte) (char, bool) {
+func decodeNumericEntity(digits []byte) (char, bool) {
 	base := rune(10)
 	if digits[0]|0x20 == 'x' {
 		base, digits = 16, digits[1:]
 	}
 	var v rune
 	for _, b := range digits {
-		d := rune(unhex(b))
+		d := rune(parseHexDigit(b))
 		if d < 0 || d >= base || v > utf8.MaxRune {
 			return char{}, false
 		}

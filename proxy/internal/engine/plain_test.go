@@ -12,7 +12,7 @@ import (
 // Promise: every-echoed-form
 func TestPlainEscapes(t *testing.T) {
 	const value = "sk/A+é🔑 x"
-	set := New(Forms(value, 7))
+	set := New(ListForms(value, 7))
 	for name, text := range map[string]string{
 		"raw":                   value,
 		"percent":               "sk%2fA%2B%c3%A9%f0%9F%94%91%20x",
@@ -53,11 +53,11 @@ func TestPlainEscapes(t *testing.T) {
 // Promise: no-oracle
 func TestHoldIsCoarse(t *testing.T) {
 	for _, length := range []int{8, 9, 15, 16, 17, 40, 41, 100, 255, 256} {
-		first := New(Forms(strings.Repeat("a", length), 1)).Hold()
+		first := New(ListForms(strings.Repeat("a", length), 1)).MaxHeld()
 		if first%256 != 0 || first == 0 {
 			t.Errorf("%d bytes are held back for a value of %d bytes", first, length)
 		}
-		if other := New(Forms(strings.Repeat("%", length), 1)).Hold(); other != first {
+		if other := New(ListForms(strings.Repeat("%", length), 1)).MaxHeld(); other != first {
 			t.Errorf("of two values of %d bytes, %d and %d are held back", length, first, other)
 		}
 	}
@@ -67,7 +67,7 @@ func TestHoldIsCoarse(t *testing.T) {
 // false guess leave at the same byte: no decision depends on their content.
 // Promise: no-oracle
 func TestNoOracleBehind(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	behind := strings.Split(strings.Repeat("~", set.hold+60), "")
 	for name, echo := range echoes {
 		for _, n := range []int{1, 2, 3, len(echo) / 2, len(echo) - 4} {
@@ -99,7 +99,7 @@ func TestLongEscapes(t *testing.T) {
 		return b.String()
 	}
 	const value = "sk_live_51HxZqPm7vTbW3nKd9LcYf2RgJs4-AbCdEfGh"
-	for name, set := range map[string]*Set{"forms": New(Forms(value, 7)), "alone": New([]Pattern{{Text: value, ID: 7, Escaped: true}})} {
+	for name, set := range map[string]*Set{"forms": New(ListForms(value, 7)), "alone": New([]Pattern{{Text: value, ID: 7, Escaped: true}})} {
 		for at := range len(value) {
 			c := value[at : at+1]
 			for _, written := range []string{

@@ -44,14 +44,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 	// As bufio does: a source may return no bytes and no error a few times.
 	for empty := 0; empty < 100; {
-		if n := r.drain(p); n > 0 {
+		if n := r.copyDecided(p); n > 0 {
 			return n, nil
 		}
 		if r.err != nil {
-			r.free()
+			r.releaseBuffer()
 			return 0, r.err
 		}
-		if empty++; r.fill() > 0 {
+		if empty++; r.fillBuffer() > 0 {
 			empty = 0
 		}
 	}
@@ -63,12 +63,12 @@ func (r *Reader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
 	}
-	r.free()
+	r.releaseBuffer()
 }
 
-func (r *Reader) free() {
+func (r *Reader) releaseBuffer() {
 	if r.set != nil && r.buf != nil {
-		r.all.end()
+		r.all.releaseNotes()
 		r.set.pool.Put(r.buf)
 		r.all, r.buf = searches{}, nil
 	}
@@ -76,8 +76,8 @@ func (r *Reader) free() {
 	r.first, r.zero = starters{}, 0
 }
 
-// drain copies decided bytes and replacements to p.
-func (r *Reader) drain(p []byte) int {
+// copyDecided copies decided bytes and replacements to p.
+func (r *Reader) copyDecided(p []byte) int {
 	n := 0
 	for n < len(p) {
 		if r.name != "" {
@@ -85,7 +85,7 @@ func (r *Reader) drain(p []byte) int {
 			n, r.name = n+c, r.name[c:]
 			continue
 		}
-		until := r.decided()
+		until := r.findDecidedEnd()
 		if r.emit < until {
 			c := copy(p[n:], (*r.buf)[r.emit:until])
 			n, r.emit = n+c, r.emit+c
@@ -101,18 +101,18 @@ func (r *Reader) drain(p []byte) int {
 			r.cut, r.scan, r.found = r.emit, r.emit, false
 			break
 		}
-		r.name, r.found = r.of.written(r.m, name), false
+		r.name, r.found = r.of.encodeReplacement(r.m, name), false
 		// The matched bytes never leave.
 		r.emit, r.scan = r.m.end, r.m.end
 	}
 	return n
 }
 
-// decided returns the end of the bytes that may leave the buffer: the next match, or else the cut. One byte before the
-// cut stays, because it may become the edge of a match that begins at the cut.
-func (r *Reader) decided() int {
+// findDecidedEnd returns the end of the bytes that may leave the buffer: the next match, or else the cut. One byte
+// before the cut stays, because it may become the edge of a match that begins at the cut.
+func (r *Reader) findDecidedEnd() int {
 	if !r.found && r.scan < r.cut {
-		r.m, r.of, r.found = r.all.next(r.scan)
+		r.m, r.of, r.found = r.all.nextMatch(r.scan)
 		if !r.found {
 			r.scan = r.cut
 		}
@@ -126,19 +126,19 @@ func (r *Reader) decided() int {
 	return max(r.cut-1, r.emit)
 }
 
-// held returns how many of the last bytes must wait for later bytes.
-func (s *Set) held() int {
+// countHeld returns how many of the last bytes must wait for later bytes.
+func (s *Set) countHeld() int {
 	//defence:hold-back instead 0
-	return s.Hold()
+	return s.MaxHeld()
 }
 
-// fill reads once from the source, moves the cut, and returns the number of bytes read.
-func (r *Reader) fill() int {
+// fillBuffer reads once from the source, moves the cut, and returns the number of bytes read.
+func (r *Reader) fillBuffer() int {
 	if r.buf == nil {
 		r.buf = r.set.pool.Get().(*[]byte)
 	}
 	buf := *r.buf
-	if r.all[0].escaped.state != unknown {
+	if r.all[0].escaped.state != stateUnknown {
 		r.first = r.all[0].escaped.first
 	}
 	r.zero = r.all[0].zero
@@ -157,10 +157,10 @@ func (r *Reader) fill() int {
 	n, err := r.src.Read(buf[r.end:])
 	// Ask for the newest set after the read. A value is published before a server can know it, so it is found in these
 	// bytes.
-	top := r.set.newest()
+	top := r.set.loadTop()
 	if r.set.lines {
 		// A line feed before near makes no difference. Searching forwards is faster than searching backwards.
-		near := max(r.end, r.end+n-r.set.Hold()-1)
+		near := max(r.end, r.end+n-r.set.MaxHeld()-1)
 		if recent := buf[near : r.end+n]; bytes.IndexByte(recent, '\n') >= 0 {
 			r.line = near + bytes.LastIndexByte(recent, '\n') + 1
 		}
@@ -168,17 +168,17 @@ func (r *Reader) fill() int {
 	r.end += n
 	switch err {
 	case nil:
-		r.cut = max(r.scan, r.line, r.end-r.set.held())
+		r.cut = max(r.scan, r.line, r.end-r.set.countHeld())
 	case io.EOF:
 		// No later byte can complete a match.
 		r.err, r.final, r.cut = err, true, r.end
 	// The source has failed: no byte that is still held may leave.
 	default:
 		r.err = err
-		r.cut = max(r.scan, r.line, r.end-r.set.held())
+		r.cut = max(r.scan, r.line, r.end-r.set.countHeld())
 	}
-	r.all.end()
-	r.all = r.set.search(top, buf[:r.end], r.cut)
+	r.all.releaseNotes()
+	r.all = r.set.newSearches(top, buf[:r.end], r.cut)
 	for i := range r.all {
 		r.all[i].escaped.first, r.all[i].zero = r.first, r.zero
 	}

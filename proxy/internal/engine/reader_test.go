@@ -40,7 +40,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 
 // TestReaderSplits puts echoes at many positions around the boundaries of reads and of the buffer.
 func TestReaderSplits(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	fillers := map[string]string{"letters": "x", "lines": "abc def\n", "escapes": `\"a%20&amp;`}
 	sizes := []int{1, 3, 256, 4096, 64 << 10, bufferSize + 2*set.hold}
 	if testkit.IsThorough() {
@@ -69,7 +69,7 @@ func TestReaderSplits(t *testing.T) {
 }
 
 func TestReaderOneByte(t *testing.T) {
-	set := New(append(Forms("abcdefgh/ijk", 1), Pattern{Text: "abcdefgh", ID: 2}))
+	set := New(append(ListForms("abcdefgh/ijk", 1), Pattern{Text: "abcdefgh", ID: 2}))
 	text := "xxabcdefgh\\/ijkabcdefghabcdefgh/ijk&#97;bcdefgh/ij\nabcdefgh" + strings.Repeat("y", 2000) + "abcdefgh/ijkabcd"
 	want := replaceAll(set, text)
 	for name, src := range map[string]io.Reader{
@@ -87,7 +87,7 @@ func TestReaderOneByte(t *testing.T) {
 }
 
 func TestReaderErrors(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	broken := errors.New("broken")
 	r := set.NewReader(io.MultiReader(strings.NewReader("one\ntwo "+canary+"\nsk_live_51Hx/Zq+canary="), iotest.ErrReader(broken)), mark)
 	got, err := io.ReadAll(r)
@@ -150,7 +150,7 @@ func (s *stepper) Read(p []byte) (int, error) {
 // TestNoOracle: a true and a false guess of every prefix of every echo leave at the same byte, whatever comes before.
 // Promise: no-oracle
 func TestNoOracle(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	for name, echo := range echoes {
 		for _, before := range []string{"", "data: ", "x\n", strings.Repeat("y", 255), strings.Repeat("z", 5000)} {
 			for n := 1; n < len(echo); n++ {
@@ -172,7 +172,7 @@ func TestNoOracle(t *testing.T) {
 
 // TestLinesLeaveAtOnce: a finished line leaves before anything more is read.
 func TestLinesLeaveAtOnce(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	got := steps(set, []string{"data: 1\n\n", "data: " + canary[:9], canary[9:] + "\n\n", "{}\n", strings.Repeat("x", 3*set.hold)})
 	want := []int{0, 9, 9, 9 + 6 + 3 + 2, 23, 23 + 2*set.hold - 1, 23 + 3*set.hold}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -182,7 +182,7 @@ func TestLinesLeaveAtOnce(t *testing.T) {
 
 // TestConstantMemory reads an endless stream of lines and of letters.
 func TestConstantMemory(t *testing.T) {
-	set := New(Forms(canary, 1))
+	set := New(ListForms(canary, 1))
 	text := strings.Repeat("some text without an end ", 40) + canary
 	for _, end := range []string{"\n", ""} {
 		r := set.NewReader(&endless{text: text + end}, func(int) (string, error) { return "NAME", nil })
@@ -232,7 +232,7 @@ func FuzzReader(f *testing.F) {
 		if len(value) < 8 || len(sizes) == 0 || len(text) > 20000 {
 			return
 		}
-		ps := append(Forms(value, 1), Forms(value[:7]+"tail/of another", 2)...)
+		ps := append(ListForms(value, 1), ListForms(value[:7]+"tail/of another", 2)...)
 		ps = append(ps, Pattern{Text: value[1:8], ID: 3, Word: true})
 		set := New(ps)
 		want := replaceAll(set, text)

@@ -17,16 +17,16 @@ type search struct {
 	from, cut int    // cores are in buf[from:cut]
 	tables    [5]int // the next probe of each table
 	sparse    [2]int // the next position of each sparse
-	escaped   escaped
+	escaped   escapedSearch
 	zero      int    // the text has no NUL before it
 	notes     *notes // nil before the first note
 }
 
 // notes are the findings of a search. They take at most a few words for each held byte.
 type notes struct {
-	matches []match // the best match for each core, in order
-	gone    int     // the number of matches that are behind
-	ends    []span  // the escapes that were read, ordered by end: see readEscapes
+	matches []match      // the best match for each core, in order
+	gone    int          // the number of matches that are behind
+	ends    []escapeSpan // the escapes that were read, ordered by end: see readEscapes
 	peeled  [64]peeledChar
 }
 
@@ -36,20 +36,20 @@ var notesPool = sync.Pool{New: func() any { return new(notes) }}
 // searches are the searches of a set, of the set beside it and of the set above it.
 type searches [3]search
 
-// search starts to search buf for matches whose core begins before cut. top is the newest set above s, or nil.
-func (s *Set) search(top *Set, buf []byte, cut int) searches {
+// newSearches starts to search buf for matches whose core begins before cut. top is the newest set above s, or nil.
+func (s *Set) newSearches(top *Set, buf []byte, cut int) searches {
 	return searches{{set: s, buf: buf, cut: cut}, {set: s.beside, buf: buf, cut: cut}, {set: top, buf: buf, cut: cut}}
 }
 
-// next returns the best match whose core begins at or after from, and its set. from must not decrease.
-func (all *searches) next(from int) (m match, of *Set, ok bool) {
+// nextMatch returns the best match whose core begins at or after from, and its set. from must not decrease.
+func (all *searches) nextMatch(from int) (m match, of *Set, ok bool) {
 	cut := all[0].cut
 	for i := range all {
 		x := &all[i]
 		if x.set == nil {
 			continue
 		}
-		n, found := x.next(from, cut)
+		n, found := x.nextMatch(from, cut)
 		// cut has limited the search to cores that are not after m's.
 		if found && (!ok || n.core < m.core || n.end > m.end) {
 			m, of, ok, cut = n, x.set, true, n.core+1
@@ -58,8 +58,8 @@ func (all *searches) next(from int) (m match, of *Set, ok bool) {
 	return m, of, ok
 }
 
-// end returns the notes to their pool.
-func (all *searches) end() {
+// releaseNotes returns the notes to their pool.
+func (all *searches) releaseNotes() {
 	for i := range all {
 		if n := all[i].notes; n != nil {
 			all[i].notes = nil
@@ -68,8 +68,8 @@ func (all *searches) end() {
 	}
 }
 
-// next returns the best match whose core begins in buf[from:cut].
-func (x *search) next(from, cut int) (match, bool) {
+// nextMatch returns the best match whose core begins in buf[from:cut].
+func (x *search) nextMatch(from, cut int) (match, bool) {
 	x.from = from
 	if n := x.notes; n != nil {
 		for n.gone < len(n.matches) && n.matches[n.gone].core < from {
@@ -77,10 +77,10 @@ func (x *search) next(from, cut int) (match, bool) {
 		}
 	}
 	for i := range x.set.tables {
-		x.set.tables[i].find(x, &x.tables[i], cut)
+		x.set.tables[i].findMatches(x, &x.tables[i], cut)
 	}
 	for i := range x.set.sparse {
-		x.set.sparse[i].find(x, &x.sparse[i], cut)
+		x.set.sparse[i].findMatches(x, &x.sparse[i], cut)
 	}
 	if x.set.esc.any {
 		x.findEscaped(cut)
@@ -91,17 +91,17 @@ func (x *search) next(from, cut int) (match, bool) {
 	return match{}, false
 }
 
-// near returns the position before which a core must begin to matter: cut, or the position after the core of the first
-// match so far.
-func (x *search) near(cut int) int {
+// coreLimit returns the position before which a core must begin to matter: cut, or the position after the core of the
+// first match so far.
+func (x *search) coreLimit(cut int) int {
 	if n := x.notes; n != nil && n.gone < len(n.matches) {
 		return min(cut, n.matches[n.gone].core+1)
 	}
 	return cut
 }
 
-// zeros reports whether the rest of the text has a NUL.
-func (x *search) zeros() bool {
+// hasZeros reports whether the rest of the text has a NUL.
+func (x *search) hasZeros() bool {
 	x.zero = min(max(x.zero, x.from), len(x.buf))
 	if i := bytes.IndexByte(x.buf[x.zero:], 0); i >= 0 {
 		x.zero += i
@@ -111,8 +111,8 @@ func (x *search) zeros() bool {
 	return false
 }
 
-// need returns the notes, and makes them first if necessary.
-func (x *search) need() *notes {
+// getNotes returns the notes, and makes them first if necessary.
+func (x *search) getNotes() *notes {
 	if x.notes == nil {
 		n := notesPool.Get().(*notes)
 		// The pooled slices are kept, but not their contents.
@@ -122,14 +122,14 @@ func (x *search) need() *notes {
 	return x.notes
 }
 
-// record notes a match if it is the best match with its core.
-func (x *search) record(m match) {
+// noteMatch notes a match if it is the best match with its core.
+func (x *search) noteMatch(m match) {
 	// Before widening: an edge is not part of a word.
 	if p := &x.set.pats[m.pat]; p.Word && !isWord(x.buf, m) {
 		return
 	}
-	m = x.set.widen(x.buf, m)
-	n := x.need()
+	m = x.set.widenMatch(x.buf, m)
+	n := x.getNotes()
 	i, found := slices.BinarySearchFunc(n.matches[n.gone:], m.core, func(o match, core int) int { return o.core - core })
 	i += n.gone
 	switch {
@@ -139,16 +139,16 @@ func (x *search) record(m match) {
 			n.matches, i, n.gone = slices.Delete(n.matches, 0, n.gone), i-n.gone, 0
 		}
 		n.matches = slices.Insert(n.matches, i, m)
-	case m.better(n.matches[i]):
+	case m.isBetter(n.matches[i]):
 		n.matches[i] = m
 	}
 }
 
-// check records the match of one pattern at core, if it occurs there.
-func (x *search) check(pat int32, core int) {
+// checkPattern records the match of one pattern at core, if it occurs there.
+func (x *search) checkPattern(pat int32, core int) {
 	text := x.set.pats[pat].Text
 	end := core + len(text)
 	if x.from <= core && core < x.cut && end <= len(x.buf) && string(x.buf[core:end]) == text {
-		x.record(match{core, core, end, int(pat)})
+		x.noteMatch(match{core, core, end, int(pat)})
 	}
 }

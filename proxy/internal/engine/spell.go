@@ -21,8 +21,8 @@ type spelling struct {
 	longest int // bytes of the longest pattern
 	mask    uint64
 	shift   uint
-	filter  []uint64      // a bit for each hash of a known word
-	at      places[place] // by word
+	filter  []uint64                 // a bit for each hash of a known word
+	at      placeIndex[patternPlace] // by word
 }
 
 const (
@@ -46,7 +46,7 @@ func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 	width := min(max(15, bits.Len(uint(len(list)*64))), 23)
 	s.shift = uint(64 - width)
 	s.filter = make([]uint64, 1<<width/64)
-	s.at = newPlaces(func(add func(uint64, place)) {
+	s.at = newPlaces(func(add func(uint64, patternPlace)) {
 		for _, i := range list {
 			rest()
 			text := pats[i].Text
@@ -55,17 +55,17 @@ func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 			for off > 0 && !utf8.RuneStart(text[off]) {
 				off--
 			}
-			w := s.of(text[off:])
-			h := hash(w, s.shift)
+			w := s.readWord(text[off:])
+			h := hashKey(w, s.shift)
 			s.filter[h>>6] |= 1 << (h & 63)
-			add(w, place{i, int32(off)})
+			add(w, patternPlace{i, int32(off)})
 		}
 	})
 	return s
 }
 
-// of returns the word at the beginning of a text.
-func (s *spelling) of(text string) uint64 {
+// readWord returns the word at the beginning of a text.
+func (s *spelling) readWord(text string) uint64 {
 	var w uint64
 	for k := range s.n {
 		w |= uint64(text[k]) << (8 * k)
@@ -73,11 +73,11 @@ func (s *spelling) of(text string) uint64 {
 	return w
 }
 
-// spell checks words until no escaped pattern is left to find whose core is before cut and matters.
+// checkZones checks words until no escaped pattern is left to find whose core is before cut and matters.
 //
 // The words to check are in zones around the escapes: a pattern may begin before an escape and end after it. Zones that
 // touch are merged, so all escapes of a pattern are in one zone.
-func (x *search) spell(cut int) {
+func (x *search) checkZones(cut int) {
 	s, e := &x.set.esc.spelling, &x.escaped
 	if s.n == 0 {
 		return
@@ -87,7 +87,7 @@ func (x *search) spell(cut int) {
 	}
 	e.at = max(e.at, x.from)
 	for {
-		near := x.near(cut)
+		near := x.coreLimit(cut)
 		if e.at >= e.until && (e.next < 0 || e.next-s.longest > e.until) {
 			if e.next < 0 || e.next-s.longest >= near {
 				return
@@ -101,26 +101,26 @@ func (x *search) spell(cut int) {
 			last := e.next
 			e.until = max(e.until, last+s.longest)
 			if e.next = x.nextEscape(last + 1); e.next < 0 || e.next > e.until {
-				e.until = max(e.until, last+int(x.peel(last).n)+escapeTail+s.longest)
+				e.until = max(e.until, last+int(x.peelAt(last).n)+escapeTail+s.longest)
 			}
 		}
 		to := min(e.at+spellBlock, e.until, len(x.buf))
-		x.words(e.at, to)
+		x.checkBlock(e.at, to)
 		e.at = to
 	}
 }
 
-// words checks buf[from:to], at most spellBlock positions.
-func (x *search) words(from, to int) {
+// checkBlock checks buf[from:to], at most spellBlock positions.
+func (x *search) checkBlock(from, to int) {
 	s := &x.set.esc.spelling
 	words := wordBlocks.Get().(*[spellBlock]uint64)
 	defer wordBlocks.Put(words)
 	buf := x.buf[from:to]
-	after := x.word(to) // the word of the position after the block
+	after := x.computeWord(to) // the word of the position after the block
 	for i := len(buf) - 1; i >= 0; i-- {
 		b := buf[i]
-		if isStarter(b) && mayEscape(x.buf, from+i) {
-			after = x.joined(words[:len(buf)], from, i)
+		if isStarter(b) && canBeginEscape(x.buf, from+i) {
+			after = x.joinWord(words[:len(buf)], from, i)
 		} else {
 			after = after<<8 | uint64(b)
 		}
@@ -129,12 +129,12 @@ func (x *search) words(from, to int) {
 	for i, w := range words[:len(buf)] {
 		w &= s.mask
 		// Nearly all words end here, in time that does not depend on the patterns.
-		if h := hash(w, s.shift); s.filter[h>>6]>>(h&63)&1 == 0 {
+		if h := hashKey(w, s.shift); s.filter[h>>6]>>(h&63)&1 == 0 {
 			continue
 		}
-		for _, pl := range s.at.get(w) {
-			if text := x.set.pats[pl.pat].Text; s.of(text[pl.off:]) == w {
-				x.before(from+i, pl)
+		for _, pl := range s.at.lookUpKey(w) {
+			if text := x.set.pats[pl.pat].Text; s.readWord(text[pl.off:]) == w {
+				x.noteMatchesBefore(from+i, pl)
 			}
 		}
 	}
@@ -143,15 +143,15 @@ func (x *search) words(from, to int) {
 // wordBlocks is a cache: each element of a block is written before it is read.
 var wordBlocks = sync.Pool{New: func() any { return new([spellBlock]uint64) }}
 
-// joined returns the word of position i of a block, at which an escape may begin. words has the words of later
+// joinWord returns the word of position i of a block, at which an escape may begin. words has the words of later
 // positions.
-func (x *search) joined(words []uint64, from, i int) uint64 {
-	c := x.peel(from + i)
+func (x *search) joinWord(words []uint64, from, i int) uint64 {
+	c := x.peelAt(from + i)
 	w := uint64(0)
 	if next := i + int(c.n); next < len(words) {
 		w = words[next]
 	} else {
-		w = x.word(from + next)
+		w = x.computeWord(from + next)
 	}
 	w <<= 8 * c.len
 	for k := range c.len {
@@ -160,11 +160,11 @@ func (x *search) joined(words []uint64, from, i int) uint64 {
 	return w
 }
 
-// word returns the word of a position, computed forwards.
-func (x *search) word(p int) uint64 {
+// computeWord returns the word of a position, computed forwards.
+func (x *search) computeWord(p int) uint64 {
 	var w uint64
 	for n := int32(0); n < wordSize && p < len(x.buf); {
-		c := x.peel(p)
+		c := x.peelAt(p)
 		for i := range c.len {
 			w |= uint64(c.val[i]) << (8 * (n + i)) // shifted out beyond the word
 		}
@@ -173,19 +173,20 @@ func (x *search) word(p int) uint64 {
 	return w
 }
 
-// span is an escape in the buffer. It has more than one byte.
-type span struct{ start, end int32 }
+// escapeSpan is an escape in the buffer. It has more than one byte.
+type escapeSpan struct{ start, end int32 }
 
-// before notes the matches that end in the word at p, on every path that leads to it. Several paths exist if a digit of
-// an escape is also a character of the pattern. Each position has one next position, so it is on one path only.
-func (x *search) before(p int, pl place) {
+// noteMatchesBefore notes the matches that end in the word at p, on every path that leads to it. Several paths exist if
+// a digit of an escape is also a character of the pattern. Each position has one next position, so it is on one path
+// only.
+func (x *search) noteMatchesBefore(p int, pl patternPlace) {
 	x.readEscapes(p)
 	ends := x.notes.ends
-	x.back(p, p, ends[:endsBefore(ends, p+1)], pl, x.set.pats[pl.pat].Text[:pl.off])
+	x.followBack(p, p, ends[:endsBefore(ends, p+1)], pl, x.set.pats[pl.pat].Text[:pl.off])
 }
 
-// back follows text back from p. ends has the escapes that end at or before p.
-func (x *search) back(p, at int, ends []span, pl place, text string) {
+// followBack follows text back from p. ends has the escapes that end at or before p.
+func (x *search) followBack(p, at int, ends []escapeSpan, pl patternPlace, text string) {
 	if p < x.from {
 		return
 	}
@@ -193,7 +194,7 @@ func (x *search) back(p, at int, ends []span, pl place, text string) {
 		if p < x.cut {
 			limit := min(len(x.buf), p+x.set.hold-2)
 			if end := x.plainEnd(limit, at, x.set.pats[pl.pat].Text[pl.off:]); end >= 0 {
-				x.record(match{p, p, end, int(pl.pat)})
+				x.noteMatch(match{p, p, end, int(pl.pat)})
 			}
 		}
 		return
@@ -202,25 +203,25 @@ func (x *search) back(p, at int, ends []span, pl place, text string) {
 	for i > 0 && int(ends[i-1].end) > p {
 		i--
 	}
-	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peel(p-1).n == 1 {
-		x.back(p-1, at, ends[:i], pl, text[:len(text)-1])
+	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peelAt(p-1).n == 1 {
+		x.followBack(p-1, at, ends[:i], pl, text[:len(text)-1])
 	}
 	for i--; i >= 0 && int(ends[i].end) == p && int(ends[i].start) >= at-x.set.hold; i-- {
 		q := int(ends[i].start)
-		if c := x.peel(q); strings.HasSuffix(text, string(c.val[:c.len])) {
-			x.back(q, at, ends[:i], pl, text[:len(text)-int(c.len)])
+		if c := x.peelAt(q); strings.HasSuffix(text, string(c.val[:c.len])) {
+			x.followBack(q, at, ends[:i], pl, text[:len(text)-int(c.len)])
 		}
 	}
 }
 
 // readEscapes notes the escapes that begin before p, within the held bytes. It reads each escape once.
 func (x *search) readEscapes(p int) {
-	n, e := x.need(), &x.escaped
+	n, e := x.getNotes(), &x.escaped
 	for e.read = max(e.read, x.from, p-x.set.hold); e.read < p; e.read++ {
 		if !isStarter(x.buf[e.read]) {
 			continue
 		}
-		c := x.peel(e.read)
+		c := x.peelAt(e.read)
 		if c.n == 1 {
 			continue
 		}
@@ -230,13 +231,13 @@ func (x *search) readEscapes(p int) {
 				n.ends = slices.Delete(n.ends, 0, gone)
 			}
 		}
-		s := span{int32(e.read), int32(e.read) + c.n}
+		s := escapeSpan{int32(e.read), int32(e.read) + c.n}
 		n.ends = slices.Insert(n.ends, endsBefore(n.ends, int(s.end)+1), s)
 	}
 }
 
 // endsBefore returns the number of escapes that end before p.
-func endsBefore(ends []span, p int) int {
-	i, _ := slices.BinarySearchFunc(ends, int32(p), func(s span, end int32) int { return int(s.end - end) })
+func endsBefore(ends []escapeSpan, p int) int {
+	i, _ := slices.BinarySearchFunc(ends, int32(p), func(s escapeSpan, end int32) int { return int(s.end - end) })
 	return i
 }

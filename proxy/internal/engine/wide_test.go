@@ -21,8 +21,8 @@ func TestWide(t *testing.T) {
 		return string(b)
 	}
 	for _, value := range []string{"k3y-0042", "k3y-00423", "sk_live_" + strings.Repeat("a1B2", 8)} {
-		set := New(append(Forms(value, 1), Forms("another-value-that-is-long", 2)...))
-		for name, write := range map[string]func(string) string{"UTF-16": wide, "UTF-32": wider} {
+		set := New(append(ListForms(value, 1), ListForms("another-value-that-is-long", 2)...))
+		for name, write := range map[string]func(string) string{"UTF-16": toUTF16, "UTF-32": toUTF32} {
 			text := write(value)
 			wrong := []byte(text)
 			wrong[len(text)/2/4*4] ^= 1
@@ -53,9 +53,9 @@ func TestWide(t *testing.T) {
 // apart such bytes are.
 func TestFarApart(t *testing.T) {
 	const value = "sk_live_a1B2c3D4e5F6g7H8"
-	set := New(Forms(value, 1))
+	set := New(ListForms(value, 1))
 	forms := []string{
-		wide(value), wider(value), strings.ReplaceAll(value, "_", "%5f"), strings.ReplaceAll(value, "1", `\u0031`),
+		toUTF16(value), toUTF32(value), strings.ReplaceAll(value, "_", "%5f"), strings.ReplaceAll(value, "1", `\u0031`),
 		strings.ReplaceAll(value, "a", "&#97;"),
 	}
 	rnd := rand.New(rand.NewPCG(7, 8))

@@ -26,8 +26,8 @@ func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
 	return &acceptor{listener: l, admit: admit, done: make(chan struct{})}
 }
 
-// run accepts until stop is called, and then returns nil.
-func (a *acceptor) run() error {
+// acceptConns accepts until stop is called, and then returns nil.
+func (a *acceptor) acceptConns() error {
 	defer close(a.done)
 	for {
 		c, err := a.listener.TCP.Accept()
@@ -36,7 +36,7 @@ func (a *acceptor) run() error {
 			a.admit(a.listener, c)
 		// barrier interrupts Accept with a deadline in the past.
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			a.pass()
+			a.passBarriers()
 		case errors.Is(err, net.ErrClosed):
 			if a.isStopped() {
 				return nil
@@ -48,8 +48,8 @@ func (a *acceptor) run() error {
 	}
 }
 
-// barrier makes run empty the accept queue. It closes the returned channel afterwards.
-func (a *acceptor) barrier() <-chan struct{} {
+// startBarrier makes run empty the accept queue. It closes the returned channel afterwards.
+func (a *acceptor) startBarrier() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// A closed listener has no queue: wait only for the last admission.
@@ -71,8 +71,8 @@ func (a *acceptor) barrier() <-chan struct{} {
 	return out
 }
 
-// pass empties the accept queue and then releases the waiting barriers.
-func (a *acceptor) pass() {
+// passBarriers empties the accept queue and then releases the waiting barriers.
+func (a *acceptor) passBarriers() {
 	a.mu.Lock()
 	// Take the barriers first: a barrier that comes later needs a later pass.
 	waiting := a.waiting
@@ -81,7 +81,7 @@ func (a *acceptor) pass() {
 		_ = a.listener.TCP.SetDeadline(time.Time{})
 	}
 	a.mu.Unlock()
-	for _, c := range a.queued() {
+	for _, c := range a.acceptQueued() {
 		a.admit(a.listener, c)
 	}
 	for _, w := range waiting {
@@ -89,8 +89,8 @@ func (a *acceptor) pass() {
 	}
 }
 
-// queued accepts without blocking until the queue is empty.
-func (a *acceptor) queued() []net.Conn {
+// acceptQueued accepts without blocking until the queue is empty.
+func (a *acceptor) acceptQueued() []net.Conn {
 	raw, err := a.listener.TCP.SyscallConn()
 	if err != nil {
 		return nil
@@ -141,8 +141,8 @@ type handoff struct {
 
 func newHandoff() *handoff { return &handoff{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// give passes a connection on, or closes it if the server no longer accepts.
-func (h *handoff) give(c net.Conn) {
+// passConn passes a connection on, or closes it if the server no longer accepts.
+func (h *handoff) passConn(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.done:

@@ -36,8 +36,8 @@ type Conn struct {
 // Lease returns the lease that the connection is bound to.
 func (c *Conn) Lease() *lease.Lease { return c.lease }
 
-// TLS reports whether the connection is over TLS.
-func (c *Conn) TLS() bool { return c.tls }
+// IsTLS reports whether the connection is over TLS.
+func (c *Conn) IsTLS() bool { return c.tls }
 
 // Port returns the port that the client connected to.
 func (c *Conn) Port() uint16 { return c.port }
@@ -51,12 +51,12 @@ const (
 	portHTTP  = 80
 )
 
-// handshake is the record type with which a TLS connection begins (RFC 8446, section 5.1). No HTTP request begins with
-// it.
-const handshake = 0x16
+// handshakeType is the record type with which a TLS connection begins (RFC 8446, section 5.1). No HTTP request begins
+// with it.
+const handshakeType = 0x16
 
-// decide determines whether the client speaks TLS. It returns false if the client sends no byte in time.
-func (c *Conn) decide(patience time.Duration) bool {
+// detectTLS determines whether the client speaks TLS. It returns false if the client sends no byte in time.
+func (c *Conn) detectTLS(patience time.Duration) bool {
 	if c.port == portHTTPS || c.port == portHTTP {
 		c.tls = c.port == portHTTPS
 		return true
@@ -67,7 +67,7 @@ func (c *Conn) decide(patience time.Duration) bool {
 		return false
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	c.first, c.tls = first, first[0] == handshake
+	c.first, c.tls = first, first[0] == handshakeType
 	return true
 }
 
@@ -81,23 +81,23 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// HTTP1 reports whether the client speaks HTTP/1. Only HTTP/1 can be upgraded to WebSocket.
-func (c *Conn) HTTP1() bool { return c.strict != nil }
+// IsHTTP1 reports whether the client speaks HTTP/1. Only HTTP/1 can be upgraded to WebSocket.
+func (c *Conn) IsHTTP1() bool { return c.strict != nil }
 
-// Next returns the result of the strict check for the request with which the handler was just called. Nil means that
-// the request is valid. The handler must call Next exactly once per request.
-func (c *Conn) Next() error {
+// CheckNext returns the result of the strict check for the request with which the handler was just called. Nil means
+// that the request is valid. The handler must call Next exactly once per request.
+func (c *Conn) CheckNext() error {
 	if c.strict == nil {
 		return nil
 	}
 	c.served++
-	return c.strict.Bad(c.served)
+	return c.strict.FindRefusal(c.served)
 }
 
-// Raw ends the strict check, for a connection that the handler hijacked after an upgrade.
-func (c *Conn) Raw() {
+// EndCheck ends the strict check, for a connection that the handler hijacked after an upgrade.
+func (c *Conn) EndCheck() {
 	if c.strict != nil {
-		c.strict.Raw()
+		c.strict.StopChecks()
 	}
 }
 
@@ -106,7 +106,7 @@ func (c *Conn) Close() error {
 	c.close.Do(func() {
 		c.closeErr = c.Conn.Close()
 		if c.lease != nil {
-			c.lease.Detach((*reset)(c))
+			c.lease.DetachConn((*resetConn)(c))
 		}
 	})
 	return c.closeErr
@@ -116,15 +116,15 @@ func (c *Conn) Close() error {
 // response (HTTP/1.0).
 func (c *Conn) Reset() {
 	// The reset must come first: after Close the socket has already ended in the ordinary way.
-	_ = (*reset)(c).Close()
+	_ = (*resetConn)(c).Close()
 	_ = c.Close()
 }
 
-// reset closes a connection with a TCP reset, for the lease. A lease may close a connection that is still being
+// resetConn closes a connection with a TCP reset, for the lease. A lease may close a connection that is still being
 // admitted, so reset touches only the socket.
-type reset Conn
+type resetConn Conn
 
-func (r *reset) Close() error {
+func (r *resetConn) Close() error {
 	if tcp, ok := r.Conn.(*net.TCPConn); ok {
 		// A linger of 0 makes the kernel send a reset.
 		_ = tcp.SetLinger(0)
@@ -141,7 +141,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 		c = s.Conn
 	}
 	switch over := c.(type) {
-	case texts:
+	case textConn:
 		c = over.own
 	case *tls.Conn:
 		c = over.NetConn()
@@ -161,8 +161,8 @@ func FromContext(ctx context.Context) *Conn {
 // errNoSlot is for a connection from an address without a slot.
 var errNoSlot = errors.New("the source address belongs to no slot")
 
-// identify finds the slot of a connection.
-func identify(l Listener, c net.Conn) (slot.ID, error) {
+// findSlot finds the slot of a connection.
+func findSlot(l Listener, c net.Conn) (slot.ID, error) {
 	if l.Slot != nil {
 		return *l.Slot, nil
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	record = 16 << 10 // bytes of plaintext in a TLS record
+	recordSize = 16 << 10 // bytes of plaintext in a TLS record
 	// maxText and maxWire bound the bytes that a cork holds before it writes: of plaintext, and of records for the socket.
 	// TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do.
-	maxText = 4 * record
-	maxWire = 7 * (record + 22)
+	maxText = 4 * recordSize
+	maxWire = 7 * (recordSize + 22)
 )
 
 // uncorkTime is how long UncorkSoon may wait. It is short compared with any network, and long compared with the time in
@@ -33,9 +33,9 @@ var (
 	wireBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxWire); return &b }}
 )
 
-// put writes to w, or buffers while corked. If the buffer overflows, it writes multiples of unit bytes, if unit is not
-// 0.
-func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
+// writeOrHold writes to w, or buffers while corked. If the buffer overflows, it writes multiples of unit bytes, if unit
+// is not 0.
+func (c *cork) writeOrHold(w io.Writer, p []byte, unit int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
@@ -49,7 +49,7 @@ func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 			n = min(len(p), unit-rest)
 			*c.held = append(*c.held, p[:n]...)
 		}
-		if err := c.flush(); err != nil {
+		if err := c.flushHeld(); err != nil {
 			return 0, err
 		}
 		// A piece larger than the buffer needs no copy.
@@ -62,8 +62,8 @@ func (c *cork) put(w io.Writer, p []byte, unit int) (int, error) {
 	return len(p), nil
 }
 
-// hold buffers writes from now on.
-func (c *cork) hold(in *sync.Pool) {
+// startHolding buffers writes from now on.
+func (c *cork) startHolding(in *sync.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
@@ -71,21 +71,21 @@ func (c *cork) hold(in *sync.Pool) {
 	}
 }
 
-// open writes the buffered bytes, and writes directly from then on.
-func (c *cork) open() error {
+// openCork writes the buffered bytes, and writes directly from then on.
+func (c *cork) openCork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
 		return nil
 	}
-	err := c.flush()
+	err := c.flushHeld()
 	c.pool.Put(c.held)
 	c.held = nil
 	return err
 }
 
-// flush writes the buffered bytes and stays corked. The caller holds mu.
-func (c *cork) flush() error {
+// flushHeld writes the buffered bytes and stays corked. The caller holds mu.
+func (c *cork) flushHeld() error {
 	if len(*c.held) == 0 {
 		return nil
 	}
@@ -97,8 +97,8 @@ func (c *cork) flush() error {
 // Cork buffers writes from now on. It buffers the plaintext, so that chunk framing needs no separate TLS records. It
 // buffers the records, so that they leave in one system call. Only one goroutine may cork at a time.
 func (c *Conn) Cork() {
-	c.text.hold(&textBuffers)
-	c.wire.hold(&wireBuffers)
+	c.text.startHolding(&textBuffers)
+	c.wire.startHolding(&wireBuffers)
 }
 
 // Uncork writes the buffered bytes.
@@ -106,7 +106,7 @@ func (c *Conn) Uncork() error {
 	if c.soon != nil {
 		c.soon.Stop()
 	}
-	return c.uncork()
+	return c.openCorks()
 }
 
 // UncorkSoon writes the buffered bytes after uncorkTime, or when the buffer is full. It is for bodies that arrive so
@@ -114,24 +114,24 @@ func (c *Conn) Uncork() error {
 // delayed one.
 func (c *Conn) UncorkSoon() {
 	if c.soon == nil {
-		c.soon = time.AfterFunc(uncorkTime, func() { _ = c.uncork() })
+		c.soon = time.AfterFunc(uncorkTime, func() { _ = c.openCorks() })
 		return
 	}
 	c.soon.Reset(uncorkTime)
 }
 
-func (c *Conn) uncork() error {
+func (c *Conn) openCorks() error {
 	// The text first: opening it writes records into the wire.
-	return errors.Join(c.text.open(), c.wire.open())
+	return errors.Join(c.text.openCork(), c.wire.openCork())
 }
 
 // Write implements io.Writer, for TLS records or plain HTTP.
-func (c *Conn) Write(p []byte) (int, error) { return c.wire.put(c.Conn, p, 0) }
+func (c *Conn) Write(p []byte) (int, error) { return c.wire.writeOrHold(c.Conn, p, 0) }
 
-// texts is a connection whose plaintext can be corked before TLS.
-type texts struct {
+// textConn is a connection whose plaintext can be corked before TLS.
+type textConn struct {
 	*tls.Conn
 	own *Conn
 }
 
-func (t texts) Write(p []byte) (int, error) { return t.own.text.put(t.Conn, p, record) }
+func (t textConn) Write(p []byte) (int, error) { return t.own.text.writeOrHold(t.Conn, p, recordSize) }

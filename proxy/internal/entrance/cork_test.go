@@ -135,7 +135,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Conn{Conn: server}
-	over := texts{tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, DynamicRecordSizingDisabled: true}), c}
+	over := textConn{tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, DynamicRecordSizingDisabled: true}), c}
 	const pieces, size = 6, 16 << 10
 	done := make(chan error, 1)
 	go func() {

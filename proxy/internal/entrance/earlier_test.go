@@ -25,12 +25,12 @@ import (
 // Promise: one-run-one-identity
 func TestEarlierConnection(t *testing.T) {
 	var e *entrance.Entrance
-	book := lease.NewBook(lease.Config{Drain: func(id slot.ID) { e.Drain(id) }})
+	book := lease.NewTable(lease.Config{Drain: func(id slot.ID) { e.DrainQueue(id) }})
 	e, err := entrance.New(entrance.Config{
-		Attach: book.Attach,
+		Attach: book.AttachConn,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := entrance.FromContext(r.Context())
-			if c.Next() != nil {
+			if c.CheckNext() != nil {
 				panic(http.ErrAbortHandler)
 			}
 			_, _ = io.WriteString(w, c.Lease().Run)
@@ -45,7 +45,7 @@ func TestEarlierConnection(t *testing.T) {
 	testkit.Must(t, err)
 	earlier := request(t, l.Addr().String())
 	begin(t, book, 2, "second")
-	_, err = e.Add(entrance.Listener{TCP: l.(*net.TCPListener), Port: 3000, Slot: new(slot.ID)})
+	_, err = e.AddListener(entrance.Listener{TCP: l.(*net.TCPListener), Port: 3000, Slot: new(slot.ID)})
 	testkit.Must(t, err)
 	if got, err := answerOf(earlier); err == nil {
 		t.Errorf("what the first run sent was served as of the %s", got)
@@ -76,7 +76,7 @@ func TestRemovedListener(t *testing.T) {
 	go func() { done <- e.Serve(ctx) }()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	testkit.Must(t, err)
-	remove, err := e.Add(entrance.Listener{TCP: l.(*net.TCPListener), Port: 3000, Slot: new(slot.ID)})
+	remove, err := e.AddListener(entrance.Listener{TCP: l.(*net.TCPListener), Port: 3000, Slot: new(slot.ID)})
 	testkit.Must(t, err)
 	c, err := net.Dial("tcp", l.Addr().String())
 	testkit.Must(t, err)
@@ -92,7 +92,7 @@ func TestRemovedListener(t *testing.T) {
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
 	go func() {
-		e.Drain(0)
+		e.DrainQueue(0)
 		if !bound.Load() {
 			t.Error("Drain has returned, and a connection made before it is not bound yet")
 		}
@@ -109,9 +109,9 @@ func TestRemovedListener(t *testing.T) {
 	testkit.Must(t, <-done)
 }
 
-func begin(t *testing.T, b *lease.Book, generation uint64, run string) {
+func begin(t *testing.T, b *lease.Table, generation uint64, run string) {
 	t.Helper()
-	_, err := b.Begin(0, controlapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(10 * time.Minute)})
+	_, err := b.BeginLease(0, controlapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(10 * time.Minute)})
 	testkit.Must(t, err)
 }
 

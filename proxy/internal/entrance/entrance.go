@@ -86,16 +86,16 @@ type Entrance struct {
 
 	mu        sync.Mutex
 	acceptors []*acceptor
-	state     serving
+	state     entranceState
 }
 
-// serving is the state of an Entrance.
-type serving byte
+// entranceState is the state of an Entrance.
+type entranceState byte
 
 const (
-	notYet serving = iota // Add keeps listeners for Serve
-	now
-	over // Add closes listeners
+	stateNew entranceState = iota // Add keeps listeners for Serve
+	stateServing
+	stateClosed // Add closes listeners
 )
 
 // New makes an entrance; Serve starts it.
@@ -133,58 +133,58 @@ func New(c Config) (*Entrance, error) {
 		e.limits[i] = rate.NewLimiter(acceptRate, acceptBurst)
 	}
 	for _, l := range c.Listeners {
-		if _, err := e.Add(l); err != nil {
+		if _, err := e.AddListener(l); err != nil {
 			return nil, err
 		}
 	}
 	return e, nil
 }
 
-// Add accepts from a further listener, which then belongs to the entrance. The returned function closes it, but keeps
-// its connections. Add closes the connections that clients made before: an earlier Drain did not see them, so the run
-// that made them may have ended.
-func (e *Entrance) Add(l Listener) (remove func(), err error) {
-	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.Valid() || l.Slot == nil && l.Find == nil {
+// AddListener accepts from a further listener, which then belongs to the entrance. The returned function closes it, but
+// keeps its connections. Add closes the connections that clients made before: an earlier Drain did not see them, so the
+// run that made them may have ended.
+func (e *Entrance) AddListener(l Listener) (remove func(), err error) {
+	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.IsValid() || l.Slot == nil && l.Find == nil {
 		return nil, errors.New("entrance: a listener has no socket, no port, no slot, or one that does not exist")
 	}
-	a := newAcceptor(l, e.admit)
+	a := newAcceptor(l, e.admitConn)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state == over {
+	if e.state == stateClosed {
 		_ = l.TCP.Close()
 		return func() {}, nil
 	}
-	for _, c := range a.queued() {
+	for _, c := range a.acceptQueued() {
 		_ = c.Close()
 	}
 	e.acceptors = append(e.acceptors, a)
-	if e.state == now {
-		e.start(a)
+	if e.state == stateServing {
+		e.startAcceptor(a)
 	}
-	return func() { e.remove(a) }, nil
+	return func() { e.removeListener(a) }, nil
 }
 
-// start runs an acceptor. The caller holds mu.
-func (e *Entrance) start(a *acceptor) {
+// startAcceptor runs an acceptor. The caller holds mu.
+func (e *Entrance) startAcceptor(a *acceptor) {
 	go func() {
-		if err := a.run(); err != nil {
-			e.fail(err)
+		if err := a.acceptConns(); err != nil {
+			e.reportFailure(err)
 		}
 	}()
 }
 
-func (e *Entrance) fail(err error) {
+func (e *Entrance) reportFailure(err error) {
 	select {
 	case e.failed <- err:
 	default: // an earlier error has already ended Serve
 	}
 }
 
-// remove closes a listener. Drain waits for it until its last connection is bound to a lease.
-func (e *Entrance) remove(a *acceptor) {
+// removeListener closes a listener. Drain waits for it until its last connection is bound to a lease.
+func (e *Entrance) removeListener(a *acceptor) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state == notYet { // no goroutine accepts from it yet
+	if e.state == stateNew { // no goroutine accepts from it yet
 		_ = a.listener.TCP.Close()
 	} else {
 		// Without mu, because stop waits for admissions. The acceptor stays on the list: Drain must wait for it.
@@ -192,22 +192,22 @@ func (e *Entrance) remove(a *acceptor) {
 		a.stop()
 		e.mu.Lock()
 	}
-	e.forget(a)
+	e.dropAcceptor(a)
 }
 
-// forget removes an acceptor from the list. The caller holds mu.
-func (e *Entrance) forget(a *acceptor) {
+// dropAcceptor removes an acceptor from the list. The caller holds mu.
+func (e *Entrance) dropAcceptor(a *acceptor) {
 	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
 }
 
-// turn changes the state and returns the current acceptors.
-func (e *Entrance) turn(to serving) []*acceptor {
+// setState changes the state and returns the current acceptors.
+func (e *Entrance) setState(to entranceState) []*acceptor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.state = to
-	if to == now {
+	if to == stateServing {
 		for _, a := range e.acceptors {
-			e.start(a)
+			e.startAcceptor(a)
 		}
 	}
 	return slices.Clone(e.acceptors)
@@ -215,8 +215,8 @@ func (e *Entrance) turn(to serving) []*acceptor {
 
 // Serve accepts until ctx ends; then it closes every connection and returns nil.
 func (e *Entrance) Serve(ctx context.Context) error {
-	go func() { e.fail(e.server.Serve(e.handoff)) }()
-	e.turn(now)
+	go func() { e.reportFailure(e.server.Serve(e.handoff)) }()
+	e.setState(stateServing)
 	var first error
 	select {
 	case <-ctx.Done():
@@ -224,7 +224,7 @@ func (e *Entrance) Serve(ctx context.Context) error {
 		first = fmt.Errorf("accepting connections: %w", first)
 	}
 	// Stop the acceptors before the server: a later connection would find a closed handoff.
-	for _, a := range e.turn(over) {
+	for _, a := range e.setState(stateClosed) {
 		a.stop()
 	}
 	_ = e.server.Close()
@@ -236,14 +236,14 @@ func (e *Entrance) Serve(ctx context.Context) error {
 	return first
 }
 
-// Drain accepts every connection that clients made to a slot before the call. So Attach judges them now, and not for a
-// later run.
-func (e *Entrance) Drain(id slot.ID) {
+// DrainQueue accepts every connection that clients made to a slot before the call. So Attach judges them now, and not
+// for a later run.
+func (e *Entrance) DrainQueue(id slot.ID) {
 	var wait []<-chan struct{}
 	e.mu.Lock()
 	for _, a := range e.acceptors {
 		if a.listener.Slot == nil || *a.listener.Slot == id {
-			wait = append(wait, a.barrier())
+			wait = append(wait, a.startBarrier())
 		}
 	}
 	e.mu.Unlock()
@@ -253,39 +253,39 @@ func (e *Entrance) Drain(id slot.ID) {
 	}
 }
 
-// admit binds an accepted connection to its lease and serves it. It does not block, because each connection must be
+// admitConn binds an accepted connection to its lease and serves it. It does not block, because each connection must be
 // bound before the next accept.
-func (e *Entrance) admit(l Listener, tcp net.Conn) {
-	id, err := identify(l, tcp)
+func (e *Entrance) admitConn(l Listener, tcp net.Conn) {
+	id, err := findSlot(l, tcp)
 	if err != nil {
 		e.conf.Refused(nil, tcp.RemoteAddr().String(), err)
 		_ = tcp.Close()
 		return
 	}
 	c := &Conn{Conn: tcp, port: l.Port}
-	c.lease, err = e.conf.Attach(id, (*reset)(c))
+	c.lease, err = e.conf.Attach(id, (*resetConn)(c))
 	if err != nil {
 		e.conf.Refused(c.lease, slotName(id), err)
 		_ = tcp.Close()
 		return
 	}
-	e.conns.Go(func() { e.open(c) })
+	e.conns.Go(func() { e.serveConn(c) })
 }
 
-// open terminates TLS, determines the host, and passes the connection to the HTTP server.
-func (e *Entrance) open(c *Conn) {
+// serveConn terminates TLS, determines the host, and passes the connection to the HTTP server.
+func (e *Entrance) serveConn(c *Conn) {
 	// Delay a flood here, not in admit, which would also delay the other slots.
 	if err := e.limits[c.lease.Slot].Wait(c.lease.Context()); err != nil {
 		_ = c.Close()
 		return
 	}
-	if !c.decide(e.conf.Patience.Handshake) {
+	if !c.detectTLS(e.conf.Patience.Handshake) {
 		_ = c.Close()
 		return
 	}
 	if !c.tls {
 		c.strict = strict.New(c)
-		e.handoff.give(c.strict)
+		e.handoff.passConn(c.strict)
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.lease.Context(), e.conf.Patience.Handshake)
@@ -298,7 +298,7 @@ func (e *Entrance) open(c *Conn) {
 		if c.host, err = catalog.ParseHost(state.ServerName); err != nil {
 			err = fmt.Errorf("%w: %w", authority.ErrNoHost, err)
 		}
-		c.host = c.host.At(c.port)
+		c.host = c.host.AtPort(c.port)
 	}
 	if err != nil {
 		e.conf.Refused(c.lease, slotName(c.lease.Slot), &HandshakeError{err})
@@ -306,11 +306,11 @@ func (e *Entrance) open(c *Conn) {
 		return
 	}
 	if state.NegotiatedProtocol == "h2" {
-		e.handoff.give(over)
+		e.handoff.passConn(over)
 		return
 	}
-	c.strict = strict.New(texts{over, c})
-	e.handoff.give(c.strict)
+	c.strict = strict.New(textConn{over, c})
+	e.handoff.passConn(c.strict)
 }
 
 // HandshakeError is the error of a TLS handshake that did not lead to a request.
@@ -322,8 +322,8 @@ func (e *HandshakeError) Error() string { return "TLS handshake: " + e.Err.Error
 // Unwrap returns the cause.
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
-// NoHost reports whether the client named no valid host. Otherwise it disconnected, or did not trust the proxy's
+// HasNoHost reports whether the client named no valid host. Otherwise it disconnected, or did not trust the proxy's
 // authority.
-func (e *HandshakeError) NoHost() bool { return errors.Is(e.Err, authority.ErrNoHost) }
+func (e *HandshakeError) HasNoHost() bool { return errors.Is(e.Err, authority.ErrNoHost) }
 
 func slotName(id slot.ID) string { return fmt.Sprintf("slot%d", int(id)) }

@@ -29,22 +29,22 @@ func TestPorts(t *testing.T) {
 	testkit.Must(t, err)
 	d.roots.AddCert(ca.Certificate())
 	var e *entrance.Entrance
-	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { e.Drain(id) }})
+	d.book = lease.NewTable(lease.Config{Drain: func(id slot.ID) { e.DrainQueue(id) }})
 	e, err = entrance.New(entrance.Config{
-		Attach: d.book.Attach, GetCertificate: ca.GetCertificate,
+		Attach: d.book.AttachConn, GetCertificate: ca.GetCertificate,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			c := entrance.FromContext(r.Context())
-			if c == nil || c.HTTP1() && c.Next() != nil {
+			if c == nil || c.IsHTTP1() && c.CheckNext() != nil {
 				panic(http.ErrAbortHandler)
 			}
-			fmt.Fprintf(w, "%d %v %s %s", c.Port(), c.TLS(), c.Host(), r.URL)
+			fmt.Fprintf(w, "%d %v %s %s", c.Port(), c.IsTLS(), c.Host(), r.URL)
 		}),
 	})
 	testkit.Must(t, err)
 	listen := func(port uint16) (string, func()) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		testkit.Must(t, err)
-		remove, err := e.Add(entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Slot: new(slot.ID)})
+		remove, err := e.AddListener(entrance.Listener{TCP: l.(*net.TCPListener), Port: port, Slot: new(slot.ID)})
 		testkit.Must(t, err)
 		return l.Addr().String(), remove
 	}
@@ -54,7 +54,7 @@ func TestPorts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx) }()
-	_, err = d.book.Begin(0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
+	_, err = d.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
 	testkit.Must(t, err)
 	late, removeLate := listen(9200)
 	for _, c := range []struct{ to, protocol, want string }{

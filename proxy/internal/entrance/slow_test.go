@@ -33,7 +33,7 @@ const host = "api.demo.test"
 // door is an entrance for two slots, each with a run.
 type door struct {
 	t           *testing.T
-	book        *lease.Book
+	book        *lease.Table
 	roots       *x509.CertPool
 	https, http [2]string
 }
@@ -45,7 +45,7 @@ func newDoor(t *testing.T) *door {
 	testkit.Must(t, err)
 	d.roots.AddCert(ca.Certificate())
 	var e *entrance.Entrance
-	d.book = lease.NewBook(lease.Config{Drain: func(id slot.ID) { e.Drain(id) }})
+	d.book = lease.NewTable(lease.Config{Drain: func(id slot.ID) { e.DrainQueue(id) }})
 	var listeners []entrance.Listener
 	for n := range d.https {
 		id := slot.ID(n)
@@ -62,7 +62,7 @@ func newDoor(t *testing.T) *door {
 		}
 	}
 	e, err = entrance.New(entrance.Config{
-		Listeners: listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: http.HandlerFunc(answer),
+		Listeners: listeners, Attach: d.book.AttachConn, GetCertificate: ca.GetCertificate, Handler: http.HandlerFunc(answer),
 		Patience: entrance.Patience{Handshake: patience, Head: patience, Idle: patience},
 	})
 	testkit.Must(t, err)
@@ -77,7 +77,7 @@ func newDoor(t *testing.T) *door {
 		d.book.Close()
 	})
 	for n := range d.https {
-		_, err := d.book.Begin(slot.ID(n), controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
+		_, err := d.book.BeginLease(slot.ID(n), controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
 		testkit.Must(t, err)
 	}
 	return d
@@ -85,7 +85,7 @@ func newDoor(t *testing.T) *door {
 
 // answer reads the whole request, as the proxy's handler may.
 func answer(w http.ResponseWriter, r *http.Request) {
-	if c := entrance.FromContext(r.Context()); c == nil || c.Next() != nil {
+	if c := entrance.FromContext(r.Context()); c == nil || c.CheckNext() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -378,7 +378,7 @@ func TestSlowBody(t *testing.T) {
 		t.Errorf("a slow body was cut within its run: %v", err)
 	default:
 	}
-	if _, err := d.book.End(0, 1); err != nil {
+	if _, err := d.book.EndLease(0, 1); err != nil {
 		t.Error(err)
 	}
 	for range many {

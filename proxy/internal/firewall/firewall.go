@@ -24,31 +24,31 @@ const lockTime = 5 // seconds to wait for another iptables
 // Install sets up the firewall of this network namespace, between the sandbox's network and another network. It returns
 // the interface of the sandbox's network.
 func Install(n slot.Network) (inside string, err error) {
-	inside, err = Inside(n)
+	inside, err = FindInterface(n)
 	if err != nil {
 		return "", err
 	}
 	if err := checkRoute(inside); err != nil {
 		return "", err
 	}
-	if err := acknowledge(inside); err != nil {
+	if err := enableQuickACK(inside); err != nil {
 		return "", err
 	}
-	if err := apply(iptables.ProtocolIPv4, Plan4(inside, n)); err != nil {
+	if err := applyPlan(iptables.ProtocolIPv4, NewIPv4Plan(inside, n)); err != nil {
 		return "", fmt.Errorf("setting up the firewall: %w", err)
 	}
 	// Without IPv6 in the kernel, ip6tables fails.
-	if !ipv6() {
+	if !hasIPv6() {
 		return inside, nil
 	}
-	if err := apply(iptables.ProtocolIPv6, Plan6(inside)); err != nil {
+	if err := applyPlan(iptables.ProtocolIPv6, NewIPv6Plan(inside)); err != nil {
 		return "", fmt.Errorf("setting up the firewall for IPv6: %w", err)
 	}
 	return inside, nil
 }
 
-// Inside returns the interface with the proxy's address on the sandbox's network.
-func Inside(n slot.Network) (string, error) {
+// FindInterface returns the interface with the proxy's address on the sandbox's network.
+func FindInterface(n slot.Network) (string, error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return "", fmt.Errorf("listing interfaces: %w", err)
@@ -107,9 +107,9 @@ func checkRoute(inside string) error {
 	return nil
 }
 
-// acknowledge makes the kernel acknowledge packets from the sandbox at once (quickack). Deno uses Nagle's algorithm:
+// enableQuickACK makes the kernel acknowledge packets from the sandbox at once (quickack). Deno uses Nagle's algorithm:
 // its next small frame waits for the previous acknowledgement, which the kernel otherwise delays by 40 ms.
-func acknowledge(inside string) error {
+func enableQuickACK(inside string) error {
 	link, err := netlink.LinkByName(inside)
 	if err != nil {
 		return fmt.Errorf("inspecting %s: %w", inside, err)
@@ -127,14 +127,14 @@ func acknowledge(inside string) error {
 	return nil
 }
 
-// ipv6 reports whether the kernel has IPv6.
-func ipv6() bool {
+// hasIPv6 reports whether the kernel has IPv6.
+func hasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
 }
 
-// apply puts a plan into force. It fills the chains, then sets the jumps to them, then verifies everything.
-func apply(proto iptables.Protocol, p Plan) error {
+// applyPlan puts a plan into force. It fills the chains, then sets the jumps to them, then verifies everything.
+func applyPlan(proto iptables.Protocol, p Plan) error {
 	t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockTime))
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func apply(proto iptables.Protocol, p Plan) error {
 	}
 	// The chains are complete before any jump leads to them.
 	for _, j := range p.Jumps {
-		if first(t, j) {
+		if isFirstRule(t, j) {
 			continue
 		}
 		// The jump may exist further down, after a rule that another program inserted.
@@ -166,11 +166,11 @@ func apply(proto iptables.Protocol, p Plan) error {
 			return err
 		}
 	}
-	return verify(t, p)
+	return verifyPlan(t, p)
 }
 
-// verify reads back the rules in force and compares them with the plan.
-func verify(t *iptables.IPTables, p Plan) error {
+// verifyPlan reads back the rules in force and compares them with the plan.
+func verifyPlan(t *iptables.IPTables, p Plan) error {
 	for _, r := range p.Rules {
 		ok, err := t.Exists(r.Table, r.Chain, r.Spec...)
 		if err != nil {
@@ -181,15 +181,15 @@ func verify(t *iptables.IPTables, p Plan) error {
 		}
 	}
 	for _, j := range p.Jumps {
-		if !first(t, j) {
+		if !isFirstRule(t, j) {
 			return fmt.Errorf("the jump %v is not the first rule of %s", j.Spec, j.Chain)
 		}
 	}
 	return nil
 }
 
-// first reports whether a jump is the first rule of its chain.
-func first(t *iptables.IPTables, j Rule) bool {
+// isFirstRule reports whether a jump is the first rule of its chain.
+func isFirstRule(t *iptables.IPTables, j Rule) bool {
 	rules, err := t.List(j.Table, j.Chain)
 	if err != nil {
 		return false

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestPlans shows the rules as they are passed to iptables.
 func TestPlans(t *testing.T) {
-	for name, p := range map[string]Plan{"plan4.txt": Plan4("eth1", slot.Network{}), "plan6.txt": Plan6("eth1")} {
+	for name, p := range map[string]Plan{"plan4.txt": NewIPv4Plan("eth1", slot.Network{}), "plan6.txt": NewIPv6Plan("eth1")} {
 		var b strings.Builder
 		for _, r := range append(p.Rules, p.Jumps...) {
 			b.WriteString("-t " + r.Table + " " + r.Chain + " " + strings.Join(r.Spec, " ") + "\n")
@@ -53,15 +53,15 @@ func TestPlans(t *testing.T) {
 func inNamespace(t *testing.T, outside bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root for a network namespace")
+		testkit.SkipBecause(t, "needs root for a network namespace")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		testkit.Skip(t, "needs iptables")
+		testkit.SkipBecause(t, "needs iptables")
 	}
 	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 	ns, err := netns.New()
 	if err != nil {
-		testkit.Skip(t, "cannot make a network namespace: "+err.Error())
+		testkit.SkipBecause(t, "cannot make a network namespace: "+err.Error())
 	}
 	t.Cleanup(func() { ns.Close() })
 	link(t, "in0", (slot.Network{}).Proxy().String()+"/24")
@@ -234,7 +234,7 @@ func TestRefusesToStart(t *testing.T) {
 	})
 	t.Run("no such network", func(t *testing.T) {
 		if os.Geteuid() != 0 {
-			testkit.Skip(t, "needs root for a network namespace")
+			testkit.SkipBecause(t, "needs root for a network namespace")
 		}
 		runtime.LockOSThread()
 		ns, err := netns.New()

@@ -29,8 +29,8 @@ type Plan struct {
 	Jumps []Rule
 }
 
-// Plan4 returns the set-up for IPv4. inside is the interface of the sandbox's network n.
-func Plan4(inside string, n slot.Network) Plan {
+// NewIPv4Plan returns the set-up for IPv4. inside is the interface of the sandbox's network n.
+func NewIPv4Plan(inside string, n slot.Network) Plan {
 	subnet, self, resolver := n.Subnet().String(), n.Proxy().String()+"/32", slot.SyntheticAddr.String()+"/32"
 	port := strconv.Itoa(DNSPort)
 	dns := func(proto string) Rule {
@@ -60,8 +60,8 @@ func Plan4(inside string, n slot.Network) Plan {
 	}
 }
 
-// Plan6 returns the set-up for IPv6, which the sandbox does not have.
-func Plan6(inside string) Plan {
+// NewIPv6Plan returns the set-up for IPv6, which the sandbox does not have.
+func NewIPv6Plan(inside string) Plan {
 	return Plan{
 		Rules: []Rule{
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},

@@ -50,12 +50,12 @@ type Config struct {
 	Open func(p *Part, content io.Reader) (io.Reader, error)
 }
 
-// window is longer than any boundary and any line of a head, in bytes.
-const window = 8 << 10
+// readWindow is longer than any boundary and any line of a head, in bytes.
+const readWindow = 8 << 10
 
 // NewReader returns a Reader of a body whose types have been parsed.
 func NewReader(src io.Reader, c Config) *Reader {
-	return &Reader{conf: c, src: bufio.NewReaderSize(src, window), delim: []byte("\r\n--" + c.From.Boundary())}
+	return &Reader{conf: c, src: bufio.NewReaderSize(src, readWindow), delim: []byte("\r\n--" + c.From.Boundary())}
 }
 
 // Read implements io.Reader.
@@ -67,7 +67,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		case r.err != nil:
 			return 0, r.err
 		case r.part == nil:
-			r.err = r.next()
+			r.err = r.nextPart()
 			continue
 		}
 		n, err := r.part.Read(p)
@@ -82,9 +82,10 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// next writes the text between two parts: the rest of the boundary's line and the head of the next part, or the end.
-func (r *Reader) next() error {
-	read, err := r.boundary()
+// nextPart writes the text between two parts: the rest of the boundary's line and the head of the next part, or the
+// end.
+func (r *Reader) nextPart() error {
+	read, err := r.readBoundary()
 	if err != nil {
 		return err
 	}
@@ -93,9 +94,9 @@ func (r *Reader) next() error {
 	// RFC 2046 allows white space after the boundary, but servers differ in accepting it.
 	case string(last) == "\r\n":
 	case string(last) == "--":
-		return r.end(read)
+		return r.writeEnd(read)
 	case err != nil:
-		return noEnd(err)
+		return newEndError(err)
 	default:
 		return &Error{"a line continues after the boundary"}
 	}
@@ -104,14 +105,14 @@ func (r *Reader) next() error {
 	if err != nil {
 		return err
 	}
-	inner, err := r.conf.Open(part, &content{r: r, last: '\n'})
+	inner, err := r.conf.Open(part, &partContent{r: r, last: '\n'})
 	if err != nil {
 		return err
 	}
-	r.separate()
+	r.writeBoundary()
 	r.out.WriteString("\r\n")
 	// The server already knows the length, so the written head must be as long as the read one.
-	part.write(&r.out)
+	part.writeHead(&r.out)
 	if r.conf.Exact && r.out.Len() != read+2+n {
 		r.out.Reset()
 		return &Error{"a part's head is not written as browsers write it, in a body of more than 256 KiB"}
@@ -120,8 +121,8 @@ func (r *Reader) next() error {
 	return nil
 }
 
-// boundary reads a boundary and returns its length. A blank line may precede the first boundary.
-func (r *Reader) boundary() (int, error) {
+// readBoundary reads a boundary and returns its length. A blank line may precede the first boundary.
+func (r *Reader) readBoundary() (int, error) {
 	n := len(r.delim)
 	if !r.began {
 		if first, _ := r.src.Peek(2); string(first) != "\r\n" {
@@ -140,8 +141,8 @@ func (r *Reader) boundary() (int, error) {
 	return n, nil
 }
 
-// separate writes a boundary.
-func (r *Reader) separate() {
+// writeBoundary writes a boundary.
+func (r *Reader) writeBoundary() {
 	if r.began {
 		r.out.WriteString("\r\n")
 	}
@@ -150,8 +151,8 @@ func (r *Reader) separate() {
 	r.out.WriteString(r.conf.To.Boundary())
 }
 
-// end writes the last boundary, if at most a line break follows.
-func (r *Reader) end(read int) error {
+// writeEnd writes the last boundary, if at most a line break follows.
+func (r *Reader) writeEnd(read int) error {
 	rest, err := r.src.Peek(len("--\r\n") + 1)
 	switch {
 	case err != nil && err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
@@ -160,7 +161,7 @@ func (r *Reader) end(read int) error {
 	case err == nil || string(rest) != "--" && string(rest) != "--\r\n":
 		return &Error{"something follows the last boundary"}
 	}
-	r.separate()
+	r.writeBoundary()
 	r.out.Write(rest)
 	if r.conf.Exact && r.out.Len() != read+len(rest) {
 		r.out.Reset()
@@ -169,33 +170,33 @@ func (r *Reader) end(read int) error {
 	return io.EOF
 }
 
-// noEnd returns the error for a body that ends too early.
-func noEnd(err error) error {
+// newEndError returns the error for a body that ends too early.
+func newEndError(err error) error {
 	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		return &Error{"it does not end with its boundary"}
 	}
 	return err
 }
 
-// content is the content of one part.
-type content struct {
+// partContent is the content of one part.
+type partContent struct {
 	r    *Reader
 	last byte // the last byte read
 	done bool
 }
 
-func (c *content) Read(p []byte) (int, error) {
+func (c *partContent) Read(p []byte) (int, error) {
 	if c.done {
 		return 0, io.EOF
 	}
 	src := c.r.src
 	for want := 1; ; {
 		if _, err := src.Peek(want); err != nil {
-			return 0, noEnd(err)
+			return 0, newEndError(err)
 		}
 		// Only buffered bytes: the content leaves as it arrives.
 		held, _ := src.Peek(src.Buffered())
-		n, err := c.plain(held)
+		n, err := c.countPlain(held)
 		if err != nil || c.done {
 			return 0, err
 		}
@@ -209,14 +210,14 @@ func (c *content) Read(p []byte) (int, error) {
 	}
 }
 
-// plain returns the number of bytes that certainly belong to the content. 0 may mean that the content has ended.
-func (c *content) plain(held []byte) (int, error) {
+// countPlain returns the number of bytes that certainly belong to the content. 0 may mean that the content has ended.
+func (c *partContent) countPlain(held []byte) (int, error) {
 	delim := c.r.delim
 	dashes := delim[len("\r\n"):]
 	i := bytes.Index(held, dashes)
 	if i < 0 {
 		// The end of the buffer may be the beginning of a boundary.
-		return len(held) - max(overlap(held, delim), overlap(held, dashes)), nil
+		return len(held) - max(longestOverlap(held, delim), longestOverlap(held, dashes)), nil
 	}
 	if i >= 2 && string(held[i-2:i]) == "\r\n" {
 		c.done = i == 2
@@ -234,8 +235,8 @@ func (c *content) plain(held []byte) (int, error) {
 	return i + 1, nil
 }
 
-// overlap returns the length of the longest suffix of s that is a prefix of text.
-func overlap(s, text []byte) int {
+// longestOverlap returns the length of the longest suffix of s that is a prefix of text.
+func longestOverlap(s, text []byte) int {
 	for n := min(len(s), len(text)-1); n > 0; n-- {
 		if s[len(s)-n] == text[0] && bytes.HasPrefix(text, s[len(s)-n:]) {
 			return n

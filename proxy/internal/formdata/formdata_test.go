@@ -25,7 +25,7 @@ func form(parts ...string) string {
 
 // typeOf is the type of a request.
 func typeOf(values ...string) (Type, error) {
-	t, err := RequestType(http.Header{"Content-Type": values})
+	t, err := ParseRequestType(http.Header{"Content-Type": values})
 	if err == nil {
 		err = t.CheckCharset()
 	}
@@ -39,7 +39,7 @@ func read(t testing.TB, kind, body string, wrap func(io.Reader) io.Reader) (writ
 	if err != nil {
 		return "", nil, err
 	}
-	to := from.Fresh()
+	to := from.WithNewBoundary()
 	r := NewReader(wrap(strings.NewReader(body)), Config{From: from, To: to, Open: func(p *Part, content io.Reader) (io.Reader, error) {
 		data, err := io.ReadAll(content)
 		parts = append(parts, p.Name+"|"+p.FileName+"|"+p.Type.Media+"="+string(data))
@@ -107,7 +107,7 @@ func TestExact(t *testing.T) {
 	} {
 		body = strings.ReplaceAll(body, "--b", "--"+boundary)
 		from, _ := ParseType([]string{"multipart/form-data; boundary=" + boundary})
-		r := NewReader(strings.NewReader(body), Config{From: from, To: from.Fresh(), Exact: true,
+		r := NewReader(strings.NewReader(body), Config{From: from, To: from.WithNewBoundary(), Exact: true,
 			Open: func(_ *Part, content io.Reader) (io.Reader, error) { return content, nil }})
 		if got, err := io.ReadAll(r); (err == nil) != ok || ok && len(got) != len(body) || len(got) > len(body) {
 			t.Errorf("%q became %q, %v", body, got, err)
@@ -197,7 +197,7 @@ func ambiguous() map[string]string {
 		"CR in a header":                 form("Content-Disposition: form-data;\rname=\"a\"\r\n\r\nx"),
 		"two CRs":                        form("Content-Disposition: form-data; name=\"a\"\r\r\n\r\nx"),
 		"a long head":                    form(head + "Content-Type: text/plain; x=\"" + strings.Repeat("x", maxHead) + "\"\r\n\r\nx"),
-		"a head without end":             "--b\r\nA:" + strings.Repeat("x", 3*window),
+		"a head without end":             "--b\r\nA:" + strings.Repeat("x", 3*readWindow),
 		"LF before a boundary":           "--b\r\n" + head + "\r\nx\n--b\r\n" + head + "\r\ny\r\n--b--\r\n",
 		"CR before a boundary":           "--b\r\n" + head + "\r\nx\r--b\r\n" + head + "\r\ny\r\n--b--\r\n",
 		"LF after a boundary":            "--b\r\n" + head + "\r\nx\r\n--b\n" + head + "\r\ny\r\n--b--\r\n",
@@ -256,7 +256,7 @@ func TestTypes(t *testing.T) {
 		"":                                                      "",
 	} {
 		got, err := typeOf(value)
-		if err != nil || fresh != "" && got.With("NEW").String() != fresh || got.String() != strings.TrimSpace(value) {
+		if err != nil || fresh != "" && got.WithBoundary("NEW").String() != fresh || got.String() != strings.TrimSpace(value) {
 			t.Errorf("%q: %+v, %v", value, got, err)
 		}
 	}
@@ -313,7 +313,7 @@ func TestTypeBySpelling(t *testing.T) {
 	for _, h := range []http.Header{
 		{"Content-Type": {"text/plain"}, "Content_type": {"multipart/form-data; boundary=b"}}, {"Content_Type": {"text/plain"}},
 	} {
-		if got, err := RequestType(h); err == nil {
+		if got, err := ParseRequestType(h); err == nil {
 			t.Errorf("%v: %+v", h, got)
 		}
 	}
@@ -326,7 +326,7 @@ func TestFresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := from.Fresh().Boundary(), from.Fresh().Boundary()
+		a, b := from.WithNewBoundary().Boundary(), from.WithNewBoundary().Boundary()
 		if a == b || len(a) != max(n, minBoundary) || !isBoundary(a) {
 			t.Errorf("%d: %q, %q", n, a, b)
 		}
@@ -354,7 +354,7 @@ func TestConstantMemory(t *testing.T) {
 	from, _ := ParseType([]string{"multipart/form-data; boundary=b"})
 	const size = 64 << 20
 	src := io.MultiReader(strings.NewReader("--b\r\n"+head+"\r\n"), io.LimitReader(noise{}, size), strings.NewReader("\r\n--b--"))
-	r := NewReader(src, Config{From: from, To: from.Fresh(), Open: func(_ *Part, content io.Reader) (io.Reader, error) { return content, nil }})
+	r := NewReader(src, Config{From: from, To: from.WithNewBoundary(), Open: func(_ *Part, content io.Reader) (io.Reader, error) { return content, nil }})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	n, err := io.Copy(io.Discard, r)
@@ -422,7 +422,7 @@ func TestUnbound(t *testing.T) {
 		return []string{"Accept: x", "Content-Type: multipart/form-data; boundary=" + boundary}
 	}
 	sum := func(headers []string, body string) string {
-		headers, body = Unbound(headers, body)
+		headers, body = StripBoundary(headers, body)
 		return fmt.Sprintf("%q %q", headers, body)
 	}
 	const one, two, evil = "----1111222233334444", "----5555666677778888", "deadbeefdeadbeefdead"
@@ -491,15 +491,15 @@ func TestUnbound(t *testing.T) {
 	if spaced(one) == spaced(two) {
 		t.Error("lines that only some parsers take for boundaries compare equal")
 	}
-	if _, kept := Unbound([]string{"Content_Type: multipart/form-data; boundary=" + one}, form(one, head+"5")); kept != form(one, head+"5") {
+	if _, kept := StripBoundary([]string{"Content_Type: multipart/form-data; boundary=" + one}, form(one, head+"5")); kept != form(one, head+"5") {
 		t.Errorf("not a type to most servers: %q", kept)
 	}
 	// What a body is compared as is no body of another request.
-	headers, body := Unbound(typed(one), form(one, head+"100"))
+	headers, body := StripBoundary(typed(one), form(one, head+"100"))
 	if sum(typed(""), body) == sum(headers, body) || sum(typed(strings.Repeat("\x00", len(one))), body) != fmt.Sprintf("%q %q", headers, body) {
 		t.Errorf("%q %q", headers, body)
 	}
-	if _, kept := Unbound(typed(one), `{"amount":5}`); kept != `{"amount":5}` {
+	if _, kept := StripBoundary(typed(one), `{"amount":5}`); kept != `{"amount":5}` {
 		t.Errorf("%q", kept)
 	}
 }

@@ -30,12 +30,12 @@ const maxHead = 4 << 10
 
 // readHead reads a part's head up to the blank line at its end, and returns the length in bytes.
 func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
-	p := &Part{form: t.FormData()}
+	p := &Part{form: t.IsFormData()}
 	var seen []string
 	for n := 0; ; {
 		line, err := src.ReadSlice('\n')
 		if n += len(line); err != nil && err != bufio.ErrBufferFull { //nolint:errorlint // the reader's own value
-			return nil, n, noEnd(err)
+			return nil, n, newEndError(err)
 		}
 		// The buffer is longer than maxHead, so a full buffer is also too long.
 		if n > maxHead || err != nil {
@@ -48,9 +48,9 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 		case text == "" && p.form && !slices.Contains(seen, "content-disposition"):
 			return nil, n, &Error{"a part has no Content-Disposition: form-data with a name"}
 		case text == "":
-			return p, n, p.check()
+			return p, n, p.checkHead()
 		}
-		name, err := p.header(text)
+		name, err := p.parseHeader(text)
 		if err != nil {
 			return nil, n, err
 		}
@@ -62,8 +62,8 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 	}
 }
 
-// header parses one line of a head. It returns the name of the header in lower case.
-func (p *Part) header(line string) (name string, err error) {
+// parseHeader parses one line of a head. It returns the name of the header in lower case.
+func (p *Part) parseHeader(line string) (name string, err error) {
 	name, value, found := strings.Cut(line, ":")
 	if !found || !isToken(name) {
 		return "", &Error{"a part's head has a folded line, or one that is not a header"}
@@ -72,7 +72,7 @@ func (p *Part) header(line string) (name string, err error) {
 	p.lines = append(p.lines, name+": "+value)
 	switch name = strings.ToLower(name); name {
 	case "content-disposition":
-		err = p.disposition(value)
+		err = p.parseDisposition(value)
 	case "content-type":
 		p.Type, err = ParseType([]string{value})
 	case "content-id":
@@ -90,13 +90,13 @@ func (p *Part) header(line string) (name string, err error) {
 	return name, err
 }
 
-// disposition reads Content-Disposition.
-func (p *Part) disposition(value string) error {
+// parseDisposition reads Content-Disposition.
+func (p *Part) parseDisposition(value string) error {
 	file := ""
 	if p.form { // outside forms, a file name may be the name of a field
 		file = "filename"
 	}
-	word, list, err := parameters(value, file)
+	word, list, err := parseParameters(value, file)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *Part) disposition(value string) error {
 	switch {
 	case p.form && (!named || strings.TrimSpace(p.Name) == ""):
 		return &Error{"a part has no Content-Disposition: form-data with a name"}
-	case strings.ContainsAny(p.Name, `;=,<>`), p.form && !bracketed(p.Name),
+	case strings.ContainsAny(p.Name, `;=,<>`), p.form && !hasValidBrackets(p.Name),
 		strings.Contains(p.FileName, ";") && strings.Contains(p.FileName, "="):
 		return &Error{"a part's name, or its file's, has characters that servers read in different ways"}
 	// In HTML, such a field names the charset of the form.
@@ -128,8 +128,8 @@ func (p *Part) disposition(value string) error {
 	return nil
 }
 
-// check checks the head as a whole.
-func (p *Part) check() error {
+// checkHead checks the head as a whole.
+func (p *Part) checkHead() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {
 	// Python's cgi reads such a part to the end of the body, past boundaries.
@@ -144,8 +144,8 @@ func (p *Part) check() error {
 	return nil
 }
 
-// write writes the head and the blank line. The head of a form field is written only from parsed values.
-func (p *Part) write(out *bytes.Buffer) {
+// writeHead writes the head and the blank line. The head of a form field is written only from parsed values.
+func (p *Part) writeHead(out *bytes.Buffer) {
 	lines := p.lines
 	//defence:multipart
 	if p.form {
@@ -163,9 +163,9 @@ func (p *Part) write(out *bytes.Buffer) {
 	out.WriteString("\r\n")
 }
 
-// bracketed reports whether the brackets in a name have the form name[key][key]. PHP and Rack turn other brackets into
-// different names.
-func bracketed(name string) bool {
+// hasValidBrackets reports whether the brackets in a name have the form name[key][key]. PHP and Rack turn other
+// brackets into different names.
+func hasValidBrackets(name string) bool {
 	i := strings.IndexAny(name, "[]")
 	if i < 0 {
 		return true

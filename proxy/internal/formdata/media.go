@@ -21,8 +21,8 @@ type Type struct {
 // param is a parameter: the name in lower case, the value without quotes.
 type param struct{ name, value string }
 
-// RequestType is ParseType for a request.
-func RequestType(h http.Header) (Type, error) {
+// ParseRequestType is ParseType for a request.
+func ParseRequestType(h http.Header) (Type, error) {
 	values := h["Content-Type"]
 	for name, more := range h {
 		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
@@ -31,22 +31,22 @@ func RequestType(h http.Header) (Type, error) {
 		}
 	}
 	t, err := ParseType(values)
-	if err == nil && t.seemsOther() {
+	if err == nil && t.hasOtherType() {
 		err = &Error{"its Content-Type names a second type, in a parameter or as a part of the first"}
 	}
 	return t, err
 }
 
-// seemsOther reports whether a server that searches the whole header for a word, as formidable does, reads the body as
-// another kind. A multipart type may name the type of its first part (RFC 2387).
-func (t Type) seemsOther() bool {
+// hasOtherType reports whether a server that searches the whole header for a word, as formidable does, reads the body
+// as another kind. A multipart type may name the type of its first part (RFC 2387).
+func (t Type) hasOtherType() bool {
 	whole := strings.ToLower(t.raw)
 	found := 0
 	for _, word := range []string{"multipart", "urlencoded", "json"} {
 		switch {
-		case !strings.Contains(whole, word), word == "json" && t.Multipart():
+		case !strings.Contains(whole, word), word == "json" && t.IsMultipart():
 			continue
-		case !strings.Contains(t.Media, word), word == "multipart" && !t.Multipart():
+		case !strings.Contains(t.Media, word), word == "multipart" && !t.IsMultipart():
 			return true
 		}
 		found++
@@ -71,7 +71,7 @@ func ParseType(values []string) (Type, error) {
 	case len(values) == 0 || strings.Trim(values[0], " \t") == "":
 		return Type{}, nil
 	}
-	media, params, err := parameters(strings.Trim(values[0], " \t"), "")
+	media, params, err := parseParameters(strings.Trim(values[0], " \t"), "")
 	if err != nil {
 		return Type{}, err
 	}
@@ -80,17 +80,17 @@ func ParseType(values []string) (Type, error) {
 	if !isToken(major) || !isToken(minor) {
 		return Type{}, &Error{"its Content-Type is not of the form type/subtype"}
 	}
-	if t.Multipart() && !isBoundary(t.Boundary()) {
+	if t.IsMultipart() && !isBoundary(t.Boundary()) {
 		return Type{}, &Error{"its Content-Type has no boundary, or one with unusual characters"}
 	}
 	return t, nil
 }
 
-// Multipart reports whether the body has parts.
-func (t Type) Multipart() bool { return strings.HasPrefix(t.Media, "multipart/") }
+// IsMultipart reports whether the body has parts.
+func (t Type) IsMultipart() bool { return strings.HasPrefix(t.Media, "multipart/") }
 
-// FormData reports whether the parts are the fields of a form.
-func (t Type) FormData() bool { return t.Media == "multipart/form-data" }
+// IsFormData reports whether the parts are the fields of a form.
+func (t Type) IsFormData() bool { return t.Media == "multipart/form-data" }
 
 // Boundary returns the boundary between the parts.
 func (t Type) Boundary() string { return t.Param("boundary") }
@@ -108,20 +108,20 @@ func (t Type) Param(name string) string {
 // minBoundary is the length in hexadecimal digits at which a boundary cannot be guessed.
 const minBoundary = 32
 
-// Fresh returns the type with a new random boundary, which is unknown until the body leaves. It is as long as the old
-// one, but has at least minBoundary digits. The type of a form keeps no other parameter.
-func (t Type) Fresh() Type {
+// WithNewBoundary returns the type with a new random boundary, which is unknown until the body leaves. It is as long as
+// the old one, but has at least minBoundary digits. The type of a form keeps no other parameter.
+func (t Type) WithNewBoundary() Type {
 	n := max(len(t.Boundary()), minBoundary)
 	random := make([]byte, (n+1)/2)
 	_, _ = rand.Read(random) // it never fails
 	//defence:multipart instead t
-	return t.With(strings.ToUpper(hex.EncodeToString(random))[:n])
+	return t.WithBoundary(strings.ToUpper(hex.EncodeToString(random))[:n])
 }
 
-// With returns the type with another boundary.
-func (t Type) With(boundary string) Type {
+// WithBoundary returns the type with another boundary.
+func (t Type) WithBoundary(boundary string) Type {
 	fresh := Type{Media: t.Media, params: []param{{"boundary", boundary}}}
-	if !t.FormData() {
+	if !t.IsFormData() {
 		for _, p := range t.params {
 			if p.name != "boundary" {
 				fresh.params = append(fresh.params, p)
@@ -155,10 +155,10 @@ func isASCII(charset string) bool {
 	}, strings.ToLower(charset))
 }
 
-// parameters splits a header's value into its first word and its parameters (RFC 9110, section 5.6.6). It rejects
+// parseParameters splits a header's value into its first word and its parameters (RFC 9110, section 5.6.6). It rejects
 // repeated parameters, continued or encoded parameters (RFC 2231), and escapes in a value. Only the quoted value of the
 // parameter with the name file may have backslashes, but not as its last character.
-func parameters(s, file string) (word string, list []param, err error) {
+func parseParameters(s, file string) (word string, list []param, err error) {
 	word, rest, more := strings.Cut(s, ";")
 	word = strings.TrimRight(word, " \t")
 	for more && err == nil {
@@ -166,7 +166,7 @@ func parameters(s, file string) (word string, list []param, err error) {
 			break // some clients end with a semicolon
 		}
 		var p param
-		if p, rest, more, err = parameter(rest, file); err != nil {
+		if p, rest, more, err = parseParameter(rest, file); err != nil {
 			break
 		}
 		if slices.ContainsFunc(list, func(q param) bool { return q.name == p.name }) {
@@ -177,8 +177,8 @@ func parameters(s, file string) (word string, list []param, err error) {
 	return word, list, err
 }
 
-// parameter parses the first parameter of a text. more means that a semicolon follows.
-func parameter(s, file string) (p param, rest string, more bool, err error) {
+// parseParameter parses the first parameter of a text. more means that a semicolon follows.
+func parseParameter(s, file string) (p param, rest string, more bool, err error) {
 	name, s, found := strings.Cut(s, "=")
 	//defence:multipart
 	unusual := strings.ContainsAny(name, "*%'")
@@ -231,7 +231,7 @@ func isBoundary(s string) bool {
 	})
 }
 
-// Unbound returns header lines and a body without the boundary of its parts. Requests that differ only in their
+// StripBoundary returns header lines and a body without the boundary of its parts. Requests that differ only in their
 // boundaries then compare equal: clients and this package choose another boundary for each request.
 //
 // Unbound returns its arguments unchanged unless every parser finds the same parts. That needs one type whose only
@@ -240,7 +240,7 @@ func isBoundary(s string) bool {
 //
 // Boundaries of different lengths do not compare equal, because some parsers misread a body depending on the end of a
 // buffer. The result is only for comparing, never for sending.
-func Unbound(headers []string, body string) ([]string, string) {
+func StripBoundary(headers []string, body string) ([]string, string) {
 	at, value := -1, ""
 	for i, line := range headers {
 		name, v, _ := strings.Cut(line, ":")
@@ -256,7 +256,7 @@ func Unbound(headers []string, body string) ([]string, string) {
 		return headers, body
 	}
 	t, err := ParseType([]string{value})
-	if err != nil || !t.Multipart() || len(t.params) != 1 || !isDigits(t.Boundary()) {
+	if err != nil || !t.IsMultipart() || len(t.params) != 1 || !isDigits(t.Boundary()) {
 		return headers, body
 	}
 	begins := strings.ToLower(strings.TrimLeft(t.Boundary(), "-")[:tellingDigits])
@@ -288,7 +288,7 @@ func hasHead(part string, t Type) bool {
 	if !ok || strings.HasPrefix(text, "\r\n") {
 		return false
 	}
-	_, _, err := readHead(bufio.NewReaderSize(strings.NewReader(text), window), t)
+	_, _, err := readHead(bufio.NewReaderSize(strings.NewReader(text), readWindow), t)
 	return err == nil
 }
 

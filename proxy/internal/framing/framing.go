@@ -27,8 +27,9 @@ const (
 	JSON         // the elements of one array, or a sequence of values
 )
 
-// Of returns the framing of a body by its Content-Type. SSE events have no framing: they leave at their line feeds.
-func Of(h http.Header) Kind {
+// DetectKind returns the framing of a body by its Content-Type. SSE events have no framing: they leave at their line
+// feeds.
+func DetectKind(h http.Header) Kind {
 	media, _, _ := strings.Cut(strings.ToLower(h.Get("Content-Type")), ";")
 	media = strings.TrimSpace(media)
 	grpc, isGRPC := strings.CutPrefix(media, "application/grpc")
@@ -68,9 +69,9 @@ type Scanner struct {
 // NewScanner returns a Scanner for the beginning of a body.
 func (k Kind) NewScanner() *Scanner { return &Scanner{kind: k} }
 
-// Next returns the length of the first part of p. p must not be empty. The part ends with the current message (ended),
-// or with p.
-func (s *Scanner) Next(p []byte) (n int, ended bool) {
+// NextPart returns the length of the first part of p. p must not be empty. The part ends with the current message
+// (ended), or with p.
+func (s *Scanner) NextPart(p []byte) (n int, ended bool) {
 	switch s.kind {
 	case Lengths:
 		return s.nextLength(p)
@@ -106,7 +107,7 @@ func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
 
 func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 	for i, c := range p {
-		if s.endsJSON(c) {
+		if s.isJSONEnd(c) {
 			s.scalar = false
 			return i + 1, true
 		}
@@ -114,8 +115,8 @@ func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 	return len(p), false
 }
 
-// endsJSON takes one byte and reports whether it ends a message.
-func (s *Scanner) endsJSON(c byte) bool {
+// isJSONEnd takes one byte and reports whether it ends a message.
+func (s *Scanner) isJSONEnd(c byte) bool {
 	// A message is a value at the top level, or an element of the outermost array.
 	isElement := func() bool { return s.depth == 0 || s.depth == 1 && s.array }
 	if s.quoted {
@@ -151,28 +152,28 @@ func (s *Scanner) endsJSON(c byte) bool {
 	return false
 }
 
-// Through reads src through wrap. Unless the Kind is None, wrap makes one reader for each message. So a message leaves
-// once it is complete, even if its reader holds bytes back until its end. If a message's reader has a Stop method, it
-// is called when the reader is no longer needed.
-func (k Kind) Through(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
+// WrapMessages reads src through wrap. Unless the Kind is None, wrap makes one reader for each message. So a message
+// leaves once it is complete, even if its reader holds bytes back until its end. If a message's reader has a Stop
+// method, it is called when the reader is no longer needed.
+func (k Kind) WrapMessages(src io.Reader, wrap func(io.Reader) io.Reader) io.Reader {
 	if k == None {
 		return wrap(src)
 	}
-	return &reader{message: message{src: src, scan: k.NewScanner()}, wrap: wrap}
+	return &messageReader{message: message{src: src, scan: k.NewScanner()}, wrap: wrap}
 }
 
 // pieceSize is the size of one read from a source, in bytes.
 const pieceSize = 16 << 10
 
-// reader reads messages. Its error is sticky.
-type reader struct {
+// messageReader reads messages. Its error is sticky.
+type messageReader struct {
 	message message
 	wrap    func(io.Reader) io.Reader
 	current io.Reader
 	err     error
 }
 
-func (r *reader) Read(p []byte) (int, error) {
+func (r *messageReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -182,7 +183,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		}
 		n, err := r.current.Read(p)
 		// The end of a message is not the end of the body: the next message gets a new reader.
-		if err == io.EOF && r.message.next() { //nolint:errorlint // an io.Reader ends with this value itself
+		if err == io.EOF && r.message.nextMessage() { //nolint:errorlint // an io.Reader ends with this value itself
 			// Each message has its own reader, with buffers to return.
 			r.stopCurrent()
 			err = nil
@@ -195,7 +196,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-func (r *reader) stopCurrent() {
+func (r *messageReader) stopCurrent() {
 	if s, ok := r.current.(interface{ Stop() }); ok {
 		s.Stop()
 	}
@@ -203,7 +204,7 @@ func (r *reader) stopCurrent() {
 }
 
 // Stop releases the reader of the current message. Later reads fail.
-func (r *reader) Stop() {
+func (r *messageReader) Stop() {
 	if r.err == nil {
 		r.err = io.ErrClosedPipe
 	}
@@ -240,15 +241,15 @@ func (m *message) Read(p []byte) (int, error) {
 		}
 	}
 	if m.part == 0 {
-		m.part, m.ended = m.scan.Next(m.rest)
+		m.part, m.ended = m.scan.NextPart(m.rest)
 	}
 	n := copy(p, m.rest[:m.part])
 	m.rest, m.part = m.rest[n:], m.part-n
 	return n, nil
 }
 
-// next proceeds to the next message. It returns false at the end of the source.
-func (m *message) next() bool {
+// nextMessage proceeds to the next message. It returns false at the end of the source.
+func (m *message) nextMessage() bool {
 	ended := m.ended
 	m.ended = false
 	return ended && (len(m.rest) > 0 || m.err != io.EOF) //nolint:errorlint // an io.Reader ends with this value itself

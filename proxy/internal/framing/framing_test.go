@@ -16,7 +16,7 @@ import (
 
 const secret = "sk_live_51Hx/Zq+canary=="
 
-func set() *engine.Set { return engine.New(engine.Forms(secret, 1)) }
+func set() *engine.Set { return engine.New(engine.ListForms(secret, 1)) }
 
 func replaced(int) (string, error) { return "<1>", nil }
 
@@ -34,7 +34,7 @@ func TestOf(t *testing.T) {
 		framing.None:    {"", "text/event-stream", "text/plain", "application/grpc-web-text", "application/grpcx", "application/octet-stream", "application/jsonx"},
 	} {
 		for _, m := range media {
-			if got := framing.Of(http.Header{"Content-Type": {m}}); got != kind {
+			if got := framing.DetectKind(http.Header{"Content-Type": {m}}); got != kind {
 				t.Errorf("%q: %d, want %d", m, got, kind)
 			}
 		}
@@ -63,7 +63,7 @@ func TestMessages(t *testing.T) {
 			now := ""
 			for from := 0; from < len(text); {
 				piece := text[from:min(from+size, len(text))]
-				n, ended := s.Next([]byte(piece))
+				n, ended := s.NextPart([]byte(piece))
 				now += piece[:n]
 				if ended {
 					got, now = append(got, now), ""
@@ -96,13 +96,13 @@ func TestThroughEqualsWhole(t *testing.T) {
 	} {
 		var want strings.Builder
 		for _, m := range c.messages {
-			text, _ := s.Replace(m, func(int) string { return "<1>" })
+			text, _ := s.ReplaceAll(m, func(int) string { return "<1>" })
 			want.WriteString(text)
 		}
 		text := strings.Join(c.messages, "")
 		for at := range len(text) {
 			src := io.MultiReader(strings.NewReader(text[:at]), strings.NewReader(text[at:]))
-			got, err := io.ReadAll(c.kind.Through(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) }))
+			got, err := io.ReadAll(c.kind.WrapMessages(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) }))
 			if err != nil || string(got) != want.String() {
 				t.Fatalf("%s, split at %d: %q, %v\nwant %q", name, at, got, err, want.String())
 			}
@@ -122,8 +122,8 @@ func TestMessageLeaves(t *testing.T) {
 		"lengths": {framing.Lengths, prefixed("pong")}, "lines": {framing.Lines, "{}\n"}, "json": {framing.JSON, `{"n":1}`},
 	} {
 		pr, pw := io.Pipe()
-		s := engine.New(engine.Forms("with a\nline feed, as a private key", 1))
-		r := c.kind.Through(pr, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) })
+		s := engine.New(engine.ListForms("with a\nline feed, as a private key", 1))
+		r := c.kind.WrapMessages(pr, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) })
 		for range 3 {
 			go func() { _, _ = io.WriteString(pw, c.message) }()
 			got := make([]byte, len(c.message))
@@ -140,7 +140,7 @@ func TestThroughErrors(t *testing.T) {
 	s := set()
 	for _, text := range []string{prefixed("one"), prefixed("one") + "\x00\x00\x00\x00\x09half"} {
 		src := io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF))
-		r := framing.Lengths.Through(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) })
+		r := framing.Lengths.WrapMessages(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) })
 		got, err := io.ReadAll(r)
 		if string(got) != prefixed("one") || err != io.ErrUnexpectedEOF { //nolint:errorlint // passed on as it is
 			t.Errorf("%q: %q, %v", text, got, err)
@@ -165,12 +165,12 @@ func FuzzThrough(f *testing.F) {
 		scan := k.NewScanner()
 		message := ""
 		add := func() {
-			out, _ := s.Replace(message, func(int) string { return "<1>" })
+			out, _ := s.ReplaceAll(message, func(int) string { return "<1>" })
 			want.WriteString(out)
 			message = ""
 		}
 		for rest := text; rest != ""; {
-			n, ended := scan.Next([]byte(rest))
+			n, ended := scan.NextPart([]byte(rest))
 			message, rest = message+rest[:n], rest[n:]
 			if ended {
 				add()
@@ -181,7 +181,7 @@ func FuzzThrough(f *testing.F) {
 		if size > 0 {
 			src = &pieces{text, int(size)}
 		}
-		got, err := io.ReadAll(k.Through(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) }))
+		got, err := io.ReadAll(k.WrapMessages(src, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) }))
 		if err != nil || string(got) != want.String() {
 			t.Fatalf("%d: %q, %v\nwant %q", k, got, err, want.String())
 		}

@@ -18,15 +18,15 @@ func BenchmarkHeld(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		r := &Room{Wait: testkit.Patience}
+		r := &Queue{Wait: testkit.Patience}
 		ctx, cancel := context.WithCancel(b.Context())
 		var waiting sync.WaitGroup
 		for i := range many {
 			q := refund("r" + strconv.Itoa(i))
 			q.Body = strings.Repeat("x", body) + strconv.Itoa(i)
-			waiting.Go(func() { _, _ = r.Pass(ctx, q) })
+			waiting.Go(func() { _, _ = r.WaitForApproval(ctx, q) })
 		}
-		testkit.WaitFor(b, func() bool { return len(r.List()) == many })
+		testkit.WaitFor(b, func() bool { return len(r.ListHeld()) == many })
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		mb := float64(int64(after.HeapAlloc+after.StackInuse)-int64(before.HeapAlloc+before.StackInuse)) / 1e6

@@ -11,14 +11,14 @@ import (
 // maxGrants bounds the grants of all runs. The oldest go first.
 const maxGrants = 1000
 
-// grant is an approval of further requests of one run. It ends with the run and with the catalog's version.
-type grant struct {
-	of    scope
+// runApproval is an approval of further requests of one run. It ends with the run and with the catalog's version.
+type runApproval struct {
+	of    approvalScope
 	ended <-chan struct{}
 }
 
 // hasEnded reports whether the run has ended.
-func (g grant) hasEnded() bool {
+func (g runApproval) hasEnded() bool {
 	select {
 	case <-g.ended:
 		return true
@@ -27,9 +27,9 @@ func (g grant) hasEnded() bool {
 	}
 }
 
-// scope holds the properties that requests share if a person approves them together. For all requests of a rule, method
-// and url are empty.
-type scope struct {
+// approvalScope holds the properties that requests share if a person approves them together. For all requests of a
+// rule, method and url are empty.
+type approvalScope struct {
 	run, tenant, server, api, rule, catalog string
 	generation                              uint64
 	byAny                                   bool
@@ -38,8 +38,8 @@ type scope struct {
 
 // scopeOf returns the scope of a request for a kind of approval. It cuts the query off the URL, which is as code wrote
 // it.
-func (r Request) scopeOf(kind approvalapi.Scope) scope {
-	s := scope{
+func (r Request) scopeOf(kind approvalapi.Scope) approvalScope {
+	s := approvalScope{
 		run: r.Run, tenant: r.Tenant, server: r.Server, generation: r.Generation,
 		api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny,
 	}
@@ -50,22 +50,22 @@ func (r Request) scopeOf(kind approvalapi.Scope) scope {
 	return s
 }
 
-// granted reports whether an approval of an earlier request covers this one. The caller holds mu.
-func (r *Room) granted(q Request) bool {
-	r.grants = slices.DeleteFunc(r.grants, grant.hasEnded)
+// isCovered reports whether an approval of an earlier request covers this one. The caller holds mu.
+func (r *Queue) isCovered(q Request) bool {
+	r.grants = slices.DeleteFunc(r.grants, runApproval.hasEnded)
 	path, rule := q.scopeOf(approvalapi.ScopePath), q.scopeOf(approvalapi.ScopeRule)
-	return slices.ContainsFunc(r.grants, func(g grant) bool { return g.of == path || g.of == rule })
+	return slices.ContainsFunc(r.grants, func(g runApproval) bool { return g.of == path || g.of == rule })
 }
 
-// grant approves all requests with the scope of a waiting request, now and later. The caller holds mu.
-func (r *Room) grant(e *entry, kind approvalapi.Scope) {
+// approveScope approves all requests with the scope of a waiting request, now and later. The caller holds mu.
+func (r *Queue) approveScope(e *heldRequest, kind approvalapi.Scope) {
 	of := e.request.scopeOf(kind)
 	if len(r.grants) >= maxGrants {
 		r.grants = r.grants[1:]
 	}
-	r.grants = append(r.grants, grant{of, e.request.Ended})
+	r.grants = append(r.grants, runApproval{of, e.request.Ended})
 	// Requests that already wait in the same scope need no second answer.
-	r.held = slices.DeleteFunc(r.held, func(other *entry) bool {
+	r.held = slices.DeleteFunc(r.held, func(other *heldRequest) bool {
 		same := other.Waiting && other.request.scopeOf(kind) == of
 		if same {
 			other.answer <- nil
@@ -75,15 +75,15 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 }
 
 // checkScope refuses an answer with a scope that the request cannot have.
-func checkScope(e *entry, a approvalapi.Answer) error {
+func checkScope(e *heldRequest, a approvalapi.Answer) error {
 	switch {
-	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.Wide():
+	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.IsWide():
 		return &rpc.Error{Code: "bad_scope", Text: "The scope is once, path or rule."}
 	//defence:approval-run
-	case a.Approve && a.Scope.Wide() && e.request.Ended == nil:
+	case a.Approve && a.Scope.IsWide() && e.request.Ended == nil:
 		return &rpc.Error{Code: "no_run",
 			Text: "The request belongs to no run, so you can approve only this one request."}
-	case a.Approve && a.Scope.Wide() && !e.Waiting:
+	case a.Approve && a.Scope.IsWide() && !e.Waiting:
 		return &rpc.Error{Code: "run_ended",
 			Text: "The run no longer waits, so you can approve only this one request."}
 	}

@@ -37,18 +37,18 @@ func TestScopes(t *testing.T) {
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {
 		for name, row := range rows {
 			want := scope == approvalapi.ScopePath && row.path || scope == approvalapi.ScopeRule && row.rule
-			r := &Room{Wait: testkit.Patience}
+			r := &Queue{Wait: testkit.Patience}
 			first, h := waiting(t.Context(), t, r, refund("r1"))
 			second, beside := waiting(t.Context(), t, r, row.q)
-			decided, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: scope})
+			decided, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope})
 			if err != nil || decided.Scope != scope || <-first != nil {
 				t.Fatalf("%+v %v", decided, err)
 			}
-			if left := len(r.List()); (left == 0) != want {
+			if left := len(r.ListHeld()); (left == 0) != want {
 				t.Errorf("%s: beside one approved as %s, %d wait", name, scope, left)
 			}
 			if !want {
-				if _, err := r.Decide(beside.ID, approvalapi.Answer{}); err != nil {
+				if _, err := r.DecideHeld(beside.ID, approvalapi.Answer{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -56,7 +56,7 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%s beside one approved as %s: %v", name, scope, err)
 			}
 			r.Wait = 1
-			if _, err := r.Pass(t.Context(), row.q); (err == nil) != want {
+			if _, err := r.WaitForApproval(t.Context(), row.q); (err == nil) != want {
 				t.Errorf("%s after one approved as %s: %v", name, scope, err)
 			}
 		}
@@ -66,53 +66,53 @@ func TestScopes(t *testing.T) {
 // TestScopesEnd: a scope is of a run that waits, and ends with the catalog.
 // Promise: exact-approvals, server-requests-belong-to-one-run
 func TestScopesEnd(t *testing.T) {
-	r := &Room{Wait: 1}
-	_, _ = r.Pass(t.Context(), refund("r1"))
-	id := r.List()[0].ID
+	r := &Queue{Wait: 1}
+	_, _ = r.WaitForApproval(t.Context(), refund("r1"))
+	id := r.ListHeld()[0].ID
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule, "always"} {
-		if _, err := r.Decide(id, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
+		if _, err := r.DecideHeld(id, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
 			t.Errorf("%s of a run that has ended", scope)
 		}
 	}
-	if len(r.List()) != 1 {
+	if len(r.ListHeld()) != 1 {
 		t.Error("what was asked wrongly is gone")
 	}
 	if err := decideOfNoRun(t); err == nil {
 		t.Error("a scope of no run")
 	}
-	r = &Room{Wait: testkit.Patience}
+	r = &Queue{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
-	r.Forget()
+	r.DropApprovals()
 	r.Wait = 1
-	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after a reload: %v", err)
 	}
-	r = &Room{Wait: testkit.Patience}
+	r = &Queue{Wait: testkit.Patience}
 	ended, q := make(chan struct{}), refund("r1")
 	q.Ended = ended
 	done, h = waiting(t.Context(), t, r, q)
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Pass(t.Context(), q); err != nil {
+	if _, err := r.WaitForApproval(t.Context(), q); err != nil {
 		t.Errorf("in the run: %v", err)
 	}
 	close(ended)
 	r.Wait = 1
-	if _, err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after the run: %v", err)
 	}
 }
 
 // decideOfNoRun approves all that a rule holds of what belongs to no run.
 func decideOfNoRun(t *testing.T) error {
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	q := refund("server-acme")
 	q.Ended = nil
 	_, h := waiting(t.Context(), t, r, q)
-	_, err := r.Decide(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	_, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
 	return err
 }

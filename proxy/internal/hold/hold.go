@@ -74,8 +74,8 @@ type Request struct {
 	ByAny bool
 }
 
-// size returns about how many bytes the request takes in memory.
-func (r Request) size() int {
+// memorySize returns about how many bytes the request takes in memory.
+func (r Request) memorySize() int {
 	n := len(r.URL) + len(r.Body)
 	for _, h := range r.Headers {
 		n += len(h)
@@ -83,11 +83,11 @@ func (r Request) size() int {
 	return n
 }
 
-// sum identifies the parts of a request that an approval covers.
-func (r Request) sum() [sha256.Size]byte {
+// hashApproval identifies the parts of a request that an approval covers.
+func (r Request) hashApproval() [sha256.Size]byte {
 	h := sha256.New()
 	// fetch() chooses a new boundary each time: without Unbound no late approval would match.
-	headers, body := formdata.Unbound(r.Headers, r.Body)
+	headers, body := formdata.StripBoundary(r.Headers, r.Body)
 	for _, s := range []string{r.Tenant, r.Server, r.API, r.Rule, strconv.FormatBool(r.ByAny),
 		r.Catalog, r.Method, r.URL, strings.Join(headers, "\n"), body} {
 		// Lengths separate the parts, so that text cannot move from one part to the next.
@@ -96,8 +96,8 @@ func (r Request) sum() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Room holds requests. The zero Room is empty and ready.
-type Room struct {
+// Queue holds requests. The zero Room is empty and ready.
+type Queue struct {
 	// Wait is how long a request waits. 0 means waitTime.
 	Wait time.Duration
 	// Added is called for each request that waits. It may be nil.
@@ -106,12 +106,12 @@ type Room struct {
 	Decided func(approvalapi.Held)
 
 	mu      sync.Mutex
-	held    []*entry      // the oldest first
-	grants  []grant       // the oldest first
-	changed chan struct{} // closed at the next change of held; nil while Waiting is unused
+	held    []*heldRequest // the oldest first
+	grants  []runApproval  // the oldest first
+	changed chan struct{}  // closed at the next change of held; nil while Waiting is unused
 }
 
-type entry struct {
+type heldRequest struct {
 	approvalapi.Held
 	request Request
 	sum     [sha256.Size]byte
@@ -119,17 +119,17 @@ type entry struct {
 	answer  chan error // the result of Pass, with a buffer for the only answer
 }
 
-// Pass waits until a person approves a request, and returns nil once for each approval. The id is that of a request
-// that waited, else "".
-func (r *Room) Pass(ctx context.Context, q Request) (id string, err error) {
-	e, err := r.enter(q)
+// WaitForApproval waits until a person approves a request, and returns nil once for each approval. The id is that of a
+// request that waited, else "".
+func (r *Queue) WaitForApproval(ctx context.Context, q Request) (id string, err error) {
+	e, err := r.addRequest(q)
 	if e == nil {
 		return "", err
 	}
-	return e.ID, r.wait(ctx, e)
+	return e.ID, r.waitForAnswer(ctx, e)
 }
 
-func (r *Room) wait(ctx context.Context, e *entry) (err error) {
+func (r *Queue) waitForAnswer(ctx context.Context, e *heldRequest) (err error) {
 	wait := r.Wait
 	if wait == 0 {
 		wait = waitTime
@@ -151,7 +151,7 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	// From here on Decide sees that the run no longer waits.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.tell()
+	defer r.notifyChange()
 	e.Waiting = false
 	select {
 	case answer := <-e.answer: // Decide was faster than the lock
@@ -166,15 +166,15 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	return err
 }
 
-// enter adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
+// addRequest adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
 // exceeds a bound.
-func (r *Room) enter(q Request) (*entry, error) {
+func (r *Queue) addRequest(q Request) (*heldRequest, error) {
 	now := time.Now()
-	sum := q.sum()
+	sum := q.hashApproval()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep(now)
-	if r.granted(q) {
+	r.removeExpired(now)
+	if r.isCovered(q) {
 		return nil, nil //nolint:nilnil // it passes
 	}
 	ofRun := 0
@@ -189,30 +189,30 @@ func (r *Room) enter(q Request) (*entry, error) {
 		}
 	}
 	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
-	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return e.sum == sum && !e.Waiting })
-	if ofRun >= maxOfRun || !r.room(q) {
+	r.held = slices.DeleteFunc(r.held, func(e *heldRequest) bool { return e.sum == sum && !e.Waiting })
+	if ofRun >= maxOfRun || !r.evictFor(q) {
 		return nil, ErrFull
 	}
-	e := &entry{request: q, sum: sum, size: q.size(), answer: make(chan error, 1), Held: approvalapi.Held{
+	e := &heldRequest{request: q, sum: sum, size: q.memorySize(), answer: make(chan error, 1), Held: approvalapi.Held{
 		ID: newID(), Run: q.Run, Tenant: q.Tenant, Server: q.Server, API: q.API, Rule: q.Rule, Operator: !q.ByAny,
 		Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
 		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
 	}}
 	r.held = append(r.held, e)
-	r.tell()
+	r.notifyChange()
 	if r.Added != nil {
 		r.Added(e.Held)
 	}
 	return e, nil
 }
 
-// room evicts requests until one more fits: those that no run waits for and that are not approved, the oldest of the
-// tenant with the most. The requests of a tenant that cannot be evicted take at most half of the capacity. The caller
-// holds mu.
-func (r *Room) room(q Request) bool {
-	count, size := 1, q.size()
+// evictFor evicts requests until one more fits: those that no run waits for and that are not approved, the oldest of
+// the tenant with the most. The requests of a tenant that cannot be evicted take at most half of the capacity. The
+// caller holds mu.
+func (r *Queue) evictFor(q Request) bool {
+	count, size := 1, q.memorySize()
 	for _, e := range r.held {
-		if e.request.Tenant == q.Tenant && !e.gives() {
+		if e.request.Tenant == q.Tenant && !e.canEvict() {
 			count, size = count+1, size+e.size
 		}
 	}
@@ -221,10 +221,10 @@ func (r *Room) room(q Request) bool {
 		return false
 	}
 	for {
-		of, who, size := map[string]int{}, "", q.size()
+		of, who, size := map[string]int{}, "", q.memorySize()
 		for _, e := range r.held {
 			size += e.size
-			if e.gives() {
+			if e.canEvict() {
 				of[e.request.Tenant] += e.size + MaxBytes/maxAll // a request also takes one of the maxAll places
 			}
 		}
@@ -237,7 +237,7 @@ func (r *Room) room(q Request) bool {
 				who = tenant
 			}
 		}
-		i := slices.IndexFunc(r.held, func(e *entry) bool { return e.gives() && e.request.Tenant == who })
+		i := slices.IndexFunc(r.held, func(e *heldRequest) bool { return e.canEvict() && e.request.Tenant == who })
 		if i < 0 {
 			return false
 		}
@@ -245,12 +245,12 @@ func (r *Room) room(q Request) bool {
 	}
 }
 
-// gives reports whether a request may be evicted.
-func (e *entry) gives() bool { return !e.Waiting && !e.Approved }
+// canEvict reports whether a request may be evicted.
+func (e *heldRequest) canEvict() bool { return !e.Waiting && !e.Approved }
 
-// sweep removes requests whose time is over. The caller holds mu.
-func (r *Room) sweep(now time.Time) {
-	r.held = slices.DeleteFunc(r.held, func(e *entry) bool { return now.After(e.Until) && !e.Waiting })
+// removeExpired removes requests whose time is over. The caller holds mu.
+func (r *Queue) removeExpired(now time.Time) {
+	r.held = slices.DeleteFunc(r.held, func(e *heldRequest) bool { return now.After(e.Until) && !e.Waiting })
 }
 
 // newID returns an id that is short enough to type: 40 random bits.
@@ -260,11 +260,11 @@ func newID() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b))
 }
 
-// List lists the held requests, the oldest first.
-func (r *Room) List() []approvalapi.Held {
+// ListHeld lists the held requests, the oldest first.
+func (r *Queue) ListHeld() []approvalapi.Held {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep(time.Now())
+	r.removeExpired(time.Now())
 	out := []approvalapi.Held{}
 	for _, e := range r.held {
 		out = append(out, e.Held)
@@ -272,10 +272,10 @@ func (r *Room) List() []approvalapi.Held {
 	return out
 }
 
-// Waiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The list
-// includes requests of MCP servers that the run may have caused. If another run may have caused such a request too, its
-// Held.Run is not this run.
-func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
+// ListWaiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The
+// list includes requests of MCP servers that the run may have caused. If another run may have caused such a request
+// too, its Held.Run is not this run.
+func (r *Queue) ListWaiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == nil {
@@ -290,20 +290,20 @@ func (r *Room) Waiting(run string) (list []approvalapi.Held, changed <-chan stru
 	return list, r.changed
 }
 
-// tell wakes the callers that wait for a change. The caller holds mu.
-func (r *Room) tell() {
+// notifyChange wakes the callers that wait for a change. The caller holds mu.
+func (r *Queue) notifyChange() {
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil
 	}
 }
 
-// Decide approves or refuses a request, once. A wider scope also covers the similar requests of the run.
-func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error) {
+// DecideHeld approves or refuses a request, once. A wider scope also covers the similar requests of the run.
+func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sweep(time.Now())
-	i := slices.IndexFunc(r.held, func(e *entry) bool { return e.ID == id })
+	r.removeExpired(time.Now())
+	i := slices.IndexFunc(r.held, func(e *heldRequest) bool { return e.ID == id })
 	if i < 0 {
 		return approvalapi.Held{}, &rpc.Error{Code: "not_held", Text: "No request waits under this id."}
 	}
@@ -311,7 +311,7 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	if err := checkScope(e, a); err != nil {
 		return approvalapi.Held{}, err
 	}
-	defer r.tell()
+	defer r.notifyChange()
 	// If the run no longer waits, the approval stays until the code is run again.
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)
@@ -329,8 +329,8 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	if approve {
 		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
 	}
-	if approve && a.Scope.Wide() {
-		r.grant(e, a.Scope)
+	if approve && a.Scope.IsWide() {
+		r.approveScope(e, a.Scope)
 	}
 	if r.Decided != nil {
 		r.Decided(out)
@@ -338,11 +338,11 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	return out, nil
 }
 
-// Forget drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
-func (r *Room) Forget() {
+// DropApprovals drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
+func (r *Queue) DropApprovals() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.tell()
+	defer r.notifyChange()
 	for _, e := range r.held {
 		if e.Waiting {
 			e.answer <- ErrStale

@@ -23,13 +23,13 @@ func refund(run string) Request {
 }
 
 // waiting passes a request in the background, and returns its result and its entry.
-func waiting(ctx context.Context, t *testing.T, r *Room, q Request) (<-chan error, approvalapi.Held) {
+func waiting(ctx context.Context, t *testing.T, r *Queue, q Request) (<-chan error, approvalapi.Held) {
 	t.Helper()
-	before := len(r.List())
+	before := len(r.ListHeld())
 	done := make(chan error, 1)
-	go func() { _, err := r.Pass(ctx, q); done <- err }()
-	testkit.WaitFor(t, func() bool { return len(r.List()) > before })
-	list := r.List()
+	go func() { _, err := r.WaitForApproval(ctx, q); done <- err }()
+	testkit.WaitFor(t, func() bool { return len(r.ListHeld()) > before })
+	list := r.ListHeld()
 	return done, list[len(list)-1]
 }
 
@@ -37,19 +37,19 @@ func waiting(ctx context.Context, t *testing.T, r *Room, q Request) (<-chan erro
 // Promise: exact-approvals
 func TestPass(t *testing.T) {
 	for _, approve := range []bool{true, false} {
-		r := &Room{Wait: testkit.Patience}
+		r := &Queue{Wait: testkit.Patience}
 		done, h := waiting(t.Context(), t, r, refund("r1"))
 		if !h.Waiting || h.Body != `{"amount":5}` || h.Rule != "approve POST" {
 			t.Errorf("held: %+v", h)
 		}
-		if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: approve}); err != nil {
+		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; (err == nil) != approve || !approve && !errors.Is(err, ErrDenied) {
 			t.Errorf("approve %v: %v", approve, err)
 		}
-		if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err == nil || len(r.List()) != 0 {
-			t.Errorf("decided twice: %+v", r.List())
+		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err == nil || len(r.ListHeld()) != 0 {
+			t.Errorf("decided twice: %+v", r.ListHeld())
 		}
 	}
 }
@@ -58,15 +58,15 @@ func TestPass(t *testing.T) {
 // anything that is sent, or that decided, waits.
 // Promise: exact-approvals, tenant-state
 func TestLate(t *testing.T) {
-	r := &Room{Wait: time.Millisecond}
-	if _, err := r.Pass(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+	r := &Queue{Wait: time.Millisecond}
+	if _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Fatal(err)
 	}
-	h := r.List()[0]
+	h := r.ListHeld()[0]
 	if h.Waiting {
 		t.Errorf("it waits: %+v", h)
 	}
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Request){
@@ -77,14 +77,14 @@ func TestLate(t *testing.T) {
 	} {
 		q := refund("r2")
 		change(&q)
-		if _, err := r.Pass(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+		if _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
 			t.Errorf("another %s passed: %v", name, err)
 		}
 	}
-	if _, err := r.Pass(t.Context(), refund("r3")); err != nil {
+	if _, err := r.WaitForApproval(t.Context(), refund("r3")); err != nil {
 		t.Errorf("the approved one: %v", err)
 	}
-	if _, err := r.Pass(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.WaitForApproval(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("it passed twice: %v", err)
 	}
 }
@@ -92,9 +92,9 @@ func TestLate(t *testing.T) {
 // TestOnce: however many same requests wait or come at the moment of an approval, one of them passes.
 // Promise: exact-approvals
 func TestOnce(t *testing.T) {
-	r := &Room{Wait: time.Millisecond}
-	_, _ = r.Pass(t.Context(), refund("r"))
-	if _, err := r.Decide(r.List()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
+	r := &Queue{Wait: time.Millisecond}
+	_, _ = r.WaitForApproval(t.Context(), refund("r"))
+	if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -102,7 +102,7 @@ func TestOnce(t *testing.T) {
 	passed := 0
 	for i := range 50 {
 		wg.Go(func() {
-			if _, err := r.Pass(t.Context(), refund("r"+strconv.Itoa(i))); err == nil {
+			if _, err := r.WaitForApproval(t.Context(), refund("r"+strconv.Itoa(i))); err == nil {
 				mu.Lock()
 				passed++
 				mu.Unlock()
@@ -118,22 +118,22 @@ func TestOnce(t *testing.T) {
 // TestEnded: a run that ends takes its request with it; an approval at that moment is not lost, and counts once.
 // Promise: exact-approvals
 func TestEnded(t *testing.T) {
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	ctx, cancel := context.WithCancel(t.Context())
 	done, h := waiting(ctx, t, r, refund("r1"))
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if list := r.List(); len(list) != 1 || list[0].Waiting {
+	if list := r.ListHeld(); len(list) != 1 || list[0].Waiting {
 		t.Fatalf("%+v", list)
 	}
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
-	r.Forget() // the catalog changed
+	r.DropApprovals() // the catalog changed
 	r.Wait = time.Millisecond
-	if _, err := r.Pass(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
+	if _, err := r.WaitForApproval(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("passed by an approval under another catalog: %v", err)
 	}
 }
@@ -142,20 +142,20 @@ func TestEnded(t *testing.T) {
 // Promise: exact-approvals
 func TestEndedApproved(t *testing.T) {
 	for range 100 {
-		r := &Room{Wait: testkit.Patience}
+		r := &Queue{Wait: testkit.Patience}
 		ctx, cancel := context.WithCancel(t.Context())
-		e, err := r.enter(refund("r1"))
+		e, err := r.addRequest(refund("r1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Decide(e.ID, approvalapi.Answer{Approve: true}); err != nil {
+		if _, err := r.DecideHeld(e.ID, approvalapi.Answer{Approve: true}); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
-		if err := r.wait(ctx, e); !errors.Is(err, context.Canceled) {
+		if err := r.waitForAnswer(ctx, e); !errors.Is(err, context.Canceled) {
 			t.Fatalf("the run that has ended got %v", err)
 		}
-		if _, err := r.Pass(t.Context(), refund("r2")); err != nil {
+		if _, err := r.WaitForApproval(t.Context(), refund("r2")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,13 +164,13 @@ func TestEndedApproved(t *testing.T) {
 // TestStale: a change of the catalog ends what waits, and what was approved under the one before.
 // Promise: exact-approvals
 func TestStale(t *testing.T) {
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
-	r.Forget()
-	if err := <-done; !errors.Is(err, ErrStale) || len(r.List()) != 0 {
-		t.Errorf("%v, %+v", err, r.List())
+	r.DropApprovals()
+	if err := <-done; !errors.Is(err, ErrStale) || len(r.ListHeld()) != 0 {
+		t.Errorf("%v, %+v", err, r.ListHeld())
 	}
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err == nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err == nil {
 		t.Error("it was approved")
 	}
 }
@@ -179,12 +179,12 @@ func TestStale(t *testing.T) {
 // Promise: exact-approvals
 func TestTwoApprovers(t *testing.T) {
 	for range 200 {
-		r := &Room{Wait: testkit.Patience}
+		r := &Queue{Wait: testkit.Patience}
 		done, h := waiting(t.Context(), t, r, refund("r1"))
 		var wg sync.WaitGroup
 		var decided [2]bool
 		for i, approve := range []bool{true, false} {
-			wg.Go(func() { _, err := r.Decide(h.ID, approvalapi.Answer{Approve: approve}); decided[i] = err == nil })
+			wg.Go(func() { _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}); decided[i] = err == nil })
 		}
 		wg.Wait()
 		if err := <-done; decided[0] == decided[1] || (err == nil) != decided[0] {
@@ -198,39 +198,39 @@ func TestTwoApprovers(t *testing.T) {
 // Promise: exact-approvals
 func TestFlood(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
-		r := &Room{Wait: time.Millisecond}
+		r := &Queue{Wait: time.Millisecond}
 		kept := refund("kept")
-		_, _ = r.Pass(t.Context(), kept)
-		if _, err := r.Decide(r.List()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
+		_, _ = r.WaitForApproval(t.Context(), kept)
+		if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range maxAll + 50 {
 			q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
 			q.Body = strconv.Itoa(i) + body
-			_, err := r.Pass(t.Context(), q)
+			_, err := r.WaitForApproval(t.Context(), q)
 			if full := i%(maxOfRun+1) == maxOfRun && body == ""; full && !errors.Is(err, ErrFull) || err == nil {
 				t.Fatalf("%s, %d: %v", name, i, err)
 			}
 			size := 0
-			for _, h := range r.List() {
+			for _, h := range r.ListHeld() {
 				size += len(h.Body)
 			}
-			if len(r.List()) > maxAll || size > MaxBytes {
-				t.Fatalf("%s, %d: %d held, %d bytes", name, i, len(r.List()), size)
+			if len(r.ListHeld()) > maxAll || size > MaxBytes {
+				t.Fatalf("%s, %d: %d held, %d bytes", name, i, len(r.ListHeld()), size)
 			}
 		}
-		last := r.List()[len(r.List())-1]
-		if _, err := r.Pass(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
+		last := r.ListHeld()[len(r.ListHeld())-1]
+		if _, err := r.WaitForApproval(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
 			t.Errorf("%s: the last one is %s", name, last.Run)
 		}
 	}
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	for i := range maxAll {
 		q := refund("r" + strconv.Itoa(i/maxOfRun))
 		q.Body = strconv.Itoa(i)
 		_, _ = waiting(t.Context(), t, r, q)
 	}
-	if _, err := r.Pass(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
+	if _, err := r.WaitForApproval(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
 		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }
@@ -245,23 +245,23 @@ func TestTenants(t *testing.T) {
 			q.Tenant, q.Body = tenant, strconv.Itoa(n)+body
 			return q
 		}
-		r := &Room{Wait: time.Millisecond}
-		_, _ = r.Pass(t.Context(), of("alice", 0))
+		r := &Queue{Wait: time.Millisecond}
+		_, _ = r.WaitForApproval(t.Context(), of("alice", 0))
 		for n := range maxAll + 50 { // nobody waits for them
-			_, _ = r.Pass(t.Context(), of("mallory", n))
+			_, _ = r.WaitForApproval(t.Context(), of("mallory", n))
 		}
-		if h := r.List()[0]; h.Run != "alice0" {
+		if h := r.ListHeld()[0]; h.Run != "alice0" {
 			t.Errorf("%s: hers has given way to another tenant's", name)
 		}
 		r.Wait = testkit.Patience
 		var refused error
 		for n := 0; refused == nil && n < maxAll; n++ {
-			e, err := r.enter(of("mallory", n))
+			e, err := r.addRequest(of("mallory", n))
 			if refused = err; err == nil && e == nil {
 				t.Fatal("passed")
 			}
 		}
-		if _, err := r.enter(of("bob", 0)); err != nil || !errors.Is(refused, ErrFull) {
+		if _, err := r.addRequest(of("bob", 0)); err != nil || !errors.Is(refused, ErrFull) {
 			t.Errorf("%s: while one tenant's wait (%v): %v", name, refused, err)
 		}
 	}
@@ -271,11 +271,11 @@ func TestTenants(t *testing.T) {
 // process, and of runs.
 // Promise: tenant-sessions
 func TestServersOfTenants(t *testing.T) {
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	of := func(tenant string, generation uint64, n int) error {
 		q := refund("server-acme")
 		q.Tenant, q.Server, q.Generation, q.Ended, q.Body = tenant, "acme", generation, nil, strconv.Itoa(n)
-		_, err := r.enter(q)
+		_, err := r.addRequest(q)
 		return err
 	}
 	for n := range maxOfRun {
@@ -297,13 +297,13 @@ func TestServersOfTenants(t *testing.T) {
 // TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
 // Promise: exact-approvals
 func TestWaiting(t *testing.T) {
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	q := refund("r1")
 	q.ByAny = true
 	mine, h := waiting(t.Context(), t, r, q)
 	theirs, op := waiting(t.Context(), t, r, refund("r1"))
 	waiting(t.Context(), t, r, refund("r2"))
-	list, changed := r.Waiting("r1")
+	list, changed := r.ListWaiting("r1")
 	if len(list) != 2 || list[0].ID != h.ID || list[0].Operator || list[1].ID != op.ID || !list[1].Operator {
 		t.Errorf("%+v", list)
 	}
@@ -312,20 +312,20 @@ func TestWaiting(t *testing.T) {
 		t.Error("it says that something changed")
 	default:
 	}
-	if _, err := r.Decide(h.ID, approvalapi.Answer{Approve: true}); err != nil || <-mine != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil || <-mine != nil {
 		t.Error(err)
 	}
 	<-changed
-	if _, err := r.Decide(op.ID, approvalapi.Answer{Approve: true}); err != nil || <-theirs != nil {
+	if _, err := r.DecideHeld(op.ID, approvalapi.Answer{Approve: true}); err != nil || <-theirs != nil {
 		t.Error(err)
 	}
-	if list, _ := r.Waiting("r1"); len(list) != 0 {
+	if list, _ := r.ListWaiting("r1"); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
 	q = refund("server-acme")
 	q.Pauses = []string{"r1", "r3"}
 	waiting(t.Context(), t, r, q)
-	if list, _ := r.Waiting("r1"); len(list) != 1 || list[0].Run != "server-acme" {
+	if list, _ := r.ListWaiting("r1"); len(list) != 1 || list[0].Run != "server-acme" {
 		t.Errorf("a request that it may have caused: %+v", list)
 	}
 }
@@ -333,16 +333,16 @@ func TestWaiting(t *testing.T) {
 // TestGoroutines: a request that waits costs no goroutine but its own.
 func TestGoroutines(t *testing.T) {
 	const many = 100
-	r := &Room{Wait: testkit.Patience}
+	r := &Queue{Wait: testkit.Patience}
 	ctx, cancel := context.WithCancel(t.Context())
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
 	for i := range many {
 		q := refund("r" + strconv.Itoa(i))
 		q.Body = strconv.Itoa(i)
-		all.Go(func() { _, _ = r.Pass(ctx, q) })
+		all.Go(func() { _, _ = r.WaitForApproval(ctx, q) })
 	}
-	testkit.WaitFor(t, func() bool { return len(r.List()) == many })
+	testkit.WaitFor(t, func() bool { return len(r.ListHeld()) == many })
 	// The number drops when goroutines of an earlier test end only now.
 	if more := runtime.NumGoroutine() - before; more > many {
 		t.Errorf("%d requests wait in %d goroutines", many, more)

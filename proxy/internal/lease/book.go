@@ -26,7 +26,7 @@ type Config struct {
 	// while the slot has no lease. Nil means that there is no accept queue to drain.
 	Drain func(slot.ID)
 	// Plans keeps the drafts of dry runs. Nil means that there are no dry runs.
-	Plans *plan.Book
+	Plans *plan.Store
 	// Lost gets the receipt of a run that was replaced, or that had not ended before Close, because mcp-server did not
 	// fetch it. It may be nil.
 	Lost func(slot.ID, controlapi.Receipt)
@@ -36,23 +36,23 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Book holds the lease of every slot. It is safe for concurrent use.
-type Book struct {
+// Table holds the lease of every slot. It is safe for concurrent use.
+type Table struct {
 	conf  Config
-	seats [slot.Total]seat
+	slots [slot.Total]slotState
 }
 
-// seat is the state of one slot. Begin and End hold change throughout, so that they cannot interleave. mu only guards
-// the fields, which many goroutines read.
-type seat struct {
+// slotState is the state of one slot. Begin and End hold change throughout, so that they cannot interleave. mu only
+// guards the fields, which many goroutines read.
+type slotState struct {
 	change sync.Mutex
 	mu     sync.Mutex
 	lease  *Lease // the latest lease, until End has returned its receipt
 	last   uint64 // the greatest generation so far
 }
 
-// NewBook makes a book in which every slot is free.
-func NewBook(c Config) *Book {
+// NewTable makes a book in which every slot is free.
+func NewTable(c Config) *Table {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -65,15 +65,15 @@ func NewBook(c Config) *Book {
 	if c.Lost == nil {
 		c.Lost = func(slot.ID, controlapi.Receipt) {}
 	}
-	return &Book{conf: c}
+	return &Table{conf: c}
 }
 
-// Begin gives the slot to a run. The generation must be greater than any that the slot has had, else Begin returns
+// BeginLease gives the slot to a run. The generation must be greater than any that the slot has had, else Begin returns
 // controlapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
-func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
-	now, kind := b.conf.Now(), kindOf(id, r)
+func (b *Table) BeginLease(id slot.ID, r controlapi.Registration) (*Lease, error) {
+	now, kind := b.conf.Now(), chooseKind(id, r)
 	switch {
-	case !id.Valid():
+	case !id.IsValid():
 		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	case r.Generation == 0:
 		return nil, fmt.Errorf("%w: generation is missing", controlapi.ErrBadRegistration)
@@ -83,7 +83,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		return nil, fmt.Errorf("%w: deadline has passed", controlapi.ErrBadRegistration)
 	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
 		return nil, fmt.Errorf("%w: dry_run: only runs have plans", controlapi.ErrBadRegistration)
-	case !validCanaries(r.Canaries):
+	case !hasValidCanaries(r.Canaries):
 		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits",
 			controlapi.ErrBadRegistration,
 			controlapi.MaxCanaries, controlapi.MinCanary, controlapi.MaxCanary)
@@ -91,7 +91,7 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
 			controlapi.ErrBadRegistration)
 	}
-	s := &b.seats[id]
+	s := &b.slots[id]
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.mu.Lock()
@@ -106,13 +106,13 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	s.lease, s.last = nil, r.Generation
 	s.mu.Unlock()
 	if old != nil {
-		b.lose(old)
+		b.loseLease(old)
 	}
 	// These connections come from the old run's code. Drain must finish before the new lease can adopt them.
 	b.conf.Drain(id)
 	l := newLease(id, r, now, b.conf.Memory)
 	if r.DryRun {
-		l.Plan = b.conf.Plans.Draft(r.Run, r.Tenant, l.apis)
+		l.Plan = b.conf.Plans.NewDraft(r.Run, r.Tenant, l.apis)
 	}
 	s.mu.Lock()
 	s.lease = l
@@ -120,23 +120,24 @@ func (b *Book) Begin(id slot.ID, r controlapi.Registration) (*Lease, error) {
 	return l, nil
 }
 
-// validCanaries reports whether canaries are within their bounds. A short canary could occur by chance in honest text.
-func validCanaries(list []string) bool {
+// hasValidCanaries reports whether canaries are within their bounds. A short canary could occur by chance in honest
+// text.
+func hasValidCanaries(list []string) bool {
 	return len(list) <= controlapi.MaxCanaries && !slices.ContainsFunc(list, func(c string) bool {
 		odd := strings.ContainsFunc(c, func(r rune) bool { return r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 		return odd || len(c) < controlapi.MinCanary || len(c) > controlapi.MaxCanary
 	})
 }
 
-// kindOf returns the kind of lease that a registration asks for. A server slot is for exactly one server, or for an
+// chooseKind returns the kind of lease that a registration asks for. A server slot is for exactly one server, or for an
 // installation without APIs; other slots are for runs.
-func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
+func chooseKind(id slot.ID, r controlapi.Registration) policy.Kind {
 	switch {
-	case !id.Server() && !r.Install:
+	case !id.IsServer() && !r.Install:
 		return policy.KindRun
-	case id.Server() && !r.Install && len(r.APIs) == 1:
+	case id.IsServer() && !r.Install && len(r.APIs) == 1:
 		return policy.KindServer
-	case id.Server() && r.Install && len(r.APIs) == 0:
+	case id.IsServer() && r.Install && len(r.APIs) == 0:
 		return policy.KindInstall
 	}
 	return policy.KindNone
@@ -148,14 +149,14 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 	l := &Lease{
 		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
 		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
-		kind:     kindOf(id, r),
-		closed:   r.Closed || kindOf(id, r) == policy.KindServer && r.Tenant != "",
+		kind:     chooseKind(id, r),
+		closed:   r.Closed || chooseKind(id, r) == policy.KindServer && r.Tenant != "",
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
 		memory:   memory,
 		conns:    map[io.Closer]struct{}{},
 	}
-	l.connected = memory.Open(l)
+	l.connected = memory.OpenAccount(l)
 	if len(r.APIs) > 0 {
 		l.apis = append([]string(nil), r.APIs...)
 	}
@@ -165,19 +166,19 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 	}
 	// countdown.New may call end before expiry is set; abort also takes mu first.
 	l.mu.Lock()
-	l.expiry = countdown.New(r.Deadline.Add(Grace).Sub(now), countdown.MostPaused, l.end)
+	l.expiry = countdown.New(r.Deadline.Add(Grace).Sub(now), countdown.MostPaused, l.endAndWait)
 	l.mu.Unlock()
 	return l
 }
 
-// End takes the slot from a run and returns its receipt, after it has aborted everything in flight. The generation must
-// be that of the current lease, else End returns controlapi.ErrFenced. A lease that ended by its deadline still has its
-// receipt, once.
-func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
-	if !id.Valid() {
+// EndLease takes the slot from a run and returns its receipt, after it has aborted everything in flight. The generation
+// must be that of the current lease, else End returns controlapi.ErrFenced. A lease that ended by its deadline still
+// has its receipt, once.
+func (b *Table) EndLease(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+	if !id.IsValid() {
 		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	}
-	s := &b.seats[id]
+	s := &b.slots[id]
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.mu.Lock()
@@ -189,18 +190,18 @@ func (b *Book) End(id slot.ID, generation uint64) (controlapi.Receipt, error) {
 	s.lease = nil
 	s.mu.Unlock()
 	// Not under mu: end may wait as long as settle, and Attach must not.
-	l.end()
+	l.endAndWait()
 	// The receipt is complete only now: the aborted exchanges have been recorded.
-	rec := l.Recorder.Receipt()
+	rec := l.Recorder.CopyReceipt()
 	if l.Plan != nil {
 		rec.Plan = l.Plan.Seal()
 	}
 	return rec, nil
 }
 
-// Forget resets a slot for another pod. Its lease ends, and any generation may follow.
-func (b *Book) Forget(id slot.ID) {
-	s := &b.seats[id]
+// ResetSlot resets a slot for another pod. Its lease ends, and any generation may follow.
+func (b *Table) ResetSlot(id slot.ID) {
+	s := &b.slots[id]
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.mu.Lock()
@@ -208,31 +209,32 @@ func (b *Book) Forget(id slot.ID) {
 	s.lease, s.last = nil, 0
 	s.mu.Unlock()
 	if old != nil {
-		b.lose(old)
+		b.loseLease(old)
 	}
 }
 
-// lose ends a lease whose receipt mcp-server has not fetched, because mcp-server has ended.
-func (b *Book) lose(l *Lease) {
-	l.end()
+// loseLease ends a lease whose receipt mcp-server has not fetched, because mcp-server has ended.
+func (b *Table) loseLease(l *Lease) {
+	l.endAndWait()
 	if l.Plan != nil {
 		l.Plan.Discard()
 	}
-	b.conf.Lost(l.Slot, l.Recorder.Receipt())
+	b.conf.Lost(l.Slot, l.Recorder.CopyReceipt())
 }
 
-// Busy reports whether a slot has a lease that has not ended.
-func (b *Book) Busy(id slot.ID) bool {
+// IsBusy reports whether a slot has a lease that has not ended.
+func (b *Table) IsBusy(id slot.ID) bool {
 	l := b.Holder(id)
 	return l != nil && l.ctx.Err() == nil
 }
 
-// Of returns the lease of a slot. The generation must be that of the lease, else Of returns controlapi.ErrFenced.
-func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
-	if !id.Valid() {
+// FindLease returns the lease of a slot. The generation must be that of the lease, else Of returns
+// controlapi.ErrFenced.
+func (b *Table) FindLease(id slot.ID, generation uint64) (*Lease, error) {
+	if !id.IsValid() {
 		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
 	}
-	s := &b.seats[id]
+	s := &b.slots[id]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lease == nil || s.lease.Generation != generation {
@@ -242,49 +244,49 @@ func (b *Book) Of(id slot.ID, generation uint64) (*Lease, error) {
 }
 
 // Holder returns the lease of a slot, or nil.
-func (b *Book) Holder(id slot.ID) *Lease {
-	if !id.Valid() {
+func (b *Table) Holder(id slot.ID) *Lease {
+	if !id.IsValid() {
 		return nil
 	}
-	s := &b.seats[id]
+	s := &b.slots[id]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease
 }
 
-// Drain returns the exchanges of a slot since its lease began or since the last Drain, without those that another run
-// caused: see receipt.Recorder.Drain. The generation must be that of the lease, else Drain returns
+// DrainReceipt returns the exchanges of a slot since its lease began or since the last Drain, without those that
+// another run caused: see receipt.Recorder.Drain. The generation must be that of the lease, else Drain returns
 // controlapi.ErrFenced.
-func (b *Book) Drain(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
-	l, err := b.Of(id, generation)
+func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
+	l, err := b.FindLease(id, generation)
 	if err != nil {
 		return controlapi.Receipt{}, err
 	}
-	return l.Recorder.Drain(run), nil
+	return l.Recorder.TakeExchanges(run), nil
 }
 
-// Attach binds a newly accepted connection to the current lease of its slot. It returns ErrNone if the slot has no
+// AttachConn binds a newly accepted connection to the current lease of its slot. It returns ErrNone if the slot has no
 // lease, and ErrFull if the lease has MaxConnections. The caller must call Lease.Detach after it has closed the
 // connection.
-func (b *Book) Attach(id slot.ID, c io.Closer) (*Lease, error) {
-	if !id.Valid() {
+func (b *Table) AttachConn(id slot.ID, c io.Closer) (*Lease, error) {
+	if !id.IsValid() {
 		return nil, ErrNone
 	}
-	s := &b.seats[id]
+	s := &b.slots[id]
 	s.mu.Lock()
 	l := s.lease
 	s.mu.Unlock()
 	if l == nil {
 		return nil, ErrNone
 	}
-	return l, l.attach(c)
+	return l, l.addConn(c)
 }
 
-// Leases lists the leases that have not ended.
-func (b *Book) Leases() []*Lease {
+// ListLeases lists the leases that have not ended.
+func (b *Table) ListLeases() []*Lease {
 	var out []*Lease
-	for i := range b.seats {
-		s := &b.seats[i]
+	for i := range b.slots {
+		s := &b.slots[i]
 		s.mu.Lock()
 		l := s.lease
 		s.mu.Unlock()
@@ -296,16 +298,16 @@ func (b *Book) Leases() []*Lease {
 }
 
 // Close ends every lease.
-func (b *Book) Close() {
-	for i := range b.seats {
-		s := &b.seats[i]
+func (b *Table) Close() {
+	for i := range b.slots {
+		s := &b.slots[i]
 		s.change.Lock()
 		s.mu.Lock()
 		l := s.lease
 		s.lease = nil
 		s.mu.Unlock()
 		if l != nil {
-			b.lose(l)
+			b.loseLease(l)
 		}
 		s.change.Unlock()
 	}

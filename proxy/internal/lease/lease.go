@@ -31,10 +31,10 @@ const (
 	maxWaiting     = 1024
 	// Grace is how long after its deadline a lease ends by itself.
 	Grace = 5 * time.Second
-	// settle is how long an ending lease waits for its aborted exchanges.
-	settle = 5 * time.Second
-	// farewell is how long a revoked lease may still answer the request that caused the revocation.
-	farewell = 100 * time.Millisecond
+	// settleTime is how long an ending lease waits for its aborted exchanges.
+	settleTime = 5 * time.Second
+	// farewellTime is how long a revoked lease may still answer the request that caused the revocation.
+	farewellTime = 100 * time.Millisecond
 )
 
 // The memory that a connection and an exchange take from the budget, in bytes. It covers their buffers of fixed size,
@@ -95,8 +95,8 @@ type Lease struct {
 	active    sync.WaitGroup // exchanges; Add only under mu and before ended
 }
 
-// Includes reports whether the run may use an API.
-func (l *Lease) Includes(api string) bool {
+// CanUse reports whether the run may use an API.
+func (l *Lease) CanUse(api string) bool {
 	return l.apis == nil || slices.Contains(l.apis, api)
 }
 
@@ -108,22 +108,22 @@ func (l *Lease) Server() string {
 	return l.apis[0]
 }
 
-// Closed reports whether the run, or a tenant's server, must not learn of APIs that it does not include.
-func (l *Lease) Closed() bool {
+// IsClosed reports whether the run, or a tenant's server, must not learn of APIs that it does not include.
+func (l *Lease) IsClosed() bool {
 	//defence:tenant-hosts
 	return l.closed
 }
 
-// Apart makes a lease without a slot, to send the plan of a run that has ended. The lease ends with close.
-func Apart(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {
+// NewDetached makes a lease without a slot, to send the plan of a run that has ended. The lease ends with close.
+func NewDetached(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {
 	now := time.Now()
 	r := controlapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
-	l = newLease(none, r, now, memory)
-	return l, l.end
+	l = newLease(noSlot, r, now, memory)
+	return l, l.endAndWait
 }
 
-// none is not a valid slot.
-const none = slot.ID(-1)
+// noSlot is not a valid slot.
+const noSlot = slot.ID(-1)
 
 // Kind returns the kind of client in the slot: code, an MCP server, or the installation of a server.
 func (l *Lease) Kind() policy.Kind { return l.kind }
@@ -131,8 +131,8 @@ func (l *Lease) Kind() policy.Kind { return l.kind }
 // Context ends when the lease does.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// attach binds a connection, which the lease closes at its end.
-func (l *Lease) attach(c io.Closer) error {
+// addConn binds a connection, which the lease closes at its end.
+func (l *Lease) addConn(c io.Closer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -140,7 +140,7 @@ func (l *Lease) attach(c io.Closer) error {
 		return ErrNone
 	case len(l.conns) >= MaxConnections:
 		return ErrFull
-	case !l.connected.Take(connectionSize):
+	case !l.connected.TryTake(connectionSize):
 		return ErrFull
 	}
 	if l.conns[c] = struct{}{}; l.Canaries != nil && !l.compiling {
@@ -150,26 +150,26 @@ func (l *Lease) attach(c io.Closer) error {
 	return nil
 }
 
-// Detach removes a closed connection. It must be called once for each attached connection.
-func (l *Lease) Detach(c io.Closer) {
+// DetachConn removes a closed connection. It must be called once for each attached connection.
+func (l *Lease) DetachConn(c io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
-	l.connected.Give(connectionSize)
+	l.connected.GiveBack(connectionSize)
 }
 
-// Enter begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight and the
-// memory suffices. The exchange may take more memory from held. The caller must call leave after the exchange has been
-// recorded.
-func (l *Lease) Enter(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
-	held = l.memory.Open(l)
+// BeginExchange begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight
+// and the memory suffices. The exchange may take more memory from held. The caller must call leave after the exchange
+// has been recorded.
+func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
+	held = l.memory.OpenAccount(l)
 	l.mu.Lock()
 	if l.ended || l.revoked {
 		l.mu.Unlock()
 		return nil, nil, ErrEnded
 	}
 	// Bound the waiting requests too: each holds its head in memory.
-	if l.waiting >= maxWaiting || !held.Take(int64(head)+waitingSize) {
+	if l.waiting >= maxWaiting || !held.TryTake(int64(head)+waitingSize) {
 		l.mu.Unlock()
 		return nil, nil, ErrFull
 	}
@@ -209,16 +209,16 @@ func (l *Lease) Revoke() {
 	l.mu.Unlock()
 	// Abort later: the run must still get the answer that says why.
 	if first {
-		time.AfterFunc(farewell, l.abort)
+		time.AfterFunc(farewellTime, l.abortAll)
 	}
 }
 
-// end aborts everything of the lease and waits until it has stopped, at most settle.
-func (l *Lease) end() {
-	l.abort()
+// endAndWait aborts everything of the lease and waits until it has stopped, at most settle.
+func (l *Lease) endAndWait() {
+	l.abortAll()
 	done := make(chan struct{})
 	go func() { l.active.Wait(); close(done) }()
-	t := time.NewTimer(settle)
+	t := time.NewTimer(settleTime)
 	defer t.Stop()
 	select {
 	case <-done:
@@ -226,8 +226,8 @@ func (l *Lease) end() {
 	}
 }
 
-// abort ends the lease's context and its connections.
-func (l *Lease) abort() {
+// abortAll ends the lease's context and its connections.
+func (l *Lease) abortAll() {
 	l.mu.Lock()
 	first := !l.ended
 	l.ended = true

@@ -19,9 +19,9 @@ type conn struct{ closed atomic.Bool }
 
 func (c *conn) Close() error { c.closed.Store(true); return nil }
 
-func begin(t *testing.T, b *Book, id slot.ID, generation uint64, life time.Duration) *Lease {
+func begin(t *testing.T, b *Table, id slot.ID, generation uint64, life time.Duration) *Lease {
 	t.Helper()
-	l, err := b.Begin(id, controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(life)})
+	l, err := b.BeginLease(id, controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(life)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +31,10 @@ func begin(t *testing.T, b *Book, id slot.ID, generation uint64, life time.Durat
 // TestDeadline: a registration ends by itself Grace after its deadline; its receipt can still be had, once.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBook(Config{})
+		b := NewTable(Config{})
 		l := begin(t, b, 0, 1, time.Minute)
 		c := &conn{}
-		if _, err := b.Attach(0, c); err != nil {
+		if _, err := b.AttachConn(0, c); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute + Grace - time.Second)
@@ -46,19 +46,19 @@ func TestDeadline(t *testing.T) {
 		if !c.closed.Load() || !errors.Is(context.Cause(l.Context()), ErrEnded) {
 			t.Error("it did not end")
 		}
-		if _, err := b.Attach(0, &conn{}); !errors.Is(err, ErrNone) {
+		if _, err := b.AttachConn(0, &conn{}); !errors.Is(err, ErrNone) {
 			t.Errorf("a connection after the end: %v", err)
 		}
-		if _, _, err := l.Enter(context.Background(), 0); !errors.Is(err, ErrEnded) {
+		if _, _, err := l.BeginExchange(context.Background(), 0); !errors.Is(err, ErrEnded) {
 			t.Errorf("an exchange after the end: %v", err)
 		}
-		if len(b.Leases()) != 0 {
+		if len(b.ListLeases()) != 0 {
 			t.Error("it is still listed")
 		}
-		if r, err := b.End(0, 1); err != nil || r.Run != "run" {
+		if r, err := b.EndLease(0, 1); err != nil || r.Run != "run" {
 			t.Errorf("the receipt: %+v, %v", r, err)
 		}
-		if _, err := b.End(0, 1); !errors.Is(err, controlapi.ErrFenced) {
+		if _, err := b.EndLease(0, 1); !errors.Is(err, controlapi.ErrFenced) {
 			t.Errorf("the receipt again: %v", err)
 		}
 	})
@@ -72,15 +72,15 @@ func TestClockJumps(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var set time.Duration
 			now := func() time.Time { return time.Now().Round(0).Add(set) } // without the monotonic clock, as from JSON
-			b := NewBook(Config{Now: now})
-			l, err := b.Begin(0, controlapi.Registration{Generation: 1, Run: "run", Deadline: now().Add(time.Minute)})
+			b := NewTable(Config{Now: now})
+			l, err := b.BeginLease(0, controlapi.Registration{Generation: 1, Run: "run", Deadline: now().Add(time.Minute)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			set = jump
 			time.Sleep(time.Minute + Grace - time.Second)
 			synctest.Wait()
-			if _, err := b.Attach(0, &conn{}); err != nil || l.Context().Err() != nil {
+			if _, err := b.AttachConn(0, &conn{}); err != nil || l.Context().Err() != nil {
 				t.Errorf("after a jump of %v the run ended early: %v", jump, err)
 			}
 			time.Sleep(2 * time.Second)
@@ -88,7 +88,7 @@ func TestClockJumps(t *testing.T) {
 			if l.Context().Err() == nil {
 				t.Errorf("after a jump of %v the run does not end", jump)
 			}
-			l, err = b.Begin(0, controlapi.Registration{Generation: 2, Run: "run", Deadline: now().Add(time.Minute)})
+			l, err = b.BeginLease(0, controlapi.Registration{Generation: 2, Run: "run", Deadline: now().Add(time.Minute)})
 			if err != nil {
 				t.Fatalf("the next run, after a jump of %v: %v", jump, err)
 			}
@@ -105,27 +105,27 @@ func TestClockJumps(t *testing.T) {
 // never stops.
 func TestEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBook(Config{})
+		b := NewTable(Config{})
 		l := begin(t, b, 0, 1, time.Minute)
-		_, leave, err := l.Enter(context.Background(), 0)
+		_, leave, err := l.BeginExchange(context.Background(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {
 			<-l.Context().Done()
 			time.Sleep(time.Second)
-			l.Recorder.Add(controlapi.Exchange{Outcome: controlapi.OutcomeAborted}, nil)
+			l.Recorder.AddExchange(controlapi.Exchange{Outcome: controlapi.OutcomeAborted}, nil)
 			leave()
 		}()
-		if r, err := b.End(0, 1); err != nil || r.Count.Exchanges != 1 {
+		if r, err := b.EndLease(0, 1); err != nil || r.Count.Exchanges != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		l = begin(t, b, 0, 2, time.Minute)
-		if _, leave, err = l.Enter(context.Background(), 0); err != nil { // leaves too late
+		if _, leave, err = l.BeginExchange(context.Background(), 0); err != nil { // leaves too late
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := b.End(0, 2); err != nil || time.Since(began) != settle {
+		if _, err := b.EndLease(0, 2); err != nil || time.Since(began) != settleTime {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		leave()
@@ -136,25 +136,25 @@ func TestEndWaits(t *testing.T) {
 // Promise: bounded-connections
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBook(Config{})
+		b := NewTable(Config{})
 		l := begin(t, b, 0, 1, time.Minute)
 		conns := make([]*conn, MaxConnections)
 		for i := range conns {
 			conns[i] = &conn{}
-			if _, err := b.Attach(0, conns[i]); err != nil {
+			if _, err := b.AttachConn(0, conns[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := b.Attach(0, &conn{}); !errors.Is(err, ErrFull) {
+		if _, err := b.AttachConn(0, &conn{}); !errors.Is(err, ErrFull) {
 			t.Errorf("one connection more: %v", err)
 		}
-		l.Detach(conns[0])
-		if _, err := b.Attach(0, &conn{}); err != nil {
+		l.DetachConn(conns[0])
+		if _, err := b.AttachConn(0, &conn{}); err != nil {
 			t.Errorf("after one was closed: %v", err)
 		}
 		var leaves []func()
 		for range MaxExchanges {
-			_, leave, err := l.Enter(context.Background(), 0)
+			_, leave, err := l.BeginExchange(context.Background(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestBounds(t *testing.T) {
 		var cancelled, entered atomic.Int32
 		for range maxWaiting {
 			go func() {
-				_, leave, err := l.Enter(ctx, 0)
+				_, leave, err := l.BeginExchange(ctx, 0)
 				if err != nil {
 					cancelled.Add(1)
 					return
@@ -174,7 +174,7 @@ func TestBounds(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if _, _, err := l.Enter(context.Background(), 0); !errors.Is(err, ErrFull) {
+		if _, _, err := l.BeginExchange(context.Background(), 0); !errors.Is(err, ErrFull) {
 			t.Errorf("one waiting more: %v", err)
 		}
 		if entered.Load() != 0 {
@@ -191,16 +191,16 @@ func TestBounds(t *testing.T) {
 
 // TestFences: late and early calls of Begin and End in every order, from many goroutines.
 func TestFences(t *testing.T) {
-	b := NewBook(Config{})
+	b := NewTable(Config{})
 	var wg sync.WaitGroup
 	var begun, ended [101]atomic.Int32
 	for range 4 {
 		wg.Go(func() {
 			for g := uint64(1); g <= 100; g++ {
-				if _, err := b.Begin(5, controlapi.Registration{Generation: g, Run: "run", Deadline: time.Now().Add(time.Minute)}); err == nil {
+				if _, err := b.BeginLease(5, controlapi.Registration{Generation: g, Run: "run", Deadline: time.Now().Add(time.Minute)}); err == nil {
 					begun[g].Add(1)
 				}
-				if r, err := b.End(5, g); err == nil {
+				if r, err := b.EndLease(5, g); err == nil {
 					ended[g].Add(1)
 					if r.Generation != g {
 						t.Errorf("the end of %d gave the receipt of %d", g, r.Generation)
@@ -220,17 +220,17 @@ func TestFences(t *testing.T) {
 
 // TestDrainHasNoLease: while the accept queue is drained the slot has no lease.
 func TestDrainHasNoLease(t *testing.T) {
-	var b *Book
+	var b *Table
 	drained := 0
-	b = NewBook(Config{Drain: func(id slot.ID) {
+	b = NewTable(Config{Drain: func(id slot.ID) {
 		drained++
-		if _, err := b.Attach(id, &conn{}); !errors.Is(err, ErrNone) {
+		if _, err := b.AttachConn(id, &conn{}); !errors.Is(err, ErrNone) {
 			t.Errorf("a queued connection got: %v", err)
 		}
 	}})
 	for g := uint64(1); g <= 3; g++ {
 		begin(t, b, 1, g, time.Minute)
-		if _, err := b.Attach(1, &conn{}); err != nil {
+		if _, err := b.AttachConn(1, &conn{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -245,30 +245,30 @@ func TestDrainHasNoLease(t *testing.T) {
 // Promise: servers-reach-less
 func TestFarDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBook(Config{})
+		b := NewTable(Config{})
 		for generation, deadline := range []time.Time{
 			time.Now().AddDate(100, 0, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		} {
 			r := controlapi.Registration{Generation: uint64(generation) + 1, Run: "server", APIs: []string{"x"}, Deadline: deadline}
-			l, err := b.Begin(slot.Max, r)
+			l, err := b.BeginLease(slot.Max, r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * 365 * 24 * time.Hour)
 			synctest.Wait()
-			if _, err := b.Attach(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
+			if _, err := b.AttachConn(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
 				t.Errorf("with a deadline of %v it ended: %v", deadline, err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation+1, ""); !errors.Is(err, controlapi.ErrFenced) {
+			if _, err := b.DrainReceipt(slot.Max, r.Generation+1, ""); !errors.Is(err, controlapi.ErrFenced) {
 				t.Errorf("drained for another generation: %v", err)
 			}
-			if got, err := b.Drain(slot.Max, r.Generation, ""); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
+			if got, err := b.DrainReceipt(slot.Max, r.Generation, ""); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
 				t.Errorf("drained: %+v, %v", got, err)
 			}
-			if _, err := b.End(slot.Max, r.Generation); err != nil {
+			if _, err := b.EndLease(slot.Max, r.Generation); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.Drain(slot.Max, r.Generation, ""); !errors.Is(err, controlapi.ErrFenced) {
+			if _, err := b.DrainReceipt(slot.Max, r.Generation, ""); !errors.Is(err, controlapi.ErrFenced) {
 				t.Errorf("drained after its end: %v", err)
 			}
 		}
@@ -279,13 +279,13 @@ func TestFarDeadline(t *testing.T) {
 // Promise: one-memory-budget
 func TestWaitingRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBook(Config{Memory: membudget.New(128 << 20)}) // a share is 32 MiB
+		b := NewTable(Config{Memory: membudget.New(128 << 20)}) // a share is 32 MiB
 		l := begin(t, b, 0, 1, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		var full, entered atomic.Int32
 		for range 400 {
 			go func() {
-				_, leave, err := l.Enter(ctx, 4<<10)
+				_, leave, err := l.BeginExchange(ctx, 4<<10)
 				switch {
 				case errors.Is(err, ErrFull):
 					full.Add(1)

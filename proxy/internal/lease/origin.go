@@ -20,11 +20,11 @@ type serverCall struct {
 	open   atomic.Bool // the server has not answered
 }
 
-// SetCalls replaces the list of calls that the server in a slot works on. The generation must be that of the lease,
+// ReplaceCalls replaces the list of calls that the server in a slot works on. The generation must be that of the lease,
 // else SetCalls returns controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server
 // and has the server's tenant. So mcp-server cannot bring a request under another tenant's approval.
-func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
-	l, err := b.Of(id, generation)
+func (b *Table) ReplaceCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
+	l, err := b.FindLease(id, generation)
 	if err != nil {
 		return err
 	}
@@ -32,12 +32,12 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	if server == "" {
 		return fmt.Errorf("%w: calls: only MCP servers have them", controlapi.ErrBadRegistration)
 	}
-	runs := b.Leases()
+	runs := b.ListLeases()
 	find := func(run string) *Lease {
 		i := slices.IndexFunc(runs, func(r *Lease) bool {
 			//defence:call-tenant permits
 			same := r.Tenant == l.Tenant
-			return r.kind == policy.KindRun && r.Run == run && r.Includes(server) && same
+			return r.kind == policy.KindRun && r.Run == run && r.CanUse(server) && same
 		})
 		if i < 0 {
 			return nil
@@ -64,7 +64,7 @@ func (b *Book) SetCalls(id slot.ID, generation uint64, s controlapi.ServerCalls)
 	}
 	for _, o := range old {
 		if !slices.Contains(l.calls, o) {
-			o.end()
+			o.markAnswered()
 		}
 	}
 	return nil
@@ -81,9 +81,9 @@ func newServerCall(c controlapi.ServerCall, run *Lease) *serverCall {
 	return out
 }
 
-// end records that the server has answered. If the run is known, requests that the server still sends for the call may
-// wait until the run ends.
-func (c *serverCall) end() {
+// markAnswered records that the server has answered. If the run is known, requests that the server still sends for the
+// call may wait until the run ends.
+func (c *serverCall) markAnswered() {
 	c.open.Store(false)
 	if c.run == nil && c.Run != "" {
 		c.cancel(ErrEnded)
@@ -101,8 +101,8 @@ type Origin struct {
 	calls []*serverCall // the calls that may have caused it
 }
 
-// Origin returns the Origin of a request that begins now.
-func (l *Lease) Origin() Origin {
+// CurrentOrigin returns the Origin of a request that begins now.
+func (l *Lease) CurrentOrigin() Origin {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := Origin{Lease: l, calls: slices.Clone(l.calls)}
@@ -126,8 +126,8 @@ func (l *Lease) Origin() Origin {
 	return o
 }
 
-// Runs returns the runs that may have caused the request.
-func (o Origin) Runs() []*Lease {
+// ListRuns returns the runs that may have caused the request.
+func (o Origin) ListRuns() []*Lease {
 	if o.kind == policy.KindRun {
 		return []*Lease{o.Lease}
 	}
@@ -140,9 +140,9 @@ func (o Origin) Runs() []*Lease {
 	return runs
 }
 
-// Pause stops the countdowns that end the leases of these runs. resume restarts them.
-func (o Origin) Pause() (resume func()) {
-	runs := o.Runs()
+// PauseRuns stops the countdowns that end the leases of these runs. resume restarts them.
+func (o Origin) PauseRuns() (resume func()) {
+	runs := o.ListRuns()
 	for _, r := range runs {
 		r.expiry.Pause()
 	}
@@ -153,10 +153,10 @@ func (o Origin) Pause() (resume func()) {
 	}
 }
 
-// Bind returns a context in which a request waits. It ends with ctx and with the last call that may have caused the
-// request. If several runs may have caused it, the request may belong to any run. So the context also ends with the
+// BindContext returns a context in which a request waits. It ends with ctx and with the last call that may have caused
+// the request. If several runs may have caused it, the request may belong to any run. So the context also ends with the
 // first run whose call the server has not answered.
-func (o Origin) Bind(ctx context.Context) (bound context.Context, release func()) {
+func (o Origin) BindContext(ctx context.Context) (bound context.Context, release func()) {
 	bound, cancel := context.WithCancelCause(ctx)
 	var left atomic.Int64
 	left.Store(int64(len(o.calls)))

@@ -28,14 +28,14 @@ type assumedRole struct {
 	now func() time.Time
 }
 
-// stored implements kind.
-func (*assumedRole) stored() bool { return true }
+// canBeStored implements kind.
+func (*assumedRole) canBeStored() bool { return true }
 
 // sessionName is the name of the session in AWS's logs.
 const sessionName = "codeforge"
 
-// obtain implements kind.
-func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+// obtainGrant implements kind.
+func (a *assumedRole) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
 	suffix := "amazonaws.com"
 	// The Chinese partition has other host names.
 	if strings.HasPrefix(a.RoleARN, "arn:aws-cn:") {
@@ -50,15 +50,16 @@ func (a *assumedRole) obtain(ctx context.Context, r *requester, _ kept) (grant, 
 	to := "https://sts." + a.Region + "." + suffix + "/"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(body))
 	if err != nil {
-		return grant{}, unavailable(detailUnreachable)
+		return grant{}, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	sum := sha256.Sum256([]byte(body))
-	if err := sigv4.Sign(req, sigv4.Scope{Service: "sts", Region: a.Region}, baseKeys(a.AWS), hex.EncodeToString(sum[:]),
+	if err := sigv4.SignRequest(req, sigv4.Scope{Service: "sts", Region: a.Region}, baseKeys(a.AWS),
+		hex.EncodeToString(sum[:]),
 		a.now()); err != nil {
-		return grant{}, unavailable(detailKey)
+		return grant{}, newUnavailable(detailKey)
 	}
-	answer, err := r.send(req)
+	answer, err := r.sendForAnswer(req)
 	if err != nil {
 		return grant{}, err
 	}
@@ -70,9 +71,9 @@ func parseRole(answer *Answer, now time.Time) (grant, error) {
 	switch answer.Status {
 	case http.StatusOK:
 	case http.StatusForbidden:
-		return grant{}, unavailable("access_denied")
+		return grant{}, newUnavailable("access_denied")
 	default:
-		return grant{}, unavailable(detailStatus)
+		return grant{}, newUnavailable(detailStatus)
 	}
 	var role struct {
 		Keys struct {
@@ -84,12 +85,12 @@ func parseRole(answer *Answer, now time.Time) (grant, error) {
 	}
 	switch err := xml.Unmarshal(answer.Body, &role); {
 	case err != nil:
-		return grant{}, unavailable(detailNotXML)
+		return grant{}, newUnavailable(detailNotXML)
 	case role.Keys.ID == "" || role.Keys.Secret == "" || role.Keys.Token == "":
-		return grant{}, unavailable(detailNoToken)
+		return grant{}, newUnavailable(detailNoToken)
 	// The clock of this machine may be wrong, or the answer is old.
 	case !role.Keys.Expires.After(now):
-		return grant{}, unavailable(detailLifetime)
+		return grant{}, newUnavailable(detailLifetime)
 	}
 	return grant{
 		Access: role.Keys.Secret, Inner: []string{role.Keys.Token, role.Keys.ID}, Life: role.Keys.Expires.Sub(now),
@@ -102,15 +103,15 @@ func baseKeys(a *catalog.AWS) sigv4.Keys {
 	return sigv4.Keys{ID: a.AccessKeyID, Secret: a.SecretAccessKey.Reveal(), Token: a.SessionToken.Reveal()}
 }
 
-// keys returns the keys that sign a request now.
-func (m *Minter) keys(ctx context.Context, c catalog.Credential, how *catalog.AWS) (sigv4.Keys, error) {
+// obtainKeys returns the keys that sign a request now.
+func (m *Minter) obtainKeys(ctx context.Context, c catalog.Credential, how *catalog.AWS) (sigv4.Keys, error) {
 	if how.RoleARN == "" {
 		return baseKeys(how), nil
 	}
-	if _, err := m.current(ctx, c); err != nil {
+	if _, err := m.obtainCurrent(ctx, c); err != nil {
 		return sigv4.Keys{}, err
 	}
-	s, err := m.state(c)
+	s, err := m.findState(c)
 	if err != nil {
 		return sigv4.Keys{}, err
 	}
@@ -164,7 +165,7 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 		swap.DropRange(req)
 	}
 	// Before the body is read: a request that cannot be signed needs no memory.
-	if err := sigv4.Check(req); err != nil {
+	if err := sigv4.CheckSignable(req); err != nil {
 		return err
 	}
 	if scope.Service == "s3" && !copiesWithin(req.Header, host) {
@@ -173,25 +174,25 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	// The client has decided not to sign the body, so it need not be buffered.
 	given := req.Header.Get(sigv4.PayloadHeader)
 	if given == sigv4.Unsigned || given == sigv4.UnsignedTrailer {
-		return sigv4.Sign(req, scope, k, given, now)
+		return sigv4.SignRequest(req, scope, k, given, now)
 	}
 	// S3 also accepts an unsigned body, so a long one need not be buffered there.
 	limit := maxOther
 	if scope.Service == "s3" {
 		limit = maxSigned
 	}
-	body, whole, err := buffer(req, limit)
+	body, whole, err := bufferBody(req, limit)
 	switch {
 	case err != nil:
 		return err
 	case whole:
 		sum := sha256.Sum256(body)
-		return sigv4.Sign(req, scope, k, hex.EncodeToString(sum[:]), now)
+		return sigv4.SignRequest(req, scope, k, hex.EncodeToString(sum[:]), now)
 	// The client gave the hash of the body, and the server checks it against the body.
 	case isHash(given):
-		return sigv4.Sign(req, scope, k, given, now)
+		return sigv4.SignRequest(req, scope, k, given, now)
 	case scope.Service == "s3":
-		return sigv4.Sign(req, scope, k, sigv4.Unsigned, now)
+		return sigv4.SignRequest(req, scope, k, sigv4.Unsigned, now)
 	}
 	return errTooLong
 }
@@ -214,16 +215,16 @@ func isHash(s string) bool {
 	return len(s) == hex.EncodedLen(sha256.Size) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// buffer reads at most limit bytes of the body. whole is false if there are more. The request's body is complete in
+// bufferBody reads at most limit bytes of the body. whole is false if there are more. The request's body is complete in
 // both cases.
-func buffer(req *http.Request, limit int) (body []byte, whole bool, err error) {
+func bufferBody(req *http.Request, limit int) (body []byte, whole bool, err error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil, true, nil
 	}
 	if req.ContentLength > int64(limit) {
 		return nil, false, nil
 	}
-	body, err = membudget.From(req.Context()).ReadAll(req.Context(), req.Body, int64(limit)+1, int64(limit)+1)
+	body, err = membudget.FromContext(req.Context()).ReadAll(req.Context(), req.Body, int64(limit)+1, int64(limit)+1)
 	if err != nil {
 		return nil, false, err
 	}

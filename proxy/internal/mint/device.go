@@ -14,14 +14,15 @@ import (
 // grantDevice is the grant type of RFC 8628, section 3.4.
 const grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
 
-// device requests a code that the person enters (RFC 8628, section 3.1).
-func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (credentialapi.Started, error) {
+// requestDeviceCode requests a code that the person enters (RFC 8628, section 3.1).
+func (m *Minter) requestDeviceCode(ctx context.Context, s *credentialState, o *oauth2,
+	l *login) (credentialapi.StartedLogin, error) {
 	if l.client.DeviceURL == "" {
-		return credentialapi.Started{}, errWay
+		return credentialapi.StartedLogin{}, errWay
 	}
 	form := url.Values{"client_id": {l.client.ID}}
 	if len(l.client.Scopes) > 0 {
-		form.Set("scope", o.scope(l.client.Scopes))
+		form.Set("scope", o.joinScopes(l.client.Scopes))
 	}
 	if l.client.Resource != "" {
 		form.Set("resource", l.client.Resource)
@@ -30,35 +31,35 @@ func (m *Minter) device(ctx context.Context, s *state, o *oauth2, l *login) (cre
 	if l.client.Basic && l.client.Secret != "" {
 		user, password = l.client.ID, l.client.Secret
 	}
-	d, err := m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, user, password)
+	d, err := m.newRequester(s).fetchDeviceCode(ctx, l.client.DeviceURL, form, user, password)
 	// RFC 8628, section 3.1, requires client authentication, but Google's documentation does not mention it. So the secret
 	// is sent only if the server asks for it.
-	if err != nil && named("", err).Detail == "invalid_client" && !l.client.Basic && l.client.Secret != "" {
+	if err != nil && asError("", err).Detail == "invalid_client" && !l.client.Basic && l.client.Secret != "" {
 		form.Set("client_secret", l.client.Secret)
-		d, err = m.requester(s).deviceCode(ctx, l.client.DeviceURL, form, "", "")
+		d, err = m.newRequester(s).fetchDeviceCode(ctx, l.client.DeviceURL, form, "", "")
 	}
 	if err != nil {
-		return credentialapi.Started{}, err
+		return credentialapi.StartedLogin{}, err
 	}
 	if d.URL == "" {
 		d.URL = d.Google
 	}
 	page, err := url.Parse(d.URL)
 	// The operator's terminal shows the page and the code, so both must be plain text.
-	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !plain(d.URL, 2048) ||
-		!plain(d.User, 64) || !plain(d.Device, 4096) {
-		return credentialapi.Started{}, unavailable(detailNotJSON)
+	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !isPlainText(d.URL, 2048) ||
+		!isPlainText(d.User, 64) || !isPlainText(d.Device, 4096) {
+		return credentialapi.StartedLogin{}, newUnavailable(detailNotJSON)
 	}
 	l.device, l.interval = d.Device, pollInterval
 	if d.Interval >= 1 && d.Interval <= 60 {
 		l.interval = time.Duration(d.Interval * float64(time.Second))
 	}
-	l.next, l.deadline = m.now().Add(l.interval), m.now().Add(loginTime)
+	l.next, l.deadline = m.wallTime().Add(l.interval), m.wallTime().Add(loginTime)
 	if d.Life >= 1 && d.Life < loginTime.Seconds() {
 		// The server may end the code earlier than loginTime, but never later.
-		l.deadline = m.now().Add(time.Duration(d.Life * float64(time.Second)))
+		l.deadline = m.wallTime().Add(time.Duration(d.Life * float64(time.Second)))
 	}
-	return credentialapi.Started{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
+	return credentialapi.StartedLogin{ID: l.id, URL: d.URL, Code: d.User, Interval: int(l.interval.Seconds())}, nil
 }
 
 // deviceAnswer is the answer of a device authorization endpoint.
@@ -72,55 +73,55 @@ type deviceAnswer struct {
 	Error    string  `json:"error"`
 }
 
-// deviceCode sends a request to a device authorization endpoint.
-func (r *requester) deviceCode(
+// fetchDeviceCode sends a request to a device authorization endpoint.
+func (r *requester) fetchDeviceCode(
 	ctx context.Context, to string, form url.Values, user, password string,
 ) (d deviceAnswer, err error) {
-	a, err := r.post(ctx, to, form, user, password)
+	a, err := r.postForm(ctx, to, form, user, password)
 	if err != nil {
 		return d, err
 	}
-	switch err := decode(a.Body, &d); {
+	switch err := decodeObject(a.Body, &d); {
 	case err != nil:
-		return d, unavailable(detailNotJSON)
+		return d, newUnavailable(detailNotJSON)
 	case d.Error != "":
-		return d, unavailable(shownCode(d.Error))
+		return d, newUnavailable(filterCode(d.Error))
 	case a.Status != 200:
-		return d, unavailable(detailStatus)
+		return d, newUnavailable(detailStatus)
 	}
 	return d, nil
 }
 
-// plain reports whether a text may be shown on a terminal and has at most most bytes.
-func plain(s string, most int) bool {
-	return s != "" && len(s) <= most && visible.Plain(s) &&
+// isPlainText reports whether a text may be shown on a terminal and has at most most bytes.
+func isPlainText(s string, most int) bool {
+	return s != "" && len(s) <= most && visible.IsPlain(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// Poll asks the server whether the person has entered the code of a login by device.
-func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, error) {
+// PollLogin asks the server whether the person has entered the code of a login by device.
+func (m *Minter) PollLogin(ctx context.Context, id string) (credentialapi.LoginProgress, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	l := m.logins.get(id, m.now())
+	l := m.logins.findLogin(id, m.wallTime())
 	if l == nil || l.device == "" {
-		return credentialapi.Progress{}, errNoLogin
+		return credentialapi.LoginProgress{}, errNoLogin
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := m.now()
+	now := m.wallTime()
 	// Ask no further: the server has forgotten the code.
 	if now.After(l.deadline) {
-		m.logins.end(id)
-		return credentialapi.Progress{}, said(unavailable("expired_token"))
+		m.logins.endLogin(id)
+		return credentialapi.LoginProgress{}, toOperatorError(newUnavailable("expired_token"))
 	}
 	if wait := l.next.Sub(now); wait > 0 && wait <= time.Minute {
-		return credentialapi.Progress{Interval: int(wait.Seconds()) + 1}, nil
+		return credentialapi.LoginProgress{Interval: int(wait.Seconds()) + 1}, nil
 	}
 	// Another call may have ended the login while this one waited for the lock.
-	if m.logins.get(id, now) != l {
-		return credentialapi.Progress{}, errNoLogin
+	if m.logins.findLogin(id, now) != l {
+		return credentialapi.LoginProgress{}, errNoLogin
 	}
-	err := m.exchange(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
+	err := m.exchangeCode(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
 	detail := ""
 	if r, ok := err.(*rpc.Error); ok { //nolint:errorlint // exchange returns no other
 		detail = r.Code
@@ -131,12 +132,12 @@ func (m *Minter) Poll(ctx context.Context, id string) (credentialapi.Progress, e
 		l.interval += slower
 		fallthrough
 	case "authorization_pending":
-		l.next = m.now().Add(l.interval)
-		return credentialapi.Progress{Interval: int(l.interval.Seconds())}, nil
+		l.next = m.wallTime().Add(l.interval)
+		return credentialapi.LoginProgress{Interval: int(l.interval.Seconds())}, nil
 	}
-	m.logins.end(id)
+	m.logins.endLogin(id)
 	if err != nil {
-		return credentialapi.Progress{}, err
+		return credentialapi.LoginProgress{}, err
 	}
-	return credentialapi.Progress{Done: true}, nil
+	return credentialapi.LoginProgress{Done: true}, nil
 }

@@ -17,13 +17,13 @@ import (
 // TestDisarmed: without its defence each of these succeeds. e2e/negative runs it, under the tag disarm.
 func TestDisarmed(t *testing.T) {
 	finish := func(t *testing.T, w *world, change func(*credentialapi.Redirect)) bool {
-		s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+		s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := w.approve(t, s)
 		change(&r)
-		return w.Finish(t.Context(), r) == nil
+		return w.FinishLogin(t.Context(), r) == nil
 	}
 	for defence, attack := range map[string]func(t *testing.T, w *world) bool{
 		"login-state": func(t *testing.T, w *world) bool {
@@ -39,7 +39,7 @@ func TestDisarmed(t *testing.T) {
 		},
 		"minted-layer": func(t *testing.T, w *world) bool {
 			w.login(t)
-			return scrub.New(nil).With(w.values).String("minted-canary-9f8e7d6c5b4a3f2e-0001") == "minted-canary-9f8e7d6c5b4a3f2e-0001"
+			return scrub.New(nil).WithMinted(w.values).String("minted-canary-9f8e7d6c5b4a3f2e-0001") == "minted-canary-9f8e7d6c5b4a3f2e-0001"
 		},
 		"store-first": func(t *testing.T, w *world) bool {
 			w.login(t)
@@ -55,7 +55,7 @@ func TestDisarmed(t *testing.T) {
 			w.clock.move(2 * time.Hour)
 			var wg sync.WaitGroup
 			for range 50 {
-				wg.Go(func() { _, _ = w.Value(t.Context(), w.cred) })
+				wg.Go(func() { _, _ = w.ObtainValue(t.Context(), w.cred) })
 			}
 			wg.Wait()
 			return w.server.count() > 2

@@ -11,8 +11,8 @@ import (
 // clientName is the name of a registered client on the server's consent page.
 const clientName = "CodeForge"
 
-// protected is the metadata of a protected resource (RFC 9728).
-type protected struct {
+// resourceMeta is the metadata of a protected resource (RFC 9728).
+type resourceMeta struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
@@ -30,19 +30,19 @@ type issuerMeta struct {
 	IssuerNamed bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// discover finds the authorization server of a resource and the client for it: the client of the configuration, or one
-// that it registers. The addresses come from the documents of the resource and the server. Each document must name the
-// address it was read from.
-func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*client, error) {
+// discoverClient finds the authorization server of a resource and the client for it: the client of the configuration,
+// or one that it registers. The addresses come from the documents of the resource and the server. Each document must
+// name the address it was read from.
+func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect string) (*client, error) {
 	resource, err := url.Parse(o.Resource)
 	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
 		return nil, errWay
 	}
-	issuer, scopes, err := r.protector(ctx, resource)
+	issuer, scopes, err := r.findIssuer(ctx, resource)
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.metadata(ctx, issuer)
+	s, err := r.fetchMetadata(ctx, issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -55,35 +55,35 @@ func (o *oauth2) discover(ctx context.Context, r *requester, redirect string) (*
 	if c.ID != "" {
 		return c, nil
 	}
-	return c, r.register(ctx, s, c)
+	return c, r.registerClient(ctx, s, c)
 }
 
-// protector returns the issuer that protects a resource. A resource without a document is its own issuer, as in older
+// findIssuer returns the issuer that protects a resource. A resource without a document is its own issuer, as in older
 // versions of MCP.
-func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
+func (r *requester) findIssuer(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
 	origin := resource.Scheme + "://" + resource.Host
 	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
 	for _, path := range slices.Compact(paths) {
-		a, err := r.get(ctx, origin+"/.well-known/oauth-protected-resource"+path)
+		a, err := r.getJSON(ctx, origin+"/.well-known/oauth-protected-resource"+path)
 		if err != nil {
 			return "", nil, err
 		}
 		if a.Status != http.StatusOK {
 			continue
 		}
-		var p protected
-		if decode(a.Body, &p) != nil {
-			return "", nil, unavailable(detailNotJSON)
+		var p resourceMeta
+		if decodeObject(a.Body, &p) != nil {
+			return "", nil, newUnavailable(detailNotJSON)
 		}
 		said := strings.TrimSuffix(p.Resource, "/")
 		// RFC 9728, section 3.3: a document of another resource must not be used.
 		if said != origin+path && said != strings.TrimSuffix(resource.String(), "/") || len(p.Servers) == 0 {
-			return "", nil, unavailable(detailIdentity)
+			return "", nil, newUnavailable(detailIdentity)
 		}
 		for _, s := range p.Scopes {
 			// The scopes become part of the address that the operator sees.
-			if !plain(s, 256) {
-				return "", nil, unavailable(detailIdentity)
+			if !isPlainText(s, 256) {
+				return "", nil, newUnavailable(detailIdentity)
 			}
 		}
 		return p.Servers[0], p.Scopes, nil
@@ -91,11 +91,11 @@ func (r *requester) protector(ctx context.Context, resource *url.URL) (issuer st
 	return origin, nil, nil
 }
 
-// metadata returns the metadata of an authorization server.
-func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, error) {
+// fetchMetadata returns the metadata of an authorization server.
+func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMeta, error) {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, unavailable(detailIdentity)
+		return nil, newUnavailable(detailIdentity)
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
 	for _, at := range []string{
@@ -103,7 +103,7 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 		origin + "/.well-known/openid-configuration" + path,
 		origin + path + "/.well-known/openid-configuration",
 	} {
-		a, err := r.get(ctx, at)
+		a, err := r.getJSON(ctx, at)
 		if err != nil {
 			return nil, err
 		}
@@ -111,33 +111,33 @@ func (r *requester) metadata(ctx context.Context, issuer string) (*issuerMeta, e
 			continue
 		}
 		var s issuerMeta
-		if decode(a.Body, &s) != nil {
-			return nil, unavailable(detailNotJSON)
+		if decodeObject(a.Body, &s) != nil {
+			return nil, newUnavailable(detailNotJSON)
 		}
 		// With the document of another issuer, the codes of this issuer would go to that one (RFC 8414, section 3.3). Without
 		// S256 the code would have no PKCE protection.
 		if strings.TrimSuffix(s.Issuer, "/") != strings.TrimSuffix(issuer, "/") || !slices.Contains(s.Challenges, "S256") {
-			return nil, unavailable(detailIdentity)
+			return nil, newUnavailable(detailIdentity)
 		}
 		// The document chooses where secrets are sent: only over TLS, and to no user in the URL.
 		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
 			e, err := url.Parse(endpoint)
 			if endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
-				return nil, unavailable(detailIdentity)
+				return nil, newUnavailable(detailIdentity)
 			}
 		}
 		if s.Token == "" {
-			return nil, unavailable(detailIdentity)
+			return nil, newUnavailable(detailIdentity)
 		}
 		return &s, nil
 	}
-	return nil, unavailable(detailNoServer)
+	return nil, newUnavailable(detailNoServer)
 }
 
-// register registers a client (RFC 7591), and sets its id and secret.
-func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) error {
+// registerClient registers a client (RFC 7591), and sets its id and secret.
+func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client) error {
 	if s.Register == "" {
-		return unavailable(detailNoClient)
+		return newUnavailable(detailNoClient)
 	}
 	method := "none"
 	if len(s.Methods) > 0 && !slices.Contains(s.Methods, method) {
@@ -163,16 +163,16 @@ func (r *requester) register(ctx context.Context, s *issuerMeta, c *client) erro
 		Method string `json:"token_endpoint_auth_method"`
 		Error  string `json:"error"`
 	}
-	switch err := decode(a.Body, &answer); {
+	switch err := decodeObject(a.Body, &answer); {
 	case err == nil && answer.Error != "":
-		return unavailable(shownCode(answer.Error))
+		return newUnavailable(filterCode(answer.Error))
 	case a.Status != http.StatusCreated && a.Status != http.StatusOK:
-		return unavailable(detailStatus)
+		return newUnavailable(detailStatus)
 	case err != nil:
-		return unavailable(detailNotJSON)
+		return newUnavailable(detailNotJSON)
 	// The id becomes part of the address that the operator sees.
-	case !plain(answer.ID, 1024) || answer.Secret != "" && !plain(answer.Secret, 1024):
-		return unavailable(detailUnusable)
+	case !isPlainText(answer.ID, 1024) || answer.Secret != "" && !isPlainText(answer.Secret, 1024):
+		return newUnavailable(detailUnusable)
 	}
 	if answer.Method != "" {
 		method = answer.Method

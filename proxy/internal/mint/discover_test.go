@@ -63,7 +63,7 @@ func TestResource(t *testing.T) {
 			dir := t.TempDir()
 			w := newWorld(t, server, dir)
 			w.configure(t, resourceConfig)
-			s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+			s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 			if tc.want != "" {
 				if r, ok := err.(*rpc.Error); !ok || r.Code != tc.want { //nolint:errorlint // not wrapped
 					t.Errorf("got %v, want %s", err, tc.want)
@@ -78,15 +78,15 @@ func TestResource(t *testing.T) {
 				t.Errorf("registered %v", registered)
 			}
 			r := w.approve(t, s)
-			if err := w.Finish(t.Context(), r); err == nil {
+			if err := w.FinishLogin(t.Context(), r); err == nil {
 				t.Error("a redirect without iss of a server that sends it")
 			}
-			s, err = w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+			s, err = w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 			testkit.Must(t, err)
 			r = w.approve(t, s)
 			r.Issuer = "https://login.test/tenant"
-			testkit.Must(t, w.Finish(t.Context(), r))
-			if w.value(t) == "" || !w.values.Above(nil).Contains("inner-canary-registered-9f8e7d6c5b4a3f2e") {
+			testkit.Must(t, w.FinishLogin(t.Context(), r))
+			if w.value(t) == "" || !w.values.WithValues(nil).Contains("inner-canary-registered-9f8e7d6c5b4a3f2e") {
 				t.Error("not logged in, or the client's secret is not scrubbed")
 			}
 			w.Close()

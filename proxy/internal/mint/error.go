@@ -26,9 +26,9 @@ type failure struct{ code, detail string }
 
 func (f *failure) Error() string { return f.detail }
 
-func unavailable(detail string) error { return &failure{policy.CodeTokenUnavailable, detail} }
+func newUnavailable(detail string) error { return &failure{policy.CodeTokenUnavailable, detail} }
 
-func loginNeeded(detail string) error { return &failure{policy.CodeLoginNeeded, detail} }
+func newLoginNeeded(detail string) error { return &failure{policy.CodeLoginNeeded, detail} }
 
 // The details of this package.
 const (
@@ -54,9 +54,9 @@ const (
 	detailNotSupplied = "not_supplied"
 )
 
-// shown are the error codes that are passed on. Any other code is replaced: a server that echoes a secret may do so in
-// any field.
-var shown = []string{
+// shownCodes are the error codes that are passed on. Any other code is replaced: a server that echoes a secret may do
+// so in any field.
+var shownCodes = []string{
 	"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type",
 	"invalid_scope", "access_denied", "server_error", "temporarily_unavailable", "unsupported_response_type",
 	"authorization_pending", "slow_down", "expired_token", "invalid_target", "interaction_required", "login_required",
@@ -65,22 +65,22 @@ var shown = []string{
 	"token_expired", "token_revoked", "invalid_code", "device_flow_disabled", "incorrect_device_code",
 }
 
-// ended are the error codes that mean the end of a login.
-var ended = []string{
+// endedCodes are the error codes that mean the end of a login.
+var endedCodes = []string{
 	"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "interaction_required", "login_required",
 	"consent_required", "token_expired", "token_revoked", "expired_token",
 }
 
-func shownCode(code string) string {
+func filterCode(code string) string {
 	// A server could put a secret into the code.
-	if slices.Contains(shown, code) {
+	if slices.Contains(shownCodes, code) {
 		return code
 	}
 	return detailOther
 }
 
-// named turns the error of a kind into an Error about a credential.
-func named(name string, err error) *Error {
+// asError turns the error of a kind into an Error about a credential.
+func asError(name string, err error) *Error {
 	var f *failure
 	if errors.As(err, &f) {
 		return &Error{Name: name, Code: f.code, Detail: f.detail}

@@ -27,20 +27,20 @@ const (
 	detailNeedless = "source_needs_another_credential"
 )
 
-// fetched is a value that a secret manager returns for a request with other credentials.
-type fetched struct {
+// fetchSource is a value that a secret manager returns for a request with other credentials.
+type fetchSource struct {
 	*catalog.Fetch
 	m *Minter
 }
 
-// stored implements kind. Answers of a secret manager are not copied to a disk.
-func (f *fetched) stored() bool { return false }
+// canBeStored implements kind. Answers of a secret manager are not copied to a disk.
+func (f *fetchSource) canBeStored() bool { return false }
 
-// obtain implements kind.
-func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+// obtainGrant implements kind.
+func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
 	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, strings.NewReader(f.Body))
 	if err != nil {
-		return grant{}, unavailable(detailUnreachable)
+		return grant{}, newUnavailable(detailUnreachable)
 	}
 	if f.Body == "" {
 		req.Body = http.NoBody
@@ -48,67 +48,68 @@ func (f *fetched) obtain(ctx context.Context, r *requester, _ kept) (grant, erro
 	for name, value := range f.Headers {
 		req.Header.Set(name, value)
 	}
-	r, sent, err := f.authenticate(ctx, r, req)
+	r, sent, err := f.authenticateRequest(ctx, r, req)
 	if err != nil {
 		return grant{}, err
 	}
-	a, err := r.send(req)
+	a, err := r.sendForAnswer(req)
 	if err != nil {
 		return grant{}, err
 	}
 	switch {
 	case a.Status == http.StatusOK || a.Status == http.StatusCreated:
 	case a.Status == http.StatusUnauthorized, a.Status == http.StatusForbidden:
-		return grant{}, unavailable(detailDenied)
+		return grant{}, newUnavailable(detailDenied)
 	case a.Status == http.StatusNotFound:
-		return grant{}, unavailable(detailAbsent)
+		return grant{}, newUnavailable(detailAbsent)
 	case a.Status >= http.StatusInternalServerError:
-		return grant{}, unavailable(detailSealed)
+		return grant{}, newUnavailable(detailSealed)
 	default:
-		return grant{}, unavailable(detailStatus)
+		return grant{}, newUnavailable(detailStatus)
 	}
-	text, err := f.find(a.Body)
+	text, err := f.readSecret(a.Body)
 	if err != nil {
 		return grant{}, err
 	}
 	// The answer must not contain a credential that changes. judge checks the fixed ones of config.json.
 	if scrub.New(sent).Contains(text) {
-		return grant{}, unavailable(detailEcho)
+		return grant{}, newUnavailable(detailEcho)
 	}
 	return grant{Access: text, Life: f.TTL.Duration(), Stale: staleSource}, nil
 }
 
-// find reads the secret from an answer.
-func (f *fetched) find(body []byte) (string, error) {
+// readSecret reads the secret from an answer.
+func (f *fetchSource) readSecret(body []byte) (string, error) {
 	text, err := jsonpointer.Find(body, f.Pointer)
 	switch {
 	case errors.Is(err, jsonpointer.ErrNotJSON):
-		return "", unavailable(detailNotJSON)
+		return "", newUnavailable(detailNotJSON)
 	case err != nil:
-		return "", unavailable(detailPointer)
+		return "", newUnavailable(detailPointer)
 	}
 	if f.Base64 {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return "", unavailable(detailBase64)
+			return "", newUnavailable(detailBase64)
 		}
 		text = string(data)
 	}
-	v, err := catalog.Value(strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"))
+	v, err := catalog.ParseSourceText(strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"))
 	if err != nil {
-		return "", unavailable(detailUnfit)
+		return "", newUnavailable(detailUnfit)
 	}
 	return v.Reveal(), nil
 }
 
-// authenticate swaps in the credentials that the headers name, and signs the request, with the same code as for runs.
-// It returns the requester for the API of the first such credential, and the changing credentials that were swapped in.
-func (f *fetched) authenticate(
+// authenticateRequest swaps in the credentials that the headers name, and signs the request, with the same code as for
+// runs. It returns the requester for the API of the first such credential, and the changing credentials that were
+// swapped in.
+func (f *fetchSource) authenticateRequest(
 	ctx context.Context, r *requester, req *http.Request,
 ) (_ *requester, sent []catalog.Credential, err error) {
 	var used []catalog.Credential
 	for _, name := range f.Uses {
-		c, api := f.m.credential(name)
+		c, api := f.m.findCredential(name)
 		// A word that only looks like a token name.
 		if api == nil {
 			continue
@@ -124,16 +125,16 @@ func (f *fetched) authenticate(
 		return r, nil, nil
 	}
 	// Before the swap: a name that asks for a signature must not be replaced.
-	signer := Claim(req, used)
+	signer := FindSigner(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
-		v, err := f.m.Value(ctx, c)
+		v, err := f.m.ObtainValue(ctx, c)
 		if err == nil {
-			sent = append(sent, mask(v))
+			sent = append(sent, maskSecret(v))
 		}
 		return v, err
 	}}
-	if _, err := swap.New(used).Request(req, o); err != nil {
+	if _, err := swap.New(used).SwapRequest(req, o); err != nil {
 		if errors.As(err, &failed) {
 			return nil, nil, &failure{failed.Code, detailNeedless}
 		}
@@ -144,28 +145,28 @@ func (f *fetched) authenticate(
 	}
 	host, err := url.Parse(f.URL)
 	if err != nil {
-		return nil, nil, unavailable(detailUnreachable)
+		return nil, nil, newUnavailable(detailUnreachable)
 	}
-	if _, err := f.m.Sign(ctx, *signer, req, host.Hostname()); err != nil {
+	if _, err := f.m.SignRequest(ctx, *signer, req, host.Hostname()); err != nil {
 		return nil, nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
 	}
 	return r, sent, nil
 }
 
-// watched is a file that another program rewrites.
-type watched struct {
+// fileSource is a file that another program rewrites.
+type fileSource struct {
 	*catalog.File
 	dir string // apis/
 }
 
-// stored implements kind.
-func (*watched) stored() bool { return false }
+// canBeStored implements kind.
+func (*fileSource) canBeStored() bool { return false }
 
-// obtain implements kind.
-func (w *watched) obtain(context.Context, *requester, kept) (grant, error) {
-	v, err := w.Read(w.dir)
+// obtainGrant implements kind.
+func (w *fileSource) obtainGrant(context.Context, *requester, storedToken) (grant, error) {
+	v, err := w.ReadCredential(w.dir)
 	if err != nil {
-		return grant{}, unavailable(detailNoFile)
+		return grant{}, newUnavailable(detailNoFile)
 	}
 	return grant{Access: v.Reveal(), Life: w.TTL.Duration(), Stale: staleSource}, nil
 }

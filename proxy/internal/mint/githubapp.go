@@ -24,14 +24,14 @@ type githubApp struct {
 	now func() time.Time
 }
 
-// stored implements kind.
-func (g *githubApp) stored() bool { return true }
+// canBeStored implements kind.
+func (g *githubApp) canBeStored() bool { return true }
 
-// obtain implements kind.
-func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+// obtainGrant implements kind.
+func (g *githubApp) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
 	key, err := parseKey(g.Key)
 	if err != nil {
-		return grant{}, unavailable(detailKey)
+		return grant{}, newUnavailable(detailKey)
 	}
 	now := g.now()
 	jwt, err := signJWT(key, "", map[string]any{
@@ -39,7 +39,7 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),
 	})
 	if err != nil {
-		return grant{}, unavailable(detailKey)
+		return grant{}, newUnavailable(detailKey)
 	}
 	wanted := map[string]any{}
 	if len(g.Repositories) > 0 {
@@ -50,18 +50,18 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 	}
 	body, err := json.Marshal(wanted)
 	if err != nil {
-		return grant{}, unavailable(detailNotJSON)
+		return grant{}, newUnavailable(detailNotJSON)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		g.BaseURL+"/app/installations/"+url.PathEscape(g.InstallationID)+"/access_tokens", bytes.NewReader(body))
 	if err != nil {
-		return grant{}, unavailable(detailUnreachable)
+		return grant{}, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Authorization", "Bearer "+jwt)
 	req.Header.Set("Accept", "application/vnd.github+json")
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Github-Api-Version", githubVersion)
-	a, err := r.send(req)
+	a, err := r.sendForAnswer(req)
 	if err != nil {
 		return grant{}, err
 	}
@@ -73,22 +73,22 @@ func (g *githubApp) obtain(ctx context.Context, r *requester, _ kept) (grant, er
 	case http.StatusCreated, http.StatusOK:
 	case http.StatusUnauthorized:
 		// The key is not the app's, or the clock is wrong.
-		return grant{}, unavailable("invalid_client")
+		return grant{}, newUnavailable("invalid_client")
 	case http.StatusNotFound:
-		return grant{}, unavailable(detailInstallation)
+		return grant{}, newUnavailable(detailInstallation)
 	case http.StatusUnprocessableEntity:
 		// The installation lacks a repository or a permission.
-		return grant{}, unavailable("invalid_scope")
+		return grant{}, newUnavailable("invalid_scope")
 	default:
-		return grant{}, unavailable(detailStatus)
+		return grant{}, newUnavailable(detailStatus)
 	}
-	switch err := decode(a.Body, &answer); {
+	switch err := decodeObject(a.Body, &answer); {
 	case err != nil:
-		return grant{}, unavailable(detailNotJSON)
+		return grant{}, newUnavailable(detailNotJSON)
 	case answer.Token == "":
-		return grant{}, unavailable(detailNoToken)
+		return grant{}, newUnavailable(detailNoToken)
 	case !answer.Expires.After(now):
-		return grant{}, unavailable(detailLifetime)
+		return grant{}, newUnavailable(detailLifetime)
 	}
 	return grant{Access: answer.Token, Issued: true, Life: answer.Expires.Sub(now)}, nil
 }

@@ -18,14 +18,14 @@ type google struct {
 	now func() time.Time
 }
 
-// stored implements kind.
-func (g *google) stored() bool { return true }
+// canBeStored implements kind.
+func (g *google) canBeStored() bool { return true }
 
-// obtain implements kind.
-func (g *google) obtain(ctx context.Context, r *requester, _ kept) (grant, error) {
+// obtainGrant implements kind.
+func (g *google) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
 	key, err := parseKey(g.PrivateKey)
 	if err != nil {
-		return grant{}, unavailable(detailKey)
+		return grant{}, newUnavailable(detailKey)
 	}
 	now := g.now()
 	claims := map[string]any{
@@ -37,9 +37,9 @@ func (g *google) obtain(ctx context.Context, r *requester, _ kept) (grant, error
 	}
 	assertion, err := signJWT(key, g.KeyID, claims)
 	if err != nil {
-		return grant{}, unavailable(detailKey)
+		return grant{}, newUnavailable(detailKey)
 	}
-	a, err := r.post(ctx, g.TokenURL, url.Values{
+	a, err := r.postForm(ctx, g.TokenURL, url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion},
 	}, "", "")
 	if err != nil {

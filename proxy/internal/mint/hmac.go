@@ -30,7 +30,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 	var body []byte
 	if strings.Contains(h.Message, "{body") {
 		var whole bool
-		if body, whole, err = buffer(req, maxSigned); err != nil {
+		if body, whole, err = bufferBody(req, maxSigned); err != nil {
 			return nil, err
 		}
 		// The signature needs the whole body before the head leaves.
@@ -47,25 +47,25 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 		"{timestamp}": strconv.FormatInt(now.Unix(), 10), "{timestamp:ms}": strconv.FormatInt(now.UnixMilli(), 10),
 		"{nonce}": rand.Text(),
 	}
-	message := fill(h.Message, once, map[string]string{
+	message := fillMarks(h.Message, once, map[string]string{
 		"{method}": req.Method, "{host}": req.Host, "{path}": path, "{query}": req.URL.RawQuery, "{body}": string(body),
 		"{body:sha256}": hex.EncodeToString(sum[:]),
 	})
-	m := hmac.New(hashes[h.Hash], key)
+	m := hmac.New(hashFuncs[h.Hash], key)
 	_, _ = m.Write([]byte(message))
 	signature := m.Sum(nil)
 	for name, value := range h.Headers {
-		req.Header.Set(name, fill(value, once, map[string]string{
+		req.Header.Set(name, fillMarks(value, once, map[string]string{
 			"{signature:hex}": hex.EncodeToString(signature), "{signature:base64}": base64.StdEncoding.EncodeToString(signature),
 		}))
 	}
 	return signature, nil
 }
 
-var hashes = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New}
+var hashFuncs = map[string]func() hash.Hash{"sha256": sha256.New, "sha512": sha512.New, "sha1": sha1.New}
 
-// fill replaces the marks of a text in one pass, so that a mark inside a body stays unchanged.
-func fill(text string, tables ...map[string]string) string {
+// fillMarks replaces the marks of a text in one pass, so that a mark inside a body stays unchanged.
+func fillMarks(text string, tables ...map[string]string) string {
 	var pairs []string
 	for _, t := range tables {
 		for mark, value := range t {

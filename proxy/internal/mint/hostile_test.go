@@ -46,9 +46,9 @@ func proper() map[string]any {
 }
 
 // begin begins a login as the command does.
-func (w *world) begin(t testing.TB) (credentialapi.Started, error) {
+func (w *world) begin(t testing.TB) (credentialapi.StartedLogin, error) {
 	t.Helper()
-	return w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	return w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 }
 
 // TestPlainInner is TestPlainTexts for what is scrubbed beside the token: a refresh token and the secret of a registered
@@ -69,7 +69,7 @@ func TestPlainInner(t *testing.T) {
 			w.configure(t, resourceConfig)
 			s, err := w.begin(t)
 			if err == nil {
-				err = w.Finish(t.Context(), w.approve(t, s))
+				err = w.FinishLogin(t.Context(), w.approve(t, s))
 			}
 			if err == nil || w.values.Len() != 0 {
 				t.Errorf("%s %q: %v, %d values", field, text, err, w.values.Len())
@@ -85,20 +85,20 @@ func TestLogoutDuringExchange(t *testing.T) {
 	w := newWorld(t, server, t.TempDir())
 	usual := server.Config.Handler
 	server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if err := w.Logout(loginName); err != nil {
+		if err := w.ForgetLogin(loginName); err != nil {
 			t.Error(err)
 		}
 		usual.ServeHTTP(rw, r)
 	})
 	s, err := w.begin(t)
 	testkit.Must(t, err)
-	if err := w.Finish(t.Context(), w.approve(t, s)); err == nil {
+	if err := w.FinishLogin(t.Context(), w.approve(t, s)); err == nil {
 		t.Error("logged in after a logout")
 	}
 	if stored, err := os.ReadDir(w.dir); err != nil || len(stored) != 0 {
 		t.Errorf("stored: %v, %v", stored, err)
 	}
-	if _, err := w.Value(t.Context(), w.cred); err == nil {
+	if _, err := w.ObtainValue(t.Context(), w.cred); err == nil {
 		t.Error("there is a token after a logout")
 	}
 }
@@ -133,12 +133,12 @@ func TestAnotherServer(t *testing.T) {
 	w.configure(t, strings.Replace(resourceConfig, `{"resource"`, `{"client_id": "mail", "client_secret": "inner-canary-123456", "resource"`, 1))
 	s, err := w.begin(t)
 	testkit.Must(t, err)
-	testkit.Must(t, w.Finish(t.Context(), w.approve(t, s)))
+	testkit.Must(t, w.FinishLogin(t.Context(), w.approve(t, s)))
 	authorize(server, "", "https://evil.test", proper)
 	if _, err := w.begin(t); err != errServer { //nolint:errorlint // not wrapped
 		t.Errorf("a login at another server: %v", err)
 	}
-	testkit.Must(t, w.Logout(loginName))
+	testkit.Must(t, w.ForgetLogin(loginName))
 	if _, err := w.begin(t); err != nil {
 		t.Errorf("after a logout: %v", err)
 	}
@@ -154,10 +154,10 @@ func TestStoredByAnother(t *testing.T) {
 	before := w.value(t)
 	w.Close()
 	again := newWorldAt(t, server, dir, strings.Replace(loginConfig, `"send"`, `"write"`, 1), newClock())
-	if _, err := again.Value(t.Context(), again.cred); err == nil {
+	if _, err := again.ObtainValue(t.Context(), again.cred); err == nil {
 		t.Error("a token of another configuration is used")
 	}
-	if !again.values.Above(nil).Contains(before) {
+	if !again.values.WithValues(nil).Contains(before) {
 		t.Error("a token of another configuration is not scrubbed")
 	}
 }
@@ -167,7 +167,7 @@ func TestStoredByAnother(t *testing.T) {
 func TestDeviceOutage(t *testing.T) {
 	server := newLoginServer(t)
 	w := newWorld(t, server, t.TempDir())
-	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
 	testkit.Must(t, err)
 	usual := server.Config.Handler
 	for _, broken := range []http.HandlerFunc{
@@ -176,13 +176,13 @@ func TestDeviceOutage(t *testing.T) {
 	} {
 		server.Config.Handler = broken
 		w.clock.move(time.Minute)
-		if p, err := w.Poll(t.Context(), s.ID); err != nil || p.Done {
+		if p, err := w.PollLogin(t.Context(), s.ID); err != nil || p.Done {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
 	server.Config.Handler = usual
 	w.clock.move(time.Minute)
-	if p, err := w.Poll(t.Context(), s.ID); err != nil || !p.Done || w.value(t) == "" {
+	if p, err := w.PollLogin(t.Context(), s.ID); err != nil || !p.Done || w.value(t) == "" {
 		t.Errorf("afterwards: %+v, %v", p, err)
 	}
 }
@@ -207,11 +207,11 @@ func TestClockAhead(t *testing.T) {
 		}
 		w.values.Sweep()
 		w.clock.move(-ahead)
-		if got := w.value(t); got != token || !w.values.Above(nil).Contains(token) {
+		if got := w.value(t); got != token || !w.values.WithValues(nil).Contains(token) {
 			t.Errorf("after a restart %v: %q is used, and not scrubbed", restart, got)
 		}
-		testkit.Must(t, w.Logout(loginName))
-		if !w.values.Above(nil).Contains(token) {
+		testkit.Must(t, w.ForgetLogin(loginName))
+		if !w.values.WithValues(nil).Contains(token) {
 			t.Errorf("after a restart %v: not scrubbed after a logout", restart)
 		}
 		w.clock.move(ahead)
@@ -231,12 +231,12 @@ func TestLogoutOfRemoved(t *testing.T) {
 	w.clock.move(2 * time.Hour)
 	usual, none := server.Config.Handler, &catalog.Catalog{}
 	server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if err := errors.Join(w.Configure(none), w.Logout(loginName)); err != nil {
+		if err := errors.Join(w.Configure(none), w.ForgetLogin(loginName)); err != nil {
 			t.Error(err)
 		}
 		usual.ServeHTTP(rw, r)
 	})
-	_, _ = w.Value(t.Context(), w.cred)
+	_, _ = w.ObtainValue(t.Context(), w.cred)
 	w.Close()
 	if stored, err := os.ReadDir(w.dir); err != nil || len(stored) != 0 {
 		t.Errorf("stored: %v, %v", stored, err)

@@ -137,7 +137,7 @@ type server struct {
 	wants  []upstream.Want
 }
 
-func (s *server) Check(context.Context, upstream.Want, *url.URL) error { return nil }
+func (s *server) CheckTarget(context.Context, upstream.Want, *url.URL) error { return nil }
 
 func (s *server) RoundTrip(req *http.Request, w upstream.Want) (*http.Response, error) {
 	body := ""
@@ -183,17 +183,17 @@ func minter(t *testing.T, s *server, files map[string]string) (m *Minter, c *cat
 // value obtains the credential of that name.
 func value(t *testing.T, m *Minter, name string) (string, error) {
 	t.Helper()
-	c, api := m.credential(name)
+	c, api := m.findCredential(name)
 	if api == nil {
 		t.Fatalf("no credential %s", name)
 	}
-	return m.Value(t.Context(), c)
+	return m.ObtainValue(t.Context(), c)
 }
 
 // hidden reports whether nothing of a secret is in an error, in the log and in what is listed.
 func hidden(t *testing.T, m *Minter, logged *testkit.Buffer, err error, secrets ...string) {
 	t.Helper()
-	listed, jsonErr := json.Marshal(m.List())
+	listed, jsonErr := json.Marshal(m.ListCredentials())
 	if jsonErr != nil {
 		t.Fatal(jsonErr)
 	}
@@ -240,7 +240,7 @@ func TestGitHubApp(t *testing.T) {
 	if got != "ghs_hunter2hunter29f8e7d6c5b4a3f2e" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	if l := m.List()[0]; l.Kind != "github_app" || l.ValidUntil == nil || l.ValidUntil.Sub(ends).Abs() > time.Minute {
+	if l := m.ListCredentials()[0]; l.Kind != "github_app" || l.ValidUntil == nil || l.ValidUntil.Sub(ends).Abs() > time.Minute {
 		t.Errorf("%+v", l)
 	}
 	hidden(t, m, logged, err, got, "PRIVATE KEY", strings.Split(files["gh/app.pem"], "\n")[1])
@@ -330,7 +330,7 @@ func TestAssumedRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+		_, err = m.SignRequest(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	}
 	a := req.Header.Get("Authorization")
 	if err != nil || !strings.Contains(a, "Credential=ASIAHUNTER2EXAMPLE/") || !strings.Contains(a, "/eu-central-1/s3/") ||
@@ -340,7 +340,7 @@ func TestAssumedRole(t *testing.T) {
 	hidden(t, m, logged, err, "hunter2")
 	s.answer = func(*http.Request, string) (int, string) { return 403, "<Error>hunter2 is not allowed</Error>" }
 	m, c, _, logged = minter(t, s, files)
-	_, err = m.Sign(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
+	_, err = m.SignRequest(t.Context(), c.AllCredentials()[0], req, "s3.eu-central-1.amazonaws.com")
 	var e *Error
 	if !errors.As(err, &e) || e.Detail != "access_denied" {
 		t.Errorf("refused: %v", err)
@@ -386,7 +386,7 @@ func TestSigningKeyIsNoValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(c.AllCredentials(), func(c catalog.Credential) bool { return c.Name == "AWS_KEY" })
-		if _, err := m.Sign(t.Context(), c.AllCredentials()[i], req, host); err != nil {
+		if _, err := m.SignRequest(t.Context(), c.AllCredentials()[i], req, host); err != nil {
 			t.Error(err)
 		}
 	}
@@ -410,7 +410,7 @@ func TestInputsAreNoValues(t *testing.T) {
 		files["x/config.json"] = config(t, "x.example.com", `{"X_TOKEN": `+conf+`}`)
 		s := &server{}
 		_, c, _, _ := minter(t, s, files)
-		inputs := c.AllCredentials()[0].Secrets()
+		inputs := c.AllCredentials()[0].AllSecrets()
 		if len(inputs) == 0 {
 			t.Errorf("%s has no secret", kind)
 		}
@@ -545,7 +545,7 @@ func TestClaim(t *testing.T) {
 		"nothing":        {http.Header{}, ""},
 	} {
 		req := &http.Request{Header: e.headers, URL: &url.URL{}}
-		got := Claim(req, all)
+		got := FindSigner(req, all)
 		if (got == nil) != (e.want == "") || got != nil && got.Name != e.want {
 			t.Errorf("%s: %+v; want %q", name, got, e.want)
 		}
@@ -569,7 +569,7 @@ func TestHMAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte(body))
-	m := hmac.New(hashes["sha512"], []byte("hunter2-key"))
+	m := hmac.New(hashFuncs["sha512"], []byte("hunter2-key"))
 	fmt.Fprintf(m, "1700000000|1700000000123|%s|POST|p.example.com|/a%%20b|x=1&y|%s|%x", req.Header.Get("X-Nonce"), body, sum)
 	if got, want := req.Header.Get("X-Sign"), "v1="+base64.StdEncoding.EncodeToString(m.Sum(nil)); got != want ||
 		len(req.Header.Get("X-Nonce")) < 20 || req.Header.Get("X-Time") != "1700000000" {

@@ -29,25 +29,27 @@ const (
 
 // The errors of a login.
 var (
-	errNoCredential = refused("unknown_credential", "No API has an oauth2 credential of this name that needs a login.")
-	errNoLogin      = refused("unknown_login", "There is no such login: it is over, or another one has begun.")
-	errState        = refused("wrong_state", "The redirect does not belong to this login.")
-	errIssuer       = refused("wrong_issuer", "The redirect comes from another authorization server.")
-	errServer       = refused("another_server",
+	errNoCredential = newLoginError("unknown_credential",
+		"No API has an oauth2 credential of this name that needs a login.")
+	errNoLogin = newLoginError("unknown_login", "There is no such login: it is over, or another one has begun.")
+	errState   = newLoginError("wrong_state", "The redirect does not belong to this login.")
+	errIssuer  = newLoginError("wrong_issuer", "The redirect comes from another authorization server.")
+	errServer  = newLoginError("another_server",
 		"The resource names another authorization server than before. If that is right, log out first.")
-	errWay        = refused("no_such_way", "The configuration offers no login of this kind.")
-	errPort       = refused("wrong_port", "The redirect's port is not the one of the configuration.")
-	errStorage    = refused("cannot_be_stored", "The token cannot be stored.")
-	errSupply     = refused("not_usable", "The value cannot be scrubbed: it must be 8 to 8192 bytes of printable ASCII.")
-	errNotCommand = refused("not_supplied_so", "No API has a credential of this name with \"command\".")
+	errWay     = newLoginError("no_such_way", "The configuration offers no login of this kind.")
+	errPort    = newLoginError("wrong_port", "The redirect's port is not the one of the configuration.")
+	errStorage = newLoginError("cannot_be_stored", "The token cannot be stored.")
+	errSupply  = newLoginError("not_usable",
+		"The value cannot be scrubbed: it must be 8 to 8192 bytes of printable ASCII.")
+	errNotCommand = newLoginError("not_supplied_so", "No API has a credential of this name with \"command\".")
 )
 
-func refused(code, text string) *rpc.Error {
+func newLoginError(code, text string) *rpc.Error {
 	return &rpc.Error{Code: code, Text: text}
 }
 
-// logins are the logins that wait for a person.
-type logins struct {
+// loginList are the logins that wait for a person.
+type loginList struct {
 	mu   sync.Mutex
 	byID map[string]*login
 }
@@ -71,43 +73,43 @@ type login struct {
 	deadline time.Time
 }
 
-// Begin begins a login for a credential.
-func (m *Minter) Begin(ctx context.Context, want credentialapi.Login) (credentialapi.Started, error) {
+// BeginLogin begins a login for a credential.
+func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (credentialapi.StartedLogin, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	s, o := m.loginState(want.Name)
 	if s == nil {
-		return credentialapi.Started{}, errNoCredential
+		return credentialapi.StartedLogin{}, errNoCredential
 	}
 	l := &login{id: rand.Text(), name: want.Name, state: rand.Text() + rand.Text(), verifier: rand.Text() + rand.Text(),
-		began: m.now(), digest: s.digest()}
+		began: m.wallTime(), digest: s.configDigest()}
 	l.redirect = o.RedirectURI(want.Port)
 	if want.Way == credentialapi.WayBrowser && (want.Port < 1 || want.Port > 65535 ||
 		o.RedirectPort != 0 && want.Port != o.RedirectPort) {
-		return credentialapi.Started{}, errPort
+		return credentialapi.StartedLogin{}, errPort
 	}
 	var err error
-	if l.client, err = m.clientFor(ctx, s, o, l.redirect); err != nil {
-		return credentialapi.Started{}, said(err)
+	if l.client, err = m.findClient(ctx, s, o, l.redirect); err != nil {
+		return credentialapi.StartedLogin{}, toOperatorError(err)
 	}
-	var started credentialapi.Started
+	var started credentialapi.StartedLogin
 	switch want.Way {
 	case credentialapi.WayBrowser:
-		started, err = l.browser(o)
+		started, err = l.startBrowser(o)
 	case credentialapi.WayDevice:
-		started, err = m.device(ctx, s, o, l)
+		started, err = m.requestDeviceCode(ctx, s, o, l)
 	default:
 		err = errWay
 	}
 	if err != nil {
-		return credentialapi.Started{}, said(err)
+		return credentialapi.StartedLogin{}, toOperatorError(err)
 	}
-	m.logins.add(l, m.now())
+	m.logins.addLogin(l, m.wallTime())
 	return started, nil
 }
 
 // loginState finds a credential that needs a login.
-func (m *Minter) loginState(name string) (*state, *oauth2) {
+func (m *Minter) loginState(name string) (*credentialState, *oauth2) {
 	m.mu.Lock()
 	s := m.states[name]
 	m.mu.Unlock()
@@ -116,30 +118,30 @@ func (m *Minter) loginState(name string) (*state, *oauth2) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.conf.Login()
+	o := s.conf.LoginClient()
 	if o == nil {
 		return nil, nil
 	}
 	return s, &oauth2{o}
 }
 
-func (s *state) digest() string {
+func (s *credentialState) configDigest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conf.MintDigest()
 }
 
-// requester returns the requester of a credential.
-func (m *Minter) requester(s *state) *requester {
+// newRequester returns the requester of a credential.
+func (m *Minter) newRequester(s *credentialState) *requester {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
 }
 
-// clientFor returns the client for a login.
-func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect string) (*client, error) {
+// findClient returns the client for a login.
+func (m *Minter) findClient(ctx context.Context, s *credentialState, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
-		c, err := o.discover(ctx, m.requester(s), redirect)
+		c, err := o.discoverClient(ctx, m.newRequester(s), redirect)
 		s.mu.Lock()
 		before := s.kept.Client
 		s.mu.Unlock()
@@ -147,22 +149,22 @@ func (m *Minter) clientFor(ctx context.Context, s *state, o *oauth2, redirect st
 		case err != nil:
 			return nil, err
 		// The proxy would mask this text in all responses, so it must not be a common word.
-		case o.ClientID == "" && c.Secret != "" && !m.fits(c.Secret):
-			return nil, unavailable(detailUnusable)
+		case o.ClientID == "" && c.Secret != "" && !m.canBeSecret(c.Secret):
+			return nil, newUnavailable(detailUnusable)
 		// The secret of the configured client must not go to a new authorization server.
 		case o.ClientID != "" && before != nil && before.Issuer != c.Issuer:
 			return nil, errServer
 		}
 		return c, nil
 	}
-	return o.client(nil), nil
+	return o.chooseClient(nil), nil
 }
 
-// browser returns the address that the person opens.
-func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
+// startBrowser returns the address that the person opens.
+func (l *login) startBrowser(o *oauth2) (credentialapi.StartedLogin, error) {
 	u, err := url.Parse(l.client.AuthURL)
 	if err != nil || u.Scheme != "https" {
-		return credentialapi.Started{}, errWay
+		return credentialapi.StartedLogin{}, errWay
 	}
 	q := u.Query()
 	for name, value := range o.Params {
@@ -177,17 +179,17 @@ func (l *login) browser(o *oauth2) (credentialapi.Started, error) {
 		q.Set(name, value)
 	}
 	if len(l.client.Scopes) > 0 {
-		q.Set("scope", o.scope(l.client.Scopes))
+		q.Set("scope", o.joinScopes(l.client.Scopes))
 	}
 	if l.client.Resource != "" {
 		q.Set("resource", l.client.Resource)
 	}
 	u.RawQuery = q.Encode()
-	return credentialapi.Started{ID: l.id, URL: u.String(), Redirect: l.redirect}, nil
+	return credentialapi.StartedLogin{ID: l.id, URL: u.String(), Redirect: l.redirect}, nil
 }
 
-// add adds a login. It replaces an earlier login of the same credential.
-func (ls *logins) add(l *login, now time.Time) {
+// addLogin adds a login. It replaces an earlier login of the same credential.
+func (ls *loginList) addLogin(l *login, now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.byID == nil {
@@ -195,7 +197,7 @@ func (ls *logins) add(l *login, now time.Time) {
 	}
 	var oldest *login
 	for id, o := range ls.byID {
-		if o.name == l.name || o.over(now) {
+		if o.name == l.name || o.hasExpired(now) {
 			delete(ls.byID, id)
 		} else if oldest == nil || o.began.Before(oldest.began) {
 			oldest = o
@@ -208,28 +210,28 @@ func (ls *logins) add(l *login, now time.Time) {
 	ls.byID[l.id] = l
 }
 
-func (l *login) over(now time.Time) bool {
+func (l *login) hasExpired(now time.Time) bool {
 	return now.Sub(l.began) > loginTime || now.Before(l.began.Add(-skew))
 }
 
-// get returns a waiting login, or nil.
-func (ls *logins) get(id string, now time.Time) *login {
+// findLogin returns a waiting login, or nil.
+func (ls *loginList) findLogin(id string, now time.Time) *login {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
-	if l == nil || l.over(now) {
+	if l == nil || l.hasExpired(now) {
 		delete(ls.byID, id)
 		return nil
 	}
 	return l
 }
 
-// take ends the wait of a login if the state is right. No other redirect is accepted for the login afterwards.
-func (ls *logins) take(id, state string, now time.Time) (*login, error) {
+// takeLogin ends the wait of a login if the state is right. No other redirect is accepted for the login afterwards.
+func (ls *loginList) takeLogin(id, state string, now time.Time) (*login, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.byID[id]
-	if l == nil || l.over(now) || l.device != "" {
+	if l == nil || l.hasExpired(now) || l.device != "" {
 		return nil, errNoLogin
 	}
 	//defence:login-state
@@ -245,15 +247,15 @@ func (ls *logins) take(id, state string, now time.Time) (*login, error) {
 	return l, nil
 }
 
-// forget removes the logins of a credential.
-func (ls *logins) forget(name string) {
+// dropLogins removes the logins of a credential.
+func (ls *loginList) dropLogins(name string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	maps.DeleteFunc(ls.byID, func(_ string, l *login) bool { return l.name == name })
 }
 
-// end removes a login. It returns false if the login was already removed.
-func (ls *logins) end(id string) bool {
+// endLogin removes a login. It returns false if the login was already removed.
+func (ls *loginList) endLogin(id string) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	_, ok := ls.byID[id]
@@ -261,30 +263,30 @@ func (ls *logins) end(id string) bool {
 	return ok
 }
 
-// Finish exchanges the code that a browser brought back, and puts the token in force.
-func (m *Minter) Finish(ctx context.Context, r credentialapi.Redirect) error {
+// FinishLogin exchanges the code that a browser brought back, and puts the token in force.
+func (m *Minter) FinishLogin(ctx context.Context, r credentialapi.Redirect) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	l, err := m.logins.take(r.ID, r.State, m.now())
+	l, err := m.logins.takeLogin(r.ID, r.State, m.wallTime())
 	if err != nil {
 		return err
 	}
 	switch {
-	case !l.issuedBy(r.Issuer):
+	case !l.canBeIssuedBy(r.Issuer):
 		return errIssuer
 	case r.Error != "":
-		return said(unavailable(shownCode(r.Error)))
+		return toOperatorError(newUnavailable(filterCode(r.Error)))
 	case r.Code == "" || len(r.Code) > maxAnswer:
-		return said(unavailable("invalid_code"))
+		return toOperatorError(newUnavailable("invalid_code"))
 	}
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {r.Code}, "redirect_uri": {l.redirect},
 		"code_verifier": {l.verifier}}
-	return m.exchange(ctx, l, form)
+	return m.exchangeCode(ctx, l, form)
 }
 
-// issuedBy reports whether a redirect may come from the login's authorization server (RFC 9207). It prevents mix-up
-// attacks.
-func (l *login) issuedBy(issuer string) bool {
+// canBeIssuedBy reports whether a redirect may come from the login's authorization server (RFC 9207). It prevents
+// mix-up attacks.
+func (l *login) canBeIssuedBy(issuer string) bool {
 	c := l.client
 	switch {
 	case c.Issuer != "":
@@ -300,42 +302,42 @@ func (l *login) issuedBy(issuer string) bool {
 	return err == nil && err2 == nil && u.Scheme == "https" && strings.EqualFold(u.Host, auth.Host)
 }
 
-// exchange turns a code into a token, and puts the token in force.
-func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error {
+// exchangeCode turns a code into a token, and puts the token in force.
+func (m *Minter) exchangeCode(ctx context.Context, l *login, form url.Values) error {
 	s, o := m.loginState(l.name)
 	// The configuration may have changed while the person logged in.
-	if s == nil || s.digest() != l.digest {
+	if s == nil || s.configDigest() != l.digest {
 		return errNoLogin
 	}
 	s.mu.Lock()
 	before := s.serial
 	s.mu.Unlock()
-	st, err := m.opened(true, 0)
+	st, err := m.getStore(true, 0)
 	if err != nil {
 		return errStorage
 	}
 	// Reserve the room on the disk first: a code can be exchanged only once.
-	d, err := st.begin(l.name)
+	d, err := st.beginDraft(l.name)
 	if err != nil {
 		return errStorage
 	}
-	defer d.discard()
-	began := m.now()
-	g, err := o.token(ctx, m.requester(s), l.client, form)
+	defer d.discardDraft()
+	began := m.wallTime()
+	g, err := o.requestToken(ctx, m.newRequester(s), l.client, form)
 	if err != nil {
-		return said(err)
+		return toOperatorError(err)
 	}
 	// GitHub and Slack issue tokens without an end in this way.
 	if g.Refresh == "" && g.Life == 0 {
 		g.Endless = true
 	}
-	old := kept{}
+	old := storedToken{}
 	if o.Resource != "" {
 		old.Client = l.client
 	}
-	next, err := m.judge(l.name, g, old, l.digest, began)
+	next, err := m.acceptToken(l.name, g, old, l.digest, began)
 	if err != nil {
-		return said(err)
+		return toOperatorError(err)
 	}
 	s.mu.Lock()
 	// The person has logged out, or another login has finished.
@@ -347,8 +349,8 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	s.serial++
 	serial := s.serial
 	s.mu.Unlock()
-	if err := m.put(s, serial, next, d.commit); err != nil {
-		return said(err)
+	if err := m.storeAndPublish(s, serial, next, d.commit); err != nil {
+		return toOperatorError(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,11 +359,11 @@ func (m *Minter) exchange(ctx context.Context, l *login, form url.Values) error 
 	return nil
 }
 
-// said turns an error into one for the operator.
-func said(err error) error {
+// toOperatorError turns an error into one for the operator.
+func toOperatorError(err error) error {
 	if r, ok := err.(*rpc.Error); ok { //nolint:errorlint // none is wrapped
 		return r
 	}
-	e := named("", err)
-	return refused(e.Detail, "The authorization server gave no token: "+e.Detail+".")
+	e := asError("", err)
+	return newLoginError(e.Detail, "The authorization server gave no token: "+e.Detail+".")
 }

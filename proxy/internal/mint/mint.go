@@ -31,11 +31,11 @@ const (
 	// minLife is the shortest useful life. A life of maxLife counts as endless.
 	minLife = 30 * time.Second
 	maxLife = 10 * 365 * 24 * time.Hour
-	// early is the minimum time before the expiry at which a token is renewed. It is a tenth of the token's life if that
-	// is longer, and never more than half.
-	early = time.Minute
-	// after is the time after its expiry for which a value is still searched for in responses.
-	after = time.Hour
+	// renewBefore is the minimum time before the expiry at which a token is renewed. It is a tenth of the token's life if
+	// that is longer, and never more than half.
+	renewBefore = time.Minute
+	// searchAfter is the time after its expiry for which a value is still searched for in responses.
+	searchAfter = time.Hour
 	// afterUnknown is the time from its beginning for which a value without a stated life is searched for. afterSource is
 	// the time for which a replaced value of a secret manager is searched for. Both values may be valid for longer than
 	// they are used.
@@ -78,7 +78,7 @@ type Config struct {
 // Minter obtains credentials. Make one with New, then call Configure with the catalog.
 type Minter struct {
 	conf  Config
-	owner *owner
+	owner *connOwner
 	end   context.CancelFunc
 	// patience is the time that the first Configure waits for another proxy that ends.
 	patience time.Duration
@@ -88,14 +88,14 @@ type Minter struct {
 	storing sync.Mutex // one change of the folder at a time; taken before a state's mu
 
 	mu      sync.Mutex
-	store   *store // nil until there is a credential to obtain
-	states  map[string]*state
-	leaving map[string]*state // credentials that no API has any more, with a renewal under way that will be stored
+	store   *tokenStore // nil until there is a credential to obtain
+	states  map[string]*credentialState
+	leaving map[string]*credentialState // credentials that no API has any more, with a renewal under way that will be stored
 	catalog *catalog.Catalog
 	known   *scrub.Scrubber // the fixed secrets of the catalog: no token may contain one
 	closed  bool
 
-	logins logins
+	logins loginList
 }
 
 // New makes a Minter without a catalog.
@@ -103,21 +103,22 @@ func New(c Config) *Minter {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	m := &Minter{conf: c, patience: lockTime, states: map[string]*state{}, leaving: map[string]*state{}}
+	m := &Minter{conf: c, patience: lockTime, states: map[string]*credentialState{},
+		leaving: map[string]*credentialState{}}
 	ctx, end := context.WithCancel(context.Background())
-	m.owner, m.end = &owner{ctx}, end
+	m.owner, m.end = &connOwner{ctx}, end
 	return m
 }
 
-// now returns the wall clock's time. The monotonic clock stands still while a machine sleeps, but tokens expire.
-func (m *Minter) now() time.Time { return m.conf.Now().Round(0) }
+// wallTime returns the wall clock's time. The monotonic clock stands still while a machine sleeps, but tokens expire.
+func (m *Minter) wallTime() time.Time { return m.conf.Now().Round(0) }
 
 // kind obtains the values of one credential. Only one call is under way at a time.
 type kind interface {
-	// obtain returns the next value. old is the stored value.
-	obtain(ctx context.Context, r *requester, old kept) (grant, error)
-	// stored reports whether the values are stored. Values of a secret manager are not copied to a disk.
-	stored() bool
+	// obtainGrant returns the next value. old is the stored value.
+	obtainGrant(ctx context.Context, r *requester, old storedToken) (grant, error)
+	// canBeStored reports whether the values are stored. Values of a secret manager are not copied to a disk.
+	canBeStored() bool
 }
 
 // grant is an obtained value.
@@ -139,32 +140,32 @@ type grant struct {
 	Client *client
 }
 
-// kindOf returns the kind for a credential, or nil if the credential is not obtained.
-func (m *Minter) kindOf(how catalog.Mint) kind {
+// newKind returns the kind for a credential, or nil if the credential is not obtained.
+func (m *Minter) newKind(how catalog.Mint) kind {
 	switch how := how.(type) {
 	case *catalog.OAuth2:
 		return &oauth2{how}
 	case *catalog.GitHubApp:
-		return &githubApp{how, m.now}
+		return &githubApp{how, m.wallTime}
 	case *catalog.Google:
-		return &google{how, m.now}
+		return &google{how, m.wallTime}
 	case *catalog.AWS:
 		if how.RoleARN != "" {
-			return &assumedRole{how, m.now}
+			return &assumedRole{how, m.wallTime}
 		}
 	case *catalog.Fetch:
-		return &fetched{how, m}
+		return &fetchSource{how, m}
 	case *catalog.File:
-		return &watched{how, m.conf.APIs}
+		return &fileSource{how, m.conf.APIs}
 	case *catalog.Command:
-		return supplied{}
+		return commandSource{}
 	}
 	return nil
 }
 
-// credential finds a credential of the current catalog, and its API, also an internal one. The API is nil if the
+// findCredential finds a credential of the current catalog, and its API, also an internal one. The API is nil if the
 // catalog has no such credential.
-func (m *Minter) credential(name string) (catalog.Credential, *catalog.API) {
+func (m *Minter) findCredential(name string) (catalog.Credential, *catalog.API) {
 	m.mu.Lock()
 	c := m.catalog
 	m.mu.Unlock()
@@ -185,48 +186,48 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
 	// All values are added at once: each Add compiles the patterns again.
-	next, loaded, values := map[string]*state{}, []*state{}, []minted.Value{}
-	st, err := m.opened(c.Mints(), m.patience)
+	next, loaded, values := map[string]*credentialState{}, []*credentialState{}, []minted.Value{}
+	st, err := m.getStore(c.HasMint(), m.patience)
 	m.patience = 0
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
 			if cr.Mint == nil {
 				continue
 			}
-			s := m.adopt(a, cr)
+			s := m.adoptState(a, cr)
 			if s == nil {
-				s = &state{name: cr.Name, conf: cr, api: a, kind: m.kindOf(cr.Mint), unread: st == nil}
+				s = &credentialState{name: cr.Name, conf: cr, api: a, kind: m.newKind(cr.Mint), unread: st == nil}
 				if st != nil {
-					values, loaded = append(values, s.load(st, m.now())...), append(loaded, s)
+					values, loaded = append(values, s.loadStored(st, m.wallTime())...), append(loaded, s)
 				}
 			}
 			next[cr.Name] = s
 		}
 	}
 	if len(values) > 0 {
-		if added := m.conf.Values.Add(values...); added != nil {
+		if added := m.conf.Values.AddValues(values...); added != nil {
 			err = errors.Join(err, added)
 			// The scrubber does not know these values, so they must not be used.
 			for _, s := range loaded {
-				s.unload()
+				s.dropLoaded()
 			}
 		}
 	}
 	var known *scrub.Scrubber
-	if c.Mints() {
+	if c.HasMint() {
 		known = scrub.New(c.AllSecrets())
 	}
 	m.mu.Lock()
 	old := m.states
 	m.states, m.known, m.catalog = next, known, c
 	m.mu.Unlock()
-	m.ahead(next, old)
+	m.obtainAhead(next, old)
 	// Wait until no renewal is being stored. After that, a replaced state stores nothing.
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	for name, s := range old {
 		if next[name] != s {
-			m.leave(s, next[name] == nil)
+			m.endState(s, next[name] == nil)
 		}
 	}
 	m.mu.Lock()
@@ -234,15 +235,15 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.mu.Unlock()
 	for name, s := range left {
 		if next[name] != nil && next[name] != s {
-			m.leave(s, false)
+			m.endState(s, false)
 		}
 	}
 	return err
 }
 
-// leave ends a state. With finish, a renewal under way is finished and stored. The configuration may be missing only
+// endState ends a state. With finish, a renewal under way is finished and stored. The configuration may be missing only
 // for a moment, and the sent refresh token is already used up.
-func (m *Minter) leave(s *state, finish bool) {
+func (m *Minter) endState(s *credentialState, finish bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.mu.Lock()
@@ -255,21 +256,21 @@ func (m *Minter) leave(s *state, finish bool) {
 	if m.leaving[s.name] == s {
 		delete(m.leaving, s.name)
 	}
-	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)
+	_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
 }
 
-// ahead obtains the values of secret managers and files before a request uses them. Otherwise a server that has seen
-// such a value could show it to code that has not used its name. It waits only for files.
-func (m *Minter) ahead(next, old map[string]*state) {
-	var files []*flight
+// obtainAhead obtains the values of secret managers and files before a request uses them. Otherwise a server that has
+// seen such a value could show it to code that has not used its name. It waits only for files.
+func (m *Minter) obtainAhead(next, old map[string]*credentialState) {
+	var files []*renewalRun
 	for name, s := range next {
 		_, isCommand := s.conf.Mint.(*catalog.Command)
 		// An unchanged state has its value already. A stored value was loaded, and only a feeder supplies a command.
-		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.stored() || isCommand {
+		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.canBeStored() || isCommand {
 			continue
 		}
 		s.mu.Lock()
-		f := m.renew(s)
+		f := m.startRenewal(s)
 		s.mu.Unlock()
 		if _, isFile := s.conf.Mint.(*catalog.File); isFile {
 			files = append(files, f)
@@ -280,8 +281,8 @@ func (m *Minter) ahead(next, old map[string]*state) {
 	}
 }
 
-// opened returns the store. It opens the store when it is first needed.
-func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
+// getStore returns the store. It opens the store when it is first needed.
+func (m *Minter) getStore(needed bool, patience time.Duration) (*tokenStore, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != nil || !needed {
@@ -299,9 +300,9 @@ func (m *Minter) opened(needed bool, patience time.Duration) (*store, error) {
 	return st, nil
 }
 
-// adopt returns the existing state of a credential whose way to obtain it is unchanged, and replaces its configuration.
-// It returns nil if there is no such state.
-func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
+// adoptState returns the existing state of a credential whose way to obtain it is unchanged, and replaces its
+// configuration. It returns nil if there is no such state.
+func (m *Minter) adoptState(a *catalog.API, cr catalog.Credential) *credentialState {
 	m.mu.Lock()
 	s := m.states[cr.Name]
 	if s == nil {
@@ -320,10 +321,10 @@ func (m *Minter) adopt(a *catalog.API, cr catalog.Credential) *state {
 	delete(m.leaving, cr.Name)
 	m.mu.Unlock()
 	// The new configuration may have another client secret, perhaps the right one, so forget the failures.
-	if !s.conf.Same(cr) {
+	if !s.conf.IsSame(cr) {
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
-	s.conf, s.api, s.kind = cr, a, m.kindOf(cr.Mint)
+	s.conf, s.api, s.kind = cr, a, m.newKind(cr.Mint)
 	return s
 }
 

@@ -64,7 +64,7 @@ func newLoginServer(t testing.TB) *loginServer {
 	s := &loginServer{ca: ca, rotates: true, codes: map[string]string{}}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return ca.Leaf(h.ServerName, h.ServerName, time.Now().Add(time.Hour))
+		return ca.IssueLeaf(h.ServerName, h.ServerName, time.Now().Add(time.Hour))
 	}}
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -209,13 +209,13 @@ func (w *world) configure(t testing.TB, text string) {
 // login logs in as a browser does.
 func (w *world) login(t testing.TB) {
 	t.Helper()
-	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 	testkit.Must(t, err)
-	testkit.Must(t, w.Finish(t.Context(), w.approve(t, started)))
+	testkit.Must(t, w.FinishLogin(t.Context(), w.approve(t, started)))
 }
 
 // approve is what the authorization server gives the browser.
-func (w *world) approve(t testing.TB, s credentialapi.Started) credentialapi.Redirect {
+func (w *world) approve(t testing.TB, s credentialapi.StartedLogin) credentialapi.Redirect {
 	t.Helper()
 	u, err := url.Parse(s.URL)
 	testkit.Must(t, err)
@@ -229,7 +229,7 @@ func (w *world) approve(t testing.TB, s credentialapi.Started) credentialapi.Red
 
 func (w *world) value(t testing.TB) string {
 	t.Helper()
-	v, err := w.Value(t.Context(), w.cred)
+	v, err := w.ObtainValue(t.Context(), w.cred)
 	testkit.Must(t, err)
 	return v
 }
@@ -239,10 +239,10 @@ func (w *world) value(t testing.TB) string {
 func TestLogin(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	var e *Error
-	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || w.server.count() != 0 {
+	if _, err := w.ObtainValue(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || w.server.count() != 0 {
 		t.Fatalf("before a login: %v after %d requests", err, w.server.count())
 	}
-	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 	testkit.Must(t, err)
 	u, err := url.Parse(started.URL)
 	testkit.Must(t, err)
@@ -256,19 +256,19 @@ func TestLogin(t *testing.T) {
 	if len(q.Get("state")) < 40 || len(q.Get("code_challenge")) != 43 || len(q["state"]) != 1 {
 		t.Errorf("address %s", started.URL)
 	}
-	testkit.Must(t, w.Finish(t.Context(), w.approve(t, started)))
+	testkit.Must(t, w.FinishLogin(t.Context(), w.approve(t, started)))
 	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" {
 		t.Errorf("value %q", v)
 	}
 	if f := w.server.last(); f.Get("redirect_uri") != "http://127.0.0.1:49152/callback" || f.Get("client_secret") != "inner-canary-123456" || len(f.Get("code_verifier")) < 43 {
 		t.Errorf("the exchange sent %v", f)
 	}
-	listed, _ := json.Marshal(w.List())
+	listed, _ := json.Marshal(w.ListCredentials())
 	if strings.Contains(string(listed)+w.logs.String(), "canary") || !strings.Contains(string(listed), `"state":"ready"`) {
 		t.Errorf("list %s, log %s", listed, w.logs)
 	}
-	testkit.Must(t, w.Logout(loginName))
-	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded {
+	testkit.Must(t, w.ForgetLogin(loginName))
+	if _, err := w.ObtainValue(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded {
 		t.Errorf("after logout: %v", err)
 	}
 	if files, _ := filepath.Glob(w.dir + "/*"); len(files) != 0 {
@@ -281,19 +281,19 @@ func TestLogin(t *testing.T) {
 // Promise: logins-belong-to-their-user
 func TestLoginForged(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
-	begin := func() credentialapi.Started {
+	begin := func() credentialapi.StartedLogin {
 		t.Helper()
-		s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+		s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 		testkit.Must(t, err)
 		return s
 	}
 	refused := func(name string, r credentialapi.Redirect, code string) {
 		t.Helper()
 		var got *rpc.Error
-		if err := w.Finish(t.Context(), r); !errors.As(err, &got) || got.Code != code {
+		if err := w.FinishLogin(t.Context(), r); !errors.As(err, &got) || got.Code != code {
 			t.Errorf("%s: %v, want %s", name, err, code)
 		}
-		if s := w.List()[0]; s.ValidUntil != nil {
+		if s := w.ListCredentials()[0]; s.ValidUntil != nil {
 			t.Errorf("%s: logged in", name)
 		}
 	}
@@ -334,7 +334,7 @@ func TestLoginForged(t *testing.T) {
 	w.server.codes[foreign.Code] = "another challenge" // a code that was issued for somebody else's login
 	w.server.mu.Unlock()
 	refused("a code of another login", foreign, "invalid_grant")
-	if _, err := w.Begin(t.Context(), credentialapi.Login{Name: "NOBODYS_TOKEN", Way: credentialapi.WayBrowser, Port: 1}); err == nil {
+	if _, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: "NOBODYS_TOKEN", Way: credentialapi.WayBrowser, Port: 1}); err == nil {
 		t.Error("a login of a credential that does not exist")
 	}
 }
@@ -344,26 +344,26 @@ func TestLoginForged(t *testing.T) {
 func TestDevice(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.server.pending = 2
-	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
 	testkit.Must(t, err)
 	if s.URL != "https://login.test/activate" || s.Code != "ABCD-EFGH" || s.Interval != 1 {
 		t.Errorf("started %+v", s)
 	}
 	asked := w.server.count()
-	if p, err := w.Poll(t.Context(), s.ID); err != nil || p.Done || w.server.count() != asked {
+	if p, err := w.PollLogin(t.Context(), s.ID); err != nil || p.Done || w.server.count() != asked {
 		t.Errorf("a poll at once: %+v, %v", p, err)
 	}
 	done := false
 	for i := 0; i < 4 && !done; i++ {
 		w.clock.move(2 * time.Second)
-		p, err := w.Poll(t.Context(), s.ID)
+		p, err := w.PollLogin(t.Context(), s.ID)
 		testkit.Must(t, err)
 		done = p.Done
 	}
 	if !done || w.value(t) == "" {
 		t.Error("not logged in")
 	}
-	if _, err := w.Poll(t.Context(), s.ID); err == nil {
+	if _, err := w.PollLogin(t.Context(), s.ID); err == nil {
 		t.Error("a login that is done can be asked for again")
 	}
 }
@@ -408,12 +408,12 @@ func TestRenewal(t *testing.T) {
 	}
 	w.clock.move(time.Minute)
 	var e *Error
-	if v, err := w.Value(t.Context(), w.cred); v != "" || !errors.As(err, &e) || e.Code != policy.CodeTokenUnavailable {
+	if v, err := w.ObtainValue(t.Context(), w.cred); v != "" || !errors.As(err, &e) || e.Code != policy.CodeTokenUnavailable {
 		t.Errorf("after the end: %q, %v", v, err)
 	}
 	asked := w.server.count()
 	for range 20 {
-		_, _ = w.Value(t.Context(), w.cred)
+		_, _ = w.ObtainValue(t.Context(), w.cred)
 	}
 	if w.server.count() > asked+1 {
 		t.Errorf("a server that is down was asked %d times at once", w.server.count()-asked)
@@ -446,7 +446,7 @@ func TestEnded(t *testing.T) {
 	asked := w.server.count()
 	for range 3 {
 		var e *Error
-		if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || e.Detail != "invalid_grant" {
+		if _, err := w.ObtainValue(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeLoginNeeded || e.Detail != "invalid_grant" {
 			t.Errorf("%v", err)
 		}
 		w.clock.move(time.Minute)
@@ -454,7 +454,7 @@ func TestEnded(t *testing.T) {
 	if w.server.count() != asked+1 {
 		t.Errorf("asked %d times", w.server.count()-asked)
 	}
-	if s := w.List()[0]; s.State != credentialapi.StateLogin || s.LastError != "invalid_grant" {
+	if s := w.ListCredentials()[0]; s.State != credentialapi.StateLogin || s.LastError != "invalid_grant" {
 		t.Errorf("listed as %+v", s)
 	}
 }
@@ -474,7 +474,7 @@ func TestStored(t *testing.T) {
 		t.Errorf("%d values are known after a restart", again.values.Len())
 	}
 	again.configure(t, strings.Replace(loginConfig, "https://login.test/token", "https://elsewhere.test/token", 1))
-	if _, err := again.Value(t.Context(), again.cred); err == nil || server.count() != 1 {
+	if _, err := again.ObtainValue(t.Context(), again.cred); err == nil || server.count() != 1 {
 		t.Errorf("a refresh token was sent to another server: %v, %d requests", err, server.count())
 	}
 	for name, bad := range map[string]func(string){
@@ -490,7 +490,7 @@ func TestStored(t *testing.T) {
 		w.Close()
 		bad(filepath.Join(dir, loginName+".json"))
 		next := newWorld(t, w.server, dir)
-		if v, err := next.Value(t.Context(), next.cred); err == nil {
+		if v, err := next.ObtainValue(t.Context(), next.cred); err == nil {
 			t.Errorf("%s: used as %q", name, v)
 		}
 	}
@@ -510,24 +510,24 @@ func TestDiskFull(t *testing.T) {
 	moved := dir + "-moved"
 	testkit.Must(t, os.Rename(dir, moved))
 	asked := server.count()
-	if _, err := w.Value(t.Context(), w.cred); err == nil || server.count() != asked {
+	if _, err := w.ObtainValue(t.Context(), w.cred); err == nil || server.count() != asked {
 		t.Errorf("asked for what cannot be stored: %v", err)
 	}
 	testkit.Must(t, os.Rename(moved, dir))
 	w.clock.move(time.Minute)
-	old := step
-	step = func(at string) { // the folder goes while the server is asked
+	old := atStep
+	atStep = func(at string) { // the folder goes while the server is asked
 		if at == "answered" {
 			_ = os.Rename(dir, moved)
 		}
 	}
-	defer func() { step = old }()
-	if v, err := w.Value(t.Context(), w.cred); err == nil {
+	defer func() { atStep = old }()
+	if v, err := w.ObtainValue(t.Context(), w.cred); err == nil {
 		t.Errorf("used unstored: %q", v)
 	}
 	testkit.Must(t, os.Rename(moved, dir))
 	w.clock.move(time.Minute)
-	step = old
+	atStep = old
 	asked = server.count()
 	if v := w.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0002" || server.count() != asked {
 		t.Errorf("what the server gave was lost: %q after %d requests", v, server.count()-asked)
@@ -566,7 +566,7 @@ func TestKilled(t *testing.T) {
 		server.mu.Unlock()
 		next := newWorld(t, server, dir)
 		next.clock.move(4 * time.Hour)
-		v, err := next.Value(t.Context(), next.cred)
+		v, err := next.ObtainValue(t.Context(), next.cred)
 		if err != nil {
 			t.Errorf("killed at %q: the login is lost: %v", at, err)
 			continue
@@ -600,14 +600,14 @@ func TestKilledChild(t *testing.T) {
 	w.values = minted.New(w.clock.now)
 	w.Minter = New(Config{Transport: p, Values: w.values, Dir: os.Getenv("MINT_DIR"), UserAgent: "t", Now: w.clock.now, Log: slog.New(slog.DiscardHandler)})
 	w.configure(t, loginConfig)
-	step = func(s string) {
+	atStep = func(s string) {
 		if s == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	}
 	w.clock.move(2 * time.Hour)
-	_, _ = w.Value(t.Context(), w.cred)
+	_, _ = w.ObtainValue(t.Context(), w.cred)
 }
 
 // TestOrder: a value is stored before it is known, and known before it is used.
@@ -617,13 +617,13 @@ func TestOrder(t *testing.T) {
 	w.login(t)
 	w.clock.move(2 * time.Hour)
 	path := filepath.Join(w.dir, loginName+".json")
-	old := step
-	defer func() { step = old }()
+	old := atStep
+	defer func() { atStep = old }()
 	var seen []string
-	step = func(at string) {
+	atStep = func(at string) {
 		data, _ := os.ReadFile(path)
 		stored := strings.Contains(string(data), "minted-canary-9f8e7d6c5b4a3f2e-0002") && strings.Contains(string(data), "refresh-canary-9f8e7d6c5b4a3f2e-0002")
-		known := w.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0002") && w.values.Above(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0002")
+		known := w.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0002") && w.values.WithValues(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0002")
 		seen = append(seen, fmt.Sprintf("%s %v %v", at, stored, known))
 	}
 	w.value(t)
@@ -657,7 +657,7 @@ func TestWeek(t *testing.T) {
 	}
 	w.configure(t, `{"description": "d", "domains": ["api.mail.test"], "allow_private": ["192.0.2.0/24"], "credentials": {`+strings.Join(list, ",")+`}}`)
 	in, out := io.Pipe()
-	stream := w.values.Above(nil).NewReader(in, func(id int) (string, error) { name, _ := w.values.Name(id); return name, nil })
+	stream := w.values.WithValues(nil).NewReader(in, func(id int) (string, error) { name, _ := w.values.ReplacementFor(id); return name, nil })
 	got := make(chan string)
 	go func() {
 		defer close(got)
@@ -682,7 +682,7 @@ func TestWeek(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, c := range w.catalog.API("mail").Credentials {
 			wg.Go(func() {
-				v, err := w.Value(t.Context(), c)
+				v, err := w.ObtainValue(t.Context(), c)
 				if current[i] = v; err != nil {
 					t.Error(err)
 				}
@@ -732,21 +732,21 @@ func TestSupply(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.configure(t, `{"description": "d", "domains": ["api.mail.test"], "credentials": {"`+loginName+`": {"command": ["op", "read", "x"], "ttl": "15m"}}}`)
 	var e *Error
-	if _, err := w.Value(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
+	if _, err := w.ObtainValue(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
 		t.Errorf("before: %v", err)
 	}
 	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", minted.MaxValue+1)} {
-		if w.Supply(loginName, credentialapi.Supply{Value: bad}) == nil {
+		if w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: bad}) == nil {
 			t.Errorf("%.20q was taken", bad)
 		}
 	}
-	testkit.Must(t, w.Supply(loginName, credentialapi.Supply{Value: "supplied-canary-1"}))
+	testkit.Must(t, w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: "supplied-canary-1"}))
 	w.clock.move(74 * time.Minute)
-	if v := w.value(t); v != "supplied-canary-1" || !w.values.Above(nil).Contains(v) {
+	if v := w.value(t); v != "supplied-canary-1" || !w.values.WithValues(nil).Contains(v) {
 		t.Errorf("value %q", v)
 	}
 	w.clock.move(2 * time.Minute)
-	if v, err := w.Value(t.Context(), w.cred); err == nil {
+	if v, err := w.ObtainValue(t.Context(), w.cred); err == nil {
 		t.Errorf("a stale value was used: %q", v)
 	}
 	if files, _ := filepath.Glob(w.dir + "/*"); len(files) != 0 {
@@ -768,16 +768,16 @@ func TestRemovedMeanwhile(t *testing.T) {
 			server.mu.Unlock()
 			w.clock.move(2 * time.Hour)
 			reached, answer := make(chan struct{}), make(chan struct{})
-			old := step
+			old := atStep
 			var once sync.Once
-			step = func(at string) {
+			atStep = func(at string) {
 				if at == "answered" {
 					once.Do(func() { close(reached); <-answer })
 				}
 			}
-			defer func() { step = old }()
+			defer func() { atStep = old }()
 			done := make(chan struct{})
-			go func() { defer close(done); _, _ = w.Value(t.Context(), w.cred) }()
+			go func() { defer close(done); _, _ = w.ObtainValue(t.Context(), w.cred) }()
 			<-reached
 			server.mu.Lock()
 			server.grace = ""
@@ -801,7 +801,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 			}
 			w.clock.move(2 * time.Hour)
 			w.value(t)
-			if w.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0003") != true {
+			if w.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0003") != true {
 				t.Error("the next one is not known")
 			}
 		})
@@ -829,12 +829,12 @@ func TestOneProxy(t *testing.T) {
 		t.Errorf("a second proxy may use the folder: %v", err)
 	}
 	next.cred = w.cred
-	if v, err := next.Value(t.Context(), next.cred); err == nil {
+	if v, err := next.ObtainValue(t.Context(), next.cred); err == nil {
 		t.Errorf("used %q of another proxy's", v)
 	}
 	w.Close()
 	next.clock.move(2 * time.Minute)
-	if v := next.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || !next.values.Above(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0001") {
+	if v := next.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || !next.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0001") {
 		t.Errorf("after the first has ended: %q", v)
 	}
 }
@@ -844,16 +844,16 @@ func TestOneProxy(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=16k"); err != nil {
-		testkit.Skip(t, "only root can make a small disk")
+		testkit.SkipBecause(t, "only root can make a small disk")
 	}
 	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	server := newLoginServer(t)
 	w := newWorld(t, server, filepath.Join(dir, "tokens"))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, 12<<10), 0o600))
 	_ = os.WriteFile(filepath.Join(dir, "more"), make([]byte, 12<<10), 0o600)
-	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 	testkit.Must(t, err)
-	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || server.count() != 0 {
+	if err := w.FinishLogin(t.Context(), w.approve(t, started)); err == nil || server.count() != 0 {
 		t.Errorf("asked for what cannot be stored: %v, %d requests", err, server.count())
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "tokens", "*")); len(files) > 0 {
@@ -865,10 +865,10 @@ func TestNoRoom(t *testing.T) {
 // Promise: logins-belong-to-their-user
 func TestLogoutEndsLogins(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
-	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 	testkit.Must(t, err)
-	testkit.Must(t, w.Logout(loginName))
-	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil {
+	testkit.Must(t, w.ForgetLogin(loginName))
+	if err := w.FinishLogin(t.Context(), w.approve(t, started)); err == nil {
 		t.Error("logged in by a login from before the logout")
 	}
 }
@@ -883,9 +883,9 @@ func TestPlainTexts(t *testing.T) {
 		w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": text, "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e-1", "expires_in": 3600})
 		})
-		started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+		started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 		testkit.Must(t, err)
-		if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || w.values.Len() != 0 {
+		if err := w.FinishLogin(t.Context(), w.approve(t, started)); err == nil || w.values.Len() != 0 {
 			t.Errorf("%q is a credential: %v", text, err)
 		}
 	}
@@ -901,7 +901,7 @@ func TestTokensLookRandom(t *testing.T) {
 		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9.s5RxWQ3pZk", "ya29.a0AfB_byC3nPq-7tZkLmW9xYv", "2YotnFZFEjr1zCsicMWpAA", "xoxb-1234567890-1234567890-AbC1dEf2GhI3jKl4",
 		"SlAV32hkKG9fZx7Qp3Lm", "minted-canary-9f8e7d6c5b4a3f2e-0001", "tGzv3JOkF0XG5Qx2TlKWIA==", "A1b2/C3d4+E5f6/G7h8+I9j0K==",
 	} {
-		if !plausible(text) {
+		if !isPlausible(text) {
 			t.Errorf("%s is no token", text)
 		}
 	}
@@ -912,7 +912,7 @@ func TestTokensLookRandom(t *testing.T) {
 		"00000000-0000-0000-0000-000000000000", "0000000000000001", "multipart/form-data;boundary=", "Mozilla/5.0(X11;Linux;x86_64)", "",
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "E3B0C44298FC1C149AFBF4C8996FB924", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
 	} {
-		if plausible(text) {
+		if isPlausible(text) {
 			t.Errorf("%s is a token", text)
 		}
 	}
@@ -920,9 +920,9 @@ func TestTokensLookRandom(t *testing.T) {
 	w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(rw).Encode(map[string]any{"access_token": "application/vnd.github.v3+json", "refresh_token": "refresh-canary-9f8e7d6c5b4a3f2e", "expires_in": 3600})
 	})
-	started, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
 	testkit.Must(t, err)
-	if err := w.Finish(t.Context(), w.approve(t, started)); err == nil || !strings.Contains(err.Error(), "token_does_not_look_random") || w.values.Len() != 0 {
+	if err := w.FinishLogin(t.Context(), w.approve(t, started)); err == nil || !strings.Contains(err.Error(), "token_does_not_look_random") || w.values.Len() != 0 {
 		t.Errorf("the operator is told: %v", err)
 	}
 }
@@ -947,15 +947,15 @@ func TestRefreshIsKept(t *testing.T) {
 			answer["refresh_token"] = "refresh-canary-9f8e7d6c5b4a3f2e-0777"
 			_ = json.NewEncoder(rw).Encode(answer)
 		})
-		if v, err := w.Value(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
+		if v, err := w.ObtainValue(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %q, %v", name, v, err)
 		}
-		if !w.values.Above(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0777") {
+		if !w.values.WithValues(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0777") {
 			t.Errorf("%s: the refresh token is not scrubbed", name)
 		}
 		server.Config.Handler = proper
 		w.clock.move(2 * time.Minute)
-		if v, err := w.Value(t.Context(), w.cred); err != nil || v == "" {
+		if v, err := w.ObtainValue(t.Context(), w.cred); err != nil || v == "" {
 			t.Errorf("%s: the login is lost: %v", name, err)
 		}
 	}
@@ -965,7 +965,7 @@ func TestRefreshIsKept(t *testing.T) {
 func TestDeviceConfidential(t *testing.T) {
 	w := newWorld(t, newLoginServer(t), t.TempDir())
 	w.server.confidential = true
-	s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+	s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
 	if err != nil || s.Code != "ABCD-EFGH" || w.server.count() != 2 {
 		t.Errorf("%+v, %v after %d requests", s, err, w.server.count())
 	}

@@ -35,9 +35,9 @@ type client struct {
 	IssuerNamed bool `json:"issuer_named,omitempty"`
 }
 
-// client returns the client of the configuration. For a resource it returns the stored client, with the id and secret
-// of the configuration if there are any. Nil means that no client exists yet.
-func (o *oauth2) client(old *client) *client {
+// chooseClient returns the client of the configuration. For a resource it returns the stored client, with the id and
+// secret of the configuration if there are any. Nil means that no client exists yet.
+func (o *oauth2) chooseClient(old *client) *client {
 	switch {
 	case o.Resource != "" && old != nil && o.ClientID != "":
 		c := *old
@@ -50,8 +50,8 @@ func (o *oauth2) client(old *client) *client {
 		TokenURL: o.TokenURL, AuthURL: o.AuthURL, DeviceURL: o.DeviceURL, Scopes: o.Scopes}
 }
 
-// scope joins scopes with the separator that the server expects.
-func (o *oauth2) scope(scopes []string) string {
+// joinScopes joins scopes with the separator that the server expects.
+func (o *oauth2) joinScopes(scopes []string) string {
 	separator := o.ScopeSeparator
 	if separator == "" {
 		separator = " "
@@ -59,12 +59,12 @@ func (o *oauth2) scope(scopes []string) string {
 	return strings.Join(scopes, separator)
 }
 
-// obtain implements kind.
-func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, error) {
-	c := o.client(old.Client)
+// obtainGrant implements kind.
+func (o *oauth2) obtainGrant(ctx context.Context, r *requester, old storedToken) (grant, error) {
+	c := o.chooseClient(old.Client)
 	if c == nil && o.Grant == catalog.GrantClientCredentials {
 		var err error
-		if c, err = o.discover(ctx, r, ""); err != nil {
+		if c, err = o.discoverClient(ctx, r, ""); err != nil {
 			return grant{}, err
 		}
 	}
@@ -73,7 +73,7 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 	case o.Grant == catalog.GrantClientCredentials:
 		form.Set("grant_type", "client_credentials")
 		if len(o.Scopes) > 0 {
-			form.Set("scope", o.scope(o.Scopes))
+			form.Set("scope", o.joinScopes(o.Scopes))
 		}
 		for name, value := range o.Params {
 			// The configuration must not replace the grant type or the scope.
@@ -82,23 +82,23 @@ func (o *oauth2) obtain(ctx context.Context, r *requester, old kept) (grant, err
 			}
 		}
 	case old.Refresh == "" || c == nil:
-		return grant{}, loginNeeded(detailNoLogin)
+		return grant{}, newLoginNeeded(detailNoLogin)
 	default:
 		form.Set("grant_type", "refresh_token")
 		form.Set("refresh_token", old.Refresh)
 	}
-	g, err := o.token(ctx, r, c, form)
+	g, err := o.requestToken(ctx, r, c, form)
 	if err == nil && o.Resource != "" {
 		g.Client = c
 	}
 	return g, err
 }
 
-// stored implements kind.
-func (o *oauth2) stored() bool { return true }
+// canBeStored implements kind.
+func (o *oauth2) canBeStored() bool { return true }
 
-// token sends a request to the token endpoint.
-func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Values) (grant, error) {
+// requestToken sends a request to the token endpoint.
+func (o *oauth2) requestToken(ctx context.Context, r *requester, c *client, form url.Values) (grant, error) {
 	if c.Resource != "" {
 		form.Set("resource", c.Resource)
 	}
@@ -113,7 +113,7 @@ func (o *oauth2) token(ctx context.Context, r *requester, c *client, form url.Va
 			form.Set("client_secret", c.Secret)
 		}
 	}
-	a, err := r.post(ctx, c.TokenURL, form, user, password)
+	a, err := r.postForm(ctx, c.TokenURL, form, user, password)
 	if err != nil {
 		return grant{}, err
 	}
@@ -133,46 +133,46 @@ type tokenAnswer struct {
 // unusable token may still have a refresh token, which the grant then contains.
 func parseToken(a *Answer) (grant, error) {
 	var t tokenAnswer
-	if err := decode(a.Body, &t); err != nil {
+	if err := decodeObject(a.Body, &t); err != nil {
 		if a.Status != 200 {
-			return grant{}, unavailable(detailStatus)
+			return grant{}, newUnavailable(detailStatus)
 		}
-		return grant{}, unavailable(detailNotJSON)
+		return grant{}, newUnavailable(detailNotJSON)
 	}
 	// Also with status 200, with which some servers report errors.
 	if t.Error != "" {
-		code := shownCode(t.Error)
+		code := filterCode(t.Error)
 		if isEnded(code) {
-			return grant{}, loginNeeded(code)
+			return grant{}, newLoginNeeded(code)
 		}
-		return grant{}, unavailable(code)
+		return grant{}, newUnavailable(code)
 	}
 	g := grant{Refresh: t.Refresh}
 	switch {
 	case a.Status != 200 && a.Status != 201:
-		return grant{}, unavailable(detailStatus)
+		return grant{}, newUnavailable(detailStatus)
 	case t.Access == nil || *t.Access == "":
-		return g, unavailable(detailNoToken)
+		return g, newUnavailable(detailNoToken)
 	// Such a token needs a proof with every request, which swap cannot add.
 	case strings.EqualFold(t.Type, "dpop"), strings.EqualFold(t.Type, "mac"):
-		return g, unavailable(detailUnusable)
+		return g, newUnavailable(detailUnusable)
 	}
 	g.Access, g.Issued = *t.Access, true
 	if len(t.Life) > 0 && string(t.Life) != "null" {
-		seconds, ok := seconds(t.Life)
+		seconds, ok := parseSeconds(t.Life)
 		if !ok || seconds <= 0 {
 			// The grant keeps its refresh token: the old one is used up.
-			return g, unavailable(detailLifetime)
+			return g, newUnavailable(detailLifetime)
 		}
 		g.Life = time.Duration(min(seconds, maxLife.Seconds()) * float64(time.Second))
 	}
 	return g, nil
 }
 
-// plausible reports whether a text may be a token, and not one that is common in requests and responses. The proxy
+// isPlausible reports whether a text may be a token, and not one that is common in requests and responses. The proxy
 // replaces a token in the responses of every API, and refuses requests that contain it.
-func plausible(token string) bool {
-	return !strings.Contains(token, " ") && random(token) && !slices.ContainsFunc(ofNothing, func(hash string) bool {
+func isPlausible(token string) bool {
+	return !strings.Contains(token, " ") && isRandom(token) && !slices.ContainsFunc(ofNothing, func(hash string) bool {
 		return strings.Contains(hash, strings.ToLower(token))
 	})
 }
@@ -183,19 +183,19 @@ var ofNothing = []string{
 	"d41d8cd98f00b204e9800998ecf8427e",
 }
 
-// random reports whether a text has a stretch that no person or standard writes:
+// isRandom reports whether a text has a stretch that no person or standard writes:
 //   - most UUIDs and other hexadecimal digits
 //   - letters of both cases and digits that alternate often
 //   - a word of 16 characters that alternates three times
 //
 // catalog.LooksSecret is stricter, and takes many tokens for names. random rejects one in 140 random texts of 22
 // characters of base64url.
-func random(text string) bool {
+func isRandom(text string) bool {
 	const hex, mixed, word = 32, 18, 16
 	has := func(s, class string) bool { return strings.ContainsAny(s, class) }
 	other := func(r rune) bool { return !has(string(r), digits+lower+upper) }
 	all := strings.Join(strings.FieldsFunc(text, other), "")
-	n, turns, varied := len(all), changes(all), 5*distinct(all) >= 4*len(all)
+	n, turns, varied := len(all), countChanges(all), 5*countDistinct(all) >= 4*len(all)
 	switch {
 	case len(text) < word:
 		return false
@@ -207,7 +207,7 @@ func random(text string) bool {
 	}
 	for _, set := range []string{digits + lower, digits + upper} {
 		for _, w := range strings.FieldsFunc(text, func(r rune) bool { return !has(string(r), set) }) {
-			if len(w) >= word && changes(w) >= 3 {
+			if len(w) >= word && countChanges(w) >= 3 {
 				return true
 			}
 		}
@@ -217,9 +217,9 @@ func random(text string) bool {
 
 const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// changes counts the positions at which the kind of character changes: digit, upper case or lower case. The text may
-// have no other characters.
-func changes(text string) int {
+// countChanges counts the positions at which the kind of character changes: digit, upper case or lower case. The text
+// may have no other characters.
+func countChanges(text string) int {
 	kind := func(c byte) byte { return c & 0x60 } // 0x20: a digit, 0x40: upper case, 0x60: lower case
 	n := 0
 	for i := 1; i < len(text); i++ {
@@ -230,8 +230,8 @@ func changes(text string) int {
 	return n
 }
 
-// distinct counts the different bytes of a text.
-func distinct(text string) int {
+// countDistinct counts the different bytes of a text.
+func countDistinct(text string) int {
 	var seen [256]bool
 	n := 0
 	for _, c := range []byte(text) {
@@ -243,16 +243,16 @@ func distinct(text string) int {
 	return n
 }
 
-// seconds reads a number, which some servers write as a string.
-func seconds(raw json.RawMessage) (float64, bool) {
+// parseSeconds reads a number, which some servers write as a string.
+func parseSeconds(raw json.RawMessage) (float64, bool) {
 	text := strings.Trim(string(raw), `"`)
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-func isEnded(code string) bool { return slices.Contains(ended, code) }
+func isEnded(code string) bool { return slices.Contains(endedCodes, code) }
 
-// mask returns a secret as a credential for package scrub.
-func mask(text string) catalog.Credential {
+// maskSecret returns a secret as a credential for package scrub.
+func maskSecret(text string) catalog.Credential {
 	return catalog.Credential{Name: secret.Mask, Value: secret.New(text)}
 }

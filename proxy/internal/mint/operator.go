@@ -11,15 +11,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// Logout forgets the stored value and the value in memory of a credential. The name may belong to a credential that no
-// API has any more.
-func (m *Minter) Logout(name string) error {
+// ForgetLogin forgets the stored value and the value in memory of a credential. The name may belong to a credential
+// that no API has any more.
+func (m *Minter) ForgetLogin(name string) error {
 	// The name becomes a file name.
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
-	m.logins.forget(name)
-	st, err := m.opened(true, 0)
+	m.logins.dropLogins(name)
+	st, err := m.getStore(true, 0)
 	if err != nil {
 		return errStorage
 	}
@@ -30,7 +30,7 @@ func (m *Minter) Logout(name string) error {
 	}
 	m.mu.Unlock()
 	if s == nil {
-		if err := st.remove(name); err != nil {
+		if err := st.removeState(name); err != nil {
 			return errStorage
 		}
 		m.notifyLogin(name, true)
@@ -42,13 +42,13 @@ func (m *Minter) Logout(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Remove the file first: if that fails, the credential stays as it is.
-	if err := st.remove(name); err != nil {
+	if err := st.removeState(name); err != nil {
 		return errStorage
 	}
 	s.serial++
 	// The server may still accept these values, so responses are still searched for them.
-	_ = m.conf.Values.Add(s.over(s.kept, m.now())...)
-	s.kept, s.unstored, s.renewAt = kept{}, nil, time.Time{}
+	_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
+	s.kept, s.unstored, s.renewAt = storedToken{}, nil, time.Time{}
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	m.notifyLogin(name, true)
 	return nil
@@ -61,8 +61,8 @@ func (m *Minter) notifyLogin(name string, out bool) {
 	}
 }
 
-// Supply takes over the value of a "command" from the feeder that ran the command.
-func (m *Minter) Supply(name string, v credentialapi.Supply) error {
+// SupplyValue takes over the value of a "command" from the feeder that ran the command.
+func (m *Minter) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 	m.mu.Lock()
 	s := m.states[name]
 	m.mu.Unlock()
@@ -76,13 +76,13 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	if !isCommand {
 		return errNotCommand
 	}
-	now := m.now()
+	now := m.wallTime()
 	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
 	if v.ExpiresAt != nil {
 		// The program knows the exact end, so the value is not used beyond it.
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
-	next, err := m.judge(name, g, kept{}, digest, now)
+	next, err := m.acceptToken(name, g, storedToken{}, digest, now)
 	if err != nil {
 		return errSupply
 	}
@@ -91,8 +91,8 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	s.serial++
 	serial := s.serial
 	s.mu.Unlock()
-	if err := m.put(s, serial, next, nil); err != nil {
-		return said(err)
+	if err := m.storeAndPublish(s, serial, next, nil); err != nil {
+		return toOperatorError(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,38 +100,38 @@ func (m *Minter) Supply(name string, v credentialapi.Supply) error {
 	return nil
 }
 
-// List describes the catalog's credentials that the proxy obtains.
-func (m *Minter) List() []credentialapi.Credential {
+// ListCredentials describes the catalog's credentials that the proxy obtains.
+func (m *Minter) ListCredentials() []credentialapi.Credential {
 	m.mu.Lock()
 	states := slices.Collect(maps.Values(m.states))
 	m.mu.Unlock()
 	out := []credentialapi.Credential{}
 	for _, s := range states {
-		out = append(out, s.describe(m.now()))
+		out = append(out, s.describeState(m.wallTime()))
 	}
 	slices.SortFunc(out, func(a, b credentialapi.Credential) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// describe returns all properties of a credential except its value.
-func (s *state) describe(now time.Time) credentialapi.Credential {
+// describeState returns all properties of a credential except its value.
+func (s *credentialState) describeState(now time.Time) credentialapi.Credential {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.conf.Login()
+	o := s.conf.LoginClient()
 	_, isCommand := s.conf.Mint.(*catalog.Command)
 	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: s.conf.Mint.Kind(), Logins: o != nil}
 	if o != nil {
 		c.Browser, c.Device = o.AuthURL != "" || o.Resource != "", o.DeviceURL != "" || o.Resource != ""
 		c.RedirectHost, c.RedirectPort = o.RedirectHost, o.RedirectPort
 	}
-	if s.usable(now) {
+	if s.isUsable(now) {
 		c.ValidUntil = s.kept.Expires
 	}
 	if s.failed != nil {
 		c.LastError = s.failed.Detail
 	}
 	switch {
-	case s.conf.Signs() && s.kind == nil, s.usable(now):
+	case s.conf.SignsRequests() && s.kind == nil, s.isUsable(now):
 		c.State = credentialapi.StateReady
 	case o != nil && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
 		c.State = credentialapi.StateLogin

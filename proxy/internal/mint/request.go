@@ -26,14 +26,14 @@ const (
 
 // Transport sends requests to servers that issue credentials. It is an upstream.Pool, with its guard over addresses.
 type Transport interface {
-	Check(ctx context.Context, w upstream.Want, u *url.URL) error
+	CheckTarget(ctx context.Context, w upstream.Want, u *url.URL) error
 	RoundTrip(req *http.Request, w upstream.Want) (*http.Response, error)
 }
 
-// owner owns the connections to such servers. Runs do not share them.
-type owner struct{ ctx context.Context }
+// connOwner owns the connections to such servers. Runs do not share them.
+type connOwner struct{ ctx context.Context }
 
-func (o *owner) Context() context.Context { return o.ctx }
+func (o *connOwner) Context() context.Context { return o.ctx }
 
 // Answer is the answer of a server.
 type Answer struct {
@@ -45,57 +45,57 @@ type Answer struct {
 // requester sends the requests of one credential.
 type requester struct {
 	transport Transport
-	owner     *owner
+	owner     *connOwner
 	api       *catalog.API
 	userAgent string
 }
 
-// send sends a request and reads the whole answer. It never follows a redirect, which would send the client's secret
-// and codes elsewhere. Errors contain no text that a server chose.
-func (r *requester) send(req *http.Request) (*Answer, error) {
+// sendForAnswer sends a request and reads the whole answer. It never follows a redirect, which would send the client's
+// secret and codes elsewhere. Errors contain no text that a server chose.
+func (r *requester) sendForAnswer(req *http.Request) (*Answer, error) {
 	if req.URL.Scheme != "https" || req.URL.User != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("User-Agent", r.userAgent)
 	// The answer is read without a decoder, so it must not be compressed.
 	req.Header.Set("Accept-Encoding", "identity")
-	w := upstream.Want{APIs: []*catalog.API{r.reaching(req.URL)}, Version: "mint", Owner: r.owner}
-	if err := r.transport.Check(req.Context(), w, req.URL); err != nil {
-		return nil, unavailable(detailUnreachable)
+	w := upstream.Want{APIs: []*catalog.API{r.chooseAPI(req.URL)}, Version: "mint", Owner: r.owner}
+	if err := r.transport.CheckTarget(req.Context(), w, req.URL); err != nil {
+		return nil, newUnavailable(detailUnreachable)
 	}
 	resp, err := r.transport.RoundTrip(req, w)
 	if err != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		return nil, unavailable(detailRedirect)
+		return nil, newUnavailable(detailRedirect)
 	}
 	// The server has ignored Accept-Encoding.
 	if resp.Header.Get("Content-Encoding") != "" {
-		return nil, unavailable(detailNotJSON)
+		return nil, newUnavailable(detailNotJSON)
 	}
 	// One byte more than allowed shows that the answer is too long.
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	case len(body) > maxAnswer:
-		return nil, unavailable(detailTooLarge)
+		return nil, newUnavailable(detailTooLarge)
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// reaching returns the API to use for an address. The API's client certificate is only for its own hosts, not for token
-// servers.
-func (r *requester) reaching(u *url.URL) *catalog.API {
+// chooseAPI returns the API to use for an address. The API's client certificate is only for its own hosts, not for
+// token servers.
+func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 	if r.api == nil || r.api.ClientCert == nil {
 		return r.api
 	}
 	port, _ := strconv.ParseUint(u.Port(), 10, 16) // no port is 0
 	if h, err := catalog.ParseHost(u.Hostname()); err == nil {
-		h = h.At(uint16(port))
-		if slices.Contains(r.api.Hosts, h.Exact()) || slices.Contains(r.api.Hosts, h.Wildcard()) {
+		h = h.AtPort(uint16(port))
+		if slices.Contains(r.api.Hosts, h.ExactPattern()) || slices.Contains(r.api.Hosts, h.WildcardPattern()) {
 			return r.api
 		}
 	}
@@ -105,11 +105,11 @@ func (r *requester) reaching(u *url.URL) *catalog.API {
 	return &without
 }
 
-// post sends a form.
-func (r *requester) post(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {
+// postForm sends a form.
+func (r *requester) postForm(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
@@ -117,38 +117,38 @@ func (r *requester) post(ctx context.Context, to string, form url.Values, user, 
 		// RFC 6749, section 2.3.1: id and secret are form-encoded first.
 		req.SetBasicAuth(url.QueryEscape(user), url.QueryEscape(password))
 	}
-	return r.send(req)
+	return r.sendForAnswer(req)
 }
 
 // postJSON sends a JSON text.
 func (r *requester) postJSON(ctx context.Context, to string, v any) (*Answer, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return nil, unavailable(detailNotJSON)
+		return nil, newUnavailable(detailNotJSON)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	return r.send(req)
+	return r.sendForAnswer(req)
 }
 
-// get requests a JSON text.
-func (r *requester) get(ctx context.Context, from string) (*Answer, error) {
+// getJSON requests a JSON text.
+func (r *requester) getJSON(ctx context.Context, from string) (*Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
-		return nil, unavailable(detailUnreachable)
+		return nil, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Accept", "application/json")
-	return r.send(req)
+	return r.sendForAnswer(req)
 }
 
 var errNotJSON = errors.New("not one JSON object")
 
-// decode reads an answer that is one JSON object.
-func decode(body []byte, v any) error {
+// decodeObject reads an answer that is one JSON object.
+func decodeObject(body []byte, v any) error {
 	// Unmarshal rejects text after the object.
 	if json.Unmarshal(body, v) != nil {
 		return errNotJSON

@@ -27,7 +27,7 @@ func TestReaching(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := (&requester{api: api}).reaching(u)
+		got := (&requester{api: api}).chooseAPI(u)
 		if (got.ClientCert != nil) != shown || shown != (got.Name == api.Name) {
 			t.Errorf("%s: %+v", address, got)
 		}

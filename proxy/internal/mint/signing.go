@@ -24,12 +24,12 @@ const (
 
 var errScope = errors.New("another host, region or service than config.json has")
 
-// Claim finds the credential whose key should sign the request. It removes the token name from the request, so that
-// swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks for
-// no signature.
+// FindSigner finds the credential whose key should sign the request. It removes the token name from the request, so
+// that swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks
+// for no signature.
 //
 // Call Claim before anything is swapped, and Sign after all other changes.
-func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
+func FindSigner(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
 		claimed := false
 		switch how := c.Mint.(type) {
@@ -46,7 +46,7 @@ func Claim(req *http.Request, allowed []catalog.Credential) *catalog.Credential 
 }
 
 func claimAWS(req *http.Request, name string) bool {
-	asked, asks := sigv4.Asks(req.Header)
+	asked, asks := sigv4.FindKeyName(req.Header)
 	// Servers join or pick from two Authorization headers.
 	if !asks || asked != name || len(req.Header["Authorization"]) != 1 {
 		return false
@@ -71,22 +71,23 @@ func claimHMAC(req *http.Request, c catalog.Credential, h *catalog.HMAC) bool {
 	return asks
 }
 
-// Sign signs a request with a credential that Claim found. It returns the signature for scrubbing, because the
+// SignRequest signs a request with a credential that Claim found. It returns the signature for scrubbing, because the
 // signature is valid for some minutes. If the server does not check every part of the request, the signature is also
 // valid for other requests. host is the host of the request, without the port. The error is an *Error, or the error of
 // reading the body.
-func (m *Minter) Sign(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte, error) {
+func (m *Minter) SignRequest(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte,
+	error) {
 	var signature []byte
 	var err error
 	switch how := c.Mint.(type) {
 	case *catalog.HMAC:
-		signature, err = signHMAC(req, how, m.now())
+		signature, err = signHMAC(req, how, m.wallTime())
 	case *catalog.AWS:
-		k, failed := m.keys(ctx, c, how)
+		k, failed := m.obtainKeys(ctx, c, how)
 		if failed != nil {
 			return nil, failed
 		}
-		if err = signAWS(req, host, how, k, m.now()); err == nil {
+		if err = signAWS(req, host, how, k, m.wallTime()); err == nil {
 			_, digits, _ := strings.Cut(req.Header.Get("Authorization"), "Signature=")
 			signature, err = hex.DecodeString(digits)
 		}

@@ -6,13 +6,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// supplied is a credential that a feeder outside the proxy supplies.
-type supplied struct{}
+// commandSource is a credential that a feeder outside the proxy supplies.
+type commandSource struct{}
 
-// obtain implements kind. It fails: only the feeder can supply the value.
-func (supplied) obtain(context.Context, *requester, kept) (grant, error) {
+// obtainGrant implements kind. It fails: only the feeder can supply the value.
+func (commandSource) obtainGrant(context.Context, *requester, storedToken) (grant, error) {
 	return grant{}, &failure{policy.CodeSecretUnavailable, detailNotSupplied}
 }
 
-// stored implements kind.
-func (supplied) stored() bool { return false }
+// canBeStored implements kind.
+func (commandSource) canBeStored() bool { return false }

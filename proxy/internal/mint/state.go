@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// state is the state of one credential.
-type state struct {
+// credentialState is the state of one credential.
+type credentialState struct {
 	name string
 	conf catalog.Credential
 	api  *catalog.API
@@ -21,11 +21,11 @@ type state struct {
 	mu      sync.Mutex
 	gone    bool // another configuration has replaced it
 	serial  int  // grows with every login, logout and supplied value; a renewal that began with an older serial fails
-	kept    kept
+	kept    storedToken
 	renewAt time.Time
-	flight  *flight
+	flight  *renewalRun
 	// unstored is a received value that could not be stored. It is stored before the next request to the server.
-	unstored *kept
+	unstored *storedToken
 	failed   *Error
 	attempts int
 	nextTry  time.Time
@@ -34,69 +34,71 @@ type state struct {
 	unread   bool // the folder could not be opened yet
 }
 
-// read takes over the stored value if the folder could not be opened before. It reports whether that value is usable.
-func (s *state) read(st *store, values *minted.Values, now time.Time) bool {
+// readStored takes over the stored value if the folder could not be opened before. It reports whether that value is
+// usable.
+func (s *credentialState) readStored(st *tokenStore, values *minted.Values, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.unread {
 		return false
 	}
 	s.unread = false
-	if found := s.load(st, now); values.Add(found...) != nil {
-		s.unload()
+	if found := s.loadStored(st, now); values.AddValues(found...) != nil {
+		s.dropLoaded()
 	}
-	return s.usable(now)
+	return s.isUsable(now)
 }
 
-// flight is a renewal under way.
-type flight struct {
+// renewalRun is a renewal under way.
+type renewalRun struct {
 	done chan struct{}
 	err  *Error // valid once done is closed
 }
 
-// load takes over the stored value. It returns all stored values that scrub must know, including those of another
+// loadStored takes over the stored value. It returns all stored values that scrub must know, including those of another
 // configuration, which are not used.
-func (s *state) load(st *store, now time.Time) []minted.Value {
-	k, err := st.read(s.name)
+func (s *credentialState) loadStored(st *tokenStore, now time.Time) []minted.Value {
+	k, err := st.readState(s.name)
 	if err != nil {
-		s.unload()
+		s.dropLoaded()
 		return nil
 	}
-	values := s.values(k, now)
-	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.Problem(v.Text) != nil }) {
-		s.unload()
+	values := s.listValues(k, now)
+	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.CheckValue(v.Text) != nil }) {
+		s.dropLoaded()
 		return nil
 	}
 	// Values of another configuration are known, but not used.
 	if k.Digest == s.conf.MintDigest() {
-		s.kept, s.renewAt = k, renewal(k)
+		s.kept, s.renewAt = k, scheduleRenewal(k)
 	}
 	return values
 }
 
-// unload forgets a loaded value that cannot be used.
-func (s *state) unload() {
-	s.kept, s.renewAt = kept{}, time.Time{}
+// dropLoaded forgets a loaded value that cannot be used.
+func (s *credentialState) dropLoaded() {
+	s.kept, s.renewAt = storedToken{}, time.Time{}
 	s.failed = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailStorage}
 }
 
-// values returns the values that scrub must know while k is current. They have no end, because the clock may go back.
-func (s *state) values(k kept, now time.Time) []minted.Value {
-	return s.known(k, now.Add(forever), now.Add(forever))
+// listValues returns the values that scrub must know while k is current. They have no end, because the clock may go
+// back.
+func (s *credentialState) listValues(k storedToken, now time.Time) []minted.Value {
+	return s.listKnown(k, now.Add(forever), now.Add(forever))
 }
 
-// over returns the values of k after another value has replaced it.
-func (s *state) over(k kept, now time.Time) []minted.Value {
+// listReplaced returns the values of k after another value has replaced it.
+func (s *credentialState) listReplaced(k storedToken, now time.Time) []minted.Value {
 	until := now.Add(afterSource)
 	if k.Forget != nil {
 		until = *k.Forget
 	}
-	return s.known(k, until, now.Add(after))
+	return s.listKnown(k, until, now.Add(searchAfter))
 }
 
-// known returns the values of k. The token and its inner secrets are known until one time, and the refresh token and
-// client secret until another.
-func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
+// listKnown returns the values of k. The token and its inner secrets are known until one time, and the refresh token
+// and client secret until another.
+func (s *credentialState) listKnown(k storedToken, until, refreshes time.Time) []minted.Value {
 	var out []minted.Value
 	add := func(text string, inner bool, until time.Time) {
 		if text != "" {
@@ -114,8 +116,8 @@ func (s *state) known(k kept, until, refreshes time.Time) []minted.Value {
 	return out
 }
 
-// renewal returns the time at which k is renewed. A random part spreads the renewals.
-func renewal(k kept) time.Time {
+// scheduleRenewal returns the time at which k is renewed. A random part spreads the renewals.
+func scheduleRenewal(k storedToken) time.Time {
 	switch {
 	case k.Renew != nil:
 		return *k.Renew
@@ -123,13 +125,13 @@ func renewal(k kept) time.Time {
 		return time.Time{}
 	}
 	life := k.Expires.Sub(k.Minted)
-	ahead := max(early, life/10)
+	ahead := max(renewBefore, life/10)
 	ahead = min(ahead+time.Duration(rand.Int64N(int64(ahead/5)+1)), life/2) //nolint:gosec // it hides nothing
 	return k.Expires.Add(-ahead)
 }
 
-// usable reports whether the stored value has begun and not expired. The caller holds mu.
-func (s *state) usable(now time.Time) bool {
+// isUsable reports whether the stored value has begun and not expired. The caller holds mu.
+func (s *credentialState) isUsable(now time.Time) bool {
 	k := &s.kept
 	if k.Access == "" {
 		return false
@@ -138,8 +140,8 @@ func (s *state) usable(now time.Time) bool {
 	return k.Expires == nil || now.Before(*k.Expires) && now.After(k.Minted.Add(-skew))
 }
 
-// mayTry reports whether an attempt may begin after earlier failures. The caller holds mu.
-func (s *state) mayTry(now time.Time) bool {
+// canTry reports whether an attempt may begin after earlier failures. The caller holds mu.
+func (s *credentialState) canTry(now time.Time) bool {
 	// If nextTry is further away than any pause, the clock went back.
 	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded
 }

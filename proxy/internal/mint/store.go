@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/folderlock"
 )
 
-// kept is the stored state of a credential: the file tokens/NAME.json.
-type kept struct {
+// storedToken is the stored state of a credential: the file tokens/NAME.json.
+type storedToken struct {
 	// Digest identifies the configuration with which the value was obtained (catalog.Credential.MintDigest). Under another
 	// configuration the value must not be sent anywhere.
 	Digest string `json:"digest"`
@@ -46,16 +46,16 @@ const maxStored = 128 << 10
 
 var errStored = errors.New("the stored token cannot be used")
 
-// store is a folder that only the proxy can enter. A lock admits one proxy at a time: two would use up each other's
-// refresh tokens.
-type store struct {
+// tokenStore is a folder that only the proxy can enter. A lock admits one proxy at a time: two would use up each
+// other's refresh tokens.
+type tokenStore struct {
 	dir  string
 	lock *os.File // the folder
 }
 
 // openStore makes the folder if necessary and locks it. It waits at most patience for another process. Then it removes
 // the drafts of interrupted writes.
-func openStore(dir string, patience time.Duration) (_ *store, err error) {
+func openStore(dir string, patience time.Duration) (_ *tokenStore, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 			return nil, err
 		}
 	}
-	s := &store{dir: dir}
-	if s.lock, err = folderlock.Take(dir, patience); err != nil {
+	s := &tokenStore{dir: dir}
+	if s.lock, err = folderlock.LockFolder(dir, patience); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer func() {
@@ -98,7 +98,7 @@ func openStore(dir string, patience time.Duration) (_ *store, err error) {
 }
 
 // close releases the folder for another process. A nil store is closed.
-func (s *store) close() {
+func (s *tokenStore) close() {
 	if s != nil {
 		_ = s.lock.Close()
 	}
@@ -106,55 +106,55 @@ func (s *store) close() {
 
 const draftSuffix = ".draft"
 
-// reserved is the room in bytes that a draft takes on the disk before the proxy sends a request.
-const reserved = 16 << 10
+// reservedBytes is the room in bytes that a draft takes on the disk before the proxy sends a request.
+const reservedBytes = 16 << 10
 
-// path returns the file of a credential. It checks the name once more, because the name becomes a file name.
-func (s *store) path(name string) (string, error) {
+// filePath returns the file of a credential. It checks the name once more, because the name becomes a file name.
+func (s *tokenStore) filePath(name string) (string, error) {
 	if !catalog.ValidTokenName(name) {
 		return "", errStored
 	}
 	return filepath.Join(s.dir, name+".json"), nil
 }
 
-// read returns the stored state of a credential, of any configuration. Without a file it returns the zero kept.
-func (s *store) read(name string) (kept, error) {
-	path, err := s.path(name)
+// readState returns the stored state of a credential, of any configuration. Without a file it returns the zero kept.
+func (s *tokenStore) readState(name string) (storedToken, error) {
+	path, err := s.filePath(name)
 	if err != nil {
-		return kept{}, err
+		return storedToken{}, err
 	}
 	// O_NOFOLLOW and O_NONBLOCK: a symbolic link or a pipe must not redirect or block the read.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return kept{}, nil
+		return storedToken{}, nil
 	}
 	if err != nil {
-		return kept{}, errStored
+		return storedToken{}, errStored
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return kept{}, errStored
+		return storedToken{}, errStored
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxStored+1))
-	var k kept
-	if err != nil || len(data) > maxStored || decode(data, &k) != nil {
-		return kept{}, errStored
+	var k storedToken
+	if err != nil || len(data) > maxStored || decodeObject(data, &k) != nil {
+		return storedToken{}, errStored
 	}
 	return k, nil
 }
 
-// draft is a file that will replace the stored one.
-type draft struct {
+// tokenDraft is a file that will replace the stored one.
+type tokenDraft struct {
 	*os.File
-	store *store
+	store *tokenStore
 	to    string
 }
 
-// begin opens a draft and takes its room on the disk, before the proxy sends a request. If the disk is full, no token
-// is requested and no refresh token is used up.
-func (s *store) begin(name string) (*draft, error) {
-	to, err := s.path(name)
+// beginDraft opens a draft and takes its room on the disk, before the proxy sends a request. If the disk is full, no
+// token is requested and no refresh token is used up.
+func (s *tokenStore) beginDraft(name string) (*tokenDraft, error) {
+	to, err := s.filePath(name)
 	if err != nil {
 		return nil, err
 	}
@@ -163,26 +163,26 @@ func (s *store) begin(name string) (*draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{f, s, to}
+	d := &tokenDraft{f, s, to}
 	// Written zeros take the room; an empty file would not.
-	_, err = f.Write(make([]byte, reserved))
+	_, err = f.Write(make([]byte, reservedBytes))
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		d.discard()
+		d.discardDraft()
 		return nil, err
 	}
 	return d, nil
 }
 
 // commit replaces the stored file. When commit returns nil, the file survives a power failure.
-func (d *draft) commit(k kept) error {
+func (d *tokenDraft) commit(k storedToken) error {
 	data, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	step("write")
+	atStep("write")
 	if _, err := d.Write(data); err != nil {
 		return err
 	}
@@ -190,41 +190,41 @@ func (d *draft) commit(k kept) error {
 	if err := d.Truncate(int64(len(data))); err != nil {
 		return err
 	}
-	step("sync")
+	atStep("sync")
 	// Without this, a power failure after the rename could leave an empty file.
 	if err := d.Sync(); err != nil {
 		return err
 	}
-	step("rename")
+	atStep("rename")
 	if err := os.Rename(d.Name(), d.to); err != nil {
 		return err
 	}
-	step("sync folder")
+	atStep("sync folder")
 	// The rename survives a power failure only after this.
 	err = atomicfile.SyncDir(d.store.dir)
-	step("stored")
+	atStep("stored")
 	return err
 }
 
-// discard closes the draft, and removes it unless it was committed.
-func (d *draft) discard() {
+// discardDraft closes the draft, and removes it unless it was committed.
+func (d *tokenDraft) discardDraft() {
 	_ = d.Close()
 	_ = os.Remove(d.Name())
 }
 
-// write stores a state without a request in between.
-func (s *store) write(name string, k kept) error {
-	d, err := s.begin(name)
+// writeState stores a state without a request in between.
+func (s *tokenStore) writeState(name string, k storedToken) error {
+	d, err := s.beginDraft(name)
 	if err != nil {
 		return err
 	}
-	defer d.discard()
+	defer d.discardDraft()
 	return d.commit(k)
 }
 
-// remove removes the stored file. A missing file is not an error.
-func (s *store) remove(name string) error {
-	path, err := s.path(name)
+// removeState removes the stored file. A missing file is not an error.
+func (s *tokenStore) removeState(name string) error {
+	path, err := s.filePath(name)
 	if err != nil {
 		return err
 	}
@@ -237,5 +237,5 @@ func (s *store) remove(name string) error {
 	return atomicfile.SyncDir(s.dir)
 }
 
-// step is called between the steps of a renewal. A test can end the process there.
-var step = func(string) {}
+// atStep is called between the steps of a renewal. A test can end the process there.
+var atStep = func(string) {}

@@ -28,7 +28,7 @@ func TestAside(t *testing.T) {
 		}
 	}()
 	before := turns.Load()
-	if err := v.Add(list...); err != nil {
+	if err := v.AddValues(list...); err != nil {
 		t.Fatal(err)
 	}
 	during := turns.Load() - before
@@ -44,7 +44,7 @@ func BenchmarkAdd(b *testing.B) {
 	v := New(nil)
 	add := func() {
 		value := Value{Name: "A_TOKEN", Text: strings.Repeat(rand.Text(), 40), Until: time.Now().Add(time.Hour)}
-		if err := v.Add(value); err != nil {
+		if err := v.AddValues(value); err != nil {
 			b.Fatal(err)
 		}
 	}

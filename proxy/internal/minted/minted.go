@@ -25,13 +25,13 @@ const (
 	MaxValue = 8192
 	// minValue is the length of the shortest value in bytes. Shorter values occur in responses by chance.
 	minValue = 8
-	// most is the number of values that one credential may have at once, including its inner values. mostBytes bounds
+	// maxValues is the number of values that one credential may have at once, including its inner values. mostBytes bounds
 	// their total length; each byte takes about 30 bytes in the patterns.
-	most, mostBytes = 256, 512 << 10
-	// sweep is the interval for removing expired values.
-	sweep = 10 * time.Minute
-	// stretch is the time that a build works before it rests.
-	stretch = 100 * time.Microsecond
+	maxValues, maxValueBytes = 256, 512 << 10
+	// sweepInterval is the interval for removing expired values.
+	sweepInterval = 10 * time.Minute
+	// workTime is the time that a build works before it rests.
+	workTime = 100 * time.Microsecond
 )
 
 // ErrFull is the error for a credential that has as many values as allowed. No value is forgotten early.
@@ -40,10 +40,10 @@ var ErrFull = errors.New("too many values of this credential are in use")
 // Values are the values in force. Make them with New. A nil *Values has no values.
 type Values struct {
 	now     func() time.Time
-	current atomic.Pointer[layer]
+	current atomic.Pointer[searchLayer]
 
 	mu      sync.Mutex
-	live    map[key]value
+	live    map[valueKey]liveValue
 	names   []string // by id; it only grows
 	ids     map[string]int
 	version int
@@ -52,28 +52,28 @@ type Values struct {
 	built    int // the version of current
 }
 
-// key identifies a value and its credential.
-type key struct {
+// valueKey identifies a value and its credential.
+type valueKey struct {
 	name, value string
 	inner       bool
 }
 
-// value is the end of a value's time, and its patterns, which take most of the time of a build.
-type value struct {
+// liveValue is the end of a value's time, and its patterns, which take most of the time of a build.
+type liveValue struct {
 	until      time.Time
 	all, lower []engine.Pattern
 }
 
-// shown returns the replacement for a value.
-func (k key) shown() string {
+// replacement returns the replacement for a value.
+func (k valueKey) replacement() string {
 	if k.inner {
 		return secret.Mask
 	}
 	return k.name
 }
 
-// layer is one immutable state of the search.
-type layer struct {
+// searchLayer is one immutable state of the search.
+type searchLayer struct {
 	set, lower *engine.Set
 	names      []string
 }
@@ -83,13 +83,13 @@ func New(now func() time.Time) *Values {
 	if now == nil {
 		now = time.Now
 	}
-	v := &Values{now: now, live: map[key]value{}, ids: map[string]int{}}
-	v.current.Store(&layer{})
+	v := &Values{now: now, live: map[valueKey]liveValue{}, ids: map[string]int{}}
+	v.current.Store(&searchLayer{})
 	return v
 }
 
-// Problem returns why a text cannot be a value, without quoting the text. Nil means that it can.
-func Problem(value string) error {
+// CheckValue returns why a text cannot be a value, without quoting the text. Nil means that it can.
+func CheckValue(value string) error {
 	switch {
 	case len(value) < minValue:
 		return fmt.Errorf("a value of fewer than %d bytes", minValue)
@@ -114,63 +114,63 @@ type Value struct {
 	Until time.Time
 }
 
-func (n Value) key() key { return key{n.Name, n.Text, n.Inner} }
+func (n Value) toKey() valueKey { return valueKey{n.Name, n.Text, n.Inner} }
 
-// Add makes values known. A known value gets the new time. After an error, none of the values may be used.
-func (v *Values) Add(values ...Value) error {
+// AddValues makes values known. A known value gets the new time. After an error, none of the values may be used.
+func (v *Values) AddValues(values ...Value) error {
 	// Check every value before the first change.
 	for _, n := range values {
-		if err := Problem(n.Text); err != nil {
+		if err := CheckValue(n.Text); err != nil {
 			return err
 		}
 	}
 	v.mu.Lock()
-	v.forget()
+	v.dropExpired()
 	for _, n := range values {
-		if _, known := v.live[n.key()]; !known {
-			if number, bytes := v.taken(n.Name); number >= most || bytes+len(n.Text) > mostBytes {
+		if _, known := v.live[n.toKey()]; !known {
+			if number, bytes := v.countTaken(n.Name); number >= maxValues || bytes+len(n.Text) > maxValueBytes {
 				v.mu.Unlock()
 				return ErrFull
 			}
 		}
-		v.set(n)
+		v.setValue(n)
 	}
 	want := v.version
 	// The build waits for a lock of its own, so that readers of mu do not wait for it.
 	v.mu.Unlock()
-	v.build(want)
+	v.buildLayer(want)
 	return nil
 }
 
-// set adds one value. The caller holds mu.
-func (v *Values) set(n Value) {
-	k := n.key()
-	if _, ok := v.ids[k.shown()]; !ok {
-		v.ids[k.shown()] = len(v.names)
-		v.names = append(v.names, k.shown())
+// setValue adds one value. The caller holds mu.
+func (v *Values) setValue(n Value) {
+	k := n.toKey()
+	if _, ok := v.ids[k.replacement()]; !ok {
+		v.ids[k.replacement()] = len(v.names)
+		v.names = append(v.names, k.replacement())
 	}
 	known, ok := v.live[k]
 	if !ok {
 		v.version++
 		// The complement keeps these ids apart from those of package values, which are not negative.
-		id := ^v.ids[k.shown()]
-		known.all, known.lower = engine.Forms(k.value, id), engine.LowerForms(k.value, id)
+		id := ^v.ids[k.replacement()]
+		known.all, known.lower = engine.ListForms(k.value, id), engine.ListLowerForms(k.value, id)
 	}
 	// Only the time changes for a known value: its patterns stay compiled.
 	known.until = n.Until
 	v.live[k] = known
 }
 
-// Crowded reports whether a credential has a quarter of its allowed values or bytes.
-func (v *Values) Crowded(name string) bool {
+// IsCrowded reports whether a credential has a quarter of its allowed values or bytes.
+func (v *Values) IsCrowded(name string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	number, bytes := v.taken(name)
-	return number >= most/4 || bytes >= mostBytes/4
+	number, bytes := v.countTaken(name)
+	return number >= maxValues/4 || bytes >= maxValueBytes/4
 }
 
-// taken returns the number of values of a credential, and their total length in bytes. The caller holds mu.
-func (v *Values) taken(name string) (number, bytes int) {
+// countTaken returns the number of values of a credential, and their total length in bytes. The caller holds mu.
+func (v *Values) countTaken(name string) (number, bytes int) {
 	for k := range v.live {
 		if k.name == name {
 			number++
@@ -180,8 +180,8 @@ func (v *Values) taken(name string) (number, bytes int) {
 	return number, bytes
 }
 
-// forget removes expired values. The caller holds mu.
-func (v *Values) forget() {
+// dropExpired removes expired values. The caller holds mu.
+func (v *Values) dropExpired() {
 	now := v.now()
 	for k, known := range v.live {
 		if now.After(known.until) {
@@ -191,8 +191,8 @@ func (v *Values) forget() {
 	}
 }
 
-// build puts the values in force, unless a later build has done so. Callers that wait share one build.
-func (v *Values) build(want int) {
+// buildLayer puts the values in force, unless a later build has done so. Callers that wait share one build.
+func (v *Values) buildLayer(want int) {
 	v.building.Lock()
 	defer v.building.Unlock()
 	// Another caller has built this version, or a later one, while this one waited.
@@ -201,7 +201,7 @@ func (v *Values) build(want int) {
 	}
 	v.mu.Lock()
 	at := v.version
-	l := &layer{names: v.names[:len(v.names):len(v.names)]}
+	l := &searchLayer{names: v.names[:len(v.names):len(v.names)]}
 	var all, lower []engine.Pattern
 	for _, known := range v.live {
 		all = append(all, known.all...)
@@ -209,27 +209,27 @@ func (v *Values) build(want int) {
 	}
 	// Compiling takes long, so it runs without mu. Readers use the former layer meanwhile.
 	v.mu.Unlock()
-	rest := breather()
+	rest := newYielder()
 	l.set, l.lower = engine.NewAside(all, rest), engine.NewAside(lower, rest)
 	v.current.Store(l)
 	v.built = at
 }
 
-// breather returns a function that rests after each stretch of work, for the same time. So the proxy serves requests
+// newYielder returns a function that rests after each stretch of work, for the same time. So the proxy serves requests
 // beside a build even if all processors are busy. Callers of Add can wait: they have waited for a server.
-func breather() func() {
+func newYielder() func() {
 	began := time.Now()
 	return func() {
-		if time.Since(began) > stretch {
-			time.Sleep(stretch)
+		if time.Since(began) > workTime {
+			time.Sleep(workTime)
 			began = time.Now()
 		}
 	}
 }
 
-// Run removes expired values at an interval, until ctx ends.
-func (v *Values) Run(ctx context.Context) {
-	tick := time.NewTicker(sweep)
+// RunSweeps removes expired values at an interval, until ctx ends.
+func (v *Values) RunSweeps(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -244,10 +244,10 @@ func (v *Values) Run(ctx context.Context) {
 // Sweep removes expired values.
 func (v *Values) Sweep() {
 	v.mu.Lock()
-	v.forget()
+	v.dropExpired()
 	want := v.version
 	v.mu.Unlock()
-	v.build(want)
+	v.buildLayer(want)
 }
 
 // Len returns the number of known values.
@@ -257,27 +257,27 @@ func (v *Values) Len() int {
 	return len(v.live)
 }
 
-// Above returns a set that finds the matches of s, and the values in force in all their forms. Name returns the
+// WithValues returns a set that finds the matches of s, and the values in force in all their forms. Name returns the
 // replacement for the ids of the values.
-func (v *Values) Above(s *engine.Set) *engine.Set {
+func (v *Values) WithValues(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
 		return s
 	}
-	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().set })
+	return s.WithLayer(MaxValue, func() *engine.Set { return v.current.Load().set })
 }
 
-// AboveLower is Above for case-insensitive text.
-func (v *Values) AboveLower(s *engine.Set) *engine.Set {
+// WithLowerValues is Above for case-insensitive text.
+func (v *Values) WithLowerValues(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
 		return s
 	}
-	return s.Layered(MaxValue, func() *engine.Set { return v.current.Load().lower })
+	return s.WithLayer(MaxValue, func() *engine.Set { return v.current.Load().lower })
 }
 
-// Name returns the replacement for a value, or false if the id does not belong to Above.
-func (v *Values) Name(id int) (string, bool) {
+// ReplacementFor returns the replacement for a value, or false if the id does not belong to Above.
+func (v *Values) ReplacementFor(id int) (string, bool) {
 	if v == nil || id >= 0 {
 		return "", false
 	}

@@ -21,14 +21,14 @@ func TestRoom(t *testing.T) {
 				text := fmt.Sprintf("%s-%06d-", name, i)
 				list = append(list, Value{Name: name, Text: text + strings.Repeat("x", size-len(text)), Inner: i%2 > 0, Until: now.Add(time.Hour)})
 			}
-			return v.Add(list...)
+			return v.AddValues(list...)
 		}
-		fits := min(most, mostBytes/size)
+		fits := min(maxValues, maxValueBytes/size)
 		for _, step := range []struct {
 			from, to int
 			crowded  bool
 		}{{0, fits/4 - 1, false}, {fits/4 - 1, fits / 4, true}, {fits / 4, fits, true}} {
-			if err := add("A_TOKEN", step.from, step.to); err != nil || v.Crowded("A_TOKEN") != step.crowded {
+			if err := add("A_TOKEN", step.from, step.to); err != nil || v.IsCrowded("A_TOKEN") != step.crowded {
 				t.Errorf("%d bytes: %d of %d values: %v, crowded is %v", size, step.to, fits, err, !step.crowded)
 			}
 		}
@@ -38,7 +38,7 @@ func TestRoom(t *testing.T) {
 		if err := add("A_TOKEN", 0, 1); err != nil {
 			t.Errorf("%d bytes: a known one: %v", size, err)
 		}
-		if err := add("B_TOKEN", 0, 1); err != nil || v.Crowded("B_TOKEN") {
+		if err := add("B_TOKEN", 0, 1); err != nil || v.IsCrowded("B_TOKEN") {
 			t.Errorf("%d bytes: of another credential: %v", size, err)
 		}
 		now = now.Add(2 * time.Hour)

@@ -13,26 +13,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// object is a JSON object, with each value as compact JSON with sorted names, so that equal values have equal texts.
-type object map[string]string
+// jsonObject is a JSON object, with each value as compact JSON with sorted names, so that equal values have equal
+// texts.
+type jsonObject map[string]string
 
 // readObject parses a body. It returns nil if the body is not a JSON object, or has a name twice. Servers read such a
 // body in different ways, so no field may look certain to a person.
-func readObject(body []byte) object {
-	v, ok := policy.StrictJSON(body)
+func readObject(body []byte) jsonObject {
+	v, ok := policy.ParseStrictJSON(body)
 	raw, is := v.(map[string]any)
 	if !ok || !is {
 		return nil
 	}
-	out := object{}
+	out := jsonObject{}
 	for name, v := range raw {
-		out[name] = compact(v)
+		out[name] = toCompactJSON(v)
 	}
 	return out
 }
 
-// compact returns a value as JSON for a person, without escapes for HTML.
-func compact(v any) string {
+// toCompactJSON returns a value as JSON for a person, without escapes for HTML.
+func toCompactJSON(v any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -40,10 +41,10 @@ func compact(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// changes returns the fields of before that a step changes, by name. about lists the fields that the step concerns,
+// listChanges returns the fields of before that a step changes, by name. about lists the fields that the step concerns,
 // which are compared again before the step is sent. PATCH changes the fields that it names. PUT and DELETE change all
 // fields. POST changes the fields that it names if it shares a field with before.
-func changes(method string, before object, body []byte) (list []planapi.Change, about []string) {
+func listChanges(method string, before jsonObject, body []byte) (list []planapi.Change, about []string) {
 	after := readObject(body)
 	whole := method == http.MethodPut || method == http.MethodDelete
 	shares := func() bool {
@@ -83,8 +84,8 @@ func changes(method string, before object, body []byte) (list []planapi.Change, 
 	return list, about
 }
 
-// merge returns the object after a step, or nil if it is unknown.
-func merge(method string, before object, body []byte) object {
+// applyChanges returns the object after a step, or nil if it is unknown.
+func applyChanges(method string, before jsonObject, body []byte) jsonObject {
 	after := readObject(body)
 	switch method {
 	case http.MethodPatch:
@@ -101,8 +102,8 @@ func merge(method string, before object, body []byte) object {
 	return nil
 }
 
-// drift describes a field that has changed since the run read it, or returns "".
-func drift(before, now object, about []string) string {
+// describeDrift describes a field that has changed since the run read it, or returns "".
+func describeDrift(before, now jsonObject, about []string) string {
 	if now == nil {
 		return "it cannot be read any more"
 	}

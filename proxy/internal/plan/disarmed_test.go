@@ -11,9 +11,9 @@ import (
 
 // TestDisarmed switches each defence off, and then its attack succeeds: e2e/negative.
 func TestDisarmed(t *testing.T) {
-	approved := func(t *testing.T, b *Book, id, digest string) {
+	approved := func(t *testing.T, b *Store, id, digest string) {
 		t.Helper()
-		if _, err := b.Decide(id, planapi.Answer{Approve: true, Digest: digest}); err != nil {
+		if _, err := b.DecidePlan(id, planapi.Answer{Approve: true, Digest: digest}); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, b, id)

@@ -42,7 +42,7 @@ func (e *EndedError) Error() string { return e.Sentence }
 
 // Draft is the plan of a run in progress. It is safe for concurrent use.
 type Draft struct {
-	book   *Book
+	store  *Store
 	id     string
 	run    string
 	tenant string   // the run's tenant
@@ -50,44 +50,44 @@ type Draft struct {
 
 	mu      sync.Mutex
 	version string // the catalog's version
-	steps   []step
+	steps   []draftStep
 	size    int
-	seen    map[string]seen // by URL
-	kept    int             // the memory of seen, in bytes
+	seen    map[string]seenAnswer // by URL
+	kept    int                   // the memory of seen, in bytes
 	reads   int
 	ended   string
 	over    bool
 }
 
-// step is a Step with the data for a comparison before it is sent.
-type step struct {
+// draftStep is a Step with the data for a comparison before it is sent.
+type draftStep struct {
 	Step
 	changes []planapi.Change
-	guard   *guard // nil if the run has not read the object that the step changes
+	guard   *readGuard // nil if the run has not read the object that the step changes
 }
 
-// guard is a read of the run, with the values of the fields that a step concerns.
-type guard struct {
+// readGuard is a read of the run, with the values of the fields that a step concerns.
+type readGuard struct {
 	read   Step
-	before object
+	before jsonObject
 	about  []string
 }
 
-// seen is an answer that the run has read. now is nil if a step left the object in an unknown state.
-type seen struct {
+// seenAnswer is an answer that the run has read. now is nil if a step left the object in an unknown state.
+type seenAnswer struct {
 	read Step
-	now  object
+	now  jsonObject
 	// was is the answer as the run read it, without the changes of steps.
-	was object
+	was jsonObject
 }
 
 // ID returns the id of the plan that the draft becomes.
 func (d *Draft) ID() string { return d.id }
 
-// Add records a request under the catalog's version, and returns the step's number. After an EndedError or ErrFull
+// AddStep records a request under the catalog's version, and returns the step's number. After an EndedError or ErrFull
 // every further Add fails.
-func (d *Draft) Add(s Step, version string) (int, error) {
-	if _, ok := s.text(); !ok || len(s.Body) > MaxBody {
+func (d *Draft) AddStep(s Step, version string) (int, error) {
+	if _, ok := s.bodyText(); !ok || len(s.Body) > MaxBody {
 		return 0, ErrUnreadable
 	}
 	d.mu.Lock()
@@ -103,25 +103,25 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 		return 0, &EndedError{d.ended}
 	}
 	// The first step cannot depend on another, even if its text looks like a placeholder.
-	if on, is := depends(s); is && len(d.steps) > 0 {
-		d.ended = d.sentence(on)
+	if on, is := findDependency(s); is && len(d.steps) > 0 {
+		d.ended = d.explainDependency(on)
 		return 0, &EndedError{d.ended}
 	}
 	s.N = len(d.steps) + 1
 	// The comparison itself takes memory, so it counts too.
-	one := d.compare(s)
-	size := s.size()
+	one := d.compareStep(s)
+	size := s.memorySize()
 	for _, c := range one.changes {
 		size += len(c.Field) + len(c.Before) + len(c.After)
 	}
 	if one.guard != nil {
-		size += one.guard.read.size()
+		size += one.guard.read.memorySize()
 		for name, v := range one.guard.before {
 			size += len(name) + len(v)
 		}
 	}
 	// End the plan here: a later, smaller step must not follow a missing one.
-	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.book.take(d.tenant, size) {
+	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.store.takeBytes(d.tenant, size) {
 		d.ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.steps))
 		return 0, ErrFull
 	}
@@ -130,8 +130,8 @@ func (d *Draft) Add(s Step, version string) (int, error) {
 	return len(d.steps), nil
 }
 
-// sentence names the step on which the next step depends. The caller holds mu.
-func (d *Draft) sentence(on int) string {
+// explainDependency names the step on which the next step depends. The caller holds mu.
+func (d *Draft) explainDependency(on int) string {
 	last := len(d.steps)
 	if on < 1 || on > last {
 		on = last
@@ -144,17 +144,17 @@ func (d *Draft) sentence(on int) string {
 		last+1, on, all)
 }
 
-// compare finds the changes of a step to an object that the run has read. The caller holds mu.
-func (d *Draft) compare(s Step) step {
-	out := step{Step: s}
+// compareStep finds the changes of a step to an object that the run has read. The caller holds mu.
+func (d *Draft) compareStep(s Step) draftStep {
+	out := draftStep{Step: s}
 	before, known := d.seen[s.URL.String()]
 	if s.Server != "" || !known {
 		return out
 	}
 	// Drift is measured against the read value; the picture shows the changes since the previous step.
-	_, about := changes(s.Method, before.was, s.Body)
+	_, about := listChanges(s.Method, before.was, s.Body)
 	if len(about) > 0 {
-		out.guard = &guard{read: before.read, before: object{}, about: about}
+		out.guard = &readGuard{read: before.read, before: jsonObject{}, about: about}
 	}
 	for _, name := range about {
 		if v, has := before.was[name]; has {
@@ -162,15 +162,15 @@ func (d *Draft) compare(s Step) step {
 		}
 	}
 	if before.now != nil {
-		out.changes, _ = changes(s.Method, before.now, s.Body)
-		before.now = merge(s.Method, before.now, s.Body)
+		out.changes, _ = listChanges(s.Method, before.now, s.Body)
+		before.now = applyChanges(s.Method, before.now, s.Body)
 		d.seen[s.URL.String()] = before
 	}
 	return out
 }
 
-// Read notes a request that was sent, and the beginning of its answer if that is a JSON object.
-func (d *Draft) Read(s Step, body []byte) {
+// NoteRead notes a request that was sent, and the beginning of its answer if that is a JSON object.
+func (d *Draft) NoteRead(s Step, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reads++
@@ -178,19 +178,19 @@ func (d *Draft) Read(s Step, body []byte) {
 	if s.Method != http.MethodGet || o == nil || d.over || len(d.seen) >= maxSeen {
 		return
 	}
-	size := len(body) + s.size()
-	if d.kept+size > maxSeenBytes || !d.book.take(d.tenant, size) {
+	size := len(body) + s.memorySize()
+	if d.kept+size > maxSeenBytes || !d.store.takeBytes(d.tenant, size) {
 		return
 	}
 	if d.seen == nil {
-		d.seen = map[string]seen{}
+		d.seen = map[string]seenAnswer{}
 	}
 	d.kept += size
-	d.seen[s.URL.String()] = seen{read: s, now: o, was: o}
+	d.seen[s.URL.String()] = seenAnswer{read: s, now: o, was: o}
 }
 
-// Cut sets the sentence that says why the plan may lack writes. It is empty if the code reached its end.
-func (d *Draft) Cut(sentence string) {
+// SetIncomplete sets the sentence that says why the plan may lack writes. It is empty if the code reached its end.
+func (d *Draft) SetIncomplete(sentence string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended == "" { // an earlier reason names the cause
@@ -207,14 +207,14 @@ func (d *Draft) Seal() *planapi.Plan {
 	}
 	d.over = true
 	// A plan needs only the guards of its steps, not all reads.
-	d.book.give(d.tenant, d.kept)
+	d.store.giveBytes(d.tenant, d.kept)
 	d.seen, d.kept = nil, 0
 	if len(d.steps) == 0 {
 		return nil
 	}
-	p := &entry{
+	p := &storedPlan{
 		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
-		state: planapi.Open, digest: digest(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
+		state: planapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
 		since: time.Now().UTC(), replies: make([]*planapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)
@@ -222,8 +222,8 @@ func (d *Draft) Seal() *planapi.Plan {
 	for _, s := range d.steps {
 		p.operator = p.operator || s.Rule == "" || !s.ByAny
 	}
-	p.picture = p.draw()
-	return d.book.add(p)
+	p.picture = p.drawPicture()
+	return d.store.addPlan(p)
 }
 
 // Discard drops the draft.
@@ -232,37 +232,38 @@ func (d *Draft) Discard() {
 	defer d.mu.Unlock()
 	if !d.over {
 		d.over = true
-		d.book.give(d.tenant, d.size+d.kept)
+		d.store.giveBytes(d.tenant, d.size+d.kept)
 		d.steps, d.seen = nil, nil
 	}
 }
 
-// draw returns the picture with a first line, and with the reason for an early end.
-func (e *entry) draw() []string {
+// drawPicture returns the picture with a first line, and with the reason for an early end.
+func (e *storedPlan) drawPicture() []string {
 	apis := map[string]bool{}
 	var steps []planapi.Step
 	for i, s := range e.steps {
-		steps = append(steps, s.shown(i+1, s.changes))
+		steps = append(steps, s.toShown(i+1, s.changes))
 		for _, a := range s.APIs {
 			apis[a] = true
 		}
 	}
 	head := []string{
-		"Plan " + e.id, count(len(steps), "write") + ", " + count(len(apis), "API"), count(e.reads, "read") + " done",
+		"Plan " + e.id, formatCount(len(steps), "write") + ", " + formatCount(len(apis), "API"),
+		formatCount(e.reads, "read") + " done",
 		"until " + e.until.UTC().Format("15:04 UTC"),
 	}
 	if e.ended != "" {
 		head = slices.Insert(head, 1, "INCOMPLETE")
 	}
-	out := append([]string{strings.Join(head, " · ")}, picture(steps)...)
+	out := append([]string{strings.Join(head, " · ")}, drawSteps(steps)...)
 	if e.ended != "" {
 		out = append(out, " "+e.ended)
 	}
 	return out
 }
 
-// count returns a number with its noun.
-func count(n int, what string) string {
+// formatCount returns a number with its noun.
+func formatCount(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

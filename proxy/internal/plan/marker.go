@@ -9,16 +9,16 @@ import (
 )
 
 var (
-	// hollow matches the text that code writes for a value that it does not have.
-	hollow = regexp.MustCompile(`(?:^|[^0-9A-Za-z_$])(?:undefined|NaN)(?:$|[^0-9A-Za-z_$])|\[object Object\]`)
-	// planned matches the answer to a step, inside the text of a later step.
-	planned = regexp.MustCompile(`\bplanned\b["'\\]*\s*[:=]\s*([0-9]{1,4})\b`)
+	// hollowText matches the text that code writes for a value that it does not have.
+	hollowText = regexp.MustCompile(`(?:^|[^0-9A-Za-z_$])(?:undefined|NaN)(?:$|[^0-9A-Za-z_$])|\[object Object\]`)
+	// plannedText matches the answer to a step, inside the text of a later step.
+	plannedText = regexp.MustCompile(`\bplanned\b["'\\]*\s*[:=]\s*([0-9]{1,4})\b`)
 )
 
-// depends reports whether a step contains a placeholder for a value that an earlier step would have answered. on is the
-// number of the earlier step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the plan ends
-// too early, but never too late.
-func depends(s Step) (on int, is bool) {
+// findDependency reports whether a step contains a placeholder for a value that an earlier step would have answered. on
+// is the number of the earlier step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the
+// plan ends too early, but never too late.
+func findDependency(s Step) (on int, is bool) {
 	texts := []string{s.URL.RawQuery, string(s.Body)}
 	if plain, err := url.QueryUnescape(s.URL.RawQuery); err == nil {
 		texts = append(texts, plain)
@@ -47,7 +47,7 @@ func depends(s Step) (on int, is bool) {
 	}
 	for _, text := range texts {
 		if strings.Contains(text, "planned") {
-			if m := planned.FindStringSubmatch(text); m != nil {
+			if m := plannedText.FindStringSubmatch(text); m != nil {
 				on, _ = strconv.Atoi(m[1]) // four digits
 				return on, true
 			}
@@ -74,7 +74,7 @@ func isHollow(text string) bool {
 	// Contains is faster than the expression, and most texts contain no such word.
 	for _, word := range []string{"undefined", "NaN", "[object Object]"} {
 		if strings.Contains(text, word) {
-			return hollow.MatchString(text)
+			return hollowText.MatchString(text)
 		}
 	}
 	return false

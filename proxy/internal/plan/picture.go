@@ -20,11 +20,11 @@ const (
 	maxNamed  = 2   // of the segments that differ in a group
 )
 
-// picture shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
+// drawSteps shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
 // their path and in values of their body. The line shows the different values; all other parts are equal.
-func picture(steps []planapi.Step) []string {
+func drawSteps(steps []planapi.Step) []string {
 	var out []string
-	groups := folded(steps)
+	groups := groupSteps(steps)
 	for i, g := range groups {
 		if i == maxLines {
 			out = append(out, fmt.Sprintf(" and %d more steps", len(steps)-g[0].N+1))
@@ -34,16 +34,16 @@ func picture(steps []planapi.Step) []string {
 		if len(g) > 1 {
 			label = fmt.Sprintf("%d-%d", g[0].N, g[len(g)-1].N)
 		}
-		line := fmt.Sprintf(" %-5s %s", label, target(g))
+		line := fmt.Sprintf(" %-5s %s", label, formatTarget(g))
 		if len(g) > 1 {
-			line = fmt.Sprintf(" %-5s %d x %s", label, len(g), target(g))
+			line = fmt.Sprintf(" %-5s %d x %s", label, len(g), formatTarget(g))
 		}
 		if names := g[0].Tokens; len(names) > 0 {
-			line += "  " + visible.Line(strings.Join(names, ", "))
+			line += "  " + visible.OneLine(strings.Join(names, ", "))
 		}
-		what := changed(g[0].Changes)
+		what := formatChanges(g[0].Changes)
 		if what == "" {
-			if what = summary(g); what != "" && len(line) <= maxPath/2 {
+			if what = summarizeBodies(g); what != "" && len(line) <= maxPath/2 {
 				line, what = line+"  "+what, ""
 			}
 		}
@@ -55,11 +55,11 @@ func picture(steps []planapi.Step) []string {
 	return out
 }
 
-// folded groups steps that can share a line.
-func folded(steps []planapi.Step) [][]planapi.Step {
+// groupSteps groups steps that can share a line.
+func groupSteps(steps []planapi.Step) [][]planapi.Step {
 	var out [][]planapi.Step
 	for _, s := range steps {
-		if n := len(out); n > 0 && alike(out[n-1], s) {
+		if n := len(out); n > 0 && canShareLine(out[n-1], s) {
 			out[n-1] = append(out[n-1], s)
 			continue
 		}
@@ -68,9 +68,9 @@ func folded(steps []planapi.Step) [][]planapi.Step {
 	return out
 }
 
-// alike reports whether a step fits into a group. It may differ from the other steps in one segment of the path, at the
-// same place in all, and in values of its body's fields.
-func alike(group []planapi.Step, s planapi.Step) bool {
+// canShareLine reports whether a step fits into a group. It may differ from the other steps in one segment of the path,
+// at the same place in all, and in values of its body's fields.
+func canShareLine(group []planapi.Step, s planapi.Step) bool {
 	a := group[0]
 	// Everything that the shared line does not show must be equal, or the approver would not see it.
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
@@ -78,16 +78,16 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 		!slices.Equal(a.Tokens, s.Tokens) {
 		return false
 	}
-	at := differs(a.URL, s.URL)
-	if at == same || len(group) == 1 {
-		return at != many
+	at := findDifference(a.URL, s.URL)
+	if at == noDifference || len(group) == 1 {
+		return at != manyDifferences
 	}
 	for _, other := range group[1:] {
-		if was := differs(a.URL, other.URL); was != same && was != at {
+		if was := findDifference(a.URL, other.URL); was != noDifference && was != at {
 			return false
 		}
 	}
-	return at != many
+	return at != manyDifferences
 }
 
 // sameFields reports whether two bodies are the same, or have the same fields in the same order. The line of steps with
@@ -99,32 +99,32 @@ func sameFields(a, b planapi.Step) bool {
 	if len(a.Changes) > 0 || len(b.Changes) > 0 {
 		return false
 	}
-	names, _ := bodyFields(a)
-	others, _ := bodyFields(b)
+	names, _ := readBodyFields(a)
+	others, _ := readBodyFields(b)
 	return len(names) > 0 && slices.Equal(names, others)
 }
 
 // The results of differs other than the number of a segment.
 const (
-	same = -1
-	many = -2
+	noDifference    = -1
+	manyDifferences = -2
 )
 
-// differs returns the index of the only path segment in which two URLs differ, or same or many.
-func differs(a, b string) int {
+// findDifference returns the index of the only path segment in which two URLs differ, or same or many.
+func findDifference(a, b string) int {
 	pathA, queryA, _ := strings.Cut(a, "?")
 	pathB, queryB, _ := strings.Cut(b, "?")
 	as, bs := strings.Split(pathA, "/"), strings.Split(pathB, "/")
 	if queryA != queryB || len(as) != len(bs) {
-		return many
+		return manyDifferences
 	}
-	at := same
+	at := noDifference
 	for i := range as {
 		switch {
 		case as[i] == bs[i]:
 		// Hosts and schemes never share a line.
-		case at != same || i < 3: // scheme and host
-			return many
+		case at != noDifference || i < 3: // scheme and host
+			return manyDifferences
 		default:
 			at = i
 		}
@@ -132,25 +132,25 @@ func differs(a, b string) int {
 	return at
 }
 
-// target returns the destination of a group of steps.
-func target(group []planapi.Step) string {
+// formatTarget returns the destination of a group of steps.
+func formatTarget(group []planapi.Step) string {
 	s := group[0]
 	if s.Server != "" {
-		return "CALL  " + short(visible.Line(s.Server+"."+s.Tool), maxPath)
+		return "CALL  " + cutText(visible.OneLine(s.Server+"."+s.Tool), maxPath)
 	}
 	address := s.URL
 	for _, other := range group[1:] {
-		if at := differs(s.URL, other.URL); at > 0 {
-			address = braces(group, at)
+		if at := findDifference(s.URL, other.URL); at > 0 {
+			address = formatBraces(group, at)
 			break
 		}
 	}
 	address = strings.TrimPrefix(address, "https://")
-	return fmt.Sprintf("%-5s %s", visible.Line(s.Method), short(visible.Line(address), maxPath))
+	return fmt.Sprintf("%-5s %s", visible.OneLine(s.Method), cutText(visible.OneLine(address), maxPath))
 }
 
-// braces returns the URL of a group, with the different values of one segment in braces.
-func braces(group []planapi.Step, at int) string {
+// formatBraces returns the URL of a group, with the different values of one segment in braces.
+func formatBraces(group []planapi.Step, at int) string {
 	var values []string
 	for _, s := range group {
 		path, _, _ := strings.Cut(s.URL, "?")
@@ -158,7 +158,7 @@ func braces(group []planapi.Step, at int) string {
 	}
 	path, query, hasQuery := strings.Cut(group[0].URL, "?")
 	parts := strings.Split(path, "/")
-	parts[at] = oneOf(values, func(segment string) string { return segment })
+	parts[at] = formatValues(values, func(segment string) string { return segment })
 	out := strings.Join(parts, "/")
 	if hasQuery {
 		out += "?" + query
@@ -166,8 +166,8 @@ func braces(group []planapi.Step, at int) string {
 	return out
 }
 
-// oneOf returns the common value of all steps, or their different values in braces.
-func oneOf(all []string, show func(string) string) string {
+// formatValues returns the common value of all steps, or their different values in braces.
+func formatValues(all []string, show func(string) string) string {
 	var values []string
 	for _, v := range all {
 		if !slices.Contains(values, v) {
@@ -188,39 +188,39 @@ func oneOf(all []string, show func(string) string) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// changed lists the fields that change.
-func changed(list []planapi.Change) string {
+// formatChanges lists the fields that change.
+func formatChanges(list []planapi.Change) string {
 	var out []string
 	for i, c := range list {
 		if i == maxFields {
 			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
 			break
 		}
-		name := visible.Line(short(c.Field, maxValue))
-		added, removed, are := lists(c.Before, c.After)
+		name := visible.OneLine(cutText(c.Field, maxValue))
+		added, removed, are := diffLists(c.Before, c.After)
 		switch {
 		case are:
 			for _, v := range added {
-				name += " + " + value(v)
+				name += " + " + formatValue(v)
 			}
 			for _, v := range removed {
-				name += " - " + value(v)
+				name += " - " + formatValue(v)
 			}
 			out = append(out, name)
 		case c.Before == "":
-			out = append(out, name+" + "+value(c.After))
+			out = append(out, name+" + "+formatValue(c.After))
 		case c.After == "":
-			out = append(out, name+" - "+value(c.Before))
+			out = append(out, name+" - "+formatValue(c.Before))
 		default:
-			out = append(out, name+" "+value(c.Before)+" -> "+value(c.After))
+			out = append(out, name+" "+formatValue(c.Before)+" -> "+formatValue(c.After))
 		}
 	}
 	return strings.Join(out, "; ")
 }
 
-// lists returns the values that only one of two JSON lists has. It returns false for other values than lists of plain
-// values, and if only the order or the number of equal values changes.
-func lists(before, after string) (added, removed []string, are bool) {
+// diffLists returns the values that only one of two JSON lists has. It returns false for other values than lists of
+// plain values, and if only the order or the number of equal values changes.
+func diffLists(before, after string) (added, removed []string, are bool) {
 	var a, b []json.RawMessage
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || a == nil || b == nil {
 		return nil, nil, false
@@ -247,16 +247,16 @@ func lists(before, after string) (added, removed []string, are bool) {
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different ones
-// first. For other bodies it shows the size.
-func summary(group []planapi.Step) string {
+// summarizeBodies shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different
+// ones first. For other bodies it shows the size.
+func summarizeBodies(group []planapi.Step) string {
 	if group[0].Body == "" {
 		return ""
 	}
-	names, _ := bodyFields(group[0])
+	names, _ := readBodyFields(group[0])
 	values := map[string][]string{}
 	for _, s := range group {
-		_, fields := bodyFields(s)
+		_, fields := readBodyFields(s)
 		for name, v := range fields {
 			values[name] = append(values[name], v)
 		}
@@ -275,7 +275,7 @@ func summary(group []planapi.Step) string {
 			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
 			break
 		}
-		out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values[name], value))
+		out = append(out, visible.OneLine(cutText(name, maxValue))+" "+formatValues(values[name], formatValue))
 	}
 	if len(out) == 0 {
 		return fmt.Sprintf("%d bytes", len(group[0].Body))
@@ -283,11 +283,11 @@ func summary(group []planapi.Step) string {
 	return strings.Join(out, ", ")
 }
 
-// bodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
-func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
+// readBodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
+func readBodyFields(s planapi.Step) (names []string, fields map[string]string) {
 	// Prefer JSON: readObject is strict, so the fields are certain.
 	if o := readObject([]byte(s.Body)); o != nil {
-		return inOrder(s.Body), o
+		return listNames(s.Body), o
 	}
 	form, err := url.ParseQuery(s.Body)
 	if err != nil || !isForm(s.Headers) {
@@ -298,15 +298,15 @@ func bodyFields(s planapi.Step) (names []string, fields map[string]string) {
 		name, _, _ := strings.Cut(pair, "=")
 		if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
 			names = append(names, plain)
-			fields[plain] = compact(strings.Join(form[plain], ", "))
+			fields[plain] = toCompactJSON(strings.Join(form[plain], ", "))
 		}
 	}
 	return names, fields
 }
 
-// inOrder returns the names of an object in the order of the text.
-func inOrder(body string) (out []string) {
-	for m, err := range jsonread.Spans(body) {
+// listNames returns the names of an object in the order of the text.
+func listNames(body string) (out []string) {
+	for m, err := range jsonread.ListSpans(body) {
 		if err == nil && !slices.Contains(out, m.Key) {
 			out = append(out, m.Key)
 		}
@@ -320,8 +320,8 @@ func isForm(headers []string) bool {
 	})
 }
 
-// value returns a JSON value for a picture.
-func value(text string) string { return visible.Line(short(text, maxValue)) }
+// formatValue returns a JSON value for a picture.
+func formatValue(text string) string { return visible.OneLine(cutText(text, maxValue)) }
 
-// short cuts text and marks the cut with "...".
-func short(text string, most int) string { return visible.Cut(text, most, "...") }
+// cutText cuts text and marks the cut with "...".
+func cutText(text string, most int) string { return visible.CutText(text, most, "...") }

@@ -41,11 +41,11 @@ const (
 
 // Sender sends the steps of one plan for the run that recorded it.
 type Sender interface {
-	// Send sends an approved step, only under this version of the catalog. It returns at most most bytes of the answer's
-	// body.
-	Send(ctx context.Context, s Step, version string, most int) (planapi.Reply, []byte)
-	// Read repeats a read of the run.
-	Read(ctx context.Context, s Step, version string) (planapi.Reply, []byte)
+	// SendStep sends an approved step, only under this version of the catalog. It returns at most most bytes of the
+	// answer's body.
+	SendStep(ctx context.Context, s Step, version string, most int) (planapi.Reply, []byte)
+	// RepeatRead repeats a read of the run.
+	RepeatRead(ctx context.Context, s Step, version string) (planapi.Reply, []byte)
 	// Close returns the ledger's checkpoint that covers the sent steps, or "".
 	Close() string
 }
@@ -63,12 +63,12 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Book holds plans. Make one with New.
-type Book struct {
+// Store holds plans. Make one with New.
+type Store struct {
 	conf Config
 
 	mu     sync.Mutex
-	plans  []*entry       // the oldest first
+	plans  []*storedPlan  // the oldest first
 	used   int            // bytes of plans and drafts
 	drafts map[string]int // bytes of drafts by tenant
 	ending bool
@@ -77,12 +77,12 @@ type Book struct {
 	wg     sync.WaitGroup // plans that are being sent; Add only under mu and before ending
 }
 
-// entry is a plan.
-type entry struct {
+// storedPlan is a plan.
+type storedPlan struct {
 	id, run, version, digest string
 	tenant                   string
 	apis                     []string
-	steps                    []step // nil once they can no longer be sent
+	steps                    []draftStep // nil once they can no longer be sent
 	size                     int
 	operator                 bool
 	state                    planapi.State
@@ -94,17 +94,17 @@ type entry struct {
 }
 
 // New makes an empty book.
-func New(c Config) *Book {
+func New(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	b := &Book{conf: c, drafts: map[string]int{}}
+	b := &Store{conf: c, drafts: map[string]int{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b
 }
 
 // Close stops the plans that are being sent, and waits for them.
-func (b *Book) Close() {
+func (b *Store) Close() {
 	b.mu.Lock()
 	// The flag comes before Wait: Decide adds no plan to wg after it.
 	b.ending = true
@@ -113,33 +113,33 @@ func (b *Book) Close() {
 	b.wg.Wait()
 }
 
-// Draft begins the plan of a tenant's run that may use these APIs. A nil list means all APIs.
-func (b *Book) Draft(run, tenant string, apis []string) *Draft {
-	return &Draft{book: b, id: newID(), run: run, tenant: tenant, apis: apis}
+// NewDraft begins the plan of a tenant's run that may use these APIs. A nil list means all APIs.
+func (b *Store) NewDraft(run, tenant string, apis []string) *Draft {
+	return &Draft{store: b, id: newID(), run: run, tenant: tenant, apis: apis}
 }
 
 // newID returns an id that is short enough to type: 40 random bits.
 func newID() string { return strings.ToLower(rand.Text()[:8]) }
 
-// take reserves bytes for a tenant's draft, and returns false if they are not free. It drops plans that are decided,
-// and open plans of a tenant who has more. Drafts are never dropped, so the drafts of a tenant may take at most half of
-// maxAll.
-func (b *Book) take(tenant string, n int) bool {
+// takeBytes reserves bytes for a tenant's draft, and returns false if they are not free. It drops plans that are
+// decided, and open plans of a tenant who has more. Drafts are never dropped, so the drafts of a tenant may take at
+// most half of maxAll.
+func (b *Store) takeBytes(tenant string, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if tenant != "" && b.drafts[tenant]+n > maxAll/2 {
 		return false
 	}
 	// Decided plans go first: no approver waits for them.
-	b.sweep(n)
+	b.dropOldPlans(n)
 	for b.used+n > maxAll {
-		size := func(e *entry) int { return e.size }
+		size := func(e *storedPlan) int { return e.size }
 		// Only a tenant with more than this one loses a plan: a flood evicts the plans of its sender.
-		if who := b.most(tenant, b.drafts[tenant], size); who == tenant || !b.drop(who) {
+		if who := b.heaviestTenant(tenant, b.drafts[tenant], size); who == tenant || !b.dropOldest(who) {
 			return false
 		}
 	}
-	if !b.conf.Memory.Take(int64(n)) {
+	if !b.conf.Memory.TryTake(int64(n)) {
 		return false
 	}
 	b.used += n
@@ -147,8 +147,8 @@ func (b *Book) take(tenant string, n int) bool {
 	return true
 }
 
-// give returns bytes of a draft.
-func (b *Book) give(tenant string, n int) {
+// giveBytes returns bytes of a draft.
+func (b *Store) giveBytes(tenant string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drafts[tenant] -= n
@@ -156,21 +156,21 @@ func (b *Book) give(tenant string, n int) {
 }
 
 // giveLocked returns bytes of a plan. The caller holds mu.
-func (b *Book) giveLocked(n int) {
+func (b *Store) giveLocked(n int) {
 	b.used -= n
-	b.conf.Memory.Give(int64(n))
+	b.conf.Memory.GiveBack(int64(n))
 }
 
-// sweep drops expired plans, and then the oldest decided plans until n more bytes fit. The caller holds mu.
-func (b *Book) sweep(n int) {
+// dropOldPlans drops expired plans, and then the oldest decided plans until n more bytes fit. The caller holds mu.
+func (b *Store) dropOldPlans(n int) {
 	now := b.conf.Now()
-	forget := func(e *entry) bool { b.giveLocked(e.size); return true }
-	b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool {
-		return e.state != planapi.Running && now.After(e.until) && forget(e)
+	forget := func(e *storedPlan) bool { b.giveLocked(e.size); return true }
+	b.plans = slices.DeleteFunc(b.plans, func(e *storedPlan) bool {
+		return e.state != planapi.StateRunning && now.After(e.until) && forget(e)
 	})
 	left := len(b.plans)
-	b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool {
-		if e.state == planapi.Open || e.state == planapi.Running || b.used+n <= maxAll && left < maxPlans {
+	b.plans = slices.DeleteFunc(b.plans, func(e *storedPlan) bool {
+		if e.state == planapi.StateOpen || e.state == planapi.StateRunning || b.used+n <= maxAll && left < maxPlans {
 			return false
 		}
 		left--
@@ -178,12 +178,12 @@ func (b *Book) sweep(n int) {
 	})
 }
 
-// most returns the tenant whose open plans weigh most. The given tenant is about to add a plan, and drafts is the
-// weight of its drafts. It wins a tie. The caller holds mu.
-func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
+// heaviestTenant returns the tenant whose open plans weigh most. The given tenant is about to add a plan, and drafts is
+// the weight of its drafts. It wins a tie. The caller holds mu.
+func (b *Store) heaviestTenant(tenant string, drafts int, weight func(*storedPlan) int) string {
 	of := map[string]int{tenant: drafts + 1}
 	for _, e := range b.plans {
-		if e.state == planapi.Open {
+		if e.state == planapi.StateOpen {
 			of[e.tenant] += weight(e)
 		}
 	}
@@ -195,9 +195,9 @@ func (b *Book) most(tenant string, drafts int, weight func(*entry) int) string {
 	return tenant
 }
 
-// drop drops a tenant's oldest open plan, if any. The caller holds mu.
-func (b *Book) drop(tenant string) bool {
-	i := slices.IndexFunc(b.plans, func(e *entry) bool { return e.state == planapi.Open && e.tenant == tenant })
+// dropOldest drops a tenant's oldest open plan, if any. The caller holds mu.
+func (b *Store) dropOldest(tenant string) bool {
+	i := slices.IndexFunc(b.plans, func(e *storedPlan) bool { return e.state == planapi.StateOpen && e.tenant == tenant })
 	if i < 0 {
 		return false
 	}
@@ -206,65 +206,65 @@ func (b *Book) drop(tenant string) bool {
 	return true
 }
 
-// add adds a plan, and returns it in the form for a receipt. If there are maxPlans already, it drops the oldest open
-// plan of the tenant with the most.
-func (b *Book) add(e *entry) *planapi.Plan {
+// addPlan adds a plan, and returns it in the form for a receipt. If there are maxPlans already, it drops the oldest
+// open plan of the tenant with the most.
+func (b *Store) addPlan(e *storedPlan) *planapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sweep(0)
+	b.dropOldPlans(0)
 	if len(b.plans) >= maxPlans {
-		b.drop(b.most(e.tenant, 0, func(*entry) int { return 1 }))
+		b.dropOldest(b.heaviestTenant(e.tenant, 0, func(*storedPlan) int { return 1 }))
 	}
 	// The bytes stay reserved; they now belong to a plan, which can be dropped.
 	b.drafts[e.tenant] -= e.size
 	b.plans = append(b.plans, e)
-	out := e.brief()
+	out := e.toBrief()
 	return &out
 }
 
-// brief returns a plan without its steps.
-func (e *entry) brief() planapi.Plan {
+// toBrief returns a plan without its steps.
+func (e *storedPlan) toBrief() planapi.Plan {
 	return planapi.Plan{
 		ID: e.id, Run: e.run, Digest: e.digest, Operator: e.operator, State: e.state, Writes: len(e.replies),
 		Reads: e.reads, Since: e.since.UTC(), Until: e.until.UTC(), Ended: e.ended, Picture: e.picture, Audit: e.audit,
 	}
 }
 
-// List lists the plans, the oldest first, without their steps.
-func (b *Book) List() []planapi.Plan {
+// ListPlans lists the plans, the oldest first, without their steps.
+func (b *Store) ListPlans() []planapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sweep(0)
+	b.dropOldPlans(0)
 	out := []planapi.Plan{}
 	for _, e := range b.plans {
-		out = append(out, e.brief())
+		out = append(out, e.toBrief())
 	}
 	return out
 }
 
-// Get returns a plan with its steps.
-func (b *Book) Get(id string) (planapi.Plan, error) {
+// GetPlan returns a plan with its steps.
+func (b *Store) GetPlan(id string) (planapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sweep(0)
-	e := b.find(id)
+	b.dropOldPlans(0)
+	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or no longer.")
 	}
-	return e.whole(), nil
+	return e.toPlan(), nil
 }
 
-func (b *Book) find(id string) *entry {
-	if i := slices.IndexFunc(b.plans, func(e *entry) bool { return e.id == id }); i >= 0 {
+func (b *Store) findPlan(id string) *storedPlan {
+	if i := slices.IndexFunc(b.plans, func(e *storedPlan) bool { return e.id == id }); i >= 0 {
 		return b.plans[i]
 	}
 	return nil
 }
 
-func (e *entry) whole() planapi.Plan {
-	out := e.brief()
+func (e *storedPlan) toPlan() planapi.Plan {
+	out := e.toBrief()
 	for i, s := range e.steps {
-		one := s.shown(i+1, s.changes)
+		one := s.toShown(i+1, s.changes)
 		if r := e.replies[i]; r != nil {
 			kept := *r
 			one.Answer = &kept
@@ -274,61 +274,63 @@ func (e *entry) whole() planapi.Plan {
 	return out
 }
 
-func refused(code, text string) error { return &rpc.Error{Code: code, Text: text} }
+func newRefusal(code, text string) error { return &rpc.Error{Code: code, Text: text} }
 
-// Decide approves or refuses a plan, once.
-func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
+// DecidePlan approves or refuses a plan, once.
+func (b *Store) DecidePlan(id string, a planapi.Answer) (planapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sweep(0)
-	e := b.find(id)
+	b.dropOldPlans(0)
+	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or no longer.")
 	}
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
-	if e.state != planapi.Open {
-		return planapi.Plan{}, refused("plan_decided", "Nothing can be decided about this plan any more: "+words[e.state]+".")
+	if e.state != planapi.StateOpen {
+		return planapi.Plan{},
+			newRefusal("plan_decided", "Nothing can be decided about this plan any more: "+stateWords[e.state]+".")
 	}
 	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest
-	if a.Digest != e.digest || digest(e.id, e.run, e.version, e.steps) != e.digest {
-		return planapi.Plan{}, refused(CodeChanged, "This is not the plan that was shown. Look at it again.")
+	if a.Digest != e.digest || digestSteps(e.id, e.run, e.version, e.steps) != e.digest {
+		return planapi.Plan{}, newRefusal(CodeChanged, "This is not the plan that was shown. Look at it again.")
 	}
-	steps, err := chosen(a.Steps, len(e.steps))
+	steps, err := checkSteps(a.Steps, len(e.steps))
 	if err != nil {
 		return planapi.Plan{}, err
 	}
 	switch {
 	case b.ending:
-		return planapi.Plan{}, refused(CodeEnding, "The proxy is ending.")
+		return planapi.Plan{}, newRefusal(CodeEnding, "The proxy is ending.")
 	case a.Approve:
-		e.state = planapi.Running
+		e.state = planapi.StateRunning
 		// Under mu and before ending, so that Close waits for this goroutine.
 		b.wg.Add(1)
-		go func() { defer b.wg.Done(); b.send(e, steps) }()
+		go func() { defer b.wg.Done(); b.sendPlan(e, steps) }()
 	default:
-		e.state = planapi.Refused
+		e.state = planapi.StateRefused
 	}
-	out := e.brief()
+	out := e.toBrief()
 	if b.conf.Decided != nil {
 		b.conf.Decided(out, a.Approve, steps)
 	}
 	return out, nil
 }
 
-// words explains for each state why no decision is possible.
-var words = map[planapi.State]string{
-	planapi.Running: "it is being sent", planapi.Done: "it was sent", planapi.Stopped: "it was sent in part",
-	planapi.Refused: "it was refused", planapi.Stale: "the configuration has changed since",
+// stateWords explains for each state why no decision is possible.
+var stateWords = map[planapi.State]string{
+	planapi.StateRunning: "it is being sent", planapi.StateDone: "it was sent",
+	planapi.StateStopped: "it was sent in part",
+	planapi.StateRefused: "it was refused", planapi.StateStale: "the configuration has changed since",
 }
 
-// chosen checks and sorts the numbers of steps. An empty list means all steps.
-func chosen(list []int, n int) ([]int, error) {
+// checkSteps checks and sorts the numbers of steps. An empty list means all steps.
+func checkSteps(list []int, n int) ([]int, error) {
 	out := slices.Compact(slices.Sorted(slices.Values(list)))
 	for _, s := range out {
 		if s < 1 || s > n {
-			return nil, refused("no_step", fmt.Sprintf("There is no step %d: the plan has %d.", s, n))
+			return nil, newRefusal("no_step", fmt.Sprintf("There is no step %d: the plan has %d.", s, n))
 		}
 	}
 	if len(list) == 0 {
@@ -339,13 +341,13 @@ func chosen(list []int, n int) ([]int, error) {
 	return out, nil
 }
 
-// Forget ends the open plans, because the catalog has changed. A plan that is being sent stops at its next step.
-func (b *Book) Forget() {
+// EndOpenPlans ends the open plans, because the catalog has changed. A plan that is being sent stops at its next step.
+func (b *Store) EndOpenPlans() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.plans {
-		if e.state == planapi.Open {
-			e.state = planapi.Stale
+		if e.state == planapi.StateOpen {
+			e.state = planapi.StateStale
 		}
 	}
 }

@@ -27,7 +27,7 @@ type sent struct {
 	status func(Step) int
 }
 
-func (s *sent) Send(_ context.Context, step Step, _ string, _ int) (planapi.Reply, []byte) {
+func (s *sent) SendStep(_ context.Context, step Step, _ string, _ int) (planapi.Reply, []byte) {
 	if s.wait != nil {
 		<-s.wait
 	}
@@ -40,7 +40,7 @@ func (s *sent) Send(_ context.Context, step Step, _ string, _ int) (planapi.Repl
 	return planapi.Reply{Status: 200}, []byte("ok")
 }
 
-func (s *sent) Read(context.Context, Step, string) (planapi.Reply, []byte) {
+func (s *sent) RepeatRead(context.Context, Step, string) (planapi.Reply, []byte) {
 	return planapi.Reply{Status: 200}, []byte("{}")
 }
 
@@ -52,7 +52,7 @@ func (s *sent) all() []string {
 	return slices.Clone(s.bodies)
 }
 
-func newBook(t *testing.T, s *sent) *Book {
+func newBook(t *testing.T, s *sent) *Store {
 	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
 	t.Cleanup(b.Close)
 	return b
@@ -73,30 +73,30 @@ func write(t testing.TB, method, address, body string) Step {
 }
 
 // planOf is a plan with these bodies.
-func planOf(t testing.TB, b *Book, bodies ...string) *planapi.Plan {
+func planOf(t testing.TB, b *Store, bodies ...string) *planapi.Plan {
 	t.Helper()
 	return planBy(t, b, "", bodies...)
 }
 
 // planBy is a tenant's plan with these bodies.
-func planBy(t testing.TB, b *Book, tenant string, bodies ...string) *planapi.Plan {
+func planBy(t testing.TB, b *Store, tenant string, bodies ...string) *planapi.Plan {
 	t.Helper()
-	d := b.Draft("run", tenant, nil)
+	d := b.NewDraft("run", tenant, nil)
 	for _, body := range bodies {
-		if _, err := d.Add(write(t, "POST", "https://demo.test/x", body), "v1"); err != nil {
+		if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", body), "v1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return d.Seal()
 }
 
-func settled(t *testing.T, b *Book, id string) planapi.Plan {
+func settled(t *testing.T, b *Store, id string) planapi.Plan {
 	t.Helper()
 	var p planapi.Plan
 	testkit.WaitFor(t, func() bool {
 		var err error
-		p, err = b.Get(id)
-		return err != nil || p.State != planapi.Running
+		p, err = b.GetPlan(id)
+		return err != nil || p.State != planapi.StateRunning
 	})
 	return p
 }
@@ -111,7 +111,7 @@ func TestOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+			if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 				yes.Add(1)
 			}
 		})
@@ -121,7 +121,7 @@ func TestOnce(t *testing.T) {
 	if yes.Load() != 1 || !slices.Equal(s.all(), []string{"a", "b", "c"}) {
 		t.Errorf("%d approvals, sent %q", yes.Load(), s.all())
 	}
-	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Error("after it was sent")
 	}
 }
@@ -143,21 +143,21 @@ func TestBinding(t *testing.T) {
 		"a step too many": {Approve: true, Digest: p.Digest, Steps: []int{3}},
 		"no step":         {Approve: true, Digest: p.Digest, Steps: []int{0}},
 	} {
-		if _, err := b.Decide(p.ID, a); err == nil {
+		if _, err := b.DecidePlan(p.ID, a); err == nil {
 			t.Errorf("%s: approved", name)
 		}
 	}
-	b.find(p.ID).steps[1].Body = []byte("c") // nobody can, and it would be found
-	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	b.findPlan(p.ID).steps[1].Body = []byte("c") // nobody can, and it would be found
+	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Error("changed steps are approved")
 	}
-	b.Forget()
-	if _, err := b.Decide(other.ID, planapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	b.EndOpenPlans()
+	if _, err := b.DecidePlan(other.ID, planapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("under another catalog: %v", err)
 	}
 	late := planOf(t, b, "a")
 	now = now.Add(16 * time.Minute)
-	if _, err := b.Decide(late.ID, planapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.List()) != 0 {
+	if _, err := b.DecidePlan(late.ID, planapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.ListPlans()) != 0 {
 		t.Errorf("too late: %v", err)
 	}
 	if got := s.all(); len(got) != 0 {
@@ -179,14 +179,14 @@ func TestDigest(t *testing.T) {
 	} {
 		s := base()
 		change(&s)
-		sum := digest("id", "run", "v", []step{{Step: s}})
+		sum := digestSteps("id", "run", "v", []draftStep{{Step: s}})
 		if old, has := seen[sum]; has {
 			t.Errorf("%s and %s have one digest", name, old)
 		}
 		seen[sum] = name
 	}
-	two := []step{{Step: base()}, {Step: base()}}
-	for name, sum := range map[string]string{"id": digest("x", "run", "v", two[:1]), "run": digest("id", "x", "v", two[:1]), "version": digest("id", "run", "x", two[:1]), "two": digest("id", "run", "v", two)} {
+	two := []draftStep{{Step: base()}, {Step: base()}}
+	for name, sum := range map[string]string{"id": digestSteps("x", "run", "v", two[:1]), "run": digestSteps("id", "x", "v", two[:1]), "version": digestSteps("id", "run", "x", two[:1]), "two": digestSteps("id", "run", "v", two)} {
 		if old, has := seen[sum]; has {
 			t.Errorf("%s and %s have one digest", name, old)
 		}
@@ -202,11 +202,11 @@ func TestStops(t *testing.T) {
 		want  string
 		state planapi.State
 	}{
-		{nil, "", "abcd", planapi.Done},
-		{nil, "c", "abc", planapi.Stopped},
-		{[]int{4, 2, 2}, "", "bd", planapi.Done},
-		{[]int{2, 4}, "a", "bd", planapi.Done},
-		{[]int{1, 4}, "a", "a", planapi.Stopped},
+		{nil, "", "abcd", planapi.StateDone},
+		{nil, "c", "abc", planapi.StateStopped},
+		{[]int{4, 2, 2}, "", "bd", planapi.StateDone},
+		{[]int{2, 4}, "a", "bd", planapi.StateDone},
+		{[]int{1, 4}, "a", "a", planapi.StateStopped},
 	} {
 		for _, status := range []int{301, 404, 500} {
 			s := &sent{status: func(s Step) int {
@@ -217,7 +217,7 @@ func TestStops(t *testing.T) {
 			}}
 			b := newBook(t, s)
 			p := planOf(t, b, "a", "b", "c", "d")
-			if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
+			if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
 				t.Fatal(err)
 			}
 			if got := settled(t, b, p.ID); got.State != c.state || strings.Join(s.all(), "") != c.want {
@@ -232,17 +232,17 @@ func TestStops(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := &sent{}
 	b := newBook(t, s)
-	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", strings.Repeat("a", MaxBody+1)), "v1"); !errors.Is(err, ErrUnreadable) {
+	if _, err := b.NewDraft("r", "", nil).AddStep(write(t, "POST", "https://demo.test/", strings.Repeat("a", MaxBody+1)), "v1"); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("a long body: %v", err)
 	}
-	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", "\xff"), "v1"); !errors.Is(err, ErrUnreadable) {
+	if _, err := b.NewDraft("r", "", nil).AddStep(write(t, "POST", "https://demo.test/", "\xff"), "v1"); !errors.Is(err, ErrUnreadable) {
 		t.Errorf("no text: %v", err)
 	}
-	d := b.Draft("r", "", nil)
+	d := b.NewDraft("r", "", nil)
 	var err error
 	n := 0
 	for ; err == nil; n++ {
-		_, err = d.Add(write(t, "POST", "https://demo.test/", "x"), "v1")
+		_, err = d.AddStep(write(t, "POST", "https://demo.test/", "x"), "v1")
 	}
 	if n != MaxSteps+1 || !errors.Is(err, ErrFull) {
 		t.Errorf("%d steps: %v", n, err)
@@ -252,9 +252,9 @@ func TestBounds(t *testing.T) {
 	}
 	drafts, large := 0, strings.Repeat("a", MaxBody)
 	for full := false; !full && drafts < 1000; drafts++ {
-		d := b.Draft("r", "", nil)
+		d := b.NewDraft("r", "", nil)
 		for err = nil; err == nil; {
-			_, err = d.Add(write(t, "POST", "https://demo.test/", large), "v1")
+			_, err = d.AddStep(write(t, "POST", "https://demo.test/", large), "v1")
 		}
 		p := d.Seal()
 		full = p == nil
@@ -265,18 +265,18 @@ func TestBounds(t *testing.T) {
 	if b.used > maxAll || drafts > maxAll/maxBytes+3 {
 		t.Errorf("%d plans, %d bytes", drafts, b.used)
 	}
-	for _, p := range b.List() { // those that are over give way
-		if _, err := b.Decide(p.ID, planapi.Answer{Digest: p.Digest}); err != nil {
+	for _, p := range b.ListPlans() { // those that are over give way
+		if _, err := b.DecidePlan(p.ID, planapi.Answer{Digest: p.Digest}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Draft("r", "", nil).Add(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
+	if _, err := b.NewDraft("r", "", nil).AddStep(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
 		t.Errorf("after all were refused: %v", err)
 	}
 	for range 2 * maxPlans {
 		planOf(t, b, "x")
 	}
-	if n := len(b.List()); n > maxPlans {
+	if n := len(b.ListPlans()); n > maxPlans {
 		t.Errorf("%d plans", n)
 	}
 }
@@ -292,9 +292,9 @@ func TestTenants(t *testing.T) {
 		alice := planBy(t, b, "alice", "hers")
 		flood := func() (denied int) {
 			for range c.plans {
-				d := b.Draft("run", "mallory", nil)
+				d := b.NewDraft("run", "mallory", nil)
 				for range c.steps {
-					if _, err := d.Add(write(t, "POST", "https://demo.test/x", strings.Repeat("m", c.size)), "v1"); err != nil {
+					if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", strings.Repeat("m", c.size)), "v1"); err != nil {
 						denied++
 					}
 				}
@@ -306,7 +306,7 @@ func TestTenants(t *testing.T) {
 		bob := planBy(t, b, "bob", strings.Repeat("b", MaxBody))
 		flood()
 		for _, p := range []*planapi.Plan{alice, bob} {
-			if _, err := b.Get(p.ID); err != nil {
+			if _, err := b.GetPlan(p.ID); err != nil {
 				t.Errorf("%s: a plan of another tenant: %v", name, err)
 			}
 		}
@@ -323,16 +323,16 @@ func TestTenantDrafts(t *testing.T) {
 	alice := planBy(t, b, "alice", strings.Repeat("a", MaxBody))
 	var drafts []*Draft
 	for range 2 * maxAll / maxBytes {
-		d := b.Draft("run", "mallory", nil)
+		d := b.NewDraft("run", "mallory", nil)
 		for range maxBytes / MaxBody {
-			_, _ = d.Add(write(t, "POST", "https://demo.test/x", strings.Repeat("m", MaxBody)), "v1")
+			_, _ = d.AddStep(write(t, "POST", "https://demo.test/x", strings.Repeat("m", MaxBody)), "v1")
 		}
 		drafts = append(drafts, d)
 	}
-	if _, err := b.Get(alice.ID); err != nil {
+	if _, err := b.GetPlan(alice.ID); err != nil {
 		t.Errorf("a plan of another tenant: %v", err)
 	}
-	if _, err := b.Draft("run", "bob", nil).Add(write(t, "POST", "https://demo.test/x", strings.Repeat("b", MaxBody)), "v1"); err != nil {
+	if _, err := b.NewDraft("run", "bob", nil).AddStep(write(t, "POST", "https://demo.test/x", strings.Repeat("b", MaxBody)), "v1"); err != nil {
 		t.Errorf("a step of another tenant: %v", err)
 	}
 	for _, d := range drafts {
@@ -350,8 +350,8 @@ func TestAsleep(t *testing.T) {
 	b := newBook(t, &sent{})
 	b.conf.Now = func() time.Time { return now }
 	p := planOf(t, b, "a")
-	now = testkit.Slept(time.Now(), 8*time.Hour)
-	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	now = testkit.AfterSleep(time.Now(), 8*time.Hour)
+	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Errorf("approved, although it said that it ends at %v", p.Until)
 	}
 }
@@ -362,10 +362,10 @@ func TestMemory(t *testing.T) {
 	now := time.Now()
 	b := newBook(t, &sent{})
 	b.conf.Now = func() time.Time { return now }
-	d := b.Draft("r", "", nil)
+	d := b.NewDraft("r", "", nil)
 	read := write(t, "GET", "https://demo.test/x", "")
-	d.Read(read, []byte(`{"a": 1}`))
-	if _, err := d.Add(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.used == 0 {
+	d.NoteRead(read, []byte(`{"a": 1}`))
+	if _, err := d.AddStep(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.used == 0 {
 		t.Fatal(err)
 	}
 	d.Discard()
@@ -373,17 +373,17 @@ func TestMemory(t *testing.T) {
 	if b.used != 0 || d.Seal() != nil {
 		t.Errorf("%d bytes after a run without an end", b.used)
 	}
-	d = b.Draft("r", "", nil)
-	d.Read(read, []byte(`{"a": 1}`))
+	d = b.NewDraft("r", "", nil)
+	d.NoteRead(read, []byte(`{"a": 1}`))
 	if d.Seal() != nil || b.used != 0 {
 		t.Errorf("%d bytes after a run that only read", b.used)
 	}
 	planOf(t, b, "x")
 	now = now.Add(time.Hour)
-	if len(b.List()) != 0 || b.used != 0 {
+	if len(b.ListPlans()) != 0 || b.used != 0 {
 		t.Errorf("%d bytes after the end", b.used)
 	}
-	if _, err := d.Add(read, "v1"); err == nil {
+	if _, err := d.AddStep(read, "v1"); err == nil {
 		t.Error("a step after the end of the run")
 	}
 }
@@ -393,7 +393,7 @@ func TestEnding(t *testing.T) {
 	s := &sent{wait: make(chan struct{})}
 	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
 	p := planOf(t, b, "a", "b")
-	if _, err := b.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
+	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
@@ -401,10 +401,10 @@ func TestEnding(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return b.ctx.Err() != nil })
 	close(s.wait)
 	<-done
-	if got, _ := b.Get(p.ID); got.State != planapi.Stopped || len(s.all()) > 1 {
+	if got, _ := b.GetPlan(p.ID); got.State != planapi.StateStopped || len(s.all()) > 1 {
 		t.Errorf("%s, sent %q", got.State, s.all())
 	}
-	if _, err := b.Decide(planOf(t, b, "a").ID, planapi.Answer{Approve: true}); err == nil {
+	if _, err := b.DecidePlan(planOf(t, b, "a").ID, planapi.Answer{Approve: true}); err == nil {
 		t.Error("approved after the end")
 	}
 }
@@ -416,7 +416,7 @@ func TestPicture(t *testing.T) {
 		for i := range steps {
 			steps[i].N = i + 1
 		}
-		return strings.Join(picture(steps), "\n")
+		return strings.Join(drawSteps(steps), "\n")
 	}
 	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
 	for _, c := range []struct{ got, want string }{
@@ -437,7 +437,7 @@ func TestPicture(t *testing.T) {
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
 		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
 		{show(planapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
-		{changed([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
+		{formatChanges([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
 	} {
 		if c.got != c.want {
@@ -458,11 +458,11 @@ func TestCut(t *testing.T) {
 		{[]string{"{}"}, "The code failed.", "The code failed."}, {[]string{"{}"}, "", ""},
 		{[]string{"{}", `{"a":"undefined"}`}, "The code failed.", "Step 2 depends on what step 1 answers; approve 1, or run without dry_run and be asked."},
 	} {
-		d := b.Draft("run", "", nil)
+		d := b.NewDraft("run", "", nil)
 		for _, body := range c.bodies {
-			_, _ = d.Add(write(t, "POST", "https://demo.test/x", body), "v1")
+			_, _ = d.AddStep(write(t, "POST", "https://demo.test/x", body), "v1")
 		}
-		d.Cut(c.why)
+		d.SetIncomplete(c.why)
 		p := d.Seal()
 		if text := strings.Join(p.Picture, "\n"); p.Ended != c.ended || strings.Contains(text, "INCOMPLETE") != (c.ended != "") || !strings.Contains(text, c.ended) {
 			t.Errorf("%q: %q\n%s", c.why, p.Ended, text)
@@ -479,11 +479,11 @@ func TestOperator(t *testing.T) {
 		any   []bool
 		want  bool
 	}{{[]string{""}, []bool{false}, true}, {[]string{"r"}, []bool{true}, false}, {[]string{"r", ""}, []bool{true, true}, true}, {[]string{"r", "r"}, []bool{true, false}, true}} {
-		d := b.Draft("r", "", nil)
+		d := b.NewDraft("r", "", nil)
 		for i, rule := range c.rules {
 			s := write(t, "POST", "https://demo.test/", fmt.Sprint(i))
 			s.Rule, s.ByAny = rule, c.any[i]
-			if _, err := d.Add(s, "v1"); err != nil {
+			if _, err := d.AddStep(s, "v1"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -502,15 +502,15 @@ func FuzzChanges(f *testing.F) {
 		if a == nil {
 			return
 		}
-		list, _ := changes(http.MethodPut, a, after)
+		list, _ := listChanges(http.MethodPut, a, after)
 		for _, c := range list {
 			if c.Before == c.After || c.Before != "" && !json.Valid([]byte(c.Before)) || c.After != "" && !json.Valid([]byte(c.After)) {
 				t.Errorf("%+v", c)
 			}
 		}
-		if same, about := changes(http.MethodPut, a, before); len(same) != 0 || drift(a, readObject(before), about) != "" {
+		if same, about := listChanges(http.MethodPut, a, before); len(same) != 0 || describeDrift(a, readObject(before), about) != "" {
 			t.Errorf("%s differs from itself: %+v", before, same)
 		}
-		_ = changed(list)
+		_ = formatChanges(list)
 	})
 }

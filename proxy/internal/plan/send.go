@@ -14,16 +14,16 @@ const (
 	planTime = 10 * time.Minute
 )
 
-// send sends steps of a plan in order, until one fails.
-func (b *Book) send(e *entry, steps []int) {
+// sendPlan sends steps of a plan in order, until one fails.
+func (b *Store) sendPlan(e *storedPlan, steps []int) {
 	ctx, cancel := context.WithTimeout(b.ctx, planTime)
 	defer cancel()
 	to := b.conf.Open(ctx, e.id, e.run, e.tenant, e.apis)
 	wrote := map[string]bool{}
-	state := planapi.Done
+	state := planapi.StateDone
 	for _, n := range steps {
 		s := e.steps[n-1]
-		r := b.one(ctx, to, e, s, wrote[s.URL.String()])
+		r := b.sendChecked(ctx, to, e, s, wrote[s.URL.String()])
 		// Even a failed step may have changed the object.
 		wrote[s.URL.String()] = true
 		b.mu.Lock()
@@ -31,8 +31,8 @@ func (b *Book) send(e *entry, steps []int) {
 		e.replies[n-1] = &r
 		b.mu.Unlock()
 		// Later steps may rely on this one.
-		if !r.OK() {
-			state = planapi.Stopped
+		if !r.IsOK() {
+			state = planapi.StateStopped
 			break
 		}
 	}
@@ -43,9 +43,9 @@ func (b *Book) send(e *entry, steps []int) {
 	e.state, e.audit, e.until = state, audit, b.conf.Now().UTC().Add(lifeTime)
 }
 
-// one sends a step, if the object that it changes is as the run saw it. It skips the comparison after an earlier step
-// on the same URL, because that step may have changed the object on purpose.
-func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool) planapi.Reply {
+// sendChecked sends a step, if the object that it changes is as the run saw it. It skips the comparison after an
+// earlier step on the same URL, because that step may have changed the object on purpose.
+func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s draftStep, wrote bool) planapi.Reply {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if ctx.Err() != nil {
@@ -53,18 +53,18 @@ func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool)
 	}
 	// The approver saw the changes as a difference to this object.
 	if s.guard != nil && !wrote {
-		r, body := to.Read(ctx, s.guard.read, e.version)
-		var now object
+		r, body := to.RepeatRead(ctx, s.guard.read, e.version)
+		var now jsonObject
 		// A truncated answer cannot be compared.
-		if r.OK() && len(body) < MaxRead {
+		if r.IsOK() && len(body) < MaxRead {
 			now = readObject(body)
 		}
-		if what := drift(s.guard.before, now, s.guard.about); what != "" {
+		if what := describeDrift(s.guard.before, now, s.guard.about); what != "" {
 			return planapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
 				"What the step changes is not as the run saw it: %s. It was not sent, and nothing after it.", what)}
 		}
 	}
-	r, body := to.Send(ctx, s.Step, e.version, MaxReply)
+	r, body := to.SendStep(ctx, s.Step, e.version, MaxReply)
 	r.Body = string(body)
 	return r
 }

@@ -38,9 +38,9 @@ type Step struct {
 	Shown []string
 }
 
-// size returns about how many bytes the step takes in memory.
-func (s Step) size() int {
-	n := len(s.URL.String()) + len(s.Body) + overhead
+// memorySize returns about how many bytes the step takes in memory.
+func (s Step) memorySize() int {
+	n := len(s.URL.String()) + len(s.Body) + stepOverhead
 	for name, list := range s.Header {
 		for _, v := range list {
 			n += len(name) + len(v)
@@ -49,11 +49,11 @@ func (s Step) size() int {
 	return n
 }
 
-// overhead is the memory of a step without its text, in bytes.
-const overhead = 1 << 10
+// stepOverhead is the memory of a step without its text, in bytes.
+const stepOverhead = 1 << 10
 
-// write writes all parts of the step that determine the sent request, each with its length.
-func (s Step) write(w io.Writer) {
+// writeParts writes all parts of the step that determine the sent request, each with its length.
+func (s Step) writeParts(w io.Writer) {
 	part := func(text string) { _, _ = io.WriteString(w, strconv.Itoa(len(text))+":"+text) } // a hash takes all
 	part(s.Host.String())
 	part(strconv.FormatBool(s.TLS))
@@ -73,11 +73,11 @@ func (s Step) write(w io.Writer) {
 	part(s.Session)
 }
 
-// text returns the body, and false if a person cannot read it.
-func (s Step) text() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
+// bodyText returns the body, and false if a person cannot read it.
+func (s Step) bodyText() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
 
-// shown returns the step in the form for a person.
-func (s Step) shown(n int, changes []planapi.Change) planapi.Step {
+// toShown returns the step in the form for a person.
+func (s Step) toShown(n int, changes []planapi.Change) planapi.Step {
 	out := planapi.Step{
 		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.Method, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
 		Tokens: s.Tokens, Changes: changes, Server: s.Server, Tool: s.Tool,
@@ -88,14 +88,14 @@ func (s Step) shown(n int, changes []planapi.Change) planapi.Step {
 	return out
 }
 
-// digest identifies the run, the catalog's version and the requests that an approval covers.
-func digest(id, run, version string, steps []step) string {
+// digestSteps identifies the run, the catalog's version and the requests that an approval covers.
+func digestSteps(id, run, version string, steps []draftStep) string {
 	h := sha256.New()
 	for _, s := range []string{id, run, version} {
 		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 	}
 	for _, s := range steps {
-		s.write(h)
+		s.writeParts(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// stash is the first path segment of the values that code keeps between runs. No server has this name.
-const stash = "$stash"
+// stashSegment is the first path segment of the values that code keeps between runs. No server has this name.
+const stashSegment = "$stash"
 
 // maxSegment bounds one segment of a call's path, in bytes, unescaped.
 const maxSegment = 256
@@ -29,34 +29,34 @@ func (q Request) IsCall() bool { return q.Host.String() == controlapi.ServersHos
 func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	switch {
 	case !q.IsCall():
-		return refuse(CodeNoPolicy, q.Host, ""), ""
+		return buildRefusal(CodeNoPolicy, q.Host, ""), ""
 	//defence:server-calls
 	case run.Kind() != KindRun:
-		return refuse(CodeCallsClosed, q.Host, ""), ""
+		return buildRefusal(CodeCallsClosed, q.Host, ""), ""
 	case !q.TLS:
-		v := refuse(CodePlainHTTP, q.Host, "")
-		return v.withHint(voice.Say("Use https://.")), ""
+		v := buildRefusal(CodePlainHTTP, q.Host, "")
+		return v.withHint(voice.NewText("Use https://.")), ""
 	case q.Upgrade != "":
-		return refuse(CodeUpgradeRefused, q.Host, ""), ""
+		return buildRefusal(CodeUpgradeRefused, q.Host, ""), ""
 	}
-	segments, ok := callPath(u)
+	segments, ok := parseCallPath(u)
 	if !ok || len(q.Methods) == 0 || q.Methods[0] != http.MethodGet && q.Methods[0] != http.MethodPost {
-		return refuse(CodeBadCall, q.Host, ""), ""
+		return buildRefusal(CodeBadCall, q.Host, ""), ""
 	}
-	if segments[0] == stash {
-		return Verdict{Allow: true}, joined(segments)
+	if segments[0] == stashSegment {
+		return Verdict{Allow: true}, joinPath(segments)
 	}
-	server := r.server(run, segments[0])
+	server := r.findServer(run, segments[0])
 	if server == nil {
-		v := refuse(CodeServerNotFound, q.Host, "")
-		return v.withHint(r.notFound(run, segments[0])), ""
+		v := buildRefusal(CodeServerNotFound, q.Host, "")
+		return v.withHint(r.explainNotFound(run, segments[0])), ""
 	}
 	// The catalog's spelling replaces code's: the broker must not resolve the name a second time.
 	segments[0] = server.Name
 	if len(segments) == 2 && q.Methods[0] == http.MethodPost && controlapi.IsTool(segments[1]) {
-		return checkCall(q, server, segments[1]), joined(segments)
+		return checkCall(q, server, segments[1]), joinPath(segments)
 	}
-	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joined(segments)
+	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joinPath(segments)
 }
 
 // checkCall judges a call of a tool by the rules of its server.
@@ -64,26 +64,26 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 	v := Verdict{Allow: true}
 	//defence:rules
 	if server.ToolRules != nil {
-		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.content()); {
+		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.ruleContent()); {
 		case errors.Is(err, catalog.ErrUnread):
-			v = unread(q.Host)
+			v = newUnread(q.Host)
 		case err != nil:
-			v = refuse(CodeRuleUnreadable, q.Host, server.Name)
+			v = buildRefusal(CodeRuleUnreadable, q.Host, server.Name)
 		case rule == nil || rule.Then == catalog.ActionRefuse:
 			v = refuseRule(server.Name, server.ToolRules, rule, q)
 		//defence:approval
 		case rule.Then == catalog.ActionApprove:
-			v = refuse(CodeApprovalNeeded, q.Host, server.Name)
-			v.Hold = v.Hold.with(server.Name, rule.String(), rule.ByAny)
+			v = buildRefusal(CodeApprovalNeeded, q.Host, server.Name)
+			v.Hold = v.Hold.addRule(server.Name, rule.String(), rule.ByAny)
 		}
 	}
 	v.APIs = []*catalog.API{server}
 	return v
 }
 
-// callPath returns the one or two segments of a call's path, unescaped. It returns false for a path other than /SERVER
-// or /SERVER/TOOL, and for segments that a reader might confuse: empty and dot segments, control characters.
-func callPath(u *url.URL) ([]string, bool) {
+// parseCallPath returns the one or two segments of a call's path, unescaped. It returns false for a path other than
+// /SERVER or /SERVER/TOOL, and for segments that a reader might confuse: empty and dot segments, control characters.
+func parseCallPath(u *url.URL) ([]string, bool) {
 	rest, ok := strings.CutPrefix(u.EscapedPath(), "/")
 	segments := strings.Split(rest, "/")
 	// The path for the broker has no query: refuse one instead of dropping it.
@@ -102,8 +102,8 @@ func callPath(u *url.URL) ([]string, bool) {
 	return segments, true
 }
 
-// joined returns a path of segments, each escaped.
-func joined(segments []string) string {
+// joinPath returns a path of segments, each escaped.
+func joinPath(segments []string) string {
 	var b strings.Builder
 	for _, s := range segments {
 		b.WriteString("/" + url.PathEscape(s))
@@ -111,14 +111,15 @@ func joined(segments []string) string {
 	return b.String()
 }
 
-// server returns the run's active server with this name, or the only one whose name is this identifier (with _ for each
+// findServer returns the run's active server with this name, or the only one whose name is this identifier (with _ for
+// each
 // -). Otherwise it returns nil.
-func (r Rules) server(run Run, name string) *catalog.API {
-	if a := r.Catalog.API(name); a != nil && mayCall(run, a) {
+func (r Rules) findServer(run Run, name string) *catalog.API {
+	if a := r.Catalog.API(name); a != nil && canCall(run, a) {
 		return a
 	}
 	var found *catalog.API
-	for _, a := range r.servers(run) {
+	for _, a := range r.listServers(run) {
 		switch {
 		case strings.ReplaceAll(a.Name, "-", "_") != name:
 		case found != nil:
@@ -130,48 +131,48 @@ func (r Rules) server(run Run, name string) *catalog.API {
 	return found
 }
 
-// servers returns the active servers that the run may use.
-func (r Rules) servers(run Run) []*catalog.API {
+// listServers returns the active servers that the run may use.
+func (r Rules) listServers(run Run) []*catalog.API {
 	var out []*catalog.API
 	for _, a := range r.Catalog.APIs() {
-		if mayCall(run, a) {
+		if canCall(run, a) {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// mayCall reports whether an API is an active server that the run may use.
-func mayCall(run Run, a *catalog.API) bool {
+// canCall reports whether an API is an active server that the run may use.
+func canCall(run Run, a *catalog.API) bool {
 	//defence:server-in-run permits
-	included := run.Includes(a.Name)
+	included := run.CanUse(a.Name)
 	return a.Active && a.Server != nil && included
 }
 
-// notFound says why a name is not one of the run's servers. It repeats only names from the catalog.
-func (r Rules) notFound(run Run, name string) voice.Text {
-	const shown = shows + " which APIs are MCP servers."
+// explainNotFound says why a name is not one of the run's servers. It repeats only names from the catalog.
+func (r Rules) explainNotFound(run Run, name string) voice.Text {
+	const shown = showsAPIs + " which APIs are MCP servers."
 	a := r.Catalog.API(name)
 	// A closed run must not learn that the API exists.
-	if a != nil && run.Closed() && !run.Includes(a.Name) {
+	if a != nil && run.IsClosed() && !run.CanUse(a.Name) {
 		a = nil
 	}
 	switch {
 	case a != nil && !a.Active:
-		return voice.Say("The API %NAME is not active.", "%NAME", a.Name)
+		return voice.NewText("The API %NAME is not active.", "%NAME", a.Name)
 	case a != nil && a.Server == nil:
-		return voice.Say("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
-	case a != nil && !run.Includes(a.Name):
-		return voice.Say("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
+		return voice.NewText("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
+	case a != nil && !run.CanUse(a.Name):
+		return voice.NewText("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
 			"server.", "%NAME", a.Name)
 	}
 	var servers []string
-	for _, a := range r.servers(run) {
+	for _, a := range r.listServers(run) {
 		servers = append(servers, a.Name)
 	}
-	best := typo.Nearest(name, 3, servers)
+	best := typo.NearestOf(name, 3, servers)
 	if best == "" {
-		return voice.Say(shown)
+		return voice.NewText(shown)
 	}
-	return voice.Say("The nearest name is %NAME. "+shown, "%NAME", best)
+	return voice.NewText("The nearest name is %NAME. "+shown, "%NAME", best)
 }

@@ -61,11 +61,11 @@ func TestKinds(t *testing.T) {
 	}
 	for name, known := range map[string]bool{controlapi.ServersHost: true, "registry.test": true, "remote.test": true, "yolo.test": true,
 		"codeforge.internal": false, "x.codeforge.internal": false, "x." + controlapi.ServersHost: false} {
-		if rules.Known(nil, host(t, name)) != known {
+		if rules.CanResolve(nil, host(t, name)) != known {
 			t.Errorf("%s is known: %t", name, !known)
 		}
 	}
-	if none := (Rules{Catalog: apis}); none.Known(nil, host(t, "registry.test")) || !none.Known(nil, host(t, controlapi.ServersHost)) {
+	if none := (Rules{Catalog: apis}); none.CanResolve(nil, host(t, "registry.test")) || !none.CanResolve(nil, host(t, controlapi.ServersHost)) {
 		t.Error("a registry is known that there is not, or the servers' host is not")
 	}
 }
@@ -92,14 +92,14 @@ func TestRegistries(t *testing.T) {
 		}
 	}
 	set := NewRegistry(&url.URL{Host: "set.test"}, private)
-	reaches(Registries(set, private, apis), "set.test named.test second.test")
+	reaches(MergeRegistries(set, private, apis), "set.test named.test second.test")
 	reaches(set, "set.test") // it has stayed as it was
-	alone := Registries(nil, private, apis)
+	alone := MergeRegistries(nil, private, apis)
 	reaches(alone, "named.test second.test")
 	if len(alone.AllowPrivate) != 1 || len(alone.Credentials) != 0 || alone.AllowHTTP {
 		t.Errorf("%+v", alone)
 	}
-	if none := Registries(nil, nil, load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`})); none != nil {
+	if none := MergeRegistries(nil, nil, load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`})); none != nil {
 		t.Errorf("%+v", none)
 	}
 }

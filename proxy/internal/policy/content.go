@@ -33,9 +33,9 @@ const (
 
 // Content is the query and the body of a request, as rules read them. The zero Content has neither.
 type Content struct {
-	query  []field
+	query  []formField
 	cookie []string // the names
-	form   []field
+	form   []formField
 	object map[string]any // of a body that is a JSON object
 	batch  []any          // of a body that is a JSON list
 	text   string         // of a body that is a GraphQL document
@@ -45,8 +45,8 @@ type Content struct {
 	bad    *formdata.Error
 }
 
-// field is one name with its value, decoded.
-type field struct{ name, value string }
+// formField is one name with its value, decoded.
+type formField struct{ name, value string }
 
 // parsedCost is the most memory, in bytes, that one byte of JSON or of a query takes after parsing.
 const parsedCost = 64
@@ -55,14 +55,14 @@ const parsedCost = 64
 // that no rule can judge, without an error. Errors come from reading the body, or are membudget.ErrFull. The caller
 // must call Release after the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
-	c := &Content{held: membudget.From(r.Context())}
-	if err := c.acquire(r.Context(), len(r.URL.RawQuery)); err != nil {
+	c := &Content{held: membudget.FromContext(r.Context())}
+	if err := c.acquireMemory(r.Context(), len(r.URL.RawQuery)); err != nil {
 		return nil, err
 	}
-	c.query, c.bad = fields(r.URL.RawQuery)
-	for pair := range cookies(strings.Join(r.Header["Cookie"], ";")) {
+	c.query, c.bad = parseFields(r.URL.RawQuery)
+	for pair := range splitCookies(strings.Join(r.Header["Cookie"], ";")) {
 		name, _, _ := strings.Cut(pair, "=")
-		c.cookie = append(c.cookie, decode(strings.TrimSpace(name)))
+		c.cookie = append(c.cookie, decodeEscapes(strings.TrimSpace(name)))
 	}
 	if r.Header.Get("Upgrade") != "" {
 		c.bad = &formdata.Error{Reason: "messages follow the request"}
@@ -71,7 +71,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 		c.raw = new(string)
 		return c, nil
 	}
-	kind, err := formdata.RequestType(r.Header)
+	kind, err := formdata.ParseRequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -95,43 +95,43 @@ func ReadContent(r *http.Request) (*Content, error) {
 		io.Closer
 	}{bytes.NewReader(text), r.Body}
 	// Reserve the memory before parsing: 256 KiB of JSON can become 16 MiB.
-	if err := c.acquire(r.Context(), len(text)); err != nil {
+	if err := c.acquireMemory(r.Context(), len(text)); err != nil {
 		return nil, err
 	}
 	whole := string(text)
 	r.ContentLength, c.raw = int64(len(text)), &whole
 	r.Header.Del("Content-Length")
 	if c.bad == nil {
-		c.parse(kind, text)
+		c.parseBody(kind, text)
 	}
 	return c, nil
 }
 
-// acquire reserves the memory for parsing size bytes of text.
-func (c *Content) acquire(ctx context.Context, size int) error {
+// acquireMemory reserves the memory for parsing size bytes of text.
+func (c *Content) acquireMemory(ctx context.Context, size int) error {
 	n := parsedCost * int64(size)
-	err := c.held.Acquire(ctx, n)
+	err := c.held.TakeOrWait(ctx, n)
 	if err == nil {
 		c.size += n
 	}
 	return err
 }
 
-// Release returns the memory of the parsed query and body to the request's account.
-func (c *Content) Release() {
-	c.held.Give(c.size)
+// ReleaseMemory returns the memory of the parsed query and body to the request's account.
+func (c *Content) ReleaseMemory() {
+	c.held.GiveBack(c.size)
 	c.size = 0
 }
 
-// Text returns the whole body, for a person to read. It returns false if the body is too large or not UTF-8.
-func (c *Content) Text() (string, bool) {
+// BodyText returns the whole body, for a person to read. It returns false if the body is too large or not UTF-8.
+func (c *Content) BodyText() (string, bool) {
 	if c == nil || c.raw == nil || !utf8.ValidString(*c.raw) {
 		return "", false
 	}
 	return *c.raw, true
 }
 
-func (c *Content) parse(kind formdata.Type, text []byte) {
+func (c *Content) parseBody(kind formdata.Type, text []byte) {
 	switch {
 	case len(text) == 0:
 	case !utf8.Valid(text) || kind.CheckCharset() != nil:
@@ -139,7 +139,7 @@ func (c *Content) parse(kind formdata.Type, text []byte) {
 	case kind.Media == "application/graphql":
 		c.text = string(text)
 	case isJSON(kind.Media):
-		value, ok := StrictJSON(text)
+		value, ok := ParseStrictJSON(text)
 		switch v := value.(type) {
 		case map[string]any:
 			c.object = v
@@ -152,46 +152,46 @@ func (c *Content) parse(kind formdata.Type, text []byte) {
 			c.bad = &formdata.Error{Reason: "it is no JSON object in which each name stands once"}
 		}
 	case kind.Media == "application/x-www-form-urlencoded":
-		c.form, c.bad = fields(string(text))
+		c.form, c.bad = parseFields(string(text))
 	default:
 		c.bad = &formdata.Error{Reason: "it is neither JSON nor a form"}
 	}
 }
 
-// fields parses a query or a form.
-func fields(text string) ([]field, *formdata.Error) {
+// parseFields parses a query or a form.
+func parseFields(text string) ([]formField, *formdata.Error) {
 	// Some servers split at semicolons too, and some end a name at a NUL.
 	if strings.ContainsAny(text, ";\x00") {
 		return nil, &formdata.Error{Reason: "a form or query with a semicolon"}
 	}
-	var out []field
+	var out []formField
 	for pair := range strings.SplitSeq(text, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		n, err := url.QueryUnescape(name)
 		v, bad := url.QueryUnescape(value)
-		if err != nil || bad != nil || !named(n) {
+		if err != nil || bad != nil || !isUnambiguousName(n) {
 			return nil, &formdata.Error{Reason: "a form or query with a broken escape, or an odd name"}
 		}
 		if pair != "" {
-			out = append(out, field{n, v})
+			out = append(out, formField{n, v})
 		}
 	}
 	return out, nil
 }
 
-// StrictJSON parses JSON. It returns false for invalid JSON, and for an object with two names that some server treats
-// as equal.
-func StrictJSON(text []byte) (any, bool) {
+// ParseStrictJSON parses JSON. It returns false for invalid JSON, and for an object with two names that some server
+// treats as equal.
+func ParseStrictJSON(text []byte) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	// Decoder.Token accepts some invalid JSON, so check the whole text first.
 	if !json.Valid(text) {
 		return nil, false
 	}
-	return jsonValue(dec, maxNested)
+	return parseJSONValue(dec, maxNested)
 }
 
-func jsonValue(dec *json.Decoder, depth int) (any, bool) {
+func parseJSONValue(dec *json.Decoder, depth int) (any, bool) {
 	token, err := dec.Token()
 	if err != nil || depth == 0 {
 		return nil, false
@@ -200,7 +200,7 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 	case json.Delim('['):
 		list := []any{}
 		for dec.More() {
-			v, ok := jsonValue(dec, depth-1)
+			v, ok := parseJSONValue(dec, depth-1)
 			if !ok {
 				return nil, false
 			}
@@ -214,11 +214,11 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 			key, err := dec.Token()
 			name, isName := key.(string)
 			// Servers differ in which of two equal names they use.
-			folded := fold(name)
-			if err != nil || !isName || names[folded] || !named(name) {
+			folded := foldName(name)
+			if err != nil || !isName || names[folded] || !isUnambiguousName(name) {
 				return nil, false
 			}
-			v, ok := jsonValue(dec, depth-1)
+			v, ok := parseJSONValue(dec, depth-1)
 			if !ok {
 				return nil, false
 			}
@@ -230,14 +230,14 @@ func jsonValue(dec *json.Decoder, depth int) (any, bool) {
 	return token, true
 }
 
-// named reports whether every server reads a name the same way. Some end a name at a NUL. JavaScript gives an object
-// all fields of its __proto__.
-func named(name string) bool {
-	return !strings.ContainsRune(name, 0) && !strings.Contains(fold(name), "__proto__")
+// isUnambiguousName reports whether every server reads a name the same way. Some end a name at a NUL. JavaScript gives
+// an object all fields of its __proto__.
+func isUnambiguousName(name string) bool {
+	return !strings.ContainsRune(name, 0) && !strings.Contains(foldName(name), "__proto__")
 }
 
-// fold removes the differences between names that some servers ignore.
-func fold(name string) string {
+// foldName removes the differences between names that some servers ignore.
+func foldName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
 		case '\u017f':
@@ -259,25 +259,25 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 		return v, false, c.bad
 	}
 	for _, q := range c.query {
-		if leads(q.name, path) {
+		if canReferTo(q.name, path) {
 			return v, false, errUnclear // frameworks mix the query's fields with the body's
 		}
 	}
-	if slices.ContainsFunc(c.cookie, func(name string) bool { return leads(name, path) }) {
+	if slices.ContainsFunc(c.cookie, func(name string) bool { return canReferTo(name, path) }) {
 		return v, false, errUnclear // PHP without a php.ini mixes the cookies in too
 	}
 	switch {
 	case c.batch != nil || c.text != "":
 		return v, false, errUnclear
 	case c.object != nil:
-		return inObject(c.object, path)
+		return lookUpInObject(c.object, path)
 	}
 	for _, f := range c.form {
-		if !leads(f.name, path) {
+		if !canReferTo(f.name, path) {
 			continue
 		}
 		// Servers differ in which of two equal fields they use.
-		if found || f.name != path[0]+bracketed(path[1:]) {
+		if found || f.name != path[0]+formatBrackets(path[1:]) {
 			return v, false, errUnclear
 		}
 		v.Text, found = f.value, true
@@ -285,8 +285,8 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 	return v, found, nil
 }
 
-// bracketed returns the rest of a path in the notation of forms: "[amount]".
-func bracketed(path []string) string {
+// formatBrackets returns the rest of a path in the notation of forms: "[amount]".
+func formatBrackets(path []string) string {
 	out := ""
 	for _, p := range path {
 		out += "[" + p + "]"
@@ -294,48 +294,48 @@ func bracketed(path []string) string {
 	return out
 }
 
-// leads reports whether a server may read a form's name as the field, or as a part of the field.
-func leads(name string, path []string) bool {
-	parts := partsOf(name)
+// canReferTo reports whether a server may read a form's name as the field, or as a part of the field.
+func canReferTo(name string, path []string) bool {
+	parts := splitName(name)
 	for i, p := range path {
-		if i >= len(parts) || parts[i] != squeezed(p) {
-			return squeezed(name) == squeezed(strings.Join(path, ""))
+		if i >= len(parts) || parts[i] != foldSeparators(p) {
+			return foldSeparators(name) == foldSeparators(strings.Join(path, ""))
 		}
 	}
 	return true
 }
 
-// partsOf splits a form's name into the names that it may consist of.
-func partsOf(name string) []string {
+// splitName splits a form's name into the names that it may consist of.
+func splitName(name string) []string {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("[]. ", r) })
 	for i, p := range parts {
-		parts[i] = squeezed(p)
+		parts[i] = foldSeparators(p)
 	}
 	return parts
 }
 
-// squeezed folds a name and removes the separators of words: some servers read isAdmin as is_admin.
-func squeezed(name string) string {
+// foldSeparators folds a name and removes the separators of words: some servers read isAdmin as is_admin.
+func foldSeparators(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("_-[]. ", r) {
 			return -1
 		}
 		return r
-	}, fold(name))
+	}, foldName(name))
 }
 
-func inObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
+func lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
 	if _, reference := object["$ref"]; reference {
 		return v, false, errUnclear // Fastjson and Json.NET replace the object by another part of the document
 	}
 	squeezedPath := make([]string, len(path))
 	for i, p := range path {
-		squeezedPath[i] = squeezed(p)
+		squeezedPath[i] = foldSeparators(p)
 	}
 	for name := range object {
-		parts := partsOf(name)
+		parts := splitName(name)
 		if name != path[0] && len(parts) > 0 && (slices.Equal(parts, squeezedPath[:min(len(parts), len(path))]) ||
-			squeezed(name) == squeezedPath[0]) {
+			foldSeparators(name) == squeezedPath[0]) {
 			return v, false, errUnclear
 		}
 	}
@@ -348,7 +348,7 @@ func inObject(object map[string]any, path []string) (v catalog.FieldValue, found
 		if !ok {
 			return v, false, errUnclear
 		}
-		return inObject(inner, path[1:])
+		return lookUpInObject(inner, path[1:])
 	}
 	switch value := value.(type) {
 	case string:
@@ -371,7 +371,7 @@ func (c *Content) Operations() ([]string, error) {
 		switch {
 		case q.name == "query":
 			documents = append(documents, q.value)
-		case namesDocument(q.name):
+		case canNameDocument(q.name):
 			return nil, errUnclear
 		}
 	}
@@ -383,14 +383,14 @@ func (c *Content) Operations() ([]string, error) {
 	case c.batch != nil:
 		for _, entry := range c.batch {
 			object, _ := entry.(map[string]any)
-			text, ok := document(object)
+			text, ok := graphQLText(object)
 			if !ok || len(documents) == maxRuleBatch {
 				return nil, errUnclear
 			}
 			documents = append(documents, text)
 		}
 	case c.object != nil:
-		text, ok := document(c.object)
+		text, ok := graphQLText(c.object)
 		if !ok {
 			return nil, errUnclear
 		}
@@ -415,17 +415,17 @@ func (c *Content) Operations() ([]string, error) {
 	return out, nil
 }
 
-// namesDocument reports whether a field of a URL may be a document, or name a stored one.
-func namesDocument(name string) bool {
-	name = squeezed(name)
+// canNameDocument reports whether a field of a URL may be a document, or name a stored one.
+func canNameDocument(name string) bool {
+	name = foldSeparators(name)
 	return name == "id" || name == "batch" || name == "map" || slices.ContainsFunc(
 		[]string{"query", "mutation", "doc", "hash", "persist", "extension", "operations", "operationid"},
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// document returns the text of a GraphQL request. It returns false for a persisted operation, whose text only the
+// graphQLText returns the text of a GraphQL request. It returns false for a persisted operation, whose text only the
 // server knows, and for a request with a field that may name one.
-func document(object map[string]any) (string, bool) {
+func graphQLText(object map[string]any) (string, bool) {
 	for name, value := range object {
 		switch name {
 		case "query", "variables", "operationName":

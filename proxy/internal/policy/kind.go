@@ -17,19 +17,19 @@ const (
 	KindInstall      // the installation of a server's package: the package registry
 )
 
-// own refuses the proxy's internal hosts. For an MCP server it also refuses the hosts of other APIs, without naming
-// these APIs.
-func (r Rules) own(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
-	mine := func(a *catalog.API) bool { return run.Includes(a.Name) }
+// checkKind refuses the proxy's internal hosts. For an MCP server it also refuses the hosts of other APIs, without
+// naming these APIs.
+func (r Rules) checkKind(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
+	mine := func(a *catalog.API) bool { return run.CanUse(a.Name) }
 	//defence:server-hosts permits
 	included := slices.ContainsFunc(holders, mine)
 	switch kind := run.Kind(); {
-	case catalog.Own(h):
-		return refuse(CodeHostUnknown, h, ""), false
+	case catalog.IsOwnHost(h):
+		return buildRefusal(CodeHostUnknown, h, ""), false
 	case kind == KindRun, kind == KindServer && included:
 		return Verdict{}, true
 	case kind == KindServer:
-		return refuse(CodeHostNotServers, h, ""), false
+		return buildRefusal(CodeHostNotServers, h, ""), false
 	}
-	return refuse(CodeNoPolicy, h, ""), false
+	return buildRefusal(CodeNoPolicy, h, ""), false
 }

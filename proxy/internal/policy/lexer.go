@@ -37,25 +37,25 @@ const (
 // maxLexed is how many bytes of a string are kept. No name is longer.
 const maxLexed = 256
 
-func (l *jsonLexer) scan(text []byte) error {
+func (l *jsonLexer) scanText(text []byte) error {
 	for i := 0; i < len(text); i++ {
 		if l.state == lexString {
 			// Plain bytes need no state, and most of a string is plain.
-			n := plain(text[i:])
-			l.keep(text[i : i+n]...)
+			n := plainLength(text[i:])
+			l.keepBytes(text[i : i+n]...)
 			if i += n; i == len(text) {
 				return nil
 			}
 		}
-		if err := l.byte(text[i]); err != nil {
+		if err := l.scanByte(text[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// plain returns how many bytes at the start of a string need no unescaping.
-func plain(text []byte) int {
+// plainLength returns how many bytes at the start of a string need no unescaping.
+func plainLength(text []byte) int {
 	for i, b := range text {
 		if b < ' ' || b == '"' || b == '\\' {
 			return i
@@ -64,7 +64,7 @@ func plain(text []byte) int {
 	return len(text)
 }
 
-func (l *jsonLexer) end() error {
+func (l *jsonLexer) scanEnd() error {
 	switch l.state {
 	case lexWord:
 		return l.endWord()
@@ -74,7 +74,7 @@ func (l *jsonLexer) end() error {
 	return errNotJSON
 }
 
-func (l *jsonLexer) byte(b byte) error {
+func (l *jsonLexer) scanByte(b byte) error {
 	if l.read < len(bom) {
 		l.read++
 		if b == bom[l.read-1] {
@@ -84,26 +84,26 @@ func (l *jsonLexer) byte(b byte) error {
 	}
 	switch l.state {
 	case lexString:
-		return l.inString(b)
+		return l.scanString(b)
 	case lexEscape:
-		return l.inEscape(b)
+		return l.scanEscape(b)
 	case lexWord:
 		if isAlphanumeric(b) || strings.IndexByte("+-.", b) >= 0 {
-			l.keep(b)
+			l.keepBytes(b)
 			return nil
 		}
 		if err := l.endWord(); err != nil {
 			return err
 		}
 	}
-	return l.outside(b)
+	return l.scanOutside(b)
 }
 
 // bom may precede JSON.
 const bom = "\xef\xbb\xbf"
 
-// outside handles a byte outside strings and words.
-func (l *jsonLexer) outside(b byte) error {
+// scanOutside handles a byte outside strings and words.
+func (l *jsonLexer) scanOutside(b byte) error {
 	switch {
 	case strings.IndexByte(" \t\r\n\x1e", b) >= 0: // including a record separator (RFC 7464)
 		return nil
@@ -113,7 +113,7 @@ func (l *jsonLexer) outside(b byte) error {
 		l.state, l.word = lexString, l.word[:0]
 		return nil
 	case b == ':':
-		return l.key()
+		return l.checkKey()
 	// The elements of a list are values of the same key: [ keeps verb.
 	case b == '[':
 	case strings.IndexByte("{}],", b) >= 0:
@@ -128,13 +128,13 @@ func (l *jsonLexer) outside(b byte) error {
 	return nil
 }
 
-// key checks the string before a colon, which is a name.
-func (l *jsonLexer) key() error {
+// checkKey checks the string before a colon, which is a name.
+func (l *jsonLexer) checkKey() error {
 	if !l.after {
 		return errNotJSON
 	}
 	l.after = false
-	switch claimOf(string(l.word)) {
+	switch findClaim(string(l.word)) {
 	case fullClaim:
 		return ErrOverrideUnseen
 	case verbClaim:
@@ -157,8 +157,8 @@ func (l *jsonLexer) endWord() error {
 	return nil
 }
 
-// inString handles a byte of a string that is not plain.
-func (l *jsonLexer) inString(b byte) error {
+// scanString handles a byte of a string that is not plain.
+func (l *jsonLexer) scanString(b byte) error {
 	switch {
 	case b < ' ':
 		return errNotJSON
@@ -170,22 +170,22 @@ func (l *jsonLexer) inString(b byte) error {
 			return nil
 		}
 		// Too much padding hides the value beyond the kept bytes, so it is refused like an override.
-		if v := verb(string(l.word)); v != "" && !l.permits(v) || isPadding(string(l.word), maxLexed) {
+		if v := findVerb(string(l.word)); v != "" && !l.permits(v) || isPadding(string(l.word), maxLexed) {
 			return ErrOverrideUnseen
 		}
 	}
 	return nil
 }
 
-// inEscape handles a byte after a backslash.
-func (l *jsonLexer) inEscape(b byte) error {
+// scanEscape handles a byte after a backslash.
+func (l *jsonLexer) scanEscape(b byte) error {
 	l.escape = append(l.escape, b)
 	if l.escape[0] == 'u' && len(l.escape) < len("u0000") {
 		return nil
 	}
 	l.state = lexString
 	if i := strings.IndexByte(`"\/bfnrt`, l.escape[0]); i >= 0 {
-		l.keep("\"\\/\b\f\n\r\t"[i])
+		l.keepBytes("\"\\/\b\f\n\r\t"[i])
 		return nil
 	}
 	c, err := strconv.ParseUint(string(l.escape[1:]), 16, 16)
@@ -193,10 +193,10 @@ func (l *jsonLexer) inEscape(b byte) error {
 		return errNotJSON
 	}
 	// A lone surrogate becomes U+FFFD, which no name contains.
-	l.keep(utf8.AppendRune(nil, rune(c))...)
+	l.keepBytes(utf8.AppendRune(nil, rune(c))...)
 	return nil
 }
 
-func (l *jsonLexer) keep(b ...byte) {
+func (l *jsonLexer) keepBytes(b ...byte) {
 	l.word = append(l.word, b[:min(len(b), maxLexed-len(l.word))]...)
 }

@@ -12,7 +12,7 @@ import (
 // Promise: one-memory-budget
 func TestQueryMemory(t *testing.T) {
 	budget := membudget.New(64 << 20)
-	ctx := membudget.NewContext(t.Context(), budget.Open("run"))
+	ctx := membudget.NewContext(t.Context(), budget.OpenAccount("run"))
 	query := strings.Repeat("a&", 16<<10)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x/?"+query, nil)
 	if err != nil {
@@ -22,10 +22,10 @@ func TestQueryMemory(t *testing.T) {
 	if err != nil || len(c.query) != 16<<10 {
 		t.Fatal(err)
 	}
-	if budget.Used() < int64(len(c.query))*32 {
-		t.Errorf("%d bytes are taken for %d fields", budget.Used(), len(c.query))
+	if budget.UsedBytes() < int64(len(c.query))*32 {
+		t.Errorf("%d bytes are taken for %d fields", budget.UsedBytes(), len(c.query))
 	}
-	if c.Release(); budget.Used() != 0 {
-		t.Errorf("%d bytes are left", budget.Used())
+	if c.ReleaseMemory(); budget.UsedBytes() != 0 {
+		t.Errorf("%d bytes are left", budget.UsedBytes())
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// standard lists the methods with a known meaning (RFC 9110, RFC 5789). An API that restricts methods allows other
-// methods only if it names them.
-var standard = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+// standardMethods lists the methods with a known meaning (RFC 9110, RFC 5789). An API that restricts methods allows
+// other methods only if it names them.
+var standardMethods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-// Restricts reports whether any of the APIs restricts methods, for all requests or by operation.
-func Restricts(apis []*catalog.API) bool {
+// NeedsMethodCheck reports whether any of the APIs restricts methods, for all requests or by operation.
+func NeedsMethodCheck(apis []*catalog.API) bool {
 	return slices.ContainsFunc(apis, func(a *catalog.API) bool {
 		return len(a.Methods.Restricted) > 0 || a.Methods.Allowed != nil || a.Only != nil || a.Rules != nil || a.Limits != nil
 	})
@@ -26,22 +26,22 @@ func checkMethod(method string, h catalog.Host, holders []*catalog.API) (Verdict
 	// Servers differ in whether they fold case and cut spaces, so judge the folded method.
 	m := strings.ToUpper(strings.TrimSpace(method))
 	if m == "" || len(m) > 32 || !httpguts.ValidHeaderFieldName(m) {
-		return refuse(CodeMethodRefused, h, ""), false
+		return buildRefusal(CodeMethodRefused, h, ""), false
 	}
 	switch m {
 	// TRACE echoes the credential back to code (RFC 9110, section 9.3.8). CONNECT opens a tunnel, and PRI begins HTTP/2
 	// (RFC 9113, section 3.4).
 	case "TRACE", "TRACK", "CONNECT", "PRI":
-		return refuse(CodeMethodRefused, h, ""), false
+		return buildRefusal(CodeMethodRefused, h, ""), false
 	}
 	for _, a := range holders {
 		rules := a.Methods
 		listed := slices.Contains(rules.Allowed, m)
 		switch {
 		case slices.Contains(rules.Restricted, m), rules.Allowed != nil && !listed:
-			return refuse(CodeMethodRestricted, h, a.Name), false
-		case len(rules.Restricted) > 0 && !listed && !slices.Contains(standard, m):
-			return refuse(CodeMethodUnknown, h, a.Name), false
+			return buildRefusal(CodeMethodRestricted, h, a.Name), false
+		case len(rules.Restricted) > 0 && !listed && !slices.Contains(standardMethods, m):
+			return buildRefusal(CodeMethodUnknown, h, a.Name), false
 		}
 	}
 	return Verdict{}, true
@@ -53,5 +53,5 @@ func checkUpgrade(q Request) (Verdict, bool) {
 	if q.Upgrade == "" || get && strings.EqualFold(q.Upgrade, "websocket") {
 		return Verdict{}, true
 	}
-	return refuse(CodeUpgradeRefused, q.Host, ""), false
+	return buildRefusal(CodeUpgradeRefused, q.Host, ""), false
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// claim is the effect of a field's name on its value.
-type claim int
+// nameClaim is the effect of a field's name on its value.
+type nameClaim int
 
 const (
-	noClaim   claim = iota
-	verbClaim       // the value is the real method if it is a standard one: the name "method" has many other meanings
-	fullClaim       // every value counts as the real method
+	noClaim   nameClaim = iota
+	verbClaim           // the value is the real method if it is a standard one: the name "method" has many other meanings
+	fullClaim           // every value counts as the real method
 )
 
 // overrideNames are the names that servers read as the request's real method, reduced to letters and digits. They count
@@ -43,17 +43,17 @@ var verbNames = []string{
 	"xmethod", "xverb", "xrequestmethod", "xrestmethod",
 }
 
-// claimOf returns the claim of a name as the most lenient server reads it. Such a server decodes the name once or
+// findClaim returns the claim of a name as the most lenient server reads it. Such a server decodes the name once or
 // several times and cuts it at a NUL. It ignores case and punctuation, and takes the elements of lists and objects.
-func claimOf(name string) claim {
+func findClaim(name string) nameClaim {
 	best := noClaim
 	// Servers may decode a name more than once.
 	for range 3 {
-		best = max(best, claimAsRead(name))
+		best = max(best, findClaimAsRead(name))
 		if cut, _, found := strings.Cut(name, "\x00"); found {
-			best = max(best, claimAsRead(cut))
+			best = max(best, findClaimAsRead(cut))
 		}
-		next := decode(name)
+		next := decodeEscapes(name)
 		if next == name {
 			break
 		}
@@ -62,17 +62,17 @@ func claimOf(name string) claim {
 	return best
 }
 
-// claimAsRead returns the claim of a decoded name.
-func claimAsRead(name string) claim {
+// findClaimAsRead returns the claim of a decoded name.
+func findClaimAsRead(name string) nameClaim {
 	best, first := noClaim, true
 	for name != "" {
 		part := name
 		if i := strings.IndexAny(name, "[]"); i < 0 {
 			name = ""
 		} else if part, name = name[:i], name[i+1:]; name != "" && !strings.Contains(name, "]") && i > 0 {
-			best = max(best, claimOfWord(part+"_"+name)) // PHP turns an unclosed bracket into an underscore
+			best = max(best, findWordClaim(part+"_"+name)) // PHP turns an unclosed bracket into an underscore
 		}
-		c := claimOfWord(part)
+		c := findWordClaim(part)
 		if c == verbClaim && !first {
 			c = noClaim // as in shipping[method]
 		}
@@ -81,9 +81,9 @@ func claimAsRead(name string) claim {
 	return best
 }
 
-// claimOfWord returns the claim of a name without brackets. Any characters before the letters, except spaces, count as
-// punctuation.
-func claimOfWord(word string) claim {
+// findWordClaim returns the claim of a name without brackets. Any characters before the letters, except spaces, count
+// as punctuation.
+func findWordClaim(word string) nameClaim {
 	word = strings.TrimLeft(word, " \t\r\n\v\f\u00a0")
 	var buf [24]byte // more than any of the names
 	letters := buf[:0]
@@ -94,7 +94,7 @@ func claimOfWord(word string) claim {
 		if len(letters) == len(buf) {
 			return noClaim
 		}
-		letters = append(letters, lower(word[i]))
+		letters = append(letters, toLower(word[i]))
 	}
 	// Most names end in another letter: this spares them the search of the lists.
 	switch {
@@ -112,16 +112,16 @@ func claimOfWord(word string) claim {
 
 func isAlphanumeric(b byte) bool { return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-func lower(b byte) byte {
+func toLower(b byte) byte {
 	if 'A' <= b && b <= 'Z' {
 		b |= 0x20
 	}
 	return b
 }
 
-// decode removes one layer of percent-encoding, including that of IIS (%u005f). It keeps a percent sign that begins no
-// escape, because servers decode the rest all the same.
-func decode(s string) string {
+// decodeEscapes removes one layer of percent-encoding, including that of IIS (%u005f). It keeps a percent sign that
+// begins no escape, because servers decode the rest all the same.
+func decodeEscapes(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
 	}
@@ -131,11 +131,11 @@ func decode(s string) string {
 		switch {
 		case s[0] == '+':
 			b.WriteByte(' ')
-		case s[0] == '%' && len(s) >= 6 && s[1]|0x20 == 'u' && isHex(s[2:6]):
+		case s[0] == '%' && len(s) >= 6 && s[1]|0x20 == 'u' && isHexText(s[2:6]):
 			c, _ := strconv.ParseUint(s[2:6], 16, 16)
 			b.WriteRune(rune(c))
 			n = 6
-		case s[0] == '%' && len(s) >= 3 && isHex(s[1:3]):
+		case s[0] == '%' && len(s) >= 3 && isHexText(s[1:3]):
 			c, _ := strconv.ParseUint(s[1:3], 16, 8)
 			b.WriteByte(byte(c))
 			n = 3
@@ -147,10 +147,10 @@ func decode(s string) string {
 	return b.String()
 }
 
-func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
+func isHexText(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// blank lists the characters that servers cut off the ends of a value.
-const blank = " \t\r\n\v\f\x00"
+// blankChars lists the characters that servers cut off the ends of a value.
+const blankChars = " \t\r\n\v\f\x00"
 
 // isPadding reports whether the kept part of a longer value is blank: a method may follow in the part that is not
 // checked.
@@ -161,27 +161,28 @@ func isPadding(kept string, most int) bool {
 	if i := strings.LastIndexByte(kept, '%'); i >= len(kept)-len("%u0000") {
 		kept = kept[:i] // perhaps an incomplete escape
 	}
-	return strings.Trim(decode(decode(kept)), blank+"\"'") == ""
+	return strings.Trim(decodeEscapes(decodeEscapes(kept)), blankChars+"\"'") == ""
 }
 
-// verb returns the standard method that a value names, encoded or not, or "".
-func verb(value string) string {
+// findVerb returns the standard method that a value names, encoded or not, or "".
+func findVerb(value string) string {
 	for range 3 {
-		if v := strings.Trim(value, blank+"\"'"); len(v) <= len("OPTIONS") && slices.Contains(standard, strings.ToUpper(v)) {
+		if v := strings.Trim(value, blankChars+"\"'"); len(v) <= len("OPTIONS") &&
+			slices.Contains(standardMethods, strings.ToUpper(v)) {
 			return strings.ToUpper(v)
 		}
-		value = decode(value)
+		value = decodeEscapes(value)
 	}
 	return ""
 }
 
-// claimed appends the method that a field claims, if any.
-func claimed(list []string, name, value string) []string {
-	switch claimOf(name) {
+// appendClaimed appends the method that a field claims, if any.
+func appendClaimed(list []string, name, value string) []string {
+	switch findClaim(name) {
 	case fullClaim:
 		list = append(list, value)
 	case verbClaim:
-		if v := verb(value); v != "" {
+		if v := findVerb(value); v != "" {
 			list = append(list, v)
 		}
 	}
@@ -195,10 +196,10 @@ func HeaderOverrides(h http.Header) []string {
 	for name, values := range h {
 		inURL := strings.HasSuffix(name, "-Url") || strings.HasSuffix(name, "-Uri")
 		for _, v := range values {
-			out = claimed(out, name, v)
+			out = appendClaimed(out, name, v)
 			if strings.EqualFold(name, "Cookie") {
-				for pair := range cookies(v) {
-					out = append(out, ParameterOverrides(strings.TrimLeft(pair, blank))...)
+				for pair := range splitCookies(v) {
+					out = append(out, ParameterOverrides(strings.TrimLeft(pair, blankChars))...)
 				}
 			}
 			// IIS and Symfony take the URL from X-Original-URL.
@@ -210,8 +211,8 @@ func HeaderOverrides(h http.Header) []string {
 	return out
 }
 
-// cookies yields the pairs of a Cookie header.
-func cookies(v string) iter.Seq[string] {
+// splitCookies yields the pairs of a Cookie header.
+func splitCookies(v string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(v, func(r rune) bool { return r == ';' || r == ',' })
 }
 
@@ -220,11 +221,12 @@ func ParameterOverrides(query string) []string {
 	var out []string
 	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(pair, "=")
-		out = claimed(out, name, decode(value))
-		if namesHeaders(name) {
-			for line := range strings.FieldsFuncSeq(decode(decode(value)), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		out = appendClaimed(out, name, decodeEscapes(value))
+		if isHeadersName(name) {
+			for line := range strings.FieldsFuncSeq(decodeEscapes(decodeEscapes(value)),
+				func(r rune) bool { return r == '\r' || r == '\n' }) {
 				header, content, _ := strings.Cut(line, ":")
-				out = claimed(out, header, strings.Trim(content, blank))
+				out = appendClaimed(out, header, strings.Trim(content, blankChars))
 			}
 		}
 	}
@@ -239,7 +241,7 @@ func PathOverrides(escaped string) []string {
 		if i := strings.IndexAny(escaped, "?&;"); i >= 0 {
 			out = append(out, ParameterOverrides(escaped[i+1:])...)
 		}
-		next := decode(escaped)
+		next := decodeEscapes(escaped)
 		if next == escaped {
 			break
 		}
@@ -248,13 +250,13 @@ func PathOverrides(escaped string) []string {
 	return out
 }
 
-// namesHeaders reports whether a parameter is $httpHeaders, from which Google's APIs take headers of the request.
-func namesHeaders(name string) bool {
+// isHeadersName reports whether a parameter is $httpHeaders, from which Google's APIs take headers of the request.
+func isHeadersName(name string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if r > '~' || !isAlphanumeric(byte(r)) {
 			return -1
 		}
 		return r
-	}, decode(decode(name)))
+	}, decodeEscapes(decodeEscapes(name)))
 	return strings.EqualFold(letters, "httpheaders")
 }

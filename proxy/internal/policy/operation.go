@@ -9,14 +9,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
-// judgesPath reports whether an API decides by the path.
-func judgesPath(a *catalog.API) bool {
+// needsPath reports whether an API decides by the path.
+func needsPath(a *catalog.API) bool {
 	return a.Only != nil || a.Rules != nil || a.Limits != nil && a.Limits.Sum != nil
 }
 
-// MovesPath reports whether a header names a path that some servers use instead of the request's path. Servers,
+// HasMovedPath reports whether a header names a path that some servers use instead of the request's path. Servers,
 // frameworks and proxies rewrite URLs by such headers, for example X-Original-URL.
-func MovesPath(h http.Header) bool {
+func HasMovedPath(h http.Header) bool {
 	for name := range h {
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 		names := func(words ...string) bool {
@@ -30,16 +30,16 @@ func MovesPath(h http.Header) bool {
 	return false
 }
 
-// breaksLine reports whether a path has a line break, however often it is escaped. A server that forwards a decoded
+// hasLineBreak reports whether a path has a line break, however often it is escaped. A server that forwards a decoded
 // path, as nginx does with $uri, ends the head there. The rest of the path then becomes another head, with the rest of
 // this request as its body, or another request.
-func breaksLine(escaped string) bool {
+func hasLineBreak(escaped string) bool {
 	// Each round removes one layer of escapes.
 	for range 4 {
 		if strings.ContainsAny(escaped, "\r\n") {
 			return true
 		}
-		escaped = decode(escaped)
+		escaped = decodeEscapes(escaped)
 	}
 	return false
 }
@@ -50,11 +50,11 @@ func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, 
 	m := strings.ToUpper(strings.TrimSpace(method))
 	for _, a := range holders {
 		//defence:operations permits
-		if a.Only == nil || a.Only.Allow(q.Host.String(), m, q.Path) {
+		if a.Only == nil || a.Only.Allows(q.Host.String(), m, q.Path) {
 			continue
 		}
-		v := refuse(CodeOperationUnknown, q.Host, a.Name)
-		if near := a.Only.Nearest(m, q.Path); near != "" {
+		v := buildRefusal(CodeOperationUnknown, q.Host, a.Name)
+		if near := a.Only.NearestOperation(m, q.Path); near != "" {
 			near = " The nearest is " + near + "."
 			v = v.withHint(voice.Text{Model: v.Refusal.Hint + near, Person: v.Refusal.Person + near})
 		}

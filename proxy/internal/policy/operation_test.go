@@ -65,7 +65,7 @@ func TestOnly(t *testing.T) {
 			t.Errorf("%q: %s", text, problems)
 		}
 		kept, _ := catalog.Load(dir, catalog.Options{Previous: c})
-		if a := kept.API("shop"); a.Stale == "" || a.Only == nil || a.Only.Allow("shop.test", "GET", "/v1/admin") || !a.Only.Allow("shop.test", "GET", "/v1/refunds") {
+		if a := kept.API("shop"); a.Stale == "" || a.Only == nil || a.Only.Allows("shop.test", "GET", "/v1/admin") || !a.Only.Allows("shop.test", "GET", "/v1/refunds") {
 			t.Errorf("%q: kept %+v", text, a)
 		}
 	}
@@ -78,7 +78,7 @@ func TestOnly(t *testing.T) {
 		off, _ := catalog.Load(dir, catalog.Options{Previous: c})
 		write("shop/config.json", `{"description": "d", "domains": ["shop.test"], "operations": {"only": true}}`)
 		on, _ := catalog.Load(dir, catalog.Options{Previous: off})
-		if off.API("shop").Only != nil || !on.API("shop").Only.Allow("shop.test", "GET", "/x") || on.Version() == off.Version() {
+		if off.API("shop").Only != nil || !on.API("shop").Only.Allows("shop.test", "GET", "/x") || on.Version() == off.Version() {
 			t.Error("only does not follow its setting")
 		}
 		c = on

@@ -41,14 +41,14 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 		return nil, nil
 	}
 	r.GetBody = nil // a body from GetBody would not be searched
-	kind, err := formdata.RequestType(r.Header)
+	kind, err := formdata.ParseRequestType(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	form, inJSON := strings.Contains(kind.Media, "urlencoded"), isJSON(kind.Media)
 	encodings, err := coding.Parse(r.Header)
 	// Frameworks parse these types, and a body without a type, into parameters.
-	if !form && !inJSON && !kind.Multipart() && kind.Media != "" {
+	if !form && !inJSON && !kind.IsMultipart() && kind.Media != "" {
 		return nil, guardOther(r, encodings, err, permits)
 	}
 	if err := kind.CheckCharset(); err != nil {
@@ -61,12 +61,12 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	switch {
 	case form:
 		return formOverrides(r)
-	case kind.Multipart():
+	case kind.IsMultipart():
 		return nil, guardParts(r, kind, permits)
 	case inJSON:
-		guard(r, &both{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
+		guardBody(r, &twoScanners{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
 	default:
-		guard(r, &both{&pairs{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
+		guardBody(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
 	return nil, nil
 }
@@ -77,7 +77,7 @@ func decodeBody(r *http.Request, encodings []string) {
 		return
 	}
 	body := coding.NewBody(r.Body)
-	body.Decode(encodings)
+	body.AddDecoder(encodings)
 	r.Body, r.ContentLength = body, -1
 	r.Header.Del("Content-Encoding")
 	r.Header.Del("Content-Length")
@@ -87,24 +87,24 @@ func decodeBody(r *http.Request, encodings []string) {
 // the encoding stays. It is removed only for deflate, which servers read in two ways, and for encodings with windows of
 // megabytes, which must not be decoded twice.
 func guardOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
-	look := &both{&quotedNames{}, &anyForm{permits: permits}}
+	look := &twoScanners{&quotedNames{}, &anyForm{permits: permits}}
 	switch {
 	case err != nil && namesCoding(r.Header):
 		return errCoding
 	case len(encodings) == 0: // or with encodings that no framework removes, such as aws-chunked and aes128gcm
-	case slices.Contains(encodings, "deflate") || coding.Large(encodings):
+	case slices.Contains(encodings, "deflate") || coding.NeedsLargeWindow(encodings):
 		decodeBody(r, encodings)
 	default:
 		body := coding.NewBody(r.Body)
-		body.Audit(func(copied *coding.Body) {
-			copied.Decode(encodings)
-			copied.Through(func(src io.Reader) io.Reader {
-				return &guarded{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
+		body.AuditCopy(func(copied *coding.Body) {
+			copied.AddDecoder(encodings)
+			copied.AddReader(func(src io.Reader) io.Reader {
+				return &guardedBody{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
 			})
 		})
-		return coding.Ahead(r, body, false)
+		return coding.ReadAhead(r, body, false)
 	}
-	guard(r, look)
+	guardBody(r, look)
 	return nil
 }
 
@@ -130,14 +130,14 @@ func isJSON(media string) bool {
 
 // formOverrides reads a form ahead and lists its overrides.
 func formOverrides(r *http.Request) ([]string, error) {
-	form, err := membudget.From(r.Context()).ReadAll(r.Context(), r.Body, MaxForm+1, formCost)
+	form, err := membudget.FromContext(r.Context()).ReadAll(r.Context(), r.Body, MaxForm+1, formCost)
 	if err != nil {
 		return nil, err
 	}
 	if len(form) > MaxForm {
 		return nil, errLongForm
 	}
-	if err := (&quotedNames{}).scan(form); err != nil { // a server that trusts another type of the request may read JSON
+	if err := (&quotedNames{}).scanText(form); err != nil { // a server that trusts another type of the request may read JSON
 		return nil, err
 	}
 	r.Body = struct {
@@ -149,26 +149,26 @@ func formOverrides(r *http.Request) ([]string, error) {
 
 // guardParts checks the names of parts, in the form in which they leave.
 func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
-	to := kind.Fresh()
+	to := kind.WithNewBoundary()
 	r.Header["Content-Type"] = []string{to.String()}
 	// A longer body streams, and the server gets its length before the proxy has read it.
 	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
 	body := coding.NewBody(r.Body)
-	body.Through(func(src io.Reader) io.Reader {
+	body.AddReader(func(src io.Reader) io.Reader {
 		return formdata.NewReader(src, formdata.Config{From: kind, To: to, Exact: exact,
 			Open: func(p *formdata.Part, content io.Reader) (io.Reader, error) {
 				return openPart(kind, p, content, permits)
 			}})
 	})
-	return coding.Ahead(r, body, !exact)
+	return coding.ReadAhead(r, body, !exact)
 }
 
 // openPart refuses a part that overrides the method. Outside multipart/form-data, a file name or Content-ID may name
 // the part.
 func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits func(string) bool) (io.Reader, error) {
-	c := claimOf(p.Name)
-	if !kind.FormData() {
-		c = max(c, claimOf(p.FileName), claimOf(p.ID))
+	c := findClaim(p.Name)
+	if !kind.IsFormData() {
+		c = max(c, findClaim(p.FileName), findClaim(p.ID))
 	}
 	switch c {
 	case fullClaim:
@@ -179,7 +179,7 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values
 			return nil, err
 		}
-		if v := verb(string(value[:n])); v != "" && !permits(v) || isPadding(string(value[:n]), maxLexed) {
+		if v := findVerb(string(value[:n])); v != "" && !permits(v) || isPadding(string(value[:n]), maxLexed) {
 			return nil, ErrOverrideUnseen
 		}
 		return io.MultiReader(bytes.NewReader(value[:n]), content), nil
@@ -187,40 +187,40 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 	return content, nil
 }
 
-// scanner checks a body as it streams. An error ends the body.
-type scanner interface {
-	scan(text []byte) error
-	end() error
+// bodyScanner checks a body as it streams. An error ends the body.
+type bodyScanner interface {
+	scanText(text []byte) error
+	scanEnd() error
 }
 
-// guarded is a body whose Read fails if its scanner does, at the latest before the last byte.
-type guarded struct {
+// guardedBody is a body whose Read fails if its scanner does, at the latest before the last byte.
+type guardedBody struct {
 	io.ReadCloser
-	scanner scanner
+	scanner bodyScanner
 	left    int64 // bytes until the end, or negative if unknown
 	err     error
 }
 
-func guard(r *http.Request, s scanner) {
+func guardBody(r *http.Request, s bodyScanner) {
 	left := r.ContentLength
 	if left <= 0 {
 		left = -1
 	}
-	r.Body = &guarded{ReadCloser: r.Body, scanner: s, left: left}
+	r.Body = &guardedBody{ReadCloser: r.Body, scanner: s, left: left}
 }
 
-func (g *guarded) Read(p []byte) (int, error) {
+func (g *guardedBody) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	n, err := g.ReadCloser.Read(p)
-	bad := g.scanner.scan(p[:n])
+	bad := g.scanner.scanText(p[:n])
 	if g.left > 0 {
 		g.left -= int64(n)
 	}
 	// Withhold the last byte until the scanner has agreed: a server may act on a body of complete length.
 	if bad == nil && (err == io.EOF || g.left == 0) { //nolint:errorlint // an io.Reader ends with this value itself
-		bad = g.scanner.end()
+		bad = g.scanner.scanEnd()
 	}
 	// The bytes of this Read stay back too: they may hold the override.
 	if bad != nil {
@@ -230,14 +230,16 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// both runs two scanners.
-type both [2]scanner
+// twoScanners runs two scanners.
+type twoScanners [2]bodyScanner
 
-func (b *both) scan(text []byte) error { return errors.Join(b[0].scan(text), b[1].scan(text)) }
-func (b *both) end() error             { return errors.Join(b[0].end(), b[1].end()) }
+func (b *twoScanners) scanText(text []byte) error {
+	return errors.Join(b[0].scanText(text), b[1].scanText(text))
+}
+func (b *twoScanners) scanEnd() error { return errors.Join(b[0].scanEnd(), b[1].scanEnd()) }
 
-// pairs finds overrides in a body that a server may read as a form.
-type pairs struct {
+// pairScanner finds overrides in a body that a server may read as a form.
+type pairScanner struct {
 	permits     func(method string) bool
 	name, value []byte
 	inValue     bool
@@ -246,11 +248,11 @@ type pairs struct {
 // maxName is how many bytes of a name are checked, not counting the spaces before it.
 const maxName = 512
 
-func (s *pairs) scan(text []byte) error {
+func (s *pairScanner) scanText(text []byte) error {
 	for _, b := range text {
 		switch {
 		case b == '&' || b == ';' || b == '\n' || b == '\r':
-			if err := s.end(); err != nil {
+			if err := s.scanEnd(); err != nil {
 				return err
 			}
 		case s.inValue:
@@ -258,7 +260,7 @@ func (s *pairs) scan(text []byte) error {
 				s.value = append(s.value, b)
 			}
 		case b == '=':
-			if s.inValue = true; claimOf(string(s.name)) == fullClaim {
+			if s.inValue = true; findClaim(string(s.name)) == fullClaim {
 				return ErrOverrideUnseen
 			}
 		// Servers cut spaces before a name, so padding must not push the name out of the buffer.
@@ -270,10 +272,10 @@ func (s *pairs) scan(text []byte) error {
 	return nil
 }
 
-// end ends a pair.
-func (s *pairs) end() error {
-	if s.inValue && claimOf(string(s.name)) == verbClaim {
-		if v := verb(decode(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
+// scanEnd ends a pair.
+func (s *pairScanner) scanEnd() error {
+	if s.inValue && findClaim(string(s.name)) == verbClaim {
+		if v := findVerb(decodeEscapes(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
 			return ErrOverrideUnseen
 		}
 	}
@@ -289,7 +291,7 @@ type quotedNames struct {
 	closed bool   // word ended with a quote, and only spaces have followed
 }
 
-func (q *quotedNames) scan(text []byte) error {
+func (q *quotedNames) scanText(text []byte) error {
 	for _, b := range text {
 		switch {
 		case b == 0: // UTF-16 text without its NULs is ASCII
@@ -299,7 +301,7 @@ func (q *quotedNames) scan(text []byte) error {
 				q.word = q.word[:0]
 			}
 			// The end of one string may begin another: without its grammar every quote can be either.
-			if q.closed && claimOf(unescape(q.word)) != fullClaim {
+			if q.closed && findClaim(unescapeJSON(q.word)) != fullClaim {
 				q.closed, q.word = false, q.word[:0]
 			}
 		case q.closed && b == ':':
@@ -317,12 +319,12 @@ func (q *quotedNames) scan(text []byte) error {
 	return nil
 }
 
-func (q *quotedNames) end() error { return nil }
+func (q *quotedNames) scanEnd() error { return nil }
 
-// unescape removes the escapes of JSON, as decode removes those of a form.
-func unescape(text []byte) string {
+// unescapeJSON removes the escapes of JSON, as decode removes those of a form.
+func unescapeJSON(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}
-	return decode(strings.NewReplacer(`\u`, "%u", `\U`, "%u", `\x`, "%", `\X`, "%", `\`, "").Replace(string(text)))
+	return decodeEscapes(strings.NewReplacer(`\u`, "%u", `\U`, "%u", `\x`, "%", `\X`, "%", `\`, "").Replace(string(text)))
 }

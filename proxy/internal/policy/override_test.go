@@ -36,22 +36,22 @@ var (
 
 // Promise: restricted-methods
 func TestClaims(t *testing.T) {
-	for want, names := range map[claim][]string{fullClaim: fullNames, verbClaim: plainNames, noClaim: innocent} {
+	for want, names := range map[nameClaim][]string{fullClaim: fullNames, verbClaim: plainNames, noClaim: innocent} {
 		for _, name := range names {
-			if got := claimOf(name); got != want {
+			if got := findClaim(name); got != want {
 				t.Errorf("%.60q: %d, want %d", name, got, want)
 			}
-			if got := claimOf(escaped(name, "%%%02x")); got != want && !strings.ContainsAny(name, "%+") {
+			if got := findClaim(escaped(name, "%%%02x")); got != want && !strings.ContainsAny(name, "%+") {
 				t.Errorf("%.60q, percent-encoded: %d, want %d", name, got, want)
 			}
-			if got := claimOf(escaped(escaped(name, "%%%02X"), "%%%02x")); got != want && len(name) < 100 {
+			if got := findClaim(escaped(escaped(name, "%%%02X"), "%%%02x")); got != want && len(name) < 100 {
 				t.Errorf("%.60q, twice: %d, want %d", name, got, want)
 			}
 		}
 	}
 	for _, name := range []string{"_method%zz", "%zz_method%00", "_metho%64%00%zz", "%u005fmethod", "%U005Fmetho%u0064", strings.Repeat("+", 4000) + "_method", "_method%00" + strings.Repeat("x", 5000)} {
-		if name != "_method%zz" && claimOf(name) != fullClaim && !strings.HasPrefix(name, "%zz") {
-			t.Errorf("%.60q: %d", name, claimOf(name))
+		if name != "_method%zz" && findClaim(name) != fullClaim && !strings.HasPrefix(name, "%zz") {
+			t.Errorf("%.60q: %d", name, findClaim(name))
 		}
 	}
 }

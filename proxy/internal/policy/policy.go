@@ -97,10 +97,10 @@ type Request struct {
 
 // Run describes the run that asks.
 type Run interface {
-	// Includes reports whether the run may use an API.
-	Includes(api string) bool
-	// Closed reports whether the run must not learn of APIs that it does not include.
-	Closed() bool
+	// CanUse reports whether the run may use an API.
+	CanUse(api string) bool
+	// IsClosed reports whether the run must not learn of APIs that it does not include.
+	IsClosed() bool
 	// Kind is the kind of client that asks.
 	Kind() Kind
 }
@@ -137,67 +137,67 @@ type Verdict struct {
 
 // Decide judges a request. Use Verdict.For on the result before you show it to the run.
 func (r Rules) Decide(run Run, q Request) Verdict {
-	holders := r.holders(q.Host)
+	holders := r.listHolders(q.Host)
 	// A closed run gets the answer for an unknown host, so that it cannot probe the catalog.
-	if run.Kind() == KindRun && run.Closed() && r.hidden(run, q.Host, holders) {
-		return refuse(CodeHostUnknown, q.Host, "")
+	if run.Kind() == KindRun && run.IsClosed() && r.isHidden(run, q.Host, holders) {
+		return buildRefusal(CodeHostUnknown, q.Host, "")
 	}
-	v := r.decide(run, q, holders)
-	other := func(api string) bool { return !run.Includes(api) }
-	if v.Hold != nil && run.Closed() && slices.ContainsFunc(v.Hold.apis, other) {
+	v := r.decideFor(run, q, holders)
+	other := func(api string) bool { return !run.CanUse(api) }
+	if v.Hold != nil && run.IsClosed() && slices.ContainsFunc(v.Hold.apis, other) {
 		v.Hold.ByAny = false // the approver sees the APIs and their rules
 	}
 	return v
 }
 
-// hidden reports whether a host is in the catalog, but in no API of the run.
-func (r Rules) hidden(run Run, h catalog.Host, holders []*catalog.API) bool {
+// isHidden reports whether a host is in the catalog, but in no API of the run.
+func (r Rules) isHidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 	if len(holders) == 0 {
-		return !r.YOLO || len(r.Catalog.Elsewhere(h)) > 0 || r.Catalog.Holds(h)
+		return !r.YOLO || len(r.Catalog.OtherPorts(h)) > 0 || r.Catalog.MayHold(h)
 	}
-	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.Includes(a.Name) })
+	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return run.CanUse(a.Name) })
 }
 
-// For returns the refusal that the run may read. The rules and limits of all APIs of a host also apply to a closed run.
-// But its refusal must not name APIs that the run does not include.
-func (v Verdict) For(run Run) Verdict {
-	other := func(api string) bool { return !run.Includes(api) }
-	if run.Closed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {
-		return v.withHint(voice.Say("{The user has|You have} other rules for this host, which refuse it."))
+// ForRun returns the refusal that the run may read. The rules and limits of all APIs of a host also apply to a closed
+// run. But its refusal must not name APIs that the run does not include.
+func (v Verdict) ForRun(run Run) Verdict {
+	other := func(api string) bool { return !run.CanUse(api) }
+	if run.IsClosed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {
+		return v.withHint(voice.NewText("{The user has|You have} other rules for this host, which refuse it."))
 	}
 	return v
 }
 
-// decide is Decide for the active APIs that hold the host.
-func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
+// decideFor is Decide for the active APIs that hold the host.
+func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 	if run.Kind() == KindInstall {
-		return r.install(q, holders)
+		return r.decideInstall(q, holders)
 	}
-	if v, ok := r.own(run, q.Host, holders); !ok {
+	if v, ok := r.checkKind(run, q.Host, holders); !ok {
 		return v
 	}
-	if v, ok := r.unheld(q.Host, len(holders)); !ok {
+	if v, ok := r.checkUnknownHost(q.Host, len(holders)); !ok {
 		return v
 	}
-	open := reachable(run, q.Host, holders)
+	open := listReachable(run, q.Host, holders)
 	if len(holders) > 0 && len(open) == 0 {
-		return refuse(CodeHostOfServer, q.Host, names(holders))
+		return buildRefusal(CodeHostOfServer, q.Host, joinNames(holders))
 	}
 	var mine []*catalog.API
 	for _, a := range open {
-		if run.Includes(a.Name) {
+		if run.CanUse(a.Name) {
 			mine = append(mine, a)
 		}
 	}
 	if len(open) > 0 && len(mine) == 0 {
-		return refuse(CodeAPINotInRun, q.Host, names(holders))
+		return buildRefusal(CodeAPINotInRun, q.Host, joinNames(holders))
 	}
 	if v, ok := checkUpgrade(q); !ok {
 		return v
 	}
 	//defence:one-reading
-	if len(holders) > 0 && breaksLine(q.Path) {
-		return Ambiguous("The path has an escaped line break.", q.Host)
+	if len(holders) > 0 && hasLineBreak(q.Path) {
+		return RefuseAmbiguous("The path has an escaped line break.", q.Host)
 	}
 	// All holders apply, also those outside the run: another API's rules protect the host.
 	for _, m := range q.Methods {
@@ -209,11 +209,11 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 		}
 	}
 	if len(q.Methods) == 0 {
-		return refuse(CodeBadRequest, q.Host, "")
+		return buildRefusal(CodeBadRequest, q.Host, "")
 	}
 	//defence:moved-path
-	if q.Moved && slices.ContainsFunc(holders, judgesPath) {
-		return Ambiguous("A header names another path.", q.Host)
+	if q.Moved && slices.ContainsFunc(holders, needsPath) {
+		return RefuseAmbiguous("A header names another path.", q.Host)
 	}
 	hold, v, ok := checkRules(q, holders)
 	if !ok {
@@ -223,25 +223,25 @@ func (r Rules) decide(run Run, q Request, holders []*catalog.API) Verdict {
 	if !q.TLS {
 		for _, a := range holders {
 			if len(a.Credentials) > 0 && !a.AllowHTTP {
-				return refuse(CodePlainHTTP, q.Host, a.Name)
+				return buildRefusal(CodePlainHTTP, q.Host, a.Name)
 			}
 		}
 	}
 	if hold != nil && !q.Early {
-		v := refuse(CodeApprovalNeeded, q.Host, hold.API)
+		v := buildRefusal(CodeApprovalNeeded, q.Host, hold.API)
 		v.APIs, v.Hold = mine, hold
 		return v
 	}
 	return Verdict{Allow: true, APIs: mine}
 }
 
-// holders returns the active APIs that hold a host at its port.
-func (r Rules) holders(h catalog.Host) []*catalog.API {
-	return r.Catalog.Match(h)
+// listHolders returns the active APIs that hold a host at its port.
+func (r Rules) listHolders(h catalog.Host) []*catalog.API {
+	return r.Catalog.MatchHost(h)
 }
 
-// reachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
-func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
+// listReachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
+func listReachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
 	//defence:server-host permits
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
@@ -250,54 +250,54 @@ func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	return slices.DeleteFunc(slices.Clone(holders), closed) // a slice of the catalog: delete from a copy
 }
 
-// unheld refuses a host that no active API holds, unless YOLO is set and no API holds the host.
-func (r Rules) unheld(h catalog.Host, holders int) (Verdict, bool) {
+// checkUnknownHost refuses a host that no active API holds, unless YOLO is set and no API holds the host.
+func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 	switch {
 	case h.String() == "":
-		return refuse(CodeHostInvalid, h, ""), false
+		return buildRefusal(CodeHostInvalid, h, ""), false
 	case holders > 0:
 		return Verdict{}, true
 	}
-	if at := r.Catalog.Elsewhere(h); len(at) > 0 {
-		v := refuse(CodePortUnknown, h, "")
-		has := "The catalog has " + patterns(at) + ". "
+	if at := r.Catalog.OtherPorts(h); len(at) > 0 {
+		v := buildRefusal(CodePortUnknown, h, "")
+		has := "The catalog has " + listPatterns(at) + ". "
 		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
 	}
 	switch {
 	// YOLO must not open the host of an API that the user has switched off.
-	case r.Catalog.Holds(h):
-		return refuse(CodeAPIInactive, h, ""), false
+	case r.Catalog.MayHold(h):
+		return buildRefusal(CodeAPIInactive, h, ""), false
 	case r.YOLO && h.Port() == 0:
 		return Verdict{}, true
 	}
-	v := refuse(CodeHostUnknown, h, "")
-	if near := r.Catalog.Nearest(h); near != "" {
+	v := buildRefusal(CodeHostUnknown, h, "")
+	if near := r.Catalog.NearestHost(h); near != "" {
 		meant := " The nearest host in the catalog is " + near + "."
 		v = v.withHint(voice.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
 	}
 	return v, false
 }
 
-// Known reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port counts.
-// A nil run is not closed.
-func (r Rules) Known(run Run, h catalog.Host) bool {
-	holders := slices.Clone(r.Catalog.Match(h))
-	for _, p := range r.Catalog.Elsewhere(h) {
-		holders = append(holders, r.Catalog.Match(h.At(p.Port()))...)
+// CanResolve reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port
+// counts. A nil run is not closed.
+func (r Rules) CanResolve(run Run, h catalog.Host) bool {
+	holders := slices.Clone(r.Catalog.MatchHost(h))
+	for _, p := range r.Catalog.OtherPorts(h) {
+		holders = append(holders, r.Catalog.MatchHost(h.AtPort(p.Port()))...)
 	}
-	closed := run != nil && run.Closed()
-	visible := func(a *catalog.API) bool { return !closed || run.Includes(a.Name) }
+	closed := run != nil && run.IsClosed()
+	visible := func(a *catalog.API) bool { return !closed || run.CanUse(a.Name) }
 	switch {
 	case slices.ContainsFunc(holders, visible), h.String() == controlapi.ServersHost, !closed && r.isRegistry(h):
 		return true
-	case len(holders) > 0, catalog.Own(h):
+	case len(holders) > 0, catalog.IsOwnHost(h):
 		return false
 	}
-	return r.YOLO && !r.Catalog.Holds(h)
+	return r.YOLO && !r.Catalog.MayHold(h)
 }
 
-// patterns lists the first four patterns, for a sentence.
-func patterns(list []catalog.HostPattern) string {
+// listPatterns lists the first four patterns, for a sentence.
+func listPatterns(list []catalog.HostPattern) string {
 	var out []string
 	for _, p := range list[:min(len(list), 4)] {
 		text := p.String()
@@ -309,7 +309,7 @@ func patterns(list []catalog.HostPattern) string {
 	return strings.Join(out, ", ")
 }
 
-func names(apis []*catalog.API) string {
+func joinNames(apis []*catalog.API) string {
 	out := ""
 	for i, a := range apis {
 		if i > 0 {

@@ -24,9 +24,9 @@ import (
 // run is the set of APIs a run was narrowed to; nil is all.
 type run []string
 
-func (r run) Includes(api string) bool { return r == nil || slices.Contains(r, api) }
+func (r run) CanUse(api string) bool { return r == nil || slices.Contains(r, api) }
 
-func (r run) Closed() bool { return false }
+func (r run) IsClosed() bool { return false }
 
 func (run) Kind() Kind { return KindRun }
 
@@ -174,7 +174,7 @@ func TestUnknownCost(t *testing.T) {
 	cost := func(r Rules) time.Duration {
 		least := time.Hour
 		for range 5 {
-			least = min(least, growth.Time(func() {
+			least = min(least, growth.MeasureTime(func() {
 				for range 200 {
 					r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}})
 				}
@@ -195,7 +195,7 @@ func TestSentences(t *testing.T) {
 		if s.error == "" || s.hint == "" || s.status < 400 {
 			t.Errorf("%s: %+v", code, s)
 		}
-		hint := voice.Say(s.hint)
+		hint := voice.NewText(s.hint)
 		for _, word := range []string{"config.json", "YOLO", ".env", "you can allow", "set the"} {
 			if strings.Contains(hint.Model, word) {
 				t.Errorf("%s tells the model about %q", code, word)
@@ -246,7 +246,7 @@ func TestKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (Rules{Catalog: c, YOLO: row.yolo}).Known(nil, h); got != row.want {
+		if got := (Rules{Catalog: c, YOLO: row.yolo}).CanResolve(nil, h); got != row.want {
 			t.Errorf("%s, open %t: %t", row.host, row.yolo, got)
 		}
 	}
@@ -394,7 +394,7 @@ func TestBodyKinds(t *testing.T) {
 // closed is a run that may not learn of other APIs.
 type closed struct{ run }
 
-func (closed) Closed() bool { return true }
+func (closed) IsClosed() bool { return true }
 
 // TestClosed: what a closed run is told of the hosts, servers and rules of other APIs is what it is told where there
 // are none.
@@ -414,7 +414,7 @@ func TestClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Decide(run, Request{Host: h, Methods: []string{method}, Path: "/", TLS: true}).For(run)
+		return r.Decide(run, Request{Host: h, Methods: []string{method}, Path: "/", TLS: true}).ForRun(run)
 	}
 	nowhere := ask(mine, "GET", "api.nowhere.com")
 	for _, yolo := range []bool{false, true} {
@@ -451,12 +451,12 @@ func TestClosed(t *testing.T) {
 		for _, yolo := range []bool{false, true} {
 			r.YOLO = yolo
 			h, err := catalog.ParseHost(host)
-			if err != nil || r.Known(mine, h) != open || r.Known(run{"mine"}, h) != (host != "api.off.com") {
+			if err != nil || r.CanResolve(mine, h) != open || r.CanResolve(run{"mine"}, h) != (host != "api.off.com") {
 				t.Errorf("%s, YOLO %v: its address is wrong", host, yolo)
 			}
 		}
 	}
-	if got := r.notFound(mine, "tools"); got != r.notFound(mine, "absent-server") {
+	if got := r.explainNotFound(mine, "tools"); got != r.explainNotFound(mine, "absent-server") {
 		t.Errorf("the server of another: %+v", got)
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// sentence is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
+// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
 // %API stands for names of APIs, %HOST for the host.
-type sentence struct {
+type refusalText struct {
 	status      int
 	error, hint string
 }
 
-// shows begins a sentence that sends the reader to the list of APIs.
-const shows = "{list_apis|codeforge status} shows"
+// showsAPIs begins a sentence that sends the reader to the list of APIs.
+const showsAPIs = "{list_apis|codeforge status} shows"
 
 // refusals holds all texts with which the proxy refuses a request.
-var refusals = map[string]sentence{
+var refusals = map[string]refusalText{
 	CodeNoPolicy: {http.StatusForbidden, "The request was refused.",
 		"No rule decided on this request, so it was refused."},
 	CodeBadRequest: {http.StatusBadRequest, "The request is malformed or ambiguous.",
@@ -29,9 +29,9 @@ var refusals = map[string]sentence{
 	CodeHostMismatch: {http.StatusMisdirectedRequest, "The request's host is not the connection's host.",
 		"The Host header must be the host of the URL; open a connection per host; fetch() does that."},
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
-		"Use a host name of the catalog in the URL; addresses are not reachable. " + shows + " the hosts."},
+		"Use a host name of the catalog in the URL; addresses are not reachable. " + showsAPIs + " the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
-		"Only hosts of the catalog are reachable: " + shows + " them. {The user can add an API for this host|Add the " +
+		"Only hosts of the catalog are reachable: " + showsAPIs + " them. {The user can add an API for this host|Add the " +
 			"host to \"domains\" of an API, or a new API for it}."},
 	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
 		"{The user can add|Add} the port to \"domains\" of an API."},
@@ -91,7 +91,7 @@ var refusals = map[string]sentence{
 		"The API %API decides by the method. Some servers take it from a field of the body, as \"method\" or \"_method\" " +
 			"in JSON, a form or a part. Leave that field out, or give it another name."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself, which ends the run.",
-		"Write the token name in place of the credential: " + shows + " the names."},
+		"Write the token name in place of the credential: " + showsAPIs + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
 		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
 			"Use another host."},
@@ -121,7 +121,7 @@ var refusals = map[string]sentence{
 	CodeCallsClosed: {http.StatusForbidden, "Tools of MCP servers are called by code only.",
 		"An MCP server cannot call another one."},
 	CodeServerNotFound: {http.StatusNotFound, "No MCP server of this run has this name.",
-		shows + " which APIs are MCP servers."},
+		showsAPIs + " which APIs are MCP servers."},
 	CodeServerUnavailable: {http.StatusServiceUnavailable, "MCP servers cannot be reached at the moment.",
 		"The call was not made. Try again in a few seconds."},
 	CodeCallBroken: {http.StatusBadGateway, "The connection to the MCP servers broke off.",
@@ -140,15 +140,15 @@ var refusals = map[string]sentence{
 
 // Refuse returns the verdict for a code, for refusals that other packages decide.
 func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
-	return refuse(code, h, names(apis))
+	return buildRefusal(code, h, joinNames(apis))
 }
 
-func refuse(code string, h catalog.Host, apis string) Verdict {
+func buildRefusal(code string, h catalog.Host, apis string) Verdict {
 	s, ok := refusals[code]
 	if !ok {
 		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
 	}
-	hint := voice.Say(s.hint, "%API", apis, "%HOST", h.String())
+	hint := voice.NewText(s.hint, "%API", apis, "%HOST", h.String())
 	if !strings.Contains(s.hint, "%API") {
 		apis = ""
 	}
@@ -157,9 +157,9 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	}}
 }
 
-// unread returns the verdict on a request whose content must be read first. It has no hint: the request is judged
+// newUnread returns the verdict on a request whose content must be read first. It has no hint: the request is judged
 // again, and a hint costs more than the rules.
-func unread(h catalog.Host) Verdict {
+func newUnread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
 	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
 		Error: s.error, Code: CodeRuleUnreadable, Host: h.String(),
@@ -169,7 +169,7 @@ func unread(h catalog.Host) Verdict {
 // RefuseCredential returns the verdict for a request without its credential, which could not be obtained. name is the
 // token name.
 func RefuseCredential(code, name string, h catalog.Host) Verdict {
-	v := refuse(code, h, "")
+	v := buildRefusal(code, h, "")
 	fill := strings.NewReplacer("%NAME", name).Replace
 	v.Refusal.Error = fill(v.Refusal.Error)
 	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
@@ -187,8 +187,8 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	default:
 		return v
 	}
-	return v.withHint(voice.Say("The API %API decides by the method, and some servers take it from the body. "+send,
-		"%API", names(apis)))
+	return v.withHint(voice.NewText("The API %API decides by the method, and some servers take it from the body. "+send,
+		"%API", joinNames(apis)))
 }
 
 // RefuseUnanswered returns the verdict for a request that still waits for a decision. id is its id for codeforge
@@ -201,7 +201,7 @@ func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
 
 // RefusePlanned returns the verdict for a request that depends on an answer which no step of the plan has.
 func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
-	return Refuse(CodePlanEnded, h, apis).withHint(voice.Say("%SENTENCE", "%SENTENCE", sentence))
+	return Refuse(CodePlanEnded, h, apis).withHint(voice.NewText("%SENTENCE", "%SENTENCE", sentence))
 }
 
 // withHint replaces the hint of a refusal.
@@ -210,15 +210,15 @@ func (v Verdict) withHint(hint voice.Text) Verdict {
 	return v
 }
 
-// Ambiguous returns the verdict for a request that servers read in different ways. The reason must be a constant
+// RefuseAmbiguous returns the verdict for a request that servers read in different ways. The reason must be a constant
 // sentence.
-func Ambiguous(reason string, h catalog.Host) Verdict {
-	v := refuse(CodeAmbiguous, h, "")
+func RefuseAmbiguous(reason string, h catalog.Host) Verdict {
+	v := buildRefusal(CodeAmbiguous, h, "")
 	return v.withHint(voice.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
 }
 
-// Hint returns the refusal as an entry of the receipt.
-func (v Verdict) Hint() controlapi.Hint {
+// NewHint returns the refusal as an entry of the receipt.
+func (v Verdict) NewHint() controlapi.Hint {
 	h := controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
 	if v.Refusal.Person != h.Text {
 		h.Person = v.Refusal.Person

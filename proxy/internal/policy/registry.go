@@ -32,9 +32,9 @@ func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 	}
 }
 
-// Registries returns the registry of the settings, which may be nil, together with the registries that active packages
-// of the catalog name.
-func Registries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *catalog.API {
+// MergeRegistries returns the registry of the settings, which may be nil, together with the registries that active
+// packages of the catalog name.
+func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *catalog.API {
 	for _, a := range c.APIs() {
 		if !a.Active || a.Server == nil || a.Server.Registry == "" {
 			continue
@@ -64,15 +64,15 @@ func (r Rules) isRegistry(h catalog.Host) bool {
 	})
 }
 
-// install judges a request of an installation, which may only read from the registry. Even if APIs hold the host, it
-// gets no credential.
-func (r Rules) install(q Request, holders []*catalog.API) Verdict {
+// decideInstall judges a request of an installation, which may only read from the registry. Even if APIs hold the host,
+// it gets no credential.
+func (r Rules) decideInstall(q Request, holders []*catalog.API) Verdict {
 	if !r.isRegistry(q.Host) || !q.TLS {
-		return refuse(CodeHostNotRegistry, q.Host, "")
+		return buildRefusal(CodeHostNotRegistry, q.Host, "")
 	}
 	registry := []*catalog.API{r.Registry}
 	if q.Upgrade != "" || len(q.Methods) == 0 {
-		return refuse(CodeUpgradeRefused, q.Host, "")
+		return buildRefusal(CodeUpgradeRefused, q.Host, "")
 	}
 	for _, m := range q.Methods {
 		if v, ok := checkMethod(m, q.Host, registry); !ok {

@@ -14,38 +14,39 @@ import (
 // decide. A non-nil Hold makes the request wait until a person decides.
 func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 	var hold *Hold
-	path := judgedPath(q, holders)
+	path := chooseRulePath(q, holders)
 	for _, a := range holders {
 		//defence:rules permits
 		if a.Rules == nil {
 			continue
 		}
 		for _, m := range q.Methods {
-			rule, err := catalog.Decide(a.Rules, strings.ToUpper(strings.TrimSpace(m)), path, q.content())
+			rule, err := catalog.DecideByRules(a.Rules, strings.ToUpper(strings.TrimSpace(m)), path, q.ruleContent())
 			switch {
 			case errors.Is(err, catalog.ErrUnread):
 				if !q.Early {
-					return nil, unread(q.Host), false
+					return nil, newUnread(q.Host), false
 				}
 			case errors.Is(err, catalog.ErrPath):
-				return nil, Ambiguous("Servers could read the path in different ways.", q.Host), false
+				return nil, RefuseAmbiguous("Servers could read the path in different ways.", q.Host), false
 			case err != nil:
-				return nil, refuse(CodeRuleUnreadable, q.Host, a.Name), false
+				return nil, buildRefusal(CodeRuleUnreadable, q.Host, a.Name), false
 			case rule == nil || rule.Then == catalog.ActionRefuse:
 				return nil, refuseRule(a.Name, a.Rules, rule, q), false
 			// Further rules may still refuse, so go on: a person must not approve a request that a rule refuses.
 			//defence:approval
 			case rule.Then != catalog.ActionAllow:
-				hold = hold.with(a.Name, rule.String(), rule.ByAny)
+				hold = hold.addRule(a.Name, rule.String(), rule.ByAny)
 			}
 		}
 	}
 	return hold, Verdict{}, true
 }
 
-// judgedPath returns the path that rules decide on. If no API of the host decides by the path, it is "/", which "/**"
-// matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse it.
-func judgedPath(q Request, holders []*catalog.API) string {
+// chooseRulePath returns the path that rules decide on. If no API of the host decides by the path, it is "/", which
+// "/**" matches too. Then a path that servers read in different ways changes no decision, so the proxy need not refuse
+// it.
+func chooseRulePath(q Request, holders []*catalog.API) string {
 	//defence:rule-path
 	if slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) {
 		return q.Path
@@ -53,14 +54,14 @@ func judgedPath(q Request, holders []*catalog.API) string {
 	return "/"
 }
 
-// Queries reports whether an allowed request consists of GraphQL queries. A rule or the imported schema of each API of
-// the host must match it as a query. Queries only read, whether sent with POST or with GET.
-func Queries(q Request, holders []*catalog.API) bool {
+// HasOnlyQueries reports whether an allowed request consists of GraphQL queries. A rule or the imported schema of each
+// API of the host must match it as a query. Queries only read, whether sent with POST or with GET.
+func HasOnlyQueries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
-		rule, err := catalog.Decide(rules, method, path, q.content())
+		rule, err := catalog.DecideByRules(rules, method, path, q.ruleContent())
 		return err == nil && rule != nil && rule.Then == catalog.ActionAllow && rule.GraphQL == "query"
 	}
-	judged := judgedPath(q, holders)
+	judged := chooseRulePath(q, holders)
 	for _, a := range holders {
 		for _, m := range q.Methods {
 			// An imported schema is at one path, so its queries depend on the path that leaves.
@@ -74,7 +75,7 @@ func Queries(q Request, holders []*catalog.API) bool {
 
 // refuseRule names the rule that refused, or the rules that would permit.
 func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request) Verdict {
-	v := refuse(CodeRuleRefused, q.Host, api)
+	v := buildRefusal(CodeRuleRefused, q.Host, api)
 	if rule != nil {
 		why := " It is refused by: " + rule.String() + "."
 		return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
@@ -92,8 +93,8 @@ func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request)
 // maxNamed is how many rules a refusal names.
 const maxNamed = 6
 
-// content returns the content for the rules, or nil if it has not been read.
-func (q Request) content() catalog.Content {
+// ruleContent returns the content for the rules, or nil if it has not been read.
+func (q Request) ruleContent() catalog.Content {
 	// A nil *Content in the interface would not be a nil interface.
 	if q.Content == nil {
 		return nil
@@ -113,8 +114,8 @@ type Hold struct {
 	apis, rules []string
 }
 
-// with adds a rule. It accepts a nil Hold.
-func (h *Hold) with(api, rule string, byAny bool) *Hold {
+// addRule adds a rule. It accepts a nil Hold.
+func (h *Hold) addRule(api, rule string, byAny bool) *Hold {
 	if h == nil {
 		h = &Hold{ByAny: true}
 	}

@@ -16,8 +16,8 @@ type anyForm struct {
 	long    bool   // the pair is longer than maxPair, so it is not an override
 }
 
-func (f *anyForm) scan(text []byte) error {
-	amp, semi := next(text, 0, '&'), next(text, 0, ';')
+func (f *anyForm) scanText(text []byte) error {
+	amp, semi := indexFrom(text, 0, '&'), indexFrom(text, 0, ';')
 	for at := 0; ; {
 		n := min(amp, semi)
 		if f.long = f.long || len(f.pair)+n-at > maxPair; !f.long {
@@ -26,34 +26,34 @@ func (f *anyForm) scan(text []byte) error {
 		if n == len(text) {
 			return nil
 		}
-		if err := f.end(); err != nil {
+		if err := f.scanEnd(); err != nil {
 			return err
 		}
 		if at = n + 1; n == amp {
-			amp = next(text, at, '&')
+			amp = indexFrom(text, at, '&')
 		} else {
-			semi = next(text, at, ';')
+			semi = indexFrom(text, at, ';')
 		}
 	}
 }
 
-// next returns the index of the next b, or the length of the text.
-func next(text []byte, from int, b byte) int {
+// indexFrom returns the index of the next b, or the length of the text.
+func indexFrom(text []byte, from int, b byte) int {
 	if i := bytes.IndexByte(text[from:], b); i >= 0 {
 		return from + i
 	}
 	return len(text)
 }
 
-// end checks the pair that ends here.
-func (f *anyForm) end() error {
+// scanEnd checks the pair that ends here.
+func (f *anyForm) scanEnd() error {
 	pair, long := f.pair, f.long
 	f.pair, f.long = f.pair[:0], false
 	name, value, found := bytes.Cut(pair, []byte("="))
-	if long || !found || claimOf(string(name)) != fullClaim {
+	if long || !found || findClaim(string(name)) != fullClaim {
 		return nil
 	}
-	method := strings.Trim(decode(decode(string(value))), blank+"\"'")
+	method := strings.Trim(decodeEscapes(decodeEscapes(string(value))), blankChars+"\"'")
 	// Prose after an equals sign is not a method.
 	unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
 	if method == "" || strings.ContainsFunc(method, unlikely) {

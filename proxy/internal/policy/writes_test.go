@@ -15,7 +15,7 @@ func TestWrites(t *testing.T) {
 		"a method of its own":     {Request{Methods: []string{"PROPFIND"}}, true},
 		"a WebSocket":             {Request{Methods: []string{"GET"}, Upgrade: "websocket"}, true},
 	} {
-		if got := c.q.Writes(); got != c.want {
+		if got := c.q.CanWrite(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 
-// retry is the interval for opening a port that could not be opened. In embedded mode, code may be listening on the
-// port.
-const retry = time.Second
+// retryInterval is the interval for opening a port that could not be opened. In embedded mode, code may be listening on
+// the port.
+const retryInterval = time.Second
 
 // Config configures Ports.
 type Config struct {
@@ -37,23 +37,23 @@ type Ports struct {
 
 	mu     sync.Mutex
 	want   []uint16
-	open   map[door]func()
-	failed map[door]bool // failed and logged
+	open   map[seatPort]func()
+	failed map[seatPort]bool // failed and logged
 }
 
-// door is one port of one seat, by the index in Config.Seats.
-type door struct {
+// seatPort is one port of one seat, by the index in Config.Seats.
+type seatPort struct {
 	seat int
 	port uint16
 }
 
 // New makes Ports without open ports.
 func New(c Config) *Ports {
-	return &Ports{conf: c, open: map[door]func(){}, failed: map[door]bool{}}
+	return &Ports{conf: c, open: map[seatPort]func(){}, failed: map[seatPort]bool{}}
 }
 
-// Set opens and closes ports, so that exactly the given ports are open.
-func (p *Ports) Set(ports []uint16) {
+// SetPorts opens and closes ports, so that exactly the given ports are open.
+func (p *Ports) SetPorts(ports []uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.want = slices.Clone(ports)
@@ -66,18 +66,18 @@ func (p *Ports) Set(ports []uint16) {
 	}
 	// A new list is a new attempt: failures are logged again.
 	clear(p.failed)
-	p.fill()
+	p.openMissing()
 }
 
-// fill opens the missing ports. The caller holds mu.
-func (p *Ports) fill() {
+// openMissing opens the missing ports. The caller holds mu.
+func (p *Ports) openMissing() {
 	for _, port := range p.want {
 		for i, seat := range p.conf.Seats {
-			d := door{i, port}
+			d := seatPort{i, port}
 			if p.open[d] != nil {
 				continue
 			}
-			remove, err := p.add(seat, port)
+			remove, err := p.openPort(seat, port)
 			if err == nil {
 				p.open[d] = remove
 				delete(p.failed, d)
@@ -93,7 +93,7 @@ func (p *Ports) fill() {
 	}
 }
 
-func (p *Ports) add(seat *slot.ID, port uint16) (func(), error) {
+func (p *Ports) openPort(seat *slot.ID, port uint16) (func(), error) {
 	l, err := p.conf.Open(seat, port)
 	if err != nil {
 		return nil, err
@@ -101,9 +101,9 @@ func (p *Ports) add(seat *slot.ID, port uint16) (func(), error) {
 	return p.conf.Add(l)
 }
 
-// Run retries ports that could not be opened, until ctx ends.
-func (p *Ports) Run(ctx context.Context) {
-	tick := time.NewTicker(retry)
+// RetryFailed retries ports that could not be opened, until ctx ends.
+func (p *Ports) RetryFailed(ctx context.Context) {
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -112,7 +112,7 @@ func (p *Ports) Run(ctx context.Context) {
 		case <-tick.C:
 			p.mu.Lock()
 			if len(p.failed) > 0 {
-				p.fill()
+				p.openMissing()
 			}
 			p.mu.Unlock()
 		}

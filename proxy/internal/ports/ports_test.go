@@ -76,7 +76,7 @@ func TestSet(t *testing.T) {
 		b := &board{}
 		p := New(b.config(logline.New(&testkit.Buffer{}, "text", nil), c.seats...))
 		for i, set := range c.sets {
-			p.Set(set)
+			p.SetPorts(set)
 			if got := b.list(); got != c.want[i] {
 				t.Errorf("after %v: %q, want %q", set, got, c.want[i])
 			}
@@ -90,19 +90,19 @@ func TestRetry(t *testing.T) {
 	b := &board{busy: map[string]bool{"7:3000": true}}
 	logs := &testkit.Buffer{}
 	p := New(b.config(logline.New(logs, "text", nil), &zero, &seven))
-	p.Set([]uint16{3000, 3001})
+	p.SetPorts([]uint16{3000, 3001})
 	if got := b.list(); got != "0:3000 0:3001 7:3001" {
 		t.Fatalf("open: %q", got)
 	}
 	p.mu.Lock()
-	p.fill()
+	p.openMissing()
 	p.mu.Unlock()
 	if n := strings.Count(logs.String(), "port=3000"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, logs.String())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { p.Run(ctx); close(done) }()
+	go func() { p.RetryFailed(ctx); close(done) }()
 	b.mu.Lock()
 	b.busy = nil
 	b.mu.Unlock()

@@ -30,21 +30,21 @@ type Checker struct {
 	UserAgent string
 }
 
-// owner owns the connections of one check.
-type owner struct{ ctx context.Context }
+// checkOwner owns the connections of one check.
+type checkOwner struct{ ctx context.Context }
 
-func (o *owner) Context() context.Context { return o.ctx }
+func (o *checkOwner) Context() context.Context { return o.ctx }
 
-// target is a host to check, and its API.
-type target struct {
+// checkTarget is a host to check, and its API.
+type checkTarget struct {
 	api  *catalog.API
 	host string
 	url  *url.URL
 }
 
-// Hosts checks the hosts of the active APIs and the servers that issue their credentials, each host once. It skips
+// CheckHosts checks the hosts of the active APIs and the servers that issue their credentials, each host once. It skips
 // wildcards, because they name no single host.
-func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
+func (c *Checker) CheckHosts(ctx context.Context) []controlapi.HostCheck {
 	ctx, cancel := context.WithCancel(ctx) // closes the connections
 	defer cancel()
 	list := listTargets(c.Catalog())
@@ -55,19 +55,19 @@ func (c *Checker) Hosts(ctx context.Context) []controlapi.HostCheck {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			out[i] = c.check(ctx, t)
+			out[i] = c.checkHost(ctx, t)
 		})
 	}
 	wg.Wait()
 	return out
 }
 
-func listTargets(cat *catalog.Catalog) (out []target) {
+func listTargets(cat *catalog.Catalog) (out []checkTarget) {
 	seen := map[string]bool{}
 	add := func(a *catalog.API, scheme, host string) {
 		if host != "" && !strings.HasPrefix(host, "*.") && !seen[host] {
 			seen[host] = true
-			out = append(out, target{a, host, &url.URL{Scheme: scheme, Host: host, Path: "/"}})
+			out = append(out, checkTarget{a, host, &url.URL{Scheme: scheme, Host: host, Path: "/"}})
 		}
 	}
 	for _, a := range cat.APIs() {
@@ -82,13 +82,13 @@ func listTargets(cat *catalog.Catalog) (out []target) {
 			// keeps this check off a connection with the certificate.
 			server := *a
 			server.Name, server.ClientCert = a.Name+" without its certificate", nil
-			add(&server, "https", cr.Server())
+			add(&server, "https", cr.MintHost())
 		}
 	}
 	return out
 }
 
-func (c *Checker) check(ctx context.Context, t target) controlapi.HostCheck {
+func (c *Checker) checkHost(ctx context.Context, t checkTarget) controlapi.HostCheck {
 	ctx, cancel := context.WithTimeout(ctx, hostTime)
 	defer cancel()
 	out := controlapi.HostCheck{Host: t.host, Plain: t.url.Scheme == "http"}
@@ -96,16 +96,16 @@ func (c *Checker) check(ctx context.Context, t target) controlapi.HostCheck {
 		Method: http.MethodHead, URL: t.url, Host: t.host, Header: http.Header{"User-Agent": {c.UserAgent}},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	w := upstream.Want{APIs: []*catalog.API{t.api}, Version: "reach", Owner: &owner{ctx}}
+	w := upstream.Want{APIs: []*catalog.API{t.api}, Version: "reach", Owner: &checkOwner{ctx}}
 	began := time.Now()
-	err := c.Pool.Check(ctx, w, t.url)
+	err := c.Pool.CheckTarget(ctx, w, t.url)
 	var resp *http.Response
 	if err == nil {
 		resp, err = c.Pool.RoundTrip(req, w)
 	}
 	if err != nil {
 		name, _, _ := strings.Cut(t.api.Name, " ")
-		failure := upstream.Failure{Code: upstream.Classify(err), Host: t.host, API: name, Cause: err}.Refusal()
+		failure := upstream.Failure{Code: upstream.ClassifyError(err), Host: t.host, API: name, Cause: err}.NewRefusal()
 		out.Code, out.Problem, out.Hint = failure.Code, failure.Error, failure.Person
 		return out
 	}

@@ -29,7 +29,7 @@ func TestHosts(t *testing.T) {
 		seen = append(seen, r.Method+" "+r.Host+" "+r.Header.Get("Authorization")+r.Header.Get("User-Agent"))
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
-	leaf, err := ca.Leaf("good.test", "good.test", time.Now().Add(time.Hour))
+	leaf, err := ca.IssueLeaf("good.test", "good.test", time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func TestHosts(t *testing.T) {
 		}
 		return a
 	}
-	cat := catalog.Of([]*catalog.API{
+	cat := catalog.NewNamesOnly([]*catalog.API{
 		api("a", true, "good.test", "*.good.test", "private.test", "gone.test", "other.test"), api("b", true, "good.test"), api("c", false, "off.test"),
 	})
 	c := &Checker{Pool: pool, Catalog: func() *catalog.Catalog { return cat }, UserAgent: "CodeForge/1"}
 	got := map[string]controlapi.HostCheck{}
-	for _, h := range c.Hosts(t.Context()) {
+	for _, h := range c.CheckHosts(t.Context()) {
 		got[h.Host] = h
 	}
 	if len(got) != 4 || got["good.test"].Status != http.StatusUnauthorized || got["good.test"].SkewMilliseconds == nil {

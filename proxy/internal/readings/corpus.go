@@ -18,7 +18,7 @@ import (
 )
 
 //go:embed corpus/*.txtar
-var corpus embed.FS
+var corpusFiles embed.FS
 
 // Case is a request as code would send it. A file of the corpus is a txtar archive. Its comment has settings ("# api:
 // body") and then the common head of its cases. A case begins with settings. If its first line is a request line, the
@@ -39,15 +39,15 @@ type Case struct {
 	body    []byte
 }
 
-// Corpus returns all cases.
-func Corpus() ([]Case, error) {
-	files, err := fs.Glob(corpus, "corpus/*.txtar")
+// LoadCorpus returns all cases.
+func LoadCorpus() ([]Case, error) {
+	files, err := fs.Glob(corpusFiles, "corpus/*.txtar")
 	if err != nil {
 		return nil, err
 	}
 	var out []Case
 	for _, file := range files {
-		data, err := corpus.ReadFile(file)
+		data, err := corpusFiles.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func Corpus() ([]Case, error) {
 
 func parseFile(group string, data []byte) ([]Case, error) {
 	archive := txtar.Parse(data)
-	common, rest, err := settings(map[string]string{"api": "body"}, string(archive.Comment))
+	common, rest, err := parseSettings(map[string]string{"api": "body"}, string(archive.Comment))
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func parseFile(group string, data []byte) ([]Case, error) {
 	return out, nil
 }
 
-// settings parses the "# key: value" lines at the start of a text. It returns the settings and the rest of the text.
-func settings(base map[string]string, text string) (map[string]string, string, error) {
+// parseSettings parses the "# key: value" lines at the start of a text. It returns the settings and the rest of the text.
+func parseSettings(base map[string]string, text string) (map[string]string, string, error) {
 	out := map[string]string{}
 	maps.Copy(out, base)
 	for strings.HasPrefix(text, "# ") {
@@ -105,7 +105,7 @@ func settings(base map[string]string, text string) (map[string]string, string, e
 var requestLine = regexp.MustCompile(`^[^ \n]+ /[^\n]* HTTP/1\.[01]\n`)
 
 func parseCase(common map[string]string, head, text string) (Case, error) {
-	set, body, err := settings(common, text)
+	set, body, err := parseSettings(common, text)
 	if err != nil {
 		return Case{}, err
 	}
@@ -124,24 +124,24 @@ func parseCase(common map[string]string, head, text string) (Case, error) {
 	if surfaces[c.API] == "" {
 		return Case{}, fmt.Errorf("no API %q", c.API)
 	}
-	if c.head, err = unescape(strings.ReplaceAll(head, "\n", "\r\n")); err != nil {
+	if c.head, err = unescapeCase(strings.ReplaceAll(head, "\n", "\r\n")); err != nil {
 		return Case{}, err
 	}
-	if c.body, err = unescape(body); err != nil {
+	if c.body, err = unescapeCase(body); err != nil {
 		return Case{}, err
 	}
 	for name := range set {
-		c.body = encode(name, c.body)
+		c.body = encodeWide(name, c.body)
 	}
 	return c, nil
 }
 
-var escape = regexp.MustCompile(`‹([0-9a-f ]*)(\*[0-9]+)?›`)
+var escapeMark = regexp.MustCompile(`‹([0-9a-f ]*)(\*[0-9]+)?›`)
 
-func unescape(s string) ([]byte, error) {
+func unescapeCase(s string) ([]byte, error) {
 	var failed error
-	out := escape.ReplaceAllStringFunc(s, func(m string) string {
-		parts := escape.FindStringSubmatch(m)
+	out := escapeMark.ReplaceAllStringFunc(s, func(m string) string {
+		parts := escapeMark.FindStringSubmatch(m)
 		b, err := hex.DecodeString(strings.ReplaceAll(parts[1], " ", ""))
 		if err != nil {
 			failed = fmt.Errorf("%s: %w", m, err)
@@ -155,8 +155,8 @@ func unescape(s string) ([]byte, error) {
 	return []byte(out), failed
 }
 
-// encode writes a body in one of Unicode's wide encodings.
-func encode(name string, body []byte) []byte {
+// encodeWide writes a body in one of Unicode's wide encodings.
+func encodeWide(name string, body []byte) []byte {
 	var order binary.AppendByteOrder = binary.LittleEndian
 	if strings.HasSuffix(name, "be") {
 		order = binary.BigEndian
@@ -177,24 +177,24 @@ func encode(name string, body []byte) []byte {
 	return out
 }
 
-// rename replaces NAME by the API's token name, in every encoding.
-func rename(b []byte, to string) []byte {
+// replaceName replaces NAME by the API's token name, in every encoding.
+func replaceName(b []byte, to string) []byte {
 	s := strings.ReplaceAll(string(b), "NAME", to)
 	for _, enc := range []string{"utf-16le", "utf-16be", "utf-32le", "utf-32be"} {
-		s = strings.ReplaceAll(s, string(encode(enc, []byte("NAME"))), string(encode(enc, []byte(to))))
+		s = strings.ReplaceAll(s, string(encodeWide(enc, []byte("NAME"))), string(encodeWide(enc, []byte(to))))
 	}
 	return []byte(s)
 }
 
-// basic matches a text to encode in base64.
-var basic = regexp.MustCompile(`(?s)‹basic (.*?)›`)
+// basicMark matches a text to encode in base64.
+var basicMark = regexp.MustCompile(`(?s)‹basic (.*?)›`)
 
-// Request returns the bytes of the case for one API, with NAME replaced by word.
-func (c Case) Request(a API, word string) []byte {
-	head, body := basic.ReplaceAllFunc(rename(c.head, word), func(m []byte) []byte {
-		text := basic.FindSubmatch(m)[1]
+// BuildRequest returns the bytes of the case for one API, with NAME replaced by word.
+func (c Case) BuildRequest(a API, word string) []byte {
+	head, body := basicMark.ReplaceAllFunc(replaceName(c.head, word), func(m []byte) []byte {
+		text := basicMark.FindSubmatch(m)[1]
 		return base64.StdEncoding.AppendEncode(nil, text)
-	}), rename(c.body, word)
+	}), replaceName(c.body, word)
 	line, fields, _ := strings.Cut(string(head), "\r\n")
 	out := line + "\r\nHost: " + a.Host + "\r\n" + fields
 	if len(body) > 0 && !strings.Contains(strings.ToLower(fields), "transfer-encoding:") &&

@@ -38,20 +38,20 @@ var overrides = []string{
 // verbs are names of fields from which some APIs take the method.
 var verbs = []string{"method", "httpmethod", "http-method"}
 
-// Judge compares the readings of peers with the API's declaration.
-func Judge(a API, readings []Reading) []Disagreement {
+// FindDisagreements compares the readings of peers with the API's declaration.
+func FindDisagreements(a API, readings []Reading) []Disagreement {
 	var out []Disagreement
 	for _, r := range readings {
 		for _, f := range r.Fields {
 			switch {
 			case strings.Contains(f.Name, Mark):
 				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
-			case strings.Contains(f.Value, Mark) && !a.declares(f):
+			case strings.Contains(f.Value, Mark) && !a.hasSurface(f):
 				out = append(out, Disagreement{Misplaced, r.Reader, r.Kind, f})
-			case strings.Contains(f.Value, Mark) && a.named(f) && f.Value != a.Value:
+			case strings.Contains(f.Value, Mark) && a.needsExactValue(f) && f.Value != a.Value:
 				out = append(out, Disagreement{Garbled, r.Reader, r.Kind, f})
 			}
-			if !a.Free && overriding(r.Kind, f) {
+			if !a.Free && canOverride(r.Kind, f) {
 				out = append(out, Disagreement{Overridden, r.Reader, r.Kind, f})
 			}
 		}
@@ -59,11 +59,11 @@ func Judge(a API, readings []Reading) []Disagreement {
 			out = append(out, Disagreement{Overridden, r.Reader, r.Kind, Field{Place: InMethod, Value: r.Method}})
 		}
 	}
-	return append(out, unequal(readings)...)
+	return append(out, findUnequal(readings)...)
 }
 
-// declares reports whether a field is the API's surface.
-func (a API) declares(f Field) bool {
+// hasSurface reports whether a field is the API's surface.
+func (a API) hasSurface(f Field) bool {
 	kind, name, named := strings.Cut(a.Surface, ":")
 	switch kind {
 	case "header":
@@ -79,14 +79,14 @@ func (a API) declares(f Field) bool {
 	return f.Place == kind
 }
 
-// named reports whether the value of a declared field must be exactly the credential. A header, which may have a
+// needsExactValue reports whether the value of a declared field must be exactly the credential. A header, which may have a
 // scheme, and a path are exempt.
-func (a API) named(f Field) bool {
+func (a API) needsExactValue(f Field) bool {
 	return (f.Place == InBody || f.Place == InQuery) && strings.Contains(a.Surface, ":")
 }
 
-// overriding reports whether a server that supports overrides would take a restricted method from a field.
-func overriding(kind string, f Field) bool {
+// canOverride reports whether a server that supports overrides would take a restricted method from a field.
+func canOverride(kind string, f Field) bool {
 	// Without a php.ini, PHP's $_REQUEST also contains the cookies.
 	name := strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(f.Name), "_", "-"), "cookie.")
 	method := strings.ToUpper(strings.TrimSpace(f.Value))
@@ -109,28 +109,28 @@ func overriding(kind string, f Field) bool {
 // nothing.
 var thorough = []string{"node-json", "python-json", "php-json", "ruby-json", "perl-json", "go-json"}
 
-// unequal compares the thorough readers that accepted the request.
-func unequal(readings []Reading) []Disagreement {
+// findUnequal compares the thorough readers that accepted the request.
+func findUnequal(readings []Reading) []Disagreement {
 	isThorough := func(r Reading) bool {
 		return r.Kind == KindJSON && slices.Contains(thorough, r.Reader) && r.Error == ""
 	}
-	if !slices.ContainsFunc(readings, func(r Reading) bool { return isThorough(r) && r.holds() }) {
+	if !slices.ContainsFunc(readings, func(r Reading) bool { return isThorough(r) && r.hasMark() }) {
 		return nil
 	}
 	var out []Disagreement
 	for _, r := range readings {
-		if isThorough(r) && !r.holds() {
+		if isThorough(r) && !r.hasMark() {
 			out = append(out, Disagreement{Class: Unequal, Reader: r.Reader, Kind: r.Kind})
 		}
 	}
 	return out
 }
 
-func (r Reading) holds() bool {
+func (r Reading) hasMark() bool {
 	return slices.ContainsFunc(r.Fields, func(f Field) bool { return strings.Contains(f.Value, Mark) })
 }
 
-// Finds reports whether the reader found the credential at the place that the API declares.
-func (r Reading) Finds(a API) bool {
-	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Value == a.Value && a.declares(f) })
+// HasFound reports whether the reader found the credential at the place that the API declares.
+func (r Reading) HasFound(a API) bool {
+	return slices.ContainsFunc(r.Fields, func(f Field) bool { return f.Value == a.Value && a.hasSurface(f) })
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// words are the texts that mutations insert, by the syntax that gives them a meaning.
-var words = map[string][]string{
+// mutationWords are the texts that mutations insert, by the syntax that gives them a meaning.
+var mutationWords = map[string][]string{
 	"json": {
 		`"`, `'`, `\`, `,`, `:`, `{`, `}`, `[`, `]`, `/*`, `*/`, `//`, `#`, "\n", "\r", " ", "\t", "\x00", "\x0b",
 		"\ufeff", "\u2028", `\u0022`, `\u0000`, `\x22`, `\"`, `\\`, "`", `NaN`, `null`, `1`, `0x1`, `+`, `-`, `;`, `=`,
@@ -43,21 +43,21 @@ var words = map[string][]string{
 	},
 }
 
-// dictionary returns the texts to insert into a case of a group.
-func dictionary(group string) []string {
+// chooseWords returns the texts to insert into a case of a group.
+func chooseWords(group string) []string {
 	switch group {
 	case "json", "deep":
-		return words["json"]
+		return mutationWords["json"]
 	case "multipart":
-		return words["multipart"]
+		return mutationWords["multipart"]
 	case "override":
-		return slices.Concat(words["json"], words["form"], words["multipart"])
+		return slices.Concat(mutationWords["json"], mutationWords["form"], mutationWords["multipart"])
 	}
-	return words["form"]
+	return mutationWords["form"]
 }
 
-// Mutate changes a case, or combines two, in one to four small steps.
-func Mutate(rng *rand.Rand, cases []Case) Case {
+// MutateCase changes a case, or combines two, in one to four small steps.
+func MutateCase(rng *rand.Rand, cases []Case) Case {
 	c := cases[rng.IntN(len(cases))]
 	from := c.Group + "/" + c.Name
 	if other := cases[rng.IntN(len(cases))]; other.Group == c.Group && len(c.body) > 0 && len(other.body) > 0 {
@@ -68,7 +68,7 @@ func Mutate(rng *rand.Rand, cases []Case) Case {
 		if len(c.body) == 0 || rng.IntN(4) == 0 {
 			c.head = mutateHead(rng, c)
 		} else {
-			c.body = change(rng, c.body, dictionary(c.Group))
+			c.body = changeBytes(rng, c.body, chooseWords(c.Group))
 		}
 	}
 	return Case{Group: "mutated", Name: from, API: c.API, Differs: c.Differs, head: c.head, body: c.body}
@@ -84,20 +84,20 @@ func mutateHead(rng *rand.Rand, c Case) []byte {
 	}
 	target, version := rest[:cut], rest[cut:]
 	if len(fields) < 3 || rng.IntN(2) == 0 {
-		target = slices.Concat([]byte("/"), change(rng, target[1:], slices.Concat(words["form"], words["head"])))
+		target = slices.Concat([]byte("/"), changeBytes(rng, target[1:], slices.Concat(mutationWords["form"], mutationWords["head"])))
 	} else {
-		fields = append(change(rng, bytes.TrimSuffix(fields, []byte("\r\n")), words["head"]), "\r\n"...)
+		fields = append(changeBytes(rng, bytes.TrimSuffix(fields, []byte("\r\n")), mutationWords["head"]), "\r\n"...)
 	}
 	return slices.Concat(method, []byte(" "), target, version, []byte("\r\n"), fields)
 }
 
-// change makes one small change.
-func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
+// changeBytes makes one small change.
+func changeBytes(rng *rand.Rand, b []byte, dictionary []string) []byte {
 	word := []byte(dictionary[rng.IntN(len(dictionary))])
 	if len(b) == 0 {
 		return word
 	}
-	at := spot(rng, b)
+	at := chooseSpot(rng, b)
 	end := min(len(b), at+1+rng.IntN(8))
 	switch rng.IntN(8) {
 	default:
@@ -107,7 +107,7 @@ func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
 	case 1:
 		return slices.Concat(b[:at], word, b[min(at+1, len(b)):])
 	case 2: // a piece repeated elsewhere
-		return slices.Insert(slices.Clone(b), spot(rng, b), b[at:min(len(b), at+1+rng.IntN(40))]...)
+		return slices.Insert(slices.Clone(b), chooseSpot(rng, b), b[at:min(len(b), at+1+rng.IntN(40))]...)
 	case 3: // a byte escaped
 		if at == len(b) {
 			return b
@@ -119,8 +119,8 @@ func change(rng *rand.Rand, b []byte, dictionary []string) []byte {
 	}
 }
 
-// spot returns a position in b, mostly next to a character with a meaning.
-func spot(rng *rand.Rand, b []byte) int {
+// chooseSpot returns a position in b, mostly next to a character with a meaning.
+func chooseSpot(rng *rand.Rand, b []byte) int {
 	if rng.IntN(4) > 0 {
 		var places []int
 		for i, c := range b {
@@ -135,8 +135,8 @@ func spot(rng *rand.Rand, b []byte) int {
 	return rng.IntN(len(b) + 1)
 }
 
-// Minimise removes parts of a case while bad stays true. It calls bad at most tries times.
-func Minimise(c Case, tries int, bad func(Case) bool) Case {
+// MinimizeCase removes parts of a case while bad stays true. It calls bad at most tries times.
+func MinimizeCase(c Case, tries int, bad func(Case) bool) Case {
 	for size := max(len(c.body), len(c.head)) / 2; size > 0 && tries > 0; size /= 2 {
 		for at := 0; at+size <= len(c.body) && tries > 0; tries-- {
 			smaller := c

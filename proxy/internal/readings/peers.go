@@ -59,20 +59,20 @@ func StartPeers(t testing.TB, modules string) *Peers {
 			p.Missing = append(p.Missing, prog.name)
 			continue
 		}
-		if err := p.start(t, prog.name, prog.argv, prog.prints, dir, modules); err != nil {
+		if err := p.startPeer(t, prog.name, prog.argv, prog.prints, dir, modules); err != nil {
 			p.Missing = append(p.Missing, fmt.Sprintf("%s (%v)", prog.name, err))
 		}
 	}
-	p.add("go", testkit.StartServer(t, "./e2e/cmd/gopeer"))
+	p.addPeer("go", testkit.StartServer(t, "./e2e/cmd/gopeer"))
 	return p
 }
 
-func (p *Peers) add(name, addr string) {
+func (p *Peers) addPeer(name, addr string) {
 	p.names, p.addrs = append(p.names, name), append(p.addrs, addr)
 }
 
-// start runs one program and waits until it listens.
-func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir, modules string) error {
+// startPeer runs one program and waits until it listens.
+func (p *Peers) startPeer(t testing.TB, name string, argv []string, prints bool, dir, modules string) error {
 	port := ""
 	if !prints {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "PYTHONWARNINGS=ignore", "RACK_ENV=none", "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	said := &tail{}
+	said := &outputTail{}
 	cmd.Stderr = said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -109,9 +109,9 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 			return fmt.Errorf("it did not start: %s", said)
 		}
 		words := strings.Fields(line)
-		p.add(name, "127.0.0.1:"+words[0])
+		p.addPeer(name, "127.0.0.1:"+words[0])
 		if len(words) > 1 && words[1] != "0" {
-			p.add("cherrypy", "127.0.0.1:"+words[1])
+			p.addPeer("cherrypy", "127.0.0.1:"+words[1])
 		}
 		if len(words) > 2 && words[2] != "-" {
 			p.Missing = append(p.Missing, strings.Split(words[2], ",")...)
@@ -122,16 +122,16 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 		return nil
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	return p.wait(name, "127.0.0.1:"+port, said)
+	return p.waitForPeer(name, "127.0.0.1:"+port, said)
 }
 
-// wait waits up to ten seconds for a server to listen.
-func (p *Peers) wait(name, addr string, said fmt.Stringer) error {
+// waitForPeer waits up to ten seconds for a server to listen.
+func (p *Peers) waitForPeer(name, addr string, said fmt.Stringer) error {
 	for range 200 {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
-			p.add(name, addr)
+			p.addPeer(name, addr)
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -139,13 +139,13 @@ func (p *Peers) wait(name, addr string, said fmt.Stringer) error {
 	return fmt.Errorf("it did not start: %s", said)
 }
 
-// tail keeps the end of the output of a process.
-type tail struct {
+// outputTail keeps the end of the output of a process.
+type outputTail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *outputTail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, b...)
@@ -153,15 +153,15 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) String() string {
+func (t *outputTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.text)
 }
 
-// Ask lets every peer read a request. A peer whose server rejects it with an error status has no readings.
-func (p *Peers) Ask(request []byte) ([]Reading, error) {
-	framed, err := reframe(request)
+// AskAll lets every peer read a request. A peer whose server rejects it with an error status has no readings.
+func (p *Peers) AskAll(request []byte) ([]Reading, error) {
+	framed, err := reframeRequest(request)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (p *Peers) Ask(request []byte) ([]Reading, error) {
 	var wg sync.WaitGroup
 	for i, addr := range p.addrs {
 		wg.Go(func() {
-			if answers[i], errs[i] = ask(addr, framed); errs[i] != nil {
+			if answers[i], errs[i] = askPeer(addr, framed); errs[i] != nil {
 				errs[i] = fmt.Errorf("%s: %w", p.names[i], errs[i])
 			}
 		})
@@ -183,7 +183,7 @@ func (p *Peers) Ask(request []byte) ([]Reading, error) {
 	return out, errors.Join(errs...)
 }
 
-func ask(addr string, request []byte) ([]Reading, error) {
+func askPeer(addr string, request []byte) ([]Reading, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -214,9 +214,9 @@ func ask(addr string, request []byte) ([]Reading, error) {
 	return answer.Readings, nil
 }
 
-// reframe writes a request with a Content-Length instead of chunks, because some peers' servers do not read chunks. An
+// reframeRequest writes a request with a Content-Length instead of chunks, because some peers' servers do not read chunks. An
 // incomplete request becomes complete.
-func reframe(request []byte) ([]byte, error) {
+func reframeRequest(request []byte) ([]byte, error) {
 	head, body, ok := strings.Cut(string(request), "\r\n\r\n")
 	if !ok {
 		return nil, errors.New("no head left")
@@ -235,7 +235,7 @@ func reframe(request []byte) ([]byte, error) {
 		}
 	}
 	if chunked {
-		body = dechunk(body)
+		body = joinChunks(body)
 	}
 	text := strings.Join(kept, "\r\n")
 	if body != "" {
@@ -244,7 +244,7 @@ func reframe(request []byte) ([]byte, error) {
 	return []byte(text + "\r\n\r\n" + body), nil
 }
 
-func dechunk(s string) string {
+func joinChunks(s string) string {
 	var out strings.Builder
 	for s != "" {
 		line, rest, ok := strings.Cut(s, "\r\n")

@@ -43,10 +43,10 @@ var misled = map[string][]string{
 	"override": {"php", "rack", "django", "cherrypy", "json5", "body-parser", "werkzeug", "go", "busboy", "formidable"},
 }
 
-// Blind lists the readers that found no credential although they should have, and those that no case has misled. found
+// ListBlind lists the readers that found no credential although they should have, and those that no case has misled. found
 // has the kinds and names of readers that found a credential in its place. fooled has the groups and names of misled
 // readers.
-func Blind(found, fooled map[[2]string]bool) []string {
+func ListBlind(found, fooled map[[2]string]bool) []string {
 	var out []string
 	for kind, names := range readers {
 		for _, name := range names {

@@ -73,12 +73,12 @@ func NewJournal(c Config) *Journal {
 // Metrics returns the counts so far.
 func (j *Journal) Metrics() *Metrics { return j.metrics }
 
-// Record records an exchange.
-func (j *Journal) Record(n Note) {
+// RecordExchange records an exchange.
+func (j *Journal) RecordExchange(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
 	// Clean before cutting: a cut credential would not be found.
-	e.Method = visible.Cut(e.Method, maxMethod, "...")
+	e.Method = visible.CutText(e.Method, maxMethod, "...")
 	if e.CausedBy != nil {
 		// Copy before the change: the caller's value is shared.
 		cause := *e.CausedBy
@@ -96,47 +96,49 @@ func (j *Journal) Record(n Note) {
 		h.Host, h.Text, h.Person = j.conf.Clean(h.Host), j.conf.Clean(h.Text), j.conf.Clean(h.Person)
 	}
 	if n.Recorder != nil {
-		n.Recorder.Add(e, n.Hints)
+		n.Recorder.AddExchange(e, n.Hints)
 	}
-	j.metrics.count(e)
-	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil && n.Recorder.refused() > maxRefused
+	j.metrics.countExchange(e)
+	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil &&
+		n.Recorder.countRefused() > maxRefused
 	if j.conf.Ledger != nil && !counted {
 		// The ledger counts lost entries itself.
-		kept := bounded(e)
+		kept := truncateExchange(e)
 		_ = j.conf.Ledger(ledger.Entry{Exchange: &kept})
 	}
-	j.log(n, e)
-	j.Publish(controlapi.Event{Exchange: &e})
+	j.logExchange(n, e)
+	j.PublishEvent(controlapi.Event{Exchange: &e})
 }
 
-// Alarm records an alarm: one log line, one count, one event and one record of the ledger. The receipt gets the first
-// alarm. rec may be nil.
-func (j *Journal) Alarm(slot int, rec *Recorder, a controlapi.Alarm) {
+// RecordAlarm records an alarm: one log line, one count, one event and one record of the ledger. The receipt gets the
+// first alarm. rec may be nil.
+func (j *Journal) RecordAlarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	a.At, a.Method, a.Host = time.Now().UTC(), j.conf.Clean(a.Method), j.conf.Clean(a.Host)
 	if rec != nil {
-		rec.Alarm(a)
+		rec.SetAlarm(a)
 	}
 	j.metrics.alarms.WithLabelValues(a.Kind).Inc()
 	if j.conf.Ledger != nil {
 		_ = j.conf.Ledger(ledger.Entry{Alarm: &a}) // the ledger counts lost entries
 	}
-	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.What()+" was to be sent", logline.Tag("alarm"),
+	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.DescribeSecret()+" was to be sent", logline.Tag("alarm"),
 		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),
 		slog.String("host", a.Host), slog.String("in", a.In))
-	j.Publish(controlapi.Event{Alarm: &a})
+	j.PublishEvent(controlapi.Event{Alarm: &a})
 }
 
-// Clean applies the last scrub and redaction to a string from outside.
-func (j *Journal) Clean(s string) string { return j.conf.Clean(s) }
+// CleanText applies the last scrub and redaction to a string from outside.
+func (j *Journal) CleanText(s string) string { return j.conf.Clean(s) }
 
-// Caused reports to subscribers which requests a tool call made its server send. The exchanges were recorded before.
-func (j *Journal) Caused(c controlapi.Caused) {
+// PublishCaused reports to subscribers which requests a tool call made its server send. The exchanges were recorded
+// before.
+func (j *Journal) PublishCaused(c controlapi.Caused) {
 	c.Call = j.conf.Clean(c.Call)
-	j.Publish(controlapi.Event{Caused: &c})
+	j.PublishEvent(controlapi.Event{Caused: &c})
 }
 
-// log writes one line for an exchange, and one for each kind of change to the exchange.
-func (j *Journal) log(n Note, e controlapi.Exchange) {
+// logExchange writes one line for an exchange, and one for each kind of change to the exchange.
+func (j *Journal) logExchange(n Note, e controlapi.Exchange) {
 	tag, level := "req", slog.LevelInfo
 	switch {
 	case e.Code == "method_restricted":
@@ -171,7 +173,7 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 		lines = append(lines, r)
 	}
 	what := e.Method + " " + e.URL
-	if call := e.Call(); call != "" {
+	if call := e.CalledTool(); call != "" {
 		what = "CALL " + call
 	}
 	line(level, what, attrs...)
@@ -187,7 +189,7 @@ func (j *Journal) log(n Note, e controlapi.Exchange) {
 		line(slog.LevelInfo, strconv.Itoa(e.Sanitized)+" scrubbed", logline.Tag("sanitize"),
 			slog.String("run", e.Run), slog.String("host", e.Host))
 	}
-	_ = logline.Together(context.Background(), j.conf.Log, lines...)
+	_ = logline.LogTogether(context.Background(), j.conf.Log, lines...)
 }
 
 // Subscribe returns a channel of the events of a kind, until cancel is called. A subscriber that does not read loses
@@ -204,12 +206,12 @@ func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Even
 	}
 }
 
-// Publish sends an event to every subscriber.
-func (j *Journal) Publish(e controlapi.Event) {
+// PublishEvent sends an event to every subscriber.
+func (j *Journal) PublishEvent(e controlapi.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for ch, s := range j.subs {
-		if !s.of.Has(e) {
+		if !s.of.HasEvent(e) {
 			continue
 		}
 		// The event is a copy for each subscriber.

@@ -51,24 +51,24 @@ func newMetrics() *Metrics {
 	return m
 }
 
-// Gauge adds a value that is read when the metrics are fetched.
-func (m *Metrics) Gauge(name, help string, read func() float64) {
+// AddGauge adds a value that is read when the metrics are fetched.
+func (m *Metrics) AddGauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// Counter adds a count.
-func (m *Metrics) Counter(name, help string) prometheus.Counter {
+// AddCounter adds a count.
+func (m *Metrics) AddCounter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	m.registry.MustRegister(c)
 	return c
 }
 
-// Handler serves the metrics in the Prometheus text format.
-func (m *Metrics) Handler() http.Handler {
+// NewMetricsHandler serves the metrics in the Prometheus text format.
+func (m *Metrics) NewMetricsHandler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-func (m *Metrics) count(e controlapi.Exchange) {
+func (m *Metrics) countExchange(e controlapi.Exchange) {
 	m.exchanges.WithLabelValues(e.Outcome, e.Code).Inc()
 	m.seconds.Observe(e.Milliseconds / 1000)
 	m.swapped.Add(float64(len(e.Swapped)))

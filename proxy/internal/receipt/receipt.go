@@ -37,31 +37,31 @@ func NewRecorder(run, tenant string, generation uint64) *Recorder {
 	}}
 }
 
-// Add counts an exchange and, below the bound, keeps it. It keeps each hint once.
-func (r *Recorder) Add(e controlapi.Exchange, hints []controlapi.Hint) {
+// AddExchange counts an exchange and, below the bound, keeps it. It keeps each hint once.
+func (r *Recorder) AddExchange(e controlapi.Exchange, hints []controlapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Before the bound: the counts are complete even if the list is not.
-	r.r.Count.Add(e)
+	r.r.Count.AddExchange(e)
 	for _, h := range hints {
-		r.hint(h)
+		r.addHint(h)
 	}
 	if len(r.r.Exchanges) >= MaxExchanges {
 		r.r.Omitted++
 		return
 	}
-	r.r.Exchanges = append(r.r.Exchanges, bounded(e))
+	r.r.Exchanges = append(r.r.Exchanges, truncateExchange(e))
 }
 
-// refused returns the number of refused exchanges so far.
-func (r *Recorder) refused() int {
+// countRefused returns the number of refused exchanges so far.
+func (r *Recorder) countRefused() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.r.Count.Denied
 }
 
-// Alarm keeps the first alarm.
-func (r *Recorder) Alarm(a controlapi.Alarm) {
+// SetAlarm keeps the first alarm.
+func (r *Recorder) SetAlarm(a controlapi.Alarm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.r.Alarm == nil {
@@ -69,8 +69,8 @@ func (r *Recorder) Alarm(a controlapi.Alarm) {
 	}
 }
 
-// hint keeps a new hint. The caller holds the lock.
-func (r *Recorder) hint(h controlapi.Hint) {
+// addHint keeps a new hint. The caller holds the lock.
+func (r *Recorder) addHint(h controlapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
 		return
 	}
@@ -80,8 +80,8 @@ func (r *Recorder) hint(h controlapi.Hint) {
 	r.r.Hints = append(r.r.Hints, h)
 }
 
-// Receipt returns a copy of the receipt so far.
-func (r *Recorder) Receipt() controlapi.Receipt {
+// CopyReceipt returns a copy of the receipt so far.
+func (r *Recorder) CopyReceipt() controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.r
@@ -90,9 +90,9 @@ func (r *Recorder) Receipt() controlapi.Receipt {
 	return out
 }
 
-// Drain returns and forgets the exchanges since the last Drain, except those that another run has caused. If run is
-// empty, it returns all.
-func (r *Recorder) Drain(run string) controlapi.Receipt {
+// TakeExchanges returns and forgets the exchanges since the last Drain, except those that another run has caused. If
+// run is empty, it returns all.
+func (r *Recorder) TakeExchanges(run string) controlapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out, all := r.r, r.r.Exchanges
@@ -108,8 +108,8 @@ func (r *Recorder) Drain(run string) controlapi.Receipt {
 	return out
 }
 
-// bounded truncates the parts that a request can make long.
-func bounded(e controlapi.Exchange) controlapi.Exchange {
+// truncateExchange truncates the parts that a request can make long.
+func truncateExchange(e controlapi.Exchange) controlapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."
 	}

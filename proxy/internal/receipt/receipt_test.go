@@ -19,12 +19,12 @@ import (
 func TestBounds(t *testing.T) {
 	r := NewRecorder("run", "", 3)
 	for i := range MaxExchanges + 50 {
-		r.Add(controlapi.Exchange{
+		r.AddExchange(controlapi.Exchange{
 			Outcome: controlapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
 			Swapped: make([]controlapi.Swap, 100), Scrubbed: make([]controlapi.Swap, maxEntryList+2),
 		}, []controlapi.Hint{{Code: fmt.Sprint(i)}, {Code: "same"}})
 	}
-	got := r.Receipt()
+	got := r.CopyReceipt()
 	if len(got.Exchanges) != MaxExchanges || got.Omitted != 50 || len(got.Hints) != MaxHints {
 		t.Errorf("%d exchanges, %d omitted, %d hints", len(got.Exchanges), got.Omitted, len(got.Hints))
 	}
@@ -38,7 +38,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	got.Exchanges[0].URL = "changed"
-	if r.Receipt().Exchanges[0].URL == "changed" {
+	if r.CopyReceipt().Exchanges[0].URL == "changed" {
 		t.Error("a receipt shares memory with its recorder")
 	}
 }
@@ -54,11 +54,11 @@ func TestRefusedInLedger(t *testing.T) {
 	rec := NewRecorder("run", "", 1)
 	const refused = maxRefused + 100
 	for range refused {
-		j.Record(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeDenied}, Recorder: rec})
+		j.RecordExchange(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeDenied}, Recorder: rec})
 	}
-	j.Record(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeServed}, Recorder: rec})
-	if kept[controlapi.OutcomeDenied] != maxRefused || kept[controlapi.OutcomeServed] != 1 || rec.Receipt().Count.Denied != refused {
-		t.Errorf("in the ledger %v, counted %+v", kept, rec.Receipt().Count)
+	j.RecordExchange(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeServed}, Recorder: rec})
+	if kept[controlapi.OutcomeDenied] != maxRefused || kept[controlapi.OutcomeServed] != 1 || rec.CopyReceipt().Count.Denied != refused {
+		t.Errorf("in the ledger %v, counted %+v", kept, rec.CopyReceipt().Count)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestLastClean(t *testing.T) {
 	defer cancel()
 	rec := NewRecorder("run", "", 1)
 	for _, outcome := range []string{controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted} {
-		j.Record(Note{
+		j.RecordExchange(Note{
 			Exchange: controlapi.Exchange{
 				Run: "run", Method: canary, URL: "https://" + canary + "/", Host: canary, Outcome: outcome, Code: "code",
 				Swapped: []controlapi.Swap{{Name: "TOKEN", In: "query:" + canary}}, Redacted: 1, Sanitized: 1,
@@ -80,7 +80,7 @@ func TestLastClean(t *testing.T) {
 			Recorder: rec, Hints: []controlapi.Hint{{Text: "of " + canary, Host: canary + ".h"}}, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
 		})
 		e := <-events
-		all := logs.String() + fmt.Sprintf("%+v %+v", rec.Receipt(), *e.Exchange)
+		all := logs.String() + fmt.Sprintf("%+v %+v", rec.CopyReceipt(), *e.Exchange)
 		if strings.Contains(all, canary) {
 			t.Fatalf("the canary is in:\n%s", all)
 		}
@@ -102,7 +102,7 @@ func TestSlowSubscriber(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		for range 2 * maxQueue {
-			j.Publish(controlapi.Event{Catalog: "v"})
+			j.PublishEvent(controlapi.Event{Catalog: "v"})
 		}
 		close(done)
 	}()
@@ -115,22 +115,22 @@ func TestSlowSubscriber(t *testing.T) {
 		t.Errorf("%d events are queued", len(events))
 	}
 	cancel()
-	j.Publish(controlapi.Event{Catalog: "after"})
+	j.PublishEvent(controlapi.Event{Catalog: "after"})
 }
 
 // TestHintsOnce: a hint is kept once, and no more than MaxHints are.
 func TestHintsOnce(t *testing.T) {
 	r := NewRecorder("run", "", 3)
 	for range 2 {
-		r.Add(controlapi.Exchange{}, []controlapi.Hint{{Code: "a"}, {Code: "b"}, {Code: "a"}})
+		r.AddExchange(controlapi.Exchange{}, []controlapi.Hint{{Code: "a"}, {Code: "b"}, {Code: "a"}})
 	}
-	if got := r.Receipt().Hints; len(got) != 2 || got[0].Code != "a" || got[1].Code != "b" {
+	if got := r.CopyReceipt().Hints; len(got) != 2 || got[0].Code != "a" || got[1].Code != "b" {
 		t.Errorf("%v", got)
 	}
 	for i := range MaxHints {
-		r.Add(controlapi.Exchange{}, []controlapi.Hint{{Code: fmt.Sprint(i)}})
+		r.AddExchange(controlapi.Exchange{}, []controlapi.Hint{{Code: fmt.Sprint(i)}})
 	}
-	if got := r.Receipt().Hints; len(got) != MaxHints || got[MaxHints-1].Code != fmt.Sprint(MaxHints-3) {
+	if got := r.CopyReceipt().Hints; len(got) != MaxHints || got[MaxHints-1].Code != fmt.Sprint(MaxHints-3) {
 		t.Errorf("%d hints, the last is %v", len(got), got[len(got)-1])
 	}
 }

@@ -41,16 +41,16 @@ func New(list []string) *Redactor {
 
 // String returns the redacted text.
 func (r *Redactor) String(text string) string {
-	text, _ = r.Replace(text)
+	text, _ = r.ReplaceAndCount(text)
 	return text
 }
 
-// Replace returns the redacted text and the number of replacements.
-func (r *Redactor) Replace(text string) (string, int) {
+// ReplaceAndCount returns the redacted text and the number of replacements.
+func (r *Redactor) ReplaceAndCount(text string) (string, int) {
 	if r == nil {
 		return text, 0
 	}
-	return r.set.Replace(text, func(int) string { return Mark })
+	return r.set.ReplaceAll(text, func(int) string { return Mark })
 }
 
 // Report counts the replacements in a request. It is complete once the body has been read.
@@ -64,35 +64,35 @@ func (r *Report) Count() int {
 	return int(r.n.Load())
 }
 
-// Host reports whether a host name contains one of the strings, in any letter case.
-func (r *Redactor) Host(name string) bool {
+// MatchHost reports whether a host name contains one of the strings, in any letter case.
+func (r *Redactor) MatchHost(name string) bool {
 	return r != nil && r.lower.ContainsFold(name)
 }
 
-// Request redacts the URL, the headers and the body of a request in place. It does not change the host. how is the
-// framing of the body.
-func (r *Redactor) Request(req *http.Request, how framing.Kind) *Report {
+// RedactRequest redacts the URL, the headers and the body of a request in place. It does not change the host. how is
+// the framing of the body.
+func (r *Redactor) RedactRequest(req *http.Request, how framing.Kind) *Report {
 	report := &Report{}
 	if r == nil || r.set == nil {
 		return report
 	}
-	r.url(req.URL, report)
-	r.headers(req.Header, report)
-	r.body(req, how, report)
+	r.redactURL(req.URL, report)
+	r.redactHeaders(req.Header, report)
+	r.redactBody(req, how, report)
 	return report
 }
 
-func (r *Redactor) replace(text string, report *Report) string {
-	text, n := r.Replace(text)
+func (r *Redactor) redactAndCount(text string, report *Report) string {
+	text, n := r.ReplaceAndCount(text)
 	report.n.Add(int64(n))
 	return text
 }
 
-// url redacts the path and the query in their escaped form, so that escapes stay.
-func (r *Redactor) url(u *url.URL, report *Report) {
-	u.RawQuery = r.replace(u.RawQuery, report)
+// redactURL redacts the path and the query in their escaped form, so that escapes stay.
+func (r *Redactor) redactURL(u *url.URL, report *Report) {
+	u.RawQuery = r.redactAndCount(u.RawQuery, report)
 	escaped := u.EscapedPath()
-	clean := r.replace(escaped, report)
+	clean := r.redactAndCount(escaped, report)
 	if clean == escaped {
 		return
 	}
@@ -103,8 +103,8 @@ func (r *Redactor) url(u *url.URL, report *Report) {
 	u.Path, u.RawPath = path, clean
 }
 
-// headers redacts values, and removes headers whose name contains a string.
-func (r *Redactor) headers(h http.Header, report *Report) {
+// redactHeaders redacts values, and removes headers whose name contains a string.
+func (r *Redactor) redactHeaders(h http.Header, report *Report) {
 	for name, values := range h {
 		if r.lower.ContainsFold(name) {
 			delete(h, name)
@@ -112,14 +112,14 @@ func (r *Redactor) headers(h http.Header, report *Report) {
 			continue
 		}
 		for i, v := range values {
-			values[i] = r.replace(v, report)
+			values[i] = r.redactAndCount(v, report)
 		}
 	}
 }
 
-// body redacts a body while it streams. An encoded body leaves decoded. A body in an unknown encoding is searched
+// redactBody redacts a body while it streams. An encoded body leaves decoded. A body in an unknown encoding is searched
 // undecoded. Errors occur when the body is read.
-func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
+func (r *Redactor) redactBody(req *http.Request, how framing.Kind, report *Report) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return
 	}
@@ -128,14 +128,14 @@ func (r *Redactor) body(req *http.Request, how framing.Kind, report *Report) {
 		req.Header.Del("Content-Encoding")
 	}
 	b := coding.NewBody(req.Body)
-	b.Decode(encodings)
+	b.AddDecoder(encodings)
 	redacted := func(src io.Reader) io.Reader {
 		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
 	}
 	// Decode first: a string in an encoded body would not be found.
-	b.Through(func(src io.Reader) io.Reader { return how.Through(src, redacted) })
+	b.AddReader(func(src io.Reader) io.Reader { return how.WrapMessages(src, redacted) })
 	// Reading the body later returns the same error.
-	if err := coding.Ahead(req, b, true); err != nil {
+	if err := coding.ReadAhead(req, b, true); err != nil {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")
 	}

@@ -34,7 +34,7 @@ func TestRequest(t *testing.T) {
 	req := request(t, "https://h/u/Jane%20Doe/%C3%9Cnal%2F7?q=Jane+Doe&m=jane%40example.com&x=1",
 		`{"a":"Jane Doe","b":"\u00dcnal\/7","c":"jane doe","d":"Jane%20Doe &#74;ane Doe"}`,
 		"X-Note", "for Jane Doe", "X-Note", "and Ünal/7", "Cookie", "m=jane%40example.com", "X-Jane@example.com", "1")
-	report := r.Request(req, framing.None)
+	report := r.RedactRequest(req, framing.None)
 	if got, want := req.URL.RequestURI(), "/u/REDACTED/REDACTED?q=REDACTED&m=REDACTED&x=1"; got != want || req.URL.Path != "/u/REDACTED/REDACTED" {
 		t.Errorf("got %s, %s, want %s", got, req.URL.Path, want)
 	}
@@ -49,7 +49,7 @@ func TestRequest(t *testing.T) {
 		t.Errorf("counted %d", report.Count())
 	}
 	req = request(t, "https://h/", "n=Jane+Doe&m=1", "Content-Type", "application/x-www-form-urlencoded")
-	r.Request(req, framing.None)
+	r.RedactRequest(req, framing.None)
 	if got, _ := io.ReadAll(req.Body); string(got) != "n=REDACTED&m=1" {
 		t.Errorf("got %s", got)
 	}
@@ -62,7 +62,7 @@ func TestNothing(t *testing.T) {
 	var none *Redactor
 	for _, r := range []*Redactor{none, New(nil), New([]string{""})} {
 		req := request(t, "https://h/a%20b?c", "body", "Content-Encoding", "odd")
-		if r.Request(req, framing.None).Count() != 0 || r.String("x") != "x" || req.ContentLength != 4 || req.URL.RequestURI() != "/a%20b?c" {
+		if r.RedactRequest(req, framing.None).Count() != 0 || r.String("x") != "x" || req.ContentLength != 4 || req.URL.RequestURI() != "/a%20b?c" {
 			t.Errorf("changed: %v", req)
 		}
 	}
@@ -71,7 +71,7 @@ func TestNothing(t *testing.T) {
 // TestInsideEscape: a string that is part of an escape leaves no broken path.
 func TestInsideEscape(t *testing.T) {
 	req := request(t, "https://h/a%2Fb", "")
-	New([]string{"2F"}).Request(req, framing.None)
+	New([]string{"2F"}).RedactRequest(req, framing.None)
 	if u, err := url.Parse(req.URL.String()); err != nil || strings.Contains(u.String(), "2F") {
 		t.Errorf("got %v, %v", u, err)
 	}
@@ -96,7 +96,7 @@ func TestBodies(t *testing.T) {
 					req.ContentLength = -1
 				}
 				req.Body = io.NopCloser(iotest.HalfReader(req.Body))
-				report := r.Request(req, framing.None)
+				report := r.RedactRequest(req, framing.None)
 				got, err := io.ReadAll(req.Body)
 				if err != nil || string(got) != strings.Repeat("x", size)+Mark || report.Count() != 1 || req.Header.Get("Content-Encoding") != "" {
 					t.Errorf("%d %s %t: %d bytes, %v, %v", size, encoding, known, len(got), err, req.Header)
@@ -109,14 +109,14 @@ func TestBodies(t *testing.T) {
 		}
 	}
 	req := request(t, "https://h/", "4;sig\r\nJane Doe\r\n", "Content-Encoding", "aws-chunked")
-	r.Request(req, framing.None)
+	r.RedactRequest(req, framing.None)
 	if got, _ := io.ReadAll(req.Body); string(got) != "4;sig\r\nREDACTED\r\n" || req.Header.Get("Content-Encoding") != "aws-chunked" {
 		t.Errorf("an unknown encoding: %q, %v", got, req.Header)
 	}
 	for _, length := range []int64{9, -1} {
 		req := request(t, "https://h/", "not gzip!", "Content-Encoding", "gzip")
 		req.ContentLength = length
-		r.Request(req, framing.None)
+		r.RedactRequest(req, framing.None)
 		if _, err := io.ReadAll(req.Body); !errors.Is(err, coding.ErrBroken) {
 			t.Errorf("got %v", err)
 		}
@@ -135,7 +135,7 @@ func FuzzRequest(f *testing.F) {
 		req := request(t, "https://h/", string(js))
 		req.URL = &url.URL{Scheme: "https", Host: "h", Path: "/" + text, RawQuery: "q=" + url.QueryEscape(text)}
 		req.Header.Set("X-A", text)
-		r.Request(req, framing.None)
+		r.RedactRequest(req, framing.None)
 		body, err := io.ReadAll(req.Body)
 		if err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ const (
 	// slowPoll is the interval for finding changes that the kernel does not report, such as those on bind mounts of a
 	// virtual machine.
 	slowPoll = 5 * time.Second
-	// quiet is the time that apis/ must be unchanged before it is read, because editors write in several steps.
-	quiet = 150 * time.Millisecond
+	// quietTime is the time that apis/ must be unchanged before it is read, because editors write in several steps.
+	quietTime = 150 * time.Millisecond
 )
 
 // Config configures a Reloader.
@@ -68,9 +68,9 @@ type Snapshot struct {
 	Swap     *swap.Swapper
 	Public   controlapi.Catalog
 	Problems catalog.Problems
-	// Unread is closed when a later Snapshot has read the files that this one left (catalog.Options.Soon). Nil means that
-	// no file was left.
-	Unread chan struct{}
+	// Superseded is closed when a later Snapshot has read the files that this one left (catalog.Options.Soon). Nil means
+	// that no file was left.
+	Superseded chan struct{}
 }
 
 // Change describes the changes of a reload.
@@ -108,57 +108,57 @@ func New(c Config) *Reloader {
 // Current returns the Snapshot in force.
 func (r *Reloader) Current() *Snapshot { return r.current.Load() }
 
-// Start loads for the first time. Problems are logged and do not prevent the start. The logger may clean its lines with
-// Current.
-func (r *Reloader) Start(log *slog.Logger) {
+// LoadFirst loads for the first time. Problems are logged and do not prevent the start. The logger may clean its lines
+// with Current.
+func (r *Reloader) LoadFirst(log *slog.Logger) {
 	r.log = log
-	r.load(true)
+	r.loadCatalog(true)
 }
 
 // Load reads apis/. It puts the result in force if anything has changed.
-func (r *Reloader) Load() { r.load(false) }
+func (r *Reloader) Load() { r.loadCatalog(false) }
 
-// load is Load. With soon it may leave large operations files for the next load. That load then judges the APIs as if
-// it were the first.
-func (r *Reloader) load(soon bool) {
+// loadCatalog is Load. With soon it may leave large operations files for the next load. That load then judges the APIs
+// as if it were the first.
+func (r *Reloader) loadCatalog(soon bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.Current()
 	options := catalog.Options{Getenv: r.conf.Getenv, Previous: old.Rules.Catalog, Soon: soon}
 	// The former catalog is incomplete, so it cannot be the previous version.
-	if old.Unread != nil {
+	if old.Superseded != nil {
 		options.Previous = nil
 	}
 	c, problems := catalog.Load(r.conf.Dir, options)
 	// Before the comparison below: a problem may appear or vanish without a new version.
-	r.report(problems)
+	r.logProblems(problems)
 	// An unchanged catalog keeps its Snapshot, and Changed is not called.
-	if old.Unread == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
+	if old.Superseded == nil && old.Rules.Catalog != nil && c.Version() == old.Rules.Catalog.Version() &&
 		problems.String() == old.Problems.String() {
 		return
 	}
-	added := r.remember(c)
-	minted := r.minted()
-	scrubber, swapper := r.compiled(c)
+	added := r.rememberSecrets(c)
+	minted := r.getMinted()
+	scrubber, swapper := r.compileSearches(c)
 	next := &Snapshot{
 		Rules: policy.Rules{Catalog: c, YOLO: r.conf.YOLO,
-			Registry: policy.Registries(r.conf.Registry, r.conf.RegistryPrivate, c)},
-		Scrub:    scrubber.With(minted),
-		Swap:     swapper.With(minted),
-		Public:   public(c, problems, r.conf.YOLO),
+			Registry: policy.MergeRegistries(r.conf.Registry, r.conf.RegistryPrivate, c)},
+		Scrub:    scrubber.WithMinted(minted),
+		Swap:     swapper.WithMinted(minted),
+		Public:   newPublicCatalog(c, problems, r.conf.YOLO),
 		Problems: problems,
 	}
-	if c.Unread() {
-		next.Unread = make(chan struct{})
+	if c.HasUnread() {
+		next.Superseded = make(chan struct{})
 	}
 	// Package mint must know the catalog before a request uses it.
 	if r.conf.Prepare != nil {
 		r.conf.Prepare(c)
 	}
 	r.current.Store(next)
-	if old.Unread != nil {
+	if old.Superseded != nil {
 		// After the swap: a waiting reader gets the new Snapshot.
-		close(old.Unread)
+		close(old.Superseded)
 	}
 	active := 0
 	for _, a := range c.APIs() {
@@ -168,11 +168,12 @@ func (r *Reloader) load(soon bool) {
 	}
 	r.log.LogAttrs(context.Background(), slog.LevelInfo, "catalog in force", logline.Tag("catalog"),
 		slog.String("version", next.Public.Version), slog.Int("active", active), slog.Int("problems", len(problems)))
-	r.conf.Changed(Change{Now: next, Removed: removed(old.Rules.Catalog, c), NewValues: added && old.Rules.Catalog != nil})
+	r.conf.Changed(Change{Now: next, Removed: listRemoved(old.Rules.Catalog, c), NewValues: added &&
+		old.Rules.Catalog != nil})
 }
 
-// report logs the problems if they differ from those of the last load.
-func (r *Reloader) report(problems catalog.Problems) {
+// logProblems logs the problems if they differ from those of the last load.
+func (r *Reloader) logProblems(problems catalog.Problems) {
 	text := problems.String()
 	if text == r.last {
 		return
@@ -188,38 +189,38 @@ func (r *Reloader) report(problems catalog.Problems) {
 	}
 }
 
-// minted returns the minted values. It returns nil as long as no catalog had a minted credential: until then no search
-// needs time for them, and no stream holds back bytes for them.
-func (r *Reloader) minted() *minted.Values {
+// getMinted returns the minted values. It returns nil as long as no catalog had a minted credential: until then no
+// search needs time for them, and no stream holds back bytes for them.
+func (r *Reloader) getMinted() *minted.Values {
 	if !r.mints {
 		return nil
 	}
 	return r.conf.Minted
 }
 
-// compiled returns the Scrubber and the Swapper of a catalog. They share their compiled values if both search for the
-// same values. That holds if no value was replaced since the start, and there is no client certificate, whose key is
-// only scrubbed.
-func (r *Reloader) compiled(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
+// compileSearches returns the Scrubber and the Swapper of a catalog. They share their compiled values if both search
+// for the same values. That holds if no value was replaced since the start, and there is no client certificate, whose
+// key is only scrubbed.
+func (r *Reloader) compileSearches(c *catalog.Catalog) (*scrub.Scrubber, *swap.Swapper) {
 	all := c.AllCredentials()
 	var list []secret.Value
 	for _, cr := range all {
-		list = append(list, cr.Secrets()...)
+		list = append(list, cr.AllSecrets()...)
 	}
 	known := values.New(list)
 	for _, cr := range r.ever {
-		if _, ok := known.ID(cr.Value); !ok {
-			return scrub.New(r.ever), swap.Of(known, all)
+		if _, ok := known.FindID(cr.Value); !ok {
+			return scrub.New(r.ever), swap.NewWithValues(known, all)
 		}
 	}
-	return scrub.Of(known, r.ever), swap.Of(known, all)
+	return scrub.NewWithValues(known, r.ever), swap.NewWithValues(known, all)
 }
 
-// remember adds the catalog's credentials, and the secrets inside them, to the scrubbed ones. They come first, so that
-// a value is replaced by its current name, and by a token name rather than a mask. It reports whether earlier scrubbers
-// miss anything: a new value, or the first minted credential.
-func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
-	if !r.mints && c.Mints() {
+// rememberSecrets adds the catalog's credentials, and the secrets inside them, to the scrubbed ones. They come first,
+// so that a value is replaced by its current name, and by a token name rather than a mask. It reports whether earlier
+// scrubbers miss anything: a new value, or the first minted credential.
+func (r *Reloader) rememberSecrets(c *catalog.Catalog) (added bool) {
+	if !r.mints && c.HasMint() {
 		r.mints, added = true, true
 	}
 	now := c.AllSecrets()
@@ -242,25 +243,25 @@ func (r *Reloader) remember(c *catalog.Catalog) (added bool) {
 	return added
 }
 
-// removed names the APIs of old whose credentials or hosts have changed or are gone.
-func removed(old, now *catalog.Catalog) map[string]bool {
+// listRemoved names the APIs of old whose credentials or hosts have changed or are gone.
+func listRemoved(old, now *catalog.Catalog) map[string]bool {
 	out := map[string]bool{}
 	for _, a := range old.APIs() {
 		b := now.API(a.Name)
-		if a.Active && (b == nil || !b.Active || !sameCredentials(a, b) || !holdsAll(a, b)) {
+		if a.Active && (b == nil || !b.Active || !hasSameCredentials(a, b) || !hasAllHosts(a, b)) {
 			out[a.Name] = true
 		}
 	}
 	return out
 }
 
-func sameCredentials(a, b *catalog.API) bool {
+func hasSameCredentials(a, b *catalog.API) bool {
 	return a.ClientCert.Equal(b.ClientCert) && slices.EqualFunc(a.Credentials, b.Credentials,
-		func(c, d catalog.Credential) bool { return c.Same(d) && slices.Equal(c.Surfaces, d.Surfaces) })
+		func(c, d catalog.Credential) bool { return c.IsSame(d) && slices.Equal(c.Surfaces, d.Surfaces) })
 }
 
-// holdsAll reports whether b still has every host pattern of a.
-func holdsAll(a, b *catalog.API) bool {
+// hasAllHosts reports whether b still has every host pattern of a.
+func hasAllHosts(a, b *catalog.API) bool {
 	have := map[string]bool{}
 	for _, p := range b.Hosts {
 		have[p.String()] = true
@@ -273,12 +274,12 @@ func holdsAll(a, b *catalog.API) bool {
 	return true
 }
 
-// public returns the catalog without credentials.
-func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
+// newPublicCatalog returns the catalog without credentials.
+func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
 	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
 	for _, a := range c.APIs() {
 		if a.Active && !a.Internal {
-			out.APIs = append(out.APIs, publicAPI(a))
+			out.APIs = append(out.APIs, newPublicAPI(a))
 		}
 	}
 	for _, p := range problems {
@@ -295,8 +296,8 @@ func public(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi
 	return out
 }
 
-// publicAPI returns an API without credentials.
-func publicAPI(a *catalog.API) controlapi.API {
+// newPublicAPI returns an API without credentials.
+func newPublicAPI(a *catalog.API) controlapi.API {
 	p := controlapi.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference,
 		Domains: []string{}, Credentials: []controlapi.Token{},
@@ -324,15 +325,15 @@ func publicAPI(a *catalog.API) controlapi.API {
 	if a.Idempotency != "" {
 		p.Rules = append(p.Rules, "writes get an "+a.Idempotency)
 	}
-	p.Server = publicServer(a.Server)
+	p.Server = newPublicServer(a.Server)
 	return p
 }
 
-// Inspection returns the loaded APIs, without credentials, and the problems.
-func (s *Snapshot) Inspection() controlapi.Inspection {
+// NewInspection returns the loaded APIs, without credentials, and the problems.
+func (s *Snapshot) NewInspection() controlapi.Inspection {
 	out := controlapi.Inspection{APIs: []controlapi.InspectedAPI{}, Problems: []controlapi.InspectedProblem{}}
 	for _, a := range s.Rules.Catalog.APIs() {
-		out.APIs = append(out.APIs, controlapi.InspectedAPI{API: publicAPI(a), Active: a.Active})
+		out.APIs = append(out.APIs, controlapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active})
 	}
 	for _, p := range s.Problems {
 		out.Problems = append(out.Problems, controlapi.InspectedProblem{
@@ -343,8 +344,8 @@ func (s *Snapshot) Inspection() controlapi.Inspection {
 	return out
 }
 
-// publicServer returns the settings of an MCP server for mcp-server. They contain token names, but no credential.
-func publicServer(s *catalog.Server) *controlapi.Server {
+// newPublicServer returns the settings of an MCP server for mcp-server. They contain token names, but no credential.
+func newPublicServer(s *catalog.Server) *controlapi.Server {
 	if s == nil {
 		return nil
 	}
@@ -358,8 +359,8 @@ func publicServer(s *catalog.Server) *controlapi.Server {
 	}
 }
 
-// Watch reloads on every change of apis/ until ctx ends.
-func (r *Reloader) Watch(ctx context.Context) {
+// WatchFolder reloads on every change of apis/ until ctx ends.
+func (r *Reloader) WatchFolder(ctx context.Context) {
 	var events chan fsnotify.Event
 	var errs chan error
 	w, err := fsnotify.NewWatcher()
@@ -384,14 +385,14 @@ func (r *Reloader) Watch(ctx context.Context) {
 		case <-poll.C:
 			r.Load()
 		case <-soon.C:
-			r.watched(w)
+			r.watchFolders(w)
 			r.Load()
 		case <-events:
 			// Each further event restarts the wait.
-			soon.Reset(quiet)
+			soon.Reset(quietTime)
 		case err := <-errs: // events were lost
 			r.log.LogAttrs(ctx, slog.LevelWarn, "watching apis/", logline.Tag("catalog"), slog.String("error", err.Error()))
-			soon.Reset(quiet)
+			soon.Reset(quietTime)
 		}
 	}
 }

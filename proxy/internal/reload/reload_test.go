@@ -41,7 +41,7 @@ func TestManyCredentials(t *testing.T) {
 	}
 	before := live()
 	r := New(Config{Dir: dir})
-	r.Start(slog.New(slog.DiscardHandler))
+	r.LoadFirst(slog.New(slog.DiscardHandler))
 	if took := live() - before; took > 5<<20 { // 4.0 MB; 7.4 if they are compiled twice
 		t.Errorf("they take %d KB", took>>10)
 	}
@@ -51,8 +51,8 @@ func TestManyCredentials(t *testing.T) {
 		if got := s.Scrub.String("it is " + value); got != "it is BENCH_TOKEN_0" {
 			t.Errorf("scrubbed: %s", got)
 		}
-		want := swap.Carried{Name: "BENCH_TOKEN_0", In: "body"}
-		if got, ok := s.Swap.Carries(value, "body"); ok != refused || ok && got != want {
+		want := swap.CarriedValue{Name: "BENCH_TOKEN_0", In: "body"}
+		if got, ok := s.Swap.SearchText(value, "body"); ok != refused || ok && got != want {
 			t.Errorf("refused: %v, %v", got, ok)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watched adds apis/ and its folders to the watcher. The watcher drops removed folders.
-func (r *Reloader) watched(w *fsnotify.Watcher) {
+// watchFolders adds apis/ and its folders to the watcher. The watcher drops removed folders.
+func (r *Reloader) watchFolders(w *fsnotify.Watcher) {
 	if w == nil {
 		return
 	}

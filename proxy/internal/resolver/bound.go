@@ -9,9 +9,9 @@ import (
 // maxStreams is the number of TCP connections that one slot may have open. A DNS client needs one for a moment.
 const maxStreams = 16
 
-// bounded is a listener with at most maxStreams connections for each slot. It closes a further connection at once. All
-// connections to the listener of one slot belong to that slot. Otherwise the address identifies the slot.
-type bounded struct {
+// boundedListener is a listener with at most maxStreams connections for each slot. It closes a further connection at
+// once. All connections to the listener of one slot belong to that slot. Otherwise the address identifies the slot.
+type boundedListener struct {
 	net.Listener
 	allow func(netip.Addr) bool // nil for the listener of one slot
 
@@ -19,26 +19,26 @@ type bounded struct {
 	open map[netip.Addr]int
 }
 
-func newBounded(l net.Listener, allow func(netip.Addr) bool) *bounded {
-	return &bounded{Listener: l, allow: allow, open: map[netip.Addr]int{}}
+func newBoundedListener(l net.Listener, allow func(netip.Addr) bool) *boundedListener {
+	return &boundedListener{Listener: l, allow: allow, open: map[netip.Addr]int{}}
 }
 
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if who, ok := b.enter(c); ok {
+		if who, ok := b.countConn(c); ok {
 			// Close may be called more than once.
-			return &stream{Conn: c, leave: sync.OnceFunc(func() { b.leave(who) })}, nil
+			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.releaseConn(who) })}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-// enter counts a connection and returns its slot's address. ok is false if the connection must not be served.
-func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
+// countConn counts a connection and returns its slot's address. ok is false if the connection must not be served.
+func (b *boundedListener) countConn(c net.Conn) (who netip.Addr, ok bool) {
 	if b.allow != nil {
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 		if who = from.Addr().Unmap(); err != nil || !b.allow(who) {
@@ -55,7 +55,7 @@ func (b *bounded) enter(c net.Conn) (who netip.Addr, ok bool) {
 	return who, true
 }
 
-func (b *bounded) leave(who netip.Addr) {
+func (b *boundedListener) releaseConn(who netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open[who]--; b.open[who] == 0 {
@@ -63,13 +63,13 @@ func (b *bounded) leave(who netip.Addr) {
 	}
 }
 
-// stream is a connection that is counted until it is closed.
-type stream struct {
+// countedConn is a connection that is counted until it is closed.
+type countedConn struct {
 	net.Conn
 	leave func()
 }
 
-func (s *stream) Close() error {
+func (s *countedConn) Close() error {
 	defer s.leave()
 	return s.Conn.Close()
 }

@@ -60,12 +60,12 @@ func New(c Config) *Resolver {
 	r := &Resolver{conf: c}
 	for i, p := range c.Packets {
 		r.servers = append(r.servers, &dns.Server{
-			PacketConn: p, Handler: handler{r, at(c.PacketSlots, i)}, UDPSize: udpSize,
+			PacketConn: p, Handler: socketHandler{r, slotAt(c.PacketSlots, i)}, UDPSize: udpSize,
 		})
 	}
 	for i, l := range c.Streams {
 		r.servers = append(r.servers, &dns.Server{
-			Listener: newBounded(l, c.Allow), Handler: handler{r, at(c.StreamSlots, i)}, MaxTCPQueries: maxTCP,
+			Listener: newBoundedListener(l, c.Allow), Handler: socketHandler{r, slotAt(c.StreamSlots, i)}, MaxTCPQueries: maxTCP,
 			ReadTimeout: c.Patience, WriteTimeout: c.Patience,
 			IdleTimeout: func() time.Duration { return c.Patience },
 		})
@@ -111,22 +111,22 @@ func orClosed(err error) error {
 	return err
 }
 
-// at returns the slot of a socket, or nil.
-func at(slots []*slot.ID, i int) *slot.ID {
+// slotAt returns the slot of a socket, or nil.
+func slotAt(slots []*slot.ID, i int) *slot.ID {
 	if i >= len(slots) {
 		return nil
 	}
 	return slots[i]
 }
 
-// handler serves one socket.
-type handler struct {
+// socketHandler serves one socket.
+type socketHandler struct {
 	*Resolver
 	seat *slot.ID
 }
 
 // ServeDNS answers one query.
-func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+func (r socketHandler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	ap, err := netip.ParseAddrPort(w.RemoteAddr().String())
 	from := ap.Addr().Unmap()
 	if r.conf.Allow != nil && (err != nil || !r.conf.Allow(from)) {
@@ -138,13 +138,13 @@ func (r handler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 			r.conf.Asked(r.seat, from, question.Name)
 		}
 	}
-	if a := r.answer(q, from); a != nil {
+	if a := r.answerQuery(q, from); a != nil {
 		_ = w.WriteMsg(a)
 	}
 }
 
-// answer returns the response to a query, or nil for no response.
-func (r handler) answer(q *dns.Msg, from netip.Addr) *dns.Msg {
+// answerQuery returns the response to a query, or nil for no response.
+func (r socketHandler) answerQuery(q *dns.Msg, from netip.Addr) *dns.Msg {
 	if q.Response {
 		return nil
 	}

@@ -123,13 +123,13 @@ func FuzzPacket(f *testing.F) {
 		b, _ := new(dns.Msg).SetQuestion(name, dns.TypeA).Pack()
 		f.Add(b)
 	}
-	r := handler{Resolver: New(Config{Known: known})}
+	r := socketHandler{Resolver: New(Config{Known: known})}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q := new(dns.Msg)
 		if q.Unpack(b) != nil {
 			return
 		}
-		a := r.answer(q, netip.Addr{})
+		a := r.answerQuery(q, netip.Addr{})
 		if a == nil {
 			return
 		}

@@ -86,10 +86,10 @@ func TestAttackBodies(t *testing.T) {
 	}
 	plain := New(creds)
 	m := minted.New(nil)
-	if err := m.Add(minted.Value{Name: "MINTED", Text: values[3], Until: time.Now().Add(time.Hour)}); err != nil {
+	if err := m.AddValues(minted.Value{Name: "MINTED", Text: values[3], Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	above := plain.With(m)
+	above := plain.WithMinted(m)
 	wide := func(s string, big bool) string {
 		var b strings.Builder
 		for i := range len(s) {
@@ -165,7 +165,7 @@ func TestAttackBodies(t *testing.T) {
 			size = 4097
 		}
 		resp.Body = &attackPieces{r, data, []int{size, sizes[3+r.IntN(len(sizes)-3)]}, 0}
-		if _, err := s.Response(resp, Options{Method: "GET"}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{Method: "GET"}); err != nil {
 			continue
 		}
 		got, err := io.ReadAll(resp.Body)

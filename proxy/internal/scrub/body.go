@@ -10,19 +10,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// body replaces the body of the response by a scrubbed one. how decodes its characters.
-func (x *response) body(encodings []string, how charset.Reading) error {
+// scrubBody replaces the body of the response by a scrubbed one. how decodes its characters.
+func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error {
 	resp := x.resp
 	known := resp.ContentLength
 	scrubbed := func(src io.Reader) io.Reader {
-		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replacement(id), nil })
+		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replaceValue(id), nil })
 	}
-	b := &body{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
+	b := &scrubbedBody{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
-	b.scrubbed = x.options.Framing.Through(b.text, scrubbed)
+	b.scrubbed = x.options.Framing.WrapMessages(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
 	// The body leaves in UTF-8, so the head must not name the former character set.
-	how.Label(resp.Header)
+	how.SetUTF8(resp.Header)
 	// swap.DropRange removes Range from a request with a credential, so the server must not offer ranges.
 	if len(x.options.Sent) > 0 {
 		resp.Header.Del("Accept-Ranges")
@@ -34,31 +34,31 @@ func (x *response) body(encodings []string, how charset.Reading) error {
 		ahead = 4 * coding.ExactUpTo
 	}
 	// A body streams if its length is unknown, if it is long, or if the memory account has no room.
-	if known < 0 || known > coding.ExactUpTo || !x.options.Held.Take(ahead) {
-		x.stream()
+	if known < 0 || known > coding.ExactUpTo || !x.options.Held.TryTake(ahead) {
+		x.streamBody()
 		return nil
 	}
-	return x.exact(b, encodings)
+	return x.readExact(b, encodings)
 }
 
-// stream sends a body whose final length is unknown. It drops Content-Length and digests.
-func (x *response) stream() {
+// streamBody sends a body whose final length is unknown. It drops Content-Length and digests.
+func (x *responseScrub) streamBody() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
 }
 
-// exact reads a body of known length to its end, so that the exact new length can be announced. If the decoded body has
-// 2*coding.ExactUpTo bytes or more, it streams.
-func (x *response) exact(b *body, encodings []string) error {
+// readExact reads a body of known length to its end, so that the exact new length can be announced. If the decoded body
+// has 2*coding.ExactUpTo bytes or more, it streams.
+func (x *responseScrub) readExact(b *scrubbedBody, encodings []string) error {
 	before := x.report.Count()
-	b.buffer = buffers.Get().(*bytes.Buffer)
+	b.buffer = bodyBuffers.Get().(*bytes.Buffer)
 	b.buffer.Reset()
 	// The decoded body may be longer than its announced length: stop at a bound.
 	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
 	b.ahead = b.buffer.Bytes()
 	if err == nil {
-		x.stream()
+		x.streamBody()
 		return nil
 	}
 	if err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
@@ -67,18 +67,18 @@ func (x *response) exact(b *body, encodings []string) error {
 	x.resp.ContentLength = int64(len(b.ahead))
 	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
 	// Without a replacement, identical bytes leave, and the digests stay valid.
-	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.Decodes() {
+	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.HasDecoder() {
 		x.dropDigests(x.resp.Header, changed)
 	}
 	return nil
 }
 
-// buffers is a pool for bodies that are read before the head leaves.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// bodyBuffers is a pool for bodies that are read before the head leaves.
+var bodyBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// body is a scrubbed body. At the end of the body it scrubs the trailers.
-type body struct {
-	x        *response
+// scrubbedBody is a scrubbed body. At the end of the body it scrubs the trailers.
+type scrubbedBody struct {
+	x        *responseScrub
 	src      io.ReadCloser
 	decoded  *coding.Reader
 	text     *charset.Reader
@@ -89,7 +89,7 @@ type body struct {
 	err      error
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b *scrubbedBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.ahead) > 0 {
@@ -105,14 +105,14 @@ func (b *body) Read(p []byte) (int, error) {
 		b.err = err
 		// The trailers are complete only after the last byte of the body.
 		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-			b.x.trailer()
+			b.x.scrubTrailer()
 		}
 	}
 	return n, err
 }
 
 // Close closes the source first, which ends a waiting Read. Then it returns the buffers to their pools.
-func (b *body) Close() error {
+func (b *scrubbedBody) Close() error {
 	// Closing before locking: a waiting Read holds mu.
 	err := b.src.Close()
 	b.mu.Lock()
@@ -122,7 +122,7 @@ func (b *body) Close() error {
 	}
 	b.ahead = nil
 	if b.buffer != nil {
-		buffers.Put(b.buffer)
+		bodyBuffers.Put(b.buffer)
 		b.buffer = nil
 	}
 	b.scrubbed.(interface{ Stop() }).Stop()
@@ -131,10 +131,10 @@ func (b *body) Close() error {
 	return err
 }
 
-// trailer scrubs the trailers. HTTP delivers them after the body.
-func (x *response) trailer() {
+// scrubTrailer scrubs the trailers. HTTP delivers them after the body.
+func (x *responseScrub) scrubTrailer() {
 	//defence:scrub-headers
-	x.header(x.resp.Trailer, "trailer:")
+	x.scrubHeaders(x.resp.Trailer, "trailer:")
 	if len(x.options.Sent) > 0 || x.report.Count() > 0 {
 		x.dropDigests(x.resp.Trailer, true)
 	}

@@ -47,7 +47,7 @@ func give(t *testing.T, data []byte, whole bool, header ...string) (string, *htt
 		length = int64(len(data))
 	}
 	resp := respond(length, &pieces{data, 1 + 99*(len(data)%2)}, header...)
-	if _, err := New(creds()).Response(resp, Options{}); err != nil {
+	if _, err := New(creds()).ScrubResponse(resp, Options{}); err != nil {
 		return "", resp, err
 	}
 	got, err := io.ReadAll(resp.Body)
@@ -278,7 +278,7 @@ func FuzzCharset(f *testing.F) {
 			header = nil
 		}
 		resp := respond(-1, &pieces{data, int(size)}, header...)
-		if _, err := s.Response(resp, Options{}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 			return
 		}
 		got, err := io.ReadAll(resp.Body)

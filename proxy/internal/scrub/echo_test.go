@@ -59,8 +59,8 @@ func TestEchoes(t *testing.T) {
 	t.Run("minted while the response is read", func(t *testing.T) {
 		testEchoes(t, func() (*Scrubber, func()) {
 			values := minted.New(nil)
-			return New(nil).With(values), func() {
-				_ = values.Add(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)})
+			return New(nil).WithMinted(values), func() {
+				_ = values.AddValues(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)})
 			}
 		})
 	})
@@ -81,8 +81,8 @@ func (r *firstRead) Read(p []byte) (int, error) {
 func mintedCanary(t *testing.T) *Scrubber {
 	t.Helper()
 	values := minted.New(nil)
-	s := New(nil).With(values)
-	if err := values.Add(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)}); err != nil {
+	s := New(nil).WithMinted(values)
+	if err := values.AddValues(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -153,7 +153,7 @@ func testEchoes(t *testing.T, maker func() (s *Scrubber, mint func())) {
 					if mint != nil {
 						resp.Body = &firstRead{resp.Body, func() { once.Do(func() { mint(); close(ready) }) }}
 					}
-					if _, err := s.Response(resp, Options{}); err != nil {
+					if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 						t.Fatal(err)
 					}
 					body, err := io.ReadAll(resp.Body)

@@ -62,30 +62,30 @@ func New(creds []catalog.Credential) *Scrubber {
 	for _, c := range creds {
 		list = append(list, c.Value)
 	}
-	return Of(values.New(list), creds)
+	return NewWithValues(values.New(list), creds)
 }
 
-// Of is New with compiled values. known must contain exactly the values of the credentials.
-func Of(known *values.Known, creds []catalog.Credential) *Scrubber {
+// NewWithValues is New with compiled values. known must contain exactly the values of the credentials.
+func NewWithValues(known *values.ValueSet, creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
 	for _, c := range creds {
-		if id, ok := known.ID(c.Value); ok && !slices.Contains(s.names[id], c.Name) {
+		if id, ok := known.FindID(c.Value); ok && !slices.Contains(s.names[id], c.Name) {
 			s.names[id] = append(s.names[id], c.Name)
 		}
 	}
 	return s
 }
 
-// With returns a Scrubber that also finds minted values, including those minted while a response is read. Nil means
-// that the proxy never mints.
-func (s *Scrubber) With(values *minted.Values) *Scrubber {
-	return &Scrubber{set: values.Above(s.set), lower: values.AboveLower(s.lower), names: s.names, minted: values}
+// WithMinted returns a Scrubber that also finds minted values, including those minted while a response is read. Nil
+// means that the proxy never mints.
+func (s *Scrubber) WithMinted(values *minted.Values) *Scrubber {
+	return &Scrubber{set: values.WithValues(s.set), lower: values.WithLowerValues(s.lower), names: s.names, minted: values}
 }
 
-// name returns the token name that replaces a value.
-func (s *Scrubber) name(id int, sent []string) string {
+// chooseName returns the token name that replaces a value.
+func (s *Scrubber) chooseName(id int, sent []string) string {
 	// The ids of minted values are negative, so both kinds share one space.
-	if name, ok := s.minted.Name(id); ok {
+	if name, ok := s.minted.ReplacementFor(id); ok {
 		return name
 	}
 	names := s.names[id]
@@ -102,30 +102,30 @@ func (s *Scrubber) String(text string) string {
 	if s == nil {
 		return text
 	}
-	text, _ = s.set.Replace(text, func(id int) string { return s.name(id, nil) })
+	text, _ = s.set.ReplaceAll(text, func(id int) string { return s.chooseName(id, nil) })
 	return text
 }
 
-// Loggable is String for log lines and reports about a request. It also finds credentials in lower case, as in host
+// CleanForLog is String for log lines and reports about a request. It also finds credentials in lower case, as in host
 // names.
-func (s *Scrubber) Loggable(text string) string {
+func (s *Scrubber) CleanForLog(text string) string {
 	//defence:last-scrub permits
 	if s == nil {
 		return text
 	}
 	// The values in their original case come first: their replacement is in the right case.
-	text, _ = s.lower.Replace(s.String(text), func(id int) string { return s.name(id, nil) })
+	text, _ = s.lower.ReplaceAll(s.String(text), func(id int) string { return s.chooseName(id, nil) })
 	return text
 }
 
-// Reader scrubs a stream other than an HTTP body. It calls each for every replacement.
-func (s *Scrubber) Reader(src io.Reader, sent []string, each func()) *engine.Reader {
+// NewReader scrubs a stream other than an HTTP body. It calls each for every replacement.
+func (s *Scrubber) NewReader(src io.Reader, sent []string, each func()) *engine.Reader {
 	if s == nil {
 		return (*engine.Set)(nil).NewReader(src, nil)
 	}
 	return s.set.NewReader(src, func(id int) (string, error) {
 		each()
-		return s.name(id, sent), nil
+		return s.chooseName(id, sent), nil
 	})
 }
 
@@ -138,12 +138,12 @@ type Report struct {
 	etagged atomic.Bool // an ETag was removed
 
 	mu    sync.Mutex
-	found []Found
+	found []FoundCredential
 }
 
-// Found is a replaced credential: its token name, its place ("status", "header:NAME", "body", "trailer:NAME") and the
-// number of replacements.
-type Found struct {
+// FoundCredential is a replaced credential: its token name, its place ("status", "header:NAME", "body", "trailer:NAME")
+// and the number of replacements.
+type FoundCredential struct {
 	Name, In string
 	Count    int
 }
@@ -151,8 +151,8 @@ type Found struct {
 // maxFound bounds the list of a report.
 const maxFound = 32
 
-// Found lists the replacements so far.
-func (r *Report) Found() []Found {
+// ListFound lists the replacements so far.
+func (r *Report) ListFound() []FoundCredential {
 	if r == nil {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (r *Report) Found() []Found {
 	return slices.Clone(r.found)
 }
 
-// add counts one replacement.
-func (r *Report) add(name, in string) {
+// addFound counts one replacement.
+func (r *Report) addFound(name, in string) {
 	r.n.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *Report) add(name, in string) {
 		}
 	}
 	if len(r.found) < maxFound {
-		r.found = append(r.found, Found{Name: name, In: in, Count: 1})
+		r.found = append(r.found, FoundCredential{Name: name, In: in, Count: 1})
 	}
 }
 
@@ -185,46 +185,47 @@ func (r *Report) Count() int {
 	return int(r.n.Load())
 }
 
-// RemovedETag reports whether the response had an ETag that was removed.
-func (r *Report) RemovedETag() bool { return r != nil && r.etagged.Load() }
+// HasRemovedETag reports whether the response had an ETag that was removed.
+func (r *Report) HasRemovedETag() bool { return r != nil && r.etagged.Load() }
 
-// Response rewrites the status text, headers, body and trailers of a response in place. The body leaves decoded, with
-// its exact length if that can be known. On an error no part of the response may be sent; the caller closes its body.
-func (s *Scrubber) Response(resp *http.Response, o Options) (*Report, error) {
+// ScrubResponse rewrites the status text, headers, body and trailers of a response in place. The body leaves decoded,
+// with its exact length if that can be known. On an error no part of the response may be sent; the caller closes its
+// body.
+func (s *Scrubber) ScrubResponse(resp *http.Response, o Options) (*Report, error) {
 	report := &Report{}
 	if s == nil || s.set == nil {
 		return report, nil
 	}
-	x := &response{scrubber: s, options: o, report: report, resp: resp}
+	x := &responseScrub{scrubber: s, options: o, report: report, resp: resp}
 	// The head leaves before the body, so it is scrubbed even if the body is refused.
-	x.head()
+	x.scrubHead()
 	if !hasBody(resp, o.Method) {
-		x.noBody()
+		x.fixBodylessHead()
 		return report, nil
 	}
 	encodings, err := coding.ParseResponse(resp.Header)
 	// Text that cannot be decoded cannot be searched.
-	if err != nil || packed(resp.Header) {
+	if err != nil || isPacked(resp.Header) {
 		return report, ErrEncoding
 	}
-	how, err := reading(resp.Header)
+	how, err := readCharset(resp.Header)
 	if err != nil {
 		return report, err
 	}
 	//defence:scrub-body instead report, nil
 	//defence:codings instead report, func() error { if len(encodings) > 0 { return nil }; return x.body(nil, how) }()
-	return report, x.body(encodings, how)
+	return report, x.scrubBody(encodings, how)
 }
 
-// reading returns how to decode the characters of a body.
-func reading(h http.Header) (charset.Reading, error) {
+// readCharset returns how to decode the characters of a body.
+func readCharset(h http.Header) (charset.Reading, error) {
 	//defence:charset instead charset.Reading{}, nil
 	return charset.Parse(h)
 }
 
-// packed reports whether a body contains compressed messages, as gRPC and Connect send them, or an instance
+// isPacked reports whether a body contains compressed messages, as gRPC and Connect send them, or an instance
 // manipulation (RFC 3229). Content-Encoding does not name either. The proxy asks for neither.
-func packed(h http.Header) bool {
+func isPacked(h http.Header) bool {
 	if len(h["Im"]) > 0 {
 		return true
 	}

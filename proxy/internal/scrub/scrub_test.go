@@ -103,7 +103,7 @@ func TestHead(t *testing.T) {
 		"X-Hex", hex.EncodeToString([]byte(canary)), "X-Json", `{"k":"sk_live_51Hx\/Zq\u002bcanary=="}`,
 		"X-Sk_live_51hx/zq+canary==", "1", "Content-Type", "text/plain", "X-Plain", "nothing here")
 	resp.Status = "200 got " + canary
-	report, err := New(c).Response(resp, Options{})
+	report, err := New(c).ScrubResponse(resp, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +129,14 @@ func TestNames(t *testing.T) {
 		want string
 	}{{nil, "STRIPE_AUTH_TOKEN"}, {[]string{"SAME_VALUE"}, "SAME_VALUE"}, {[]string{"OTHER", "STRIPE_AUTH_TOKEN"}, "STRIPE_AUTH_TOKEN"}} {
 		resp := respond(-1, strings.NewReader(canary+canary+"abcdefgh"))
-		if _, err := s.Response(resp, Options{Sent: tc.sent}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{Sent: tc.sent}); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := io.ReadAll(resp.Body); string(got) != tc.want+"LONGER_VALUE" {
 			t.Errorf("sent %v: got %q", tc.sent, got)
 		}
 	}
-	if told := s.Loggable("https://" + strings.ToLower(canary) + ".h/ " + canary); told != "https://STRIPE_AUTH_TOKEN.h/ STRIPE_AUTH_TOKEN" {
+	if told := s.CleanForLog("https://" + strings.ToLower(canary) + ".h/ " + canary); told != "https://STRIPE_AUTH_TOKEN.h/ STRIPE_AUTH_TOKEN" {
 		t.Errorf("told as %q", told)
 	}
 	if s.String("x"+canary) != "xSTRIPE_AUTH_TOKEN" || !s.Contains(canary) || s.Contains("x") {
@@ -147,7 +147,7 @@ func TestNames(t *testing.T) {
 		t.Error("nothing finds something")
 	}
 	resp := respond(5, strings.NewReader("12345"), "Content-Encoding", "odd")
-	if _, err := New(nil).Response(resp, Options{}); err != nil || resp.Header.Get("Content-Encoding") != "odd" {
+	if _, err := New(nil).ScrubResponse(resp, Options{}); err != nil || resp.Header.Get("Content-Encoding") != "odd" {
 		t.Errorf("without credentials: %v, %v", err, resp.Header)
 	}
 }
@@ -176,7 +176,7 @@ func TestBodies(t *testing.T) {
 						length = int64(len(coded))
 					}
 					resp := respond(length, src, "Content-Encoding", label(name), "Etag", `"1"`)
-					report, err := s.Response(resp, Options{})
+					report, err := s.ScrubResponse(resp, Options{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -210,7 +210,7 @@ func TestStacked(t *testing.T) {
 		for _, outer := range encodings[1:] {
 			coded := encode(t, outer, encode(t, inner, []byte("a "+canary+" b")))
 			resp := respond(int64(len(coded)), bytes.NewReader(coded), "Content-Encoding", label(inner)+", "+label(outer))
-			if _, err := s.Response(resp, Options{}); err != nil {
+			if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := io.ReadAll(resp.Body); string(got) != "a STRIPE_AUTH_TOKEN b" || err != nil {
@@ -227,7 +227,7 @@ func TestStacked(t *testing.T) {
 func TestMislabelled(t *testing.T) {
 	for _, name := range []string{"utf-8", "UTF8", " us-ascii", "ISO-8859-1", "base64", "binary", "none", "7bit", "8bit", "utf-8, identity", "aws-chunked", "AWS-Chunked,identity"} {
 		resp := respond(-1, strings.NewReader("a "+canary+" b"), "Content-Encoding", name)
-		if _, err := New(creds()).Response(resp, Options{}); err != nil {
+		if _, err := New(creds()).ScrubResponse(resp, Options{}); err != nil {
 			t.Errorf("%q: %v", name, err)
 			continue
 		}
@@ -238,7 +238,7 @@ func TestMislabelled(t *testing.T) {
 	}
 	for _, name := range []string{"utf-8, gzip", "gzip, utf-8", "base64, br", "utf-16", "utf-7", "utf-8;gzip", "utf-8 gzip"} {
 		resp := respond(-1, strings.NewReader(canary), "Content-Encoding", name)
-		if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, ErrEncoding) {
+		if _, err := New(creds()).ScrubResponse(resp, Options{}); !errors.Is(err, ErrEncoding) {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestRefused(t *testing.T) {
 		{"Content-Encoding", "gzip;q=1"}, {"Content-Encoding", "aws-chunked, odd"}, {"Content-Encoding", "aws-chunked, utf-8, gzip"}, {"Grpc-Encoding", "gzip"}, {"Connect-Content-Encoding", "br"},
 	} {
 		resp := respond(-1, strings.NewReader(canary), header...)
-		if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, ErrEncoding) {
+		if _, err := New(creds()).ScrubResponse(resp, Options{}); !errors.Is(err, ErrEncoding) {
 			t.Errorf("%q: got %v", header, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestRefused(t *testing.T) {
 		for _, length := range []int64{int64(len(coded)), -1} {
 			for what, data := range map[string][]byte{"not encoded": []byte("this is " + canary), "cut": coded[:len(coded)-3]} {
 				resp := respond(length, bytes.NewReader(data), "Content-Encoding", label(name))
-				_, err := New(creds()).Response(resp, Options{})
+				_, err := New(creds()).ScrubResponse(resp, Options{})
 				var got []byte
 				if err == nil {
 					got, err = io.ReadAll(resp.Body)
@@ -279,7 +279,7 @@ func TestAbort(t *testing.T) {
 	for _, name := range encodings {
 		coded := encode(t, name, []byte("one\n"+strings.Repeat("x", 300000)))
 		resp := respond(-1, io.MultiReader(bytes.NewReader(coded[:len(coded)/2]), iotest.ErrReader(broken)), "Content-Encoding", label(name))
-		if _, err := New(creds()).Response(resp, Options{}); err != nil {
+		if _, err := New(creds()).ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(resp.Body); !errors.Is(err, broken) {
@@ -290,7 +290,7 @@ func TestAbort(t *testing.T) {
 	for _, n := range []int{1, 6, len(canary) - 1} {
 		text := strings.Repeat("x\n", 1000) + canary[:n]
 		resp := respond(-1, io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)))
-		if _, err := New(creds()).Response(resp, Options{}); err != nil {
+		if _, err := New(creds()).ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(resp.Body); !errors.Is(err, broken) || strings.HasSuffix(string(got), canary[:n]) {
@@ -298,7 +298,7 @@ func TestAbort(t *testing.T) {
 		}
 	}
 	resp := respond(100, io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF)))
-	if _, err := New(creds()).Response(resp, Options{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := New(creds()).ScrubResponse(resp, Options{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -310,18 +310,18 @@ func TestWithoutBody(t *testing.T) {
 	}{{"HEAD", 200}, {"GET", 304}, {"GET", 204}, {"GET", 101}} {
 		resp := respond(1234, http.NoBody, "Content-Type", "text/plain")
 		resp.StatusCode = tc.status
-		if _, err := New(creds()).Response(resp, Options{Method: tc.method}); err != nil || resp.ContentLength != 1234 || resp.Header.Get("Content-Length") != "1234" {
+		if _, err := New(creds()).ScrubResponse(resp, Options{Method: tc.method}); err != nil || resp.ContentLength != 1234 || resp.Header.Get("Content-Length") != "1234" {
 			t.Errorf("%s %d: %v, %v", tc.method, tc.status, err, resp.Header)
 		}
 		resp = respond(1234, http.NoBody, "Content-Encoding", "gzip", "Etag", `"1"`, "Content-Md5", "x")
 		resp.StatusCode = tc.status
-		_, err := New(creds()).Response(resp, Options{Method: tc.method, Sent: []string{"STRIPE_AUTH_TOKEN"}})
+		_, err := New(creds()).ScrubResponse(resp, Options{Method: tc.method, Sent: []string{"STRIPE_AUTH_TOKEN"}})
 		if err != nil || len(resp.Header) != 0 || resp.ContentLength != -1 {
 			t.Errorf("%s %d encoded: %v, %v", tc.method, tc.status, err, resp.Header)
 		}
 		resp = respond(1234, http.NoBody, "Content-Encoding", "aws-chunked")
 		resp.StatusCode = tc.status
-		_, err = New(creds()).Response(resp, Options{Method: tc.method})
+		_, err = New(creds()).ScrubResponse(resp, Options{Method: tc.method})
 		if err != nil || resp.ContentLength != 1234 || resp.Header.Get("Content-Length") != "1234" || len(resp.Header) != 1 {
 			t.Errorf("%s %d aws-chunked: %v, %v", tc.method, tc.status, err, resp.Header)
 		}
@@ -344,7 +344,7 @@ func TestDigests(t *testing.T) {
 		{"streamed, sent", "clean", -1, []string{"STRIPE_AUTH_TOKEN"}, 0},
 	} {
 		resp := respond(tc.length, strings.NewReader(tc.body), all...)
-		if _, err := New(creds()).Response(resp, Options{Sent: tc.sent}); err != nil {
+		if _, err := New(creds()).ScrubResponse(resp, Options{Sent: tc.sent}); err != nil {
 			t.Fatal(err)
 		}
 		resp.Header.Del("Content-Length")
@@ -363,7 +363,7 @@ func TestTrailer(t *testing.T) {
 		resp.Trailer["Digest"] = []string{"x"}
 		resp.Trailer["X-Plain"] = []string{"plain"}
 	})))
-	if _, err := New(creds()).Response(resp, Options{}); err != nil {
+	if _, err := New(creds()).ScrubResponse(resp, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := io.ReadAll(resp.Body)
@@ -380,11 +380,11 @@ func (e ender) Read([]byte) (int, error) { e(); return 0, io.EOF }
 // TestNothingToScrub: without a catalog, everything passes as it is.
 func TestNothingToScrub(t *testing.T) {
 	var s *Scrubber
-	text, err := io.ReadAll(s.Reader(strings.NewReader("as it is"), nil, nil))
+	text, err := io.ReadAll(s.NewReader(strings.NewReader("as it is"), nil, nil))
 	if string(text) != "as it is" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	if got := s.Loggable("As It Is"); got != "As It Is" || s.Contains("as it is") {
+	if got := s.CleanForLog("As It Is"); got != "As It Is" || s.Contains("as it is") {
 		t.Error(got)
 	}
 }

@@ -27,7 +27,7 @@ func TestEventsLeaveAtOnce(t *testing.T) {
 	for _, name := range encodings {
 		pr, pw := io.Pipe()
 		resp := respond(-1, pr, "Content-Type", "text/event-stream", "Content-Encoding", label(name))
-		if _, err := s.Response(resp, Options{}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		next := make(chan bool)
@@ -82,7 +82,7 @@ func TestNoOracle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pr, pw := io.Pipe()
 			resp := respond(-1, pr)
-			if _, err := s.Response(resp, Options{Framing: how}); err != nil {
+			if _, err := s.ScrubResponse(resp, Options{Framing: how}); err != nil {
 				t.Fatal(err)
 			}
 			var got atomic.Int64
@@ -158,7 +158,7 @@ func TestBombs(t *testing.T) {
 			header = append(header, "Content-Encoding", label(n))
 		}
 		resp := respond(-1, &b, header...)
-		if _, err := s.Response(resp, Options{}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := io.Copy(io.Discard, resp.Body); !errors.Is(err, coding.ErrRatio) || n > coding.RatioFrom+1<<20 {
@@ -221,7 +221,7 @@ func TestUpstream(t *testing.T) {
 			if (resp.ProtoMajor == 2) != h2 {
 				t.Fatalf("got %s", resp.Proto)
 			}
-			if _, err := s.Response(resp, Options{}); err != nil {
+			if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 				t.Fatal(err)
 			}
 			return resp
@@ -286,7 +286,7 @@ func TestConstantMemory(t *testing.T) {
 			_ = pw.Close()
 		}()
 		resp := respond(-1, pr, "Content-Encoding", label(name))
-		report, err := s.Response(resp, Options{})
+		report, err := s.ScrubResponse(resp, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func FuzzBody(f *testing.F) {
 		// Of a text without a type, zero bytes at the beginning would mean UTF-16 or UTF-32: see FuzzCharset.
 		resp := respond(length, &pieces{coded, int(size)}, "Content-Type", "application/octet-stream",
 			"Content-Encoding", label(a), "Content-Encoding", label(b))
-		if _, err := s.Response(resp, Options{}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(resp.Body)
@@ -364,7 +364,7 @@ func FuzzBroken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, which, size uint8) {
 		name := label(encodings[1+int(which)%5])
 		resp := respond(-1, &pieces{data, int(size)}, "Content-Encoding", name)
-		if _, err := s.Response(resp, Options{}); err != nil {
+		if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		var begin bytes.Buffer
@@ -414,7 +414,7 @@ func BenchmarkBody(b *testing.B) {
 				buf := make([]byte, 32<<10)
 				for b.Loop() {
 					resp := respond(int64(len(coded)), bytes.NewReader(coded), "Content-Encoding", label(name))
-					if _, err := s.Response(resp, Options{}); err != nil {
+					if _, err := s.ScrubResponse(resp, Options{}); err != nil {
 						b.Fatal(err)
 					}
 					for {

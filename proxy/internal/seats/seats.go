@@ -17,9 +17,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// idle is the time after its pod's last registration at which a slot may be reassigned: longer than a registration
+// idleTime is the time after its pod's last registration at which a slot may be reassigned: longer than a registration
 // takes.
-const idle = 15 * time.Second
+const idleTime = 15 * time.Second
 
 // ErrFull means that all slots belong to other pods.
 var ErrFull = errors.New("the proxy has no slot for another pod")
@@ -39,11 +39,11 @@ type Seats struct {
 	conf Config
 
 	mu   sync.Mutex
-	pods map[netip.Addr]*seat
+	pods map[netip.Addr]*podSlot
 	next slot.ID // the first slot that no pod has had
 }
 
-type seat struct {
+type podSlot struct {
 	id   slot.ID
 	used time.Time // the time of its pod's last registration
 }
@@ -53,11 +53,11 @@ func New(c Config) *Seats {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Seats{conf: c, pods: map[netip.Addr]*seat{}}
+	return &Seats{conf: c, pods: map[netip.Addr]*podSlot{}}
 }
 
-// Take returns the slot of a pod that registers, and assigns one if the pod has none.
-func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
+// AssignSlot returns the slot of a pod that registers, and assigns one if the pod has none.
+func (s *Seats) AssignSlot(pod netip.Addr) (slot.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.conf.Now()
@@ -66,11 +66,11 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 		return own.id, nil
 	}
 	if s.next < slot.Max {
-		s.pods[pod] = &seat{s.next, now}
+		s.pods[pod] = &podSlot{s.next, now}
 		s.next++
 		return s.pods[pod].id, nil
 	}
-	oldest, ok := s.oldest(now)
+	oldest, ok := s.longestIdle(now)
 	if !ok {
 		return 0, fmt.Errorf("%w: %d have one", ErrFull, slot.Max)
 	}
@@ -78,15 +78,15 @@ func (s *Seats) Take(pod netip.Addr) (slot.ID, error) {
 	delete(s.pods, oldest)
 	// Before the new pod gets the slot: no state of the former pod may remain.
 	s.conf.Forget(id)
-	s.pods[pod] = &seat{id, now}
+	s.pods[pod] = &podSlot{id, now}
 	return id, nil
 }
 
-// oldest returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
-func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
+// longestIdle returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
+func (s *Seats) longestIdle(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
 		// A registration may be under way for a run that is not known yet.
-		if now.Sub(own.used) < idle || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
+		if now.Sub(own.used) < idleTime || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
 			continue
 		}
 		oldest, ok = pod, true
@@ -94,8 +94,8 @@ func (s *Seats) oldest(now time.Time) (oldest netip.Addr, ok bool) {
 	return oldest, ok
 }
 
-// Find returns the slot of the pod with an address. It returns false for any other address.
-func (s *Seats) Find(pod netip.Addr) (slot.ID, bool) {
+// FindSlot returns the slot of the pod with an address. It returns false for any other address.
+func (s *Seats) FindSlot(pod netip.Addr) (slot.ID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// An IPv4 address may arrive as IPv6.

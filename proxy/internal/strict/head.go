@@ -30,71 +30,71 @@ var (
 	errTrailerField = errors.New("a field that is not allowed in a trailer")
 )
 
-// head is the framing of the body, from a checked request head.
-type head struct {
+// bodyFraming is the framing of the body, from a checked request head.
+type bodyFraming struct {
 	chunked bool
 	length  int64
 }
 
 // parseHead checks a request head, including the empty line. It follows RFC 9112, sections 2 to 6, without the leniency
 // that they permit.
-func parseHead(raw []byte) (head, error) {
+func parseHead(raw []byte) (bodyFraming, error) {
 	lines, err := splitLines(raw)
 	if err != nil {
-		return head{}, err
+		return bodyFraming{}, err
 	}
 	minor, err := parseRequestLine(lines[0])
 	if err != nil {
-		return head{}, err
+		return bodyFraming{}, err
 	}
 	if len(lines)-1 > maxFields {
-		return head{}, errFields
+		return bodyFraming{}, errFields
 	}
-	var h head
+	var h bodyFraming
 	var hosts, lengths, codings int
 	for _, line := range lines[1:] {
 		name, value, err := parseField(line)
 		if err != nil {
-			return head{}, err
+			return bodyFraming{}, err
 		}
 		switch {
 		case strings.EqualFold(name, "Host"):
 			hosts++
 			if value == "" || !httpguts.ValidHostHeader(value) {
-				return head{}, errHost
+				return bodyFraming{}, errHost
 			}
 		case strings.EqualFold(name, "Content-Length"):
 			lengths++
 			if h.length, err = parseLength(value); err != nil {
-				return head{}, err
+				return bodyFraming{}, err
 			}
 		case strings.EqualFold(name, "Transfer-Encoding"):
 			codings++
 			// With HTTP/1.0, a Transfer-Encoding means faulty framing (RFC 9112, section 6.1).
 			if !strings.EqualFold(value, "chunked") || minor == 0 {
-				return head{}, errCoding
+				return bodyFraming{}, errCoding
 			}
 			h.chunked = true
 		case strings.EqualFold(name, "Trailer"):
 			if err := parseTrailerNames(value); err != nil {
-				return head{}, err
+				return bodyFraming{}, err
 			}
 		case strings.EqualFold(name, "Expect"):
 			if !strings.EqualFold(value, "100-continue") {
-				return head{}, errExpectation
+				return bodyFraming{}, errExpectation
 			}
 		}
 	}
 	switch {
 	case hosts != 1:
-		return head{}, errHost
+		return bodyFraming{}, errHost
 	case lengths > 1:
-		return head{}, errLength
+		return bodyFraming{}, errLength
 	case codings > 1:
-		return head{}, errCoding
+		return bodyFraming{}, errCoding
 	// RFC 9112, section 6.3: such a request may be an attempt at request smuggling.
 	case lengths+codings > 1:
-		return head{}, errAmbiguous
+		return bodyFraming{}, errAmbiguous
 	}
 	return h, nil
 }
@@ -131,7 +131,7 @@ func parseRequestLine(line string) (minor int, err error) {
 	default:
 		return 0, errRequestLine
 	}
-	if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, "#") || !visible(target) {
+	if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, "#") || !isVisible(target) {
 		return 0, errTarget
 	}
 	if _, err := url.ParseRequestURI(target); err != nil {
@@ -140,7 +140,7 @@ func parseRequestLine(line string) (minor int, err error) {
 	return minor, nil
 }
 
-func visible(s string) bool {
+func isVisible(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
 			return false

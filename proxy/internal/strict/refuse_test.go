@@ -74,8 +74,8 @@ func TestRefused(t *testing.T) {
 		for how, wrap := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader} {
 			s := New(wire{r: wrap(strings.NewReader(text + "GET /second HTTP/1.1\r\n" + host + "\r\n"))})
 			got, err := io.ReadAll(s)
-			if string(got) != refusedHead || s.Bad(1) == nil {
-				t.Errorf("%s, %s: handed on %.90q, %v, %v", name, how, got, err, s.Bad(1))
+			if string(got) != refusedHead || s.FindRefusal(1) == nil {
+				t.Errorf("%s, %s: handed on %.90q, %v, %v", name, how, got, err, s.FindRefusal(1))
 			}
 		}
 	}

@@ -23,17 +23,17 @@ const (
 	firstBuffer  = 4 << 10
 )
 
-// state is the part of the request stream to which the next byte belongs.
-type state uint8
+// connState is the part of the request stream to which the next byte belongs.
+type connState uint8
 
 const (
-	stateHead      state = iota
-	stateFixed           // a body of known length
-	stateChunkSize       // a chunk's size line
-	stateChunkData       // a chunk's bytes and the CRLF after them
-	stateTrailer         // the fields after the last chunk, and the empty line
-	stateEnd             // after a refused request: further bytes are ignored
-	stateRaw             // after an upgrade: nothing is checked
+	stateHead      connState = iota
+	stateFixed               // a body of known length
+	stateChunkSize           // a chunk's size line
+	stateChunkData           // a chunk's bytes and the CRLF after them
+	stateTrailer             // the fields after the last chunk, and the empty line
+	stateEnd                 // after a refused request: further bytes are ignored
+	stateRaw                 // after an upgrade: nothing is checked
 )
 
 // errFraming ends a body with malformed chunks.
@@ -54,7 +54,7 @@ type badRequest struct {
 type Conn struct {
 	net.Conn // plain, or TLS
 
-	state state
+	state connState
 	left  int64  // the remaining bytes of a fixed body, or of a chunk with its CRLF
 	heads int    // the number of heads passed on
 	buf   []byte // read and not passed on
@@ -69,17 +69,17 @@ func New(c net.Conn) *Conn {
 	return &Conn{Conn: c}
 }
 
-// Bad returns why the n-th request of the connection was refused, counted from 1, or nil. It may be called while the
-// server reads.
-func (s *Conn) Bad(n int) error {
+// FindRefusal returns why the n-th request of the connection was refused, counted from 1, or nil. It may be called
+// while the server reads.
+func (s *Conn) FindRefusal(n int) error {
 	if b := s.bad.Load(); b != nil && b.at == n {
 		return b.err
 	}
 	return nil
 }
 
-// Raw ends the checks, for a connection that was hijacked after an upgrade. No Read may be in progress.
-func (s *Conn) Raw() { s.state = stateRaw }
+// StopChecks ends the checks, for a connection that was hijacked after an upgrade. No Read may be in progress.
+func (s *Conn) StopChecks() { s.state = stateRaw }
 
 // Read passes on checked bytes.
 func (s *Conn) Read(p []byte) (int, error) {
@@ -102,13 +102,13 @@ func (s *Conn) Read(p []byte) (int, error) {
 			if len(s.buf) == 0 { // directly into the reader's buffer
 				// Not beyond the body: the next head must be checked first.
 				n, err := s.Conn.Read(p[:min(int64(len(p)), s.left)])
-				s.count(n)
+				s.countBody(n)
 				return n, err
 			}
 			s.pass = int(min(int64(len(s.buf)), s.left))
-			s.count(s.pass)
+			s.countBody(s.pass)
 		default:
-			if err := s.step(); err != nil {
+			if err := s.checkPiece(); err != nil {
 				return 0, err
 			}
 		}
@@ -119,45 +119,45 @@ func (s *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// count subtracts n bytes from a fixed body.
-func (s *Conn) count(n int) {
+// countBody subtracts n bytes from a fixed body.
+func (s *Conn) countBody(n int) {
 	s.left -= int64(n)
 	if s.left == 0 {
 		s.state = stateHead
 	}
 }
 
-// step checks the next piece of a head or of a chunked body. It reads more bytes if necessary.
-func (s *Conn) step() error {
+// checkPiece checks the next piece of a head or of a chunked body. It reads more bytes if necessary.
+func (s *Conn) checkPiece() error {
 	var n int
 	var err error
 	switch s.state {
 	case stateHead:
-		n, err = s.head()
+		n, err = s.checkRequestHead()
 	case stateChunkSize:
-		n, err = s.chunkSize()
+		n, err = s.checkChunkSize()
 	case stateChunkData:
-		n, err = s.chunkData()
+		n, err = s.checkChunkData()
 	case stateTrailer:
-		n, err = s.trailer()
+		n, err = s.checkTrailer()
 	}
 	s.pass = n
 	return err
 }
 
-// head checks a whole request head.
-func (s *Conn) head() (int, error) {
-	end, err := s.find([]byte("\r\n\r\n"), MaxHead)
+// checkRequestHead checks a whole request head.
+func (s *Conn) checkRequestHead() (int, error) {
+	end, err := s.readUntil([]byte("\r\n\r\n"), MaxHead)
 	if errors.Is(err, errTooLong) {
 		// net/http has a limit too, but would answer without a record of the refusal.
-		return s.refuse(errHeadTooLong)
+		return s.refuseRequest(errHeadTooLong)
 	}
 	if err != nil {
 		return 0, err
 	}
 	h, err := parseHead(s.buf[:end])
 	if err != nil {
-		return s.refuse(err)
+		return s.refuseRequest(err)
 	}
 	s.heads++
 	switch {
@@ -169,8 +169,8 @@ func (s *Conn) head() (int, error) {
 	return end, nil
 }
 
-// refuse replaces the request, and everything after it, by refusedHead.
-func (s *Conn) refuse(why error) (int, error) {
+// refuseRequest replaces the request, and everything after it, by refusedHead.
+func (s *Conn) refuseRequest(why error) (int, error) {
 	s.heads++
 	s.bad.Store(&badRequest{at: s.heads, err: why})
 	// The end of the refused request is unknown, so the connection cannot be used further.
@@ -179,9 +179,9 @@ func (s *Conn) refuse(why error) (int, error) {
 	return len(s.buf), nil
 }
 
-// chunkSize checks a size line: hexadecimal digits and CRLF, without an extension.
-func (s *Conn) chunkSize() (int, error) {
-	end, err := s.find([]byte("\r\n"), maxChunkLine)
+// checkChunkSize checks a size line: hexadecimal digits and CRLF, without an extension.
+func (s *Conn) checkChunkSize() (int, error) {
+	end, err := s.readUntil([]byte("\r\n"), maxChunkLine)
 	if errors.Is(err, errTooLong) {
 		return 0, errFraming
 	}
@@ -191,7 +191,7 @@ func (s *Conn) chunkSize() (int, error) {
 	digits := s.buf[:end-2]
 	var size int64
 	for _, b := range digits {
-		d := unhex(b)
+		d := hexValue(b)
 		// Another digit would overflow size.
 		if d < 0 || size > 1<<55 {
 			return 0, errFraming
@@ -209,11 +209,11 @@ func (s *Conn) chunkSize() (int, error) {
 	return end, nil
 }
 
-// chunkData passes on the arrived bytes of a chunk, and checks the CRLF after the chunk.
-func (s *Conn) chunkData() (int, error) {
+// checkChunkData passes on the arrived bytes of a chunk, and checks the CRLF after the chunk.
+func (s *Conn) checkChunkData() (int, error) {
 	if s.left > 2 {
 		if len(s.buf) == 0 {
-			if err := s.more(); err != nil {
+			if err := s.readMore(); err != nil {
 				return 0, err
 			}
 		}
@@ -222,7 +222,7 @@ func (s *Conn) chunkData() (int, error) {
 		return n, nil
 	}
 	for len(s.buf) < 2 {
-		if err := s.more(); err != nil {
+		if err := s.readMore(); err != nil {
 			return 0, err
 		}
 	}
@@ -233,10 +233,10 @@ func (s *Conn) chunkData() (int, error) {
 	return 2, nil
 }
 
-// trailer checks the text after the last chunk: header lines and an empty line.
-func (s *Conn) trailer() (int, error) {
+// checkTrailer checks the text after the last chunk: header lines and an empty line.
+func (s *Conn) checkTrailer() (int, error) {
 	for len(s.buf) < 2 {
-		if err := s.more(); err != nil {
+		if err := s.readMore(); err != nil {
 			return 0, err
 		}
 	}
@@ -244,7 +244,7 @@ func (s *Conn) trailer() (int, error) {
 		s.state = stateHead
 		return 2, nil
 	}
-	end, err := s.find([]byte("\r\n\r\n"), maxTrailer)
+	end, err := s.readUntil([]byte("\r\n\r\n"), maxTrailer)
 	if errors.Is(err, errTooLong) {
 		return 0, errFraming
 	}
@@ -260,9 +260,9 @@ func (s *Conn) trailer() (int, error) {
 
 var errTooLong = errors.New("too long")
 
-// find reads until it finds the separator. It returns the index after the separator, or errTooLong if the separator is
-// not within limit bytes.
-func (s *Conn) find(sep []byte, limit int) (int, error) {
+// readUntil reads until it finds the separator. It returns the index after the separator, or errTooLong if the
+// separator is not within limit bytes.
+func (s *Conn) readUntil(sep []byte, limit int) (int, error) {
 	from := 0
 	for {
 		window := s.buf[:min(len(s.buf), limit)]
@@ -274,14 +274,14 @@ func (s *Conn) find(sep []byte, limit int) (int, error) {
 		}
 		// The separator may be split over two reads.
 		from = max(0, len(window)-len(sep)+1)
-		if err := s.more(); err != nil {
+		if err := s.readMore(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// more reads at least one byte. Errors are not sticky: an error may be a deadline that the server extends.
-func (s *Conn) more() error {
+// readMore reads at least one byte. Errors are not sticky: an error may be a deadline that the server extends.
+func (s *Conn) readMore() error {
 	if len(s.buf) == 0 {
 		// All bytes were passed on: use the memory again from its beginning.
 		s.buf = s.store[:0]
@@ -299,7 +299,7 @@ func (s *Conn) more() error {
 	return err
 }
 
-func unhex(b byte) int {
+func hexValue(b byte) int {
 	switch {
 	case '0' <= b && b <= '9':
 		return int(b - '0')

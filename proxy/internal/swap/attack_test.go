@@ -16,20 +16,20 @@ import (
 )
 
 // attackSlow is how a body is rewritten byte by byte, with nothing of the pass functions.
-func attackSlow(x *rewrite, kind, text string) (string, error) {
+func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 	x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
 	k, bad := bodyKind(x.req.Header)
-	w := x.outer(k, bad)
+	w := x.newBodyWriter(k, bad)
 	var out []byte
-	lax := func(ws *words, b byte) {
+	lax := func(ws *nameBuffer, b byte) {
 		if isWord(b) {
-			out = ws.add(out, b)
+			out = ws.addByte(out, b)
 		} else {
-			out = append(ws.endLax(out), b)
+			out = append(ws.endPassThrough(out), b)
 		}
 	}
-	var step func(w writer, b byte)
-	step = func(w writer, b byte) {
+	var step func(w bodyWriter, b byte)
+	step = func(w bodyWriter, b byte) {
 		switch w := w.(type) {
 		case *sniffer:
 			if w.w == nil {
@@ -37,55 +37,55 @@ func attackSlow(x *rewrite, kind, text string) (string, error) {
 					out = append(out, b)
 					return
 				}
-				w.w = w.choose(b)
+				w.w = w.chooseWriter(b)
 			}
 			step(w.w, b)
 		case *jsonWriter:
 			switch {
 			case w.bad != nil:
-				lax(&w.words, b)
+				lax(&w.nameBuffer, b)
 			case w.in:
-				out = w.inString(out, b)
+				out = w.handleString(out, b)
 			default:
-				out = w.outside(out, b)
+				out = w.handleOutside(out, b)
 			}
 		case *formWriter:
 			if w.bad != nil {
-				lax(&w.words, b)
+				lax(&w.nameBuffer, b)
 				return
 			}
-			out = w.byte(out, b)
+			out = w.writeByte(out, b)
 		case *textWriter:
 			if isWord(b) {
-				out = w.add(out, b)
+				out = w.addByte(out, b)
 			} else {
 				w.only = false
-				out = append(w.end(out, spot{catalog.SurfaceBody, w.field, false}, w.coded), b)
+				out = append(w.swapRun(out, requestSpot{catalog.SurfaceBody, w.field, false}, w.coded), b)
 			}
 		case *xmlWriter:
 			if !w.decided {
 				if len(w.head) < maxDeclaration {
 					w.head = append(w.head, b)
 				}
-				w.decide(false)
+				w.checkDeclaration(false)
 			}
 			if w.bad != nil {
-				lax(&w.words, b)
+				lax(&w.nameBuffer, b)
 				return
 			}
 			step(&w.textWriter, b)
 		case *refuser:
-			lax(&w.words, b)
+			lax(&w.nameBuffer, b)
 		}
 	}
 	for i := range len(text) {
 		step(w, text[i])
-		if f := w.fault(); f != nil {
+		if f := w.findFault(); f != nil {
 			return "", f
 		}
 	}
-	out = w.finish(out)
-	return string(out), w.fault()
+	out = w.finishText(out)
+	return string(out), w.findFault()
 }
 
 var attackPieces = []string{
@@ -143,16 +143,16 @@ func TestAttackPass(t *testing.T) {
 			"application/json", "application/json", "application/x-ndjson", "application/x-www-form-urlencoded", "application/x-www-form-urlencoded", "text/plain", "", "application/xml",
 			"application/octet-stream", "application/json; charset=utf-16",
 		}[r.IntN(10)]
-		result := func(do func(x *rewrite) (string, error)) string {
-			x := &rewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
+		result := func(do func(x *requestRewrite) (string, error)) string {
+			x := &requestRewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
 			out, err := do(x)
 			var ambiguous *Ambiguity
 			if errors.As(err, &ambiguous) {
 				return err.Error()
 			}
-			return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
+			return fmt.Sprintf("%q %v %v %v", out, err, x.report.ListSwapped(), x.report.ListSeen())
 		}
-		want := result(func(x *rewrite) (string, error) { return attackSlow(x, kind, text) })
+		want := result(func(x *requestRewrite) (string, error) { return attackSlow(x, kind, text) })
 		if strings.Contains(want, "value") {
 			swapped++
 		}
@@ -161,9 +161,9 @@ func TestAttackPass(t *testing.T) {
 		}
 		for range 4 {
 			sizes := []int{1 + r.IntN(9), 1 + r.IntN(len(text)+1), 1 + r.IntN(40)}
-			got := result(func(x *rewrite) (string, error) {
+			got := result(func(x *requestRewrite) (string, error) {
 				x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
-				out, err := io.ReadAll(x.swapped(&attackReader{text, sizes, 0}))
+				out, err := io.ReadAll(x.newSwapReader(&attackReader{text, sizes, 0}))
 				return string(out), err
 			})
 			if got != want {
@@ -175,7 +175,7 @@ func TestAttackPass(t *testing.T) {
 			continue
 		}
 		var after string
-		x := result(func(x *rewrite) (string, error) {
+		x := result(func(x *requestRewrite) (string, error) {
 			req, err := http.NewRequest(http.MethodPost, "https://h/", strings.NewReader(text))
 			if err != nil {
 				t.Fatal(err)
@@ -183,7 +183,7 @@ func TestAttackPass(t *testing.T) {
 			if kind != "" {
 				req.Header.Set("Content-Type", kind)
 			}
-			report, err := s.Request(req, Options{Allowed: c})
+			report, err := s.SwapRequest(req, Options{Allowed: c})
 			x.report = report
 			if err != nil {
 				return "", err
@@ -222,8 +222,8 @@ func TestAttackSplitEscape(t *testing.T) {
 		"application/json": `{"x":"long enough, and \u002dAPI_KEY is in it"}`, "application/x-www-form-urlencoded": "x=long-enough%2DAPI_KEY-is-in-it",
 	} {
 		for at := 1; at < len(text); at++ {
-			x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}, req: &http.Request{Header: http.Header{"Content-Type": {kind}}}}
-			out, err := io.ReadAll(x.swapped(&attackReader{text, []int{at, len(text)}, 0}))
+			x := &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}, req: &http.Request{Header: http.Header{"Content-Type": {kind}}}}
+			out, err := io.ReadAll(x.newSwapReader(&attackReader{text, []int{at, len(text)}, 0}))
 			if err != nil || !strings.Contains(string(out), "first-value") {
 				t.Errorf("%s cut at %d: %s %v", kind, at, out, err)
 			}
@@ -278,8 +278,8 @@ func TestAttackCarried(t *testing.T) {
 								if announced {
 									req.ContentLength = int64(len(sent))
 								}
-								found := make(chan Carried, 8)
-								_, err = s.Request(req, Options{Allowed: allowed, Found: func(c Carried) { found <- c }})
+								found := make(chan CarriedValue, 8)
+								_, err = s.SwapRequest(req, Options{Allowed: allowed, Found: func(c CarriedValue) { found <- c }})
 								whole := ""
 								if err == nil {
 									var out []byte

@@ -9,22 +9,22 @@ import (
 )
 
 var (
-	inAuthorization    = spot{catalog.SurfaceHeader, "Authorization", false}
-	wholeAuthorization = spot{catalog.SurfaceHeader, "Authorization", true}
+	inAuthorization    = requestSpot{catalog.SurfaceHeader, "Authorization", false}
+	wholeAuthorization = requestSpot{catalog.SurfaceHeader, "Authorization", true}
 )
 
-// basic swaps the user, the password, or both if one token name stands for the pair. Without a swap it returns coded
-// unchanged. It refuses a swap if the user, or a password that the code wrote, contains a colon (RFC 7617).
-func (x *rewrite) basic(coded string) (string, error) {
+// swapBasic swaps the user, the password, or both if one token name stands for the pair. Without a swap it returns
+// coded unchanged. It refuses a swap if the user, or a password that the code wrote, contains a colon (RFC 7617).
+func (x *requestRewrite) swapBasic(coded string) (string, error) {
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(coded, "="))
 	if err != nil {
 		return coded, nil
 	}
 	user, password, colon := strings.Cut(string(plain), ":")
-	newUser, swappedUser := x.basicPart(user)
+	newUser, swappedUser := x.swapBasicPart(user)
 	newPassword, swappedPassword := "", false
 	if colon {
-		newPassword, swappedPassword = x.basicPart(password)
+		newPassword, swappedPassword = x.swapBasicPart(password)
 	}
 	if !swappedUser && !swappedPassword {
 		return coded, nil
@@ -43,13 +43,13 @@ func (x *rewrite) basic(coded string) (string, error) {
 	return base64.StdEncoding.EncodeToString([]byte(text)), nil
 }
 
-// basicPart returns a user or a password after swapping, and whether it swapped.
-func (x *rewrite) basicPart(token string) (string, bool) {
+// swapBasicPart returns a user or a password after swapping, and whether it swapped.
+func (x *requestRewrite) swapBasicPart(token string) (string, bool) {
 	if x.s.byText[token] == "" {
 		x.reportNames(token, CodeInside, inAuthorization)
 		return token, false
 	}
-	if v, ok := x.use(x.s.byText[token], wholeAuthorization); ok {
+	if v, ok := x.useName(x.s.byText[token], wholeAuthorization); ok {
 		return v, true
 	}
 	return token, false
@@ -57,9 +57,9 @@ func (x *rewrite) basicPart(token string) (string, bool) {
 
 func isControl(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xA0 }
 
-// parameters swaps whole values of key=value parameters, quoted or not. It swaps only in a list that follows RFC 9110,
-// section 11.2. Unquoted values may also contain the characters of base64 and of addresses.
-func (x *rewrite) parameters(value string) (string, error) {
+// swapParameters swaps whole values of key=value parameters, quoted or not. It swaps only in a list that follows RFC
+// 9110, section 11.2. Unquoted values may also contain the characters of base64 and of addresses.
+func (x *requestRewrite) swapParameters(value string) (string, error) {
 	var out strings.Builder
 	swapped := false
 	rest := value
@@ -71,10 +71,10 @@ func (x *rewrite) parameters(value string) (string, error) {
 		out.WriteString(rest[:eq+1])
 		x.reportNames(rest[:eq], CodeInside, inAuthorization)
 		rest = rest[eq+1:]
-		n, text, quoted := parameter(rest)
+		n, text, quoted := readParameter(rest)
 		v, ok := "", false
 		if x.s.byText[text] != "" {
-			v, ok = x.use(x.s.byText[text], wholeAuthorization)
+			v, ok = x.useName(x.s.byText[text], wholeAuthorization)
 		} else {
 			x.reportNames(rest[:n], CodeInside, inAuthorization)
 		}
@@ -90,14 +90,14 @@ func (x *rewrite) parameters(value string) (string, error) {
 	out.WriteString(rest)
 	// The list is checked as the code wrote it. A swapped value cannot break the list, because renderParameter quotes it.
 	//defence:one-reading
-	if swapped && !isParameters(value) {
+	if swapped && !isParameterList(value) {
 		return "", errParameters
 	}
 	return out.String(), nil
 }
 
-// parameter reads one value. It returns the length as written and the content without quotes.
-func parameter(s string) (n int, text string, quoted bool) {
+// readParameter reads one value. It returns the length as written and the content without quotes.
+func readParameter(s string) (n int, text string, quoted bool) {
 	if !strings.HasPrefix(s, `"`) {
 		n = strings.IndexAny(s, ", ;\t")
 		if n < 0 {
@@ -116,10 +116,10 @@ func parameter(s string) (n int, text string, quoted bool) {
 	return n + 1, s[1:n], true
 }
 
-// isParameters reports whether s is an optional scheme and a list of parameters that all parsers split in the same way.
-// Each parameter may occur once.
-func isParameters(s string) bool {
-	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isToken(scheme) {
+// isParameterList reports whether s is an optional scheme and a list of parameters that all parsers split in the same
+// way. Each parameter may occur once.
+func isParameterList(s string) bool {
+	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isHTTPToken(scheme) {
 		s = rest
 	}
 	seen := map[string]bool{}
@@ -127,11 +127,11 @@ func isParameters(s string) bool {
 		key, rest, ok := strings.Cut(s, "=")
 		key = strings.ToLower(key)
 		// An asterisk or an apostrophe marks an extended value (RFC 8187), which some parsers decode by its charset.
-		if !ok || !isToken(key) || strings.Contains(key, "*") || strings.Contains(key, "'") || seen[key] {
+		if !ok || !isHTTPToken(key) || strings.Contains(key, "*") || strings.Contains(key, "'") || seen[key] {
 			return false
 		}
 		seen[key] = true
-		n, text, quoted := parameter(rest)
+		n, text, quoted := readParameter(rest)
 		switch {
 		// Parsers disagree on a backslash in quotes, so no escape may occur.
 		case quoted && (n < 2 || rest[n-1] != '"' || strings.Contains(text, `\`)):
@@ -153,8 +153,10 @@ const (
 	bareParameter = alphanumeric + "-._~+/=:@!#$%&*^|"
 )
 
-// isToken reports whether a word is a token (RFC 9110, 5.6.2).
-func isToken(s string) bool { return s != "" && strings.Trim(s, alphanumeric+"!#$%&'*+-.^_`|~") == "" }
+// isHTTPToken reports whether a word is a token (RFC 9110, 5.6.2).
+func isHTTPToken(s string) bool {
+	return s != "" && strings.Trim(s, alphanumeric+"!#$%&'*+-.^_`|~") == ""
+}
 
 // renderParameter writes a value, in quotes if it had them or needs them.
 func renderParameter(v string, quoted bool) string {

@@ -32,7 +32,7 @@ func BenchmarkBody(b *testing.B) {
 				buf := make([]byte, 32<<10)
 				for b.Loop() {
 					req := request(b, "POST", "https://h/v1/things", body.text, "Content-Type", body.kind)
-					if _, err := s.Request(req, Options{Allowed: c}); err != nil {
+					if _, err := s.SwapRequest(req, Options{Allowed: c}); err != nil {
 						b.Fatal(err)
 					}
 					for {

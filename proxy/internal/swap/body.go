@@ -14,9 +14,9 @@ import (
 // ErrEncoding is the error for a request body that does not match its Content-Encoding.
 var ErrEncoding = errors.New("the request's content encoding is broken")
 
-// body rewrites the body. If no credential of the exchange declares the body, every byte stays, including the encoding
-// and the length. The body is searched for values and names in any case.
-func (x *rewrite) body() error {
+// rewriteBody rewrites the body. If no credential of the exchange declares the body, every byte stays, including the
+// encoding and the length. The body is searched for values and names in any case.
+func (x *requestRewrite) rewriteBody() error {
 	req := x.req
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
@@ -32,16 +32,16 @@ func (x *rewrite) body() error {
 	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
 		// Search a decoded copy, so that the request leaves in its original encoding.
-		b.Audit(func(copied *coding.Body) { x.chain(copied, encodings, false) })
-		b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
-		return coding.Ahead(req, b, false)
+		b.AuditCopy(func(copied *coding.Body) { x.buildChain(copied, encodings, false) })
+		b.AddReader(func(r io.Reader) io.Reader { return plainErrors{r} })
+		return coding.ReadAhead(req, b, false)
 	}
 	if swaps && err == nil {
-		if err := x.types(); err != nil {
+		if err := x.readContentType(); err != nil {
 			return err
 		}
 	}
-	x.chain(b, encodings, swaps && err == nil)
+	x.buildChain(b, encodings, swaps && err == nil)
 	if len(encodings) > 0 {
 		// The rewritten body leaves decoded.
 		req.Header.Del("Content-Encoding")
@@ -49,21 +49,21 @@ func (x *rewrite) body() error {
 	if swaps {
 		DropRange(req)
 	}
-	return coding.Ahead(req, b, swaps)
+	return coding.ReadAhead(req, b, swaps)
 }
 
 // DropRange removes the headers that ask for a range, so that the server answers with the whole body. A range could cut
 // a credential in two, which the scrubber would not find.  Servers have other names for Range, such as Request-Range
 // and X-Ms-Range.
 func DropRange(req *http.Request) {
-	for _, name := range Ranges(req) {
+	for _, name := range ListRangeHeaders(req) {
 		//defence:range
 		delete(req.Header, name)
 	}
 }
 
-// Ranges returns the names of the headers that DropRange removes.
-func Ranges(req *http.Request) (out []string) {
+// ListRangeHeaders returns the names of the headers that DropRange removes.
+func ListRangeHeaders(req *http.Request) (out []string) {
 	separator := func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 	for name := range req.Header {
 		words := strings.FieldsFunc(strings.ToLower(name), separator)
@@ -81,26 +81,26 @@ func Ranges(req *http.Request) (out []string) {
 	return out
 }
 
-// chain decodes the body, searches it for values, and swaps token names or reports them.
-func (x *rewrite) chain(b *coding.Body, encodings []string, swaps bool) {
-	b.Decode(encodings)
-	b.Through(func(r io.Reader) io.Reader { return plainErrors{r} })
-	if swaps && x.short() {
+// buildChain decodes the body, searches it for values, and swaps token names or reports them.
+func (x *requestRewrite) buildChain(b *coding.Body, encodings []string, swaps bool) {
+	b.AddDecoder(encodings)
+	b.AddReader(func(r io.Reader) io.Reader { return plainErrors{r} })
+	if swaps && x.isShort() {
 		// A short body is searched and rewritten at once, because its exact length can then be announced.
-		b.Through(func(r io.Reader) io.Reader { return &wholeBody{x: x, src: r} })
+		b.AddReader(func(r io.Reader) io.Reader { return &wholeBody{x: x, src: r} })
 		return
 	}
-	b.Through(x.inMessages(func(r io.Reader) io.Reader { return x.s.searched(r, x.o.Found) }))
+	b.AddReader(x.wrapMessages(func(r io.Reader) io.Reader { return x.s.newSearchReader(r, x.o.Found) }))
 	if swaps {
-		b.Through(x.swapped)
+		b.AddReader(x.newSwapReader)
 		return
 	}
-	b.Through(x.inMessages(x.looker))
+	b.AddReader(x.wrapMessages(x.newNameReporter))
 }
 
-// inMessages applies a reader to each message of the body.
-func (x *rewrite) inMessages(wrap func(io.Reader) io.Reader) func(io.Reader) io.Reader {
-	return func(src io.Reader) io.Reader { return x.o.Framing.Through(src, wrap) }
+// wrapMessages applies a reader to each message of the body.
+func (x *requestRewrite) wrapMessages(wrap func(io.Reader) io.Reader) func(io.Reader) io.Reader {
+	return func(src io.Reader) io.Reader { return x.o.Framing.WrapMessages(src, wrap) }
 }
 
 // plainErrors turns the errors of package coding into ErrEncoding.
@@ -114,18 +114,18 @@ func (p plainErrors) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// looker reports the token names in a body that is not rewritten.
-func (x *rewrite) looker(src io.Reader) io.Reader {
-	at := spot{kind: catalog.SurfaceBody, whole: true}
+// newNameReporter reports the token names in a body that is not rewritten.
+func (x *requestRewrite) newNameReporter(src io.Reader) io.Reader {
+	at := requestSpot{kind: catalog.SurfaceBody, whole: true}
 	return x.s.names.NewReader(src, func(id int) (string, error) {
 		name := x.s.all[id].Name
-		x.report.saw(Seen{name, at.seen(), x.why(name)})
+		x.report.addSeen(SeenName{name, at.hintName(), x.explainUnswapped(name)})
 		return name, nil
 	})
 }
 
-// why returns the code for not swapping a name in a body that no credential declares.
-func (x *rewrite) why(name string) string {
+// explainUnswapped returns the code for not swapping a name in a body that no credential declares.
+func (x *requestRewrite) explainUnswapped(name string) string {
 	switch {
 	case !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }):
 		return CodeOther

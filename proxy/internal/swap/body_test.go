@@ -67,7 +67,7 @@ func TestLength(t *testing.T) {
 					want = strings.ReplaceAll(text, "API_KEY", "first-value")
 				}
 				req := post(t, text, known)
-				if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+				if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 					t.Fatal(err)
 				}
 				length := int64(-1)
@@ -100,19 +100,19 @@ func TestEncoded(t *testing.T) {
 				text := `{"k":"API_KEY","pad":"` + pad + `"}`
 				coded := encode(text)
 				req := post(t, coded, known, "Content-Encoding", name, "Content-Type", "application/json")
-				r, err := New(in).Request(req, Options{Allowed: in})
+				r, err := New(in).SwapRequest(req, Options{Allowed: in})
 				if err != nil {
 					t.Fatal(err)
 				}
 				got, err := io.ReadAll(req.Body)
-				if string(got) != strings.Replace(text, "API_KEY", "first-value", 1) || err != nil || req.Header.Get("Content-Encoding") != "" || len(r.Swapped()) != 1 {
+				if string(got) != strings.Replace(text, "API_KEY", "first-value", 1) || err != nil || req.Header.Get("Content-Encoding") != "" || len(r.ListSwapped()) != 1 {
 					t.Errorf("%s declared: %.60q, %v, %v", name, got, err, req.Header)
 				}
 				if exact := known && pad == ""; exact != (req.ContentLength == int64(len(got))) {
 					t.Errorf("%s declared: length %d of %d", name, req.ContentLength, len(got))
 				}
 				req = post(t, coded, known, "Content-Encoding", name)
-				r, err = New(out).Request(req, Options{Allowed: out})
+				r, err = New(out).SwapRequest(req, Options{Allowed: out})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -121,8 +121,8 @@ func TestEncoded(t *testing.T) {
 				if string(got) != coded || err != nil || req.Header.Get("Content-Encoding") != name || known != (length == int64(len(coded))) {
 					t.Errorf("%s not declared: changed, %v, %v, %d", name, err, req.Header, length)
 				}
-				if len(r.Seen()) != 1 || r.Seen()[0].Code != CodeUndeclared {
-					t.Errorf("%s not declared: saw %v", name, r.Seen())
+				if len(r.ListSeen()) != 1 || r.ListSeen()[0].Code != CodeUndeclared {
+					t.Errorf("%s not declared: saw %v", name, r.ListSeen())
 				}
 				_ = req.Body.Close()
 				for _, c := range [][]catalog.Credential{in, out} {
@@ -130,7 +130,7 @@ func TestEncoded(t *testing.T) {
 						encode(strings.Replace(text, "API_KEY", "first\\u002dvalue", 1)): ErrCarriesValue, coded + "more": ErrEncoding, "no " + name: ErrEncoding, coded[:len(coded)-2]: ErrEncoding,
 					} {
 						req = post(t, data, known, "Content-Encoding", name, "Content-Type", "application/json")
-						_, err := New(c).Request(req, Options{Allowed: c})
+						_, err := New(c).SwapRequest(req, Options{Allowed: c})
 						if err == nil {
 							_, err = io.ReadAll(req.Body)
 						}
@@ -144,7 +144,7 @@ func TestEncoded(t *testing.T) {
 		}
 	}
 	req := post(t, "4;chunk-signature=x\r\nAPI_\r\n", true, "Content-Encoding", "aws-chunked")
-	if _, err := New(in).Request(req, Options{Allowed: in}); err != nil || req.Header.Get("Content-Encoding") == "" {
+	if _, err := New(in).SwapRequest(req, Options{Allowed: in}); err != nil || req.Header.Get("Content-Encoding") == "" {
 		t.Errorf("an unknown encoding: %v, %v", err, req.Header)
 	}
 }
@@ -157,7 +157,7 @@ func TestCloseEarly(t *testing.T) {
 			pr, pw := io.Pipe()
 			req := post(t, "x", false, "Content-Encoding", encoding)
 			req.Body = pr
-			if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+			if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 				t.Fatal(err)
 			}
 			read := make(chan error)
@@ -182,7 +182,7 @@ func TestBodyErrors(t *testing.T) {
 	for _, kind := range []string{"text/plain", "application/json", "multipart/form-data; boundary=b"} {
 		req := post(t, "x", false, "Content-Type", kind)
 		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("--b\r\nContent-Disposition: form-data; name=a\r\n\r\n{"), iotest.ErrReader(broken)))
-		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+		if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(req.Body); !errors.Is(err, broken) {
@@ -190,7 +190,7 @@ func TestBodyErrors(t *testing.T) {
 		}
 	}
 	req := post(t, "--b\r\nbroken first-value", false, "Content-Type", "multipart/form-data; boundary=b")
-	_, err := New(c).Request(req, Options{Allowed: c})
+	_, err := New(c).SwapRequest(req, Options{Allowed: c})
 	if err == nil {
 		_, err = io.ReadAll(req.Body)
 	}
@@ -199,22 +199,22 @@ func TestBodyErrors(t *testing.T) {
 	}
 	req = post(t, "--b\r\nno header", true, "Content-Type", "multipart/form-data; boundary=b")
 	var ambiguous *formdata.Error
-	if _, err := New(c).Request(req, Options{Allowed: c}); !errors.As(err, &ambiguous) {
+	if _, err := New(c).SwapRequest(req, Options{Allowed: c}); !errors.As(err, &ambiguous) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // rewritten rewrites a body that is read in pieces of a size, 0 for the whole.
-func rewritten(x *rewrite, kind, text string, size int) (string, error) {
+func rewritten(x *requestRewrite, kind, text string, size int) (string, error) {
 	var src io.Reader = strings.NewReader(text)
 	if size > 0 {
 		src = &pieces{text, size}
 	}
 	x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
-	if err := x.types(); err != nil {
+	if err := x.readContentType(); err != nil {
 		return "", err
 	}
-	out, err := io.ReadAll(x.swapped(src))
+	out, err := io.ReadAll(x.newSwapReader(src))
 	return string(out), err
 }
 
@@ -239,12 +239,12 @@ func FuzzHeader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
 		c := []catalog.Credential{credential("API_KEY", "first-value", "header")}
-		x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
-		got, err := x.header(name, text)
+		x := &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+		got, err := x.swapHeader(name, text)
 		if err != nil {
 			return
 		}
-		if n := len(x.report.Swapped()); n > 1 || n == 0 && got != text && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "basic") {
+		if n := len(x.report.ListSwapped()); n > 1 || n == 0 && got != text && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "basic") {
 			t.Fatalf("%s: %q became %q, %d swaps", name, text, got, n)
 		}
 		if strings.Count(got, "first-value") > strings.Count(text, "first-value")+1 {
@@ -268,7 +268,7 @@ func BenchmarkRequest(b *testing.B) {
 				buf := make([]byte, 32<<10)
 				for b.Loop() {
 					req := request(b, "POST", "https://h/v1/things?limit=10", body, "Authorization", "Bearer API_KEY_0", "Content-Type", "application/json", "Accept", "*/*")
-					if _, err := s.Request(req, o); err != nil {
+					if _, err := s.SwapRequest(req, o); err != nil {
 						b.Fatal(err)
 					}
 					for body != "" {

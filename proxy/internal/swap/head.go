@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// headers swaps token names in all headers, Authorization first.
-func (x *rewrite) headers() error {
+// swapHeaders swaps token names in all headers, Authorization first.
+func (x *requestRewrite) swapHeaders() error {
 	names := slices.Sorted(maps.Keys(x.req.Header))
 	// Each surface swaps a name once, and a surface without a field covers every header. Authorization comes first.
 	if i := slices.Index(names, "Authorization"); i > 0 {
@@ -24,12 +24,12 @@ func (x *rewrite) headers() error {
 			// Servers log, store or hand on the value of a sink header.
 			//defence:sink-headers
 			if catalog.SinkHeader(name) {
-				x.reportNames(v, CodeSink, spot{kind: catalog.SurfaceHeader, field: name})
+				x.reportNames(v, CodeSink, requestSpot{kind: catalog.SurfaceHeader, field: name})
 				continue
 			}
-			before := x.report.count()
-			text, err := x.header(name, v)
-			if err == nil && x.report.count() > before && x.twice(name) {
+			before := x.report.countSwaps()
+			text, err := x.swapHeader(name, v)
+			if err == nil && x.report.countSwaps() > before && x.isRepeated(name) {
 				err = errTwice
 			}
 			if err != nil {
@@ -41,9 +41,9 @@ func (x *rewrite) headers() error {
 	return nil
 }
 
-// twice reports whether a header has two values, of which a server joins or picks one. It also counts headers whose
-// names servers treat as the same.
-func (x *rewrite) twice(name string) bool {
+// isRepeated reports whether a header has two values, of which a server joins or picks one. It also counts headers
+// whose names servers treat as the same.
+func (x *requestRewrite) isRepeated(name string) bool {
 	n := 0
 	for other, values := range x.req.Header {
 		if catalog.SameHeader(name, other) {
@@ -54,36 +54,36 @@ func (x *rewrite) twice(name string) bool {
 	return n > 1
 }
 
-// header returns one header value after swapping.
-func (x *rewrite) header(name, value string) (string, error) {
+// swapHeader returns one header value after swapping.
+func (x *requestRewrite) swapHeader(name, value string) (string, error) {
 	// Servers ignore white space around a header's value (RFC 9110, section 5.5).
 	trimmed := strings.TrimSpace(value)
 	scheme, rest, _ := strings.Cut(trimmed, " ")
 	rest = strings.TrimSpace(rest)
 	authorization := http.CanonicalHeaderKey(name) == "Authorization"
 	if authorization && strings.EqualFold(scheme, "basic") {
-		text, err := x.basic(rest)
+		text, err := x.swapBasic(rest)
 		return scheme + " " + text, err
 	}
-	if !x.s.mentions(value) {
+	if !x.s.hasAnyName(value) {
 		// A word like a misspelled token name is reported, so that the agent sees why the server rejects the request.
-		if x.expected(name) && (likeName(trimmed) || isScheme(scheme) && likeName(rest)) {
-			x.report.saw(Seen{"", "header", CodeUnknown})
+		if x.isExpected(name) && (isLikeName(trimmed) || isScheme(scheme) && isLikeName(rest)) {
+			x.report.addSeen(SeenName{"", "header", CodeUnknown})
 		}
 		return value, nil
 	}
-	at := spot{catalog.SurfaceHeader, name, true}
+	at := requestSpot{catalog.SurfaceHeader, name, true}
 	switch {
 	case x.s.byText[trimmed] != "":
-		if v, ok := x.use(x.s.byText[trimmed], at); ok {
+		if v, ok := x.useName(x.s.byText[trimmed], at); ok {
 			return v, nil
 		}
 	case x.s.byText[rest] != "" && isScheme(scheme):
-		if v, ok := x.use(x.s.byText[rest], at); ok {
+		if v, ok := x.useName(x.s.byText[rest], at); ok {
 			return scheme + " " + v, nil
 		}
 	case authorization:
-		return x.parameters(value)
+		return x.swapParameters(value)
 	default:
 		at.whole = false
 		x.reportNames(value, CodeInside, at)
@@ -91,8 +91,8 @@ func (x *rewrite) header(name, value string) (string, error) {
 	return value, nil
 }
 
-// expected reports whether a credential of the exchange declares this header.
-func (x *rewrite) expected(header string) bool {
+// isExpected reports whether a credential of the exchange declares this header.
+func (x *requestRewrite) isExpected(header string) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceHeader &&
@@ -101,8 +101,8 @@ func (x *rewrite) expected(header string) bool {
 	})
 }
 
-// likeName reports whether a word looks like a token name: capitals joined by underscores, 5 to 64 bytes.
-func likeName(s string) bool {
+// isLikeName reports whether a word looks like a token name: capitals joined by underscores, 5 to 64 bytes.
+func isLikeName(s string) bool {
 	return len(s) >= 5 && len(s) <= 64 && s[0] >= 'A' && s[0] <= 'Z' && strings.Contains(s, "_") &&
 		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }
@@ -112,21 +112,21 @@ func isScheme(s string) bool {
 	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:+") == ""
 }
 
-// path swaps token names that are whole segments of the path.
-func (x *rewrite) path() error {
+// swapPath swaps token names that are whole segments of the path.
+func (x *requestRewrite) swapPath() error {
 	u := x.req.URL
 	escaped := u.EscapedPath()
-	if !x.s.mentions(escaped) {
+	if !x.s.hasAnyName(escaped) {
 		return nil
 	}
 	segments := strings.Split(escaped, "/")
 	last := -1 // the last segment that was swapped
 	for i, s := range segments {
 		if x.s.byText[s] == "" {
-			x.reportNames(s, CodeInside, spot{kind: catalog.SurfacePath})
+			x.reportNames(s, CodeInside, requestSpot{kind: catalog.SurfacePath})
 			continue
 		}
-		if v, ok := x.use(x.s.byText[s], spot{kind: catalog.SurfacePath, whole: true}); ok {
+		if v, ok := x.useName(x.s.byText[s], requestSpot{kind: catalog.SurfacePath, whole: true}); ok {
 			segments[i], last = url.PathEscape(v), i
 		}
 	}
@@ -136,10 +136,10 @@ func (x *rewrite) path() error {
 	switch before := strings.Join(strings.Split(escaped, "/")[:last], "/"); {
 	// A dot segment would move the credential to another segment on some servers.
 	//defence:one-reading
-	case !plainPath(escaped):
+	case !isPlainPath(escaped):
 		return errPath
 	//defence:one-reading
-	case beginsQuery(before, "?&;"):
+	case canBeginQuery(before, "?&;"):
 		return errPathQuery
 	}
 	raw := strings.Join(segments, "/")
@@ -149,9 +149,9 @@ func (x *rewrite) path() error {
 	return nil
 }
 
-// plainPath reports whether every server resolves a path in the same way. Such a path has no dot segments, backslashes
-// or control characters, even after it is decoded four times.
-func plainPath(escaped string) bool {
+// isPlainPath reports whether every server resolves a path in the same way. Such a path has no dot segments,
+// backslashes or control characters, even after it is decoded four times.
+func isPlainPath(escaped string) bool {
 	for range 4 {
 		// A path may be decoded more than once: %252e becomes %2e, then a dot. %uXXXX is one more escape.
 		if !utf8.ValidString(escaped) || strings.Contains(escaped, `\`) || strings.ContainsFunc(escaped, isControl) ||
@@ -164,30 +164,30 @@ func plainPath(escaped string) bool {
 				return false
 			}
 		}
-		escaped = unescape(escaped)
+		escaped = unescapePercent(escaped)
 	}
 	return true
 }
 
-// beginsQuery reports whether a server may read the text after this path as a field of a query. nginx and Apache decode
-// a path before they rewrite it, so an escaped question mark starts a query. A rewrite rule may also put the path into
-// a query, where an ampersand separates fields.
-func beginsQuery(escaped, marks string) bool {
+// canBeginQuery reports whether a server may read the text after this path as a field of a query. nginx and Apache
+// decode a path before they rewrite it, so an escaped question mark starts a query. A rewrite rule may also put the
+// path into a query, where an ampersand separates fields.
+func canBeginQuery(escaped, marks string) bool {
 	for range 4 {
 		if strings.ContainsAny(escaped, marks) {
 			return true
 		}
-		escaped = unescape(escaped)
+		escaped = unescapePercent(escaped)
 	}
 	return false
 }
 
-// unescape decodes each percent sign that is followed by two hexadecimal digits, and leaves the others.
-func unescape(s string) string {
+// unescapePercent decodes each percent sign that is followed by two hexadecimal digits, and leaves the others.
+func unescapePercent(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			b.WriteByte(unhex(s[i+1])<<4 | unhex(s[i+2]))
+		if s[i] == '%' && i+2 < len(s) && isHexDigit(s[i+1]) && isHexDigit(s[i+2]) {
+			b.WriteByte(decodeHexDigit(s[i+1])<<4 | decodeHexDigit(s[i+2]))
 			i += 2
 			continue
 		}

@@ -8,17 +8,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// outside handles one byte outside strings.
-func (w *jsonWriter) outside(dst []byte, b byte) []byte {
-	if why := w.misplaced(b); why != nil {
-		if dst = w.spoilt(dst, why); w.bad != nil {
-			return w.lax(dst, []byte{b})
+// handleOutside handles one byte outside strings.
+func (w *jsonWriter) handleOutside(dst []byte, b byte) []byte {
+	if why := w.checkPlace(b); why != nil {
+		if dst = w.failOrPassThrough(dst, why); w.bad != nil {
+			return w.passThrough(dst, []byte{b})
 		}
 	}
 	if isWord(b) {
-		return w.add(dst, b)
+		return w.addByte(dst, b)
 	}
-	if dst = w.end(dst, spot{kind: catalog.SurfaceBody}, nil); w.err != nil {
+	if dst = w.swapRun(dst, requestSpot{kind: catalog.SurfaceBody}, nil); w.err != nil {
 		return dst
 	}
 	switch b {
@@ -26,11 +26,11 @@ func (w *jsonWriter) outside(dst []byte, b byte) []byte {
 		w.key = w.expect == expectKey || w.expect == expectKeyOrEnd
 		w.in, w.only, w.text, w.rune = true, true, w.text[:0], runeState{}
 	case '{', '[':
-		w.open(b == '{')
+		w.openLevel(b == '{')
 	case '}', ']':
-		w.shut()
+		w.closeLevel()
 	case ',':
-		w.next()
+		w.handleComma()
 	case ':':
 		w.expect = expectValue
 	case '\n':
@@ -41,13 +41,13 @@ func (w *jsonWriter) outside(dst []byte, b byte) []byte {
 	return append(dst, b)
 }
 
-// misplaced returns why a byte may not occur at this position, or nil. It also checks numbers and literals.
-func (w *jsonWriter) misplaced(b byte) *Ambiguity {
+// checkPlace returns why a byte may not occur at this position, or nil. It also checks numbers and literals.
+func (w *jsonWriter) checkPlace(b byte) *Ambiguity {
 	if w.scalar.on {
 		switch {
-		case w.scalar.next(b):
+		case w.scalar.continueScalar(b):
 			return nil
-		case !w.scalar.whole():
+		case !w.scalar.endScalar():
 			return errJSON
 		}
 	}
@@ -71,16 +71,16 @@ func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 	case '"':
 		allowed = value || w.expect == expectKey || w.expect == expectKeyOrEnd
 	case '}':
-		allowed = w.expect == expectKeyOrEnd || w.expect == expectMore && w.inObject()
+		allowed = w.expect == expectKeyOrEnd || w.expect == expectMore && w.isInObject()
 	case ']':
-		allowed = w.expect == expectValueOrEnd || w.expect == expectMore && !w.inObject()
+		allowed = w.expect == expectValueOrEnd || w.expect == expectMore && !w.isInObject()
 	case ',':
 		allowed = w.expect == expectMore
 	case ':':
 		allowed = w.expect == expectColon
 	default:
-		if allowed = value && w.scalar.begin(b); allowed {
-			w.value()
+		if allowed = value && w.scalar.beginScalar(b); allowed {
+			w.endValue()
 		}
 	}
 	switch {
@@ -94,10 +94,10 @@ func (w *jsonWriter) misplaced(b byte) *Ambiguity {
 	return errJSON
 }
 
-func (w *jsonWriter) inObject() bool { return len(w.levels) > 0 && w.levels[len(w.levels)-1].object }
+func (w *jsonWriter) isInObject() bool { return len(w.levels) > 0 && w.levels[len(w.levels)-1].object }
 
-// candidates returns the declared fields whose keys match up to the next value.
-func (w *jsonWriter) candidates() []match {
+// listCandidates returns the declared fields whose keys match up to the next value.
+func (w *jsonWriter) listCandidates() []fieldMatch {
 	n := len(w.levels)
 	switch {
 	case n == 0:
@@ -108,12 +108,12 @@ func (w *jsonWriter) candidates() []match {
 	return w.levels[n-1].inner // arrays do not count
 }
 
-func (w *jsonWriter) open(object bool) {
-	matches, n := w.candidates(), len(w.levels)
+func (w *jsonWriter) openLevel(object bool) {
+	matches, n := w.listCandidates(), len(w.levels)
 	if n < cap(w.levels) {
 		w.levels = w.levels[:n+1] // reuses its slices
 	} else {
-		w.levels = append(w.levels, level{})
+		w.levels = append(w.levels, jsonLevel{})
 	}
 	l := &w.levels[n]
 	l.object, l.seen, l.inner, l.value = object, 0, matches, l.value[:0]
@@ -131,41 +131,41 @@ func (w *jsonWriter) open(object bool) {
 	}
 }
 
-// next handles a comma.
-func (w *jsonWriter) next() {
+// handleComma handles a comma.
+func (w *jsonWriter) handleComma() {
 	w.expect = expectValue
-	if w.inObject() {
+	if w.isInObject() {
 		w.expect = expectKey
 	}
 }
 
-func (w *jsonWriter) shut() {
+func (w *jsonWriter) closeLevel() {
 	if n := len(w.levels); n > 0 {
 		w.levels = w.levels[:n-1]
 	}
-	w.value()
+	w.endValue()
 }
 
-// value records that a value has ended.
-func (w *jsonWriter) value() {
+// endValue records that a value has ended.
+func (w *jsonWriter) endValue() {
 	w.expect = expectMore
 	if len(w.levels) == 0 {
 		w.expect = expectNothing
 	}
 }
 
-// scalar is the number or literal that is being read.
-type scalar struct {
+// jsonScalar is the number or literal that is being read.
+type jsonScalar struct {
 	rest  string // of a word
-	state number
+	state numberState
 	on    bool
 }
 
-// number is a position within a number (RFC 8259, section 6).
-type number uint8
+// numberState is a position within a number (RFC 8259, section 6).
+type numberState uint8
 
 const (
-	numNone number = iota
+	numNone numberState = iota
 	numMinus
 	numZero
 	numInt
@@ -176,9 +176,9 @@ const (
 	numExponent
 )
 
-// begin reports whether b begins a number or a literal.
-func (s *scalar) begin(b byte) bool {
-	*s = scalar{on: true}
+// beginScalar reports whether b begins a number or a literal.
+func (s *jsonScalar) beginScalar(b byte) bool {
+	*s = jsonScalar{on: true}
 	switch {
 	case b == 't':
 		s.rest = "true"[1:]
@@ -198,8 +198,8 @@ func (s *scalar) begin(b byte) bool {
 	return s.on
 }
 
-// next reports whether b continues the scalar.
-func (s *scalar) next(b byte) bool {
+// continueScalar reports whether b continues the scalar.
+func (s *jsonScalar) continueScalar(b byte) bool {
 	if s.state == numNone {
 		if s.rest == "" || s.rest[0] != b {
 			return false
@@ -231,8 +231,8 @@ func (s *scalar) next(b byte) bool {
 	return true
 }
 
-// whole ends the scalar, and reports whether it is complete.
-func (s *scalar) whole() bool {
+// endScalar ends the scalar, and reports whether it is complete.
+func (s *jsonScalar) endScalar() bool {
 	if s.rest != "" || s.state == numMinus || s.state == numPoint || s.state == numE || s.state == numSign {
 		return false
 	}
@@ -254,15 +254,15 @@ func decodeEscape(escape []byte) (r rune, done, ok bool) {
 		return rune("\"\\/\b\f\n\r\t"[at]), true, true
 	}
 	for _, b := range escape[2:] {
-		if !isHex(b) {
+		if !isHexDigit(b) {
 			return utf8.RuneError, true, false
 		}
-		r = r<<4 | rune(unhex(b))
+		r = r<<4 | rune(decodeHexDigit(b))
 	}
 	return r, len(escape) == len(`\u0000`), true
 }
 
-func unhex(b byte) byte {
+func decodeHexDigit(b byte) byte {
 	if b <= '9' {
 		return b - '0'
 	}
@@ -276,11 +276,11 @@ type runeState struct {
 	high   rune // an escaped high surrogate
 }
 
-// open reports whether a character is incomplete.
-func (s *runeState) open() bool { return s.need > 0 || s.high != 0 }
+// isOpen reports whether a character is incomplete.
+func (s *runeState) isOpen() bool { return s.need > 0 || s.high != 0 }
 
-// next handles an unescaped byte. It returns false if the string is not valid.
-func (s *runeState) next(b byte) bool {
+// addByte handles an unescaped byte. It returns false if the string is not valid.
+func (s *runeState) addByte(b byte) bool {
 	if s.need > 0 {
 		ok := s.lo <= b && b <= s.hi
 		s.need, s.lo, s.hi = s.need-1, 0x80, 0xBF
@@ -316,9 +316,9 @@ func (s *runeState) next(b byte) bool {
 	return true
 }
 
-// escaped handles an escaped character, or half of a surrogate pair. It returns the whole character, or -1 after a high
-// half. It returns false for an unpaired surrogate.
-func (s *runeState) escaped(r rune) (rune, bool) {
+// addEscaped handles an escaped character, or half of a surrogate pair. It returns the whole character, or -1 after a
+// high half. It returns false for an unpaired surrogate.
+func (s *runeState) addEscaped(r rune) (rune, bool) {
 	high := s.high
 	s.high = 0
 	switch {

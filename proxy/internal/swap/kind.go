@@ -11,11 +11,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// kind is the syntax in which a body writes strings.
-type kind uint8
+// bodySyntax is the syntax in which a body writes strings.
+type bodySyntax uint8
 
 const (
-	kindRaw kind = iota
+	kindRaw bodySyntax = iota
 	kindXML
 	kindJSON
 	kindLines // JSON values, one on each line
@@ -26,7 +26,7 @@ const (
 
 // bodyKind derives the kind of a body from its Content-Type. The Ambiguity is nil if every server reads the type in the
 // same way.
-func bodyKind(h http.Header) (kind, *Ambiguity) {
+func bodyKind(h http.Header) (bodySyntax, *Ambiguity) {
 	values := h["Content-Type"]
 	// CGI servers write Content_Type and Content-Type as the same variable. SameHeader finds such names.
 	for name := range h {
@@ -41,7 +41,7 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 	if err != nil || len(values) > 1 || strings.Contains(values[0], "*") {
 		return kindRaw, errTypes
 	}
-	k := kindOf(t)
+	k := chooseSyntax(t)
 	charset, named := params["charset"]
 	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
 	// Raw text and XML have no fields, so a single-byte charset cannot move a value to another field.
@@ -53,8 +53,8 @@ func bodyKind(h http.Header) (kind, *Ambiguity) {
 	return k, nil
 }
 
-// kindOf returns the kind of a media type.
-func kindOf(t string) kind {
+// chooseSyntax returns the kind of a media type.
+func chooseSyntax(t string) bodySyntax {
 	switch {
 	case t == "application/x-www-form-urlencoded":
 		return kindForm
@@ -88,75 +88,75 @@ func isLatin(charset string) bool {
 	return false
 }
 
-// swapped returns a reader of src that swaps names by the rules of the body's kind.
-func (x *rewrite) swapped(src io.Reader) io.Reader {
-	if x.from.FormData() {
-		return x.multipart(src)
+// newSwapReader returns a reader of src that swaps names by the rules of the body's kind.
+func (x *requestRewrite) newSwapReader(src io.Reader) io.Reader {
+	if x.from.IsFormData() {
+		return x.newMultipartReader(src)
 	}
 	k, bad := bodyKind(x.req.Header)
-	return x.rewriter(src, k, bad)
+	return x.newRewriteReader(src, k, bad)
 }
 
-// rewriter returns a reader of src that runs through the writer for k.
-func (x *rewrite) rewriter(src io.Reader, k kind, bad *Ambiguity) io.Reader {
-	return &rewriteReader{src: src, w: x.outer(k, bad)}
+// newRewriteReader returns a reader of src that runs through the writer for k.
+func (x *requestRewrite) newRewriteReader(src io.Reader, k bodySyntax, bad *Ambiguity) io.Reader {
+	return &rewriteReader{src: src, w: x.newBodyWriter(k, bad)}
 }
 
-// outer returns the writer for a whole body.
-func (x *rewrite) outer(k kind, bad *Ambiguity) writer {
+// newBodyWriter returns the writer for a whole body.
+func (x *requestRewrite) newBodyWriter(k bodySyntax, bad *Ambiguity) bodyWriter {
 	switch {
 	case bad != nil:
-		return &refuser{words{x: x, bad: bad}}
+		return &refuser{nameBuffer{x: x, bad: bad}}
 	case k == kindText || k == kindNone:
 		return &sniffer{x: x, kind: k}
 	}
-	return x.writer(k)
+	return x.newWriter(k)
 }
 
-// writer rewrites text that arrives in pieces. push and finish append the decided bytes to dst.
-type writer interface {
-	push(dst, src []byte) []byte
-	finish(dst []byte) []byte
-	// fault returns why the pushed text must not be sent, or nil.
-	fault() error
-	// holding reports whether the reader should hold back the output, because later text may make a swap ambiguous.
-	holding() bool
+// bodyWriter rewrites text that arrives in pieces. push and finish append the decided bytes to dst.
+type bodyWriter interface {
+	pushText(dst, src []byte) []byte
+	finishText(dst []byte) []byte
+	// findFault returns why the pushed text must not be sent, or nil.
+	findFault() error
+	// isHolding reports whether the reader should hold back the output, because later text may make a swap ambiguous.
+	isHolding() bool
 }
 
-func (x *rewrite) writer(k kind) writer {
+func (x *requestRewrite) newWriter(k bodySyntax) bodyWriter {
 	switch k {
 	case kindJSON, kindLines:
 		return newJSONWriter(x, k == kindLines)
 	case kindForm:
 		return newFormWriter(x, catalog.SurfaceBody)
 	case kindXML:
-		return &xmlWriter{textWriter: textWriter{words: words{x: x}, coded: escapeXML, only: true}}
+		return &xmlWriter{textWriter: textWriter{nameBuffer: nameBuffer{x: x}, coded: escapeXML, only: true}}
 	}
-	return &textWriter{words: words{x: x}, only: true}
+	return &textWriter{nameBuffer: nameBuffer{x: x}, only: true}
 }
 
 // sniffer chooses a kind by the first byte that is not white space.
 type sniffer struct {
-	x    *rewrite
-	kind kind
-	w    writer
+	x    *requestRewrite
+	kind bodySyntax
+	w    bodyWriter
 }
 
-func (s *sniffer) push(dst, src []byte) []byte {
+func (s *sniffer) pushText(dst, src []byte) []byte {
 	if s.w == nil {
 		head := bytes.TrimLeft(src, " \t\r\n")
 		if len(head) == 0 {
 			return append(dst, src...)
 		}
-		s.w = s.choose(head[0])
+		s.w = s.chooseWriter(head[0])
 	}
-	return s.w.push(dst, src)
+	return s.w.pushText(dst, src)
 }
 
-func (s *sniffer) choose(first byte) writer {
+func (s *sniffer) chooseWriter(first byte) bodyWriter {
 	// Other JSON values have no fields, so they may be treated as text.
 	if first != '{' && first != '[' {
-		return s.x.writer(kindRaw)
+		return s.x.newWriter(kindRaw)
 	}
 	w := newJSONWriter(s.x, false)
 	w.guessed = true
@@ -166,33 +166,33 @@ func (s *sniffer) choose(first byte) writer {
 	return w
 }
 
-func (s *sniffer) finish(dst []byte) []byte {
+func (s *sniffer) finishText(dst []byte) []byte {
 	if s.w == nil {
 		return dst
 	}
-	return s.w.finish(dst)
+	return s.w.finishText(dst)
 }
 
-func (s *sniffer) fault() error {
+func (s *sniffer) findFault() error {
 	if s.w == nil {
 		return nil
 	}
-	return s.w.fault()
+	return s.w.findFault()
 }
 
-func (s *sniffer) holding() bool { return s.w != nil && s.w.holding() }
+func (s *sniffer) isHolding() bool { return s.w != nil && s.w.isHolding() }
 
 // refuser passes on a body that is ambiguous from the start. It fails at the first name that is declared for bodies.
-type refuser struct{ words }
+type refuser struct{ nameBuffer }
 
-func (w *refuser) push(dst, src []byte) []byte { return w.lax(dst, src) }
+func (w *refuser) pushText(dst, src []byte) []byte { return w.passThrough(dst, src) }
 
-func (w *refuser) finish(dst []byte) []byte { return w.endLax(dst) }
+func (w *refuser) finishText(dst []byte) []byte { return w.endPassThrough(dst) }
 
 // rewriteReader reads a source through a writer.
 type rewriteReader struct {
 	src io.Reader
-	w   writer
+	w   bodyWriter
 	in  [8 << 10]byte
 	out []byte
 	pos int
@@ -205,7 +205,7 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	for r.pos == len(r.out) || r.waits() {
+	for r.pos == len(r.out) || r.isWaiting() {
 		if r.err != nil {
 			return 0, r.err
 		}
@@ -214,12 +214,12 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 			r.out, r.pos = r.out[:0], 0
 		}
 		n, err := r.src.Read(r.in[:])
-		r.out = r.w.push(r.out, r.in[:n])
+		r.out = r.w.pushText(r.out, r.in[:n])
 		if r.err = err; err == io.EOF {
-			r.out = r.w.finish(r.out)
+			r.out = r.w.finishText(r.out)
 		}
 		// After a fault no held byte may leave: it could contain a swapped value.
-		if f := r.w.fault(); f != nil {
+		if f := r.w.findFault(); f != nil {
 			r.out, r.pos, r.err = nil, 0, f
 		}
 	}
@@ -228,9 +228,9 @@ func (r *rewriteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waits reports whether a swap is still held back. If the source fails, the held bytes are dropped.
-func (r *rewriteReader) waits() bool {
-	if !r.w.holding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+// isWaiting reports whether a swap is still held back. If the source fails, the held bytes are dropped.
+func (r *rewriteReader) isWaiting() bool {
+	if !r.w.isHolding() || r.err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		r.full = false
 		return false
 	}

@@ -10,41 +10,41 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
-// types reads the Content-Type of a body in which names are swapped. A multipart body leaves with a new boundary, which
-// its author could not know.
-func (x *rewrite) types() (err error) {
+// readContentType reads the Content-Type of a body in which names are swapped. A multipart body leaves with a new
+// boundary, which its author could not know.
+func (x *requestRewrite) readContentType() (err error) {
 	values := x.req.Header["Content-Type"]
 	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "multipart/form-data") {
 		return nil
 	}
-	if x.from, err = formdata.RequestType(x.req.Header); err == nil {
+	if x.from, err = formdata.ParseRequestType(x.req.Header); err == nil {
 		err = x.from.CheckCharset()
 	}
-	if err != nil || !x.from.FormData() {
+	if err != nil || !x.from.IsFormData() {
 		return err
 	}
-	x.to = x.from.Fresh()
+	x.to = x.from.WithNewBoundary()
 	x.req.Header["Content-Type"] = []string{x.to.String()}
 	return nil
 }
 
-// multipart returns a reader of src that swaps the names in the parts.
-func (x *rewrite) multipart(src io.Reader) io.Reader {
-	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&fields{x: x}).open})
+// newMultipartReader returns a reader of src that swaps the names in the parts.
+func (x *requestRewrite) newMultipartReader(src io.Reader) io.Reader {
+	return formdata.NewReader(src, formdata.Config{From: x.from, To: x.to, Open: (&multipartFields{x: x}).openField})
 }
 
-// fields swaps in the fields of a multipart form. The content of files stays unchanged.
-type fields struct {
-	x    *rewrite
+// multipartFields swaps in the fields of a multipart form. The content of files stays unchanged.
+type multipartFields struct {
+	x    *requestRewrite
 	seen []string // the declared fields that have occurred, in any spelling
 	// operations and mapped mean that the field of this name of a GraphQL request with files has occurred.
 	operations, mapped bool
 }
 
-// open begins a field. It returns a reader of the field's content.
-func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
-	for _, name := range f.x.names(catalog.SurfaceBody) {
-		if !alikeName(looseName(url.QueryEscape(p.Name)), looseName(url.QueryEscape(name))) {
+// openField begins a field. It returns a reader of the field's content.
+func (f *multipartFields) openField(p *formdata.Part, content io.Reader) (io.Reader, error) {
+	for _, name := range f.x.listFields(catalog.SurfaceBody) {
+		if !isAlikeName(toLooseName(url.QueryEscape(p.Name)), toLooseName(url.QueryEscape(name))) {
 			continue
 		}
 		// Servers pick the first or the last of two equal fields, or join both.
@@ -72,5 +72,5 @@ func (f *fields) open(p *formdata.Part, content io.Reader) (io.Reader, error) {
 	}
 	// The part leaves without a type, so that every server reads it as text.
 	p.Type = formdata.Type{}
-	return &rewriteReader{src: content, w: &textWriter{words: words{x: f.x}, field: p.Name, only: true}}, nil
+	return &rewriteReader{src: content, w: &textWriter{nameBuffer: nameBuffer{x: f.x}, field: p.Name, only: true}}, nil
 }

@@ -31,7 +31,7 @@ func TestMultipart(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			c := []catalog.Credential{credential("API_KEY", "first-value", "body:secret")}
 			req := post(t, "--b\r\n"+head+"\r\n\r\nAPI_KEY\r\n--b--\r\n", known, "Content-Type", "multipart/form-data; boundary=b")
-			_, err := New(c).Request(req, Options{Allowed: c})
+			_, err := New(c).SwapRequest(req, Options{Allowed: c})
 			var text []byte
 			if err == nil {
 				text, err = io.ReadAll(req.Body)
@@ -68,7 +68,7 @@ func TestBodyType(t *testing.T) {
 			}
 			var form *formdata.Error
 			var other *Ambiguity
-			_, err := New(c).Request(req, Options{Allowed: c})
+			_, err := New(c).SwapRequest(req, Options{Allowed: c})
 			if is := errors.As(err, &form) || errors.As(err, &other); is != refused || !refused && err != nil {
 				t.Errorf("%q, %s: %v", header, surface, err)
 			}

@@ -23,9 +23,9 @@ import (
 // result, however the text is split, must equal theirs; it must not swap in what they cannot read.
 
 // oracleExchange declares API_KEY for the field k and for a.k.
-func oracleExchange() *rewrite {
+func oracleExchange() *requestRewrite {
 	c := []catalog.Credential{credential("API_KEY", value, "body:k", "body:a.k", "query:k")}
-	return &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	return &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 }
 
 // fragments are what random texts are made of: JSON, what lenient parsers accept as JSON, and forms.
@@ -87,8 +87,8 @@ func document(r *rand.Rand) string {
 func TestOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choice
 	swaps, refusals := map[string]int{}, map[string]int{}
-	count := func(kind string, x *rewrite, err error) {
-		swaps[kind] += len(x.report.Swapped())
+	count := func(kind string, x *requestRewrite, err error) {
+		swaps[kind] += len(x.report.ListSwapped())
 		if err != nil {
 			refusals[kind]++
 		}
@@ -132,11 +132,11 @@ func FuzzJSON(f *testing.F) {
 }
 
 // checkJSON compares a rewritten JSON body with the standard library's reading of the original.
-func checkJSON(t *testing.T, text string, size int) (*rewrite, error) {
+func checkJSON(t *testing.T, text string, size int) (*requestRewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "application/json", text, size)
-	swaps := len(x.report.Swapped())
+	swaps := len(x.report.ListSwapped())
 	want, valid := oracleJSON(text)
 	var ambiguity *Ambiguity
 	switch {
@@ -242,7 +242,7 @@ func (o *treeSwapper) walk(path []string, depth int) {
 				key, _ := o.d.Token()
 				name := key.(string)
 				o.key(path, name, keys)
-				o.refers = o.refers || alike(name, reference)
+				o.refers = o.refers || isAlike(name, referenceKey)
 				keys = append(keys, name)
 				b, _ := json.Marshal(name)
 				o.out.WriteString(string(b) + ":")
@@ -269,17 +269,17 @@ func (o *treeSwapper) walk(path []string, depth int) {
 func (o *treeSwapper) key(path []string, name string, before []string) {
 	for _, declared := range [][]string{{"k"}, {"a.k"}, {"a", "k"}} {
 		n := len(path)
-		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !alike(name, declared[n]) {
+		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !isAlike(name, declared[n]) {
 			continue
 		}
 		for _, b := range before {
-			o.twice = o.twice || alike(b, declared[n])
+			o.twice = o.twice || isAlike(b, declared[n])
 		}
 	}
 }
 
 // checkForm compares a rewritten form with the pairs of the original.
-func checkForm(t *testing.T, text string, size int) (*rewrite, error) {
+func checkForm(t *testing.T, text string, size int) (*requestRewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "application/x-www-form-urlencoded", text, size)
@@ -296,11 +296,11 @@ func checkForm(t *testing.T, text string, size int) (*rewrite, error) {
 }
 
 // checkQuery does the same for queries.
-func checkQuery(t *testing.T, text string) (*rewrite, error) {
+func checkQuery(t *testing.T, text string) (*requestRewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	x.req = &http.Request{URL: &url.URL{RawQuery: text}}
-	err := x.query()
+	err := x.swapQuery()
 	got := x.req.URL.RawQuery
 	want, clear := oraclePairs(text, false)
 	if refused := want != text && !clear; refused != (err != nil) || !refused && got != want {
@@ -402,7 +402,7 @@ func FuzzSplits(f *testing.F) {
 			if kind == "text/xml" {
 				with = escapeXML(value)
 			}
-			got, err := rewritten(&rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}, kind, text, int(size))
+			got, err := rewritten(&requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}, kind, text, int(size))
 			if want := oracleText(text, with); err != nil || got != want {
 				t.Fatalf("%q as %s by %d became %q, %v, want %q", text, kind, size, got, err, want)
 			}

@@ -14,7 +14,7 @@ type lexicon struct {
 	bytes   [256]bool // the bytes that occur in names
 }
 
-func (l *lexicon) add(name string) {
+func (l *lexicon) addName(name string) {
 	if name == "" || len(name) > maxName {
 		return // such a name is never swapped
 	}
@@ -27,9 +27,9 @@ func (l *lexicon) add(name string) {
 	}
 }
 
-// probe returns the first position from p on that a name may cover. It steps by the length of the shortest name, so
+// findProbe returns the first position from p on that a name may cover. It steps by the length of the shortest name, so
 // each name covers at least one probed position.
-func (l *lexicon) probe(text []byte, p int) int {
+func (l *lexicon) findProbe(text []byte, p int) int {
 	if l.least == 0 {
 		return len(text)
 	}
@@ -42,8 +42,8 @@ func (l *lexicon) probe(text []byte, p int) int {
 	return len(text)
 }
 
-// around returns the run of bytes of the class among around text[p].
-func around(text []byte, p int, among *[256]bool) (from, to int) {
+// findRun returns the run of bytes of the class among around text[p].
+func findRun(text []byte, p int, among *[256]bool) (from, to int) {
 	for from = p; from > 0 && among[text[from-1]]; from-- {
 	}
 	for to = p; to < len(text) && among[text[to]]; to++ {
@@ -51,20 +51,20 @@ func around(text []byte, p int, among *[256]bool) (from, to int) {
 	return from, to
 }
 
-// before returns the length of a prefix of text that certainly has no name, not even the beginning of a name within a
-// word.
-func (l *lexicon) before(text []byte) int {
-	for p := l.probe(text, l.least-1); p < len(text); {
-		from, to := around(text, p, &l.bytes)
-		if to-from >= l.least && bytes.ContainsFunc(text[from:to-l.least+1], capital) {
+// skipPlain returns the length of a prefix of text that certainly has no name, not even the beginning of a name within
+// a word.
+func (l *lexicon) skipPlain(text []byte) int {
+	for p := l.findProbe(text, l.least-1); p < len(text); {
+		from, to := findRun(text, p, &l.bytes)
+		if to-from >= l.least && bytes.ContainsFunc(text[from:to-l.least+1], isCapital) {
 			return from
 		}
-		p = l.probe(text, to+l.least)
+		p = l.findProbe(text, to+l.least)
 	}
 	return len(text)
 }
 
-func capital(r rune) bool { return 'A' <= r && r <= 'Z' }
+func isCapital(r rune) bool { return 'A' <= r && r <= 'Z' }
 
 // isName reports whether a word is a token name.
 func (s *Swapper) isName(word []byte) bool {
@@ -84,8 +84,8 @@ type nameScan struct {
 // maxRun exceeds the length of a name after the characters of an escape, as in \u002dAPI_KEY.
 const maxRun = 2 * maxName
 
-// scan starts a nameScan of a text.
-func (w *words) scan(text []byte) nameScan {
+// scanNames starts a nameScan of a text.
+func (w *nameBuffer) scanNames(text []byte) nameScan {
 	end := len(text)
 	for end > 0 && len(text)-end <= maxRun && isWord(text[end-1]) {
 		end--
@@ -97,30 +97,30 @@ func (w *words) scan(text []byte) nameScan {
 	return nameScan{s: w.x.s, text: text, next: -1, then: -1, end: end}
 }
 
-// until returns the end of the text from at on that has no name. at must not decrease.
-func (s *nameScan) until(at int) int {
+// plainUntil returns the end of the text from at on that has no name. at must not decrease.
+func (s *nameScan) plainUntil(at int) int {
 	for at >= s.then && s.next < s.end {
-		s.advance()
+		s.findNext()
 	}
 	return max(at, s.next)
 }
 
-// advance finds the next word that is a name, or may end in a name.
-func (s *nameScan) advance() {
+// findNext finds the next word that is a name, or may end in a name.
+func (s *nameScan) findNext() {
 	l := &s.s.lexicon
-	for p := l.probe(s.text, s.then+l.least); p < s.end; {
-		from, to := around(s.text, p, &wordBytes)
-		if s.named(from, to) {
+	for p := l.findProbe(s.text, s.then+l.least); p < s.end; {
+		from, to := findRun(s.text, p, &wordBytes)
+		if s.isNameAt(from, to) {
 			s.next, s.then = from, to
 			return
 		}
-		p = l.probe(s.text, to+l.least)
+		p = l.findProbe(s.text, to+l.least)
 	}
 	s.next, s.then = s.end, len(s.text)
 }
 
-// named reports whether a word is a name, or ends in a name after the characters of an escape, as in \nAPI_KEY.
-func (s *nameScan) named(from, to int) bool {
+// isNameAt reports whether a word is a name, or ends in a name after the characters of an escape, as in \nAPI_KEY.
+func (s *nameScan) isNameAt(from, to int) bool {
 	if to-from > maxRun {
 		return false
 	}
@@ -145,8 +145,8 @@ var wordBytes = func() (t [256]bool) {
 	return t
 }()
 
-// pass passes a text without names, unless the writer holds bytes back.
-func (w *words) pass(text []byte) int {
+// passPlain passes a text without names, unless the writer holds bytes back.
+func (w *nameBuffer) passPlain(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 || len(text) == 0 {
 		return 0
 	}
@@ -154,9 +154,9 @@ func (w *words) pass(text []byte) int {
 	return len(text)
 }
 
-// lengths is a set of lengths in bytes. Lengths from 63 on count as one.
-type lengths uint64
+// lengthSet is a set of lengths in bytes. Lengths from 63 on count as one.
+type lengthSet uint64
 
-func (l *lengths) add(n int) { *l |= 1 << min(n, 63) }
+func (l *lengthSet) addLength(n int) { *l |= 1 << min(n, 63) }
 
-func (l lengths) has(n int) bool { return l>>min(n, 63)&1 != 0 }
+func (l lengthSet) hasLength(n int) bool { return l>>min(n, 63)&1 != 0 }

@@ -53,13 +53,13 @@ func TestPassed(t *testing.T) {
 func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text string) string {
 	t.Helper()
 	result := func(size int) string {
-		x := &rewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
+		x := &requestRewrite{s: s, o: Options{Allowed: c}, report: &Report{}}
 		out, err := rewritten(x, kind, text, size)
 		var ambiguous *Ambiguity
 		if errors.As(err, &ambiguous) {
 			return err.Error() // how much was read before depends on the pieces
 		}
-		return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
+		return fmt.Sprintf("%q %v %v %v", out, err, x.report.ListSwapped(), x.report.ListSeen())
 	}
 	one := result(1)
 	for _, size := range []int{0, 2, 7, 33} {
@@ -111,9 +111,9 @@ func TestSharedField(t *testing.T) {
 		"multipart/form-data; boundary=b": "--b\r\nContent-Disposition: form-data; name=\"k\"\r\n\r\nOTHER_KEY\r\n--b--\r\n",
 	} {
 		req := post(t, text, true, "Content-Type", kind)
-		r, err := New(c).Request(req, Options{Allowed: c})
-		if err != nil || len(r.Swapped()) != 1 {
-			t.Errorf("%s: %v, %v", kind, err, r.Swapped())
+		r, err := New(c).SwapRequest(req, Options{Allowed: c})
+		if err != nil || len(r.ListSwapped()) != 1 {
+			t.Errorf("%s: %v, %v", kind, err, r.ListSwapped())
 		}
 	}
 }
@@ -181,9 +181,9 @@ func TestShortCarries(t *testing.T) {
 		if breaks {
 			req.Body = io.NopCloser(io.MultiReader(strings.NewReader(`{"x":"`+v+`"`), iotest.ErrReader(errors.New("broken off"))))
 		}
-		var found []Carried
-		_, err := New(c).Request(req, Options{Allowed: c, Found: func(c Carried) { found = append(found, c) }})
-		if want := (Carried{Name: "API_KEY", In: "body"}); !errors.Is(err, ErrCarriesValue) || len(found) != 1 || found[0] != want {
+		var found []CarriedValue
+		_, err := New(c).SwapRequest(req, Options{Allowed: c, Found: func(c CarriedValue) { found = append(found, c) }})
+		if want := (CarriedValue{Name: "API_KEY", In: "body"}); !errors.Is(err, ErrCarriesValue) || len(found) != 1 || found[0] != want {
 			t.Errorf("breaks off %v: %v, told %v", breaks, err, found)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 var formClasses = func() (t [256]formClass) {
 	for i := range t {
 		b := byte(i)
-		if !isWord(b) && !bare(b) {
+		if !isWord(b) && !isBare(b) {
 			t[i] = endsValue | endsKey
 		}
 		// A plus sign is a space, so the key needs looseName.
@@ -43,8 +43,8 @@ func plainForm(text []byte, until formClass) int {
 	return n
 }
 
-// pass returns how many bytes of text pass unchanged.
-func (w *formWriter) pass(text []byte) int {
+// passText returns how many bytes of text pass unchanged.
+func (w *formWriter) passText(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 {
 		return 0
 	}
@@ -71,31 +71,31 @@ func (w *formWriter) pass(text []byte) int {
 // passKey passes a key with its equals sign, if the key has no escapes and is certainly not a declared key.
 func (w *formWriter) passKey(text []byte) int {
 	end := plainForm(text[:min(len(text), maxKey+1)], endsKey)
-	if end == len(text) || end > maxKey || text[end] != '=' || w.declares(text[:end]) {
+	if end == len(text) || end > maxKey || text[end] != '=' || w.hasDeclared(text[:end]) {
 		return 0
 	}
 	return end + 1
 }
 
-// declares reports whether a server may read a key without escapes as a declared key, or as charsetField.
-func (w *formWriter) declares(key []byte) bool {
+// hasDeclared reports whether a server may read a key without escapes as a declared key, or as charsetField.
+func (w *formWriter) hasDeclared(key []byte) bool {
 	name := key
 	if n := bytes.IndexByte(key, '['); n >= 0 {
 		name = key[:n]
 	}
-	if !w.lengths.has(len(name)) && !w.lengths.has(len(key)) {
+	if !w.lengths.hasLength(len(name)) && !w.lengths.hasLength(len(key)) {
 		return false
 	}
 	for _, f := range w.loose {
-		if looseEqual(key, f) {
+		if isLooseEqual(key, f) {
 			return true
 		}
 	}
-	return looseEqual(key, charsetField)
+	return isLooseEqual(key, charsetField)
 }
 
-// looseEqual reports whether a lenient parser may read a key without escapes as a declared loose name.
-func looseEqual(key []byte, declared string) bool {
+// isLooseEqual reports whether a lenient parser may read a key without escapes as a declared loose name.
+func isLooseEqual(key []byte, declared string) bool {
 	if n := bytes.IndexByte(key, '['); n >= 0 && !strings.Contains(declared, "[") {
 		key = key[:n]
 	}
@@ -123,8 +123,8 @@ func (w *formWriter) passValue(text []byte) int {
 			return n + 1
 		}
 		// An escaped word character would continue a word, which the writer must see.
-		if text[n] != '%' || n+2 >= len(text) || !isHex(text[n+1]) || !isHex(text[n+2]) ||
-			isWord(unhex(text[n+1])<<4|unhex(text[n+2])) {
+		if text[n] != '%' || n+2 >= len(text) || !isHexDigit(text[n+1]) || !isHexDigit(text[n+2]) ||
+			isWord(decodeHexDigit(text[n+1])<<4|decodeHexDigit(text[n+2])) {
 			break
 		}
 		n += 3

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// pass returns how many bytes of text pass unchanged.
-func (w *jsonWriter) pass(text []byte) int {
+// passText returns how many bytes of text pass unchanged.
+func (w *jsonWriter) passText(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 {
 		return 0
 	}
@@ -28,7 +28,7 @@ func (w *jsonWriter) pass(text []byte) int {
 // passString passes bytes of a string that is a value, and its closing quote.
 func (w *jsonWriter) passString(text []byte) int {
 	// A key must be collected, and a character may be half read: both need the writer.
-	if w.key || w.rune.open() {
+	if w.key || w.rune.isOpen() {
 		return 0
 	}
 	n, escaped := 0, 0 // escaped is the end of the last escape
@@ -39,7 +39,7 @@ func (w *jsonWriter) passString(text []byte) int {
 		switch b := text[n]; {
 		case b == '"':
 			w.long, w.in, w.only = false, false, false
-			w.value()
+			w.endValue()
 			return n + 1
 		case b == '\\' && n+1 < len(text) && strings.IndexByte(`"\/bfnrt`, text[n+1]) >= 0:
 			n += 2
@@ -64,21 +64,21 @@ func (w *jsonWriter) passString(text []byte) int {
 func plainJSON(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
-		if stop := special(binary.LittleEndian.Uint64(text[n:])); stop != 0 {
+		if stop := findSpecial(binary.LittleEndian.Uint64(text[n:])); stop != 0 {
 			return n + bits.TrailingZeros64(stop)/8
 		}
 	}
 	for ; n < len(text); n++ {
-		if b := text[n]; b < ' ' || b >= utf8.RuneSelf || b == '"' || b == '\\' || separates(b) {
+		if b := text[n]; b < ' ' || b >= utf8.RuneSelf || b == '"' || b == '\\' || isSeparator(b) {
 			break
 		}
 	}
 	return n
 }
 
-// special sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones. A subtraction
+// findSpecial sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones. A subtraction
 // borrows from the next byte only if its result is negative.
-func special(x uint64) uint64 {
+func findSpecial(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote := x&^(ones*('"'^'&')) ^ ones*'"' // the quote and the ampersand differ in one bit
 	return (x | (x - ones*' ') | (quote - ones) | (x ^ ones*'\\' - ones) | (x ^ ones*';' - ones)) & high
@@ -106,7 +106,7 @@ func (w *jsonWriter) passOutside(text []byte) int {
 			case b == '"':
 				size = w.passKey(text[n+1:])
 			case b == '}' && w.expect == expectKeyOrEnd:
-				w.shut()
+				w.closeLevel()
 			default:
 				return n
 			}
@@ -116,14 +116,14 @@ func (w *jsonWriter) passOutside(text []byte) int {
 			}
 			w.expect = expectValue
 		case expectMore:
-			object := w.inObject()
+			object := w.isInObject()
 			switch {
 			case b == ',' && object:
 				w.expect = expectKey
 			case b == ',':
 				w.expect = expectValue
 			case b == '}' && object, b == ']' && !object:
-				w.shut()
+				w.closeLevel()
 			default:
 				return n
 			}
@@ -146,7 +146,7 @@ func (w *jsonWriter) passValue(text []byte) int {
 	case b == '"':
 		end := 1 + plainJSON(text[1:])
 		if end < len(text) && text[end] == '"' {
-			w.value()
+			w.endValue()
 			return end + 1
 		}
 		w.key, w.in, w.only, w.text, w.rune = false, true, true, w.text[:0], runeState{}
@@ -155,15 +155,15 @@ func (w *jsonWriter) passValue(text []byte) int {
 		if len(w.levels) == maxLevels {
 			return 0
 		}
-		w.open(b == '{')
+		w.openLevel(b == '{')
 		return 1
 	case b == ']' && w.expect == expectValueOrEnd:
-		w.shut()
+		w.closeLevel()
 		return 1
 	}
 	size := passScalar(text)
 	if size > 0 {
-		w.value()
+		w.endValue()
 	}
 	return size
 }
@@ -177,7 +177,7 @@ func (w *jsonWriter) passKey(text []byte) int {
 	}
 	l := &w.levels[len(w.levels)-1]
 	// Equal lengths are enough to stop: the writer compares the key itself.
-	if l.keys.has(end) || text[0] == reference[0] {
+	if l.keys.hasLength(end) || text[0] == referenceKey[0] {
 		return 0
 	}
 	l.value = l.value[:0]
@@ -186,20 +186,20 @@ func (w *jsonWriter) passKey(text []byte) int {
 }
 
 // keyLengths returns the lengths of the keys that would continue matches, in any letter case.
-func (w *jsonWriter) keyLengths(matches []match) (out lengths) {
+func (w *jsonWriter) keyLengths(matches []fieldMatch) (out lengthSet) {
 	for _, m := range matches {
 		switch path := w.fields[m.field]; {
 		case m.keys == len(path):
-		case ascii(path[m.keys]):
-			out.add(len(path[m.keys]))
+		case hasOnlyASCII(path[m.keys]):
+			out.addLength(len(path[m.keys]))
 		default:
-			return ^lengths(0) // changing a letter's case may change its length
+			return ^lengthSet(0) // changing a letter's case may change its length
 		}
 	}
 	return out
 }
 
-func ascii(s string) bool {
+func hasOnlyASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
@@ -209,11 +209,11 @@ func passScalar(text []byte) int {
 	n := 0
 	switch text[0] {
 	case 't':
-		n = prefix(text, "true")
+		n = prefixLength(text, "true")
 	case 'f':
-		n = prefix(text, "false")
+		n = prefixLength(text, "false")
 	case 'n':
-		n = prefix(text, "null")
+		n = prefixLength(text, "null")
 	default:
 		n = passNumber(text)
 	}
@@ -223,8 +223,8 @@ func passScalar(text []byte) int {
 	return n
 }
 
-// prefix returns the length of word if text begins with it, or 0.
-func prefix(text []byte, word string) int {
+// prefixLength returns the length of word if text begins with it, or 0.
+func prefixLength(text []byte, word string) int {
 	if len(text) < len(word) || string(text[:len(word)]) != word {
 		return 0
 	}
@@ -239,12 +239,12 @@ func passNumber(text []byte) int {
 	}
 	begin := n
 	// RFC 8259, section 6: a number has no leading zeros.
-	if n = digits(text, n); n == begin || n > begin+1 && text[begin] == '0' {
+	if n = skipDigits(text, n); n == begin || n > begin+1 && text[begin] == '0' {
 		return 0
 	}
 	if n < len(text) && text[n] == '.' {
 		point := n + 1
-		if n = digits(text, point); n == point {
+		if n = skipDigits(text, point); n == point {
 			return 0
 		}
 	}
@@ -254,15 +254,15 @@ func passNumber(text []byte) int {
 			n++
 		}
 		exponent := n
-		if n = digits(text, n); n == exponent {
+		if n = skipDigits(text, n); n == exponent {
 			return 0
 		}
 	}
 	return n
 }
 
-// digits returns the end of the digits at text[n:].
-func digits(text []byte, n int) int {
+// skipDigits returns the end of the digits at text[n:].
+func skipDigits(text []byte, n int) int {
 	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
 		n++
 	}

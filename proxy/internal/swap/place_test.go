@@ -41,7 +41,7 @@ func TestPlaces(t *testing.T) {
 				body = field + "=API_KEY"
 			}
 			req := request(t, "POST", url, body, header...)
-			if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+			if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 				t.Fatal(err)
 			}
 			text := req.URL.String() + " " + req.Header.Get("Key") + " " + req.Header.Get("X-Other")
@@ -74,7 +74,7 @@ func TestPlainPlaces(t *testing.T) {
 			"application/x-www-form-urlencoded": "key=API_KEY", "application/json": `{"key":"API_KEY"}`, "text/plain": "API_KEY",
 		} {
 			req := request(t, "POST", "https://h/", body, "Content-Type", name)
-			r, err := New(c).Request(req, Options{Allowed: c, Insecure: insecure})
+			r, err := New(c).SwapRequest(req, Options{Allowed: c, Insecure: insecure})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,8 +82,8 @@ func TestPlainPlaces(t *testing.T) {
 			if swapped := strings.Contains(string(data), v); err != nil || swapped == insecure || insecure && string(data) != body {
 				t.Errorf("%s, insecure %t: %q, %v", name, insecure, data, err)
 			}
-			if len(r.Swapped()) > 0 == insecure {
-				t.Errorf("%s, insecure %t: the report says %v", name, insecure, r.Swapped())
+			if len(r.ListSwapped()) > 0 == insecure {
+				t.Errorf("%s, insecure %t: the report says %v", name, insecure, r.ListSwapped())
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func TestCarriesEncodedValue(t *testing.T) {
 				coded := gz(row.text)
 				req := request(t, "POST", "https://h/", coded, "Content-Encoding", "gzip")
 				req.ContentLength = length * int64(len(coded))
-				_, err := New(c).Request(req, Options{Allowed: c})
+				_, err := New(c).SwapRequest(req, Options{Allowed: c})
 				if err == nil {
 					_, err = io.Copy(io.Discard, req.Body)
 				}
@@ -129,7 +129,7 @@ func TestCarriesEncodedValue(t *testing.T) {
 		req := request(t, "GET", "https://h/", "")
 		for method, carries := range map[string]bool{v: true, http.MethodGet: false} {
 			req.Method = method
-			if _, err := New(c).Request(req, Options{Allowed: c}); errors.Is(err, ErrCarriesValue) != carries {
+			if _, err := New(c).SwapRequest(req, Options{Allowed: c}); errors.Is(err, ErrCarriesValue) != carries {
 				t.Errorf("method %s: %v", method, err)
 			}
 		}

@@ -34,17 +34,17 @@ func TestPlaceholder(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set(row.header, row.in)
-		report, err := New(creds).Request(req, Options{Allowed: creds[:1]})
+		report, err := New(creds).SwapRequest(req, Options{Allowed: creds[:1]})
 		if got := req.Header.Get(row.header); err != nil || got != row.out {
 			t.Errorf("%s: %s became %s, %v", row.header, row.in, got, err)
 		}
-		if row.in == row.out && len(report.Swapped()) != 0 || row.in != row.out && (len(report.Swapped()) != 1 || report.Swapped()[0].Name != "DEMO_TOKEN") {
-			t.Errorf("%s: %s: reported %v", row.header, row.in, report.Swapped())
+		if row.in == row.out && len(report.ListSwapped()) != 0 || row.in != row.out && (len(report.ListSwapped()) != 1 || report.ListSwapped()[0].Name != "DEMO_TOKEN") {
+			t.Errorf("%s: %s: reported %v", row.header, row.in, report.ListSwapped())
 		}
 	}
 	req, _ := http.NewRequest(http.MethodPost, "https://demo.test/sk-test_DEMO_TOKEN/x", strings.NewReader(`{"a": "sk-test_DEMO_TOKEN"}`))
 	req.Header.Set("Content-Type", "application/json")
-	if _, err := New(creds).Request(req, Options{Allowed: creds[:1]}); err != nil || req.URL.Path != "/"+value+"/x" {
+	if _, err := New(creds).SwapRequest(req, Options{Allowed: creds[:1]}); err != nil || req.URL.Path != "/"+value+"/x" {
 		t.Errorf("the path became %s, %v", req.URL.Path, err)
 	}
 	if text, err := io.ReadAll(req.Body); err != nil || string(text) != `{"a": "sk-test_DEMO_TOKEN"}` {

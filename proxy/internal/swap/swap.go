@@ -60,7 +60,7 @@ type Options struct {
 	Obtain func(catalog.Credential) (string, error)
 	// Found, if not nil, is called with the forbidden value for which the request is refused. The call may come from
 	// another goroutine.
-	Found func(Carried)
+	Found func(CarriedValue)
 	// Framing describes how the body is split into messages. With the zero Kind the body is a single text.
 	Framing framing.Kind
 }
@@ -79,26 +79,26 @@ const (
 // Swap is a replaced token name and its place ("header:Authorization", "query:key", "path", "body").
 type Swap struct{ Name, In string }
 
-// Seen is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
-type Seen struct{ Name, Where, Code string }
+// SeenName is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
+type SeenName struct{ Name, Where, Code string }
 
 // Report lists the swapped and the seen names of a request. It is complete once the body has been read.
 type Report struct {
 	mu      sync.Mutex
 	swapped []Swap
-	seen    []Seen
-	used    []use
+	seen    []SeenName
+	used    []surfaceUse
 }
 
-// Swapped lists the swaps so far.
-func (r *Report) Swapped() []Swap {
+// ListSwapped lists the swaps so far.
+func (r *Report) ListSwapped() []Swap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
 }
 
-// Seen lists the names that were not replaced so far: each combination of name, place and code once.
-func (r *Report) Seen() []Seen {
+// ListSeen lists the names that were not replaced so far: each combination of name, place and code once.
+func (r *Report) ListSeen() []SeenName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
@@ -107,7 +107,7 @@ func (r *Report) Seen() []Seen {
 // maxSeen bounds the list of a report.
 const maxSeen = 64
 
-func (r *Report) saw(s Seen) {
+func (r *Report) addSeen(s SeenName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.seen) < maxSeen && !slices.Contains(r.seen, s) {
@@ -115,18 +115,18 @@ func (r *Report) saw(s Seen) {
 	}
 }
 
-// use is a token name on a surface of its credential.
-type use struct {
+// surfaceUse is a token name on a surface of its credential.
+type surfaceUse struct {
 	name    string
 	surface catalog.Surface
 }
 
-// swap records a swap. It returns false if the name was already swapped on that surface.
-func (r *Report) swap(s Swap, surface catalog.Surface) bool {
+// recordSwap records a swap. It returns false if the name was already swapped on that surface.
+func (r *Report) recordSwap(s Swap, surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	//defence:once permits
-	if u := (use{s.Name, surface}); !slices.Contains(r.used, u) {
+	if u := (surfaceUse{s.Name, surface}); !slices.Contains(r.used, u) {
 		r.used = append(r.used, u)
 		r.swapped = append(r.swapped, s)
 		return true
@@ -134,25 +134,25 @@ func (r *Report) swap(s Swap, surface catalog.Surface) bool {
 	return false
 }
 
-// unswap reverts the last swap, because the credential had no value.
-func (r *Report) unswap() {
+// undoSwap reverts the last swap, because the credential had no value.
+func (r *Report) undoSwap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used, r.swapped = r.used[:len(r.used)-1], r.swapped[:len(r.swapped)-1]
 }
 
-// count returns the number of swaps so far.
-func (r *Report) count() int {
+// countSwaps returns the number of swaps so far.
+func (r *Report) countSwaps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.swapped)
 }
 
-// has reports whether any name was swapped on a surface.
-func (r *Report) has(surface catalog.Surface) bool {
+// hasSwapOn reports whether any name was swapped on a surface.
+func (r *Report) hasSwapOn(surface catalog.Surface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.used, func(u use) bool { return u.surface == surface })
+	return slices.ContainsFunc(r.used, func(u surfaceUse) bool { return u.surface == surface })
 }
 
 // errNotObtained is the error if no source has a value for the credential.
@@ -163,26 +163,27 @@ var errNotObtained = errors.New("the credential cannot be obtained")
 func New(all []catalog.Credential) *Swapper {
 	var list []secret.Value
 	for _, c := range all {
-		list = append(list, c.Secrets()...)
+		list = append(list, c.AllSecrets()...)
 	}
-	return Of(values.New(list), all)
+	return NewWithValues(values.New(list), all)
 }
 
-// Of is New with compiled values. known must contain exactly the values of the credentials and the secrets inside them.
-func Of(known *values.Known, all []catalog.Credential) *Swapper {
+// NewWithValues is New with compiled values. known must contain exactly the values of the credentials and the secrets
+// inside them.
+func NewWithValues(known *values.ValueSet, all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}, values: known.Set, lower: known.Lower}
 	s.owners = make([]int, known.Len())
 	var names, placeholders, parts []engine.Pattern
 	for i, c := range slices.Backward(all) {
-		for _, v := range c.Secrets() {
-			if id, ok := known.ID(v); ok {
+		for _, v := range c.AllSecrets() {
+			if id, ok := known.FindID(v); ok {
 				s.owners[id] = i // backwards, so that the first credential remains
 			}
 		}
 	}
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
-		s.lexicon.add(c.Name)
+		s.lexicon.addName(c.Name)
 		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name
@@ -194,41 +195,42 @@ func Of(known *values.Known, all []catalog.Credential) *Swapper {
 	return s
 }
 
-// With returns a Swapper that also refuses minted values, including those minted while a request is read. Nil means
-// that the proxy never mints.
-func (s *Swapper) With(values *minted.Values) *Swapper {
+// WithMinted returns a Swapper that also refuses minted values, including those minted while a request is read. Nil
+// means that the proxy never mints.
+func (s *Swapper) WithMinted(values *minted.Values) *Swapper {
 	w := *s
 	w.minted = values
-	w.values, w.lower = values.Above(s.values), values.AboveLower(s.lower)
+	w.values, w.lower = values.WithValues(s.values), values.WithLowerValues(s.lower)
 	return &w
 }
 
-// mentions reports whether a text contains a token name or a placeholder.
-func (s *Swapper) mentions(text string) bool {
+// hasAnyName reports whether a text contains a token name or a placeholder.
+func (s *Swapper) hasAnyName(text string) bool {
 	return s.names.Contains(text) || s.placeholders.Contains(text)
 }
 
-// Request rewrites the URL, the headers and the body of a request in place. On an error the request must not be sent.
-func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
-	x := &rewrite{s: s, o: o, req: req, report: &Report{}}
-	if s.idle() {
+// SwapRequest rewrites the URL, the headers and the body of a request in place. On an error the request must not be
+// sent.
+func (s *Swapper) SwapRequest(req *http.Request, o Options) (*Report, error) {
+	x := &requestRewrite{s: s, o: o, req: req, report: &Report{}}
+	if s.isIdle() {
 		return x.report, nil
 	}
 	// Search before anything is swapped: afterwards the head contains values legitimately.
-	if c, ok := s.head(req, o.Host); ok {
-		return x.report, x.refused(c)
+	if c, ok := s.searchHead(req, o.Host); ok {
+		return x.report, x.refuseCarried(c)
 	}
 	// The scrubber cannot search messages that are compressed inside a body.
 	req.Header.Del("Grpc-Accept-Encoding")
 	req.Header.Del("Connect-Accept-Encoding")
-	if err := x.headers(); err != nil {
+	if err := x.swapHeaders(); err != nil {
 		return x.report, err
 	}
-	before := x.report.count()
-	if err := x.path(); err != nil {
+	before := x.report.countSwaps()
+	if err := x.swapPath(); err != nil {
 		return x.report, err
 	}
-	if err := x.query(); err != nil {
+	if err := x.swapQuery(); err != nil {
 		return x.report, err
 	}
 	if x.failed != nil {
@@ -236,39 +238,39 @@ func (s *Swapper) Request(req *http.Request, o Options) (*Report, error) {
 	}
 	// Some servers decode the URL by the charset of the body's type.
 	//defence:one-reading
-	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.count() > before {
+	if _, bad := bodyKind(x.req.Header); bad != nil && x.report.countSwaps() > before {
 		return x.report, bad
 	}
-	if x.report.count() > 0 {
+	if x.report.countSwaps() > 0 {
 		DropRange(x.req)
 	}
-	return x.report, x.body()
+	return x.report, x.rewriteBody()
 }
 
-// Message rewrites one WebSocket message. In text, it swaps names for credentials that declare the body. On an error
-// the message must not be sent.
-func (s *Swapper) Message(data string, text bool, o Options) (string, *Report, error) {
-	x := &rewrite{s: s, o: o, report: &Report{}}
-	if s.idle() {
+// SwapMessage rewrites one WebSocket message. In text, it swaps names for credentials that declare the body. On an
+// error the message must not be sent.
+func (s *Swapper) SwapMessage(data string, text bool, o Options) (string, *Report, error) {
+	x := &requestRewrite{s: s, o: o, report: &Report{}}
+	if s.isIdle() {
 		return data, x.report, nil
 	}
-	if c, ok := s.Carries(data, "message"); ok {
-		return "", x.report, x.refused(c)
+	if c, ok := s.SearchText(data, "message"); ok {
+		return "", x.report, x.refuseCarried(c)
 	}
 	// Most messages have no name and need no writer.
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
 	w := &sniffer{x: x, kind: kindText}
-	out := w.finish(w.push(nil, []byte(data)))
-	if err := w.fault(); err != nil {
+	out := w.finishText(w.pushText(nil, []byte(data)))
+	if err := w.findFault(); err != nil {
 		return "", x.report, err
 	}
 	return string(out), x.report, nil
 }
 
-// rewrite is the rewriting of one request or one WebSocket message.
-type rewrite struct {
+// requestRewrite is the rewriting of one request or one WebSocket message.
+type requestRewrite struct {
 	s      *Swapper
 	o      Options
 	req    *http.Request
@@ -279,29 +281,29 @@ type rewrite struct {
 	failed error
 }
 
-// refused reports the forbidden value, and returns the error of the request.
-func (x *rewrite) refused(c Carried) error {
+// refuseCarried reports the forbidden value, and returns the error of the request.
+func (x *requestRewrite) refuseCarried(c CarriedValue) error {
 	if x.o.Found != nil {
 		x.o.Found(c)
 	}
 	return ErrCarriesValue
 }
 
-// spot is a place in a request where a token name was found.
-type spot struct {
+// requestSpot is a place in a request where a token name was found.
+type requestSpot struct {
 	kind  catalog.SurfaceKind
 	field string // the header's, parameter's or field's name
 	whole bool   // the name is the whole value, in the sense of the kind
 }
 
-// use returns the value for a name at a spot. If the name may not be swapped there, use reports the code.
-func (x *rewrite) use(name string, at spot) (string, bool) {
+// useName returns the value for a name at a spot. If the name may not be swapped there, use reports the code.
+func (x *requestRewrite) useName(name string, at requestSpot) (string, bool) {
 	code := CodeOther
 	for _, c := range x.o.Allowed {
 		if c.Name != name {
 			continue
 		}
-		surface, ok := declared(c, at)
+		surface, ok := findSurface(c, at)
 		switch {
 		case x.o.Insecure:
 			code = CodeInsecure
@@ -311,22 +313,22 @@ func (x *rewrite) use(name string, at spot) (string, bool) {
 		//defence:surface
 		case !ok:
 			// The surface is right, but the name is only a part of the value.
-			if code = CodeUndeclared; names(c, at) {
+			if code = CodeUndeclared; canDeclare(c, at) {
 				code = CodeInside
 			}
-		case !x.report.swap(Swap{name, at.in(surface)}, surface):
+		case !x.report.recordSwap(Swap{name, at.receiptName(surface)}, surface):
 			code = CodeRepeated
 		default:
-			return x.value(c)
+			return x.credentialValue(c)
 		}
 		break
 	}
-	x.report.saw(Seen{name, at.seen(), code})
+	x.report.addSeen(SeenName{name, at.hintName(), code})
 	return "", false
 }
 
-// value returns the value of a credential. On an error it sets failed, and the request must not be sent.
-func (x *rewrite) value(c catalog.Credential) (string, bool) {
+// credentialValue returns the value of a credential. On an error it sets failed, and the request must not be sent.
+func (x *requestRewrite) credentialValue(c catalog.Credential) (string, bool) {
 	if c.Mint == nil {
 		return c.Value.Reveal(), true
 	}
@@ -345,18 +347,18 @@ func (x *rewrite) value(c catalog.Credential) (string, bool) {
 	if err != nil {
 		x.failed = err
 		// The name counts as swapped only if there is a value.
-		x.report.unswap()
+		x.report.undoSwap()
 		return "", false
 	}
 	return v, true
 }
 
-// declared finds the surface of a credential that covers a spot. It prefers a surface with the field's name to one for
-// any field. Inside a longer value, only the surfaces "query" and "body" cover a name.
-func declared(c catalog.Credential, at spot) (catalog.Surface, bool) {
+// findSurface finds the surface of a credential that covers a spot. It prefers a surface with the field's name to one
+// for any field. Inside a longer value, only the surfaces "query" and "body" cover a name.
+func findSurface(c catalog.Credential, at requestSpot) (catalog.Surface, bool) {
 	loose := at.kind == catalog.SurfaceQuery || at.kind == catalog.SurfaceBody
 	for _, s := range c.Surfaces {
-		if at.whole && s.Field != "" && at.is(s) {
+		if at.whole && s.Field != "" && at.isSurface(s) {
 			return s, true
 		}
 	}
@@ -368,15 +370,15 @@ func declared(c catalog.Credential, at spot) (catalog.Surface, bool) {
 	return catalog.Surface{}, false
 }
 
-// names reports whether a surface of the credential would cover the spot if the name were the whole value.
-func names(c catalog.Credential, at spot) bool {
+// canDeclare reports whether a surface of the credential would cover the spot if the name were the whole value.
+func canDeclare(c catalog.Credential, at requestSpot) bool {
 	at.whole = true
-	_, ok := declared(c, at)
+	_, ok := findSurface(c, at)
 	return ok
 }
 
-// is reports whether a surface names the spot's field. Header names are case-insensitive.
-func (at spot) is(s catalog.Surface) bool {
+// isSurface reports whether a surface names the spot's field. Header names are case-insensitive.
+func (at requestSpot) isSurface(s catalog.Surface) bool {
 	sameField := s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field)
 	return s.Kind == at.kind && sameField
 }
@@ -384,19 +386,19 @@ func (at spot) is(s catalog.Surface) bool {
 // maxShown bounds the name of a header in a report, in bytes.
 const maxShown = 64
 
-// in returns the name of a spot for receipts.
-func (at spot) in(s catalog.Surface) string {
+// receiptName returns the name of a spot for receipts.
+func (at requestSpot) receiptName(s catalog.Surface) string {
 	switch {
 	case at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown:
 		return "header:" + at.field
 	case s.Field != "":
-		return at.seen() + ":" + s.Field
+		return at.hintName() + ":" + s.Field
 	}
-	return at.seen()
+	return at.hintName()
 }
 
-// seen returns the name of a spot for hints. It contains no text of the request.
-func (at spot) seen() string {
+// hintName returns the name of a spot for hints. It contains no text of the request.
+func (at requestSpot) hintName() string {
 	switch at.kind {
 	case catalog.SurfaceHeader:
 		return "header"
@@ -410,13 +412,13 @@ func (at spot) seen() string {
 
 // reportNames reports all names in a text that is not rewritten. code is the reason for the names that the exchange may
 // use.
-func (x *rewrite) reportNames(text, code string, at spot) {
+func (x *requestRewrite) reportNames(text, code string, at requestSpot) {
 	for _, m := range x.s.names.FindAll(text) {
 		name := x.s.all[m.ID].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {
-			x.report.saw(Seen{name, at.seen(), CodeOther})
+			x.report.addSeen(SeenName{name, at.hintName(), CodeOther})
 			continue
 		}
-		x.report.saw(Seen{name, at.seen(), code})
+		x.report.addSeen(SeenName{name, at.hintName(), code})
 	}
 }

@@ -89,19 +89,19 @@ func TestHeader(t *testing.T) {
 		{"X-Goog-Meta-Owner", "API_KEY", "API_KEY", CodeSink}, {"X-Correlation-Id", "API_KEY", "API_KEY", CodeSink},
 	} {
 		req := request(t, "GET", "https://h/", "", tc.name, tc.in)
-		r, err := s.Request(req, Options{Allowed: c})
+		r, err := s.SwapRequest(req, Options{Allowed: c})
 		if got := req.Header.Get(tc.name); err != nil || got != tc.want {
 			t.Errorf("%s: %q became %q, %v, want %q", tc.name, tc.in, got, err, tc.want)
 		}
 		code := ""
-		for _, seen := range r.Seen() {
+		for _, seen := range r.ListSeen() {
 			code = seen.Code
 		}
 		if code != tc.code {
 			t.Errorf("%s: %q: code %q, want %q", tc.name, tc.in, code, tc.code)
 		}
-		if swapped := len(r.Swapped()) > 0; swapped != (tc.in != tc.want && req.Header.Get(tc.name) != tc.in) {
-			t.Errorf("%s: %q: swapped %v", tc.name, tc.in, r.Swapped())
+		if swapped := len(r.ListSwapped()) > 0; swapped != (tc.in != tc.want && req.Header.Get(tc.name) != tc.in) {
+			t.Errorf("%s: %q: swapped %v", tc.name, tc.in, r.ListSwapped())
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestQuotedParameter(t *testing.T) {
 		`X k="API_KEY"`: `X k="a\"b\\c d,e=f"`, `X k=API_KEY`: `X k="a\"b\\c d,e=f"`, `X k="\API_KEY"`: `X k="\API_KEY"`, `X k="API_KEY`: `X k="API_KEY`,
 	} {
 		req := request(t, "GET", "https://h/", "", "Authorization", in)
-		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil || req.Header.Get("Authorization") != want {
+		if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil || req.Header.Get("Authorization") != want {
 			t.Errorf("%q became %q, %v, want %q", in, req.Header.Get("Authorization"), err, want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestSurfaces(t *testing.T) {
 			if length == "unknown" {
 				req.ContentLength = -1
 			}
-			r, err := New(c).Request(req, Options{Allowed: c})
+			r, err := New(c).SwapRequest(req, Options{Allowed: c})
 			if tc.code == refused {
 				if err == nil {
 					_, err = io.ReadAll(req.Body)
@@ -219,10 +219,10 @@ func TestSurfaces(t *testing.T) {
 					t.Errorf("%s: length %d of %d", name, req.ContentLength, len(got))
 				}
 			}
-			if seen := r.Seen(); len(seen) > 0 != (tc.code != "") || len(seen) > 0 && seen[0].Code != tc.code {
+			if seen := r.ListSeen(); len(seen) > 0 != (tc.code != "") || len(seen) > 0 && seen[0].Code != tc.code {
 				t.Errorf("%s: saw %v, want %q", name, seen, tc.code)
 			}
-			if swapped := r.Swapped(); len(swapped) > 0 != (tc.url+tc.body != tc.wantURL+tc.wantBody) || len(swapped) > 1 {
+			if swapped := r.ListSwapped(); len(swapped) > 0 != (tc.url+tc.body != tc.wantURL+tc.wantBody) || len(swapped) > 1 {
 				t.Errorf("%s: swapped %v", name, swapped)
 			}
 		}
@@ -238,7 +238,7 @@ func TestOnce(t *testing.T) {
 	}
 	req := request(t, "GET", "https://h/?a=API_KEY&b=API_KEY", "",
 		"X-One", "API_KEY", "Authorization", "Bearer API_KEY", "X-Two", "API_KEY", "X-Three", "API_KEY_2")
-	r, err := New(c).Request(req, Options{Allowed: c})
+	r, err := New(c).SwapRequest(req, Options{Allowed: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +247,8 @@ func TestOnce(t *testing.T) {
 		t.Errorf("got %v, %s", req.Header, req.URL)
 	}
 	in := []Swap{{"API_KEY", "header:Authorization"}, {"API_KEY_2", "header:X-Three"}, {"API_KEY", "header:X-Two"}, {"API_KEY", "query:a"}, {"API_KEY", "query:b"}}
-	if !slices.Equal(r.Swapped(), in) || !slices.Equal(r.Seen(), []Seen{{"API_KEY", "header", CodeRepeated}}) {
-		t.Errorf("got %v, %v", r.Swapped(), r.Seen())
+	if !slices.Equal(r.ListSwapped(), in) || !slices.Equal(r.ListSeen(), []SeenName{{"API_KEY", "header", CodeRepeated}}) {
+		t.Errorf("got %v, %v", r.ListSwapped(), r.ListSeen())
 	}
 }
 
@@ -258,17 +258,17 @@ func TestNotAllowed(t *testing.T) {
 	for code, o := range map[string]Options{CodeOther: {}, CodeInsecure: {Allowed: all, Insecure: true}} {
 		req := request(t, "POST", "https://h/API_KEY?x=API_KEY", "API_KEY", "Authorization", "Bearer API_KEY", "X-A", basic("a:API_KEY"))
 		before := fmt.Sprint(req.URL, req.Header)
-		r, err := New(all).Request(req, o)
+		r, err := New(all).SwapRequest(req, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(req.Body)
-		if fmt.Sprint(req.URL, req.Header) != before || string(body) != "API_KEY" || len(r.Swapped()) > 0 {
+		if fmt.Sprint(req.URL, req.Header) != before || string(body) != "API_KEY" || len(r.ListSwapped()) > 0 {
 			t.Errorf("%s: became %v %v %q", code, req.URL, req.Header, body)
 		}
-		want := []Seen{{"API_KEY", "header", code}, {"API_KEY", "path", code}, {"API_KEY", "query", code}, {"API_KEY", "body", code}}
-		if !slices.Equal(r.Seen(), want) {
-			t.Errorf("%s: saw %v", code, r.Seen())
+		want := []SeenName{{"API_KEY", "header", code}, {"API_KEY", "path", code}, {"API_KEY", "query", code}, {"API_KEY", "body", code}}
+		if !slices.Equal(r.ListSeen(), want) {
+			t.Errorf("%s: saw %v", code, r.ListSeen())
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestCarriesValue(t *testing.T) {
 		"host":          request(t, "GET", "https://third-value.h/", ""),
 		"host in hex":   request(t, "GET", "https://a.54686972642d56616c7565.h/", ""),
 	} {
-		_, err := s.Request(req, Options{Allowed: c, Host: req.URL.Host})
+		_, err := s.SwapRequest(req, Options{Allowed: c, Host: req.URL.Host})
 		if err == nil && name == "long body" {
 			_, err = io.ReadAll(req.Body)
 		}
@@ -306,11 +306,11 @@ func TestCarriesValue(t *testing.T) {
 		}
 	}
 	req := request(t, "POST", "https://h/first/valu?q=first%2Fvalue%2A1", "first/value-1", "X-A", "first value+1")
-	if _, err := s.Request(req, Options{Allowed: c, Host: "h"}); err != nil {
+	if _, err := s.SwapRequest(req, Options{Allowed: c, Host: "h"}); err != nil {
 		t.Errorf("what is no value: %v", err)
 	}
 	req = request(t, "GET", "https://third-value.h/", "")
-	if _, err := s.Request(req, Options{Allowed: c}); err != nil {
+	if _, err := s.SwapRequest(req, Options{Allowed: c}); err != nil {
 		t.Errorf("a host that an API names: %v", err)
 	}
 }
@@ -322,7 +322,7 @@ func TestRangeIsDropped(t *testing.T) {
 		kept         bool
 	}{{"API_KEY", "", false}, {"nothing", "", true}, {"nothing", "x=1", false}} {
 		req := request(t, "POST", "https://h/", tc.body, "Range", "bytes=0-3", "If-Range", "x", "X-Auth", tc.header)
-		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+		if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 			t.Fatal(err)
 		}
 		if kept := req.Header.Get("Range") != "" && req.Header.Get("If-Range") != ""; kept != tc.kept {
@@ -343,7 +343,7 @@ func TestRangeNames(t *testing.T) {
 		for _, method := range []string{"GET", "POST", "PUT"} {
 			req := request(t, method, "https://h/", "", "Authorization", "API_KEY")
 			req.Header[name] = []string{"bytes=0-3"}
-			if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+			if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 				t.Fatal(err)
 			}
 			if _, left := req.Header[name]; left != strings.Contains(kept, method) {
@@ -365,16 +365,16 @@ func TestMessage(t *testing.T) {
 		{"API_KEY", "API_KEY", true},
 		{"", "", true},
 	} {
-		got, _, err := s.Message(tc.in, tc.text, Options{Allowed: c})
+		got, _, err := s.SwapMessage(tc.in, tc.text, Options{Allowed: c})
 		if err != nil || got != tc.want {
 			t.Errorf("%q became %q, %v", tc.in, got, err)
 		}
 	}
-	if got, _, err := s.Message("it is "+value, true, Options{}); !errors.Is(err, ErrCarriesValue) || got != "" {
+	if got, _, err := s.SwapMessage("it is "+value, true, Options{}); !errors.Is(err, ErrCarriesValue) || got != "" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	var none *Swapper
-	if got, _, err := none.Message("x", true, Options{}); got != "x" || err != nil {
+	if got, _, err := none.SwapMessage("x", true, Options{}); got != "x" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

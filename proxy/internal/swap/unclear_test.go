@@ -61,7 +61,7 @@ func unclear(t *testing.T, kind, text string) {
 			header = []string{"Content-Type", kind}
 		}
 		req := post(t, text, known, header...)
-		_, err := New(c).Request(req, Options{Allowed: c})
+		_, err := New(c).SwapRequest(req, Options{Allowed: c})
 		var left []byte
 		if err == nil && !known {
 			left, err = io.ReadAll(req.Body)
@@ -79,13 +79,13 @@ func clearly(t *testing.T, kind, text string) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k", "body:a.k")}
 	for _, known := range []bool{true, false} {
 		req := post(t, text, known, "Content-Type", kind)
-		r, err := New(c).Request(req, Options{Allowed: c})
+		r, err := New(c).SwapRequest(req, Options{Allowed: c})
 		if err != nil {
 			t.Errorf("%s: %.80q: %v", kind, text, err)
 			continue
 		}
 		got, err := io.ReadAll(req.Body)
-		if err != nil || len(r.Swapped()) != 1 || string(got) != strings.Replace(text, "API_KEY", "first-value", 1) {
+		if err != nil || len(r.ListSwapped()) != 1 || string(got) != strings.Replace(text, "API_KEY", "first-value", 1) {
 			t.Errorf("%s: %.80q became %.80q, %v", kind, text, got, err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestUnclearWithoutName(t *testing.T) {
 		} {
 			for _, known := range []bool{true, false} {
 				req := post(t, text, known, "Content-Type", kind)
-				_, err := New(c).Request(req, Options{Allowed: c})
+				_, err := New(c).SwapRequest(req, Options{Allowed: c})
 				if err != nil {
 					t.Errorf("%s: %v", kind, err)
 					continue
@@ -183,7 +183,7 @@ func TestShortWithoutName(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
 	const text = `{"x":"a&b;c","k":1,"k":2}`
 	req := post(t, text, true, "Content-Type", "application/json")
-	if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+	if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(req.Body); err != nil || string(got) != text {
@@ -198,7 +198,7 @@ func TestNoSeparators(t *testing.T) {
 	for _, filler := range []string{"", strings.Repeat("z", long)} {
 		text := `{"a&comment=":"&comment=","y":";comment=` + filler + `","k":"API_KEY"}`
 		req := post(t, text, true, "Content-Type", "application/json")
-		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+		if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(req.Body)
@@ -224,7 +224,7 @@ func TestUnclearLate(t *testing.T) {
 			text := tc.first + strings.Repeat("z", n) + tc.last
 			for _, known := range []bool{true, false} {
 				req := post(t, text, known, "Content-Type", tc.kind)
-				_, err := New(c).Request(req, Options{Allowed: c})
+				_, err := New(c).SwapRequest(req, Options{Allowed: c})
 				var left []byte
 				if err == nil {
 					left, err = io.ReadAll(req.Body)
@@ -246,7 +246,7 @@ func TestUnclearLate(t *testing.T) {
 	pr, pw := io.Pipe()
 	req := post(t, "x", false, "Content-Type", "application/x-ndjson")
 	req.Body = pr
-	if _, err := New(c).Request(req, Options{Allowed: c}); err != nil {
+	if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = io.WriteString(pw, "{\"k\":\"API_KEY\"}\n") }()
@@ -261,18 +261,18 @@ func TestUnclearLate(t *testing.T) {
 // disconnects.
 func TestHeldBound(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body:k")}
-	x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
-	for _, kind := range []kind{kindJSON, kindLines} {
+	x := &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	for _, kind := range []bodySyntax{kindJSON, kindLines} {
 		src := io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":"`), io.LimitReader(zeds{}, 16<<20), strings.NewReader(`"}`))
-		r := x.rewriter(src, kind, nil).(*rewriteReader)
+		r := x.newRewriteReader(src, kind, nil).(*rewriteReader)
 		n, err := io.Copy(io.Discard, r)
 		if err != nil || n < 16<<20 || cap(r.out) > 4*coding.ExactUpTo {
 			t.Errorf("%d bytes, %v, held in %d", n, err, cap(r.out))
 		}
 	}
 	broken := errors.New("client went away")
-	x = &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
-	got, err := io.ReadAll(x.rewriter(io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":`), iotest.ErrReader(broken)), kindJSON, nil))
+	x = &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	got, err := io.ReadAll(x.newRewriteReader(io.MultiReader(strings.NewReader(`{"k":"API_KEY","x":`), iotest.ErrReader(broken)), kindJSON, nil))
 	if !errors.Is(err, broken) || len(got) > 0 {
 		t.Errorf("read %q, %v", got, err)
 	}
@@ -313,7 +313,7 @@ func TestAnywhere(t *testing.T) {
 			if tc.kind != "" {
 				req.Header.Set("Content-Type", tc.kind)
 			}
-			_, err := New(c).Request(req, Options{Allowed: c})
+			_, err := New(c).SwapRequest(req, Options{Allowed: c})
 			var got []byte
 			if err == nil {
 				got, err = io.ReadAll(req.Body)
@@ -330,9 +330,9 @@ func TestAnywhere(t *testing.T) {
 // Promise: one-reading-around-a-name
 func TestDeclarationInPieces(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body")}
-	x := &rewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
+	x := &requestRewrite{s: New(c), o: Options{Allowed: c}, report: &Report{}}
 	body := iotest.OneByteReader(strings.NewReader(`<?xml version="1.0" k="API_KEY" encoding="cp037"?><a/>`))
-	got, err := io.ReadAll(x.rewriter(body, kindXML, nil))
+	got, err := io.ReadAll(x.newRewriteReader(body, kindXML, nil))
 	if err == nil || strings.Contains(string(got), "first-value") {
 		t.Errorf("%q left, %v", got, err)
 	}
@@ -386,11 +386,11 @@ func TestOneReadingHead(t *testing.T) {
 		}
 		path, query, _ := strings.Cut(tc.url, "?")
 		req.URL.RawPath, req.URL.RawQuery = path, query
-		req.URL.Path = unescape(path)
+		req.URL.Path = unescapePercent(path)
 		for i := 0; i < len(tc.header); i += 2 {
 			req.Header[tc.header[i]] = append(req.Header[tc.header[i]], tc.header[i+1])
 		}
-		_, err = New(tc.c).Request(req, Options{Allowed: tc.c})
+		_, err = New(tc.c).SwapRequest(req, Options{Allowed: tc.c})
 		var ambiguity *Ambiguity
 		if !errors.As(err, &ambiguity) {
 			t.Errorf("%s %q: got %v, %s %v", tc.url, tc.header, err, req.URL, req.Header)
@@ -416,9 +416,9 @@ func TestOneReadingHeadKept(t *testing.T) {
 		if tc.header != "" {
 			req.Header.Set("Authorization", tc.header)
 		}
-		r, err := New(c).Request(req, Options{Allowed: c})
+		r, err := New(c).SwapRequest(req, Options{Allowed: c})
 		swaps := strings.Contains(tc.url, "API_KEY") || tc.header != tc.want
-		if err != nil || req.Header.Get("Authorization") != tc.want || (len(r.Swapped()) == 1) != swaps {
+		if err != nil || req.Header.Get("Authorization") != tc.want || (len(r.ListSwapped()) == 1) != swaps {
 			t.Errorf("%s %s: became %s, %v", tc.url, tc.header, req.Header.Get("Authorization"), err)
 		}
 	}
@@ -431,7 +431,7 @@ func TestSinkSpelling(t *testing.T) {
 	for _, name := range []string{"User_Agent", "USER_AGENT", "X_Forwarded_For", "X.Forwarded.For", "If!Match", "Content_disposition", "x~amz~meta~a", "Request_Id"} {
 		req := request(t, "GET", "https://h/", "")
 		req.Header = http.Header{name: {"API_KEY"}}
-		if _, err := New(c).Request(req, Options{Allowed: c}); err != nil || req.Header[name][0] != "API_KEY" {
+		if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil || req.Header[name][0] != "API_KEY" {
 			t.Errorf("%s: %v, %v", name, req.Header, err)
 		}
 	}
@@ -445,13 +445,13 @@ func TestUnclearMessage(t *testing.T) {
 		if strings.IndexAny(text, "{[") != 0 {
 			continue // text
 		}
-		got, _, err := New(c).Message(text, true, Options{Allowed: c})
+		got, _, err := New(c).SwapMessage(text, true, Options{Allowed: c})
 		var ambiguity *Ambiguity
 		if !errors.As(err, &ambiguity) || got != "" {
 			t.Errorf("%q became %q, %v", text, got, err)
 		}
 	}
-	if got, _, err := New(c).Message(strictJSON()[0], true, Options{Allowed: c}); err != nil || !strings.Contains(got, "first-value") {
+	if got, _, err := New(c).SwapMessage(strictJSON()[0], true, Options{Allowed: c}); err != nil || !strings.Contains(got, "first-value") {
 		t.Errorf("became %q, %v", got, err)
 	}
 }

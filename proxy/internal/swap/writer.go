@@ -7,10 +7,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// words holds back a run of letters, digits and underscores, up to the length of a name, until it sees the end of the
-// run. It also holds back the escape after the run, because the escape may stand for one more such character.
-type words struct {
-	x      *rewrite
+// nameBuffer holds back a run of letters, digits and underscores, up to the length of a name, until it sees the end of
+// the run. It also holds back the escape after the run, because the escape may stand for one more such character.
+type nameBuffer struct {
+	x      *requestRewrite
 	word   []byte
 	escape []byte // the escape being read
 	long   bool   // the run is not a name and was released
@@ -22,8 +22,8 @@ type words struct {
 	lenient bool // an ambiguous body may be plain text
 }
 
-// fault implements writer.
-func (w *words) fault() error {
+// findFault implements writer.
+func (w *nameBuffer) findFault() error {
 	switch {
 	case w.x.failed != nil:
 		return w.x.failed
@@ -33,11 +33,11 @@ func (w *words) fault() error {
 	return w.err
 }
 
-// holding implements writer.
-func (w *words) holding() bool { return w.held }
+// isHolding implements writer.
+func (w *nameBuffer) isHolding() bool { return w.held }
 
-// spoils stops swapping. If a name was swapped already, the body must not be sent.
-func (w *words) spoils(why *Ambiguity) {
+// stopSwapping stops swapping. If a name was swapped already, the body must not be sent.
+func (w *nameBuffer) stopSwapping(why *Ambiguity) {
 	//defence:one-reading permits
 	if w.bad != nil {
 		return
@@ -47,35 +47,35 @@ func (w *words) spoils(why *Ambiguity) {
 	}
 }
 
-// lax passes text on unchanged, and searches it for names.
-func (w *words) lax(dst, src []byte) []byte {
-	s := w.scan(src)
+// passThrough passes text on unchanged, and searches it for names.
+func (w *nameBuffer) passThrough(dst, src []byte) []byte {
+	s := w.scanNames(src)
 	for at := 0; at < len(src); {
-		if n := w.pass(src[at:s.until(at)]); n > 0 {
+		if n := w.passPlain(src[at:s.plainUntil(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
 		if b := src[at]; isWord(b) {
-			dst = w.add(dst, b)
+			dst = w.addByte(dst, b)
 		} else {
-			dst = append(w.endLax(dst), b)
+			dst = append(w.endPassThrough(dst), b)
 		}
 		at++
 	}
 	return dst
 }
 
-// endLax ends a run in an ambiguous body. A name that is declared for bodies makes the body fail. The exception is a
-// body that may be plain text, with a name that is declared for any place in a body.
-func (w *words) endLax(dst []byte) []byte {
-	if w.named() {
+// endPassThrough ends a run in an ambiguous body. A name that is declared for bodies makes the body fail. The exception
+// is a body that may be plain text, with a name that is declared for any place in a body.
+func (w *nameBuffer) endPassThrough(dst []byte) []byte {
+	if w.hasName() {
 		switch name := string(w.word); {
-		case w.lenient && w.x.inBody(name, true):
-			return w.end(dst, spot{kind: catalog.SurfaceBody}, nil)
-		case w.x.inBody(name, false):
+		case w.lenient && w.x.isInBody(name, true):
+			return w.swapRun(dst, requestSpot{kind: catalog.SurfaceBody}, nil)
+		case w.x.isInBody(name, false):
 			w.err = w.bad
 		default:
-			w.x.reportNames(name, CodeUndeclared, spot{kind: catalog.SurfaceBody})
+			w.x.reportNames(name, CodeUndeclared, requestSpot{kind: catalog.SurfaceBody})
 		}
 	}
 	dst = append(dst, w.word...)
@@ -83,8 +83,8 @@ func (w *words) endLax(dst []byte) []byte {
 	return dst
 }
 
-// inBody reports whether a token name is declared for a field of bodies or, with anywhere, for any place in them.
-func (x *rewrite) inBody(name string, anywhere bool) bool {
+// isInBody reports whether a token name is declared for a field of bodies or, with anywhere, for any place in them.
+func (x *requestRewrite) isInBody(name string, anywhere bool) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return c.Name == name && slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceBody && (s.Field == "" || !anywhere)
@@ -94,8 +94,8 @@ func (x *rewrite) inBody(name string, anywhere bool) bool {
 
 const maxName = 64
 
-// add appends a byte to the run.
-func (w *words) add(dst []byte, b byte) []byte {
+// addByte appends a byte to the run.
+func (w *nameBuffer) addByte(dst []byte, b byte) []byte {
 	if w.long {
 		return append(dst, b)
 	}
@@ -103,29 +103,29 @@ func (w *words) add(dst []byte, b byte) []byte {
 		return dst
 	}
 	// A token name begins with a capital and has at most maxName bytes.
-	return w.spoil(dst)
+	return w.releaseRun(dst)
 }
 
-// spoil releases a run that cannot be a name.
-func (w *words) spoil(dst []byte) []byte {
+// releaseRun releases a run that cannot be a name.
+func (w *nameBuffer) releaseRun(dst []byte) []byte {
 	dst = append(dst, w.word...)
 	w.word, w.long = w.word[:0], true
 	return dst
 }
 
-// named reports whether the run so far is a token name.
-func (w *words) named() bool {
+// hasName reports whether the run so far is a token name.
+func (w *nameBuffer) hasName() bool {
 	return !w.long && len(w.word) > 0 && isUpper(w.word[0]) && w.x.s.byText[string(w.word)] == string(w.word)
 }
 
 func isUpper(b byte) bool { return 'A' <= b && b <= 'Z' }
 
-// end ends a run at a spot. It swaps a name if that is allowed, and writes the value through escape.
-func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
-	word, named := w.word, w.named()
+// swapRun ends a run at a spot. It swaps a name if that is allowed, and writes the value through escape.
+func (w *nameBuffer) swapRun(dst []byte, at requestSpot, escape func(string) string) []byte {
+	word, named := w.word, w.hasName()
 	w.word, w.long = w.word[:0], false
 	if named {
-		if v, ok := w.x.use(string(word), at); ok {
+		if v, ok := w.x.useName(string(word), at); ok {
 			if escape != nil {
 				v = escape(v)
 			}
@@ -136,9 +136,9 @@ func (w *words) end(dst []byte, at spot, escape func(string) string) []byte {
 	return append(dst, word...)
 }
 
-// endKey ends a run in the name of a field, where names are only reported.
-func (w *words) endKey(dst []byte, at spot) []byte {
-	word, named := w.word, w.named()
+// endKeyRun ends a run in the name of a field, where names are only reported.
+func (w *nameBuffer) endKeyRun(dst []byte, at requestSpot) []byte {
+	word, named := w.word, w.hasName()
 	w.word, w.long = w.word[:0], false
 	if named {
 		w.x.reportNames(string(word), CodeInside, at)
@@ -153,37 +153,37 @@ func isWord(b byte) bool {
 
 // textWriter swaps in plain text. field is the name of the multipart part, if any.
 type textWriter struct {
-	words
+	nameBuffer
 	field string
 	coded func(string) string // escapes a value; nil writes it unchanged
 	only  bool                // the text so far is a single run
 }
 
-func (w *textWriter) push(dst, src []byte) []byte {
-	s := w.scan(src)
+func (w *textWriter) pushText(dst, src []byte) []byte {
+	s := w.scanNames(src)
 	for at := 0; at < len(src); {
-		if n := w.pass(src[at:s.until(at)]); n > 0 {
+		if n := w.passPlain(src[at:s.plainUntil(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			w.only = false
 			continue
 		}
 		if b := src[at]; isWord(b) {
-			dst = w.add(dst, b)
+			dst = w.addByte(dst, b)
 		} else {
 			w.only = false
-			dst = append(w.end(dst, spot{catalog.SurfaceBody, w.field, false}, w.coded), b)
+			dst = append(w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, false}, w.coded), b)
 		}
 		at++
 	}
 	return dst
 }
 
-func (w *textWriter) finish(dst []byte) []byte {
-	return w.end(dst, spot{catalog.SurfaceBody, w.field, w.only}, w.coded)
+func (w *textWriter) finishText(dst []byte) []byte {
+	return w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, w.only}, w.coded)
 }
 
-// holding implements writer: text cannot turn out to be ambiguous.
-func (w *textWriter) holding() bool { return false }
+// isHolding implements writer: text cannot turn out to be ambiguous.
+func (w *textWriter) isHolding() bool { return false }
 
 // xmlWriter swaps in XML whose declaration names no charset or a common one. A parser decodes the rest of the text by
 // that charset.
@@ -193,36 +193,36 @@ type xmlWriter struct {
 	decided bool
 }
 
-// holding implements writer: until the declaration is complete, it may still name a charset that makes a swap
+// isHolding implements writer: until the declaration is complete, it may still name a charset that makes a swap
 // ambiguous.
-func (w *xmlWriter) holding() bool { return !w.decided }
+func (w *xmlWriter) isHolding() bool { return !w.decided }
 
 // maxDeclaration is the longest XML declaration that is read, in bytes.
 const maxDeclaration = 256
 
-func (w *xmlWriter) push(dst, src []byte) []byte {
+func (w *xmlWriter) pushText(dst, src []byte) []byte {
 	if !w.decided {
 		w.head = append(w.head, src[:min(len(src), maxDeclaration-len(w.head))]...)
-		w.decide(false)
+		w.checkDeclaration(false)
 	}
 	if w.bad != nil {
-		return w.lax(dst, src)
+		return w.passThrough(dst, src)
 	}
-	return w.textWriter.push(dst, src)
+	return w.textWriter.pushText(dst, src)
 }
 
-func (w *xmlWriter) finish(dst []byte) []byte {
+func (w *xmlWriter) finishText(dst []byte) []byte {
 	if !w.decided {
-		w.decide(true)
+		w.checkDeclaration(true)
 	}
 	if w.bad != nil {
-		return w.endLax(dst)
+		return w.endPassThrough(dst)
 	}
-	return w.textWriter.finish(dst)
+	return w.textWriter.finishText(dst)
 }
 
-// decide checks the declaration once it is complete. isEnd means that the body has ended.
-func (w *xmlWriter) decide(isEnd bool) {
+// checkDeclaration checks the declaration once it is complete. isEnd means that the body has ended.
+func (w *xmlWriter) checkDeclaration(isEnd bool) {
 	const begin = "<?xml"
 	// Lenient parsers accept a byte order mark and white space before the declaration.
 	text := strings.ToLower(strings.TrimLeft(strings.TrimPrefix(string(w.head), "\ufeff"), " \t\r\n"))
@@ -232,14 +232,14 @@ func (w *xmlWriter) decide(isEnd bool) {
 	switch {
 	case !full && (len(text) < len(begin) || strings.HasPrefix(text, begin) && !ended):
 		return
-	case strings.HasPrefix(text, begin) && (!ended || !plainDeclaration(declaration)):
-		w.spoils(errCharset)
+	case strings.HasPrefix(text, begin) && (!ended || !isPlainDeclaration(declaration)):
+		w.stopSwapping(errCharset)
 	}
 	w.decided = true
 }
 
-// plainDeclaration reports whether an XML declaration names no charset or a common one.
-func plainDeclaration(s string) bool {
+// isPlainDeclaration reports whether an XML declaration names no charset or a common one.
+func isPlainDeclaration(s string) bool {
 	_, s, named := strings.Cut(s, "encoding")
 	if !named {
 		return true

@@ -12,10 +12,10 @@ const (
 	bulkSize  = 256 << 10
 )
 
-var bulks = sync.Pool{New: func() any { return new([bulkSize]byte) }}
+var bulkBuffers = sync.Pool{New: func() any { return new([bulkSize]byte) }}
 
-// ahead is a connection that is read in large pieces.
-type ahead struct {
+// aheadConn is a connection that is read in large pieces.
+type aheadConn struct {
 	net.Conn
 	own  []byte          // aheadSize
 	bulk *[bulkSize]byte // used instead of own while every read fills the buffer
@@ -23,9 +23,9 @@ type ahead struct {
 	last int             // the size of the last read
 }
 
-func (a *ahead) Read(p []byte) (int, error) {
+func (a *aheadConn) Read(p []byte) (int, error) {
 	if len(a.have) == 0 {
-		buf := a.buffer()
+		buf := a.nextBuffer()
 		n, err := a.Conn.Read(buf)
 		a.last, a.have = n, buf[:n]
 		if n == 0 {
@@ -37,16 +37,16 @@ func (a *ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// buffer returns the buffer for the next read. All bytes of the previous read must have been passed on.
-func (a *ahead) buffer() []byte {
+// nextBuffer returns the buffer for the next read. All bytes of the previous read must have been passed on.
+func (a *aheadConn) nextBuffer() []byte {
 	switch {
 	case a.own == nil:
 		a.own = make([]byte, aheadSize)
 	// A full read means that bytes arrive faster than they are read.
 	case a.bulk == nil && a.last == aheadSize:
-		a.bulk = bulks.Get().(*[bulkSize]byte)
+		a.bulk = bulkBuffers.Get().(*[bulkSize]byte)
 	case a.bulk != nil && a.last < aheadSize:
-		bulks.Put(a.bulk)
+		bulkBuffers.Put(a.bulk)
 		a.bulk = nil
 	}
 	if a.bulk != nil {

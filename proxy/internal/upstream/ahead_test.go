@@ -22,7 +22,7 @@ func TestAhead(t *testing.T) {
 	gone := errors.New("gone")
 	for _, size := range []int{5, 4096, aheadSize} {
 		for _, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
-			a := &ahead{Conn: source{r: wrap(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(gone)))}}
+			a := &aheadConn{Conn: source{r: wrap(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(gone)))}}
 			var got []byte
 			var err error
 			for err == nil {
@@ -50,7 +50,7 @@ func TestAheadBulk(t *testing.T) {
 		sizes = append(sizes, n)
 		return n, nil
 	})
-	a := &ahead{Conn: source{r: more}}
+	a := &aheadConn{Conn: source{r: more}}
 	p := make([]byte, aheadSize+1) // crypto/tls reads into a buffer that once held two records
 	for len(data) > 0 {
 		if _, err := a.Read(p); err != nil {

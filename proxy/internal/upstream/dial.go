@@ -38,8 +38,8 @@ type dialer struct {
 	guard dialguard.Guard
 }
 
-// dial connects to host:port. It is the DialContext of the transport.
-func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+// dialHost connects to host:port. It is the DialContext of the transport.
+func (d *dialer) dialHost(ctx context.Context, _, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	// Only the address of the configured proxy is exempt from the guard.
@@ -48,7 +48,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w to the upstream proxy: %w", errDial, err)
 		}
-		return d.pool.toProxy(ctx, c)
+		return d.pool.connectProxy(ctx, c)
 	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := d.addresses(ctx, host, uint16(port))
+	addrs, err := d.resolveHost(ctx, host, uint16(port))
 	if err != nil {
 		return nil, err
 	}
@@ -67,18 +67,18 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	for i, a := range addrs {
 		var c net.Conn
 		last = netip.AddrPortFrom(a, uint16(port))
-		c, err = d.connect(ctx, last, len(addrs)-i)
+		c, err = d.dialAddress(ctx, last, len(addrs)-i)
 		if err == nil {
-			return &ahead{Conn: seal(c)}, nil
+			return &aheadConn{Conn: sealConn(c)}, nil
 		}
 	}
 	return nil, &dialError{last, err}
 }
 
-// toProxy connects to the upstream proxy, over TLS if its URL has the scheme https. http.Transport would use the API's
-// client certificate and authorities for this connection, but the proxy is not a host of the API.
-func (p *Pool) toProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
-	sealed := seal(c)
+// connectProxy connects to the upstream proxy, over TLS if its URL has the scheme https. http.Transport would use the
+// API's client certificate and authorities for this connection, but the proxy is not a host of the API.
+func (p *Pool) connectProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
+	sealed := sealConn(c)
 	if p.conf.Proxy.Scheme != "https" {
 		return sealed, nil
 	}
@@ -89,12 +89,12 @@ func (p *Pool) toProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
 		_ = c.Close()
 		return nil, fmt.Errorf("to the upstream proxy: %w", err)
 	}
-	return seal(over), nil
+	return sealConn(over), nil
 }
 
-// viaProxy returns the proxy URL for http.Transport. For an https proxy it is an http URL, because toProxy already
+// newProxyURL returns the proxy URL for http.Transport. For an https proxy it is an http URL, because toProxy already
 // speaks TLS.
-func viaProxy(u *url.URL) *url.URL {
+func newProxyURL(u *url.URL) *url.URL {
 	if u.Scheme != "https" {
 		return u
 	}
@@ -103,8 +103,8 @@ func viaProxy(u *url.URL) *url.URL {
 	return &plain
 }
 
-// addresses resolves a host. It returns the addresses that the guard allows at the port, or the guard's error.
-func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]netip.Addr, error) {
+// resolveHost resolves a host. It returns the addresses that the guard allows at the port, or the guard's error.
+func (d *dialer) resolveHost(ctx context.Context, host string, port uint16) ([]netip.Addr, error) {
 	all, err := d.pool.conf.Resolve(ctx, host)
 	if err == nil && len(all) == 0 {
 		err = errors.New("no address")
@@ -128,8 +128,8 @@ func (d *dialer) addresses(ctx context.Context, host string, port uint16) ([]net
 	return open, nil
 }
 
-// connect tries one address, within an equal share of the remaining time.
-func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net.Conn, error) {
+// dialAddress tries one address, within an equal share of the remaining time.
+func (d *dialer) dialAddress(ctx context.Context, to netip.AddrPort, share int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok && share > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(share))
@@ -146,19 +146,19 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 
-// Check refuses a URL whose host resolves only to forbidden addresses. It matters only with an upstream proxy, which
-// resolves the host again. A name that only the proxy can resolve passes.
-func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
+// CheckTarget refuses a URL whose host resolves only to forbidden addresses. It matters only with an upstream proxy,
+// which resolves the host again. A name that only the proxy can resolve passes.
+func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
-	private := common(w.APIs).private
-	d := &dialer{pool: p, guard: p.guard(private)}
+	private := commonRules(w.APIs).private
+	d := &dialer{pool: p, guard: p.newGuard(private)}
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
 	if err != nil {
 		return err
 	}
-	if _, err := d.addresses(ctx, u.Hostname(), uint16(port)); errors.Is(err, dialguard.ErrRefused) {
+	if _, err := d.resolveHost(ctx, u.Hostname(), uint16(port)); errors.Is(err, dialguard.ErrRefused) {
 		return err
 	}
 	return nil
@@ -172,7 +172,7 @@ func proxyAddr(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), usualPorts[u.Scheme]))
 }
 
-// guard returns the guard for APIs with these private ranges.
-func (p *Pool) guard(private []netip.Prefix) dialguard.Guard {
+// newGuard returns the guard for APIs with these private ranges.
+func (p *Pool) newGuard(private []netip.Prefix) dialguard.Guard {
 	return dialguard.Guard{AllowPrivate: private, Sandbox: p.conf.Sandbox, Endpoint: p.conf.Endpoint}
 }

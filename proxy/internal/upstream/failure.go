@@ -38,15 +38,15 @@ type Failure struct {
 	Cause error
 }
 
-// Refusal returns the answer to the sandbox. Its texts are constants with the host and the dialled address. Only the
+// NewRefusal returns the answer to the sandbox. Its texts are constants with the host and the dialled address. Only the
 // operator sees the cause, which may quote bytes of the upstream.
-func (f Failure) Refusal() controlapi.Refusal {
+func (f Failure) NewRefusal() controlapi.Refusal {
 	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
-	r.Error, hint = f.texts()
+	r.Error, hint = f.describeFailure()
 	// An unknown code counts as a broken response.
 	if r.Error == "" {
-		r.Code, r.Error, hint = CodeBroken, "The host's response broke off or is not HTTP.", f.broken()
+		r.Code, r.Error, hint = CodeBroken, "The host's response broke off or is not HTTP.", f.hintBroken()
 	}
 	addr, private := "", ""
 	var dialled *dialError
@@ -57,26 +57,26 @@ func (f Failure) Refusal() controlapi.Refusal {
 	case errors.As(f.Cause, &dialled):
 		addr = netip.AddrPortFrom(dialled.to.Addr().Unmap(), dialled.to.Port()).String()
 	}
-	text := voice.Say(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
+	text := voice.NewText(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
 	r.Hint, r.Person = text.Model, text.Person
 	return r
 }
 
-// texts returns the error text, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
-func (f Failure) texts() (what, hint string) {
+// describeFailure returns the error text, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
+func (f Failure) describeFailure() (what, hint string) {
 	switch f.Code {
 	case CodeResolve:
-		return "The host name does not resolve.", f.unresolved()
+		return "The host name does not resolve.", f.hintUnresolved()
 	case CodeAddress:
-		return "The host resolves to an address that is not reachable from here.", f.refused()
+		return "The host resolves to an address that is not reachable from here.", f.hintRefused()
 	case CodeConnect:
-		return "The host does not accept the connection.", f.unreachable()
+		return "The host does not accept the connection.", f.hintUnreachable()
 	case CodeTLS:
-		return "The host's certificate cannot be verified.", f.unverified()
+		return "The host's certificate cannot be verified.", f.hintUnverified()
 	case CodeTimeout:
-		return "The host did not answer in time.", f.late()
+		return "The host did not answer in time.", f.hintLate()
 	case CodeExhausted:
-		return "The proxy cannot open a connection.", exhausted(f.Cause) + " The host is not the cause."
+		return "The proxy cannot open a connection.", hintExhausted(f.Cause) + " The host is not the cause."
 	case CodeEncoding:
 		return "The response's encoding cannot be read.", "Request an identity, gzip, deflate, br or zstd response."
 	case CodeCharset:
@@ -90,8 +90,8 @@ func (f Failure) texts() (what, hint string) {
 	return "", ""
 }
 
-// unresolved returns the hint for a host without an address.
-func (f Failure) unresolved() string {
+// hintUnresolved returns the hint for a host without an address.
+func (f Failure) hintUnresolved() string {
 	var dns *net.DNSError
 	if errors.As(f.Cause, &dns) && !dns.IsNotFound {
 		return "The name server did not answer for %HOST. {Tell the user to check|Check} the DNS of the machine that " +
@@ -105,8 +105,8 @@ func (f Failure) unresolved() string {
 		"apis/%API/config.json}."
 }
 
-// refused returns the hint for a host with a forbidden address.
-func (f Failure) refused() string {
+// hintRefused returns the hint for a host with a forbidden address.
+func (f Failure) hintRefused() string {
 	var e *dialguard.RefusedError
 	switch {
 	case f.API == "" || !errors.As(f.Cause, &e):
@@ -120,8 +120,8 @@ func (f Failure) refused() string {
 		": it stays closed. {Tell the user to check|Check} the host's DNS entry."
 }
 
-// unreachable returns the hint for an address that does not accept a connection.
-func (f Failure) unreachable() string {
+// hintUnreachable returns the hint for an address that does not accept a connection.
+func (f Failure) hintUnreachable() string {
 	var e *dialError
 	switch {
 	case !errors.As(f.Cause, &e):
@@ -137,8 +137,8 @@ func (f Failure) unreachable() string {
 		"address in DNS."
 }
 
-// late returns the hint for a host that took too long.
-func (f Failure) late() string {
+// hintLate returns the hint for a host that took too long.
+func (f Failure) hintLate() string {
 	var e *dialError
 	if errors.As(f.Cause, &e) && f.API != "" {
 		return "%HOST leads to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service is " +
@@ -148,8 +148,8 @@ func (f Failure) late() string {
 		"time."
 }
 
-// unverified returns the hint for a certificate that is not accepted.
-func (f Failure) unverified() string {
+// hintUnverified returns the hint for a certificate that is not accepted.
+func (f Failure) hintUnverified() string {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
@@ -170,14 +170,14 @@ func (f Failure) unverified() string {
 		"what it needs."
 }
 
-// broken returns the hint for a response that is not valid HTTP.
-func (f Failure) broken() string {
+// hintBroken returns the hint for a response that is not valid HTTP.
+func (f Failure) hintBroken() string {
 	text := ""
 	if f.Cause != nil {
 		// net/http quotes the upstream's bytes, and the upstream must not choose the hint.
 		text, _, _ = strings.Cut(f.Cause.Error(), `"`)
 	}
-	for _, m := range malformed {
+	for _, m := range malformedErrors {
 		if strings.Contains(text, m.error) {
 			return "%HOST answered, but the response " + m.says + ", so the proxy cannot read it. Repeat a request that only " +
 				"reads; if it fails again, {tell the user|correct that service or the gateway in front of it}."
@@ -187,8 +187,8 @@ func (f Failure) broken() string {
 		"request that only reads; if it fails again, {tell the user|the log of its service may tell more}."
 }
 
-// malformed maps parts of net/http's errors about a response head to texts for the user.
-var malformed = []struct{ error, says string }{
+// malformedErrors maps parts of net/http's errors about a response head to texts for the user.
+var malformedErrors = []struct{ error, says string }{
 	{"server response headers exceeded", "has headers of more than 256 KiB together"},
 	{"header list larger than", "has headers of more than 256 KiB together"},
 	{"connection error: COMPRESSION_ERROR", "has headers of more than 256 KiB together, or broken ones"},
@@ -199,9 +199,9 @@ var malformed = []struct{ error, says string }{
 	{"malformed HTTP", "does not begin with a line like \"HTTP/1.1 200 OK\""},
 }
 
-// exhausted returns the hint for a failed connection if the machine of the proxy has no files, ports or memory left. It
-// is empty for other errors.
-func exhausted(err error) string {
+// hintExhausted returns the hint for a failed connection if the machine of the proxy has no files, ports or memory
+// left. It is empty for other errors.
+func hintExhausted(err error) string {
 	var dns *net.DNSError
 	for _, e := range localErrors {
 		// A DNSError contains the text of its cause, but does not unwrap to it.
@@ -212,25 +212,27 @@ func exhausted(err error) string {
 	return ""
 }
 
-const fewer = " Await some requests before you start more."
+const awaitFewer = " Await some requests before you start more."
 
 // localErrors are the connection errors that the proxy's own machine causes.
 var localErrors = []struct {
 	errno syscall.Errno
 	hint  string
 }{
-	{syscall.EMFILE, "CodeForge's proxy has reached its limit of open files." + fewer + " {The user can raise|Raise} " +
+	{syscall.EMFILE, "CodeForge's proxy has reached its limit of open files." + awaitFewer +
+		" {The user can raise|Raise} " +
 		"the limit (ulimit -n; nofile of the container)."},
-	{syscall.ENFILE, "The machine that CodeForge runs on has reached its limit of open files." + fewer + " {The user " +
+	{syscall.ENFILE, "The machine that CodeForge runs on has reached its limit of open files." + awaitFewer +
+		" {The user " +
 		"can raise|Raise} the limit (sysctl fs.file-max)."},
-	{syscall.ENOBUFS, "The machine that CodeForge runs on has no network buffers left." + fewer},
-	{syscall.ENOMEM, "The machine that CodeForge runs on has no memory left for a connection." + fewer},
+	{syscall.ENOBUFS, "The machine that CodeForge runs on has no network buffers left." + awaitFewer},
+	{syscall.ENOMEM, "The machine that CodeForge runs on has no memory left for a connection." + awaitFewer},
 	{syscall.EADDRNOTAVAIL, "The machine that CodeForge runs on has no free local port, or no address that reaches " +
-		"the host." + fewer},
+		"the host." + awaitFewer},
 }
 
-// Status returns the HTTP status for a code.
-func Status(code string) int {
+// StatusFor returns the HTTP status for a code.
+func StatusFor(code string) int {
 	switch code {
 	case CodeTimeout:
 		return http.StatusGatewayTimeout
@@ -241,8 +243,8 @@ func Status(code string) int {
 	}
 }
 
-// Classify returns the code for an error of a round trip.
-func Classify(err error) string {
+// ClassifyError returns the code for an error of a round trip.
+func ClassifyError(err error) string {
 	var timeout net.Error
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -254,7 +256,7 @@ func Classify(err error) string {
 	case errors.Is(err, dialguard.ErrRefused):
 		return CodeAddress
 	// A machine without free files also fails to resolve and to dial, so test this first.
-	case (errors.Is(err, errResolve) || errors.Is(err, errDial)) && exhausted(err) != "":
+	case (errors.Is(err, errResolve) || errors.Is(err, errDial)) && hintExhausted(err) != "":
 		return CodeExhausted
 	case errors.Is(err, errResolve):
 		return CodeResolve

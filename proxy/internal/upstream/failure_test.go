@@ -28,7 +28,7 @@ import (
 func TestHints(t *testing.T) {
 	at := netip.MustParseAddrPort("192.168.7.7:443")
 	dial := func(err error) error { return &dialError{at, err} }
-	refused := dialguard.Guard{}.Check(at.Addr())
+	refused := dialguard.Guard{}.CheckAddr(at.Addr())
 	for _, row := range []struct {
 		code  string
 		cause error
@@ -55,7 +55,7 @@ func TestHints(t *testing.T) {
 		{"unknown", errors.New("evil words"), "ended before the whole response had come"},
 	} {
 		for _, api := range []string{"shop", ""} {
-			r := Failure{Code: row.code, Host: "api.shop.test", API: api, Cause: row.cause}.Refusal()
+			r := Failure{Code: row.code, Host: "api.shop.test", API: api, Cause: row.cause}.NewRefusal()
 			if api != "" && !strings.Contains(r.Hint, row.want) {
 				t.Errorf("%s, %v: %s", row.code, row.cause, r.Hint)
 			}
@@ -95,7 +95,7 @@ func TestOutOfFiles(t *testing.T) {
 	want := Want{APIs: []*catalog.API{{Name: "shop", AllowPrivate: loopback}}}
 	for name, p := range map[string]*Pool{"resolved": resolved, "asked": asked} {
 		_, err := get(t, p, "http://files.shop.test:"+port+"/", want)
-		r := Failure{Code: Classify(err), Host: "files.shop.test", API: "shop", Cause: err}.Refusal()
+		r := Failure{Code: ClassifyError(err), Host: "files.shop.test", API: "shop", Cause: err}.NewRefusal()
 		if r.Code != CodeExhausted || !strings.Contains(r.Hint, "limit of open files") || strings.Contains(r.Hint, "DNS") {
 			t.Errorf("%s: %v: %+v", name, err, r)
 		}
@@ -136,7 +136,7 @@ func TestMalformed(t *testing.T) {
 			}()
 			p := newPool(t, Config{Resolve: at127, Connect: to(l.Addr().String(), new(atomic.Int32))})
 			_, err = get(t, p, "http://api.shop.test/", Want{APIs: []*catalog.API{{Name: "shop", AllowPrivate: loopback}}})
-			r := Failure{Code: Classify(err), Host: "api.shop.test", API: "shop", Cause: err}.Refusal()
+			r := Failure{Code: ClassifyError(err), Host: "api.shop.test", API: "shop", Cause: err}.NewRefusal()
 			if r.Code != CodeBroken || !strings.Contains(r.Hint, row.want) || strings.Contains(r.Hint, "evil") {
 				t.Errorf("%.200v: %+v", err, r)
 			}
@@ -155,7 +155,7 @@ func TestLongHTTP2Head(t *testing.T) {
 		})
 		p, w := s.pool(t)
 		_, err := get(t, p, "https://example.com/", w)
-		if r := (Failure{Code: Classify(err), Host: "example.com", Cause: err}).Refusal(); !strings.Contains(r.Hint, "more than 256 KiB") {
+		if r := (Failure{Code: ClassifyError(err), Host: "example.com", Cause: err}).NewRefusal(); !strings.Contains(r.Hint, "more than 256 KiB") {
 			t.Errorf("%d: %v: %+v", n, err, r)
 		}
 	}

@@ -14,26 +14,26 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// kind is the protocol of a transport's connections, and who may share them.
-type kind byte
+// connKind is the protocol of a transport's connections, and who may share them.
+type connKind byte
 
 const (
-	shared2 kind = 'c' // HTTP/2, all owners
-	either  kind = 'e' // HTTP/2 or HTTP/1, as the server chooses, one owner
-	only1   kind = '1' // HTTP/1, one owner
-	single  kind = 's' // HTTP/1, one request
+	kindSharedHTTP2 connKind = 'c' // HTTP/2, all owners
+	kindEither      connKind = 'e' // HTTP/2 or HTTP/1, as the server chooses, one owner
+	kindHTTP1       connKind = '1' // HTTP/1, one owner
+	kindSingle      connKind = 's' // HTTP/1, one request
 )
 
-func (k kind) shared() bool { return k == shared2 }
-func (k kind) http1() bool  { return k == either || k == only1 || k == single }
-func (k kind) http2() bool  { return k == either || k == shared2 }
+func (k connKind) isShared() bool { return k == kindSharedHTTP2 }
+func (k connKind) hasHTTP1() bool { return k == kindEither || k == kindHTTP1 || k == kindSingle }
+func (k connKind) hasHTTP2() bool { return k == kindEither || k == kindSharedHTTP2 }
 
-// protocol is the known protocol of a host. The zero protocol means unknown.
-type protocol byte
+// hostProtocol is the known protocol of a host. The zero protocol means unknown.
+type hostProtocol byte
 
 const (
-	speaks2 protocol = 1 // the host has agreed to HTTP/2
-	wants1  protocol = 2 // the host has agreed to HTTP/2, and then asked for HTTP/1
+	protocolHTTP2 hostProtocol = 1 // the host has agreed to HTTP/2
+	protocolHTTP1 hostProtocol = 2 // the host has agreed to HTTP/2, and then asked for HTTP/1
 )
 
 // errNotHTTP2 is the error for a server that does not negotiate HTTP/2 although it is required.
@@ -48,9 +48,9 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	if w.Owner == nil {
 		return nil, errNoOwner
 	}
-	k := p.route(req, w)
-	if !k.shared() {
-		return p.send(k, req, w)
+	k := p.chooseRoute(req, w)
+	if !k.isShared() {
+		return p.sendOver(k, req, w)
 	}
 	body := &retriableBody{}
 	if hasBody(req) {
@@ -58,33 +58,33 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 		// http.Transport closes the body of a failed attempt, but the second attempt needs it.
 		req.Body = body
 	}
-	resp, err := p.send(k, req, w)
-	if refusesHTTP2(err) {
-		p.learn(req.URL.Host, 0)
+	resp, err := p.sendOver(k, req, w)
+	if isHTTP2Refusal(err) {
+		p.learnProtocol(req.URL.Host, 0)
 		// The TLS handshake failed, so no byte of the request was sent.
-		if !w.HTTP2 && body.retry() {
-			return p.send(either, req, w)
+		if !w.HTTP2 && body.tryRetry() {
+			return p.sendOver(kindEither, req, w)
 		}
 	}
-	body.settle()
+	body.settleBody()
 	return resp, err
 }
 
-// send sends a request over a connection of kind k.
-func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
+// sendOver sends a request over a connection of kind k.
+func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, error) {
 	//defence:last-body
 	body := hasBody(req)
 	// This also closes an HTTP/2 connection of kind either, on which the server could have chosen either protocol.
-	if k.http1() && (w.Login || body) {
+	if k.hasHTTP1() && (w.Login || body) {
 		req.Close = true
 	}
-	resp, err := p.transport(w, k).RoundTrip(once(req))
+	resp, err := p.findTransport(w, k).RoundTrip(preventRetry(req))
 	var reset http2.StreamError
 	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
-		p.learn(req.URL.Host, wants1)
+		p.learnProtocol(req.URL.Host, protocolHTTP1)
 	}
-	if err == nil && k == either && resp.ProtoMajor == 2 {
-		p.learn(req.URL.Host, speaks2)
+	if err == nil && k == kindEither && resp.ProtoMajor == 2 {
+		p.learnProtocol(req.URL.Host, protocolHTTP2)
 	}
 	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
 		// While it waits for more of a body, Go's HTTP/2 does not notice that the request is cancelled. The caller may
@@ -95,10 +95,10 @@ func (p *Pool) send(k kind, req *http.Request, w Want) (*http.Response, error) {
 	return resp, err
 }
 
-// once prevents http.Transport from sending a request again that the server may have acted on. http.Transport retries
-// any request with an Idempotency-Key. Code can add this header although the server does not know it. http.Transport
-// looks only for the canonical name, so once writes the name in lower case.
-func once(req *http.Request) *http.Request {
+// preventRetry prevents http.Transport from sending a request again that the server may have acted on. http.Transport
+// retries any request with an Idempotency-Key. Code can add this header although the server does not know it.
+// http.Transport looks only for the canonical name, so once writes the name in lower case.
+func preventRetry(req *http.Request) *http.Request {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return req
@@ -117,42 +117,42 @@ func once(req *http.Request) *http.Request {
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
-// route chooses the kind of connection for a request.
-func (p *Pool) route(req *http.Request, w Want) kind {
+// chooseRoute chooses the kind of connection for a request.
+func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	switch {
 	case w.Upgrade:
-		return single
+		return kindSingle
 	case w.HTTP2:
-		return shared2
+		return kindSharedHTTP2
 	// A connection that a request has authenticated must not be shared, and HTTP/2 needs TLS here.
 	case w.Login, req.URL.Scheme != "https":
-		return only1
+		return kindHTTP1
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch p.speaks[req.URL.Host] {
-	case speaks2:
-		return shared2
-	case wants1:
-		return only1
+	case protocolHTTP2:
+		return kindSharedHTTP2
+	case protocolHTTP1:
+		return kindHTTP1
 	}
-	return either
+	return kindEither
 }
 
-// agreed is called after every TLS handshake. It rejects an HTTP/1 connection that several owners would share.
-func agreed(k kind, s tls.ConnectionState) error {
-	if k == shared2 && s.NegotiatedProtocol != "h2" {
+// checkProtocol is called after every TLS handshake. It rejects an HTTP/1 connection that several owners would share.
+func checkProtocol(k connKind, s tls.ConnectionState) error {
+	if k == kindSharedHTTP2 && s.NegotiatedProtocol != "h2" {
 		return errNotHTTP2
 	}
 	return nil
 }
 
-// learn records the protocol of a host.
-func (p *Pool) learn(host string, what protocol) {
+// learnProtocol records the protocol of a host.
+func (p *Pool) learnProtocol(host string, what hostProtocol) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// wants1 stays: the server agrees to HTTP/2 in every handshake.
-	if p.speaks[host] == wants1 && what == speaks2 {
+	if p.speaks[host] == protocolHTTP1 && what == protocolHTTP2 {
 		return
 	}
 	// The map only saves handshakes, so it may start over.
@@ -162,8 +162,8 @@ func (p *Pool) learn(host string, what protocol) {
 	p.speaks[host] = what
 }
 
-// refusesHTTP2 reports whether a server refused HTTP/2 in the handshake, before any part of the request was sent.
-func refusesHTTP2(err error) bool {
+// isHTTP2Refusal reports whether a server refused HTTP/2 in the handshake, before any part of the request was sent.
+func isHTTP2Refusal(err error) bool {
 	// crypto/tls has no error type for an alert from the peer.
 	var op *net.OpError
 	return errors.Is(err, errNotHTTP2) ||
@@ -201,8 +201,8 @@ func (b *retriableBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// retry reports whether the body can be sent again. If so, it settles the body.
-func (b *retriableBody) retry() bool {
+// tryRetry reports whether the body can be sent again. If so, it settles the body.
+func (b *retriableBody) tryRetry() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.read {
@@ -212,8 +212,8 @@ func (b *retriableBody) retry() bool {
 	return true
 }
 
-// settle closes the body if an earlier Close was postponed.
-func (b *retriableBody) settle() {
+// settleBody closes the body if an earlier Close was postponed.
+func (b *retriableBody) settleBody() {
 	b.mu.Lock()
 	now := b.closed && !b.read && !b.settled && b.ReadCloser != nil
 	b.settled = true

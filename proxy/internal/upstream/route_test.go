@@ -173,7 +173,7 @@ func TestAsleep(t *testing.T) {
 		t.Errorf("from %s, want %s", got, before)
 	}
 	p.mu.Lock()
-	p.now = func() time.Time { return testkit.Slept(time.Now(), 8*time.Hour) }
+	p.now = func() time.Time { return testkit.AfterSleep(time.Now(), 8*time.Hour) }
 	p.mu.Unlock()
 	after := from()
 	if after == before {
@@ -203,7 +203,7 @@ func TestHTTP2Ends(t *testing.T) {
 			if err := send(t, p, grpc, one, "POST", "a call"); err == nil {
 				t.Error("HTTP/1 where nothing but HTTP/2 will do")
 			}
-			p.learn("example.com", speaks2)
+			p.learnProtocol("example.com", protocolHTTP2)
 			if err := send(t, p, w, &run{t.Context()}, "POST", "a body"); err != nil {
 				t.Fatal(err)
 			}
@@ -297,13 +297,13 @@ func TestOwners(t *testing.T) {
 	}
 	for i := range maxOwned + 10 {
 		w.Version, w.Owner = strings.Repeat("v", i), two
-		p.transport(w, only1)
+		p.findTransport(w, kindHTTP1)
 	}
 	if n := len(p.owned[two]); n > maxOwned {
 		t.Errorf("one owner has %d pools", n)
 	}
 	for i := range maxHosts + 10 {
-		p.learn(strings.Repeat("h", i), speaks2)
+		p.learnProtocol(strings.Repeat("h", i), protocolHTTP2)
 	}
 	if n := len(p.speaks); n > maxHosts {
 		t.Errorf("%d hosts are remembered", n)

@@ -12,14 +12,14 @@ import (
 // errCut is the error for a TLS connection that ended without a close_notify alert.
 var errCut = errors.New("the connection ended without a closing alert")
 
-// sealed is a connection on which io.EOF below TLS is an error.
+// sealedConn is a connection on which io.EOF below TLS is an error.
 //
 // Threat: a response without a length ends with its connection, and anyone on the network path can close a connection.
 // If that happens between two records, crypto/tls reports a regular end (against RFC 8446, section 6.1).
 //
 // A sealed connection also delays a write error until the connection was read to its end. An upstream that refuses a
 // long body answers and hangs up. net/http drops an answer that it reads after a write error.
-type sealed struct {
+type sealedConn struct {
 	net.Conn
 	tls  atomic.Bool
 	over chan struct{} // closed at the end of reading, or by Close
@@ -29,13 +29,13 @@ type sealed struct {
 // answerTime is the time to read an answer after a failed write.
 const answerTime = 5 * time.Second
 
-func seal(c net.Conn) *sealed {
-	s := &sealed{Conn: c, over: make(chan struct{})}
+func sealConn(c net.Conn) *sealedConn {
+	s := &sealedConn{Conn: c, over: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.over) })
 	return s
 }
 
-func (s *sealed) Read(p []byte) (int, error) {
+func (s *sealedConn) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if err != nil {
 		s.end()
@@ -47,7 +47,7 @@ func (s *sealed) Read(p []byte) (int, error) {
 }
 
 // Write implements io.Writer. It detects the start of TLS, which may follow the request for a tunnel.
-func (s *sealed) Write(p []byte) (int, error) {
+func (s *sealedConn) Write(p []byte) (int, error) {
 	// The first bytes of a TLS record: a handshake, protocol version 3.x (RFC 8446, section 5.1).
 	if !s.tls.Load() && len(p) > 2 && p[0] == 0x16 && p[1] == 3 {
 		s.tls.Store(true)
@@ -65,7 +65,7 @@ func (s *sealed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *sealed) Close() error {
+func (s *sealedConn) Close() error {
 	s.end()
 	return s.Conn.Close()
 }

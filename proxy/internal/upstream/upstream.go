@@ -70,7 +70,7 @@ type Pool struct {
 	order    []string
 	owned    map[Owner]map[string]*http.Transport // by appendKey
 	sessions map[string]tls.ClientSessionCache    // by appendKey
-	speaks   map[string]protocol                  // by host, with its port if it has one
+	speaks   map[string]hostProtocol              // by host, with its port if it has one
 	asked    time.Time                            // the time of the last request for a transport
 	now      func() time.Time
 }
@@ -88,23 +88,23 @@ func New(c Config) (*Pool, error) {
 	if c.Resolve == nil {
 		c.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			// The trailing dot keeps the system from trying its search domains.
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", rooted(host))
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", makeAbsolute(host))
 		}
 	}
 	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now}
-	p.forget()
+	p.clearMaps()
 	return p, nil
 }
 
-// forget empties the maps. The caller holds mu, or is the only user.
-func (p *Pool) forget() {
+// clearMaps empties the maps. The caller holds mu, or is the only user.
+func (p *Pool) clearMaps() {
 	p.pools, p.order = map[string]*http.Transport{}, nil
 	p.owned, p.sessions = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}
-	p.speaks = map[string]protocol{}
+	p.speaks = map[string]hostProtocol{}
 }
 
-// rooted makes a name with dots absolute. A single label stays, because /etc/hosts may have it.
-func rooted(host string) string {
+// makeAbsolute makes a name with dots absolute. A single label stays, because /etc/hosts may have it.
+func makeAbsolute(host string) string {
 	if strings.Contains(host, ".") {
 		return host + "."
 	}
@@ -131,27 +131,27 @@ type Want struct {
 	Login bool
 }
 
-// transport returns the transport for a request. A private range is open, an authority is trusted and a certificate is
-// sent only if every one of the APIs has it.
-func (p *Pool) transport(w Want, k kind) *http.Transport {
-	r := common(w.APIs)
+// findTransport returns the transport for a request. A private range is open, an authority is trusted and a certificate
+// is sent only if every one of the APIs has it.
+func (p *Pool) findTransport(w Want, k connKind) *http.Transport {
+	r := commonRules(w.APIs)
 	var space [1 << 10]byte
 	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Before the lookup: a transport from before the sleep must not be returned.
-	p.wake()
+	p.retireAfterSleep()
 	pools := p.pools
-	if !k.shared() {
+	if !k.isShared() {
 		//defence:run-connections instead p.ownedBy(nil)
-		pools = p.ownedBy(w.Owner)
+		pools = p.ownerTransports(w.Owner)
 	}
 	if t := pools[string(text)]; t != nil {
 		return t
 	}
-	t, key := p.make(k, r, p.session(string(text[1:]))), string(text)
+	t, key := p.newTransport(k, r, p.sessionCache(string(text[1:]))), string(text)
 	pools[key] = t
-	if !k.shared() {
+	if !k.isShared() {
 		return t
 	}
 	p.order = append(p.order, key)
@@ -164,8 +164,8 @@ func (p *Pool) transport(w Want, k kind) *http.Transport {
 	return t
 }
 
-// ownedBy returns the transports of an owner, which are kept until its context ends. The caller holds mu.
-func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
+// ownerTransports returns the transports of an owner, which are kept until its context ends. The caller holds mu.
+func (p *Pool) ownerTransports(o Owner) map[string]*http.Transport {
 	pools := p.owned[o]
 	// An owner with that many sets of APIs starts over: its memory stays bounded.
 	if len(pools) >= maxOwned {
@@ -177,14 +177,14 @@ func (p *Pool) ownedBy(o Owner) map[string]*http.Transport {
 		p.owned[o] = pools
 		if o != nil {
 			// A run that has ended never asks again, so its connections would stay until idleTime.
-			context.AfterFunc(o.Context(), func() { p.release(o) })
+			context.AfterFunc(o.Context(), func() { p.releaseOwner(o) })
 		}
 	}
 	return pools
 }
 
-// release closes the transports of an owner whose context has ended.
-func (p *Pool) release(o Owner) {
+// releaseOwner closes the transports of an owner whose context has ended.
+func (p *Pool) releaseOwner(o Owner) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	closeIdle(p.owned[o])
@@ -197,9 +197,9 @@ func closeIdle(pools map[string]*http.Transport) {
 	}
 }
 
-// session returns the TLS session cache for connections under the same rules. All owners share it, because it makes new
-// connections cheaper and contains no data that code can choose. The caller holds mu.
-func (p *Pool) session(key string) tls.ClientSessionCache {
+// sessionCache returns the TLS session cache for connections under the same rules. All owners share it, because it
+// makes new connections cheaper and contains no data that code can choose. The caller holds mu.
+func (p *Pool) sessionCache(key string) tls.ClientSessionCache {
 	c := p.sessions[key]
 	if c == nil {
 		if len(p.sessions) >= maxPools {
@@ -211,35 +211,35 @@ func (p *Pool) session(key string) tls.ClientSessionCache {
 	return c
 }
 
-// Retire forgets every transport after a reload. Requests in flight may finish, but idle connections are not used
+// RetireAll forgets every transport after a reload. Requests in flight may finish, but idle connections are not used
 // again.
-func (p *Pool) Retire() {
+func (p *Pool) RetireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.retire()
+	p.retireLocked()
 }
 
-// wake retires every transport if the machine has slept. http.Transport notices late that the server is gone. Until
-// then it would send other requests over a connection with a request in flight. The caller holds mu.
-func (p *Pool) wake() {
+// retireAfterSleep retires every transport if the machine has slept. http.Transport notices late that the server is
+// gone. Until then it would send other requests over a connection with a request in flight. The caller holds mu.
+func (p *Pool) retireAfterSleep() {
 	last, now := p.asked, p.now()
 	p.asked = now
 	// The monotonic clock stands still while the machine sleeps; the wall clock does not.
 	if now.Round(0).Sub(last.Round(0))-now.Sub(last) > idleTime {
-		p.retire()
+		p.retireLocked()
 	}
 }
 
-// retire is Retire for a caller that holds mu.
-func (p *Pool) retire() {
+// retireLocked is Retire for a caller that holds mu.
+func (p *Pool) retireLocked() {
 	closeIdle(p.pools)
 	for _, pools := range p.owned {
 		closeIdle(pools)
 	}
-	p.forget()
+	p.clearMaps()
 }
 
-func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Transport {
+func (p *Pool) newTransport(k connKind, r connRules, sessions tls.ClientSessionCache) *http.Transport {
 	roots := p.roots
 	if len(r.cas) > 0 {
 		// The pool's roots are shared by all APIs: an API's authority must not get into them.
@@ -253,14 +253,14 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 			certs = append(certs, c)
 		}
 	}
-	d := &dialer{pool: p, guard: p.guard(r.private)}
+	d := &dialer{pool: p, guard: p.newGuard(r.private)}
 	//defence:upstream-tls permits
 	unverified := false
 	t := &http.Transport{
-		DialContext: d.dial,
+		DialContext: d.dialHost,
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: certs, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
-			VerifyConnection:   func(s tls.ConnectionState) error { return agreed(k, s) },
+			VerifyConnection:   func(s tls.ConnectionState) error { return checkProtocol(k, s) },
 			InsecureSkipVerify: unverified,
 		},
 		TLSHandshakeTimeout: handshakeTime,
@@ -279,30 +279,30 @@ func (p *Pool) make(k kind, r rules, sessions tls.ClientSessionCache) *http.Tran
 			SendPingTimeout: pingAfter, PingTimeout: pingTime,
 		},
 	}
-	t.Protocols.SetHTTP1(k.http1())
-	t.Protocols.SetHTTP2(k.http2())
-	if k == single {
+	t.Protocols.SetHTTP1(k.hasHTTP1())
+	t.Protocols.SetHTTP2(k.hasHTTP2())
+	if k == kindSingle {
 		// Keep no connection idle. DisableKeepAlives would overwrite Connection: Upgrade.
 		t.MaxIdleConnsPerHost = -1
 	}
 	if p.conf.Proxy != nil {
-		t.Proxy = http.ProxyURL(viaProxy(p.conf.Proxy))
+		t.Proxy = http.ProxyURL(newProxyURL(p.conf.Proxy))
 	}
 	return t
 }
 
-// rules are the common rules of connections for a set of APIs.
-type rules struct {
+// connRules are the common rules of connections for a set of APIs.
+type connRules struct {
 	private []netip.Prefix
 	cas     []byte
 	cert    *catalog.ClientCert
 }
 
-// common returns the rules that all the APIs share.
-func common(apis []*catalog.API) (r rules) {
+// commonRules returns the rules that all the APIs share.
+func commonRules(apis []*catalog.API) (r connRules) {
 	for i, a := range apis {
 		if i == 0 {
-			r = rules{a.AllowPrivate, a.CAs, a.ClientCert}
+			r = connRules{a.AllowPrivate, a.CAs, a.ClientCert}
 			continue
 		}
 		r.private = slices.DeleteFunc(slices.Clone(r.private), func(x netip.Prefix) bool {
@@ -321,7 +321,7 @@ func common(apis []*catalog.API) (r rules) {
 
 // appendKey appends the properties that a connection and a request must share. The field that may contain any byte
 // comes last, so different properties have different keys.
-func appendKey(b []byte, w Want, k kind, private []netip.Prefix, cas []byte) []byte {
+func appendKey(b []byte, w Want, k connKind, private []netip.Prefix, cas []byte) []byte {
 	b = append(b, byte(k))
 	b = append(append(b, w.Version...), 0)
 	for _, a := range w.APIs {

@@ -35,7 +35,7 @@ func newPool(t *testing.T, c Config) *Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Retire)
+	t.Cleanup(p.RetireAll)
 	return p
 }
 
@@ -75,8 +75,8 @@ func TestKeys(t *testing.T) {
 	p := newPool(t, Config{Resolve: at127})
 	a := &catalog.API{Name: "a"}
 	base := Want{APIs: []*catalog.API{a}, Version: "1"}
-	same := p.transport(base, shared2)
-	if p.transport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}, shared2) != same {
+	same := p.findTransport(base, kindSharedHTTP2)
+	if p.findTransport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}, kindSharedHTTP2) != same {
 		t.Error("equal rules have two pools")
 	}
 	for name, w := range map[string]Want{
@@ -87,16 +87,16 @@ func TestKeys(t *testing.T) {
 		"an open range":   {APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Version: "1"},
 		"an authority":    {APIs: []*catalog.API{{Name: "a", CAs: []byte("x")}}, Version: "1"},
 	} {
-		if p.transport(w, shared2) == same {
+		if p.findTransport(w, kindSharedHTTP2) == same {
 			t.Errorf("%s shares the pool", name)
 		}
 	}
-	p.Retire()
-	if p.transport(base, shared2) == same {
+	p.RetireAll()
+	if p.findTransport(base, kindSharedHTTP2) == same {
 		t.Error("a retired pool is used again")
 	}
 	for i := range maxPools + 10 {
-		p.transport(Want{Version: strings.Repeat("v", i)}, shared2)
+		p.findTransport(Want{Version: strings.Repeat("v", i)}, kindSharedHTTP2)
 	}
 	if len(p.pools) > maxPools || len(p.order) != len(p.pools) {
 		t.Errorf("%d pools, %d in order", len(p.pools), len(p.order))
@@ -117,7 +117,7 @@ func TestStrictest(t *testing.T) {
 		"only the first":  {[]*catalog.API{open, {Name: "b"}}, 0, ""},
 		"only the second": {[]*catalog.API{{Name: "b"}, open}, 0, ""},
 	} {
-		r := common(c.apis)
+		r := commonRules(c.apis)
 		private, cas := r.private, r.cas
 		if len(private) != c.private || string(cas) != c.cas {
 			t.Errorf("%s: %v %q", name, private, cas)
@@ -134,7 +134,7 @@ func TestGuardIsAlwaysThere(t *testing.T) {
 	var dials atomic.Int32
 	p := newPool(t, Config{Resolve: at127, Connect: to("127.0.0.1:1", &dials)})
 	_, err := get(t, p, "http://api.test/", Want{})
-	if !errors.Is(err, dialguard.ErrRefused) || Classify(err) != CodeAddress || dials.Load() != 0 {
+	if !errors.Is(err, dialguard.ErrRefused) || ClassifyError(err) != CodeAddress || dials.Load() != 0 {
 		t.Errorf("%v after %d dials", err, dials.Load())
 	}
 	// Without one, the socket is guarded too.
@@ -157,7 +157,7 @@ func TestMixedAnswers(t *testing.T) {
 		},
 	})
 	_, err := get(t, p, "https://api.test/", Want{})
-	if got := strings.Join(dialled, " "); got != "8.8.8.8:443 9.9.9.9:443" || Classify(err) != CodeConnect {
+	if got := strings.Join(dialled, " "); got != "8.8.8.8:443 9.9.9.9:443" || ClassifyError(err) != CodeConnect {
 		t.Errorf("dialled %s, %v", got, err)
 	}
 }
@@ -168,7 +168,7 @@ func TestUnresolved(t *testing.T) {
 		func(context.Context, string) ([]netip.Addr, error) { return nil, nil },
 	} {
 		p := newPool(t, Config{Resolve: resolve})
-		if _, err := get(t, p, "https://api.test/", Want{}); Classify(err) != CodeResolve {
+		if _, err := get(t, p, "https://api.test/", Want{}); ClassifyError(err) != CodeResolve {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestUpstreamProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Check(t.Context(), c.want, u); (err != nil) != c.refused || c.refused && !errors.Is(err, dialguard.ErrRefused) {
+		if err := p.CheckTarget(t.Context(), c.want, u); (err != nil) != c.refused || c.refused && !errors.Is(err, dialguard.ErrRefused) {
 			t.Errorf("%s: %v", c.url, err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestProxyOverTLS(t *testing.T) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
 	api := &catalog.API{Name: "demo", CAs: ca, ClientCert: &catalog.ClientCert{Cert: ca,
 		Key: secret.New(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))}}
-	if _, err := get(t, newPool(t, Config{Proxy: proxy, Resolve: at127}), "https://example.com/", Want{APIs: []*catalog.API{api}}); Classify(err) != CodeTLS || asked.Load() != nil {
+	if _, err := get(t, newPool(t, Config{Proxy: proxy, Resolve: at127}), "https://example.com/", Want{APIs: []*catalog.API{api}}); ClassifyError(err) != CodeTLS || asked.Load() != nil {
 		t.Errorf("a proxy of the API's authority: %v", err)
 	}
 	p := newPool(t, Config{Proxy: proxy, CAs: ca, Resolve: at127})

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 )
 
-// Known is an immutable set of values, numbered from 0 in the given order.
-type Known struct {
+// ValueSet is an immutable set of values, numbered from 0 in the given order.
+type ValueSet struct {
 	// Set finds the values. The ID of a match is the number of the value.
 	Set *engine.Set
 	// Lower finds the values in lower-case text.
@@ -20,8 +20,8 @@ type Known struct {
 }
 
 // New compiles values. It skips empty and repeated ones.
-func New(list []secret.Value) *Known {
-	v := &Known{ids: map[string]int{}}
+func New(list []secret.Value) *ValueSet {
+	v := &ValueSet{ids: map[string]int{}}
 	var all, lower []engine.Pattern
 	for _, s := range list {
 		text := s.Reveal()
@@ -32,18 +32,18 @@ func New(list []secret.Value) *Known {
 		id := len(v.ids)
 		v.ids[text] = id
 		//defence:forms instead append(all, engine.Pattern{Text: text, ID: id})
-		all = append(all, engine.Forms(text, id)...)
-		lower = append(lower, engine.LowerForms(text, id)...)
+		all = append(all, engine.ListForms(text, id)...)
+		lower = append(lower, engine.ListLowerForms(text, id)...)
 	}
 	v.Set, v.Lower = engine.New(all), engine.New(lower)
 	return v
 }
 
 // Len returns the number of values.
-func (v *Known) Len() int { return len(v.ids) }
+func (v *ValueSet) Len() int { return len(v.ids) }
 
-// ID returns the number of a value.
-func (v *Known) ID(s secret.Value) (id int, ok bool) {
+// FindID returns the number of a value.
+func (v *ValueSet) FindID(s secret.Value) (id int, ok bool) {
 	id, ok = v.ids[s.Reveal()]
 	return id, ok
 }

@@ -15,17 +15,17 @@ func TestKnown(t *testing.T) {
 		t.Errorf("%d values", k.Len())
 	}
 	for want, v := range []secret.Value{first, second} {
-		if id, ok := k.ID(v); id != want || !ok {
+		if id, ok := k.FindID(v); id != want || !ok {
 			t.Errorf("number %d, %v; want %d", id, ok, want)
 		}
-		if id, ok := k.Set.Find("x " + base64.StdEncoding.EncodeToString([]byte(v.Reveal()))); id != want || !ok {
+		if id, ok := k.Set.FindFirst("x " + base64.StdEncoding.EncodeToString([]byte(v.Reveal()))); id != want || !ok {
 			t.Errorf("found %d, %v; want %d", id, ok, want)
 		}
 		if id, ok := k.Lower.FindFold(v.Reveal()); id != want || !ok {
 			t.Errorf("found %d, %v in lower case; want %d", id, ok, want)
 		}
 	}
-	if _, ok := k.ID(secret.Value{}); ok {
+	if _, ok := k.FindID(secret.Value{}); ok {
 		t.Error("the empty value has a number")
 	}
 }

@@ -31,8 +31,8 @@ const (
 // maxControl is the largest payload of a control frame, in bytes (RFC 6455, section 5.5).
 const maxControl = 125
 
-// head is the head of a frame.
-type head struct {
+// frameHead is the head of a frame.
+type frameHead struct {
 	fin    bool
 	op     byte
 	length int64
@@ -40,19 +40,19 @@ type head struct {
 	mask   [4]byte
 }
 
-func (h head) control() bool { return h.op >= opClose }
+func (h frameHead) isControl() bool { return h.op >= opClose }
 
 // readHead reads the head of a frame. It rejects frames that RFC 6455 forbids without extensions.
-func readHead(r *bufio.Reader, wantMask bool) (head, error) {
+func readHead(r *bufio.Reader, wantMask bool) (frameHead, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
-		return head{}, err
+		return frameHead{}, err
 	}
-	h := head{fin: b[0]&0x80 != 0, op: b[0] & 15, masked: b[1]&0x80 != 0, length: int64(b[1] & 0x7F)}
+	h := frameHead{fin: b[0]&0x80 != 0, op: b[0] & 15, masked: b[1]&0x80 != 0, length: int64(b[1] & 0x7F)}
 	// A reserved bit belongs to an extension, such as compression, and the relay never agrees to one.
 	reserved := b[0]&0x70 != 0 || h.op > opPong || h.op > opBinary && h.op < opClose
-	if reserved || h.masked != wantMask || h.control() && (!h.fin || h.length > maxControl) {
-		return head{}, ErrProtocol
+	if reserved || h.masked != wantMask || h.isControl() && (!h.fin || h.length > maxControl) {
+		return frameHead{}, ErrProtocol
 	}
 	size := 0
 	switch h.length {
@@ -63,13 +63,13 @@ func readHead(r *bufio.Reader, wantMask bool) (head, error) {
 	}
 	if size > 0 {
 		if err := readFull(r, b[8-size:]); err != nil {
-			return head{}, err
+			return frameHead{}, err
 		}
 		clear(b[:8-size])
 		h.length = int64(binary.BigEndian.Uint64(b[:]))
 		// RFC 6455, section 5.2: a length uses the fewest bytes. Another form could be read differently by the peer.
 		if h.length < 0 || h.length < 126 || size == 8 && h.length < 1<<16 {
-			return head{}, ErrProtocol
+			return frameHead{}, ErrProtocol
 		}
 	}
 	if h.masked {
@@ -87,8 +87,8 @@ func readFull(r io.Reader, p []byte) error {
 	return err
 }
 
-// unmask applies a mask. at is the position of p in the payload.
-func unmask(p []byte, mask [4]byte, at int64) {
+// applyMask applies a mask. at is the position of p in the payload.
+func applyMask(p []byte, mask [4]byte, at int64) {
 	for i := range p {
 		p[i] ^= mask[(at+int64(i))&3]
 	}
@@ -110,8 +110,8 @@ func newPeer(rw io.ReadWriteCloser, server bool) *peer {
 	return &peer{rw: rw, in: bufio.NewReaderSize(rw, 8<<10), server: server}
 }
 
-// write sends one frame. After a close frame it sends no further frame.
-func (p *peer) write(fin bool, op byte, payload []byte) error {
+// writeFrame sends one frame. After a close frame it sends no further frame.
+func (p *peer) writeFrame(fin bool, op byte, payload []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -139,7 +139,7 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 		// RFC 6455, section 5.3: each frame needs a fresh, unpredictable mask.
 		_, _ = rand.Read(mask[:]) // never fails
 		b = append(append(b, mask[:]...), payload...)
-		unmask(b[len(b)-len(payload):], mask, 0)
+		applyMask(b[len(b)-len(payload):], mask, 0)
 	}
 	// Keep the buffer for the next frame, but not one of a large message.
 	if cap(b) <= 2*pieceSize {
@@ -152,18 +152,18 @@ func (p *peer) write(fin bool, op byte, payload []byte) error {
 	return err
 }
 
-// bye sends a close frame with a code of this package.
-func (p *peer) bye(code uint16) {
-	_ = p.write(true, opClose, binary.BigEndian.AppendUint16(nil, code))
+// sendClose sends a close frame with a code of this package.
+func (p *peer) sendClose(code uint16) {
+	_ = p.writeFrame(true, opClose, binary.BigEndian.AppendUint16(nil, code))
 }
 
-// read reads payload bytes of a frame. at is the position of b in the payload.
-func (p *peer) read(b []byte, h head, at int64) error {
+// readPayload reads payload bytes of a frame. at is the position of b in the payload.
+func (p *peer) readPayload(b []byte, h frameHead, at int64) error {
 	if err := readFull(p.in, b); err != nil {
 		return err
 	}
 	if h.masked {
-		unmask(b, h.mask, at)
+		applyMask(b, h.mask, at)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func frame(flags, op byte, masked bool, payload string) string {
 	b[1] |= 0x80
 	mask := [4]byte{1, 2, 3, 4}
 	data := []byte(payload)
-	unmask(data, mask, 0)
+	applyMask(data, mask, 0)
 	return string(b) + string(mask[:]) + string(data)
 }
 
@@ -75,7 +75,7 @@ func start(t *testing.T, o Options) *ends {
 	t.Cleanup(cancel)
 	e := &ends{t: t, client: client, upstream: upstream, result: make(chan error, 1), cancel: cancel}
 	e.readers = map[net.Conn]*bufio.Reader{client: bufio.NewReader(client), upstream: bufio.NewReader(upstream)}
-	go func() { e.result <- Relay(ctx, a, b, o) }()
+	go func() { e.result <- RelayMessages(ctx, a, b, o) }()
 	return e
 }
 
@@ -91,7 +91,7 @@ func (e *ends) read(c net.Conn) string {
 		return err.Error()
 	}
 	if h.masked {
-		unmask(payload, h.mask, 0)
+		applyMask(payload, h.mask, 0)
 	}
 	return fmt.Sprintf("%d %t %s", h.op, h.fin, payload)
 }
@@ -246,7 +246,7 @@ func TestLastWords(t *testing.T) {
 		client, a := net.Pipe()
 		e := &ends{t: t, client: client, readers: map[net.Conn]*bufio.Reader{client: bufio.NewReader(client)}}
 		result := make(chan error, 1)
-		go func() { result <- Relay(t.Context(), a, deaf{strings.NewReader(said + last)}, Options{}) }()
+		go func() { result <- RelayMessages(t.Context(), a, deaf{strings.NewReader(said + last)}, Options{}) }()
 		e.send(client, frame(fin, opText, true, "go on"))
 		for range messages {
 			e.want(client, "1 true x")
@@ -268,7 +268,7 @@ func FuzzDown(f *testing.F) {
 		r := &relay{o: options(), client: newPeer(rwc{strings.NewReader(""), io.Discard}, false), upstream: newPeer(rwc{strings.NewReader(string(data)), io.Discard}, true)}
 		r.o.MaxDown = 1 << 16
 		r.client.rw = rwc{strings.NewReader(""), &out}
-		_ = r.pump(r.upstream, r.client, r.down)
+		_ = r.pumpFrames(r.upstream, r.client, r.relayDown)
 		said, br := "", bufio.NewReader(strings.NewReader(out.String()))
 		for {
 			h, err := readHead(br, false)
@@ -282,13 +282,13 @@ func FuzzDown(f *testing.F) {
 			if _, err := io.ReadFull(br, payload); err != nil {
 				t.Fatal(err)
 			}
-			if h.control() && strings.Contains(string(payload), canary) {
+			if h.isControl() && strings.Contains(string(payload), canary) {
 				t.Fatalf("%q came through", payload)
 			}
-			if !h.control() {
+			if !h.isControl() {
 				said += string(payload)
 			}
-			if h.fin && !h.control() {
+			if h.fin && !h.isControl() {
 				said += "\n" // between messages
 			}
 		}

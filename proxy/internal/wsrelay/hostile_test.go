@@ -19,7 +19,7 @@ import (
 // TestHeads: every length has one encoding, every reserved bit and opcode is refused everywhere, and clients must mask.
 // Promise: scrubbed-responses
 func TestHeads(t *testing.T) {
-	read := func(text string, wantMask bool) (head, error) {
+	read := func(text string, wantMask bool) (frameHead, error) {
 		return readHead(bufio.NewReader(strings.NewReader(text)), wantMask)
 	}
 	for text, length := range map[string]int64{
@@ -283,7 +283,7 @@ func TestPanic(t *testing.T) {
 	bad := panics{rwc{strings.NewReader(""), io.Discard}}
 	good, far := pair(t)
 	defer far.Close()
-	if err := Relay(t.Context(), bad, good, options()); !errors.Is(err, ErrProtocol) {
+	if err := RelayMessages(t.Context(), bad, good, options()); !errors.Is(err, ErrProtocol) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -301,7 +301,7 @@ func FuzzUp(f *testing.F) {
 		var out strings.Builder
 		r := &relay{o: options(), client: newPeer(rwc{strings.NewReader(string(data)), io.Discard}, false), upstream: newPeer(rwc{strings.NewReader(""), &out}, true), over: t.Context()}
 		r.o.MaxUp = 1 << 16
-		_ = r.pump(r.client, r.upstream, r.up)
+		_ = r.pumpFrames(r.client, r.upstream, r.relayUp)
 		br := bufio.NewReader(strings.NewReader(out.String()))
 		for {
 			h, err := readHead(br, true)
@@ -315,8 +315,8 @@ func FuzzUp(f *testing.F) {
 			if _, err := io.ReadFull(br, payload); err != nil {
 				t.Fatal(err)
 			}
-			unmask(payload, h.mask, 0)
-			if strings.Contains(string(payload), canary) && (h.op != opText || len(r.o.Report.Swapped()) == 0) {
+			applyMask(payload, h.mask, 0)
+			if strings.Contains(string(payload), canary) && (h.op != opText || len(r.o.Report.ListSwapped()) == 0) {
 				t.Fatalf("%q in a frame of opcode %d", payload, h.op)
 			}
 		}

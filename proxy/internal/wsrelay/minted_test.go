@@ -27,9 +27,9 @@ func TestMinted(t *testing.T) {
 	const token = "minted-canary-0123456789"
 	var fails error
 	o := Options{
-		Scrub: scrub.New(nil).With(values), Swap: swap.New(creds).With(values), Report: &Report{},
+		Scrub: scrub.New(nil).WithMinted(values), Swap: swap.New(creds).WithMinted(values), Report: &Report{},
 		SwapOptions: swap.Options{Allowed: creds, Obtain: func(catalog.Credential) (string, error) {
-			return token, errors.Join(fails, values.Add(minted.Value{Name: "CRM_ACCESS_TOKEN", Text: token, Until: time.Now().Add(time.Hour)}))
+			return token, errors.Join(fails, values.AddValues(minted.Value{Name: "CRM_ACCESS_TOKEN", Text: token, Until: time.Now().Add(time.Hour)}))
 		}},
 	}
 	got := make(chan string, 1)

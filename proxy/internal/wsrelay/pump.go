@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// pump reads frames from one peer until it has passed on a close frame. It calls pass for each message.
-func (r *relay) pump(from, to *peer, pass func(*message) error) error {
+// pumpFrames reads frames from one peer until it has passed on a close frame. It calls pass for each message.
+func (r *relay) pumpFrames(from, to *peer, pass func(*message) error) error {
 	for {
 		h, err := readHead(from.in, !from.server)
 		if err != nil {
 			return err
 		}
-		if h.control() {
-			if err := r.control(from, to, h); err != nil || h.op == opClose {
+		if h.isControl() {
+			if err := r.passControl(from, to, h); err != nil || h.op == opClose {
 				return err
 			}
 			continue
@@ -37,7 +37,7 @@ func (r *relay) pump(from, to *peer, pass func(*message) error) error {
 type message struct {
 	r        *relay
 	from, to *peer
-	head     head
+	head     frameHead
 	at       int64 // bytes read of the current frame
 	op       byte
 	left     int64 // the number of bytes that the message may still have
@@ -66,7 +66,7 @@ func (m *message) Read(p []byte) (int, error) {
 	p = p[:min(int64(len(p)), m.head.length-m.at)]
 	n, err := m.from.in.Read(p)
 	if m.head.masked {
-		unmask(p[:n], m.head.mask, m.at)
+		applyMask(p[:n], m.head.mask, m.at)
 	}
 	m.at += int64(n)
 	m.left -= int64(n)
@@ -91,14 +91,14 @@ func (m *message) nextFrame() error {
 		if err != nil {
 			return err
 		}
-		if !h.control() {
+		if !h.isControl() {
 			if h.op != opContinuation {
 				return ErrProtocol
 			}
 			m.head, m.at = h, 0
 			return nil
 		}
-		if err := m.r.control(m.from, m.to, h); err != nil {
+		if err := m.r.passControl(m.from, m.to, h); err != nil {
 			return err
 		}
 		if h.op == opClose {
@@ -107,19 +107,19 @@ func (m *message) nextFrame() error {
 	}
 }
 
-// up passes on a whole message of the client. It redacts the message, refuses it if it contains a credential's value,
-// and swaps token names in text.
-func (r *relay) up(m *message) error {
+// relayUp passes on a whole message of the client. It redacts the message, refuses it if it contains a credential's
+// value, and swaps token names in text.
+func (r *relay) relayUp(m *message) error {
 	var buf bytes.Buffer
 	_, err := io.CopyN(&buf, m, smallUp)
 	if err == nil {
 		// The final size is unknown, so take the memory for the largest message at once.
-		size := copies * r.o.MaxUp
+		size := bufferCopies * r.o.MaxUp
 		// Stop waiting for memory if the other direction has ended. Other messages may wait for this message's memory.
-		if err := r.o.Held.Acquire(r.over, size); err != nil {
+		if err := r.o.Held.TakeOrWait(r.over, size); err != nil {
 			return err
 		}
-		defer r.o.Held.Give(size)
+		defer r.o.Held.GiveBack(size)
 	}
 	if err == nil {
 		_, err = buf.ReadFrom(m)
@@ -127,21 +127,21 @@ func (r *relay) up(m *message) error {
 	if err != nil && err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 		return err
 	}
-	text, n := r.o.Redact.Replace(buf.String())
+	text, n := r.o.Redact.ReplaceAndCount(buf.String())
 	// Names are swapped only in text; binary messages are only searched.
-	text, report, err := r.o.Swap.Message(text, m.op == opText, r.o.SwapOptions)
-	r.o.Report.message(report, n, len(text))
+	text, report, err := r.o.Swap.SwapMessage(text, m.op == opText, r.o.SwapOptions)
+	r.o.Report.addMessage(report, n, len(text))
 	if err != nil {
 		return err
 	}
-	return m.to.write(true, m.op, []byte(text))
+	return m.to.writeFrame(true, m.op, []byte(text))
 }
 
-// down passes on a message of the upstream as it arrives, scrubbed.
-func (r *relay) down(m *message) error {
-	scrubbed := r.o.Scrub.Reader(m, r.o.Sent, r.o.Report.scrub)
+// relayDown passes on a message of the upstream as it arrives, scrubbed.
+func (r *relay) relayDown(m *message) error {
+	scrubbed := r.o.Scrub.NewReader(m, r.o.Sent, r.o.Report.countScrub)
 	defer scrubbed.Stop()
-	body := r.o.Signature.Reader(scrubbed, nil, r.o.Report.scrub)
+	body := r.o.Signature.NewReader(scrubbed, nil, r.o.Report.countScrub)
 	defer body.Stop()
 	var pieces [2][pieceSize]byte
 	op := m.op
@@ -159,9 +159,9 @@ func (r *relay) down(m *message) error {
 				return err
 			}
 		}
-		r.o.Report.piece(n)
+		r.o.Report.addPiece(n)
 		fin := err == io.EOF && next == 0 //nolint:errorlint // an io.Reader ends with this value itself
-		if werr := m.to.write(fin, op, pieces[i][:n]); werr != nil || fin {
+		if werr := m.to.writeFrame(fin, op, pieces[i][:n]); werr != nil || fin {
 			return werr
 		}
 		op = opContinuation

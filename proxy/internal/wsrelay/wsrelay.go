@@ -50,13 +50,13 @@ const (
 	defaultDown = 64 << 20
 	// smallUp is the number of bytes of a client message that the relay holds before it takes memory from Options.Held.
 	smallUp = 64 << 10
-	// copies is the number of buffers of a client message: received, as text, swapped, and as a frame. Each may have twice
-	// the message's size, because buffers grow by doubling.
-	copies = 8
+	// bufferCopies is the number of buffers of a client message: received, as text, swapped, and as a frame. Each may have
+	// twice the message's size, because buffers grow by doubling.
+	bufferCopies = 8
 	// pieceSize is the largest payload of a frame to the client, in bytes.
 	pieceSize = 16 << 10
-	// goodbye is the time that a peer has to answer a close frame.
-	goodbye = 5 * time.Second
+	// closeTime is the time that a peer has to answer a close frame.
+	closeTime = 5 * time.Second
 )
 
 var (
@@ -66,17 +66,17 @@ var (
 	ErrProtocol = errors.New("websocket peer broke the protocol")
 )
 
-// Offer removes all extensions from a client's handshake.
-func Offer(h http.Header) { h.Del("Sec-Websocket-Extensions") }
+// DropExtensions removes all extensions from a client's handshake.
+func DropExtensions(h http.Header) { h.Del("Sec-Websocket-Extensions") }
 
-// Agreed reports whether an upstream's 101 response uses no extension, as required after Offer.
-func Agreed(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
+// HasNoExtensions reports whether an upstream's 101 response uses no extension, as required after Offer.
+func HasNoExtensions(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
 
 // Report counts the changes to messages. It may be read at any time.
 type Report struct {
 	mu                 sync.Mutex
 	swapped            []swap.Swap
-	seen               []swap.Seen
+	seen               []swap.SeenName
 	scrubbed, redacted int
 	up, down           int64
 }
@@ -88,53 +88,53 @@ func (r *Report) Counts() (scrubbed, redacted int, up, down int64) {
 	return r.scrubbed, r.redacted, r.up, r.down
 }
 
-// Swapped lists each swap once.
-func (r *Report) Swapped() []swap.Swap {
+// ListSwapped lists each swap once.
+func (r *Report) ListSwapped() []swap.Swap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
 }
 
-// Seen lists each name that was seen and not swapped, once.
-func (r *Report) Seen() []swap.Seen {
+// ListSeen lists each name that was seen and not swapped, once.
+func (r *Report) ListSeen() []swap.SeenName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
 }
 
-// message records the changes to one client message.
-func (r *Report) message(s *swap.Report, redacted, size int) {
+// addMessage records the changes to one client message.
+func (r *Report) addMessage(s *swap.Report, redacted, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.redacted += redacted
 	r.up += int64(size)
-	for _, x := range s.Swapped() {
+	for _, x := range s.ListSwapped() {
 		if !slices.Contains(r.swapped, x) {
 			r.swapped = append(r.swapped, x)
 		}
 	}
-	for _, x := range s.Seen() {
+	for _, x := range s.ListSeen() {
 		if !slices.Contains(r.seen, x) && len(r.seen) < 64 {
 			r.seen = append(r.seen, x)
 		}
 	}
 }
 
-func (r *Report) piece(n int) {
+func (r *Report) addPiece(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.down += int64(n)
 }
 
-func (r *Report) scrub() {
+func (r *Report) countScrub() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.scrubbed++
 }
 
-// Relay passes messages until both peers have closed, one fails, or ctx is done. It closes both connections. Nil means
-// a regular close by the protocol. Both peers must be past a valid 101 response without extensions.
-func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) error {
+// RelayMessages passes messages until both peers have closed, one fails, or ctx is done. It closes both connections.
+// Nil means a regular close by the protocol. Both peers must be past a valid 101 response without extensions.
+func RelayMessages(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) error {
 	if o.MaxUp == 0 {
 		o.MaxUp = defaultUp
 	}
@@ -149,15 +149,16 @@ func Relay(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) 
 	defer end()
 	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}
 	ends := make(chan error, 2)
-	go func() { ends <- safely(func() error { return r.pump(r.client, r.upstream, r.up) }) }()
-	go func() { ends <- safely(func() error { return r.pump(r.upstream, r.client, r.down) }) }()
-	err := r.wait(ctx, ends)
+	go func() { ends <- recoverPanic(func() error { return r.pumpFrames(r.client, r.upstream, r.relayUp) }) }()
+	go func() { ends <- recoverPanic(func() error { return r.pumpFrames(r.upstream, r.client, r.relayDown) }) }()
+	err := r.waitForPumps(ctx, ends)
 	_, _ = client.Close(), upstream.Close()
 	return err
 }
 
-// safely turns a panic into an error of this connection. An unrecovered panic in this goroutine would end the process.
-func safely(f func() error) (err error) {
+// recoverPanic turns a panic into an error of this connection. An unrecovered panic in this goroutine would end the
+// process.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if recover() != nil {
 			err = ErrProtocol
@@ -174,9 +175,10 @@ type relay struct {
 	end              context.CancelFunc
 }
 
-// wait waits for both pumps. After the first pump ends regularly, the second has the time goodbye. If the first pump
-// failed, it has none. The exception is an upstream that has gone: the client still gets the upstream's last messages.
-func (r *relay) wait(ctx context.Context, ends <-chan error) error {
+// waitForPumps waits for both pumps. After the first pump ends regularly, the second has the time goodbye. If the first
+// pump failed, it has none. The exception is an upstream that has gone: the client still gets the upstream's last
+// messages.
+func (r *relay) waitForPumps(ctx context.Context, ends <-chan error) error {
 	var first error
 	select {
 	case first = <-ends:
@@ -184,13 +186,13 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	case <-ctx.Done():
 		r.end()
 		first = ctx.Err()
-		r.stop(closeGoingAway)
+		r.closePeers(closeGoingAway)
 		<-ends //nolint:errcheck // the first error counts
 	}
 	ended := false // whether the second pump has ended too
 	// A failed write to the upstream does not end the upstream's own messages.
 	if first == nil || r.upstream.gone.Load() {
-		timer := time.NewTimer(goodbye)
+		timer := time.NewTimer(closeTime)
 		defer timer.Stop()
 		select {
 		case err := <-ends:
@@ -203,7 +205,7 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 		}
 	}
 	if first != nil {
-		r.stop(closeCode(first))
+		r.closePeers(closeCode(first))
 	}
 	// Closing both connections ends a read that the second pump waits in.
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
@@ -213,13 +215,13 @@ func (r *relay) wait(ctx context.Context, ends <-chan error) error {
 	return first
 }
 
-// stop sends a close frame to both peers. It does not wait long for a peer that does not read.
-func (r *relay) stop(code uint16) {
+// closePeers sends a close frame to both peers. It does not wait long for a peer that does not read.
+func (r *relay) closePeers(code uint16) {
 	// Writing blocks if a peer does not read. Closing ends the write.
-	timer := time.AfterFunc(goodbye/5, func() { _, _ = r.client.rw.Close(), r.upstream.rw.Close() })
+	timer := time.AfterFunc(closeTime/5, func() { _, _ = r.client.rw.Close(), r.upstream.rw.Close() })
 	defer timer.Stop()
-	r.client.bye(code)
-	r.upstream.bye(code)
+	r.client.sendClose(code)
+	r.upstream.sendClose(code)
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
 }
 
@@ -239,19 +241,19 @@ func closeCode(err error) uint16 {
 	return closeGoingAway
 }
 
-// control passes on a control frame. It keeps the close code and cleans the text like a message.
-func (r *relay) control(from, to *peer, h head) error {
+// passControl passes on a control frame. It keeps the close code and cleans the text like a message.
+func (r *relay) passControl(from, to *peer, h frameHead) error {
 	payload := make([]byte, h.length)
-	if err := from.read(payload, h, 0); err != nil {
+	if err := from.readPayload(payload, h, 0); err != nil {
 		return err
 	}
 	code := 0
 	if h.op == opClose && len(payload) > 0 {
-		if code = 2; len(payload) < 2 || !validClose(binary.BigEndian.Uint16(payload)) {
+		if code = 2; len(payload) < 2 || !isValidClose(binary.BigEndian.Uint16(payload)) {
 			return ErrProtocol
 		}
 	}
-	text, err := r.clean(from, string(payload[code:]))
+	text, err := r.cleanText(from, string(payload[code:]))
 	if err != nil {
 		return err
 	}
@@ -259,22 +261,22 @@ func (r *relay) control(from, to *peer, h head) error {
 		// Clients end a connection if the text ends within a character. A replacement may be longer than the credential.
 		text = strings.ToValidUTF8(text[:most], "")
 	}
-	return to.write(true, h.op, append(payload[:code], text...))
+	return to.writeFrame(true, h.op, append(payload[:code], text...))
 }
 
-// validClose reports whether a close code may be sent (RFC 6455, section 7.4).
-func validClose(code uint16) bool {
+// isValidClose reports whether a close code may be sent (RFC 6455, section 7.4).
+func isValidClose(code uint16) bool {
 	return code >= 1000 && code < 5000 && code != 1004 && code != 1005 && code != 1006 && code != 1015
 }
 
-// clean returns the text of a control frame after scrubbing or redaction. It returns an error if a client's text
+// cleanText returns the text of a control frame after scrubbing or redaction. It returns an error if a client's text
 // contains a credential's value.
-func (r *relay) clean(from *peer, text string) (string, error) {
+func (r *relay) cleanText(from *peer, text string) (string, error) {
 	if from == r.upstream {
 		return r.o.Signature.String(r.o.Scrub.String(text)), nil
 	}
-	text, n := r.o.Redact.Replace(text)
-	clean, report, err := r.o.Swap.Message(text, false, r.o.SwapOptions)
-	r.o.Report.message(report, n, 0)
+	text, n := r.o.Redact.ReplaceAndCount(text)
+	clean, report, err := r.o.Swap.SwapMessage(text, false, r.o.SwapOptions)
+	r.o.Report.addMessage(report, n, 0)
 	return clean, err
 }

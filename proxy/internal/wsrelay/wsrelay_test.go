@@ -74,7 +74,7 @@ func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url st
 		return err
 	}
 	req.Header = r.Header.Clone()
-	Offer(req.Header)
+	DropExtensions(req.Header)
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url st
 		Write([]byte) (int, error)
 		Close() error
 	})
-	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || !Agreed(resp.Header) {
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols || !HasNoExtensions(resp.Header) {
 		return errors.New("no upgrade")
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
@@ -95,7 +95,7 @@ func through(ctx context.Context, w http.ResponseWriter, r *http.Request, url st
 	_ = resp.Header.Write(rw)
 	_, _ = rw.WriteString("\r\n")
 	_ = rw.Flush()
-	return Relay(ctx, struct {
+	return RelayMessages(ctx, struct {
 		net.Conn
 	}{conn}, upstream, o)
 }
@@ -151,8 +151,8 @@ func TestRelay(t *testing.T) {
 	if err := <-ends; err != nil {
 		t.Errorf("relay: %v", err)
 	}
-	if scrubbed, redacted, _, _ := o.Report.Counts(); scrubbed != 1 || redacted != 1 || len(o.Report.Swapped()) != 1 || len(o.Report.Seen()) != 1 {
-		t.Errorf("report: %d, %d, %v, %v", scrubbed, redacted, o.Report.Swapped(), o.Report.Seen())
+	if scrubbed, redacted, _, _ := o.Report.Counts(); scrubbed != 1 || redacted != 1 || len(o.Report.ListSwapped()) != 1 || len(o.Report.ListSeen()) != 1 {
+		t.Errorf("report: %d, %d, %v, %v", scrubbed, redacted, o.Report.ListSwapped(), o.Report.ListSeen())
 	}
 }
 
@@ -188,10 +188,10 @@ func TestRelayRefuses(t *testing.T) {
 // Promise: bounded-connections
 func TestLarge(t *testing.T) {
 	o := options()
-	memory := membudget.New(4 * copies * defaultUp)
-	other := memory.Open("run") // another connection
-	o.Held = memory.Open("run")
-	other.Take(1)
+	memory := membudget.New(4 * bufferCopies * defaultUp)
+	other := memory.OpenAccount("run") // another connection
+	o.Held = memory.OpenAccount("run")
+	other.TryTake(1)
 	got := make(chan int, 2)
 	serve := func(ctx context.Context, c *websocket.Conn) {
 		for {
@@ -222,7 +222,7 @@ func TestLarge(t *testing.T) {
 		t.Errorf("then came %d bytes", n)
 	}
 
-	other.Take(1)
+	other.TryTake(1)
 	leave := make(chan struct{})
 	client, end := connect(t, o, func(context.Context, *websocket.Conn) { <-leave })
 	if err := client.Write(t.Context(), websocket.MessageText, []byte(long)); err != nil {
@@ -241,22 +241,22 @@ func TestLarge(t *testing.T) {
 // Promise: bounded-connections
 func TestLargeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := membudget.New(4 * copies * defaultUp)
-		memory.Open("run").Take(1) // another connection, which never ends
+		memory := membudget.New(4 * bufferCopies * defaultUp)
+		memory.OpenAccount("run").TryTake(1) // another connection, which never ends
 		o := options()
-		o.Held = memory.Open("run")
+		o.Held = memory.OpenAccount("run")
 		client, a := net.Pipe()
 		b, upstream := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, upstream) }()
 		end := make(chan error, 1)
-		go func() { end <- Relay(t.Context(), a, b, o) }()
+		go func() { end <- RelayMessages(t.Context(), a, b, o) }()
 		go func() { _, _ = io.WriteString(client, frame(fin, opText, true, strings.Repeat("x", 100<<10))) }()
 		h, err := readHead(bufio.NewReader(client), false)
 		if err != nil || h.op != opClose {
 			t.Errorf("%+v, %v", h, err)
 		}
-		if err := <-end; !errors.Is(err, membudget.ErrFull) || memory.Used() != 1 {
-			t.Errorf("%v, %d bytes are taken", err, memory.Used())
+		if err := <-end; !errors.Is(err, membudget.ErrFull) || memory.UsedBytes() != 1 {
+			t.Errorf("%v, %d bytes are taken", err, memory.UsedBytes())
 		}
 		_, _ = client.Close(), upstream.Close()
 	})

@@ -34,19 +34,19 @@ func bare(b testing.TB, deno, script string) time.Duration {
 
 // BenchmarkAgainstBareDeno prints medians of warm, cold and bare runs, interleaved, and their ratios.
 func BenchmarkAgainstBareDeno(b *testing.B) {
-	deno := testkit.Deno(b)
+	deno := testkit.DenoPath(b)
 	script := filepath.Join(b.TempDir(), "main.ts")
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	for _, m := range []rig.Mode{rig.Root, rig.User, rig.Container} {
 		b.Run(string(m), func(b *testing.B) {
-			hot := rig.Start(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
-			cold := rig.Start(b, rig.Options{Mode: m, Slots: 8, Warm: 0})
+			hot := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
+			cold := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 0})
 			var h, c, n []time.Duration
 			once := func(w *rig.World) time.Duration {
 				start := time.Now()
-				r, err := w.Try(context.Background(), trivial, 10*time.Second)
+				r, err := w.TryCode(context.Background(), trivial, 10*time.Second)
 				took := time.Since(start)
 				if err != nil || r.Stdout != "2\n" {
 					b.Fatalf("%+v %v", r, err)
@@ -76,14 +76,14 @@ func BenchmarkAgainstBareDeno(b *testing.B) {
 
 // BenchmarkEightAtOnce compares the throughput of eight runs at once with that of eight bare interpreters at once.
 func BenchmarkEightAtOnce(b *testing.B) {
-	deno := testkit.Deno(b)
+	deno := testkit.DenoPath(b)
 	script := filepath.Join(b.TempDir(), "main.ts")
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	for _, m := range []rig.Mode{rig.Root, rig.Container} {
 		b.Run(string(m), func(b *testing.B) {
-			w := rig.Start(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
+			w := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
 			const each = 10
 			at := func(f func()) time.Duration {
 				var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func BenchmarkEightAtOnce(b *testing.B) {
 			var ours, theirs []time.Duration
 			for b.Loop() {
 				ours = append(ours, at(func() {
-					if r, err := w.Try(context.Background(), trivial, 10*time.Second); err != nil {
+					if r, err := w.TryCode(context.Background(), trivial, 10*time.Second); err != nil {
 						b.Error(fmt.Errorf("%+v: %w", r, err))
 					}
 				}))

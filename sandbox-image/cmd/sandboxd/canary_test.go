@@ -31,8 +31,8 @@ for f in (home / ".env", home / "new"):
         pass
 print(canary)
 `
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		seen := map[string]bool{}
 		for i := range 6 {
 			code := typescript
@@ -40,7 +40,7 @@ print(canary)
 			if i >= 4 {
 				w.Language, code = "python", python
 			}
-			r := w.Run(t, code, testkit.Patience)
+			r := w.RunCode(t, code, testkit.Patience)
 			canary := strings.TrimSuffix(r.Stdout, "\n")
 			if r.Exit.Code != 0 || len(canary) != 40 || seen[canary] {
 				t.Errorf("run %d: %q %q %+v", i, r.Stdout, r.Stderr, r.Exit)

@@ -27,8 +27,8 @@ func parseSocket(flags *flag.FlagSet, args []string) (string, error) {
 	return *socket, nil
 }
 
-func dial(ctx context.Context, socket string) (net.Conn, error) {
-	conn, err := endpoint.Dial(ctx, socket)
+func dialSocket(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := endpoint.DialOwner(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("reaching sandboxd: %w", err)
 	}
@@ -40,7 +40,7 @@ func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) err
 	if err != nil {
 		return err
 	}
-	conn, err := dial(ctx, socket)
+	conn, err := dialSocket(ctx, socket)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	client := runapi.NewClient(runapi.ClientConfig{
-		Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, socket) },
+		Dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, socket) },
 	})
 	defer client.Close()
 	var h runapi.Health

@@ -41,8 +41,8 @@ func TestDisarmed(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)
 			w := servers(t, row.mode, 1)
 			install(t, w, hostilePackage)
-			s := w.Server(t, runapi.ServerHead{Package: hostilePackage})
-			if _, err := s.Do(row.tries(s)); err != nil {
+			s := w.StartServer(t, runapi.ServerHead{Package: hostilePackage})
+			if _, err := s.SendCommand(row.tries(s)); err != nil {
 				t.Errorf("the attack is stopped by something else: %v", err)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 func TestDrain(t *testing.T) {
 	for drain, reason := range map[string]runapi.Reason{"1m": runapi.Exited, "0s": runapi.Cancelled} {
 		t.Run(drain, func(t *testing.T) {
-			w := rig.Start(t, rig.Options{Mode: rig.Container, Args: []string{"--drain", drain}})
+			w := rig.StartWorld(t, rig.Options{Mode: rig.Container, Args: []string{"--drain", drain}})
 			l, err := w.Client.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)

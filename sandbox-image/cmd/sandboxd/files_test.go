@@ -15,14 +15,14 @@ var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME
 // Deno needs no permission to import a file, so the file must not exist in the sandbox or the kernel must refuse it.
 // Promise: least-privilege
 func TestImportedFiles(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
 		for _, path := range []string{"/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/status", "/proc/version", "/etc/passwd", "/dev/zero"} {
 			for _, how := range []string{
 				"import t from '" + path + "' with { type: 'text' };\nconsole.log(t);\n",
 				"import '" + path + "';\n", "export * from '" + path + "';\n",
 			} {
-				r := w.Run(t, how, testkit.Patience)
+				r := w.RunCode(t, how, testkit.Patience)
 				said := r.Stdout + r.Stderr
 				if found := told.FindString(said); found != "" || r.Exit.Code == 0 {
 					t.Errorf("%s: %q in %.300q", how, found, said)
@@ -33,7 +33,7 @@ func TestImportedFiles(t *testing.T) {
 			}
 		}
 		// The files that code may read exist.
-		r := w.Run(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", testkit.Patience)
+		r := w.RunCode(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", testkit.Patience)
 		if m != rig.Container && r.Stdout != "true\n" {
 			t.Errorf("its own code: %+v", r)
 		}

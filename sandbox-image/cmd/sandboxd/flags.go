@@ -35,8 +35,8 @@ type serveFlags struct {
 	warmPython                     int
 }
 
-// shared reports whether this pod shares its proxy with others. Such a pod cannot give its slot a separate user.
-func (f serveFlags) shared() bool { return f.authority != "" }
+// isProxyShared reports whether this pod shares its proxy with others. Such a pod cannot give its slot a separate user.
+func (f serveFlags) isProxyShared() bool { return f.authority != "" }
 
 // parseServe parses the command line. The settings are the defaults of the options.
 func parseServe(args []string, s settings.Settings) (serveFlags, error) {
@@ -87,7 +87,8 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if (f.listen == "") != (f.identity == "") {
 		errs = append(errs, errors.New("--listen and --identity: want both or neither"))
 	}
-	if s := f.shared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s && f.closed != "" {
+	if s := f.isProxyShared(); s != (f.health != "") || s && (f.mode != container || f.listen == "") || !s &&
+		f.closed != "" {
 		errs = append(errs, errors.New("--health, --authority and --closed: want the first two, perhaps with the third, "+
 			"with --listen in a container whose proxy is another pod, and only there"))
 	}

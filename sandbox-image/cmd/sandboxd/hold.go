@@ -56,11 +56,11 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 	if err := network.SetUp(size); err != nil {
 		return err
 	}
-	if err := privilege.Drop(); err != nil {
+	if err := privilege.DropCapabilities(); err != nil {
 		return err
 	}
 	if *announce != "" {
-		if err := network.Announce(*announce); err != nil {
+		if err := network.AnnounceNamespace(*announce); err != nil {
 			return fmt.Errorf("announcing the network: %w", err)
 		}
 	}
@@ -76,9 +76,9 @@ func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) 
 	verified := false
 	return health.Check(ctx, linger, func(context.Context) error {
 		if verified {
-			return network.Present(size.Network)
+			return network.CheckPresent(size.Network)
 		}
-		err := privilege.Check(1)
+		err := privilege.CheckCapabilities(1)
 		if err == nil {
 			err = network.VerifyQuick(size)
 		}

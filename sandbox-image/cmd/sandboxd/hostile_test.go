@@ -43,26 +43,26 @@ func install(t *testing.T, w *rig.World, pkg string) {
 // TestServerCannot: what a hostile server, or a program that it starts, tries, fails.
 // Promise: server-confinement
 func TestServerCannot(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
 		install(t, w, hostilePackage)
 		install(t, w, "npm:other@1.0.0")
-		run := w.Run(t, "await Deno.writeTextFile('/tmp/of-a-run', 'secret'); await Deno.writeTextFile('/skills/of-a-run', 'secret')", testkit.Patience)
+		run := w.RunCode(t, "await Deno.writeTextFile('/tmp/of-a-run', 'secret'); await Deno.writeTextFile('/skills/of-a-run', 'secret')", testkit.Patience)
 		if run.Exit.Code != 0 {
 			t.Fatalf("%+v", run)
 		}
-		victim := w.Server(t, runapi.ServerHead{})
-		if _, err := victim.Do("write " + runapi.HomeDir(victim.Slot) + "/private secret"); err != nil {
+		victim := w.StartServer(t, runapi.ServerHead{})
+		if _, err := victim.SendCommand("write " + runapi.HomeDir(victim.Slot) + "/private secret"); err != nil {
 			t.Fatal(err)
 		}
-		s := w.Server(t, runapi.ServerHead{Package: hostilePackage})
+		s := w.StartServer(t, runapi.ServerHead{Package: hostilePackage})
 		if s.Slot == victim.Slot {
 			t.Fatal("two servers share a slot")
 		}
-		if out, err := s.Do("read " + runapi.PackageDir(hostilePackage) + "/deno.lock"); err != nil || out != "lock of "+hostilePackage {
+		if out, err := s.SendCommand("read " + runapi.PackageDir(hostilePackage) + "/deno.lock"); err != nil || out != "lock of "+hostilePackage {
 			t.Errorf("its own package: %q %v", out, err)
 		}
-		if env, err := s.Do("env"); err != nil || !strings.Contains(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/\n") && !strings.HasSuffix(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/") {
+		if env, err := s.SendCommand("env"); err != nil || !strings.Contains(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/\n") && !strings.HasSuffix(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/") {
 			t.Errorf("%q %v", env, err)
 		}
 		tries := []string{
@@ -85,15 +85,15 @@ func TestServerCannot(t *testing.T) {
 			tries = append(tries[:1:1], "write /tmp/x x", "write /skills/x x")
 		}
 		for _, try := range tries {
-			if out, err := s.Do(try); err == nil {
+			if out, err := s.SendCommand(try); err == nil {
 				t.Errorf("%s: %q", try, out)
 			}
 			child := "run " + bridgeIn(m) + " " + try
-			if out, err := s.Do(child); err == nil || strings.Contains(err.Error(), "no such file or directory: \n") {
+			if out, err := s.SendCommand(child); err == nil || strings.Contains(err.Error(), "no such file or directory: \n") {
 				t.Errorf("a child may %s: %q", try, out)
 			}
 		}
-		if out, err := s.Do("run " + bridgeIn(m) + " echo works"); out != "works" || err != nil {
+		if out, err := s.SendCommand("run " + bridgeIn(m) + " echo works"); out != "works" || err != nil {
 			t.Errorf("a child: %q %v", out, err)
 		}
 	})
@@ -113,15 +113,15 @@ func TestServerPorts(t *testing.T) {
 	for _, m := range []rig.Mode{rig.Root, rig.User} {
 		t.Run(string(m), func(t *testing.T) {
 			w := servers(t, m, 2)
-			one, two := w.Server(t, runapi.ServerHead{}), w.Server(t, runapi.ServerHead{})
-			address, err := one.Do("listen 127.0.0.1:7777")
+			one, two := w.StartServer(t, runapi.ServerHead{}), w.StartServer(t, runapi.ServerHead{})
+			address, err := one.SendCommand("listen 127.0.0.1:7777")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out, err := one.Do("dial " + address); out != "hello" || err != nil {
+			if out, err := one.SendCommand("dial " + address); out != "hello" || err != nil {
 				t.Errorf("its own port: %q %v", out, err)
 			}
-			if out, err := two.Do("dial " + address); err == nil {
+			if out, err := two.SendCommand("dial " + address); err == nil {
 				t.Errorf("another's port: %q", out)
 			}
 			l, err := net.Listen("tcp4", "127.0.0.1:0") // of the machine
@@ -129,7 +129,7 @@ func TestServerPorts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			if out, err := two.Do("dial " + l.Addr().String()); err == nil {
+			if out, err := two.SendCommand("dial " + l.Addr().String()); err == nil {
 				t.Errorf("the machine's port: %q", out)
 			}
 		})
@@ -139,19 +139,19 @@ func TestServerPorts(t *testing.T) {
 // TestServerForks: a fork bomb ends at the limit on processes, disturbs no other slot, and leaves nothing.
 // Promise: server-limits
 func TestServerForks(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		other := w.Server(t, runapi.ServerHead{})
-		s := w.Server(t, runapi.ServerHead{})
-		out, err := s.Do("bomb")
+		other := w.StartServer(t, runapi.ServerHead{})
+		s := w.StartServer(t, runapi.ServerHead{})
+		out, err := s.SendCommand("bomb")
 		n, _ := strconv.Atoi(out)
 		if err == nil || n == 0 || n > maxServerProcesses {
 			t.Errorf("%s processes, %v", out, err)
 		}
-		if out, err := other.Do("run " + bridgeIn(m) + " echo still"); out != "still" || err != nil {
+		if out, err := other.SendCommand("run " + bridgeIn(m) + " echo still"); out != "still" || err != nil {
 			t.Errorf("the other server: %q %v", out, err)
 		}
-		if r := w.Run(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
+		if r := w.RunCode(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
 			t.Errorf("a run: %+v", r)
 		}
 		if err := w.Client.Release(context.Background(), s.Generation); err != nil {
@@ -166,19 +166,19 @@ func TestServerForks(t *testing.T) {
 // TestServerHome: a server cannot fill the homes of others, whatever it does to be overlooked.
 // Promise: server-limits
 func TestServerHome(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		s := w.Server(t, runapi.ServerHead{})
+		s := w.StartServer(t, runapi.ServerHead{})
 		home := runapi.HomeDir(s.Slot)
 		size := strconv.Itoa(jail.HomeSize + 8<<20)
-		_, err := s.Do("fill " + home + "/large " + size)
+		_, err := s.SendCommand("fill " + home + "/large " + size)
 		if m != rig.Container { // the kernel bounds it
 			if err == nil || !strings.Contains(err.Error(), "no space left") {
 				t.Error(err)
 			}
 			return
 		}
-		if e := s.End(t); e.Reason != runapi.OutputLimit || !strings.Contains(e.Detail, "64 MiB") {
+		if e := s.WaitForEnd(t); e.Reason != runapi.OutputLimit || !strings.Contains(e.Detail, "64 MiB") {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -188,15 +188,15 @@ func TestServerHome(t *testing.T) {
 // Promise: server-limits
 func TestServerStderr(t *testing.T) {
 	w := servers(t, rig.Root, 1)
-	s := w.Server(t, runapi.ServerHead{})
-	if _, err := s.Do("start flood"); err != nil { // a child's standard error is closed
+	s := w.StartServer(t, runapi.ServerHead{})
+	if _, err := s.SendCommand("start flood"); err != nil { // a child's standard error is closed
 		t.Fatal(err)
 	}
-	if _, err := s.Do("stderr \x1b[31m" + strings.Repeat("x", 1<<20)); err != nil {
+	if _, err := s.SendCommand("stderr \x1b[31m" + strings.Repeat("x", 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = s.Do("exit 5")
-	if e := s.End(t); e.Code != 5 || len(e.Detail) > 4500 || strings.Contains(e.Detail, "\x1b") {
+	_, _ = s.SendCommand("exit 5")
+	if e := s.WaitForEnd(t); e.Code != 5 || len(e.Detail) > 4500 || strings.Contains(e.Detail, "\x1b") {
 		t.Errorf("%.200s", e.Detail)
 	}
 }
@@ -204,14 +204,14 @@ func TestServerStderr(t *testing.T) {
 // TestServerOwner: a server ends with the connection that its lease was taken on, and its slot is free again.
 // Promise: server-limits
 func TestServerOwner(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		owner := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
 		l, err := owner.AcquireServer(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := owner.Server(t.Context(), l.Generation, runapi.ServerHead{})
+		s, err := owner.StartServer(t.Context(), l.Generation, runapi.ServerHead{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,16 +243,16 @@ func TestServerOwner(t *testing.T) {
 // used again.
 // Promise: server-limits
 func TestServerKilled(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		victims := []string{"the bridge", "its parent", "sandboxd"}
 		if m == rig.Container { // sandboxd is the parent
 			victims = []string{"the bridge", "sandboxd"}
 		}
 		for _, victim := range victims {
-			s := w.Server(t, runapi.ServerHead{})
+			s := w.StartServer(t, runapi.ServerHead{})
 			for range 2 {
-				if _, err := s.Do("start sleep"); err != nil {
+				if _, err := s.SendCommand("start sleep"); err != nil {
 					t.Fatal(victim, err)
 				}
 			}
@@ -268,10 +268,10 @@ func TestServerKilled(t *testing.T) {
 				w.Restart(t, syscall.SIGKILL)
 			}
 			if victim == "sandboxd" {
-				if _, err := s.Do("echo x"); err == nil {
+				if _, err := s.SendCommand("echo x"); err == nil {
 					t.Error("it goes on without sandboxd")
 				}
-			} else if e := s.End(t); e.Code != 128+int(syscall.SIGKILL) || e.Detail == "" {
+			} else if e := s.WaitForEnd(t); e.Code != 128+int(syscall.SIGKILL) || e.Detail == "" {
 				t.Errorf("%s: %+v", victim, e)
 			}
 			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
@@ -284,8 +284,8 @@ func TestServerKilled(t *testing.T) {
 			if left := puppets(t); len(left) > 0 {
 				t.Errorf("%s: %v are left", victim, left)
 			}
-			again := w.Server(t, runapi.ServerHead{})
-			if out, err := again.Do("echo again"); out != "again" || err != nil {
+			again := w.StartServer(t, runapi.ServerHead{})
+			if out, err := again.SendCommand("echo again"); out != "again" || err != nil {
 				t.Errorf("%s: %q %v", victim, out, err)
 			}
 			testkit.Must(t, w.Client.Release(t.Context(), again.Generation))

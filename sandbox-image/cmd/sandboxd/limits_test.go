@@ -85,12 +85,12 @@ var modes = []rig.Mode{rig.Container, rig.Root, rig.User}
 // chooses code.
 func languages(t *testing.T, f func(t *testing.T, o rig.Options, pick func(typescript, python string) string)) {
 	t.Run("typescript", func(t *testing.T) {
-		rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 			f(t, rig.Options{Mode: m, Warm: 1}, func(typescript, _ string) string { return typescript })
 		})
 	})
 	t.Run("python", func(t *testing.T) {
-		rig.Modes(t, func(t *testing.T, m rig.Mode) {
+		rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 			f(t, rig.Options{Mode: m, Python: true}, func(_, python string) string { return python })
 		})
 	})
@@ -99,7 +99,7 @@ func languages(t *testing.T, f func(t *testing.T, o rig.Options, pick func(types
 // next checks that the next run works.
 func next(t *testing.T, w *rig.World, pick func(typescript, python string) string) {
 	t.Helper()
-	if r := w.Run(t, pick("console.log('next');\n", "print('next')\n"), testkit.Patience); r.Stdout != "next\n" {
+	if r := w.RunCode(t, pick("console.log('next');\n", "print('next')\n"), testkit.Patience); r.Stdout != "next\n" {
 		t.Errorf("the next run: %+v", r)
 	}
 }
@@ -109,14 +109,14 @@ func TestLimits(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		const memory = 256 << 20
 		o.Slots, o.Memory = 2, memory
-		w := rig.Start(t, o)
+		w := rig.StartWorld(t, o)
 		for i, h := range hostile {
 			code := pick(h.code, h.python)
 			if code == "" || !runsIn(i, o.Mode, o.Python) {
 				continue
 			}
 			t.Run(h.name, func(t *testing.T) {
-				r := w.Run(t, code, h.timeout)
+				r := w.RunCode(t, code, h.timeout)
 				if r.Exit.Reason != h.reason || r.Exit.Detail == "" || !strings.HasPrefix(r.Stdout, h.stdout) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
@@ -150,7 +150,7 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 	for i, name := range []string{"typescript", "python"} {
 		t.Run(name, func(t *testing.T) {
 			python := i == 1
-			w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
+			w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
 			for _, row := range []struct {
 				name   string
 				ends   [2]string
@@ -168,7 +168,7 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 					if row.reason == runapi.Timeout {
 						limit = 3 * time.Second
 					}
-					r := w.Run(t, parts[i]+row.ends[i], limit)
+					r := w.RunCode(t, parts[i]+row.ends[i], limit)
 					if r.Exit.Reason != row.reason || r.Exit.Code != row.code {
 						t.Errorf("%+v", r.Exit)
 					}
@@ -187,11 +187,11 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 func TestKilled(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 1
-		w := rig.Start(t, o)
+		w := rig.StartWorld(t, o)
 		ended, printed := make(chan rig.Result, 1), make(chan runapi.Event, 8)
 		w.OnEvent = func(e runapi.Event) { printed <- e }
 		go func() {
-			ended <- w.Run(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
+			ended <- w.RunCode(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
 				"import time\nprint('up')\nwhile True: time.sleep(0.01)\n"), testkit.Patience)
 		}()
 		<-printed
@@ -207,7 +207,7 @@ func TestKilled(t *testing.T) {
 			t.Errorf("%+v %q", r.Exit, r.Stdout)
 		}
 		if o.Python {
-			r = w.Run(t, "import ctypes\nprint('up')\nctypes.string_at(0)\n", testkit.Patience)
+			r = w.RunCode(t, "import ctypes\nprint('up')\nctypes.string_at(0)\n", testkit.Patience)
 			if r.Exit.Reason != runapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
 				t.Errorf("%+v", r.Exit)
 			}
@@ -220,17 +220,17 @@ func TestKilled(t *testing.T) {
 func TestNoRoomForOutput(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=1m"); err != nil {
-		testkit.Skip(t, "mounting a small file system: "+err.Error())
+		testkit.SkipBecause(t, "mounting a small file system: "+err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	testkit.Must(t, os.Chmod(dir, 0o755))
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
-	r := w.Run(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
+	r := w.RunCode(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
 	const want = "The whole stdout, 5000001 bytes, could not be kept: the disk of /runs is full."
 	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != runapi.Exited {
 		t.Errorf("%+v", r.Exit)
 	}
-	if r := w.Run(t, "console.log('x'.repeat(500000));\n", testkit.Patience); r.Exit.Unkept != "" || r.Exit.StdoutFile == "" {
+	if r := w.RunCode(t, "console.log('x'.repeat(500000));\n", testkit.Patience); r.Exit.Unkept != "" || r.Exit.StdoutFile == "" {
 		t.Errorf("with room: %+v", r.Exit)
 	}
 }
@@ -270,7 +270,7 @@ func descendants(pid int) map[int]string {
 	found := map[int]string{}
 	queue := []int{pid}
 	for len(queue) > 0 {
-		children, _ := proc.Children(queue[0])
+		children, _ := proc.ListChildren(queue[0])
 		queue = append(queue[1:], children...)
 		for _, c := range children {
 			found[c], _ = os.Readlink("/proc/" + strconv.Itoa(c) + "/exe")
@@ -283,23 +283,23 @@ func descendants(pid int) map[int]string {
 func TestKernelLimits(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 1
-		w := rig.Start(t, o)
+		w := rig.StartWorld(t, o)
 		t.Run("file size", func(t *testing.T) {
-			r := w.Run(t, pick("const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n",
+			r := w.RunCode(t, pick("const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n",
 				"import os\nf = open('/tmp/big', 'wb')\nf.truncate(127 << 20)\ntry:\n    f.truncate(129 << 20)\n    print('grew')\nexcept OSError as e: print('os error', e.errno)\nos.remove('/tmp/big')\n"), testkit.Patience)
 			if !strings.Contains(r.Stdout, "os error 27") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("open files", func(t *testing.T) {
-			r := w.Run(t, pick("const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n",
+			r := w.RunCode(t, pick("const a = [];\ntry { for (;;) a.push(Deno.openSync('/tmp')); } catch (e) { console.log(a.length > 500, e.message); }\n",
 				"import os\na = []\ntry:\n    while True: a.append(os.open('/tmp', 0))\nexcept OSError as e: print(str(len(a) > 500).lower(), e.strerror)\n"), testkit.Patience)
 			if !strings.Contains(r.Stdout, "true Too many open files") {
 				t.Errorf("%+v", r)
 			}
 		})
 		t.Run("threads", func(t *testing.T) {
-			r := w.Run(t, pick("const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n",
+			r := w.RunCode(t, pick("const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n",
 				"import os, threading\ne = threading.Event()\nfor i in range(600): threading.Thread(target=e.wait, daemon=True).start()\nprint('all')\nos._exit(0)\n"), testkit.Patience)
 			if r.Stdout == "all\n" {
 				t.Errorf("600 threads: %+v", r.Exit)
@@ -314,12 +314,12 @@ func TestKernelLimits(t *testing.T) {
 func TestCancel(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 2
-		w := rig.Start(t, o)
+		w := rig.StartWorld(t, o)
 		for i := range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
 			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
 			code := []string{pick("for (;;) { console.log('x'); await 0; }\n", "while True: print('x')\n"), pick("for (;;);\n", "while True: pass\n")}[i%2]
-			_, err := w.Try(ctx, code, testkit.Patience)
+			_, err := w.TryCode(ctx, code, testkit.Patience)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
@@ -334,7 +334,7 @@ func TestCancel(t *testing.T) {
 func TestDroppedConnection(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots, o.Warm = 2, 0
-		w := rig.Start(t, o)
+		w := rig.StartWorld(t, o)
 		language := pick(runapi.LanguageTypeScript, runapi.LanguagePython)
 		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
 		lease, err := other.AcquireFor(context.Background(), runapi.LeaseRequest{Language: language})
@@ -377,7 +377,7 @@ func TestDroppedConnection(t *testing.T) {
 
 // A reader that stalls blocks no other run, and its own run still ends at its timeout.
 func TestStalledReader(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 2, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 2, Warm: 1})
 	lease, err := w.Client.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -392,7 +392,7 @@ func TestStalledReader(t *testing.T) {
 		ended <- err
 	}()
 	for range 20 {
-		r := w.Run(t, "console.log('beside');\n", testkit.Patience)
+		r := w.RunCode(t, "console.log('beside');\n", testkit.Patience)
 		if r.Stdout != "beside\n" {
 			t.Fatalf("%+v", r)
 		}
@@ -425,13 +425,13 @@ func TestWhatTheKernelSays(t *testing.T) {
 		{"deno", rig.Options{Mode: rig.Root, Slots: 1, Warm: 1}, 11},
 		{"python3", rig.Options{Mode: rig.Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 13},
 	} {
-		t.Run(row.program, func(t *testing.T) { kernelSays(t, rig.Start(t, row.o), row.program, row.variables) })
+		t.Run(row.program, func(t *testing.T) { kernelSays(t, rig.StartWorld(t, row.o), row.program, row.variables) })
 	}
 }
 
 func kernelSays(t *testing.T, w *rig.World, program string, variables int) {
 	awaitWarm(t, w, 1)
-	own, err := proc.Namespace(os.Getpid(), "net")
+	own, err := proc.NamespaceOf(os.Getpid(), "net")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +445,7 @@ func kernelSays(t *testing.T, w *rig.World, program string, variables int) {
 		if err != nil || s.Caps != 0 || s.Bounding != 0 || !s.NoNewPrivs || s.Seccomp != 2 || len(s.Groups) != 0 {
 			t.Errorf("%+v %v", s, err)
 		}
-		if ns, err := proc.Namespace(pid, "net"); err != nil || ns == own {
+		if ns, err := proc.NamespaceOf(pid, "net"); err != nil || ns == own {
 			t.Errorf("network namespace %d %v", ns, err)
 		}
 		score, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
@@ -505,7 +505,7 @@ func awaitWarm(t *testing.T, w *rig.World, n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%+v %v, processes %v\n%s", s, err, descendants(w.Process.Pid), w.Log())
+			t.Fatalf("%+v %v, processes %v\n%s", s, err, descendants(w.Process.Pid), w.ReadLog())
 		}
 	}
 }

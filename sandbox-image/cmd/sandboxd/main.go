@@ -63,7 +63,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxd:", err)
-		health.Hold(ctx, err)
+		health.HoldUntilStopped(ctx, err)
 		stop()
 		os.Exit(1)
 	}
@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 	command, args := args[0], args[1:]
 	switch command {
 	case "serve":
-		return serve(ctx, args, getenv, stderr)
+		return serveRuns(ctx, args, getenv, stderr)
 	case "attach":
 		return attachStdio(ctx, args, stdin, stdout)
 	case "health":
@@ -85,25 +85,25 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 	case "hold":
 		return health.CannotStart(holdNetwork(ctx, args, getenv, stderr))
 	case "enter":
-		plan, err := enter.Parse(args)
+		plan, err := enter.ParsePlan(args)
 		if err != nil {
 			return err
 		}
-		return plan.Exec()
+		return plan.EnterAndExec()
 	case "stage":
 		return enter.ServeStage(args, stdin, stdout)
 	case "reap":
-		return reap()
+		return killOwnProcesses()
 	case "unnamed":
-		return unnamed(args, stdout)
+		return printRemovedBytes(args, stdout)
 	case "usage":
-		return usage(args, stdout)
+		return printUsage(args, stdout)
 	case "written":
-		return written(args, stdout)
+		return printWritten(args, stdout)
 	case "share":
-		return share(args)
+		return shareFolder(args)
 	case "wipe":
-		return wipe(args)
+		return wipeFolder(args)
 	}
 	return fmt.Errorf("unknown command %q: want serve, attach, health, hold or enter", strings.ToValidUTF8(command, "?"))
 }

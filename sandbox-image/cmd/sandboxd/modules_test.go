@@ -33,8 +33,8 @@ func shop(t *testing.T, types string) []runapi.Module {
 // TestModules: code imports its clients from /apis/, is checked by their types in its slot, and is not run if it has
 // mistakes. What is wrong in other ways is not a mistake.
 func TestModules(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, TypeScript: true})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, TypeScript: true})
 		h, err := w.Client.Health(t.Context())
 		if err != nil || h.TypeScript == "" {
 			t.Fatalf("%+v %v", h, err)
@@ -55,7 +55,7 @@ func TestModules(t *testing.T) {
 			if m != rig.Root && !testkit.IsThorough() && want != "2:69 2561" && want != "1" {
 				continue // the compiler decides alike in all modes; two rows show that it works in each
 			}
-			r := w.Run(t, begin+code, testkit.Patience)
+			r := w.RunCode(t, begin+code, testkit.Patience)
 			got := r.Stdout + r.Stderr
 			if r.Exit.Reason == runapi.Mistaken {
 				if r.Stdout+r.Stderr != "" || len(r.Exit.Mistakes) != 1 {
@@ -68,15 +68,15 @@ func TestModules(t *testing.T) {
 				t.Errorf("%s\ngives %+v %s\nwant %s", code, r.Exit, got, want)
 			}
 		}
-		if r := w.Run(t, "// @ts-nocheck\n"+begin+`if (0) shop("x"); console.log(1)`, testkit.Patience); r.Stdout != "1\n" {
+		if r := w.RunCode(t, "// @ts-nocheck\n"+begin+`if (0) shop("x"); console.log(1)`, testkit.Patience); r.Stdout != "1\n" {
 			t.Errorf("%+v", r)
 		}
 		w.Modules = shop(t, "")
-		if r := w.Run(t, begin+`if (0) shop(1, 2, 3); console.log(1)`, testkit.Patience); r.Stdout != "1\n" {
+		if r := w.RunCode(t, begin+`if (0) shop(1, 2, 3); console.log(1)`, testkit.Patience); r.Stdout != "1\n" {
 			t.Errorf("without types: %+v", r)
 		}
 		w.Modules = nil
-		if r := w.Run(t, begin, testkit.Patience); !strings.Contains(r.Stderr, "Module not found") {
+		if r := w.RunCode(t, begin, testkit.Patience); !strings.Contains(r.Stderr, "Module not found") {
 			t.Errorf("without clients: %+v", r)
 		}
 	})
@@ -85,14 +85,14 @@ func TestModules(t *testing.T) {
 // TestModulesBroken: whatever declarations hold, they are only read by the compiler, and code that uses nothing of them
 // runs.
 func TestModulesBroken(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, TypeScript: true})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, TypeScript: true})
 	for _, types := range []string{
 		"}}} ; declare global { interface Array<T> { length: string } } {{{",
 		"console.log('code'); import '/skills/evil.ts'; Deno.exit(3);",
 		`/// <reference path="../../../etc/passwd" />` + "\nexport * from '/proc/self/environ';",
 	} {
 		w.Modules = shop(t, types)
-		r := w.Run(t, `import * as all from "/apis/shop.ts"; console.log(typeof (all as any).default, [1].length + 1)`, testkit.Patience)
+		r := w.RunCode(t, `import * as all from "/apis/shop.ts"; console.log(typeof (all as any).default, [1].length + 1)`, testkit.Patience)
 		if r.Stdout != "function 2\n" {
 			t.Errorf("%s: %+v", types, r)
 		}

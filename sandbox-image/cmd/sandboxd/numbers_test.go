@@ -17,11 +17,11 @@ func TestDescriptors(t *testing.T) {
 		"many slots, so that numbers run up": {NoSys: true, Slots: 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.Modes(t, func(t *testing.T, m rig.Mode) {
+			rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 				o.Mode, o.Warm = m, 1
-				w := rig.Start(t, o)
-				if r := w.Run(t, "console.log(6 * 7);\n", testkit.Patience); r.Stdout != "42\n" {
-					t.Errorf("%+v\n%s", r, w.Log())
+				w := rig.StartWorld(t, o)
+				if r := w.RunCode(t, "console.log(6 * 7);\n", testkit.Patience); r.Stdout != "42\n" {
+					t.Errorf("%+v\n%s", r, w.ReadLog())
 				}
 			})
 		})

@@ -25,15 +25,15 @@ await Deno.writeTextFile("/skills/data.json", '{"who":"data"}');`
 // other skills are imported from /skills, also those that the run itself makes.
 // Promise: pinned-skills
 func TestPinned(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		w.Language = runapi.LanguageTypeScript
-		if r := w.Run(t, plant, 20*time.Second); r.Exit.Code != 0 {
+		if r := w.RunCode(t, plant, 20*time.Second); r.Exit.Code != 0 {
 			t.Fatalf("planting: %s%s", r.Stdout, r.Stderr)
 		}
 		w.Skills = map[string]string{"pinned.ts": `import { who as d } from "./loose.ts"; export const who = "pinned";`}
 		for range 2 { // the first one finds an interpreter that was started for a run without pinned skills
-			r := w.Run(t, `
+			r := w.RunCode(t, `
 import { who } from "/skills/pinned.ts";
 import { who as loose } from "/skills/loose.ts";
 import data from "/skills/data.json" with { type: "json" };
@@ -59,7 +59,7 @@ await Deno.remove("/skills/made.ts");`, 20*time.Second)
 			}
 		}
 		w.Language, w.Skills = runapi.LanguagePython, map[string]string{"open-report.py": "who = 'pinned'\n"}
-		r := w.Run(t, `
+		r := w.RunCode(t, `
 import os
 from skills import open_report, loose
 print(open_report.who, loose.who)
@@ -75,7 +75,7 @@ for change in (lambda: open(open_report.__file__, "w"), lambda: os.unlink(open_r
 			t.Errorf("Python: got\n%s%s\nwant\n%s", r.Stdout, r.Stderr, want)
 		}
 		w.Language, w.Skills = runapi.LanguageTypeScript, nil // the control: what was planted is imported, or stops the run
-		if r := w.Run(t, `console.log((await import("/skills/loose.ts")).who)`, 20*time.Second); !strings.Contains(r.Stdout, "loose of evil\n") && !strings.Contains(r.Stderr, "Permission denied") {
+		if r := w.RunCode(t, `console.log((await import("/skills/loose.ts")).who)`, 20*time.Second); !strings.Contains(r.Stdout, "loose of evil\n") && !strings.Contains(r.Stderr, "Permission denied") {
 			t.Errorf("without pinned skills: %s%s", r.Stdout, r.Stderr)
 		}
 	})
@@ -83,12 +83,12 @@ for change in (lambda: open(open_report.__file__, "w"), lambda: os.unlink(open_r
 
 // TestPinnedWarm: as long as skills are pinned, runs find a warm interpreter.
 func TestPinnedWarm(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.User, Slots: 2, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.User, Slots: 2, Warm: 1})
 	w.Skills = map[string]string{"pinned.ts": "export const who = 'pinned';"}
 	code := `import { who } from "/skills/pinned.ts"; console.log(who);`
-	w.Run(t, code, 20*time.Second)
+	w.RunCode(t, code, 20*time.Second)
 	testkit.WaitFor(t, func() bool {
-		r := w.Run(t, code, 20*time.Second)
+		r := w.RunCode(t, code, 20*time.Second)
 		return r.Exit.Warm && r.Stdout == "pinned\n"
 	})
 }

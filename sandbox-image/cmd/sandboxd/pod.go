@@ -26,12 +26,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
-// remote listens for mcp-server in another pod, after the socket is open. Without --listen, the listener is nil.
-func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
+// listenForPod listens for mcp-server in another pod, after the socket is open. Without --listen, the listener is nil.
+func listenForPod(ctx context.Context, f serveFlags) (net.Listener, error) {
 	if f.listen == "" {
 		return nil, nil
 	}
-	if f.shared() {
+	if f.isProxyShared() {
 		return mtls.Listen(ctx, f.listen, f.identity, mtls.MCPServer)
 	}
 	// The parent of the socket's directory is a volume. The sandbox and mcp-server must be able to enter it.
@@ -44,7 +44,7 @@ func remote(ctx context.Context, f serveFlags) (net.Listener, error) {
 // firstGeneration returns the generation before the first one of a new pod. If the pod shares its proxy, that is the
 // time in milliseconds, because the proxy may have known another pod with the same address.
 func firstGeneration(f serveFlags, now time.Time) uint64 {
-	if !f.shared() {
+	if !f.isProxyShared() {
 		return 0
 	}
 	return uint64(now.UnixMilli()) //nolint:gosec // after 1970
@@ -59,7 +59,7 @@ func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) er
 	}
 	return rpc.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if h := sandbox.Health(); !h.Ready {
-			rpc.Fail(w, http.StatusServiceUnavailable, h.Problem)
+			rpc.WriteError(w, http.StatusServiceUnavailable, h.Problem)
 		}
 	}))
 }
@@ -137,7 +137,7 @@ func checkClosed(ctx context.Context, address string) error {
 	switch {
 	case err == nil:
 		_ = c.Close()
-	case stopped(err):
+	case isConnectionStopped(err):
 		return nil
 	default:
 		return fmt.Errorf("checking whether the pod can connect to %s: %w", address, err)
@@ -147,8 +147,8 @@ func checkClosed(ctx context.Context, address string) error {
 		"sandboxes, and code would reach any address without the proxy", address)
 }
 
-// stopped reports whether the network stopped a connection, by silence or by a refusal.
-func stopped(err error) bool {
+// isConnectionStopped reports whether the network stopped a connection, by silence or by a refusal.
+func isConnectionStopped(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) && network.Timeout() ||
 		slices.ContainsFunc([]error{

@@ -16,7 +16,7 @@ import (
 // TestCloseVolumes: Kubernetes makes volumes on disk with mode 777, and those in memory with mode 1777.
 func TestCloseVolumes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "only root gives directories to a group")
+		testkit.SkipBecause(t, "only root gives directories to a group")
 	}
 	for _, made := range []os.FileMode{0o777, 0o777 | os.ModeSticky} {
 		dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestSharedOptions(t *testing.T) {
 			t.Errorf("%q: %v", options, err)
 		}
 		want := uint64(0)
-		if f.shared() {
+		if f.isProxyShared() {
 			want = 5000
 		}
 		if got := firstGeneration(f, time.Unix(5, 0)); good && got != want {

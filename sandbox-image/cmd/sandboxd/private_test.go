@@ -15,13 +15,13 @@ import (
 // runs, private or not, have in /tmp, /skills and /runs. Runs that are not private share files as ever.
 // Promise: tenant-files
 func TestPrivate(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		w.Language = runapi.LanguageTypeScript
 		shared := `await Deno.writeTextFile("/tmp/shared.txt", "of the others");
 await Deno.writeTextFile("/skills/theirs.ts", "export const x = 'of the others';");
 console.log("x".repeat(100000));`
-		first := w.Run(t, shared, 20*time.Second)
+		first := w.RunCode(t, shared, 20*time.Second)
 		if first.Exit.StdoutFile == "" {
 			t.Fatalf("no output is kept: %+v %s", first.Exit, first.Stderr)
 		}
@@ -49,7 +49,7 @@ await Deno.makeTempFile();
 try { await Deno.writeTextFile("/skills/mine.ts", "x"); console.log("skill SAW written"); } catch { console.log("not written"); }
 console.log("x".repeat(100000));`
 		for i := range 3 {
-			r := w.Run(t, strings.Replace(look, "KEPT", first.Exit.StdoutFile, 1), 20*time.Second)
+			r := w.RunCode(t, strings.Replace(look, "KEPT", first.Exit.StdoutFile, 1), 20*time.Second)
 			for _, want := range []string{"one 1\n", "before 0\n", "reads of this run\n", "not written\n", "runs nothing\n"} {
 				if !strings.Contains(r.Stdout, want) {
 					t.Errorf("run %d: no %q in\n%.2000s%s", i, want, r.Stdout, r.Stderr)
@@ -60,7 +60,7 @@ console.log("x".repeat(100000));`
 			}
 		}
 		w.Language = runapi.LanguagePython
-		r := w.Run(t, `
+		r := w.RunCode(t, `
 import os
 from skills import three
 print(three.three, os.listdir("."))
@@ -75,7 +75,7 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 			t.Errorf("Python: %s%s", r.Stdout, r.Stderr)
 		}
 		w.Language, w.Private, w.Skills = runapi.LanguageTypeScript, false, nil
-		r = w.Run(t, `console.log(await Deno.readTextFile("/tmp/shared.txt"), (await import("/skills/theirs.ts")).x)`, 20*time.Second)
+		r = w.RunCode(t, `console.log(await Deno.readTextFile("/tmp/shared.txt"), (await import("/skills/theirs.ts")).x)`, 20*time.Second)
 		if r.Stdout != "of the others of the others\n" {
 			t.Errorf("a run that is not private: %s%s", r.Stdout, r.Stderr)
 		}
@@ -86,7 +86,7 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 // Promise: tenant-files
 func TestPrivateLease(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1})
 		for _, private := range []bool{false, true} {
 			l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Private: private})
 			testkit.Must(t, err)
@@ -101,7 +101,7 @@ func TestPrivateLease(t *testing.T) {
 		}
 		for name, private := range map[string]bool{"a.json": false, "../a.ts": true, "a": true, "a.js": true, "a/b.ts": true} {
 			w.Private, w.Skills = private, map[string]string{name: "1"}
-			if _, err := w.Try(context.Background(), "1", time.Second); err == nil || !strings.Contains(err.Error(), "skills") {
+			if _, err := w.TryCode(context.Background(), "1", time.Second); err == nil || !strings.Contains(err.Error(), "skills") {
 				t.Errorf("a skill %q of a run with private %v: %v", name, private, err)
 			}
 		}

@@ -48,7 +48,7 @@ func raw(t *testing.T, w *rig.World, method, path, contentType, body string) (in
 }
 
 func TestBadRequests(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	lease, err := w.Client.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestBadRequests(t *testing.T) {
 
 // A lease is good for one run, and the end of the run does not free its slot.
 func TestLeases(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Container, Slots: 1, Warm: 1})
 	ctx := context.Background()
 	lease, err := w.Client.Acquire(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestLeases(t *testing.T) {
 // Where no interpreter is kept warm, a lease ahead is refused: a run that takes its own lease starts one sooner.
 func TestNoLeaseAhead(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 3})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 3})
 		if l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
@@ -160,7 +160,7 @@ func TestNoLeaseAhead(t *testing.T) {
 // A lease ahead starts no interpreter, follows changed permissions, runs warm, and never takes the last slot.
 func TestLeaseAhead(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
 		ctx := context.Background()
 		code := "console.log(Deno.permissions.querySync({ name: 'net', host: 'a.example' }).state)"
 		run := func(l runapi.Lease) (string, runapi.Exit) {
@@ -210,7 +210,7 @@ func TestLeaseAhead(t *testing.T) {
 		}
 		stats(runapi.Stats{Ahead: 1, Warm: 1})
 
-		w.Allow(t, "a.example")
+		w.AllowHosts(t, "a.example")
 		stats(runapi.Stats{Ahead: 1, Warm: 1})
 		if out, exit := run(first); out != "granted\n" || !exit.Warm {
 			t.Errorf("%q %+v", out, exit)
@@ -244,10 +244,10 @@ func TestLeaseAhead(t *testing.T) {
 
 // Changed permissions replace the waiting interpreters, and an older lease still works with the new set.
 func TestPermissionsChange(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
 		const ask = "const s = Deno.permissions.querySync;\nfor (const host of ['a.example', 'b.a.example', 'c.example']) console.log(Deno.permissions.querySync({ name: 'net', host }).state);\n"
-		if r := w.Run(t, ask, testkit.Patience); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
+		if r := w.RunCode(t, ask, testkit.Patience); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
 			t.Errorf("closed: %+v", r)
 		}
 		lease, err := w.Client.Acquire(context.Background())
@@ -255,7 +255,7 @@ func TestPermissionsChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := w.Hash
-		w.Allow(t, "a.example", "*.a.example")
+		w.AllowHosts(t, "a.example", "*.a.example")
 		req := runapi.RunRequest{Generation: lease.Generation, Run: "x", Language: runapi.LanguageTypeScript, Code: ask, Permissions: old, TimeoutMS: 10000}
 		if _, err := w.Client.Run(context.Background(), req, func(runapi.Event) {}); !errors.Is(err, runapi.ErrPermissions) {
 			t.Errorf("old permissions: %v", err)
@@ -271,8 +271,8 @@ func TestPermissionsChange(t *testing.T) {
 		if err := w.Client.Release(context.Background(), lease.Generation); err != nil {
 			t.Error(err)
 		}
-		w.Allow(t, "*")
-		if r := w.Run(t, ask, testkit.Patience); r.Stdout != "granted\ngranted\ngranted\n" {
+		w.AllowHosts(t, "*")
+		if r := w.RunCode(t, ask, testkit.Patience); r.Stdout != "granted\ngranted\ngranted\n" {
 			t.Errorf("all: %+v", r)
 		}
 	})
@@ -280,7 +280,7 @@ func TestPermissionsChange(t *testing.T) {
 
 // A changed CA replaces the waiting interpreters. Without a CA nothing runs.
 func TestCAChange(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	awaitWarm(t, w, 1)
 	ca := filepath.Join(w.Dir, "ca.pem")
 	data, err := os.ReadFile(ca)
@@ -318,7 +318,7 @@ func TestCAChange(t *testing.T) {
 
 // A waiting interpreter that dies is replaced.
 func TestWaitingInterpreterDies(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1})
 	for range 3 {
 		awaitWarm(t, w, 1)
 		waiting := func() (pid int) {
@@ -335,7 +335,7 @@ func TestWaitingInterpreterDies(t *testing.T) {
 		}
 		_ = syscall.Kill(killed, syscall.SIGKILL)
 		testkit.WaitFor(t, func() bool { now := waiting(); return now != 0 && now != killed })
-		if r := w.Run(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
+		if r := w.RunCode(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -360,7 +360,7 @@ func (c attachConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Nam
 // attachAs starts `sandboxd attach` as a user, and a client over its stdio.
 func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client, *bytes.Buffer) {
 	t.Helper()
-	cmd := exec.Command(rig.Binary(t), "attach", "--socket", w.Socket)
+	cmd := exec.Command(rig.BuildBinary(t), "attach", "--socket", w.Socket)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
 	var errs bytes.Buffer
@@ -386,7 +386,7 @@ func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client
 func TestAttach(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGKILL"} {
 		t.Run(way, func(t *testing.T) {
-			w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 2, Warm: 1})
+			w := rig.StartWorld(t, rig.Options{Mode: rig.Container, Slots: 2, Warm: 1})
 			cmd, client, said := attachAs(t, w, slot.ServiceUID)
 			ctx := context.Background()
 			lease, err := client.Acquire(ctx)
@@ -434,7 +434,7 @@ func TestAttach(t *testing.T) {
 
 // Only the owner can reach the socket, and the user of each connection is checked.
 func TestWhoMayConnect(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Container, Slots: 1})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Container, Slots: 1})
 	for _, uid := range []uint32{20000, 20050, 65534} {
 		cmd, client, said := attachAs(t, w, uid)
 		if _, err := client.Health(context.Background()); err == nil {
@@ -456,7 +456,7 @@ func TestWhoMayConnect(t *testing.T) {
 		_ = cmd.Process.Kill()
 	}
 	_ = cmd.Wait()
-	if !strings.Contains(w.Log(), "user 20000 may not connect") {
-		t.Error(w.Log())
+	if !strings.Contains(w.ReadLog(), "user 20000 may not connect") {
+		t.Error(w.ReadLog())
 	}
 }

@@ -81,18 +81,18 @@ func barePython(t *testing.T, program, code string) outcome {
 }
 
 func TestSameAsBarePython(t *testing.T) {
-	program := testkit.Python(t).Program
+	program := testkit.FindPython(t).Program
 	bare := map[string]outcome{}
 	for _, p := range scripts {
 		bare[p.name] = barePython(t, program, p.code)
 	}
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		t.Parallel()
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Python: true})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Python: true})
 		for _, p := range scripts {
 			t.Run(p.name, func(t *testing.T) {
 				want := bare[p.name]
-				r := w.Run(t, p.code, testkit.Patience)
+				r := w.RunCode(t, p.code, testkit.Patience)
 				ours := strings.NewReplacer(codeDir(m, r)+"/", "FILE/")
 				if got := ours.Replace(r.Stdout); got != want.stdout {
 					t.Errorf("stdout:\n%s\nbare Python:\n%s", got, want.stdout)
@@ -112,7 +112,7 @@ func TestSameAsBarePython(t *testing.T) {
 func TestTopLevelAwait(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"FILE/main.py\", line "
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 0, Python: true})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 0, Python: true})
 		for _, row := range []struct {
 			name, code, stdout, stderr string
 			code2                      int
@@ -126,7 +126,7 @@ func TestTopLevelAwait(t *testing.T) {
 			{"exit text", "await __import__('asyncio').sleep(0)\nraise SystemExit('why')\n", "", "why\n", 1},
 		} {
 			t.Run(row.name, func(t *testing.T) {
-				r := w.Run(t, row.code, testkit.Patience)
+				r := w.RunCode(t, row.code, testkit.Patience)
 				stderr := strings.ReplaceAll(r.Stderr, codeDir(m, r)+"/", "FILE/")
 				if r.Stdout != row.stdout || stderr != row.stderr || r.Exit.Code != row.code2 {
 					t.Errorf("%q %q %+v\nwant %q %q %d", r.Stdout, stderr, r.Exit, row.stdout, row.stderr, row.code2)

@@ -109,7 +109,7 @@ func bareDeno(t *testing.T, code string) outcome {
 	if err := os.WriteFile(main, []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(testkit.Deno(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
+	cmd := exec.Command(testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
 		"--allow-read=/tmp,/skills,/runs", "--allow-write=/tmp,/skills", main)
 	cmd.Dir = "/tmp"
 	cmd.Env = []string{"NO_COLOR=1", "TZ=UTC", "LANG=C.UTF-8", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
@@ -142,9 +142,9 @@ func TestSameAsBareDeno(t *testing.T) {
 		}
 	}
 	preload := map[rig.Mode][]bool{rig.Root: {false, true}, rig.User: {false}, rig.Container: {true}}
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		t.Parallel()
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 2})
 		for _, p := range programs {
 			if m != rig.Root && !testkit.IsThorough() && !slices.Contains(machinePrograms, p.name) {
 				continue
@@ -155,7 +155,7 @@ func TestSameAsBareDeno(t *testing.T) {
 					if loaded {
 						time.Sleep(150 * time.Millisecond)
 					}
-					r := w.Run(t, p.code, testkit.Patience)
+					r := w.RunCode(t, p.code, testkit.Patience)
 					// Typed clients come by an import map, which Deno mentions where it finds nothing.
 					ours := strings.NewReplacer(" and not in import map from \"file://"+codeDir(m, r)+"/main.ts\"", "", "file://"+codeDir(m, r)+"/", "FILE/", codeDir(m, r)+"/", "FILE/")
 					if got := ours.Replace(r.Stdout); got != want.stdout {
@@ -188,7 +188,7 @@ func TestLoadedAhead(t *testing.T) {
 		spent := map[*rig.World][]int64{} // ms of processor time of each run
 		heap := func(w *rig.World) int {
 			t.Helper()
-			r := w.Run(t, program, testkit.Patience)
+			r := w.RunCode(t, program, testkit.Patience)
 			spent[w] = append(spent[w], r.Exit.CPUMS)
 			n, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
 			if err != nil {
@@ -197,7 +197,7 @@ func TestLoadedAhead(t *testing.T) {
 			return n
 		}
 		const loads = 500 << 10 // bytes; it is 1.1 MB, and always the same
-		cold, warm := rig.Start(t, rig.Options{Mode: m, Slots: 1}), rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		cold, warm := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1}), rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
 		bare := min(heap(cold), heap(cold), heap(cold))
 		for deadline := time.Now().Add(time.Minute); heap(warm) < bare+loads; {
 			if time.Now().After(deadline) {
@@ -231,18 +231,18 @@ func TestLoadedAhead(t *testing.T) {
 // pipe holds arrive too.
 func TestServersNamed(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		w.Servers = map[string][]string{"small": {"echo"}, "large": {}}
 		for n := range 10000 {
 			w.Servers["large"] = append(w.Servers["large"], "tool_"+strconv.Itoa(n))
 		}
-		r := w.Run(t, "console.log(mcp.small, Object.keys(mcp.large).length, await Deno.stdin.read(new Uint8Array(1)));\n"+
+		r := w.RunCode(t, "console.log(mcp.small, Object.keys(mcp.large).length, await Deno.stdin.read(new Uint8Array(1)));\n"+
 			"try { await mcp.small.echo({}); } catch (e) { console.log(e instanceof McpError, e.code); }\n", testkit.Patience)
 		if r.Stdout != "mcp.small { echo } 10000 null\ntrue connection_lost\n" || r.Stderr != "" || r.Exit.Code != 0 {
 			t.Errorf("%+v", r)
 		}
 		w.Servers = nil
-		if r := w.Run(t, "console.log('mcp' in globalThis);\n", testkit.Patience); r.Stdout != "false\n" {
+		if r := w.RunCode(t, "console.log('mcp' in globalThis);\n", testkit.Patience); r.Stdout != "false\n" {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -258,32 +258,32 @@ func codeDir(m rig.Mode, r rig.Result) string {
 
 func TestBytes(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
 		t.Run("invalid", func(t *testing.T) {
-			r := w.Run(t, "Deno.stdout.writeSync(new Uint8Array([0x61, 0xff, 0xc3, 0x28, 0xf0, 0x9f]));\n", testkit.Patience)
+			r := w.RunCode(t, "Deno.stdout.writeSync(new Uint8Array([0x61, 0xff, 0xc3, 0x28, 0xf0, 0x9f]));\n", testkit.Patience)
 			if want := "a\ufffd\ufffd(\ufffd\ufffd"; r.Stdout != want || r.Exit.InvalidUTF8 != 4 || r.Exit.StdoutBytes != 6 {
 				t.Errorf("%q %+v, want %q", r.Stdout, r.Exit, want)
 			}
 		})
 		t.Run("split", func(t *testing.T) {
-			r := w.Run(t, "for (const b of new TextEncoder().encode('漢😀')) {\n  Deno.stdout.writeSync(new Uint8Array([b]));\n  await new Promise((r) => setTimeout(r, 3));\n}\n", testkit.Patience)
+			r := w.RunCode(t, "for (const b of new TextEncoder().encode('漢😀')) {\n  Deno.stdout.writeSync(new Uint8Array([b]));\n  await new Promise((r) => setTimeout(r, 3));\n}\n", testkit.Patience)
 			if r.Stdout != "漢😀" || r.Exit.InvalidUTF8 != 0 {
 				t.Errorf("%q %+v", r.Stdout, r.Exit)
 			}
 		})
 		t.Run("one megabyte of code", func(t *testing.T) {
-			r := w.Run(t, "const s = '"+strings.Repeat("x", 1<<20)+"';\nconsole.log(s.length);\n", testkit.Patience)
+			r := w.RunCode(t, "const s = '"+strings.Repeat("x", 1<<20)+"';\nconsole.log(s.length);\n", testkit.Patience)
 			if r.Stdout != "1048576\n" {
 				t.Errorf("%.100q %+v", r.Stdout, r.Exit)
 			}
 		})
 		t.Run("big output is kept", func(t *testing.T) {
-			r := w.Run(t, "for (let i = 0; i < 20000; i++) console.log('line', i);\n", testkit.Patience)
+			r := w.RunCode(t, "for (let i = 0; i < 20000; i++) console.log('line', i);\n", testkit.Patience)
 			lines := strings.Split(r.Stdout, "\n")
 			if len(lines) != 20001 || lines[19999] != "line 19999" || r.Exit.StdoutFile == "" {
 				t.Fatalf("%d lines, %+v", len(lines), r.Exit)
 			}
-			again := w.Run(t, "console.log(Deno.readTextFileSync('"+r.Exit.StdoutFile+"').length);\ntry { Deno.writeTextFileSync('"+r.Exit.StdoutFile+"', 'x'); } catch (e) { console.log(e.name); }\n", testkit.Patience)
+			again := w.RunCode(t, "console.log(Deno.readTextFileSync('"+r.Exit.StdoutFile+"').length);\ntry { Deno.writeTextFileSync('"+r.Exit.StdoutFile+"', 'x'); } catch (e) { console.log(e.name); }\n", testkit.Patience)
 			if again.Stdout != "208890\nNotCapable\n" || int64(len(r.Stdout)) != r.Exit.StdoutBytes {
 				t.Errorf("%q %q, %d bytes", again.Stdout, again.Stderr, len(r.Stdout))
 			}
@@ -293,13 +293,13 @@ func TestBytes(t *testing.T) {
 
 // Runs share /tmp and /skills, in whichever slots they are.
 func TestSharedDirectories(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		hold, err := w.Client.Acquire(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := w.Run(t, "Deno.writeTextFileSync('/tmp/shared.txt', 'one');\nDeno.mkdirSync('/tmp/d');\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = (a: number, b: number) => a + b;');\n", testkit.Patience)
+		first := w.RunCode(t, "Deno.writeTextFileSync('/tmp/shared.txt', 'one');\nDeno.mkdirSync('/tmp/d');\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = (a: number, b: number) => a + b;');\n", testkit.Patience)
 		if first.Exit.Code != 0 {
 			t.Fatal(first.Stderr)
 		}
@@ -309,7 +309,7 @@ func TestSharedDirectories(t *testing.T) {
 		}
 		_ = w.Client.Release(context.Background(), hold.Generation)
 		defer func() { _ = w.Client.Release(context.Background(), next.Generation) }()
-		second := w.Run(t, "import { add } from '/skills/add.ts';\nconsole.log(Deno.readTextFileSync('/tmp/shared.txt'), add(2, 3));\nconst dyn = await import('/skills/add.ts');\nconsole.log(dyn.add(1, 1));\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = () => 0;');\nDeno.writeTextFileSync('/tmp/d/x', 'x');\nconsole.log([...Deno.readDirSync('/runs')].length);\n", testkit.Patience)
+		second := w.RunCode(t, "import { add } from '/skills/add.ts';\nconsole.log(Deno.readTextFileSync('/tmp/shared.txt'), add(2, 3));\nconst dyn = await import('/skills/add.ts');\nconsole.log(dyn.add(1, 1));\nDeno.writeTextFileSync('/skills/add.ts', 'export const add = () => 0;');\nDeno.writeTextFileSync('/tmp/d/x', 'x');\nconsole.log([...Deno.readDirSync('/runs')].length);\n", testkit.Patience)
 		if second.Stdout != "one 5\n2\n0\n" || second.Exit.Code != 0 {
 			t.Errorf("%q %q", second.Stdout, second.Stderr)
 		}

@@ -47,9 +47,9 @@ const (
 	maxOpenFiles = 1024
 )
 
-// processes returns the number of processes that the user of a slot may have.
-func (f serveFlags) processes() uint64 {
-	if f.shared() {
+// maxProcesses returns the number of processes that the user of a slot may have.
+func (f serveFlags) maxProcesses() uint64 {
+	if f.isProxyShared() {
 		return maxOfNode
 	}
 	return maxProcesses
@@ -67,8 +67,8 @@ func sharedDirs(f serveFlags) []quota.Dir {
 	return dirs
 }
 
-// serve runs until ctx ends.
-func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
+// serveRuns runs until ctx ends.
+func serveRuns(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) (err error) {
 	serving := false
 	defer func() {
 		if !serving {
@@ -102,7 +102,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := os.MkdirAll(f.state, 0o711); err != nil {
 		return err
 	}
-	generations, err := generation.Open(filepath.Join(f.state, "generation"), firstGeneration(f, time.Now()))
+	generations, err := generation.OpenCounter(filepath.Join(f.state, "generation"), firstGeneration(f, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -120,15 +120,16 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		return err
 	}
 	// The socket comes after the jail: a client that connects must find the slots cleared.
-	socket, err := endpoint.Listen(f.socket, owner)
+	socket, err := endpoint.ListenAs(f.socket, owner)
 	if err != nil {
 		return errors.Join(err, j.Close())
 	}
-	far, err := remote(ctx, f)
+	far, err := listenForPod(ctx, f)
 	if err != nil {
 		return errors.Join(err, socket.Close(), j.Close())
 	}
-	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid(), Wipe: jail.Wipe, Log: log})
+	meter, err := quota.New(quota.Config{Dirs: sharedDirs(f), OwnUsers: owner != os.Geteuid(), Wipe: jail.WipeDir,
+		Log: log})
 	if err != nil {
 		return errors.Join(err, socket.Close(), j.Close())
 	}
@@ -144,7 +145,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
 	var sandbox runapi.Sandbox = p
-	var trial *tried
+	var trial *triedPool
 	if f.mode == container {
 		trial = newTried(p, f, log)
 		sandbox = trial
@@ -155,7 +156,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		"socket", f.socket)
 	serving = true
 	served := make(chan error, 3)
-	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.Peers(0, owner)) }()
+	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.CheckPeers(0, owner)) }()
 	if far != nil {
 		go func() { served <- server.Serve(far, nil) }()
 	}
@@ -169,7 +170,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		go func() { lost <- network.AwaitLoss(ctx, s.Network, f.owner != "") }()
 		trying, stop := context.WithCancel(ctx)
 		var tries sync.WaitGroup
-		tries.Go(func() { trial.run(trying) })
+		tries.Go(func() { trial.repeatTrial(trying) })
 		defer tries.Wait()
 		defer stop()
 	}
@@ -183,7 +184,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	// Without a network every run would fail, so end and be restarted.
 	case err = <-lost:
 	}
-	err = errors.Join(err, shutdown(p, server, j, log))
+	err = errors.Join(err, shutDownAll(p, server, j, log))
 	// The engine restarts this container only once, so it must not exit before the new namespace exists.
 	if errors.Is(err, network.ErrLost) && f.owner != "" {
 		log.Error("waiting for sandbox-net to come back", "error", err)
@@ -195,8 +196,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 // shutdownTime bounds the wait for responses in flight when sandboxd stops.
 const shutdownTime = 8 * time.Second
 
-// shutdown ends all runs, then the responses that report them, then the jail.
-func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
+// shutDownAll ends all runs, then the responses that report them, then the jail.
+func shutDownAll(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
@@ -213,14 +214,14 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
-		limits.Processes = f.processes()
+		limits.Processes = f.maxProcesses()
 		j, err := jail.NewContainer(jail.ContainerConfig{
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
-			Servers: jailServers(f), Shared: f.shared(),
+			Servers: jailServers(f), Shared: f.isProxyShared(),
 		})
 		switch {
 		case err != nil:
-		case f.shared():
+		case f.isProxyShared():
 			return j, os.Geteuid(), errors.Join(shipSkills(f.skills), privilege.HideMemory())
 		case f.listen != "":
 			err = closeVolumes(f)
@@ -229,7 +230,7 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		}
 		return j, slot.ServiceUID, err
 	}
-	files, err := slot.Inherited(getenv)
+	files, err := slot.InheritedFiles(getenv)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -320,7 +321,7 @@ func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, 
 	}
 	done := make(chan found, 1)
 	go func() {
-		i, err := python.Find(ctx, f.pythons)
+		i, err := python.FindInterpreter(ctx, f.pythons)
 		done <- found{i, err}
 	}()
 	return func() (*python.Interpreter, runapi.Python) {
@@ -330,9 +331,9 @@ func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, 
 		}
 		info := runapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
 		if f.mode == container {
-			info.Add, info.Packages = addToImage, python.Packages(r.interpreter.System)
+			info.Add, info.Packages = addToImage, python.ListPackages(r.interpreter.System)
 		} else if r.interpreter.Environment != "" {
-			info.Packages = python.Packages(r.interpreter.Environment)
+			info.Packages = python.ListPackages(r.interpreter.Environment)
 		}
 		return &r.interpreter, info
 	}

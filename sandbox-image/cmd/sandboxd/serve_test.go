@@ -8,13 +8,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) { rig.RunTests(m) }
 
 func TestHello(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		for range 3 {
-			r := w.Run(t, "const x: number = 41;\nconsole.log(await Promise.resolve(x + 1), import.meta.main);\n", testkit.Patience)
+			r := w.RunCode(t, "const x: number = 41;\nconsole.log(await Promise.resolve(x + 1), import.meta.main);\n", testkit.Patience)
 			if r.Stdout != "42 true\n" || r.Stderr != "" || r.Exit.Code != 0 || r.Exit.Reason != runapi.Exited {
 				t.Errorf("%+v", r)
 			}

@@ -25,7 +25,7 @@ const (
 // jailServers returns the configuration of the slots of MCP servers.
 func jailServers(f serveFlags) jail.Servers {
 	return jail.Servers{
-		Slots: f.servers, Bridge: present(f.bridge), Packages: f.packages, Programs: present(f.programs),
+		Slots: f.servers, Bridge: pathIfExists(f.bridge), Packages: f.packages, Programs: pathIfExists(f.programs),
 		Limits: jail.Limits{
 			Memory: f.serverMemory, Processes: maxServerProcesses, Forks: true, FileSize: maxServerFileSize,
 			OpenFiles: maxOpenFiles,
@@ -43,8 +43,8 @@ func closeSkills(dir string) error {
 	return err
 }
 
-// present returns the path if a file exists there, else "".
-func present(path string) string {
+// pathIfExists returns the path if a file exists there, else "".
+func pathIfExists(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}
@@ -55,7 +55,7 @@ func present(path string) string {
 // missing, only MCP servers are unavailable.
 func serverSlots(f serveFlags) (pool.Servers, error) {
 	s := pool.Servers{
-		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).Installing,
+		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).InstallFolder,
 	}
 	if f.servers == 0 {
 		return s, nil
@@ -67,22 +67,23 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 		s.Problem = "MCP servers cannot be started: " + err.Error()
 	}
 	var err error
-	s.Packages, err = packages.Open(f.packages)
+	s.Packages, err = packages.OpenStore(f.packages)
 	return s, err
 }
 
 // watchServer bounds the bytes that a server writes to its home, and the files that an installation writes.
 func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason, string) {
-	installing := jailServers(f).Installing
+	installing := jailServers(f).InstallFolder
 	return func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string) {
-		if process.Home() > jail.HomeSize {
+		if process.HomeBytes() > jail.HomeSize {
 			return runapi.OutputLimit, fmt.Sprintf("The server wrote more than %d MiB to its home.", jail.HomeSize>>20)
 		}
 		if !installs {
 			return "", ""
 		}
 		// Seal would reject a larger package, but only after it has filled the disk.
-		if c := quota.Tree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes || c.Files > packages.MaxFiles ||
+		if c := quota.CountTree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes ||
+			c.Files > packages.MaxFiles ||
 			c.Hidden {
 			return runapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",
 				packages.MaxBytes>>20, packages.MaxFiles)

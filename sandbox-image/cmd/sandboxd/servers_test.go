@@ -17,55 +17,55 @@ import (
 
 func servers(t *testing.T, m rig.Mode, n int) *rig.World {
 	t.Helper()
-	return rig.Start(t, rig.Options{Mode: m, Slots: 1, Servers: n, Bridge: rig.Puppet(t)})
+	return rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Servers: n, Bridge: rig.BuildPuppet(t)})
 }
 
 // TestServer: a program runs in a server slot with the environment of one, and its end frees the slot.
 // Promise: server-confinement
 func TestServer(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		s := w.Server(t, runapi.ServerHead{})
+		s := w.StartServer(t, runapi.ServerHead{})
 		home := runapi.HomeDir(s.Slot)
-		if !s.Slot.Server() {
+		if !s.Slot.IsServer() {
 			t.Errorf("slot %d", s.Slot)
 		}
-		if out, err := s.Do("echo hello"); out != "hello" || err != nil {
+		if out, err := s.SendCommand("echo hello"); out != "hello" || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
-		if out, err := s.Do("cwd"); out != home || err != nil {
+		if out, err := s.SendCommand("cwd"); out != home || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
-		env, err := s.Do("env")
+		env, err := s.SendCommand("env")
 		for _, want := range []string{"HOME=" + home, "TMPDIR=" + home, "DENO_CERT=/etc/codeforge/", "PATH=/programs:", "TZ=UTC"} {
 			if !strings.Contains("\n"+env, "\n"+want) {
 				t.Errorf("no %s in %q %v", want, env, err)
 			}
 		}
-		if _, err := s.Do("write " + home + "/file text"); err != nil {
+		if _, err := s.SendCommand("write " + home + "/file text"); err != nil {
 			t.Error(err)
 		}
-		if out, err := s.Do("read " + home + "/file"); out != "text" || err != nil {
+		if out, err := s.SendCommand("read " + home + "/file"); out != "text" || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
 		if m != rig.Container || enter.CanMoveFiles() {
-			if _, err := s.Do("move " + home + "/file " + home + "/below/file"); err != nil {
+			if _, err := s.SendCommand("move " + home + "/file " + home + "/below/file"); err != nil {
 				t.Error(err)
 			}
 		}
-		_, _ = s.Do("exit 3")
-		if e := s.End(t); e.Code != 3 || e.Reason != runapi.Exited {
+		_, _ = s.SendCommand("exit 3")
+		if e := s.WaitForEnd(t); e.Code != 3 || e.Reason != runapi.Exited {
 			t.Errorf("%+v", e)
 		}
 		if err := w.Client.Release(t.Context(), s.Generation); err != nil {
 			t.Error(err)
 		}
 		// The same slot again: nothing of the previous server is left.
-		again := w.Server(t, runapi.ServerHead{})
+		again := w.StartServer(t, runapi.ServerHead{})
 		if again.Slot != s.Slot || again.Generation <= s.Generation {
 			t.Errorf("%+v after %+v", again.Lease, s.Lease)
 		}
-		if out, err := again.Do("list " + home); out != "" || err != nil {
+		if out, err := again.SendCommand("list " + home); out != "" || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
 	})
@@ -74,24 +74,24 @@ func TestServer(t *testing.T) {
 // TestServerPools: neither kind of slot is given to the other, and a lease is good for what it was taken for.
 // Promise: server-confinement
 func TestServerPools(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		ctx := t.Context()
-		s := w.Server(t, runapi.ServerHead{})
+		s := w.StartServer(t, runapi.ServerHead{})
 		if l, err := w.Client.AcquireServer(ctx); !errors.Is(err, runapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
 		run, err := w.Client.Acquire(ctx)
-		if err != nil || run.Slot.Server() {
+		if err != nil || run.Slot.IsServer() {
 			t.Fatalf("%+v %v", run, err)
 		}
 		if l, err := w.Client.Acquire(ctx); !errors.Is(err, runapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
-		if _, err := w.Client.Server(ctx, run.Generation, runapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {
+		if _, err := w.Client.StartServer(ctx, run.Generation, runapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {
 			t.Error(err)
 		}
-		if _, err := w.Client.Server(ctx, s.Generation, runapi.ServerHead{}); !errors.Is(err, runapi.ErrLeaseGone) {
+		if _, err := w.Client.StartServer(ctx, s.Generation, runapi.ServerHead{}); !errors.Is(err, runapi.ErrLeaseGone) {
 			t.Error(err)
 		}
 		_, err = w.Client.Run(ctx, runapi.RunRequest{
@@ -114,22 +114,22 @@ func TestServerPools(t *testing.T) {
 // Promise: server-limits
 func TestServerLeavesNothing(t *testing.T) {
 	ends := map[string]func(w *rig.World, s *rig.Server) error{
-		"exit":    func(_ *rig.World, s *rig.Server) error { _, _ = s.Do("exit 0"); return nil },
+		"exit":    func(_ *rig.World, s *rig.Server) error { _, _ = s.SendCommand("exit 0"); return nil },
 		"close":   func(_ *rig.World, s *rig.Server) error { _ = s.Close(); return nil },
 		"release": func(w *rig.World, s *rig.Server) error { return w.Client.Release(context.Background(), s.Generation) },
 		"input":   func(_ *rig.World, s *rig.Server) error { return s.CloseWrite() },
 	}
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		for name, end := range ends {
-			s := w.Server(t, runapi.ServerHead{})
+			s := w.StartServer(t, runapi.ServerHead{})
 			home := runapi.HomeDir(s.Slot)
 			for range 3 {
-				if _, err := s.Do("start sleep"); err != nil {
+				if _, err := s.SendCommand("start sleep"); err != nil {
 					t.Fatal(name, err)
 				}
 			}
-			if _, err := s.Do("close " + home + "/closed"); err != nil {
+			if _, err := s.SendCommand("close " + home + "/closed"); err != nil {
 				t.Fatal(name, err)
 			}
 			if err := end(w, s); err != nil {
@@ -153,7 +153,7 @@ func TestServerLeavesNothing(t *testing.T) {
 // puppets lists the processes of this test's servers, in all namespaces.
 func puppets(t *testing.T) (pids []string) {
 	t.Helper()
-	puppet, err := os.Stat(rig.Puppet(t))
+	puppet, err := os.Stat(rig.BuildPuppet(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func puppets(t *testing.T) (pids []string) {
 
 // TestServerWithoutBridge: what is missing makes server leases fail with a reason, and nothing else.
 func TestServerWithoutBridge(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
 	if l, err := w.Client.AcquireServer(t.Context()); !errors.Is(err, runapi.ErrUnready) || !strings.Contains(err.Error(), "mcp-bridge is missing") {
 		t.Errorf("%+v %v", l, err)
 	}
@@ -179,7 +179,7 @@ func TestServerWithoutBridge(t *testing.T) {
 	if err != nil || !h.Ready || h.ServersProblem == "" {
 		t.Errorf("%+v %v", h, err)
 	}
-	if r := w.Run(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
+	if r := w.RunCode(t, "console.log(1)", testkit.Patience); r.Stdout != "1\n" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -187,10 +187,10 @@ func TestServerWithoutBridge(t *testing.T) {
 // TestServerMemory: the memory of all of a server's processes counts.
 // Promise: server-limits
 func TestServerMemory(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: rig.Puppet(t)})
-		s := w.Server(t, runapi.ServerHead{})
-		if _, err := s.Do("allocate " + strconv.Itoa(30<<20)); err != nil {
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: rig.BuildPuppet(t)})
+		s := w.StartServer(t, runapi.ServerHead{})
+		if _, err := s.SendCommand("allocate " + strconv.Itoa(30<<20)); err != nil {
 			t.Fatal(err)
 		}
 		testkit.WaitFor(t, func() bool {
@@ -199,12 +199,12 @@ func TestServerMemory(t *testing.T) {
 			return st.ServersMemory >= 30<<20
 		})
 		for range 3 {
-			if _, err := s.Do("start allocate " + strconv.Itoa(30<<20)); err != nil {
+			if _, err := s.SendCommand("start allocate " + strconv.Itoa(30<<20)); err != nil {
 				break
 			}
 		}
-		_, _ = s.Do("start allocate " + strconv.Itoa(1<<30))
-		if e := s.End(t); e.Reason != runapi.OOM || !strings.Contains(e.Detail, "SANDBOX_SERVER_MEMORY") {
+		_, _ = s.SendCommand("start allocate " + strconv.Itoa(1<<30))
+		if e := s.WaitForEnd(t); e.Reason != runapi.OOM || !strings.Contains(e.Detail, "SANDBOX_SERVER_MEMORY") {
 			t.Errorf("%+v", e)
 		}
 	})

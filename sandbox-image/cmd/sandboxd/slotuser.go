@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 )
 
-// reap kills every other process of this process's user.
-func reap() error {
+// killOwnProcesses kills every other process of this process's user.
+func killOwnProcesses() error {
 	// kill(-1) as root would kill every process of the container (kill(2)).
 	if os.Getuid() == 0 {
 		return errors.New("reap: not as root")
@@ -27,8 +27,8 @@ func reap() error {
 	return nil
 }
 
-// unnamed prints the bytes of removed files of a device that this process's user still has open.
-func unnamed(args []string, stdout io.Writer) error {
+// printRemovedBytes prints the bytes of removed files of a device that this process's user still has open.
+func printRemovedBytes(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("unnamed: want the number of a device")
 	}
@@ -40,13 +40,13 @@ func unnamed(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("unnamed: %w", err)
 	}
-	_, err = fmt.Fprint(stdout, proc.Unnamed(pids, device))
+	_, err = fmt.Fprint(stdout, proc.RemovedBytes(pids, device))
 	return err
 }
 
-// usage prints the bytes in a directory of this process's user, plus those of removed files on its file system that the
-// user still has open.
-func usage(args []string, stdout io.Writer) error {
+// printUsage prints the bytes in a directory of this process's user, plus those of removed files on its file system
+// that the user still has open.
+func printUsage(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: want a directory")
 	}
@@ -58,17 +58,17 @@ func usage(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
-	c := quota.Tree(args[0], maxHomeFiles)
+	c := quota.CountTree(args[0], maxHomeFiles)
 	if c.Hidden {
 		return errors.New("usage: not everything can be counted")
 	}
-	_, err = fmt.Fprint(stdout, c.Bytes+proc.Unnamed(pids, st.Dev))
+	_, err = fmt.Fprint(stdout, c.Bytes+proc.RemovedBytes(pids, st.Dev))
 	return err
 }
 
-// written prints as JSON the files that this process's user has written to a directory since a time. The time is in
-// nanoseconds since 1970. written stops counting after the given number of files.
-func written(args []string, stdout io.Writer) error {
+// printWritten prints as JSON the files that this process's user has written to a directory since a time. The time is
+// in nanoseconds since 1970. written stops counting after the given number of files.
+func printWritten(args []string, stdout io.Writer) error {
 	if os.Getuid() == 0 || len(args) != 3 {
 		return errors.New("written: want a directory, a time and a number, and not as root")
 	}
@@ -80,15 +80,15 @@ func written(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("written: %w", err)
 	}
-	return json.NewEncoder(stdout).Encode(quota.Written(args[0], time.Unix(0, since), enough))
+	return json.NewEncoder(stdout).Encode(quota.CountWritten(args[0], time.Unix(0, since), enough))
 }
 
 // maxHomeFiles bounds the files that usage counts.
 const maxHomeFiles = 100_000
 
-// share lets this process's group read a directory and everything in it. It ignores the modes that a package gave its
-// files, and skips links.
-func share(args []string) error {
+// shareFolder lets this process's group read a directory and everything in it. It ignores the modes that a package gave
+// its files, and skips links.
+func shareFolder(args []string) error {
 	if os.Getuid() == 0 || len(args) != 1 {
 		return errors.New("share: want a directory, and not as root")
 	}
@@ -117,9 +117,9 @@ func share(args []string) error {
 	})
 }
 
-// wipe empties the directory args[1] below args[0] as this process's user, including directories that the user has made
-// unreadable. It does not follow links out of args[0].
-func wipe(args []string) error {
+// wipeFolder empties the directory args[1] below args[0] as this process's user, including directories that the user
+// has made unreadable. It does not follow links out of args[0].
+func wipeFolder(args []string) error {
 	if os.Getuid() == 0 || len(args) != 2 {
 		return errors.New("wipe: want a directory and one below it, and not as root")
 	}

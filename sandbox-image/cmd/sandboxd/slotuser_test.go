@@ -15,7 +15,7 @@ import (
 // its mode.
 func TestShare(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	above, err := os.MkdirTemp("", "share-test-")
 	testkit.Must(t, err)
@@ -39,7 +39,7 @@ func TestShare(t *testing.T) {
 		return os.Lchown(path, uid, uid)
 	}))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "deno.lock"), nil, 0o644)) //nolint:gosec // sandboxd's, of an earlier installation
-	cmd := exec.Command(rig.Binary(t), "share", dir)
+	cmd := exec.Command(rig.BuildBinary(t), "share", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

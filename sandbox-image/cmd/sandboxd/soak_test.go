@@ -67,16 +67,16 @@ func look(t *testing.T, w *rig.World) (s state, rss int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.Memory(pid)
+	return state{len(fds), len(descendants(w.Process.Pid)), st.Threads, len(entries)}, proc.MemoryOf(pid)
 }
 
 // TestSoak does many runs in sequence, a fifth of them hostile. Every response is that of its own run, and nothing
 // grows.
 func TestSoak(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
 		for range 5 {
-			w.Run(t, "console.log(1)", testkit.Patience)
+			w.RunCode(t, "console.log(1)", testkit.Patience)
 		}
 		awaitWarm(t, w, 1)
 		nothingLeft(t, w, m)
@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 		for i := range n {
 			if rand.IntN(5) > 0 {
 				want := fmt.Sprintf("run %d %d\n", i, rand.Int())
-				r := w.Run(t, "console.log("+strconv.Quote(strings.TrimSpace(want))+")", testkit.Patience)
+				r := w.RunCode(t, "console.log("+strconv.Quote(strings.TrimSpace(want))+")", testkit.Patience)
 				if r.Stdout != want || r.Exit.Code != 0 {
 					t.Fatalf("run %d: %+v", i, r)
 				}
@@ -96,7 +96,7 @@ func TestSoak(t *testing.T) {
 			if a.reason == "" {
 				time.AfterFunc(time.Duration(rand.IntN(60))*time.Millisecond, cancel)
 			}
-			r, err := w.Try(ctx, a.code, a.timeout)
+			r, err := w.TryCode(ctx, a.code, a.timeout)
 			cancel()
 			switch {
 			case a.reason == "" && !errors.Is(err, context.Canceled):
@@ -124,7 +124,7 @@ func TestSoak(t *testing.T) {
 // TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 8, Warm: 2})
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 8, Warm: 2})
 		each := max(1, soakRuns(t)/200)
 		var wg sync.WaitGroup
 		for c := range 64 {
@@ -136,7 +136,7 @@ func TestManyClients(t *testing.T) {
 				for i := range each {
 					want := fmt.Sprintf("client %d run %d\n", c, i)
 					for {
-						r, err := mine.Try(context.Background(), "await new Promise((r) => setTimeout(r, 5)); console.log("+strconv.Quote(strings.TrimSpace(want))+")", time.Minute)
+						r, err := mine.TryCode(context.Background(), "await new Promise((r) => setTimeout(r, 5)); console.log("+strconv.Quote(strings.TrimSpace(want))+")", time.Minute)
 						if errors.Is(err, runapi.ErrBusy) {
 							time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond)
 							continue
@@ -161,9 +161,9 @@ func TestManyClients(t *testing.T) {
 // TestRestart stops sandboxd cleanly, and with SIGKILL during a run. No process of it is left, and the next sandboxd
 // continues with greater generations.
 func TestRestart(t *testing.T) {
-	rig.Modes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.Start(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
-		last := w.Run(t, "console.log(1)", testkit.Patience).Lease.Generation
+	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
+		last := w.RunCode(t, "console.log(1)", testkit.Patience).Lease.Generation
 		for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			lease, err := w.Client.Acquire(context.Background())
 			if err != nil {
@@ -204,7 +204,7 @@ func TestRestart(t *testing.T) {
 					t.Fatalf("%d of %v are alive", left, below)
 				}
 			}
-			r := w.Run(t, "console.log('again')", testkit.Patience)
+			r := w.RunCode(t, "console.log('again')", testkit.Patience)
 			if r.Stdout != "again\n" || r.Lease.Generation <= last || r.Lease.Generation <= lease.Generation {
 				t.Errorf("%+v, last generation %d", r, last)
 			}
@@ -215,7 +215,7 @@ func TestRestart(t *testing.T) {
 
 // TestIdleMemory measures a waiting interpreter.
 func TestIdleMemory(t *testing.T) {
-	w := rig.Start(t, rig.Options{Mode: rig.Root, Slots: 4, Warm: 4})
+	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 4, Warm: 4})
 	awaitWarm(t, w, 4)
 	time.Sleep(200 * time.Millisecond)
 	var private int64

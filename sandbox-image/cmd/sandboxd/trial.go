@@ -40,9 +40,9 @@ const trialCode = `try {
   console.log(said);
 }`
 
-// tried is a pool that is not ready before a trial has passed. Even if all other checks pass, code may reach no host,
-// for example because the container's resolv.conf is unreadable.
-type tried struct {
+// triedPool is a pool that is not ready before a trial has passed. Even if all other checks pass, code may reach no
+// host, for example because the container's resolv.conf is unreadable.
+type triedPool struct {
 	*pool.Pool
 	deno    string
 	port    string // the port for the connection
@@ -53,18 +53,18 @@ type tried struct {
 	problem atomic.Pointer[string]
 }
 
-func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
-	t := &tried{Pool: p, deno: f.deno, port: "1", servers: f.servers > 0, closed: f.closed, log: log}
-	if f.shared() {
+func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *triedPool {
+	t := &triedPool{Pool: p, deno: f.deno, port: "1", servers: f.servers > 0, closed: f.closed, log: log}
+	if f.isProxyShared() {
 		t.port = "443"
 	}
 	t.setProblem("checking whether code can resolve names")
 	return t
 }
 
-func (t *tried) setProblem(text string) { t.problem.Store(&text) }
+func (t *triedPool) setProblem(text string) { t.problem.Store(&text) }
 
-func (t *tried) Health() runapi.Health {
+func (t *triedPool) Health() runapi.Health {
 	h := t.Pool.Health()
 	if p := t.problem.Load(); h.Ready && p != nil {
 		h.Ready, h.Problem = false, *p
@@ -72,18 +72,18 @@ func (t *tried) Health() runapi.Health {
 	return h
 }
 
-// run repeats the trial until it passes or ctx ends.
-func (t *tried) run(ctx context.Context) {
+// repeatTrial repeats the trial until it passes or ctx ends.
+func (t *triedPool) repeatTrial(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
-		err := t.try(ctx)
+		err := t.runTrial(ctx)
 		if err == nil {
 			t.problem.Store(nil)
 			said = ""
 			if t.closed == "" {
 				return
 			}
-			t.watch(ctx)
+			t.waitForOpening(ctx)
 			continue
 		}
 		// The same error every second would fill the log.
@@ -99,8 +99,8 @@ func (t *tried) run(ctx context.Context) {
 	}
 }
 
-// watch waits until the closed address is open, or ctx ends.
-func (t *tried) watch(ctx context.Context) {
+// waitForOpening waits until the closed address is open, or ctx ends.
+func (t *triedPool) waitForOpening(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
 	for {
@@ -116,10 +116,10 @@ func (t *tried) watch(ctx context.Context) {
 	}
 }
 
-// try runs trialCode as the user of a free slot, with that slot's network, but not as a run. It prefers a slot for MCP
-// servers, in which no interpreter starts at the same time. Without such a slot it takes a slot for runs, after the
+// runTrial runs trialCode as the user of a free slot, with that slot's network, but not as a run. It prefers a slot for
+// MCP servers, in which no interpreter starts at the same time. Without such a slot it takes a slot for runs, after the
 // slot's interpreter has started.
-func (t *tried) try(ctx context.Context) error {
+func (t *triedPool) runTrial(ctx context.Context) error {
 	if t.closed != "" {
 		if err := checkClosed(ctx, t.closed); err != nil {
 			return err
@@ -138,13 +138,13 @@ func (t *tried) try(ctx context.Context) error {
 			return fmt.Errorf("checking whether code can resolve names: %w", err)
 		}
 	}
-	return resolve(ctx, t.deno, t.port, &syscall.Credential{
+	return runTrialAs(ctx, t.deno, t.port, &syscall.Credential{
 		Uid: uint32(lease.Slot.UID()), Gid: slot.GroupID, NoSetGroups: os.Geteuid() != 0, // it has the groups that it needs
 	})
 }
 
-// resolve runs trialCode as a user.
-func resolve(ctx context.Context, deno, port string, user *syscall.Credential) error {
+// runTrialAs runs trialCode as a user.
+func runTrialAs(ctx context.Context, deno, port string, user *syscall.Credential) error {
 	//nolint:gosec // our Deno, and our code
 	cmd := exec.CommandContext(ctx, deno, "eval", "--quiet", "--no-config", "--no-lock", trialCode, port)
 	cmd.Env = []string{"NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "HOME=/nonexistent", "DENO_DIR=/nonexistent/deno"}

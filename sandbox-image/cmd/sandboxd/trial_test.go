@@ -19,7 +19,7 @@ func TestResolve(t *testing.T) {
 		"echo resolved; echo or not?": "(resolved\nor not?)",
 	} {
 		testkit.Must(t, os.WriteFile(deno, []byte("#!/bin/sh\n"+said+"\n"), 0o755)) //nolint:gosec // a program
-		err := resolve(t.Context(), deno, "1", nil)
+		err := runTrialAs(t.Context(), deno, "1", nil)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v; want %q", said, err, want)
 		}

@@ -84,11 +84,11 @@ func (l Listener) Accept() (net.Conn, error) {
 		_ = c.Close()
 		return nil, errors.New("attach: not a unix socket")
 	}
-	return &stream{UnixConn: u}, nil
+	return &pipedStream{UnixConn: u}, nil
 }
 
-// stream is a connection, or the two pipes that came over it.
-type stream struct {
+// pipedStream is a connection, or the two pipes that came over it.
+type pipedStream struct {
 	*net.UnixConn
 
 	open  sync.Once
@@ -102,8 +102,8 @@ type stream struct {
 	readUntil time.Time
 }
 
-// receive reads the first byte, and the pipes that may come with it.
-func (s *stream) receive() {
+// receivePipes reads the first byte, and the pipes that may come with it.
+func (s *pipedStream) receivePipes() {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, flags, _, err := s.ReadMsgUnix(b[:], oob)
@@ -115,7 +115,7 @@ func (s *stream) receive() {
 		s.fail = io.EOF
 		return
 	}
-	files, err := received(oob[:oobn])
+	files, err := filesFromControl(oob[:oobn])
 	// A truncated message means that the kernel closed descriptors that did not fit (recvmsg(2)).
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
 		err = errors.New("attach: too many descriptors")
@@ -140,11 +140,11 @@ func (s *stream) receive() {
 		s.fail = err
 		return
 	}
-	s.adopt(files[0], files[1])
+	s.switchToPipes(files[0], files[1])
 }
 
-// received returns the descriptors in a control message as files.
-func received(oob []byte) ([]*os.File, error) {
+// filesFromControl returns the descriptors in a control message as files.
+func filesFromControl(oob []byte) ([]*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, err
@@ -168,8 +168,8 @@ func received(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// adopt switches the stream to the pipes.
-func (s *stream) adopt(in, out *os.File) {
+// switchToPipes switches the stream to the pipes.
+func (s *pipedStream) switchToPipes(in, out *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.in, s.out = in, out
@@ -186,8 +186,8 @@ func (s *stream) adopt(in, out *os.File) {
 	}()
 }
 
-func (s *stream) Read(p []byte) (int, error) {
-	s.open.Do(s.receive)
+func (s *pipedStream) Read(p []byte) (int, error) {
+	s.open.Do(s.receivePipes)
 	switch {
 	case s.fail != nil:
 		return 0, s.fail
@@ -205,8 +205,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *stream) Write(p []byte) (int, error) {
-	s.open.Do(s.receive)
+func (s *pipedStream) Write(p []byte) (int, error) {
+	s.open.Do(s.receivePipes)
 	switch {
 	case s.fail != nil:
 		return 0, s.fail
@@ -216,7 +216,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-func (s *stream) Close() error {
+func (s *pipedStream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -226,7 +226,7 @@ func (s *stream) Close() error {
 	return s.UnixConn.Close()
 }
 
-func (s *stream) SetReadDeadline(t time.Time) error {
+func (s *pipedStream) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.in != nil {
@@ -236,7 +236,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.UnixConn.SetReadDeadline(t)
 }
 
-func (s *stream) SetWriteDeadline(t time.Time) error {
+func (s *pipedStream) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.out != nil {
@@ -245,6 +245,6 @@ func (s *stream) SetWriteDeadline(t time.Time) error {
 	return s.UnixConn.SetWriteDeadline(t)
 }
 
-func (s *stream) SetDeadline(t time.Time) error {
+func (s *pipedStream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 )
 
-// Listen opens the socket as a file of owner, a uid. Its directory must belong to owner and have mode 0700. Listen
+// ListenAs opens the socket as a file of owner, a uid. Its directory must belong to owner and have mode 0700. Listen
 // creates a missing directory in that way. It replaces a stale socket, but not one on which a process still listens.
-func Listen(path string, owner int) (net.Listener, error) {
+func ListenAs(path string, owner int) (net.Listener, error) {
 	var l net.Listener
 	err := asFileUser(owner, func() error {
 		dir := filepath.Dir(path)
@@ -43,9 +43,9 @@ func Listen(path string, owner int) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial connects to the socket with the file system uid of its directory's owner. The healthcheck needs that: it is root
-// without the capability to enter the directories of other users.
-func Dial(ctx context.Context, path string) (net.Conn, error) {
+// DialOwner connects to the socket with the file system uid of its directory's owner. The healthcheck needs that: it is
+// root without the capability to enter the directories of other users.
+func DialOwner(ctx context.Context, path string) (net.Conn, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(path), &st); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
@@ -96,8 +96,8 @@ func asFileUser(uid int, f func() error) error {
 	return <-result
 }
 
-// Peers returns a check for connections: the peer's process must run as one of the users.
-func Peers(uids ...int) func(net.Conn) error {
+// CheckPeers returns a check for connections: the peer's process must run as one of the users.
+func CheckPeers(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		uid, err := unixsocket.PeerUID(c)
 		if err != nil {

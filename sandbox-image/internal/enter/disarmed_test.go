@@ -23,7 +23,7 @@ func TestDisarmed(t *testing.T) {
 			NetNS: -1, NoNewPrivs: true, Read: []string{"/"}, Write: []string{"/dev/null"}, Dir: "/",
 			Argv: []string{shell, "-ec", "echo evil >$1", "sh", file}, Env: os.Environ(),
 		}
-		cmd := exec.Command("/proc/self/exe", plan.Args()...)
+		cmd := exec.Command("/proc/self/exe", plan.CommandLine()...)
 		cmd.Args[0] = "sandboxd"
 		testkit.Must(t, cmd.Run())
 		if got, err := os.ReadFile(file); string(got) != "evil\n" {

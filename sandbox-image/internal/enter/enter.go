@@ -25,9 +25,9 @@ const pendingSignals = 256
 // umask hides files that code writes from users outside the slots' group.
 const umask = 0o007
 
-// Exec carries out the plan and, on success, does not return. Call it in a process that does nothing else and that
-// exits on an error.
-func (p Plan) Exec() error {
+// EnterAndExec carries out the plan and, on success, does not return. Call it in a process that does nothing else and
+// that exits on an error.
+func (p Plan) EnterAndExec() error {
 	runtime.LockOSThread() // never unlocked: exec turns this thread into the process
 	parent := os.Getppid()
 	//defence:netns
@@ -48,12 +48,12 @@ func (p Plan) Exec() error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0); err != nil {
 		return fmt.Errorf("setting oom_score_adj: %w", err)
 	}
-	if err := p.limits(); err != nil {
+	if err := p.setLimits(); err != nil {
 		return err
 	}
 	syscall.Umask(umask)
 	signal.Ignore(syscall.SIGXFSZ) // a write beyond the size limit then fails with EFBIG, which code can handle
-	if err := p.become(); err != nil {
+	if err := p.changeIdentity(); err != nil {
 		return err
 	}
 	// If sandboxd ended before PR_SET_PDEATHSIG, no signal comes and the program would outlive it.
@@ -65,10 +65,10 @@ func (p Plan) Exec() error {
 			return err
 		}
 	}
-	return p.exec()
+	return p.execProgram()
 }
 
-func (p Plan) limits() error {
+func (p Plan) setLimits() error {
 	for _, l := range []struct {
 		name     string
 		resource int
@@ -104,8 +104,8 @@ func setLimit(resource int, value uint64) error {
 	return syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value})
 }
 
-// become changes the user and groups, drops every capability, and makes the process die with its parent.
-func (p Plan) become() error {
+// changeIdentity changes the user and groups, drops every capability, and makes the process die with its parent.
+func (p Plan) changeIdentity() error {
 	// Dropping capabilities from the bounding set needs CAP_SETPCAP, which the change of user takes away.
 	if p.NoNewPrivs {
 		if err := privilege.DropBounding(); err != nil {
@@ -155,8 +155,8 @@ func setGroups(gid int, groups []int) error {
 	return syscall.Setgroups(groups)
 }
 
-// exec closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
-func (p Plan) exec() error {
+// execProgram closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
+func (p Plan) execProgram() error {
 	// The filter is built before the gate, so that the start takes less time.
 	if err := closeOthers(p.Keep); err != nil {
 		return err
@@ -164,12 +164,12 @@ func (p Plan) exec() error {
 	var filter []byte
 	if p.Filter {
 		var err error
-		if filter, err = seccomp.Filter(seccomp.Options{Processes: p.Forks}); err != nil {
+		if filter, err = seccomp.HostFilter(seccomp.Options{Processes: p.Forks}); err != nil {
 			return err
 		}
 	}
 	if p.Gate != 0 {
-		if err := await(p.Gate); err != nil {
+		if err := awaitGate(p.Gate); err != nil {
 			return err
 		}
 	}
@@ -200,8 +200,8 @@ func closeOthers(keep []int) error {
 	return nil
 }
 
-// await blocks until it can read a byte from the gate.
-func await(gate int) error {
+// awaitGate blocks until it can read a byte from the gate.
+func awaitGate(gate int) error {
 	var b [1]byte
 	for {
 		n, err := unix.Read(gate, b[:])

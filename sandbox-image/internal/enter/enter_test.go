@@ -20,9 +20,9 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[0] == "sandboxd" && os.Args[1] == "enter":
-		plan, err := Parse(os.Args[2:])
+		plan, err := ParsePlan(os.Args[2:])
 		if err == nil {
-			err = plan.Exec()
+			err = plan.EnterAndExec()
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -93,7 +93,7 @@ func report() {
 
 func TestBecome(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	dir, err := os.MkdirTemp("", "enter-test-")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestBecome(t *testing.T) {
 		NetNS: -1, UID: 20098, GID: 20000, Groups: []int{21098}, Filter: true, NoNewPrivs: true, Processes: 100,
 		FileSize: 1 << 20, OpenFiles: 64, Dir: "/", Argv: []string{program, "report"}, Env: []string{"ONLY=this"},
 	}
-	cmd := exec.Command(program, plan.Args()...)
+	cmd := exec.Command(program, plan.CommandLine()...)
 	cmd.Args[0] = "sandboxd"
 	cmd.ExtraFiles = []*os.File{leak}
 	out, err := cmd.CombinedOutput()
@@ -158,7 +158,7 @@ func TestFailedSetnsIsFatal(t *testing.T) {
 		{NetNS: 9, Argv: []string{"/bin/echo", "ran"}},
 		{NetNS: -1, MountNS: 3, Argv: []string{"/bin/echo", "ran"}},
 	} {
-		cmd := exec.Command("/proc/self/exe", plan.Args()...)
+		cmd := exec.Command("/proc/self/exe", plan.CommandLine()...)
 		cmd.Args[0] = "sandboxd"
 		cmd.ExtraFiles = []*os.File{file}
 		if out, err := cmd.CombinedOutput(); err == nil || strings.Contains(string(out), "ran") || !strings.Contains(string(out), "namespace") {
@@ -172,11 +172,11 @@ func TestParse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"3"}, {"3", "--"}, {"2", "--", "x"}, {"x", "--", "x"}, {"3", "x"}, {"--uid", "x", "3", "--", "x"}, {"--what", "3", "--", "x"},
 	} {
-		if p, err := Parse(args); err == nil {
+		if p, err := ParsePlan(args); err == nil {
 			t.Errorf("%q: %+v", args, p)
 		}
 	}
-	p, err := Parse([]string{"7", "--", "bwrap", "--uid", "1"})
+	p, err := ParsePlan([]string{"7", "--", "bwrap", "--uid", "1"})
 	if err != nil || p.NetNS != 7 || !slices.Equal(p.Argv, []string{"bwrap", "--uid", "1"}) {
 		t.Errorf("%+v %v", p, err)
 	}

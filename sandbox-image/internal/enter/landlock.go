@@ -31,8 +31,9 @@ func landlockVersion() int {
 // version of Landlock refuses that.
 func CanMoveFiles() bool { return landlockVersion() != 1 }
 
-// refer is the right to move and link files between directories, or 0 if Landlock does not know it (before version 2).
-func refer() uint64 {
+// referRight is the right to move and link files between directories, or 0 if Landlock does not know it (before version
+// 2).
+func referRight() uint64 {
 	if landlockVersion() < 2 {
 		return 0
 	}
@@ -49,7 +50,7 @@ func writeFile() uint64 {
 	return unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 }
 
-func writes() uint64 {
+func writeRights() uint64 {
 	return writeFile() | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
@@ -69,14 +70,14 @@ func restrictFiles(read, write []string) error {
 	case !CanRestrictReads():
 		return nil
 	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | refer()}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: reads | referRight()}
 	// Older kernels accept only the struct's size in Landlock's first version.
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if landlockVersion() >= scopes { // otherwise code could stop programs that sandboxd starts as its user
 		attr.Scoped, size = unix.LANDLOCK_SCOPE_SIGNAL, unsafe.Sizeof(attr)
 	}
 	if len(write) > 0 {
-		attr.Handled_access_fs |= writes()
+		attr.Handled_access_fs |= writeRights()
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
 		uintptr(unsafe.Pointer(&attr)), size, 0) //nolint:gosec // the call takes pointers
@@ -85,12 +86,12 @@ func restrictFiles(read, write []string) error {
 	}
 	defer unix.Close(int(fd))
 	for _, path := range read {
-		if err := allow(int(fd), path, reads|refer(), readFile); err != nil {
+		if err := allowPath(int(fd), path, reads|referRight(), readFile); err != nil {
 			return fmt.Errorf("restricting what can be read to %s: %w", path, err)
 		}
 	}
 	for _, path := range write {
-		if err := allow(int(fd), path, writes()|refer(), writeFile()); err != nil {
+		if err := allowPath(int(fd), path, writeRights()|referRight(), writeFile()); err != nil {
 			return fmt.Errorf("restricting what can be changed to %s: %w", path, err)
 		}
 	}
@@ -103,9 +104,9 @@ func restrictFiles(read, write []string) error {
 // scopes is the first version of Landlock that restricts signals.
 const scopes = 6
 
-// allow adds a path to a ruleset. below are the rights for a directory and everything below it, file those for a file.
-// A missing path is skipped.
-func allow(ruleset int, path string, below, file uint64) error {
+// allowPath adds a path to a ruleset. below are the rights for a directory and everything below it, file those for a
+// file. A missing path is skipped.
+func allowPath(ruleset int, path string, below, file uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

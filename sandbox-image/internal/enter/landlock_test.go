@@ -14,11 +14,11 @@ import (
 // Promise: least-privilege, protected-sandboxd
 func TestReads(t *testing.T) {
 	if !CanRestrictReads() {
-		testkit.Skip(t, "this kernel has no Landlock")
+		testkit.SkipBecause(t, "this kernel has no Landlock")
 	}
 	cat, err := exec.LookPath("cat")
 	if err != nil {
-		testkit.Skip(t, "no cat")
+		testkit.SkipBecause(t, "no cat")
 	}
 	dir := t.TempDir()
 	open, closed := filepath.Join(dir, "open"), filepath.Join(dir, "closed")
@@ -54,7 +54,7 @@ func TestReads(t *testing.T) {
 			NetNS: -1, NoNewPrivs: true, Read: []string{open, "/lib", "/lib64", "/usr/lib", cat, "/nowhere"},
 			Argv: []string{cat, row.path}, Dir: "/",
 		}
-		cmd := exec.Command("/proc/self/exe", plan.Args()...)
+		cmd := exec.Command("/proc/self/exe", plan.CommandLine()...)
 		cmd.Args[0] = "sandboxd"
 		out, err := cmd.CombinedOutput()
 		switch {
@@ -71,11 +71,11 @@ func TestReads(t *testing.T) {
 // Promise: protected-sandboxd
 func TestWrites(t *testing.T) {
 	if !CanRestrictReads() {
-		testkit.Skip(t, "this kernel has no Landlock")
+		testkit.SkipBecause(t, "this kernel has no Landlock")
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		testkit.Skip(t, "no shell")
+		testkit.SkipBecause(t, "no shell")
 	}
 	for _, row := range []struct {
 		does  string
@@ -98,7 +98,7 @@ func TestWrites(t *testing.T) {
 				NetNS: -1, NoNewPrivs: true, Read: strings.Fields(read), Write: write, Dir: "/",
 				Argv: []string{shell, "-ec", row.does, "sh", filepath.Join(dir, in)}, Env: os.Environ(),
 			}
-			cmd := exec.Command("/proc/self/exe", plan.Args()...)
+			cmd := exec.Command("/proc/self/exe", plan.CommandLine()...)
 			cmd.Args[0] = "sandboxd"
 			return cmd.Run()
 		}

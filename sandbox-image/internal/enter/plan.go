@@ -47,8 +47,8 @@ type Plan struct {
 	Argv, Env []string
 }
 
-// Args returns the command line of "sandboxd enter" for the plan.
-func (p Plan) Args() []string {
+// CommandLine returns the command line of "sandboxd enter" for the plan.
+func (p Plan) CommandLine() []string {
 	args := []string{"enter"}
 	num := func(name string, v int) {
 		if v != 0 {
@@ -96,8 +96,8 @@ func (p Plan) Args() []string {
 	return append(append(args, fd, "--"), p.Argv...)
 }
 
-// Parse is the inverse of Args. args are the arguments after "enter".
-func Parse(args []string) (Plan, error) {
+// ParsePlan is the inverse of Args. args are the arguments after "enter".
+func ParsePlan(args []string) (Plan, error) {
 	p := Plan{NetNS: -1}
 	fs := flag.NewFlagSet("enter", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)

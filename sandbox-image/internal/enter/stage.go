@@ -22,11 +22,11 @@ const StageDir = "/tmp"
 // Bind is one staged source.
 type Bind struct{ Name, Source string }
 
-// Stage moves this process into a new mount namespace in which every source is mounted at StageDir/<name>. Through the
-// namespace bubblewrap, by then without privileges, reaches files in directories that are closed to the slots. The
+// StageBinds moves this process into a new mount namespace in which every source is mounted at StageDir/<name>. Through
+// the namespace bubblewrap, by then without privileges, reaches files in directories that are closed to the slots. The
 // namespace lives as long as one of its descriptors is open. Call Stage on a locked thread of a process that does
 // nothing else.
-func Stage(binds []Bind) error {
+func StageBinds(binds []Bind) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -47,7 +47,7 @@ func Stage(binds []Bind) error {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", StageDir, err)
 	}
 	for i, b := range binds {
-		if err := bind(fds[i], filepath.Join(StageDir, b.Name)); err != nil {
+		if err := bindMount(fds[i], filepath.Join(StageDir, b.Name)); err != nil {
 			return fmt.Errorf("staging %s: %w", b.Source, err)
 		}
 		_ = unix.Close(fds[i])
@@ -55,8 +55,8 @@ func Stage(binds []Bind) error {
 	return nil
 }
 
-// bind mounts an open file or directory on a new path.
-func bind(fd int, path string) error {
+// bindMount mounts an open file or directory on a new path.
+func bindMount(fd int, path string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -123,7 +123,7 @@ func ServeStage(args []string, in io.Reader, out io.Writer) error {
 		}
 		binds = append(binds, Bind{name, source})
 	}
-	if err := Stage(binds); err != nil {
+	if err := StageBinds(binds); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(out, unix.Gettid()); err != nil {

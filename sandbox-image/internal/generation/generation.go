@@ -25,9 +25,9 @@ type Counter struct {
 	last, limit uint64 // given out; reserved on disk
 }
 
-// Open reads the counter's file, or creates it. All later generations are greater than least. An unreadable file is an
-// error: starting again from 1 would let an old message act on a new lease.
-func Open(path string, least uint64) (*Counter, error) {
+// OpenCounter reads the counter's file, or creates it. All later generations are greater than least. An unreadable file
+// is an error: starting again from 1 would let an old message act on a new lease.
+func OpenCounter(path string, least uint64) (*Counter, error) {
 	c := &Counter{path: path}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +41,7 @@ func Open(path string, least uint64) (*Counter, error) {
 	// The file holds a reserved limit, so all numbers of earlier processes are below it.
 	c.last = max(c.last, least)
 	c.limit = c.last
-	return c, c.reserve()
+	return c, c.reserveNumbers()
 }
 
 // Next returns a number greater than every earlier one.
@@ -49,7 +49,7 @@ func (c *Counter) Next() (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == c.limit {
-		if err := c.reserve(); err != nil {
+		if err := c.reserveNumbers(); err != nil {
 			return 0, err
 		}
 	}
@@ -64,8 +64,8 @@ func (c *Counter) Last() uint64 {
 	return c.last
 }
 
-// reserve writes the next limit. It must be on disk before any number up to it is given out.
-func (c *Counter) reserve() error {
+// reserveNumbers writes the next limit. It must be on disk before any number up to it is given out.
+func (c *Counter) reserveNumbers() error {
 	next := c.limit + block
 	if err := atomicfile.Write(c.path, []byte(strconv.FormatUint(next, 10)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("reserving generations: %w", err)

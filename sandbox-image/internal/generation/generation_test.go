@@ -11,7 +11,7 @@ func TestOnlyGrows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64
 	for start := range 4 { // a restart after a crash: nothing is closed
-		c, err := Open(path, 0)
+		c, err := OpenCounter(path, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestLeast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "generation")
 	var last uint64
 	for _, least := range []uint64{5_000_000, 0, 4_000_000, 9_000_000} {
-		c, err := Open(path, least)
+		c, err := OpenCounter(path, least)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestLeast(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	c, err := Open(filepath.Join(t.TempDir(), "generation"), 0)
+	c, err := OpenCounter(filepath.Join(t.TempDir(), "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestDamaged(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(path, 0); err == nil {
+		if _, err := OpenCounter(path, 0); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
@@ -83,7 +83,7 @@ func TestDamaged(t *testing.T) {
 // Numbers that cannot be reserved are not given out.
 func TestCannotWrite(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Open(filepath.Join(dir, "generation"), 0)
+	c, err := OpenCounter(filepath.Join(dir, "generation"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

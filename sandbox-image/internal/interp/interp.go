@@ -100,35 +100,35 @@ func (p *Interpreter) awaitUp() {
 	}
 	// Check comes after the byte: only an interpreter that is up has its final identity and filter. No code was sent yet.
 	if err == nil {
-		err = p.process.Check()
+		err = p.process.CheckConfinement()
 	}
 	if err != nil {
 		p.process.Kill()
 		p.failure = fmt.Errorf("starting an interpreter: %w%s", err, p.stderrText())
 		return
 	}
-	time.AfterFunc(preloadDelay, p.preload)
+	time.AfterFunc(preloadDelay, p.preloadLibraries)
 }
 
 // preloadDelay is the time between an interpreter being up and its preload, and between two checks of idle.
 const preloadDelay = 30 * time.Millisecond
 
-// preload makes the interpreter load the libraries that most code needs, once the sandbox is idle. It skips an
+// preloadLibraries makes the interpreter load the libraries that most code needs, once the sandbox is idle. It skips an
 // interpreter that already has code.
-func (p *Interpreter) preload() {
+func (p *Interpreter) preloadLibraries() {
 	// idle locks the pool, so call it before p.mu.
 	idle := p.idle()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-p.process.Done():
+	case <-p.process.DoneSignal():
 		return
 	default:
 	}
 	switch {
 	case p.hasCode:
 	case !idle:
-		time.AfterFunc(preloadDelay, p.preload)
+		time.AfterFunc(preloadDelay, p.preloadLibraries)
 	default:
 		_, _ = p.in.Write([]byte{runner.LoadByte}) // an error means that the process has ended
 	}
@@ -145,21 +145,21 @@ func (p *Interpreter) stderrText() string {
 	return ""
 }
 
-// Up is closed when the interpreter waits for code or has failed: see Failure.
-func (p *Interpreter) Up() <-chan struct{} { return p.up }
+// UpSignal is closed when the interpreter waits for code or has failed: see Failure.
+func (p *Interpreter) UpSignal() <-chan struct{} { return p.up }
 
 // Failure returns why the interpreter never came up, or nil if it did. Valid after Up.
 func (p *Interpreter) Failure() error { return p.failure }
 
-// Ended is closed when the interpreter and all its processes have ended.
-func (p *Interpreter) Ended() <-chan struct{} { return p.process.Done() }
+// EndSignal is closed when the interpreter and all its processes have ended.
+func (p *Interpreter) EndSignal() <-chan struct{} { return p.process.DoneSignal() }
 
-// Unnamed returns the bytes of removed files that the run's processes still have open on a device.
-func (p *Interpreter) Unnamed(device uint64) int64 { return p.process.Unnamed(device) }
+// RemovedBytes returns the bytes of removed files that the run's processes still have open on a device.
+func (p *Interpreter) RemovedBytes(device uint64) int64 { return p.process.RemovedBytes(device) }
 
-// Written counts the files that the run has changed in a directory since a time.
-func (p *Interpreter) Written(dir string, since time.Time, enough int64) quota.Count {
-	return p.process.Written(dir, since, enough)
+// CountWritten counts the files that the run has changed in a directory since a time.
+func (p *Interpreter) CountWritten(dir string, since time.Time, enough int64) quota.FileCount {
+	return p.process.CountWritten(dir, since, enough)
 }
 
 // Kill kills the interpreter without waiting.
@@ -169,7 +169,7 @@ func (p *Interpreter) Kill() { p.process.Kill() }
 // killed: the slot must not be used again.
 func (p *Interpreter) End() error {
 	p.process.Kill()
-	<-p.process.Done()
+	<-p.process.DoneSignal()
 	<-p.up
 	return p.process.Status().Leftover
 }
@@ -182,7 +182,7 @@ func (p *Interpreter) Close() error {
 		closeAll([]*os.File{p.in, p.out, p.err})
 		// If Start was never called, this closes the gate, and it keeps a later Start from writing to it.
 		p.start.Do(func() { _ = p.gate.Close() })
-		err = jail.Clear(err, p.process.Remove)
+		err = jail.ClearSlot(err, p.process.Remove)
 	})
 	return err
 }
@@ -190,9 +190,9 @@ func (p *Interpreter) Close() error {
 // ErrNotSent means that the interpreter ended before it got the code. The caller may try another interpreter.
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
-// send sends the code to the interpreter, unless the type check finds mistakes.
-func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error) {
-	start, err := runner.Go(p.python, t.Servers)
+// sendCode sends the code to the interpreter, unless the type check finds mistakes.
+func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+	start, err := runner.StartInput(p.python, t.Servers)
 	if err != nil {
 		return nil, fmt.Errorf("naming the servers: %w", err)
 	}
@@ -208,7 +208,7 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 		return nil, p.failure
 	}
 	// A write to the pipe would not fail: other processes of the sandbox may hold its read end.
-	if !proc.Lives(p.process.Main()) {
+	if !proc.IsRunning(p.process.MainPID()) {
 		return nil, ErrNotSent
 	}
 	if err := p.process.WriteMain(t.Code); err != nil {
@@ -225,12 +225,12 @@ func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error
 		}
 	}
 	if len(t.Modules) > 0 && !p.python {
-		if mistakes, err := p.modules(ctx, t); err != nil || len(mistakes) > 0 {
+		if mistakes, err := p.writeModules(ctx, t); err != nil || len(mistakes) > 0 {
 			return mistakes, err
 		}
 	}
 	// The CPU time so far belongs to starting the interpreter, not to the run.
-	p.before = proc.CPU(p.process.Main())
+	p.before = proc.ProcessorTime(p.process.MainPID())
 	if _, err := p.in.Write(start); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
@@ -251,14 +251,14 @@ func fileNames(code []byte) []string {
 	return names
 }
 
-// modules writes the modules that the code imports, and type-checks the code against them.
-func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+// writeModules writes the modules that the code imports, and type-checks the code against them.
+func (p *Interpreter) writeModules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
 	for _, m := range t.Modules {
 		var table runner.Table
 		if err := json.Unmarshal(m.Table, &table); err != nil {
 			return nil, fmt.Errorf("reading what the client of %s knows: %w", m.Name, err)
 		}
-		text, err := runner.Client(table)
+		text, err := runner.ClientModule(table)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +266,7 @@ func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, er
 			return nil, fmt.Errorf("writing the client of %s: %w", m.Name, err)
 		}
 	}
-	mistakes, err := typecheck.Check(ctx, p.process, t.Modules)
+	mistakes, err := typecheck.CheckCode(ctx, p.process, t.Modules)
 	if err != nil {
 		// A failed check does not fail the run: types are help for the agent, not a defence.
 		if ctx.Err() != nil {

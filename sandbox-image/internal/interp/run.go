@@ -55,8 +55,8 @@ const (
 	watchEvery  = 250 * time.Millisecond
 )
 
-// run is the state of one run.
-type run struct {
+// runState is the state of one run.
+type runState struct {
 	p    *Interpreter
 	task Task
 
@@ -71,14 +71,14 @@ type run struct {
 	reason runapi.Reason
 	detail string
 
-	tail tail // the end of standard error
+	tail outputTail // the end of standard error
 }
 
 // Run sends the code to the interpreter and emits its output until all processes have ended. Cancelling ctx ends the
 // run with the reason "cancelled". An error makes the Exit invalid: the code was not sent, a process could not be
 // killed, or Emit failed.
 func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
-	mistakes, err := p.send(ctx, t)
+	mistakes, err := p.sendCode(ctx, t)
 	if err != nil {
 		return runapi.Exit{}, err
 	}
@@ -88,8 +88,8 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 		return runapi.Exit{Code: 1, Reason: runapi.Mistaken, Mistakes: mistakes}, err
 	}
 	start := time.Now()
-	r := &run{p: p, task: t, oomKills: proc.OOMKills()}
-	stdout, stderr, err := p.streams()
+	r := &runState{p: p, task: t, oomKills: proc.OOMKills()}
+	stdout, stderr, err := p.openStreams()
 	if err != nil {
 		return runapi.Exit{}, errors.Join(err, p.End())
 	}
@@ -97,12 +97,12 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	defer stderr.Close()
 	stop := make(chan struct{})
 	var watch, read sync.WaitGroup
-	watch.Go(func() { r.watch(ctx, stop) })
+	watch.Go(func() { r.watchLimits(ctx, stop) })
 	var out, errs output.Text
-	read.Go(func() { r.read(stdout, &out, &r.outBytes, r.stdout) })
-	read.Go(func() { r.read(stderr, &errs, &r.errBytes, r.stderr) })
+	read.Go(func() { r.readStream(stdout, &out, &r.outBytes, r.emitStdout) })
+	read.Go(func() { r.readStream(stderr, &errs, &r.errBytes, r.emitStderr) })
 
-	<-p.process.Done()
+	<-p.process.DoneSignal()
 	wall := time.Since(start)
 	t.Ended()
 	close(stop)
@@ -112,7 +112,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 
 	r.lastWatch()
 	st := p.process.Status()
-	r.diagnose(st)
+	r.findEndReason(st)
 	exit := runapi.Exit{
 		Code: st.Code, Reason: r.reason, Detail: r.detail,
 		WallMS: wall.Milliseconds(), CPUMS: max(0, st.CPU-p.before).Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
@@ -137,26 +137,26 @@ func explainUnkept(err error) string {
 	return jail.RunsDir + " could not be written"
 }
 
-// streams returns the output that the interpreter prints from now on.
-func (p *Interpreter) streams() (stdout, stderr *stream, err error) {
-	if stdout, err = newStream(p.out, p.process.Done()); err != nil {
+// openStreams returns the output that the interpreter prints from now on.
+func (p *Interpreter) openStreams() (stdout, stderr *outputStream, err error) {
+	if stdout, err = newStream(p.out, p.process.DoneSignal()); err != nil {
 		return nil, nil, fmt.Errorf("reading the output: %w", err)
 	}
-	if stderr, err = newStream(p.err, p.process.Done()); err != nil {
+	if stderr, err = newStream(p.err, p.process.DoneSignal()); err != nil {
 		stdout.Close()
 		return nil, nil, fmt.Errorf("reading the errors: %w", err)
 	}
 	return stdout, stderr, nil
 }
 
-// end kills the run. Only the first reason is reported.
-func (r *run) end(reason runapi.Reason, detail string) {
+// endRun kills the run. Only the first reason is reported.
+func (r *runState) endRun(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.p.Kill()
 }
 
-// watch ends the run at its time limit, at another limit, or when ctx is cancelled.
-func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
+// watchLimits ends the run at its time limit, at another limit, or when ctx is cancelled.
+func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 	over := make(chan struct{})
 	timeout := countdown.New(r.task.Timeout, countdown.MostPaused, func() {
 		//defence:time-limit
@@ -180,7 +180,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.end(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
+			r.endRun(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
 				"It may have run in part: check before you run it again.")
 			return
 		case on := <-r.task.Pauses:
@@ -192,7 +192,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			paused = on
 		case <-over:
-			r.end(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
+			r.endRun(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
@@ -202,7 +202,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			//defence:memory-limit
 			if held > r.task.Memory {
-				r.end(runapi.OOM, outOfMemory(r.task.Memory))
+				r.endRun(runapi.OOM, outOfMemory(r.task.Memory))
 				return
 			}
 		case <-other.C:
@@ -212,7 +212,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			checking = true
 			go func() {
 				if reason, detail := r.task.Watch(); reason != "" {
-					checked <- func() { r.end(reason, detail) }
+					checked <- func() { r.endRun(reason, detail) }
 					return
 				}
 				checked <- nil
@@ -228,7 +228,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 
 // lastWatch calls Watch once more, because the run may have exceeded a limit after the last call and then ended. If the
 // run already has a reason, lastWatch adds the sentence to it.
-func (r *run) lastWatch() {
+func (r *runState) lastWatch() {
 	reason, detail := r.task.Watch()
 	if reason == "" {
 		return
@@ -265,8 +265,9 @@ func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 // readSize is the largest output in one event, in bytes before encoding.
 const readSize = 32 << 10
 
-// read passes one stream to sink until EOF.
-func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink func([]byte, string) error) {
+// readStream passes one stream to sink until EOF.
+func (r *runState) readStream(from *outputStream, text *output.Text, count *atomic.Int64,
+	sink func([]byte, string) error) {
 	buf := make([]byte, readSize)
 	for {
 		n, err := from.Read(buf)
@@ -275,37 +276,37 @@ func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink fu
 		over := r.outBytes.Load() + r.errBytes.Load() - r.task.Output
 		//defence:output-limit
 		if over > 0 {
-			r.end(runapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
+			r.endRun(runapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
 				"write results to a file in /tmp.", r.task.Output>>20))
 			n -= int(min(over, int64(n))) // bytes over the limit are counted, not sent
 		}
 		if n > 0 {
-			if e := sink(buf[:n], text.Next(buf[:n])); e != nil {
-				r.end(runapi.Cancelled, "The run was cancelled: its reader has gone.")
+			if e := sink(buf[:n], text.NextText(buf[:n])); e != nil {
+				r.endRun(runapi.Cancelled, "The run was cancelled: its reader has gone.")
 			}
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				r.end(runapi.Cancelled, "The output could not be read.")
+				r.endRun(runapi.Cancelled, "The output could not be read.")
 			}
-			_ = sink(nil, text.End())
+			_ = sink(nil, text.LastText())
 			return
 		}
-		from.rest(full)
+		from.pauseReading(full)
 	}
 }
 
-func (r *run) stdout(raw []byte, text string) error {
+func (r *runState) emitStdout(raw []byte, text string) error {
 	r.task.Keep.Write(raw)
-	return r.emit(runapi.Event{Stdout: text}, text)
+	return r.emitEvent(runapi.Event{Stdout: text}, text)
 }
 
-func (r *run) stderr(raw []byte, text string) error {
+func (r *runState) emitStderr(raw []byte, text string) error {
 	r.tail.write(raw)
-	return r.emit(runapi.Event{Stderr: text}, text)
+	return r.emitEvent(runapi.Event{Stderr: text}, text)
 }
 
-func (r *run) emit(e runapi.Event, text string) error {
+func (r *runState) emitEvent(e runapi.Event, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -317,8 +318,8 @@ func (r *run) emit(e runapi.Event, text string) error {
 	return r.failed
 }
 
-// diagnose finds the reason for an end that sandboxd did not cause.
-func (r *run) diagnose(st jail.Status) {
+// findEndReason finds the reason for an end that sandboxd did not cause.
+func (r *runState) findEndReason(st jail.Status) {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch syscall.Signal(st.Signal) {
@@ -339,16 +340,16 @@ func (r *run) diagnose(st jail.Status) {
 	})
 }
 
-// tail keeps the last tailSize bytes of a stream.
-type tail struct{ b []byte }
+// outputTail keeps the last tailSize bytes of a stream.
+type outputTail struct{ b []byte }
 
 const tailSize = 8 << 10
 
-func (t *tail) write(p []byte) {
+func (t *outputTail) write(p []byte) {
 	t.b = append(t.b, p...)
 	if over := len(t.b) - tailSize; over > 0 {
 		t.b = append(t.b[:0], t.b[over:]...)
 	}
 }
 
-func (t *tail) contains(s string) bool { return bytes.Contains(t.b, []byte(s)) }
+func (t *outputTail) contains(s string) bool { return bytes.Contains(t.b, []byte(s)) }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stream is the read end of the pipe to which an interpreter prints. Programs print line by line, and waking the reader
-// takes longer than handling a line. So the reader sleeps after each read, and output printed during that sleep wakes
-// no thread.
-type stream struct {
+// outputStream is the read end of the pipe to which an interpreter prints. Programs print line by line, and waking the
+// reader takes longer than handling a line. So the reader sleeps after each read, and output printed during that sleep
+// wakes no thread.
+type outputStream struct {
 	fd    int
 	room  int             // size of the pipe, in bytes
 	read  int             // bytes read since then
@@ -32,7 +32,7 @@ const (
 
 // newStream takes the read end away from Go's poller, which every write to the pipe would wake even without a reader.
 // It closes f.
-func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
+func newStream(f *os.File, ended <-chan struct{}) (*outputStream, error) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
@@ -41,14 +41,14 @@ func newStream(f *os.File, ended <-chan struct{}) (*stream, error) {
 		return nil, err
 	}
 	_ = f.Close()
-	s := &stream{fd: fd, ended: ended, since: time.Now()}
+	s := &outputStream{fd: fd, ended: ended, since: time.Now()}
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeRoom) // on failure the pipe keeps the kernel's 64 KiB
 	s.room, _ = unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	return s, nil
 }
 
 // Read implements io.Reader. It returns the output printed since the last call.
-func (s *stream) Read(p []byte) (int, error) {
+func (s *outputStream) Read(p []byte) (int, error) {
 	for {
 		over := false // check before the read: then all output is in the pipe
 		select {
@@ -75,8 +75,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// rest sleeps between two calls of Read. full means that the first call filled its buffer.
-func (s *stream) rest(full bool) {
+// pauseReading sleeps between two calls of Read. full means that the first call filled its buffer.
+func (s *outputStream) pauseReading(full bool) {
 	// A full buffer means that more output waits, and a sleep would block the program.
 	if full {
 		return
@@ -96,4 +96,4 @@ func (s *stream) rest(full bool) {
 }
 
 // Close closes the pipe.
-func (s *stream) Close() { _ = unix.Close(s.fd) }
+func (s *outputStream) Close() { _ = unix.Close(s.fd) }

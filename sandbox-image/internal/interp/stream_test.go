@@ -10,7 +10,7 @@ import (
 )
 
 // pipe makes a stream and its write end, which the caller closes.
-func pipe(t *testing.T, ended <-chan struct{}) (*stream, *os.File) {
+func pipe(t *testing.T, ended <-chan struct{}) (*outputStream, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func TestStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.rest(n == len(buf))
+		s.pauseReading(n == len(buf))
 	}
 	if !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("got %d bytes, want %d", got.Len(), want.Len())
@@ -104,7 +104,7 @@ func TestStreamRest(t *testing.T) {
 	defer w.Close()
 	start := time.Now()
 	for range 1000 {
-		s.rest(false)
+		s.pauseReading(false)
 	}
 	if took := time.Since(start); took > 1000*pause/2 {
 		t.Errorf("1000 pauses after the end took %s", took)

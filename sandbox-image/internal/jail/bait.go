@@ -11,31 +11,31 @@ const homeDir = "home"
 // baitVariables hold the canary. No library reads them, and no honest code asks for them by name.
 var baitVariables = [...]string{"PROD_DB_PASSWORD", "DEPLOY_TOKEN"}
 
-// bait is a canary in files and variables that a thief searches: a value that no request of the run may carry. The
-// empty bait adds neither files nor variables, and HOME stays TmpDir.
+// canaryBait is a canary in files and variables that a thief searches: a value that no request of the run may carry.
+// The empty bait adds neither files nor variables, and HOME stays TmpDir.
 //
 // Honest code must not find the canary by accident. So the profile is not the one that the AWS SDKs use by default, and
 // .env is not in a folder where libraries look for it.
-type bait string
+type canaryBait string
 
-// home returns the run's HOME. dir is the code directory as the interpreter sees it.
-func (b bait) home(dir string) string {
+// homeDir returns the run's HOME. dir is the code directory as the interpreter sees it.
+func (b canaryBait) homeDir(dir string) string {
 	if b == "" {
 		return TmpDir
 	}
 	return dir + "/" + homeDir
 }
 
-// folders lists the folders that files needs, outermost first, relative to the code directory.
-func (b bait) folders() []string {
+// listFolders lists the folders that files needs, outermost first, relative to the code directory.
+func (b canaryBait) listFolders() []string {
 	if b == "" {
 		return nil
 	}
 	return []string{homeDir, path.Join(homeDir, ".aws")}
 }
 
-// files returns the bait's files: names relative to the code directory, and contents.
-func (b bait) files() map[string]string {
+// fileContents returns the bait's files: names relative to the code directory, and contents.
+func (b canaryBait) fileContents() map[string]string {
 	if b == "" {
 		return nil
 	}
@@ -49,15 +49,15 @@ func (b bait) files() map[string]string {
 	}
 }
 
-// environ adds the bait's variables to an environment whose HOME is TmpDir. The XDG folders, in which libraries keep
-// files, stay in TmpDir.
-func (b bait) environ(env []string, dir string) []string {
+// addToEnviron adds the bait's variables to an environment whose HOME is TmpDir. The XDG folders, in which libraries
+// keep files, stay in TmpDir.
+func (b canaryBait) addToEnviron(env []string, dir string) []string {
 	if b == "" {
 		return env
 	}
 	for i, e := range env {
 		if e == "HOME="+TmpDir {
-			env[i] = "HOME=" + b.home(dir)
+			env[i] = "HOME=" + b.homeDir(dir)
 		}
 	}
 	// The bait's home is read-only: without these two variables libraries would fail to write below HOME.
@@ -68,10 +68,10 @@ func (b bait) environ(env []string, dir string) []string {
 	return env
 }
 
-// permissions returns Deno's read and environment permissions for the bait: its home and its variables only.
-func (b bait) permissions(dir string) (read, env string) {
+// denoPermissions returns Deno's read and environment permissions for the bait: its home and its variables only.
+func (b canaryBait) denoPermissions(dir string) (read, env string) {
 	if b == "" {
 		return "", ""
 	}
-	return "," + b.home(dir), "HOME," + strings.Join(baitVariables[:], ",")
+	return "," + b.homeDir(dir), "HOME," + strings.Join(baitVariables[:], ",")
 }

@@ -29,8 +29,8 @@ const (
 	resolvName = "resolv.conf"
 )
 
-// box holds the options that every sandbox needs.
-type box struct {
+// bwrapBox holds the options that every sandbox needs.
+type bwrapBox struct {
 	bwrap    string
 	uid, gid int
 	infoFD   int
@@ -38,14 +38,14 @@ type box struct {
 	filterFD int
 }
 
-// argv returns the start of the command line: namespaces, identity, filter and environment.
-func (b box) argv(environ []string) []string {
+// commandStart returns the start of the command line: namespaces, identity, filter and environment.
+func (b bwrapBox) commandStart(environ []string) []string {
 	a := []string{
 		b.bwrap,
 		"--unshare-user", "--uid", strconv.Itoa(b.uid), "--gid", strconv.Itoa(b.gid),
 		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "codeforge",
-		capabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
+		dropCapabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
 		"--seccomp", strconv.Itoa(b.filterFD), "--info-fd", strconv.Itoa(b.infoFD),
 	}
 	// Only interpreters have a gate: they are sandboxed early and start later (see Stdio).
@@ -59,42 +59,44 @@ func (b box) argv(environ []string) []string {
 	return a
 }
 
-// bind mounts the staged source name at the path to. how is bubblewrap's option.
-func bind(how, name, to string) []string { return []string{how, path.Join(enter.StageDir, name), to} }
+// bindArgs mounts the staged source name at the path to. how is bubblewrap's option.
+func bindArgs(how, name, to string) []string {
+	return []string{how, path.Join(enter.StageDir, name), to}
+}
 
 // bwrapPlan holds everything from which the command line of an interpreter's sandbox is built.
 type bwrapPlan struct {
-	box
+	bwrapBox
 	net            []string
-	bait           bait
+	bait           canaryBait
 	tz             string
 	memory         int64
 	skillsReadonly bool
 	private        bool
 	pinned         bool
-	libraries      []library
+	libraries      []libraryFile
 	// ca and code are names inside their staged directories.
 	ca, code string
 }
 
-// library is one file for the dynamic loader: its path in the sandbox, and its name in the stage.
-type library struct{ path, name string }
+// libraryFile is one file for the dynamic loader: its path in the sandbox, and its name in the stage.
+type libraryFile struct{ path, name string }
 
-// argv returns bubblewrap's command line for Deno. From the host the sandbox sees only these mounts: the interpreter,
-// its shared libraries, the CA, a resolv.conf, and the run's directories.
-func (p bwrapPlan) argv() []string {
-	a := p.box.argv(p.bait.environ(environ(denoDir, p.tz), CodeDir))
+// commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only these mounts: the
+// interpreter, its shared libraries, the CA, a resolv.conf, and the run's directories.
+func (p bwrapPlan) commandLine() []string {
+	a := p.bwrapBox.commandStart(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir))
 	a = append(a, runtimeFiles(p.libraries, p.ca)...)
 	a = append(a, p.runFiles()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, kernelFiles(denoPath)...)
 	// Only now may the root become read-only: the mount points above are created in it.
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.own(), p.pinned, p.net, caPath, p.memory, p.bait)...)
+	return append(a, denoArgs(CodeDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait)...)
 }
 
-// own returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
-func (p bwrapPlan) own() string {
+// writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
+func (p bwrapPlan) writableFolder() string {
 	//defence:private-files
 	if p.private {
 		return TmpDir
@@ -104,33 +106,33 @@ func (p bwrapPlan) own() string {
 
 // runFiles mounts the run's directories.
 func (p bwrapPlan) runFiles() []string {
-	a := bind("--ro-bind", path.Join(stageWork, p.code), CodeDir)
+	a := bindArgs("--ro-bind", path.Join(stageWork, p.code), CodeDir)
 	// A private run gets a tmpfs at /tmp, and neither /runs nor /skills: those are shared with other runs.
-	if p.own() != "" {
-		return append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.own())
+	if p.writableFolder() != "" {
+		return append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.writableFolder())
 	}
-	a = append(a, bind("--ro-bind", stageRuns, RunsDir)...)
+	a = append(a, bindArgs("--ro-bind", stageRuns, RunsDir)...)
 	skills := "--bind"
 	if p.skillsReadonly {
 		skills = "--ro-bind"
 	}
-	a = append(a, bind(skills, stageSkills, SkillsDir)...)
-	return append(a, bind("--bind", stageTmp, TmpDir)...)
+	a = append(a, bindArgs(skills, stageSkills, SkillsDir)...)
+	return append(a, bindArgs("--bind", stageTmp, TmpDir)...)
 }
 
-// authority mounts the CA at a path.
-func (p bwrapPlan) authority(at string) []string {
-	return bind("--ro-bind", path.Join(stageCA, p.ca), at)
+// mountCA mounts the CA at a path.
+func (p bwrapPlan) mountCA(at string) []string {
+	return bindArgs("--ro-bind", path.Join(stageCA, p.ca), at)
 }
 
 // runtimeFiles mounts Deno, its libraries, the CA and the resolver's configuration.
-func runtimeFiles(libraries []library, ca string) []string {
-	a := bind("--ro-bind", stageDeno, denoPath)
+func runtimeFiles(libraries []libraryFile, ca string) []string {
+	a := bindArgs("--ro-bind", stageDeno, denoPath)
 	for _, l := range libraries {
-		a = append(a, bind("--ro-bind", l.name, l.path)...)
+		a = append(a, bindArgs("--ro-bind", l.name, l.path)...)
 	}
-	a = append(a, bind("--ro-bind", path.Join(stageCA, ca), caPath)...)
-	return append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
+	a = append(a, bindArgs("--ro-bind", path.Join(stageCA, ca), caPath)...)
+	return append(a, bindArgs("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 }
 
 // kernelFiles mounts the parts of /proc and /dev that a program may see. Deno imports a file without asking for a
@@ -145,8 +147,8 @@ func kernelFiles(program string) []string {
 	return append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe")
 }
 
-// capabilities returns the option that drops all capabilities.
-func capabilities() string {
+// dropCapabilities returns the option that drops all capabilities.
+func dropCapabilities() string {
 	//defence:capabilities instead "--cap-add"
 	return "--cap-drop"
 }

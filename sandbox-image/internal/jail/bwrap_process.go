@@ -42,10 +42,10 @@ type bwrapProcess struct {
 	memory memoryMeter
 }
 
-// begin starts the goroutines that watch a launched sandbox.
-func (b *bwrapProcess) begin() {
+// startWatching starts the goroutines that watch a launched sandbox.
+func (b *bwrapProcess) startWatching() {
 	go b.readInfo()
-	go b.wait()
+	go b.waitForEnd()
 }
 
 // readInfo reads the pid of process 1 from bubblewrap's info pipe.
@@ -70,8 +70,8 @@ func (b *bwrapProcess) readInfo() {
 // killTimeout bounds how long the kernel may take to kill the processes of a slot.
 const killTimeout = 10 * time.Second
 
-// wait waits for bubblewrap, then kills the pid namespace.
-func (b *bwrapProcess) wait() {
+// waitForEnd waits for bubblewrap, then kills the pid namespace.
+func (b *bwrapProcess) waitForEnd() {
 	defer close(b.done)
 	state, err := b.outer.Wait()
 	<-b.initKnown // soon: bwrap has ended, which closed its end of the info pipe
@@ -94,20 +94,20 @@ func (b *bwrapProcess) wait() {
 	} else if b.status.Code > 128 && b.status.Code < 128+65 {
 		b.status.Signal = b.status.Code - 128 // how bubblewrap reports a signal
 	}
-	b.status.add(state.SysUsage().(*syscall.Rusage))
+	b.status.addUsage(state.SysUsage().(*syscall.Rusage))
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
 	// Wait4 only if process 1 ended within killTimeout: otherwise it would block here for ever.
 	//defence:kill
 	if b.init != 0 && b.status.Leftover == nil {
 		if pid, _ := syscall.Wait4(b.init, nil, 0, &usage); pid == b.init {
-			b.status.add(&usage)
+			b.status.addUsage(&usage)
 		}
 	}
 }
 
-// add counts the CPU time and memory of a process and of the children it has waited for.
-func (s *Status) add(u *syscall.Rusage) {
+// addUsage counts the CPU time and memory of a process and of the children it has waited for.
+func (s *Status) addUsage(u *syscall.Rusage) {
 	s.CPU += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	s.MaxRSS = max(s.MaxRSS, u.Maxrss<<10)
 }
@@ -133,18 +133,21 @@ func awaitExit(fd int, limit time.Duration) error {
 	}
 }
 
-func (b *bwrapProcess) Main() int                { return b.main }
-func (b *bwrapProcess) Memory() int64            { return b.memory.total(b.main) }
-func (b *bwrapProcess) Unnamed(dev uint64) int64 { return proc.Unnamed(b.inside(), dev) }
-func (b *bwrapProcess) Home() int64              { return 0 }
+func (b *bwrapProcess) MainPID() int  { return b.main }
+func (b *bwrapProcess) Memory() int64 { return b.memory.totalMemory(b.main) }
+func (b *bwrapProcess) RemovedBytes(dev uint64) int64 {
+	return proc.RemovedBytes(b.listProcesses(), dev)
+}
+func (b *bwrapProcess) HomeBytes() int64 { return 0 }
 
-// Written implements Process. sandboxd has read every file itself, except those that are too deep: they are hidden.
-func (b *bwrapProcess) Written(string, time.Time, int64) quota.Count {
-	return quota.Count{Hidden: true}
+// CountWritten implements Process. sandboxd has read every file itself, except those that are too deep: they are
+// hidden.
+func (b *bwrapProcess) CountWritten(string, time.Time, int64) quota.FileCount {
+	return quota.FileCount{Hidden: true}
 }
 
-func (b *bwrapProcess) Done() <-chan struct{} { return b.done }
-func (b *bwrapProcess) Status() Status        { return b.status }
+func (b *bwrapProcess) DoneSignal() <-chan struct{} { return b.done }
+func (b *bwrapProcess) Status() Status              { return b.status }
 
 func (b *bwrapProcess) Remove() error {
 	if b.mounts != nil {
@@ -188,12 +191,12 @@ func (b *bwrapProcess) Kill() {
 	_ = b.outer.Kill()
 }
 
-func (b *bwrapProcess) Check() error {
+func (b *bwrapProcess) CheckConfinement() error {
 	<-b.initKnown
 	if b.init == 0 {
 		return errors.New("bubblewrap did not start")
 	}
-	children, err := proc.Children(b.init)
+	children, err := proc.ListChildren(b.init)
 	if err != nil {
 		return fmt.Errorf("looking for the interpreter: %w", err)
 	}
@@ -242,10 +245,10 @@ func (b *bwrapProcess) Check() error {
 	return nil
 }
 
-// inside lists the sandbox's processes except process 1. All of them descend from process 1.
-func (b *bwrapProcess) inside() (all []int) {
+// listProcesses lists the sandbox's processes except process 1. All of them descend from process 1.
+func (b *bwrapProcess) listProcesses() (all []int) {
 	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
-		children, err := proc.Children(queue[0])
+		children, err := proc.ListChildren(queue[0])
 		if err != nil {
 			continue // it has ended, and process 1 has adopted its children
 		}
@@ -256,7 +259,7 @@ func (b *bwrapProcess) inside() (all []int) {
 
 // checkNamespaces verifies that the network namespace is the slot's, and that sandboxd shares no other namespace.
 func (b *bwrapProcess) checkNamespaces(pid int) error {
-	ns, err := proc.Namespace(pid, "net")
+	ns, err := proc.NamespaceOf(pid, "net")
 	if err != nil {
 		return err
 	}
@@ -265,7 +268,7 @@ func (b *bwrapProcess) checkNamespaces(pid int) error {
 		return fmt.Errorf("the network namespace is %d, want slot %d's %d", ns, b.slot, b.jail.netns[b.slot])
 	}
 	for kind, ours := range b.jail.ours {
-		inside, err := proc.Namespace(pid, kind)
+		inside, err := proc.NamespaceOf(pid, kind)
 		if err != nil {
 			return err
 		}

@@ -44,13 +44,13 @@ func golden(t *testing.T, name string, argv []string) {
 // Promise: least-privilege
 func TestArgv(t *testing.T) {
 	p := bwrapPlan{
-		box: box{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
-		net: []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, ca: "ca.pem", code: "slot3-1",
-		libraries: []library{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
+		bwrapBox: bwrapBox{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
+		net:      []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, ca: "ca.pem", code: "slot3-1",
+		libraries: []libraryFile{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
 	}
-	golden(t, "bwrap", p.argv())
+	golden(t, "bwrap", p.commandLine())
 	p.net, p.skillsReadonly, p.bait = nil, true, "Canary"
-	golden(t, "bwrap-closed", p.argv())
+	golden(t, "bwrap-closed", p.commandLine())
 }
 
 func TestContainerPlan(t *testing.T) {
@@ -58,11 +58,11 @@ func TestContainerPlan(t *testing.T) {
 		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code",
 		Limits: Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024},
 	}}
-	plan := c.plan(Seat{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
-	golden(t, "container", plan.Args())
-	back, err := enter.Parse(plan.Args()[1:])
-	if err != nil || strings.Join(back.Args(), " ") != strings.Join(plan.Args(), " ") {
-		t.Errorf("%v %v", back.Args(), err)
+	plan := c.newPlan(Seat{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
+	golden(t, "container", plan.CommandLine())
+	back, err := enter.ParsePlan(plan.CommandLine()[1:])
+	if err != nil || strings.Join(back.CommandLine(), " ") != strings.Join(plan.CommandLine(), " ") {
+		t.Errorf("%v %v", back.CommandLine(), err)
 	}
 }
 
@@ -71,10 +71,10 @@ func TestCompilerPlans(t *testing.T) {
 	limits := Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024}
 	args := []string{"-p", "types/typed.json"}
 	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", TypeScript: "/opt/typescript", Limits: limits}}
-	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/work/slot3-1"}, args).Args())
+	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/work/slot3-1"}, args).CommandLine())
 	c := &Container{cfg: ContainerConfig{TypeScript: "/usr/local/lib/typescript", Work: "/code", Limits: limits}}
 	plan := c.compilerPlan(&containerProcess{slot: 3, group: slot.GroupID}, args)
-	golden(t, "compiler-container", plan.Args())
+	golden(t, "compiler-container", plan.CommandLine())
 	for _, path := range []string{TmpDir, SkillsDir, RunsDir, "/proc", "/etc"} {
 		if slices.Contains(plan.Read, path) {
 			t.Errorf("the compiler reads %s", path)
@@ -99,12 +99,12 @@ func TestServerPlans(t *testing.T) {
 		"command": {Slot: 101, TZ: "UTC"},
 		"install": {Slot: 102, TZ: "UTC", Package: pkg, Registry: registry, Install: true, Frozen: true},
 	} {
-		golden(t, name+"-embedded", e.serverPlan(s).Args())
+		golden(t, name+"-embedded", e.serverPlan(s).CommandLine())
 		plan := c.serverPlan(s)
-		golden(t, name+"-container", plan.Args())
-		back, err := enter.Parse(plan.Args()[1:])
-		if err != nil || strings.Join(back.Args(), " ") != strings.Join(plan.Args(), " ") {
-			t.Errorf("%v %v", back.Args(), err)
+		golden(t, name+"-container", plan.CommandLine())
+		back, err := enter.ParsePlan(plan.CommandLine()[1:])
+		if err != nil || strings.Join(back.CommandLine(), " ") != strings.Join(plan.CommandLine(), " ") {
+			t.Errorf("%v %v", back.CommandLine(), err)
 		}
 		for _, path := range []string{TmpDir, SkillsDir, RunsDir, CodeDir} {
 			if slices.Contains(plan.Read, path) || strings.HasPrefix(plan.Dir, path) {
@@ -128,7 +128,7 @@ func TestNoHostsMeansNoPermission(t *testing.T) {
 func TestStartsOnFullDisk(t *testing.T) {
 	work := t.TempDir()
 	if err := syscall.Mount("small", work, "tmpfs", 0, "size=4k"); err != nil {
-		testkit.Skip(t, "mounting a small file system: "+err.Error())
+		testkit.SkipBecause(t, "mounting a small file system: "+err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(work, syscall.MNT_DETACH) })
 	e := &Embedded{cfg: EmbeddedConfig{Work: work}}

@@ -81,24 +81,24 @@ func TestAwaitExit(t *testing.T) {
 
 // TestFindLibrary: a library of another machine is not one, and neither is a file that is none.
 func TestFindLibrary(t *testing.T) {
-	l := &loader{machine: map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]}
-	at, needs, err := l.find("libc.so.6")
+	l := &libraryFinder{machine: map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]}
+	at, needs, err := l.findLibrary("libc.so.6")
 	if err != nil {
-		testkit.Skip(t, "the machine has no glibc: "+err.Error())
+		testkit.SkipBecause(t, "the machine has no glibc: "+err.Error())
 	}
 	if !strings.HasSuffix(at, "/libc.so.6") || len(needs) == 0 {
 		t.Errorf("%s needs %q", at, needs)
 	}
 	l.own = t.TempDir()
 	testkit.Must(t, os.WriteFile(filepath.Join(l.own, "libc.so.6"), []byte("not a library"), 0o644))
-	if again, _, err := l.find("libc.so.6"); again != at || err != nil {
+	if again, _, err := l.findLibrary("libc.so.6"); again != at || err != nil {
 		t.Errorf("%s, %v, want %s", again, err, at)
 	}
-	if _, _, err := l.find("../libc.so.6"); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := l.findLibrary("../libc.so.6"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a name with a folder: %v", err)
 	}
 	l.machine = elf.EM_S390
-	if at, _, err := l.find("libc.so.6"); !errors.Is(err, fs.ErrNotExist) {
+	if at, _, err := l.findLibrary("libc.so.6"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of another machine: %s, %v", at, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestClear(t *testing.T) {
 		leftover, files error
 		again           bool
 	}{{nil, nil, false}, {full, nil, false}, {nil, full, true}, {full, full, false}} {
-		err := Clear(c.leftover, func() error { return c.files })
+		err := ClearSlot(c.leftover, func() error { return c.files })
 		if files := (*FilesError)(nil); errors.As(err, &files) != c.again || (err == nil) != (c.leftover == nil && c.files == nil) {
 			t.Errorf("%v, %v: %v", c.leftover, c.files, err)
 		}

@@ -33,9 +33,9 @@ func compilerEnviron() []string {
 // the language's declarations, and the slot's code.
 func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	program := typeScriptDir + "/" + CompilerFile
-	argv := e.box(b.slot, 0).argv(compilerEnviron())
-	argv = append(argv, bind("--ro-bind", stageTypeScript, typeScriptDir)...)
-	argv = append(argv, bind("--ro-bind", stageWork+"/"+filepath.Base(b.dir), CodeDir)...)
+	argv := e.newBox(b.slot, 0).commandStart(compilerEnviron())
+	argv = append(argv, bindArgs("--ro-bind", stageTypeScript, typeScriptDir)...)
+	argv = append(argv, bindArgs("--ro-bind", stageWork+"/"+filepath.Base(b.dir), CodeDir)...)
 	argv = append(argv, kernelFiles(program)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", CodeDir, "--", program)
 	limits := e.cfg.Limits
@@ -43,7 +43,7 @@ func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
 		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, args...),
 	}
-	e.identify(&p, b.slot, limits)
+	e.setIdentity(&p, b.slot, limits)
 	return p
 }
 
@@ -54,11 +54,11 @@ func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, erro
 	if e.cfg.TypeScript == "" {
 		return nil, errNoCompiler
 	}
-	c, err := e.launch(b.slot, e.compilerPlan(b, args), e.filter, e.stage, stdio)
+	c, err := e.launchBwrap(b.slot, e.compilerPlan(b, args), e.filter, e.stage, stdio)
 	if err != nil {
 		return nil, fmt.Errorf("starting the compiler: %w", err)
 	}
-	c.begin()
+	c.startWatching()
 	return bwrapCompiler{c}, nil
 }
 
@@ -76,12 +76,12 @@ func (c bwrapCompiler) Memory() int64 {
 	if c.init == 0 {
 		return 0
 	}
-	return c.memory.total(c.init)
+	return c.memory.totalMemory(c.init)
 }
 
 // compilerPlan returns the identity, limits and command line of the compiler in a slot.
 func (c *Container) compilerPlan(t *containerProcess, args []string) enter.Plan {
-	dir, l := c.dir(t.slot), c.cfg.Limits
+	dir, l := c.slotDir(t.slot), c.cfg.Limits
 	program := filepath.Join(c.cfg.TypeScript, CompilerFile)
 	p := enter.Plan{
 		NetNS: -1, UID: t.slot.UID(), GID: t.group, Groups: []int{BasePrivateGroup + int(t.slot)},
@@ -103,7 +103,7 @@ func (t *containerProcess) StartCompiler(args []string, stdio Stdio) (Compiler, 
 		return nil, errNoCompiler
 	}
 	plan := t.jail.compilerPlan(t, args)
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
@@ -111,7 +111,7 @@ func (t *containerProcess) StartCompiler(args []string, stdio Stdio) (Compiler, 
 		return nil, fmt.Errorf("starting the compiler: %w", err)
 	}
 	c := &containerCompiler{process: p, done: make(chan struct{})}
-	go c.wait()
+	go c.waitForEnd()
 	return c, nil
 }
 
@@ -122,7 +122,7 @@ type containerCompiler struct {
 	status  Status
 }
 
-func (c *containerCompiler) wait() {
+func (c *containerCompiler) waitForEnd() {
 	defer close(c.done)
 	state, err := c.process.Wait()
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *containerCompiler) wait() {
 	c.status.CPU = state.UserTime() + state.SystemTime()
 }
 
-func (c *containerCompiler) Memory() int64         { return proc.Memory(c.process.Pid) }
-func (c *containerCompiler) Kill()                 { _ = c.process.Kill() }
-func (c *containerCompiler) Done() <-chan struct{} { return c.done }
-func (c *containerCompiler) Status() Status        { return c.status }
+func (c *containerCompiler) Memory() int64               { return proc.MemoryOf(c.process.Pid) }
+func (c *containerCompiler) Kill()                       { _ = c.process.Kill() }
+func (c *containerCompiler) DoneSignal() <-chan struct{} { return c.done }
+func (c *containerCompiler) Status() Status              { return c.status }

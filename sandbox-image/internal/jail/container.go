@@ -81,7 +81,7 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 		return nil, err
 	}
 	for n := range cfg.Slots {
-		if err := c.clear(slot.ID(n)); err != nil {
+		if err := c.clearFiles(slot.ID(n)); err != nil {
 			return nil, fmt.Errorf("clearing slot %d: %w", n, err)
 		}
 	}
@@ -115,25 +115,27 @@ func canShare(cfg ContainerConfig) error {
 	return nil
 }
 
-func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, strconv.Itoa(int(id))) }
+func (c *Container) slotDir(id slot.ID) string {
+	return filepath.Join(c.cfg.Work, strconv.Itoa(int(id)))
+}
 
-// clear removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
-func (c *Container) clear(id slot.ID) error {
+// clearFiles removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
+func (c *Container) clearFiles(id slot.ID) error {
 	if err := removeAs(id, runapi.HomeDir(id)); err != nil { // of a private run
 		return err
 	}
-	dir := c.dir(id)
+	dir := c.slotDir(id)
 	err := os.RemoveAll(dir)
 	if errors.Is(err, os.ErrPermission) {
-		if err = Wipe(id, dir, "deno"); err == nil {
+		if err = WipeDir(id, dir, "deno"); err == nil {
 			err = os.RemoveAll(dir)
 		}
 	}
 	return err
 }
 
-// Wipe empties the directory name below dir as the slot's user.
-func Wipe(id slot.ID, dir, name string) error {
+// WipeDir empties the directory name below dir as the slot's user.
+func WipeDir(id slot.ID, dir, name string) error {
 	_, err := asSlot(context.Background(), id, "wipe", dir, name)
 	return err
 }
@@ -164,7 +166,7 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 		return "", err
 	}
 	defer r.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
 		Files: []*os.File{nil, w, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	// Without this Close, ReadAll below would never see the end of the pipe.
@@ -184,43 +186,43 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 	return string(out), nil
 }
 
-// prepare makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
-func (c *Container) prepare(seat Seat) error {
+// prepareDir makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
+func (c *Container) prepareDir(seat Seat) error {
 	id := seat.Slot
-	if err := c.clear(id); err != nil {
+	if err := c.clearFiles(id); err != nil {
 		return err
 	}
-	dir, group := c.dir(id), BasePrivateGroup+int(id)
+	dir, group := c.slotDir(id), BasePrivateGroup+int(id)
 	if err := groupDir(dir, group, 0o750); err != nil {
 		return err
 	}
-	_, first, source := seat.files()
+	_, first, source := seat.codeFiles()
 	if !seat.Python {
 		if err := groupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
 			return err
 		}
 	}
-	if own(seat) != "" {
-		if err := groupDir(own(seat), group, 0o770); err != nil {
+	if writableFolder(seat) != "" {
+		if err := groupDir(writableFolder(seat), group, 0o770); err != nil {
 			return err
 		}
 	}
-	b := bait(seat.Canary)
-	for _, name := range b.folders() {
+	b := canaryBait(seat.Canary)
+	for _, name := range b.listFolders() {
 		if err := groupDir(filepath.Join(dir, name), group, 0o750); err != nil {
 			return err
 		}
 	}
-	for name, text := range b.files() {
-		if err := c.write(id, name, []byte(text)); err != nil {
+	for name, text := range b.fileContents() {
+		if err := c.writePrivate(id, name, []byte(text)); err != nil {
 			return err
 		}
 	}
-	return c.write(id, first, source)
+	return c.writePrivate(id, first, source)
 }
 
-// own returns the folder that a private run may write. It is empty for other runs.
-func own(seat Seat) string {
+// writableFolder returns the folder that a private run may write. It is empty for other runs.
+func writableFolder(seat Seat) string {
 	//defence:private-files
 	if seat.Private {
 		return runapi.HomeDir(seat.Slot)
@@ -239,10 +241,10 @@ func groupDir(path string, group int, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// write writes a new file that only the slot can read.
-func (c *Container) write(id slot.ID, name string, data []byte) error {
+// writePrivate writes a new file that only the slot can read.
+func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
 	// The mode stays 0600 until the group is set.
-	f, err := os.OpenFile(filepath.Join(c.dir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(c.slotDir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -250,20 +252,20 @@ func (c *Container) write(id slot.ID, name string, data []byte) error {
 	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
 }
 
-// plan returns the identity, limits and command line of one interpreter.
-func (c *Container) plan(seat Seat) enter.Plan {
-	dir, b, own := c.dir(seat.Slot), bait(seat.Canary), own(seat)
+// newPlan returns the identity, limits and command line of one interpreter.
+func (c *Container) newPlan(seat Seat) enter.Plan {
+	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
 	l := c.cfg.Limits
 	p := enter.Plan{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readable(dir, own), Gate: containerGateFD, Dir: TmpDir,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readablePaths(dir, own), Gate: containerGateFD, Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b)...),
-		Env:  at(own, b.environ(environ(filepath.Join(dir, "deno"), seat.TZ), dir)),
+		Env:  replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir)),
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
-		p.Env = at(own, b.environ(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir))
+		p.Env = replaceTmpDir(own, b.addToEnviron(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir))
 		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
 		if py.System != "" {
 			p.Read = append(p.Read, py.System)
@@ -279,9 +281,9 @@ func (c *Container) plan(seat Seat) enter.Plan {
 	return p
 }
 
-// readable lists the paths that a slot may read in the container: Deno's files and the run's directories. Deno imports
-// files without a permission, and the container's /proc, /sys and /etc describe the host.
-func (c *Container) readable(dir, own string) []string {
+// readablePaths lists the paths that a slot may read in the container: Deno's files and the run's directories. Deno
+// imports files without a permission, and the container's /proc, /sys and /etc describe the host.
+func (c *Container) readablePaths(dir, own string) []string {
 	if own != "" {
 		return append(c.runtimeFiles(), dir, own)
 	}
@@ -301,24 +303,24 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
 	if seat.Python && c.cfg.Python == nil {
 		return nil, errNoPython
 	}
-	if err := c.prepare(seat); err != nil {
+	if err := c.prepareDir(seat); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
 	}
-	t, err := c.launch(seat.Slot, c.plan(seat), stdio)
+	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
-	main, _, _ := seat.files()
-	t.writeMain = func(code []byte) error { return c.write(seat.Slot, main, code) }
-	t.remove = func() error { return c.clear(seat.Slot) }
-	go t.wait()
+	main, _, _ := seat.codeFiles()
+	t.writeMain = func(code []byte) error { return c.writePrivate(seat.Slot, main, code) }
+	t.remove = func() error { return c.clearFiles(seat.Slot) }
+	go t.waitForEnd()
 	return t, nil
 }
 
-// launch starts a program as a slot's user through "sandboxd enter". The caller completes the returned process and
-// calls wait in a goroutine.
-func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+// launchProgram starts a program as a slot's user through "sandboxd enter". The caller completes the returned process
+// and calls wait in a goroutine.
+func (c *Container) launchProgram(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
@@ -331,15 +333,15 @@ func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*container
 	t := &containerProcess{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
 	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
-		alive, _, _ := proc.OfUser(t.slot.UID(), c.others(t.slot)) // after an error, only the interpreter is counted
+		alive, _, _ := proc.OfUser(t.slot.UID(), c.matchOthers(t.slot)) // after an error, only the interpreter is counted
 		return alive
 	}
 	return t, nil
 }
 
-// forget waits until an interpreter has ended, without reaping it, and removes it from roots. The order matters: once
-// it is reaped, its pid can belong to another process.
-func (c *Container) forget(pid int) {
+// forgetRoot waits until an interpreter has ended, without reaping it, and removes it from roots. The order matters:
+// once it is reaped, its pid can belong to another process.
+func (c *Container) forgetRoot(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -351,9 +353,9 @@ func (c *Container) forget(pid int) {
 	delete(c.roots, pid)
 }
 
-// others returns a test for pids of sandboxd and of other slots' interpreters, which a search for the processes of slot
-// id can skip. The kernel cannot reuse those pids, because sandboxd has not waited for them yet.
-func (c *Container) others(id slot.ID) func(pid int) bool {
+// matchOthers returns a test for pids of sandboxd and of other slots' interpreters, which a search for the processes of
+// slot id can skip. The kernel cannot reuse those pids, because sandboxd has not waited for them yet.
+func (c *Container) matchOthers(id slot.ID) func(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	roots, self := maps.Clone(c.roots), os.Getpid()
@@ -367,7 +369,7 @@ func (c *Container) others(id slot.ID) func(pid int) bool {
 func (c *Container) Close() error {
 	var errs []error
 	for n := range c.cfg.Slots {
-		errs = append(errs, c.clear(slot.ID(n)))
+		errs = append(errs, c.clearFiles(slot.ID(n)))
 	}
 	for n := range c.cfg.Servers.Slots {
 		errs = append(errs, clearServer(slot.ID(slot.Max+n)))
@@ -392,10 +394,10 @@ type containerProcess struct {
 	memory memoryMeter
 }
 
-// wait waits for the interpreter, then kills every other process of its user.
-func (t *containerProcess) wait() {
+// waitForEnd waits for the interpreter, then kills every other process of its user.
+func (t *containerProcess) waitForEnd() {
 	defer close(t.done)
-	t.jail.forget(t.root.Pid)
+	t.jail.forgetRoot(t.root.Pid)
 	// Set before sweep can kill a measuring program: count must not take that for an attack.
 	t.ending.Store(true)
 	state, err := t.root.Wait()
@@ -406,16 +408,16 @@ func (t *containerProcess) wait() {
 			t.status.Signal = int(ws.Signal())
 			t.status.Code = 128 + t.status.Signal
 		}
-		t.status.add(state.SysUsage().(*syscall.Rusage))
+		t.status.addUsage(state.SysUsage().(*syscall.Rusage))
 	}
-	t.status.Leftover = errors.Join(err, t.jail.sweep(t.slot))
+	t.status.Leftover = errors.Join(err, t.jail.killSlotProcesses(t.slot))
 }
 
-// sweep kills the processes of the slot's user until none is left. It returns an error after killTimeout.
-func (c *Container) sweep(id slot.ID) error {
+// killSlotProcesses kills the processes of the slot's user until none is left. It returns an error after killTimeout.
+func (c *Container) killSlotProcesses(id slot.ID) error {
 	var last error
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		alive, none, err := c.empty(id)
+		alive, none, err := c.findAlive(id)
 		if err != nil {
 			return err
 		}
@@ -446,16 +448,16 @@ func killEach(pids []int, uid int) {
 	}
 }
 
-// empty reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process can
-// start another one in the part already read, and end. So a reading counts only if no process started during it. The
-// zombies in such a reading are sandboxd's children, since all other possible parents have ended. empty reaps them.
-func (c *Container) empty(id slot.ID) (alive []int, none bool, err error) {
+// findAlive reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process
+// can start another one in the part already read, and end. So a reading counts only if no process started during it.
+// The zombies in such a reading are sandboxd's children, since all other possible parents have ended. empty reaps them.
+func (c *Container) findAlive(id slot.ID) (alive []int, none bool, err error) {
 	for range 3 {
 		before, err := proc.LastPID()
 		if err != nil {
 			return nil, false, err
 		}
-		alive, dead, err := proc.OfUser(id.UID(), c.others(id))
+		alive, dead, err := proc.OfUser(id.UID(), c.matchOthers(id))
 		if err != nil || len(alive) > 0 {
 			return alive, false, err
 		}
@@ -473,20 +475,20 @@ func (c *Container) empty(id slot.ID) (alive []int, none bool, err error) {
 	return nil, false, nil
 }
 
-func (t *containerProcess) Main() int             { return t.main }
-func (t *containerProcess) Memory() int64         { return t.memory.total(t.main) }
-func (t *containerProcess) Done() <-chan struct{} { return t.done }
-func (t *containerProcess) Status() Status        { return t.status }
-func (t *containerProcess) Remove() error         { return t.remove() }
+func (t *containerProcess) MainPID() int                { return t.main }
+func (t *containerProcess) Memory() int64               { return t.memory.totalMemory(t.main) }
+func (t *containerProcess) DoneSignal() <-chan struct{} { return t.done }
+func (t *containerProcess) Status() Status              { return t.status }
+func (t *containerProcess) Remove() error               { return t.remove() }
 
-// Unnamed implements Process. Only the slot's user may read the descriptors of its processes.
-func (t *containerProcess) Unnamed(device uint64) int64 {
-	return t.count("unnamed", strconv.FormatUint(device, 10))
+// RemovedBytes implements Process. Only the slot's user may read the descriptors of its processes.
+func (t *containerProcess) RemovedBytes(device uint64) int64 {
+	return t.runCounter("unnamed", strconv.FormatUint(device, 10))
 }
 
-// count returns the number that a command prints beside the slot's processes. If those stop the command, the result
-// exceeds any limit.
-func (t *containerProcess) count(command string, args ...string) int64 {
+// runCounter returns the number that a command prints beside the slot's processes. If those stop the command, the
+// result exceeds any limit.
+func (t *containerProcess) runCounter(command string, args ...string) int64 {
 	out, err := besideSlot(t.slot, measureTime, command, args...)
 	if err == nil {
 		var n int64
@@ -500,14 +502,14 @@ func (t *containerProcess) count(command string, args ...string) int64 {
 	return math.MaxInt64
 }
 
-// Written implements Process.
-func (t *containerProcess) Written(dir string, since time.Time, enough int64) (c quota.Count) {
+// CountWritten implements Process.
+func (t *containerProcess) CountWritten(dir string, since time.Time, enough int64) (c quota.FileCount) {
 	if dir == runapi.HomesDir { // no slot can list HomesDir
 		dir = runapi.HomeDir(t.slot)
 	}
 	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
 	if err != nil || json.Unmarshal([]byte(out), &c) != nil {
-		return quota.Count{Hidden: !t.ending.Load()} // as in count
+		return quota.FileCount{Hidden: !t.ending.Load()} // as in count
 	}
 	return c
 }
@@ -516,22 +518,22 @@ func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(cod
 
 func (t *containerProcess) WriteFile(name string, data []byte) error {
 	if dir := filepath.Dir(name); dir != "." {
-		err := groupDir(filepath.Join(t.jail.dir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
+		err := groupDir(filepath.Join(t.jail.slotDir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
-	return t.jail.write(t.slot, name, data)
+	return t.jail.writePrivate(t.slot, name, data)
 }
 
 func (t *containerProcess) LinkSkills(names []string) error {
-	return linkSkills(filepath.Join(t.jail.dir(t.slot), SkillDir), SkillsDir, names)
+	return linkSkills(filepath.Join(t.jail.slotDir(t.slot), SkillDir), SkillsDir, names)
 }
 
 // Kill implements Process. wait kills the user's other processes.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }
 
-func (t *containerProcess) Check() error {
+func (t *containerProcess) CheckConfinement() error {
 	pid := t.root.Pid
 	s, err := proc.ReadStatus(pid)
 	if err != nil {
@@ -551,7 +553,7 @@ func (t *containerProcess) Check() error {
 		return errors.New("no seccomp filter is loaded")
 	}
 	// Code has not been sent yet, so the user must have no other process, such as one left by the previous run.
-	alive, _, err := proc.OfUser(t.slot.UID(), t.jail.others(t.slot))
+	alive, _, err := proc.OfUser(t.slot.UID(), t.jail.matchOthers(t.slot))
 	if err != nil {
 		return err
 	}

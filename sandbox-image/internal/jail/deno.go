@@ -7,8 +7,8 @@ import (
 
 // denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it. own is the only
 // folder that a private run may write; it is empty for other runs. pinned is Seat.Pinned.
-func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b bait) []string {
-	read, env := b.permissions(dir)
+func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
+	read, env := b.denoPermissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
 		shared, write = own, own
@@ -18,7 +18,7 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 	}
 	args := []string{
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--import-map=" + imports(dir, own != "" || pinned), "--cert", ca,
+		"--import-map=" + importMap(dir, own != "" || pinned), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
 		"--allow-read=" + shared + "," + dir + "/" + ClientDir + read,
 		"--allow-write=" + write,
@@ -30,14 +30,14 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 	case len(net) == 1 && net[0] == "*":
 		args = append(args, "--allow-net")
 	case len(net) > 0:
-		args = append(args, "--allow-net="+join(net))
+		args = append(args, "--allow-net="+joinPaths(net))
 	}
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
 
-// imports returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if
+// importMap returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if
 // ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so no spelling of a file name escapes it.
-func imports(dir string, ownSkills bool) string {
+func importMap(dir string, ownSkills bool) string {
 	skills := ""
 	if ownSkills {
 		skills = `,"file://` + SkillsDir + `/":"file://` + dir + `/` + SkillDir + `/"`
@@ -45,7 +45,7 @@ func imports(dir string, ownSkills bool) string {
 	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills + `}}`
 }
 
-func join(list []string) string {
+func joinPaths(list []string) string {
 	out := list[0]
 	for _, s := range list[1:] {
 		out += "," + s
@@ -57,8 +57,8 @@ func join(list []string) string {
 // that V8 reports a heap that grows too large before sandboxd ends the run.
 func heapMB(memory int64) int64 { return max(64, memory/4*3>>20) }
 
-// at replaces TmpDir in an environment by the folder that a private run may write.
-func at(own string, env []string) []string {
+// replaceTmpDir replaces TmpDir in an environment by the folder that a private run may write.
+func replaceTmpDir(own string, env []string) []string {
 	if own == "" || own == TmpDir {
 		return env
 	}
@@ -68,8 +68,8 @@ func at(own string, env []string) []string {
 	return append(env, "TMPDIR="+own)
 }
 
-// environ returns the interpreter's whole environment. An empty tz means UTC.
-func environ(denoDir, tz string) []string {
+// baseEnviron returns the interpreter's whole environment. An empty tz means UTC.
+func baseEnviron(denoDir, tz string) []string {
 	if tz == "" {
 		tz = "UTC"
 	}

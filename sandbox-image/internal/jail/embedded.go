@@ -48,7 +48,7 @@ type Embedded struct {
 	cfg    EmbeddedConfig
 	netns  map[slot.ID]uint64 // inodes
 	ours   map[string]uint64  // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs   []library
+	libs   []libraryFile
 	stage  *os.File // the mount namespace with the sources of bind mounts
 	filter *os.File // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
@@ -71,7 +71,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	e.python = sync.OnceValues(e.stagePythonFiles)
 	// "net" is not in the list, because each slot's network namespace is compared with an exact inode instead.
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
-		ns, err := proc.Namespace(os.Getpid(), kind)
+		ns, err := proc.NamespaceOf(os.Getpid(), kind)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		e.netns[id] = st.Ino
 		unix.CloseOnExec(int(f.Fd()))
 	}
-	libs, binds, err := libraries(cfg.Deno)
+	libs, binds, err := findLibraries(cfg.Deno)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if err := os.MkdirAll(cfg.Work, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(e.resolv(), []byte(resolvConf), 0o644); err != nil {
+	if err := os.WriteFile(e.resolvPath(), []byte(resolvConf), 0o644); err != nil {
 		return nil, err
 	}
 	if err := e.shareDirs(); err != nil {
@@ -123,7 +123,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if cfg.TypeScript != "" {
 		binds = append(binds, enter.Bind{Name: stageTypeScript, Source: cfg.TypeScript})
 	}
-	e.stage, err = enter.NewStage(append(binds, cfg.Servers.binds()...))
+	e.stage, err = enter.NewStage(append(binds, cfg.Servers.listBinds()...))
 	return e, err
 }
 
@@ -138,7 +138,7 @@ func (e *Embedded) runBinds() []enter.Bind {
 
 // filterFile returns an anonymous file with the encoded seccomp filter. forks allows new processes.
 func filterFile(forks bool) (*os.File, error) {
-	code, err := seccomp.Filter(seccomp.Options{Processes: forks})
+	code, err := seccomp.HostFilter(seccomp.Options{Processes: forks})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func filterFile(forks bool) (*os.File, error) {
 	return f, nil
 }
 
-func (e *Embedded) resolv() string { return filepath.Join(e.cfg.Work, resolvName) }
+func (e *Embedded) resolvPath() string { return filepath.Join(e.cfg.Work, resolvName) }
 
 func netnsInode(path string) (uint64, error) {
 	var st unix.Stat_t
@@ -225,27 +225,27 @@ func (e *Embedded) codeDir(seat Seat) (string, error) {
 }
 
 func fillCodeDir(dir string, seat Seat) error {
-	b := bait(seat.Canary)
-	for _, name := range b.folders() {
+	b := canaryBait(seat.Canary)
+	for _, name := range b.listFolders() {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return err
 		}
 	}
-	for name, text := range b.files() {
+	for name, text := range b.fileContents() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	_, first, source := seat.files()
+	_, first, source := seat.codeFiles()
 	return os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
-// plan returns the identity, limits and command line of one sandbox. files is for Python; nil means Deno.
-func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
+// newPlan returns the identity, limits and command line of one sandbox. files is for Python; nil means Deno.
+func (e *Embedded) newPlan(seat Seat, dir string, files *pythonFiles) enter.Plan {
 	b := bwrapPlan{
-		box: e.box(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
+		bwrapBox: e.newBox(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
 		skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
-		bait: bait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
+		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
 	}
 	p := enter.Plan{
 		NetNS:     netnsFD,
@@ -256,22 +256,22 @@ func (e *Embedded) plan(seat Seat, dir string, files *pythonFiles) enter.Plan {
 		Dir:       "/",
 	}
 	if files == nil {
-		p.Argv = b.argv()
+		p.Argv = b.commandLine()
 	} else {
 		p.Argv = b.pythonArgv(files)
 	}
-	e.identify(&p, seat.Slot, e.cfg.Limits)
+	e.setIdentity(&p, seat.Slot, e.cfg.Limits)
 	return p
 }
 
-func (e *Embedded) box(id slot.ID, gate int) box {
-	return box{
+func (e *Embedded) newBox(id slot.ID, gate int) bwrapBox {
+	return bwrapBox{
 		bwrap: e.cfg.Bwrap, uid: id.UID(), gid: slot.GroupID, infoFD: infoFD, gateFD: gate, filterFD: filterFD,
 	}
 }
 
-// identify sets the slot's user in the plan, if slots have separate users.
-func (e *Embedded) identify(p *enter.Plan, id slot.ID, l Limits) {
+// setIdentity sets the slot's user in the plan, if slots have separate users.
+func (e *Embedded) setIdentity(p *enter.Plan, id slot.ID, l Limits) {
 	//defence:uid
 	if e.ownUIDs {
 		p.UID, p.GID, p.Processes = id.UID(), slot.GroupID, l.Processes
@@ -293,19 +293,19 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.launch(seat.Slot, e.plan(seat, dir, files), e.filter, stage, stdio)
+	b, err := e.launchBwrap(seat.Slot, e.newPlan(seat, dir, files), e.filter, stage, stdio)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
-	main, _, _ := seat.files()
+	main, _, _ := seat.codeFiles()
 	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes
-	b.begin()
+	b.startWatching()
 	return b, nil
 }
 
-// launch starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the returned
-// process and calls begin.
-func (e *Embedded) launch(
+// launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
+// returned process and calls begin.
+func (e *Embedded) launchBwrap(
 	id slot.ID, plan enter.Plan, filter, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
@@ -324,7 +324,7 @@ func (e *Embedded) launch(
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
 	}
 	defer own.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
 		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
@@ -332,7 +332,7 @@ func (e *Embedded) launch(
 		return nil, errors.Join(err, r.Close())
 	}
 	b := &bwrapProcess{jail: e, slot: id, outer: p, info: r, initKnown: make(chan struct{}), done: make(chan struct{})}
-	b.memory.list, b.memory.uid, b.memory.alone = b.inside, os.Geteuid(), true
+	b.memory.list, b.memory.uid, b.memory.alone = b.listProcesses, os.Geteuid(), true
 	if plan.UID != 0 {
 		b.memory.uid = plan.UID
 	}

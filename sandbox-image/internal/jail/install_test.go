@@ -45,7 +45,7 @@ func tarball(t *testing.T, code string) []byte {
 // lock file is given, other bytes under the same version are refused.
 // Promise: first-installed-package
 func TestInstaller(t *testing.T) {
-	deno := testkit.Deno(t)
+	deno := testkit.DenoPath(t)
 	var content atomic.Value // []byte, the tarball
 	var registry *httptest.Server
 	registry = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,9 +62,9 @@ func TestInstaller(t *testing.T) {
 	defer registry.Close()
 	mark := filepath.Join(t.TempDir(), "a-script-ran")
 	install := func(s Server, dir string) (string, error) {
-		argv := s.argv("", deno, dir)
+		argv := s.commandLine("", deno, dir)
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-		cmd.Env = append(s.environ(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "MARK="+mark)
+		cmd.Env = append(s.fullEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "MARK="+mark)
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return e == "DENO_CERT=" }) // there is no TLS here
 		out, err := cmd.CombinedOutput()
 		return string(out), err

@@ -65,8 +65,8 @@ type Seat struct {
 	Pinned bool
 }
 
-// files returns the names of the code and of the file that runs before it, and the source of the latter.
-func (s Seat) files() (main, first string, source []byte) {
+// codeFiles returns the names of the code and of the file that runs before it, and the source of the latter.
+func (s Seat) codeFiles() (main, first string, source []byte) {
 	if s.Python {
 		return PythonMain, PythonSite, runner.Site
 	}
@@ -98,8 +98,9 @@ type Jail interface {
 
 // Process is the sandboxed program in a slot, an interpreter or an MCP server, with all processes that it starts.
 type Process interface {
-	// Check verifies the interpreter's confinement with the kernel. Call it when the interpreter is up, before any code.
-	Check() error
+	// CheckConfinement verifies the interpreter's confinement with the kernel. Call it when the interpreter is up, before
+	// any code.
+	CheckConfinement() error
 	// WriteMain writes the code to the file that the waiting interpreter reads.
 	WriteMain(code []byte) error
 	// WriteFile writes another file beside the code. Its name may have one folder.
@@ -110,20 +111,20 @@ type Process interface {
 	// StartCompiler starts the TypeScript compiler beside the waiting interpreter, with these arguments. The compiler sees
 	// the code and the files of WriteFile, but no files that runs share. The caller still owns stdio.
 	StartCompiler(args []string, stdio Stdio) (Compiler, error)
-	// Main returns the pid of the interpreter, 0 before Check.
-	Main() int
+	// MainPID returns the pid of the interpreter, 0 before Check.
+	MainPID() int
 	// Memory returns the memory of all processes of the slot, in bytes. Valid after Check.
 	Memory() int64
-	// Unnamed returns the bytes of removed files that the slot's processes still have open on a device.
-	Unnamed(device uint64) int64
-	// Written is quota.Written of the slot's user: the files that this user changed in a directory since a time.
-	Written(dir string, since time.Time, enough int64) quota.Count
-	// Home returns the bytes in a server's home if the kernel does not bound it, else 0.
-	Home() int64
+	// RemovedBytes returns the bytes of removed files that the slot's processes still have open on a device.
+	RemovedBytes(device uint64) int64
+	// CountWritten is quota.Written of the slot's user: the files that this user changed in a directory since a time.
+	CountWritten(dir string, since time.Time, enough int64) quota.FileCount
+	// HomeBytes returns the bytes in a server's home if the kernel does not bound it, else 0.
+	HomeBytes() int64
 	// Kill kills every process of the slot. Done is closed some time later.
 	Kill()
-	// Done is closed when no process of the slot is left.
-	Done() <-chan struct{}
+	// DoneSignal is closed when no process of the slot is left.
+	DoneSignal() <-chan struct{}
 	// Status returns how the process ended. Valid after Done.
 	Status() Status
 	// Remove deletes the private files. Call it after Done. After an error it can be called again.
@@ -138,8 +139,8 @@ type FilesError struct {
 	Again func() error
 }
 
-// Clear deletes the files of a slot after its processes have ended. leftover is Status.Leftover.
-func Clear(leftover error, remove func() error) error {
+// ClearSlot deletes the files of a slot after its processes have ended. leftover is Status.Leftover.
+func ClearSlot(leftover error, remove func() error) error {
 	err := remove()
 	// If a process is left, deleting the files later does not make the slot usable. Only FilesError can be retried.
 	if leftover == nil && err != nil {
@@ -155,8 +156,8 @@ type Compiler interface {
 	Memory() int64
 	// Kill kills the compiler. Done is closed some time later.
 	Kill()
-	// Done is closed when the compiler has ended.
-	Done() <-chan struct{}
+	// DoneSignal is closed when the compiler has ended.
+	DoneSignal() <-chan struct{}
 	// Status returns how the compiler ended. Valid after Done.
 	Status() Status
 }

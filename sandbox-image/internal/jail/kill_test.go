@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "enter":
 			var plan enter.Plan
-			if plan, err = enter.Parse(os.Args[2:]); err == nil {
-				err = plan.Exec()
+			if plan, err = enter.ParsePlan(os.Args[2:]); err == nil {
+				err = plan.EnterAndExec()
 			}
 		case "stage":
 			if err = enter.ServeStage(os.Args[2:], os.Stdin, os.Stdout); err == nil {
@@ -153,7 +153,7 @@ func start(env ...string) {
 func prison(t *testing.T, kind string) Jail {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	// As in sandboxd: orphans become our children, so that we can wait for them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -191,7 +191,7 @@ func prison(t *testing.T, kind string) Jail {
 	}
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		testkit.Skip(t, "no bubblewrap")
+		testkit.SkipBecause(t, "no bubblewrap")
 	}
 	// The network does not matter here: any namespace but our own will do.
 	other := exec.Command("sleep", "100")
@@ -224,7 +224,7 @@ func nobody(int) bool { return false }
 // refused waits until Check fails: the parents of the daemons may still be exiting.
 func refused(p Process) bool {
 	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if p.Check() != nil {
+		if p.CheckConfinement() != nil {
 			return true
 		}
 	}
@@ -283,7 +283,7 @@ func TestNothingIsLeft(t *testing.T) {
 					p.Kill()
 				}
 				select {
-				case <-p.Done():
+				case <-p.DoneSignal():
 				case <-time.After(time.Minute):
 					t.Fatal("it does not end")
 				}
@@ -323,7 +323,7 @@ func TestStopped(t *testing.T) {
 			time.Sleep(time.Second)
 			p.Kill()
 			select {
-			case <-p.Done():
+			case <-p.DoneSignal():
 			case <-time.After(time.Minute):
 				t.Fatal("it does not end")
 			}
@@ -336,7 +336,7 @@ func TestStopped(t *testing.T) {
 			}
 			// What does not answer is killed, and counts as too much.
 			held := make(chan int64, 1)
-			go func() { held <- (&containerProcess{slot: testSlot}).Unnamed(1) }()
+			go func() { held <- (&containerProcess{slot: testSlot}).RemovedBytes(1) }()
 			select {
 			case n := <-held:
 				if n < 1<<40 {
@@ -352,7 +352,7 @@ func TestStopped(t *testing.T) {
 // children1 lists our children, zombies included.
 func children1(t *testing.T) string {
 	t.Helper()
-	pids, err := proc.Children(os.Getpid())
+	pids, err := proc.ListChildren(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

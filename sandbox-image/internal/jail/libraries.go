@@ -21,33 +21,33 @@ var libraryDirs = [...]string{
 // resolverLibraries are loaded by name if a glibc before 2.34 resolves a host name.
 var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
 
-// libraries lists the files that a program needs to start: its dynamic loader, and its shared libraries with their
+// findLibraries lists the files that a program needs to start: its dynamic loader, and its shared libraries with their
 // dependencies.
-func libraries(program string) ([]library, []enter.Bind, error) {
-	var l loader
-	err := l.program(program)
+func findLibraries(program string) ([]libraryFile, []enter.Bind, error) {
+	var l libraryFinder
+	err := l.addProgram(program)
 	return l.libs, l.binds, err
 }
 
-// loader collects the files that a dynamic loader needs.
-type loader struct {
+// libraryFinder collects the files that a dynamic loader needs.
+type libraryFinder struct {
 	// own is a folder that is searched first. The sandbox sees its libraries in /usr/lib. Empty: no such folder.
 	own   string
-	libs  []library
+	libs  []libraryFile
 	binds []enter.Bind
 
 	machine elf.Machine
 	seen    map[string]bool
 }
 
-// program adds a program's dynamic loader and libraries. A static program needs neither.
-func (l *loader) program(path string) error {
+// addProgram adds a program's dynamic loader and libraries. A static program needs neither.
+func (l *libraryFinder) addProgram(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	defer f.Close()
-	interp, err := interpreter(f)
+	interp, err := loaderPath(f)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -55,21 +55,21 @@ func (l *loader) program(path string) error {
 		return nil
 	}
 	l.machine, l.seen = f.Machine, map[string]bool{filepath.Base(interp): true}
-	if err := l.add(interp, interp); err != nil {
+	if err := l.addFile(interp, interp); err != nil {
 		return err
 	}
 	needs, err := f.ImportedLibraries()
 	if err != nil {
 		return err
 	}
-	if err := l.all(needs, false); err != nil {
+	if err := l.addWithDependencies(needs, false); err != nil {
 		return err
 	}
-	return l.all(resolverLibraries[:], true)
+	return l.addWithDependencies(resolverLibraries[:], true)
 }
 
-// module adds the libraries of an extension module, except those that the host lacks.
-func (l *loader) module(path string) error {
+// addModule adds the libraries of an extension module, except those that the host lacks.
+func (l *libraryFinder) addModule(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return nil //nolint:nilerr // not a library
@@ -79,11 +79,11 @@ func (l *loader) module(path string) error {
 	if err != nil || l.seen == nil {
 		return nil //nolint:nilerr // as above
 	}
-	return l.all(needs, true)
+	return l.addWithDependencies(needs, true)
 }
 
-// all adds libraries with their dependencies. If optional, missing libraries are skipped.
-func (l *loader) all(queue []string, optional bool) error {
+// addWithDependencies adds libraries with their dependencies. If optional, missing libraries are skipped.
+func (l *libraryFinder) addWithDependencies(queue []string, optional bool) error {
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
@@ -91,7 +91,7 @@ func (l *loader) all(queue []string, optional bool) error {
 			continue
 		}
 		l.seen[name] = true
-		at, needs, err := l.find(name)
+		at, needs, err := l.findLibrary(name)
 		if errors.Is(err, fs.ErrNotExist) && optional {
 			continue
 		}
@@ -102,7 +102,7 @@ func (l *loader) all(queue []string, optional bool) error {
 		if l.own != "" && filepath.Dir(at) == l.own {
 			inside = "/usr/lib/" + name
 		}
-		if err := l.add(at, inside); err != nil {
+		if err := l.addFile(at, inside); err != nil {
 			return err
 		}
 		queue = append(queue, needs...)
@@ -110,20 +110,20 @@ func (l *loader) all(queue []string, optional bool) error {
 	return nil
 }
 
-func (l *loader) add(at, inside string) error {
+func (l *libraryFinder) addFile(at, inside string) error {
 	// A bind mount needs the file: inside the sandbox the target of a symbolic link is missing.
 	real, err := filepath.EvalSymlinks(at)
 	if err != nil {
 		return err
 	}
 	name := "lib" + strconv.Itoa(len(l.libs))
-	l.libs = append(l.libs, library{inside, name})
+	l.libs = append(l.libs, libraryFile{inside, name})
 	l.binds = append(l.binds, enter.Bind{Name: name, Source: real})
 	return nil
 }
 
-// interpreter returns the path of the program's dynamic loader, empty for a static program.
-func interpreter(f *elf.File) (string, error) {
+// loaderPath returns the path of the program's dynamic loader, empty for a static program.
+func loaderPath(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
 			continue
@@ -137,8 +137,8 @@ func interpreter(f *elf.File) (string, error) {
 	return "", nil
 }
 
-// find searches for a shared library of the program's architecture. It returns its path and dependencies.
-func (l *loader) find(name string) (string, []string, error) {
+// findLibrary searches for a shared library of the program's architecture. It returns its path and dependencies.
+func (l *libraryFinder) findLibrary(name string) (string, []string, error) {
 	if strings.Contains(name, "/") {
 		return "", nil, fmt.Errorf("the interpreter needs %s: only names without a directory are supported", name)
 	}

@@ -32,8 +32,8 @@ type memoryMeter struct {
 	listed  time.Time
 }
 
-// total returns the memory of the interpreter, its child processes and its sockets, in bytes.
-func (m *memoryMeter) total(main int) int64 {
+// totalMemory returns the memory of the interpreter, its child processes and its sockets, in bytes.
+func (m *memoryMeter) totalMemory(main int) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -48,9 +48,9 @@ func (m *memoryMeter) total(main int) int64 {
 	if now.Sub(m.counted) >= socketsEvery {
 		m.counted, m.sockets = now, proc.SocketMemory(main, m.uid, m.alone)
 	}
-	total := proc.Memory(main) + m.sockets
+	total := proc.MemoryOf(main) + m.sockets
 	for _, pid := range m.others {
-		total += proc.Memory(pid)
+		total += proc.MemoryOf(pid)
 	}
 	return total
 }

@@ -50,13 +50,13 @@ func TestMemory(t *testing.T) {
 				p, _ := lockUp(t, prison(t, kind), what)
 				defer func() {
 					p.Kill()
-					<-p.Done()
+					<-p.DoneSignal()
 					_ = p.Remove()
 				}()
 				main := mainOf(t, p)
 				var got int64
 				for range 1000 { // the list of processes may be out of date at first
-					if got = meterOf(p).total(main); got >= want {
+					if got = meterOf(p).totalMemory(main); got >= want {
 						break
 					}
 					time.Sleep(20 * time.Millisecond)
@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 				if got < want || got > most {
 					t.Errorf("%d MiB, want some more than %d", got>>20, want>>20)
 				}
-				if alone := proc.Memory(main); what == "heavy" && alone >= got/2 {
+				if alone := proc.MemoryOf(main); what == "heavy" && alone >= got/2 {
 					t.Errorf("the main process has %d MiB of them: it is no test of a sum", alone>>20)
 				}
 			})
@@ -92,7 +92,7 @@ func mainOf(t *testing.T, p Process) int {
 	switch p := p.(type) {
 	case *bwrapProcess:
 		<-p.initKnown
-		if all, err := proc.Children(p.init); err == nil && len(all) > 0 {
+		if all, err := proc.ListChildren(p.init); err == nil && len(all) > 0 {
 			return all[0]
 		}
 	case *containerProcess:

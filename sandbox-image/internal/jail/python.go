@@ -88,16 +88,16 @@ func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 	if p == nil {
 		return nil, errNoPython
 	}
-	l := loader{own: filepath.Join(p.Prefix, "lib")}
+	l := libraryFinder{own: filepath.Join(p.Prefix, "lib")}
 	// Below /usr and / the default search paths already find the libraries.
 	if p.Prefix == "/usr" || p.Prefix == "/" {
 		l.own = ""
 	}
-	if err := l.program(p.Program); err != nil {
+	if err := l.addProgram(p.Program); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{filepath.Join(p.Library, "lib-dynload"), p.Environment} {
-		if err := l.modules(dir); err != nil {
+		if err := l.addModules(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -106,9 +106,9 @@ func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 		return nil, err
 	}
 	library := path.Join("/usr", rel)
-	f := &pythonFiles{argv: bind("--ro-bind", stagePython, pythonPath)}
+	f := &pythonFiles{argv: bindArgs("--ro-bind", stagePython, pythonPath)}
 	// The host's own packages must not appear in the sandbox: an empty, read-only tmpfs hides them.
-	f.argv = append(f.argv, bind("--ro-bind", stageLibrary, library)...)
+	f.argv = append(f.argv, bindArgs("--ro-bind", stageLibrary, library)...)
 	for _, name := range hiddenInLibrary {
 		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
 			at := path.Join(library, name)
@@ -120,23 +120,23 @@ func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
 		enter.Bind{Name: stageLibrary, Source: p.Library})
 	if p.Environment != "" {
 		f.inside = environmentDir
-		f.argv = append(f.argv, bind("--ro-bind", stageEnvironment, environmentDir)...)
+		f.argv = append(f.argv, bindArgs("--ro-bind", stageEnvironment, environmentDir)...)
 		binds = append(binds, enter.Bind{Name: stageEnvironment, Source: p.Environment})
 	}
 	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
-		f.argv = append(f.argv, bind("--ro-bind", stageZones, zoneDir)...)
+		f.argv = append(f.argv, bindArgs("--ro-bind", stageZones, zoneDir)...)
 		binds = append(binds, enter.Bind{Name: stageZones, Source: zoneDir})
 	}
 	for _, lib := range l.libs {
-		f.argv = append(f.argv, bind("--ro-bind", lib.name, lib.path)...)
+		f.argv = append(f.argv, bindArgs("--ro-bind", lib.name, lib.path)...)
 	}
 	f.stage, err = enter.NewStage(append(binds, e.runBinds()...))
 	e.pythonStage = f.stage
 	return f, err
 }
 
-// modules adds the libraries of all extension modules below a folder.
-func (l *loader) modules(dir string) error {
+// addModules adds the libraries of all extension modules below a folder.
+func (l *libraryFinder) addModules(dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -148,17 +148,17 @@ func (l *loader) modules(dir string) error {
 		case strings.HasPrefix(name, "_tkinter"), strings.HasPrefix(name, "_test"):
 			return nil // the first needs a display, the second is for Python's own tests
 		}
-		return l.module(at)
+		return l.addModule(at)
 	})
 }
 
 // pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.argv does for Deno.
 func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
-	a := p.box.argv(p.bait.environ(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
+	a := p.bwrapBox.commandStart(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
 	a = append(a, f.argv...)
-	a = append(a, p.authority(caPath)...)
-	a = append(a, p.authority(systemCA)...)
-	a = append(a, bind("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
+	a = append(a, p.mountCA(caPath)...)
+	a = append(a, p.mountCA(systemCA)...)
+	a = append(a, bindArgs("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 	a = append(a, p.runFiles()...)
 	a = append(a, kernelFiles(pythonPath)...)
 	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", pythonPath)

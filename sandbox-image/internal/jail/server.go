@@ -49,8 +49,8 @@ type Server struct {
 	Frozen bool
 }
 
-// Installing returns the folder in which a slot installs.
-func (s Servers) Installing(id slot.ID) string {
+// InstallFolder returns the folder in which a slot installs.
+func (s Servers) InstallFolder(id slot.ID) string {
 	return filepath.Join(s.Packages, InstallDir, strconv.Itoa(int(id)))
 }
 
@@ -64,8 +64,8 @@ const (
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
-// binds lists the sources of bind mounts that servers need.
-func (s Servers) binds() []enter.Bind {
+// listBinds lists the sources of bind mounts that servers need.
+func (s Servers) listBinds() []enter.Bind {
 	if s.Slots == 0 {
 		return nil
 	}
@@ -79,8 +79,8 @@ func (s Servers) binds() []enter.Bind {
 	return list
 }
 
-// argv returns a server's program and arguments. cache is Deno's package folder as the program sees it.
-func (s Server) argv(bridge, deno, cache string) []string {
+// commandLine returns a server's program and arguments. cache is Deno's package folder as the program sees it.
+func (s Server) commandLine(bridge, deno, cache string) []string {
 	if !s.Install {
 		return []string{bridge}
 	}
@@ -91,13 +91,13 @@ func (s Server) argv(bridge, deno, cache string) []string {
 	return append(argv, s.Package)
 }
 
-// environ returns a server's whole environment. The bridge adds the server's own variables.
-func (s Server) environ(path, ca, cache string) []string {
+// fullEnviron returns a server's whole environment. The bridge adds the server's own variables.
+func (s Server) fullEnviron(path, ca, cache string) []string {
 	home := runapi.HomeDir(s.Slot)
 	if s.Package == "" {
 		cache = home + "/.deno"
 	}
-	env := append(environ(cache, s.TZ), "PATH="+path, "TMPDIR="+home, "DENO_NO_PROMPT=1")
+	env := append(baseEnviron(cache, s.TZ), "PATH="+path, "TMPDIR="+home, "DENO_NO_PROMPT=1")
 	for i, e := range env {
 		if e == "HOME="+TmpDir {
 			env[i] = "HOME=" + home
@@ -119,19 +119,19 @@ func (s Server) environ(path, ca, cache string) []string {
 // its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
 func (e *Embedded) serverPlan(s Server) enter.Plan {
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
-	argv := e.box(s.Slot, 0).argv(s.environ(runapi.ProgramsDir+":/usr/bin", caPath, cache))
+	argv := e.newBox(s.Slot, 0).commandStart(s.fullEnviron(runapi.ProgramsDir+":/usr/bin", caPath, cache))
 	argv = append(argv, runtimeFiles(e.libs, filepath.Base(e.cfg.CA))...)
 	if e.cfg.Servers.Bridge != "" {
-		argv = append(argv, bind("--ro-bind", stageBridge, bridgePath)...)
+		argv = append(argv, bindArgs("--ro-bind", stageBridge, bridgePath)...)
 	}
 	switch {
 	case s.Install:
-		argv = append(argv, bind("--bind", filepath.Join(stagePackages, InstallDir, strconv.Itoa(int(s.Slot))), cache)...)
+		argv = append(argv, bindArgs("--bind", filepath.Join(stagePackages, InstallDir, strconv.Itoa(int(s.Slot))), cache)...)
 	case s.Package != "":
-		argv = append(argv, bind(readOnly(), filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
+		argv = append(argv, bindArgs(readOnly(), filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
 	}
 	if e.cfg.Servers.Programs != "" {
-		argv = append(argv, bind("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
+		argv = append(argv, bindArgs("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
 	}
 	argv = append(argv, "--perms", "0700")
 	//defence:server-home
@@ -142,9 +142,9 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	limits := e.cfg.Servers.Limits
 	p := enter.Plan{
 		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
-		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, s.argv(bridgePath, denoPath, cache)...),
+		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, s.commandLine(bridgePath, denoPath, cache)...),
 	}
-	e.identify(&p, s.Slot, limits)
+	e.setIdentity(&p, s.Slot, limits)
 	return p
 }
 
@@ -156,18 +156,18 @@ func readOnly() string {
 
 // StartServer implements Jail.
 func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
-	b, err := e.launch(s.Slot, e.serverPlan(s), e.serverFilter, e.stage, stdio)
+	b, err := e.launchBwrap(s.Slot, e.serverPlan(s), e.serverFilter, e.stage, stdio)
 	if err != nil {
 		return nil, err
 	}
 	b.processes = e.cfg.Servers.Limits.Processes
-	b.begin()
+	b.startWatching()
 	return b, nil
 }
 
 // PrepareInstall implements Jail.
 func (e *Embedded) PrepareInstall(id slot.ID) error {
-	dir := e.cfg.Servers.Installing(id)
+	dir := e.cfg.Servers.InstallFolder(id)
 	if err := errors.Join(e.ClearInstall(id), os.Mkdir(dir, 0o700)); err != nil || !e.ownUIDs {
 		return err
 	}
@@ -178,7 +178,9 @@ func (e *Embedded) PrepareInstall(id slot.ID) error {
 func (e *Embedded) ShareInstall(slot.ID) error { return nil }
 
 // ClearInstall implements Jail.
-func (e *Embedded) ClearInstall(id slot.ID) error { return os.RemoveAll(e.cfg.Servers.Installing(id)) }
+func (e *Embedded) ClearInstall(id slot.ID) error {
+	return os.RemoveAll(e.cfg.Servers.InstallFolder(id))
+}
 
 // serverGroup returns the primary group of a server's processes.
 func serverGroup(id slot.ID) int {
@@ -191,7 +193,7 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 	sv, group := c.cfg.Servers, serverGroup(s.Slot)
 	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
 	if s.Install {
-		cache = sv.Installing(s.Slot)
+		cache = sv.InstallFolder(s.Slot)
 	}
 	reads := append(c.runtimeFiles(), sv.Bridge, home)
 	if s.Package != "" {
@@ -208,8 +210,8 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,
-		Argv: s.argv(sv.Bridge, c.cfg.Deno, cache),
-		Env:  s.environ(runapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
+		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
+		Env:  s.fullEnviron(runapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
 }
 
@@ -222,12 +224,12 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 	if err := groupDir(runapi.HomeDir(s.Slot), group, 0o770); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
-	t, err := c.launch(s.Slot, c.serverPlan(s), stdio)
+	t, err := c.launchProgram(s.Slot, c.serverPlan(s), stdio)
 	if err != nil {
 		return nil, err
 	}
 	t.remove = func() error { return clearServer(s.Slot) }
-	go t.wait()
+	go t.waitForEnd()
 	return t, nil
 }
 
@@ -238,16 +240,16 @@ func clearServer(id slot.ID) error { return removeAs(id, runapi.HomeDir(id)) }
 func removeAs(id slot.ID, dir string) error {
 	err := os.RemoveAll(dir)
 	if errors.Is(err, os.ErrPermission) {
-		if err = Wipe(id, filepath.Dir(dir), filepath.Base(dir)); err == nil {
+		if err = WipeDir(id, filepath.Dir(dir), filepath.Base(dir)); err == nil {
 			err = os.RemoveAll(dir)
 		}
 	}
 	return err
 }
 
-// Home implements Process. All homes share one file system. If the file system holds less than HomeSize, Home skips the
-// count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
-func (t *containerProcess) Home() int64 {
+// HomeBytes implements Process. All homes share one file system. If the file system holds less than HomeSize, Home
+// skips the count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
+func (t *containerProcess) HomeBytes() int64 {
 	home := runapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
 	//defence:server-home permits
@@ -258,7 +260,7 @@ func (t *containerProcess) Home() int64 {
 	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
-	return t.count("usage", home)
+	return t.runCounter("usage", home)
 }
 
 // PrepareInstall implements Jail.
@@ -266,15 +268,17 @@ func (c *Container) PrepareInstall(id slot.ID) error {
 	if err := c.ClearInstall(id); err != nil {
 		return err
 	}
-	return groupDir(c.cfg.Servers.Installing(id), BasePrivateGroup+int(id), 0o770|os.ModeSetgid)
+	return groupDir(c.cfg.Servers.InstallFolder(id), BasePrivateGroup+int(id), 0o770|os.ModeSetgid)
 }
 
 // ShareInstall implements Jail. If a package has files that its group may not read, only the slot's user can change
 // that.
 func (c *Container) ShareInstall(id slot.ID) error {
-	_, err := asSlot(context.Background(), id, "share", c.cfg.Servers.Installing(id))
+	_, err := asSlot(context.Background(), id, "share", c.cfg.Servers.InstallFolder(id))
 	return err
 }
 
 // ClearInstall implements Jail.
-func (c *Container) ClearInstall(id slot.ID) error { return removeAs(id, c.cfg.Servers.Installing(id)) }
+func (c *Container) ClearInstall(id slot.ID) error {
+	return removeAs(id, c.cfg.Servers.InstallFolder(id))
+}

@@ -11,8 +11,8 @@ import (
 
 const filterTable = "filter"
 
-// filter sets the policies and rules. Policies come first, so that a failure leaves every chain closed.
-func filter(list []rule) error {
+// setFilter sets the policies and rules. Policies come first, so that a failure leaves every chain closed.
+func setFilter(list []filterRule) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
@@ -48,7 +48,7 @@ var jumps = []struct{ from, to string }{{"INPUT", chainIn}, {"OUTPUT", chainOut}
 // only the jump, and CodeForge's chains. If each, it compares these chains rule by rule, otherwise only the number of
 // rules. iptables starts one process per rule, too much for a check every few seconds. No remaining process has the
 // capability to change a rule.
-func verifyFilter(wanted []rule, each bool) error {
+func verifyFilter(wanted []filterRule, each bool) error {
 	ipt, err := iptables.New()
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)

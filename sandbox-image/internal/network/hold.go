@@ -10,38 +10,38 @@ import (
 // SetUp configures the network namespace for the slots of n and verifies the result. It is idempotent and needs
 // NET_ADMIN.
 func SetUp(n Size) error {
-	dev, err := device(n.Network)
+	dev, err := findDevice(n.Network)
 	if err != nil {
 		return err
 	}
 	// The filter comes first: an address without the filter would let code out.
-	if err := filter(rules(n, dev.Attrs().Name)); err != nil {
+	if err := setFilter(filterRules(n, dev.Attrs().Name)); err != nil {
 		return err
 	}
-	if err := network(n, dev); err != nil {
+	if err := setNetwork(n, dev); err != nil {
 		return err
 	}
-	return Verify(n)
+	return VerifyKernel(n)
 }
 
-// Verify checks the kernel's configuration for the slots of n. Like SetUp it needs NET_ADMIN.
-func Verify(n Size) error { return verify(n, true) }
+// VerifyKernel checks the kernel's configuration for the slots of n. Like SetUp it needs NET_ADMIN.
+func VerifyKernel(n Size) error { return verifyKernel(n, true) }
 
 // VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each of them.
-func VerifyQuick(n Size) error { return verify(n, false) }
+func VerifyQuick(n Size) error { return verifyKernel(n, false) }
 
-// Present checks that the interface with the sandbox's address exists.
-func Present(n slot.Network) error {
-	_, err := device(n)
+// CheckPresent checks that the interface with the sandbox's address exists.
+func CheckPresent(n slot.Network) error {
+	_, err := findDevice(n)
 	return err
 }
 
-func verify(n Size, each bool) error {
-	dev, err := device(n.Network)
+func verifyKernel(n Size, each bool) error {
+	dev, err := findDevice(n.Network)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(verifyNetwork(n, dev), verifyFilter(rules(n, dev.Attrs().Name), each)); err != nil {
+	if err := errors.Join(verifyNetwork(n, dev), verifyFilter(filterRules(n, dev.Attrs().Name), each)); err != nil {
 		return fmt.Errorf("checking the network of the slots: %w", err)
 	}
 	return nil

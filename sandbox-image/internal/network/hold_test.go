@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestRulesGolden(t *testing.T) {
 	var b strings.Builder
-	for _, r := range rules(Size{Runs: 2, Servers: 1}, "eth0") {
+	for _, r := range filterRules(Size{Runs: 2, Servers: 1}, "eth0") {
 		fmt.Fprintf(&b, "-A %s %s\n", r.chain, strings.Join(r.spec, " "))
 	}
 	const file = "testdata/rules.golden"
@@ -48,10 +48,10 @@ type wire struct{ sandbox, proxy netns.NsHandle }
 func newWire(t *testing.T) *wire {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		testkit.Skip(t, "no iptables")
+		testkit.SkipBecause(t, "no iptables")
 	}
 	w := &wire{}
 	w.proxy = w.namespace(t, func() error { return nil })
@@ -242,7 +242,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 					return fmt.Errorf("slot %d to %s: %q %w", n, remote, b, err)
 				}
 				_ = c.Close()
-				if got := (<-from).Addr(); got != (slot.Network{}).Addr(id) {
+				if got := (<-from).Addr(); got != (slot.Network{}).SlotAddr(id) {
 					return fmt.Errorf("slot %d seen as %s", n, got)
 				}
 			}
@@ -255,7 +255,7 @@ func TestSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 			_ = c.SetReadDeadline(time.Now().Add(patience))
 			b := make([]byte, 100)
 			k, err := c.Read(b)
-			if err != nil || !strings.HasPrefix(string(b[:k]), (slot.Network{}).Addr(id).String()+":") {
+			if err != nil || !strings.HasPrefix(string(b[:k]), (slot.Network{}).SlotAddr(id).String()+":") {
 				return fmt.Errorf("slot %d resolver: %q %w", n, b[:k], err)
 			}
 			return nil
@@ -346,7 +346,7 @@ func TestReusedSourcePort(t *testing.T) {
 			_ = c.(*net.TCPConn).SetLinger(0) // a reset
 			return c.Close()
 		})
-		if got := <-from; got.Addr() != (slot.Network{}).Addr(slot.ID(0)) {
+		if got := <-from; got.Addr() != (slot.Network{}).SlotAddr(slot.ID(0)) {
 			t.Fatalf("slot 0 seen as %s", got)
 		}
 		w.in(t, w.sandbox, slot.ID(1).UID(), func() error {
@@ -360,7 +360,7 @@ func TestReusedSourcePort(t *testing.T) {
 			}
 			return c.Close()
 		})
-		if got := <-from; got.Addr() != (slot.Network{}).Addr(slot.ID(1)) {
+		if got := <-from; got.Addr() != (slot.Network{}).SlotAddr(slot.ID(1)) {
 			t.Fatalf("slot 1 seen as %s", got)
 		}
 	}
@@ -391,7 +391,7 @@ func TestReusedDatagramPort(t *testing.T) {
 		for n := range 2 {
 			w.in(t, w.sandbox, slot.ID(n).UID(), func() error {
 				for owner := range 2 {
-					from := fmt.Sprintf("%s:%d", (slot.Network{}).Addr(slot.ID(owner)), port)
+					from := fmt.Sprintf("%s:%d", (slot.Network{}).SlotAddr(slot.ID(owner)), port)
 					seen, err := ask(from)
 					if own := owner == n; own != (err == nil) || own && !strings.HasPrefix(seen, from) {
 						return fmt.Errorf("slot %d asking from %s: seen as %q, %w", n, from, seen, err)
@@ -416,7 +416,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return netlink.AddrDel(l, &netlink.Addr{IPNet: hostNet((slot.Network{}).Addr(slot.ID(1)))})
+			return netlink.AddrDel(l, &netlink.Addr{IPNet: hostNet((slot.Network{}).SlotAddr(slot.ID(1)))})
 		}},
 		{"routing rule gone", func() error {
 			r := netlink.NewRule()
@@ -439,7 +439,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 				if err := c.spoil(); err != nil {
 					return err
 				}
-				err := Verify(Size{Runs: 2})
+				err := VerifyKernel(Size{Runs: 2})
 				if quick := VerifyQuick(Size{Runs: 2}); (quick == nil) != (err == nil) {
 					return fmt.Errorf("Verify says %w, VerifyQuick %w", err, quick)
 				}
@@ -460,7 +460,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 
 func TestNotOnSandboxNet(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	w := &wire{}
 	ns := w.namespace(t, func() error { return nil })

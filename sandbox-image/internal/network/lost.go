@@ -20,7 +20,7 @@ const pollEvery = 500 * time.Millisecond
 // owner, the interface must exist: a container that starts between two owners joins the namespace of the ended one. If
 // the namespace has no owner and no such interface, AwaitLoss waits for ctx.
 func AwaitLoss(ctx context.Context, n slot.Network, hasOwner bool) error {
-	if _, err := device(n); err != nil && !hasOwner {
+	if _, err := findDevice(n); err != nil && !hasOwner {
 		<-ctx.Done()
 		return nil
 	}
@@ -32,7 +32,7 @@ func AwaitLoss(ctx context.Context, n slot.Network, hasOwner bool) error {
 			return nil
 		case <-tick.C:
 		}
-		if _, err := device(n); err != nil {
+		if _, err := findDevice(n); err != nil {
 			// Two misses in a row: one failed listing of the interfaces must not end every run.
 			missed++
 		} else {

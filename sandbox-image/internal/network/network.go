@@ -12,26 +12,26 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// device returns the interface with the sandbox's address.
-func device(n slot.Network) (netlink.Link, error) {
+// findDevice returns the interface with the sandbox's address.
+func findDevice(n slot.Network) (netlink.Link, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
 	}
 	for _, l := range links {
-		addrs, err := addresses(l)
+		addrs, err := listAddresses(l)
 		if err != nil {
 			return nil, err
 		}
-		if addrs[n.Hold()] {
+		if addrs[n.SandboxAddr()] {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", n.Hold())
+	return nil, fmt.Errorf("no interface has the address %s: is this container on sandbox-net?", n.SandboxAddr())
 }
 
-// addresses returns the IPv4 addresses of an interface.
-func addresses(l netlink.Link) (map[netip.Addr]bool, error) {
+// listAddresses returns the IPv4 addresses of an interface.
+func listAddresses(l netlink.Link) (map[netip.Addr]bool, error) {
 	list, err := netlink.AddrList(l, netlink.FAMILY_V4)
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s: %w", l.Attrs().Name, err)
@@ -47,22 +47,22 @@ func addresses(l netlink.Link) (map[netip.Addr]bool, error) {
 
 func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)} }
 
-// everywhere is 0.0.0.0/0.
-func everywhere() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
+// anyAddress is 0.0.0.0/0.
+func anyAddress() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
 
-// network sets addresses, routes and routing rules.
-func network(n Size, dev netlink.Link) error {
-	have, err := addresses(dev)
+// setNetwork sets addresses, routes and routing rules.
+func setNetwork(n Size, dev netlink.Link) error {
+	have, err := listAddresses(dev)
 	if err != nil {
 		return err
 	}
-	for _, s := range n.seats() {
+	for _, s := range n.listSlots() {
 		if !have[s.addr] {
 			if err := netlink.AddrAdd(dev, &netlink.Addr{IPNet: hostNet(s.addr)}); err != nil {
 				return fmt.Errorf("giving %s the address %s: %w", dev.Attrs().Name, s.addr, err)
 			}
 		}
-		for _, r := range routes(s.table, n.Network.Proxy(), s.addr, dev) {
+		for _, r := range newRoutes(s.table, n.Network.Proxy(), s.addr, dev) {
 			if err := netlink.RouteReplace(&r); err != nil {
 				return fmt.Errorf("setting the route of slot %d: %w", s.id, err)
 			}
@@ -73,7 +73,7 @@ func network(n Size, dev netlink.Link) error {
 	}
 	// All other users get the same default route, and the filter drops their packets. Without this route the kernel would
 	// drop responses from addresses to which it has no route (rp_filter).
-	for _, r := range routes(unix.RT_TABLE_MAIN, n.Network.Proxy(), n.Network.Hold(), dev)[1:] {
+	for _, r := range newRoutes(unix.RT_TABLE_MAIN, n.Network.Proxy(), n.Network.SandboxAddr(), dev)[1:] {
 		if err := netlink.RouteReplace(&r); err != nil {
 			return fmt.Errorf("setting the default route: %w", err)
 		}
@@ -81,17 +81,17 @@ func network(n Size, dev netlink.Link) error {
 	return nil
 }
 
-// routes returns a route to the proxy and a default route through the proxy, both with one source address.
-func routes(table int, proxy, src netip.Addr, dev netlink.Link) []netlink.Route {
+// newRoutes returns a route to the proxy and a default route through the proxy, both with one source address.
+func newRoutes(table int, proxy, src netip.Addr, dev netlink.Link) []netlink.Route {
 	index := dev.Attrs().Index
 	return []netlink.Route{
 		{LinkIndex: index, Table: table, Dst: hostNet(proxy), Src: src.AsSlice(), Scope: netlink.SCOPE_LINK},
-		{LinkIndex: index, Table: table, Dst: everywhere(), Gw: proxy.AsSlice(), Src: src.AsSlice()},
+		{LinkIndex: index, Table: table, Dst: anyAddress(), Gw: proxy.AsSlice(), Src: src.AsSlice()},
 	}
 }
 
 // ensureRule adds the slot's routing rule if it is missing.
-func ensureRule(s seat) error {
+func ensureRule(s slotNetwork) error {
 	have, err := hasRule(s)
 	if err != nil || have {
 		return err
@@ -105,7 +105,7 @@ func ensureRule(s seat) error {
 	return nil
 }
 
-func hasRule(s seat) (bool, error) {
+func hasRule(s slotNetwork) (bool, error) {
 	list, err := netlink.RuleList(netlink.FAMILY_V4)
 	if err != nil {
 		return false, fmt.Errorf("listing routing rules: %w", err)
@@ -122,9 +122,9 @@ func hasRule(s seat) (bool, error) {
 // verifyNetwork compares the kernel's addresses, and the routes of each slot's packets, with the wanted ones.
 func verifyNetwork(n Size, dev netlink.Link) error {
 	var errs []error
-	have, err := addresses(dev)
+	have, err := listAddresses(dev)
 	errs = append(errs, err)
-	for _, s := range n.seats() {
+	for _, s := range n.listSlots() {
 		if !have[s.addr] {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}
@@ -136,7 +136,7 @@ func verifyNetwork(n Size, dev netlink.Link) error {
 }
 
 // verifyRoute verifies that packets of the slot's user to dst leave through the proxy with the slot's source address.
-func verifyRoute(s seat, proxy, dst netip.Addr, dev netlink.Link) error {
+func verifyRoute(s slotNetwork, proxy, dst netip.Addr, dev netlink.Link) error {
 	got, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{UID: &s.uid})
 	if err != nil {
 		return fmt.Errorf("asking for slot %d's route to %s: %w", s.id, dst, err)

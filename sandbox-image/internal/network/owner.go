@@ -9,9 +9,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
-// Announce writes the name of this network namespace to the file at path. Call it when the namespace is set up.
-func Announce(path string) error {
-	space, err := namespace()
+// AnnounceNamespace writes the name of this network namespace to the file at path. Call it when the namespace is set
+// up.
+func AnnounceNamespace(path string) error {
+	space, err := namespaceName()
 	if err != nil {
 		return err
 	}
@@ -25,7 +26,7 @@ func AwaitSuccessor(ctx context.Context, path string) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		ours, err := namespace()
+		ours, err := namespaceName()
 		data, readErr := os.ReadFile(path)
 		announced := strings.TrimSpace(string(data))
 		if err == nil && readErr == nil && announced != "" && announced != ours {
@@ -39,6 +40,6 @@ func AwaitSuccessor(ctx context.Context, path string) {
 	}
 }
 
-// namespace returns the name of this network namespace. The kernel gives the name to no other namespace while a process
-// is in this one.
-func namespace() (string, error) { return os.Readlink("/proc/self/ns/net") }
+// namespaceName returns the name of this network namespace. The kernel gives the name to no other namespace while a
+// process is in this one.
+func namespaceName() (string, error) { return os.Readlink("/proc/self/ns/net") }

@@ -12,7 +12,7 @@ import (
 
 func TestSuccessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "owner")
-	if err := Announce(path); err != nil {
+	if err := AnnounceNamespace(path); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)

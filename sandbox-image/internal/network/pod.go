@@ -44,7 +44,7 @@ func SetUpPod(p Pod) error {
 		return fmt.Errorf("inspecting %s: %w", loopback, err)
 	}
 	list := podRules(p)
-	if err := filter(list); err != nil {
+	if err := setFilter(list); err != nil {
 		return err
 	}
 	if err := podIPv6(); err != nil {
@@ -63,11 +63,11 @@ func SetUpPod(p Pod) error {
 }
 
 // podRules returns the filter rules of a pod, in order.
-func podRules(p Pod) []rule {
+func podRules(p Pod) []filterRule {
 	proxy, subnet, lo := p.Network.Proxy().String(), p.Network.Subnet().String(), loopback
-	var list []rule
-	in := func(spec ...string) { list = append(list, rule{chainIn, spec}) }
-	out := func(spec ...string) { list = append(list, rule{chainOut, spec}) }
+	var list []filterRule
+	in := func(spec ...string) { list = append(list, filterRule{chainIn, spec}) }
+	out := func(spec ...string) { list = append(list, filterRule{chainOut, spec}) }
 	known := []string{"-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}
 
 	in("-i", lo, "-s", subnet, "-d", proxy, "-p", "tcp", "-j", "ACCEPT")
@@ -80,7 +80,7 @@ func podRules(p Pod) []rule {
 		in("!", "-d", subnet, "!", "-i", lo, "-p", "tcp", "-m", "tcp", "--dport", strconv.Itoa(int(port)), "-j", "ACCEPT")
 	}
 
-	for _, s := range p.seats() {
+	for _, s := range p.listSlots() {
 		from := []string{
 			"-s", s.addr.String(), "-d", proxy, "-o", lo, "-m", "owner", "--uid-owner", strconv.Itoa(int(s.uid)),
 		}
@@ -154,7 +154,7 @@ func podIPv6() error {
 		return fmt.Errorf("looking for ip6tables: %w", err)
 	}
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
-	for _, r := range []rule{
+	for _, r := range []filterRule{
 		{chainOut, []string{"-m", "owner", "--uid-owner", slots, "-j", "REJECT"}},
 		{chainIn, []string{"-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
 		{chainIn, []string{"-p", "ipv6-icmp", "-j", "ACCEPT"}},
@@ -181,7 +181,7 @@ func podIPv6() error {
 // podRoutes sets the addresses and, for each slot, a default route with its source address. The local route to a slot
 // has quick ACKs, for the same reason as in the proxy's firewall.
 func podRoutes(n Size, lo netlink.Link) error {
-	have, err := addresses(lo)
+	have, err := listAddresses(lo)
 	if err != nil {
 		return err
 	}
@@ -197,13 +197,13 @@ func podRoutes(n Size, lo netlink.Link) error {
 	if err := add(n.Network.Proxy()); err != nil {
 		return err
 	}
-	for _, s := range n.seats() {
+	for _, s := range n.listSlots() {
 		if err := add(s.addr); err != nil {
 			return err
 		}
 		index, src := lo.Attrs().Index, net.IP(s.addr.AsSlice())
 		for _, r := range []netlink.Route{
-			{LinkIndex: index, Table: s.table, Dst: everywhere(), Src: src, Scope: netlink.SCOPE_LINK},
+			{LinkIndex: index, Table: s.table, Dst: anyAddress(), Src: src, Scope: netlink.SCOPE_LINK},
 			{
 				LinkIndex: index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Dst: hostNet(s.addr), Src: src,
 				Scope: netlink.SCOPE_HOST, QuickACK: 1,
@@ -222,9 +222,9 @@ func podRoutes(n Size, lo netlink.Link) error {
 
 // verifyPod compares the kernel's addresses, and the source address of each slot's packets, with the wanted ones.
 func verifyPod(n Size, lo netlink.Link) error {
-	have, err := addresses(lo)
+	have, err := listAddresses(lo)
 	errs := []error{err}
-	for _, s := range n.seats() {
+	for _, s := range n.listSlots() {
 		if !have[s.addr] {
 			errs = append(errs, fmt.Errorf("the address %s of slot %d is missing", s.addr, s.id))
 		}

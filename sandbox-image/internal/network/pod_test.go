@@ -159,7 +159,7 @@ func hear(network, local, remote string, within time.Duration) string {
 func TestPodSlotsReachOnlyTheProxyAsThemselves(t *testing.T) {
 	w := newPod(t)
 	for _, id := range slot.IDs(2, 1) {
-		own := (slot.Network{}).Addr(id).String()
+		own := (slot.Network{}).SlotAddr(id).String()
 		for remote, want := range map[string]string{
 			"198.18.0.1:443": "proxy " + own, "1.2.3.4:443": "proxy " + own, worldIP + ":443": "proxy " + own,
 			"169.254.169.254:80": "", "1.2.3.4:8080": "", "1.2.3.4:53": "",
@@ -224,7 +224,7 @@ func TestPodOthers(t *testing.T) {
 func TestPodPortIsNoIdentity(t *testing.T) {
 	w := newPod(t)
 	zero, one := slot.ID(0).UID(), slot.ID(1).UID()
-	own := (slot.Network{}).Addr(1).String()
+	own := (slot.Network{}).SlotAddr(1).String()
 	w.in(t, w.sandbox, zero, func() error {
 		c, err := dial("tcp4", "10.77.0.100:6000", "1.2.3.4:443")
 		if err != nil {

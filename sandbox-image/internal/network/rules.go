@@ -20,8 +20,8 @@ const (
 	basePriority = 1000
 )
 
-// seat is the network configuration of one slot.
-type seat struct {
+// slotNetwork is the network configuration of one slot.
+type slotNetwork struct {
 	id       slot.ID
 	addr     netip.Addr
 	uid      uint32
@@ -35,17 +35,18 @@ type Size struct {
 	Network       slot.Network
 }
 
-// seats returns the slots of a sandbox.
-func (n Size) seats() []seat {
-	list := make([]seat, 0, n.Runs+n.Servers)
+// listSlots returns the slots of a sandbox.
+func (n Size) listSlots() []slotNetwork {
+	list := make([]slotNetwork, 0, n.Runs+n.Servers)
 	for _, id := range slot.IDs(n.Runs, n.Servers) {
-		list = append(list, seat{id, n.Network.Addr(id), uint32(id.UID()), baseTable + int(id), basePriority + int(id)})
+		list = append(list, slotNetwork{id, n.Network.SlotAddr(id), uint32(id.UID()), baseTable + int(id),
+			basePriority + int(id)})
 	}
 	return list
 }
 
-// rule is one rule of the filter table, in the arguments of iptables.
-type rule struct {
+// filterRule is one rule of the filter table, in the arguments of iptables.
+type filterRule struct {
 	chain string
 	spec  []string
 }
@@ -59,12 +60,12 @@ const (
 	chainOut = "CODEFORGE-OUT"
 )
 
-// rules returns the filter rules on a device, in order.
-func rules(n Size, dev string) []rule {
+// filterRules returns the filter rules on a device, in order.
+func filterRules(n Size, dev string) []filterRule {
 	resolver := slot.SyntheticAddr.String()
-	var list []rule
-	in := func(spec ...string) { list = append(list, rule{chainIn, spec}) }
-	out := func(spec ...string) { list = append(list, rule{chainOut, spec}) }
+	var list []filterRule
+	in := func(spec ...string) { list = append(list, filterRule{chainIn, spec}) }
+	out := func(spec ...string) { list = append(list, filterRule{chainOut, spec}) }
 
 	// Responses from any address: if the proxy redirected a connection, its packets carry the original destination.
 	in("-i", dev, "-p", "tcp", "!", "--syn", "-j", "ACCEPT")
@@ -74,7 +75,7 @@ func rules(n Size, dev string) []rule {
 	in("-i", "lo", "-p", "tcp", "--tcp-flags", "RST", "RST", "-j", "ACCEPT")
 	in("-i", "lo", "-p", "icmp", "-m", "icmp", "--icmp-type", "3", "-j", "ACCEPT")
 
-	for _, s := range n.seats() {
+	for _, s := range n.listSlots() {
 		from := []string{"-o", dev, "-s", s.addr.String(), "-m", "owner", "--uid-owner", strconv.Itoa(int(s.uid))}
 		with := func(more ...string) []string { return append(append([]string{}, from...), more...) }
 		// The rule allows every port: the proxy's firewall keeps the connection at the proxy, and opens only the catalog's

@@ -23,14 +23,14 @@ type KeepConfig struct {
 	Bytes int64
 }
 
-// Keep stores the output of runs in files.
-type Keep struct {
+// OutputStore stores the output of runs in files.
+type OutputStore struct {
 	cfg  KeepConfig
 	root *os.Root
 }
 
 // NewKeep opens the directory of runs.
-func NewKeep(cfg KeepConfig) (*Keep, error) {
+func NewKeep(cfg KeepConfig) (*OutputStore, error) {
 	if cfg.Runs == 0 {
 		cfg.Runs = 100
 	}
@@ -41,20 +41,20 @@ func NewKeep(cfg KeepConfig) (*Keep, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of runs: %w", err)
 	}
-	k := &Keep{cfg: cfg, root: root}
-	return k, k.trim()
+	k := &OutputStore{cfg: cfg, root: root}
+	return k, k.trimOldest()
 }
 
 // Close closes the directory.
-func (k *Keep) Close() error { return k.root.Close() }
+func (k *OutputStore) Close() error { return k.root.Close() }
 
-// File returns the file of a run. It is created after more than From bytes have been written.
-func (k *Keep) File(run string) *File { return &File{keep: k, run: run} }
+// OpenFile returns the file of a run. It is created after more than From bytes have been written.
+func (k *OutputStore) OpenFile(run string) *File { return &File{keep: k, run: run} }
 
 // File is the kept output of one run. A nil File keeps no output. Close returns its first error. An error never stops
 // the run.
 type File struct {
-	keep *Keep
+	keep *OutputStore
 	run  string
 	head []byte
 	f    *os.File
@@ -71,7 +71,7 @@ func (f *File) Write(p []byte) {
 		if int64(len(f.head)) <= f.keep.cfg.From {
 			return
 		}
-		if f.err = f.open(); f.err != nil {
+		if f.err = f.openOnce(); f.err != nil {
 			return
 		}
 		// The file begins with the output that was held back until now.
@@ -80,7 +80,7 @@ func (f *File) Write(p []byte) {
 	_, f.err = f.f.Write(p)
 }
 
-func (f *File) open() error {
+func (f *File) openOnce() error {
 	root := f.keep.root
 	if err := root.Mkdir(f.run, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -107,14 +107,14 @@ func (f *File) Close() (string, error) {
 	if err != nil { // an incomplete file would take the space of later ones
 		_ = f.keep.root.RemoveAll(f.run)
 	}
-	if err = errors.Join(err, f.keep.trim()); err != nil {
+	if err = errors.Join(err, f.keep.trimOldest()); err != nil {
 		return "", fmt.Errorf("keeping the output of %s: %w", f.run, err)
 	}
 	return path.Join(f.keep.cfg.Inside, f.run, FileName), nil
 }
 
-// trim removes the oldest runs until the bounds hold. It always keeps the newest.
-func (k *Keep) trim() error {
+// trimOldest removes the oldest runs until the bounds hold. It always keeps the newest.
+func (k *OutputStore) trimOldest() error {
 	dir, err := k.root.Open(".")
 	if err != nil {
 		return err

@@ -14,28 +14,28 @@ type Text struct {
 	Invalid int64
 }
 
-// Next returns the text of a piece, without a last character that the next piece may complete.
-func (t *Text) Next(p []byte) string {
+// NextText returns the text of a piece, without a last character that the next piece may complete.
+func (t *Text) NextText(p []byte) string {
 	if len(t.rest) > 0 {
 		p = append(t.rest, p...)
 		t.rest = nil
 	}
-	if n := unfinished(p); n > 0 {
+	if n := countUnfinished(p); n > 0 {
 		t.rest = append([]byte(nil), p[len(p)-n:]...)
 		p = p[:len(p)-n]
 	}
-	return t.valid(p)
+	return t.replaceInvalid(p)
 }
 
-// End returns the remaining text at the end of the stream.
-func (t *Text) End() string {
+// LastText returns the remaining text at the end of the stream.
+func (t *Text) LastText() string {
 	p := t.rest
 	t.rest = nil
-	return t.valid(p)
+	return t.replaceInvalid(p)
 }
 
-// valid replaces each invalid byte by U+FFFD.
-func (t *Text) valid(p []byte) string {
+// replaceInvalid replaces each invalid byte by U+FFFD.
+func (t *Text) replaceInvalid(p []byte) string {
 	if utf8.Valid(p) {
 		return string(p)
 	}
@@ -52,8 +52,8 @@ func (t *Text) valid(p []byte) string {
 	return b.String()
 }
 
-// unfinished returns the number of bytes at the end of p that could begin a valid character.
-func unfinished(p []byte) int {
+// countUnfinished returns the number of bytes at the end of p that could begin a valid character.
+func countUnfinished(p []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
 		tail := p[len(p)-n:]
 		if utf8.RuneStart(tail[0]) {

@@ -15,13 +15,13 @@ func TestDisarmed(t *testing.T) {
 	t.Run("package-lock", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "package-lock")
 		s, dir := open(t)
-		must(t, s.Seal(pkg, registry, installed(t, "first")))
+		must(t, s.SealPackage(pkg, registry, installed(t, "first")))
 		must(t, os.RemoveAll(filepath.Join(dir, runapi.PackageKey(pkg))))
 		folder := t.TempDir()
 		if given, err := s.GiveLock(pkg, folder); given || err != nil {
 			t.Errorf("%v %v", given, err)
 		}
-		must(t, s.Seal(pkg, registry, installed(t, "other")))
+		must(t, s.SealPackage(pkg, registry, installed(t, "other")))
 		data, err := os.ReadFile(filepath.Join(dir, runapi.PackageKey(pkg), "deno.lock"))
 		if string(data) != "other" || err != nil {
 			t.Errorf("the attack is stopped by something else: %q %v", data, err)

@@ -48,8 +48,8 @@ type Store struct {
 	held map[string]int // number of users of a package, by key
 }
 
-// Open prepares the folder, and removes the files of unfinished installations.
-func Open(dir string) (*Store, error) {
+// OpenStore prepares the folder, and removes the files of unfinished installations.
+func OpenStore(dir string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, fmt.Errorf("preparing the folder of packages: %w", err)
@@ -73,8 +73,8 @@ var (
 	maxName = 300
 )
 
-// Check returns an error if a text does not name a package and its exact version.
-func Check(pkg string) error {
+// CheckName returns an error if a text does not name a package and its exact version.
+func CheckName(pkg string) error {
 	if len(pkg) > maxName || !namePattern.MatchString(pkg) {
 		return fmt.Errorf("package %.80q: want npm:NAME@VERSION with an exact version", pkg)
 	}
@@ -90,15 +90,15 @@ func CheckRegistry(registry string) error {
 	return nil
 }
 
-func (s *Store) path(pkg string) string { return filepath.Join(s.dir, runapi.PackageKey(pkg)) }
+func (s *Store) packagePath(pkg string) string { return filepath.Join(s.dir, runapi.PackageKey(pkg)) }
 
-func (s *Store) lock(pkg string) string {
+func (s *Store) lockPackage(pkg string) string {
 	return filepath.Join(s.dir, locksDir, runapi.PackageKey(pkg)+".lock")
 }
 
-// Registry returns the registry of an installed package, or runapi.ErrNotInstalled.
-func (s *Store) Registry(pkg string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(s.path(pkg), registryName))
+// RegistryOf returns the registry of an installed package, or runapi.ErrNotInstalled.
+func (s *Store) RegistryOf(pkg string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(s.packagePath(pkg), registryName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: %s", runapi.ErrNotInstalled, pkg)
 	}
@@ -108,7 +108,7 @@ func (s *Store) Registry(pkg string) (string, error) {
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
 // reports whether it copied one.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
-	data, err := os.ReadFile(s.lock(pkg))
+	data, err := os.ReadFile(s.lockPackage(pkg))
 	//defence:package-lock permits
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -120,11 +120,11 @@ func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 	return true, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
 }
 
-// Seal copies a package from the folder in which a slot installed it. No process of the slot may be left.
-func (s *Store) Seal(pkg, registry, folder string) error {
+// SealPackage copies a package from the folder in which a slot installed it. No process of the slot may be left.
+func (s *Store) SealPackage(pkg, registry, folder string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := os.Stat(s.path(pkg)); err == nil {
+	if _, err := os.Stat(s.packagePath(pkg)); err == nil {
 		return nil // another slot has installed it in the meantime
 	}
 	// A Root does not follow links out of the slot's folder.
@@ -133,10 +133,10 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 		return err
 	}
 	defer from.Close()
-	draft := s.path(pkg) + ".new"
+	draft := s.packagePath(pkg) + ".new"
 	err = errors.Join(os.RemoveAll(draft), os.Mkdir(draft, 0o755))
 	if err == nil {
-		err = fill(draft, from)
+		err = fillDraft(draft, from)
 	}
 	if err == nil {
 		err = errors.Join(os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444),
@@ -150,7 +150,7 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	}
 	if err == nil {
 		// The rename makes the package appear complete or not at all, also after a crash.
-		err = os.Rename(draft, s.path(pkg))
+		err = os.Rename(draft, s.packagePath(pkg))
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("sealing %s: %w", pkg, err), os.RemoveAll(draft))
@@ -158,26 +158,26 @@ func (s *Store) Seal(pkg, registry, folder string) error {
 	return nil
 }
 
-// fill copies the lock file and Deno's folder of packages. Deno's other files are caches.
-func fill(draft string, from *os.Root) error {
-	c := copier{from: from, to: draft}
+// fillDraft copies the lock file and Deno's folder of packages. Deno's other files are caches.
+func fillDraft(draft string, from *os.Root) error {
+	c := treeCopier{from: from, to: draft}
 	// Lstat, not Stat: the slot may have left a link.
 	if info, err := from.Lstat(lockName); err != nil || info.Size() > maxLock {
 		return errors.Join(fmt.Errorf("the lock file is missing or larger than %d MiB", maxLock>>20), err)
 	}
-	if err := c.entry(lockName); err != nil {
+	if err := c.copyEntry(lockName); err != nil {
 		return err
 	}
 	return fs.WalkDir(from.FS(), npmName, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return c.entry(name)
+		return c.copyEntry(name)
 	})
 }
 
-// copier copies regular files and directories within the bounds of a package.
-type copier struct {
+// treeCopier copies regular files and directories within the bounds of a package.
+type treeCopier struct {
 	from  *os.Root
 	to    string
 	bytes int64
@@ -186,7 +186,7 @@ type copier struct {
 
 var errTooLarge = fmt.Errorf("it has more than %d MiB", MaxBytes>>20)
 
-func (c *copier) entry(name string) error {
+func (c *treeCopier) copyEntry(name string) error {
 	info, err := c.from.Lstat(name)
 	if err != nil {
 		return err
@@ -203,12 +203,12 @@ func (c *copier) entry(name string) error {
 			return errTooLarge
 		}
 		// No write bits, and no setuid bit: only permission to read and execute.
-		return c.file(name, target, 0o444|m&0o111)
+		return c.copyFile(name, target, 0o444|m&0o111)
 	}
 	return fmt.Errorf("%q is neither a file nor a directory", name)
 }
 
-func (c *copier) file(name, target string, mode fs.FileMode) (err error) {
+func (c *treeCopier) copyFile(name, target string, mode fs.FileMode) (err error) {
 	in, err := c.from.Open(name)
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (s *Store) keepLock(pkg, draft string) error {
 		return err
 	}
 	// Later installations agree with the first lock file, so it is never replaced.
-	if _, err := os.Stat(s.lock(pkg)); err == nil {
+	if _, err := os.Stat(s.lockPackage(pkg)); err == nil {
 		return nil
 	}
-	return atomicfile.Write(s.lock(pkg), data, 0o444)
+	return atomicfile.Write(s.lockPackage(pkg), data, 0o444)
 }

@@ -38,7 +38,7 @@ func installed(t *testing.T, lock string) string {
 func open(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := Open(dir)
+	s, err := OpenStore(dir)
 	must(t, err)
 	return s, dir
 }
@@ -47,11 +47,11 @@ func open(t *testing.T) (*Store, string) {
 // Promise: first-installed-package
 func TestSeal(t *testing.T) {
 	s, dir := open(t)
-	if _, err := s.Registry(pkg); !errors.Is(err, runapi.ErrNotInstalled) {
+	if _, err := s.RegistryOf(pkg); !errors.Is(err, runapi.ErrNotInstalled) {
 		t.Error(err)
 	}
-	must(t, s.Seal(pkg, registry, installed(t, "lock")))
-	if got, err := s.Registry(pkg); got != registry || err != nil {
+	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
+	if got, err := s.RegistryOf(pkg); got != registry || err != nil {
 		t.Errorf("%q %v", got, err)
 	}
 	base := filepath.Join(dir, runapi.PackageKey(pkg))
@@ -67,8 +67,8 @@ func TestSeal(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(base, "node_analysis_cache_v2")); err == nil {
 		t.Error("a cache was copied")
 	}
-	must(t, s.Seal(pkg, "https://other.example.com/", installed(t, "other")))
-	if got, _ := s.Registry(pkg); got != registry {
+	must(t, s.SealPackage(pkg, "https://other.example.com/", installed(t, "other")))
+	if got, _ := s.RegistryOf(pkg); got != registry {
 		t.Errorf("a sealed package was replaced: %q", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestSealRefuses(t *testing.T) {
 			s, dir := open(t)
 			folder := installed(t, "lock")
 			must(t, change(folder))
-			if err := s.Seal(pkg, registry, folder); err == nil {
+			if err := s.SealPackage(pkg, registry, folder); err == nil {
 				t.Error("it was sealed")
 			}
 			left, err := filepath.Glob(filepath.Join(dir, runapi.PackageKey(pkg)+"*"))
@@ -122,9 +122,9 @@ func TestLock(t *testing.T) {
 	if given, err := s.GiveLock(pkg, t.TempDir()); given || err != nil {
 		t.Errorf("%v %v", given, err)
 	}
-	must(t, s.Seal(pkg, registry, installed(t, "first")))
+	must(t, s.SealPackage(pkg, registry, installed(t, "first")))
 	must(t, os.RemoveAll(filepath.Join(dir, runapi.PackageKey(pkg))))
-	must(t, s.Seal(pkg, registry, installed(t, "second")))
+	must(t, s.SealPackage(pkg, registry, installed(t, "second")))
 	folder := t.TempDir()
 	given, err := s.GiveLock(pkg, folder)
 	if data, readErr := os.ReadFile(filepath.Join(folder, "deno.lock")); !given || err != nil || string(data) != "first" {
@@ -135,11 +135,11 @@ func TestLock(t *testing.T) {
 // TestOpenTidies: what an interrupted installation left is removed, and sealed packages stay.
 func TestOpenTidies(t *testing.T) {
 	s, dir := open(t)
-	must(t, s.Seal(pkg, registry, installed(t, "lock")))
+	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
 	must(t, os.MkdirAll(filepath.Join(dir, "0123.new", "npm"), 0o700))
-	s, err := Open(dir)
+	s, err := OpenStore(dir)
 	must(t, err)
-	if _, err := s.Registry(pkg); err != nil {
+	if _, err := s.RegistryOf(pkg); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "0123.new")); err == nil {
@@ -150,7 +150,7 @@ func TestOpenTidies(t *testing.T) {
 // Promise: first-installed-package
 func TestCheck(t *testing.T) {
 	for _, good := range []string{"npm:x@1.0.0", "npm:@scope/server-name@2026.8.31", "npm:a.b_c~d@1.2.3-beta.1+build", "npm:X@0.0.0"} {
-		if err := Check(good); err != nil {
+		if err := CheckName(good); err != nil {
 			t.Error(err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestCheck(t *testing.T) {
 		"npm:@scope@1.0.0", "npm:x@1.0.0 --allow-all", "npm:x@1.0.0\n", "--reload", "npm:.x@1.0.0", "jsr:@a/b@1.0.0",
 		"https://packages.example.com/x.js", "npm:x@1.0.0,y", "npm:" + strings.Repeat("x", 300) + "@1.0.0",
 	} {
-		if Check(bad) == nil {
+		if CheckName(bad) == nil {
 			t.Errorf("%q is a package", bad)
 		}
 	}

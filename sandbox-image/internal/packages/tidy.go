@@ -15,8 +15,8 @@ import (
 // keyPattern matches the results of runapi.PackageKey.
 var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
-// Hold keeps a package until release is called.
-func (s *Store) Hold(pkg string) (release func()) {
+// HoldPackage keeps a package until release is called.
+func (s *Store) HoldPackage(pkg string) (release func()) {
 	key := runapi.PackageKey(pkg)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +30,8 @@ func (s *Store) Hold(pkg string) (release func()) {
 	})
 }
 
-// Tidy removes all packages except those in keep and those that are held. Their lock files stay.
-func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
+// RemoveUnused removes all packages except those in keep and those that are held. Their lock files stay.
+func (s *Store) RemoveUnused(keep []string) (runapi.Tidied, error) {
 	wanted := map[string]bool{}
 	for _, pkg := range keep {
 		wanted[runapi.PackageKey(pkg)] = true
@@ -54,7 +54,7 @@ func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
 		case moveErr != nil:
 			err = errors.Join(err, moveErr)
 		default:
-			tidied.Removed = append(tidied.Removed, describe(draft))
+			tidied.Removed = append(tidied.Removed, describePackage(draft))
 			err = errors.Join(err, os.RemoveAll(draft))
 		}
 	}
@@ -74,8 +74,8 @@ func (s *Store) takeAway(key string) (draft string, used bool, err error) {
 	return draft, false, errors.Join(os.RemoveAll(draft), os.Rename(from, draft))
 }
 
-// describe returns the package in a folder, and its size.
-func describe(dir string) runapi.Removed {
+// describePackage returns the package in a folder, and its size.
+func describePackage(dir string) runapi.Removed {
 	name, _ := os.ReadFile(filepath.Join(dir, packageName))
 	r := runapi.Removed{Package: string(name)}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -14,19 +14,19 @@ func TestTidy(t *testing.T) {
 	s, dir := open(t)
 	const wanted, used, other = "npm:wanted@1.0.0", "npm:used@1.0.0", "npm:other@1.0.0"
 	for _, pkg := range []string{wanted, used, other} {
-		must(t, s.Seal(pkg, registry, installed(t, "lock of "+pkg)))
+		must(t, s.SealPackage(pkg, registry, installed(t, "lock of "+pkg)))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
-	release := s.Hold(used)
-	again := s.Hold(used)
-	got, err := s.Tidy([]string{wanted, "npm:never-installed@1.0.0"})
+	release := s.HoldPackage(used)
+	again := s.HoldPackage(used)
+	got, err := s.RemoveUnused([]string{wanted, "npm:never-installed@1.0.0"})
 	if err != nil || len(got.Removed) != 1 || got.Removed[0].Package != other || got.Removed[0].Bytes < 10 || got.InUse != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	left := func(want ...string) {
 		t.Helper()
 		for _, pkg := range []string{wanted, used, other} {
-			_, err := s.Registry(pkg)
+			_, err := s.RegistryOf(pkg)
 			stays := false
 			for _, w := range want {
 				stays = stays || w == pkg
@@ -45,14 +45,14 @@ func TestTidy(t *testing.T) {
 	left(wanted, used)
 	release()
 	release()
-	if got, _ := s.Tidy([]string{wanted}); got.InUse != 1 {
+	if got, _ := s.RemoveUnused([]string{wanted}); got.InUse != 1 {
 		t.Errorf("released twice by one, and in use by another: %+v", got)
 	}
 	again()
-	if got, err := s.Tidy([]string{wanted}); err != nil || len(got.Removed) != 1 || got.InUse != 0 {
+	if got, err := s.RemoveUnused([]string{wanted}); err != nil || len(got.Removed) != 1 || got.InUse != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	left(wanted)
-	must(t, s.Seal(other, registry, installed(t, "again")))
+	must(t, s.SealPackage(other, registry, installed(t, "again")))
 	left(wanted, other)
 }

@@ -13,7 +13,7 @@ const drainPoll = 50 * time.Millisecond
 func (p *Pool) Drain(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	for p.drained() > 0 {
+	for p.startDraining() > 0 {
 		select {
 		case <-ctx.Done():
 			return
@@ -22,8 +22,8 @@ func (p *Pool) Drain(ctx context.Context) {
 	}
 }
 
-// drained starts draining and counts the remaining leases.
-func (p *Pool) drained() (left int) {
+// startDraining starts draining and counts the remaining leases.
+func (p *Pool) startDraining() (left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true

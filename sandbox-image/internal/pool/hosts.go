@@ -43,11 +43,11 @@ func parseHosts(list []string) (hostSet, error) {
 	return hostSet{hosts: hosts}, nil
 }
 
-// Hosts returns the sorted list.
-func (s hostSet) Hosts() []string { return slices.Clone(s.hosts) }
+// SortedHosts returns the sorted list.
+func (s hostSet) SortedHosts() []string { return slices.Clone(s.hosts) }
 
-// Hash identifies the set: 8 bytes of its SHA-256, in hexadecimal.
-func (s hostSet) Hash() string {
+// HashHosts identifies the set: 8 bytes of its SHA-256, in hexadecimal.
+func (s hostSet) HashHosts() string {
 	sum := sha256.Sum256([]byte(strings.Join(s.hosts, "\n")))
 	return hex.EncodeToString(sum[:8])
 }

@@ -32,9 +32,9 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	if p.private != r.Private {
 		p.private = r.Private // waiting interpreters are outdated now
 	}
-	s, isWarm := p.choose(python)
+	s, isWarm := p.chooseSlot(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
-	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
+	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.hasAnother(s)) {
 		return runapi.Lease{}, runapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
@@ -42,38 +42,38 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 		return runapi.Lease{}, err
 	}
 	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
-		p.discard(s) // vacate starts the replacement when this one has ended
+		p.discardInterpreter(s) // vacate starts the replacement when this one has ended
 	}
-	if s.running == nil && !r.Ahead && !p.start(s, python) {
-		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
+	if s.running == nil && !r.Ahead && !p.startInterpreter(s, python) {
+		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.startFailure(python))
 	}
 	s.ahead, s.python, s.private, s.pinned = r.Ahead, python, r.Private, p.pinned && !r.Private
-	p.grant(s, g, owner)
+	p.grantLease(s, g, owner)
 	p.watchIdle(s)
-	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
+	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.countTaken(), Canary: s.canary}, nil
 }
 
-// grant gives a seat to a lease, which ends with its owner. The caller holds p.mu.
-func (p *Pool) grant(s *seat, g uint64, owner context.Context) {
+// grantLease gives a seat to a lease, which ends with its owner. The caller holds p.mu.
+func (p *Pool) grantLease(s *slotState, g uint64, owner context.Context) {
 	s.lease, s.used = g, false
 	// The generation, not the slot, is the key: a late message for an earlier lease then finds no seat.
 	p.leases[g] = s
 	// A client that dies sends no Release. Its closed connection must free the slot.
-	s.forgetOwner = context.AfterFunc(owner, func() { p.expire(g, "its connection has ended") })
+	s.forgetOwner = context.AfterFunc(owner, func() { p.expireLease(g, "its connection has ended") })
 }
 
-// choose picks a free slot for a language. It prefers, in this order, a slot whose interpreter is warm, is starting, or
-// is prepared, then a slot without an interpreter, then one whose interpreter is ending or must end, then one where an
-// interpreter of the other language waits. The caller holds p.mu.
-func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
+// chooseSlot picks a free slot for a language. It prefers, in this order, a slot whose interpreter is warm, is
+// starting, or is prepared, then a slot without an interpreter, then one whose interpreter is ending or must end, then
+// one where an interpreter of the other language waits. The caller holds p.mu.
+func (p *Pool) chooseSlot(python bool) (best *slotState, isWarm bool) {
 	rank := 0
 	for _, s := range p.seats {
-		if !s.vacant() {
+		if !s.isVacant() {
 			continue
 		}
-		key, r := p.key(s, python), 5
+		key, r := p.interpreterKey(s, python), 5
 		switch {
-		case s.ready(key):
+		case s.isReady(key):
 			return s, true
 		case s.warm != nil && s.warm.python != python && s.warm.started:
 			r = 1
@@ -91,26 +91,26 @@ func (p *Pool) choose(python bool) (best *seat, isWarm bool) {
 	return best, false
 }
 
-// taken counts the seats for runs that cannot be leased. The caller holds p.mu.
-func (p *Pool) taken() (n int) {
+// countTaken counts the seats for runs that cannot be leased. The caller holds p.mu.
+func (p *Pool) countTaken() (n int) {
 	for _, s := range p.seats {
-		if !s.vacant() {
+		if !s.isVacant() {
 			n++
 		}
 	}
 	return n
 }
 
-// vacant reports whether the seat can be leased.
-func (s *seat) vacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
+// isVacant reports whether the seat can be leased.
+func (s *slotState) isVacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
-// another reports whether a seat other than but is vacant. The caller holds p.mu.
-func (p *Pool) another(but *seat) bool {
-	return slices.ContainsFunc(p.seats, func(s *seat) bool { return s != but && s.vacant() })
+// hasAnother reports whether a seat other than but is vacant. The caller holds p.mu.
+func (p *Pool) hasAnother(but *slotState) bool {
+	return slices.ContainsFunc(p.seats, func(s *slotState) bool { return s != but && s.isVacant() })
 }
 
 // watchIdle ends the lease if it stays unused for too long. The caller holds p.mu.
-func (p *Pool) watchIdle(s *seat) {
+func (p *Pool) watchIdle(s *slotState) {
 	g, limit := s.lease, p.cfg.LeaseIdle
 	if s.ahead {
 		// A lease ahead waits for a run that may come much later.
@@ -121,13 +121,13 @@ func (p *Pool) watchIdle(s *seat) {
 		busy := p.leases[g] != nil && s.cancel != nil // its run began while the timer fired
 		p.mu.Unlock()
 		if !busy {
-			p.expire(g, "it was unused for too long")
+			p.expireLease(g, "it was unused for too long")
 		}
 	})
 }
 
-// expire ends a lease whose holder did not release it.
-func (p *Pool) expire(g uint64, why string) {
+// expireLease ends a lease whose holder did not release it.
+func (p *Pool) expireLease(g uint64, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.leases[g]
@@ -140,12 +140,12 @@ func (p *Pool) expire(g uint64, why string) {
 
 // endLease ends a seat's lease and kills its run. The slot is free after that run has ended and, if suspect, after a
 // quarantine. The caller holds p.mu.
-func (p *Pool) endLease(s *seat, suspect bool) {
+func (p *Pool) endLease(s *slotState, suspect bool) {
 	if s.lease == 0 {
 		return
 	}
 	delete(p.leases, s.lease)
-	if s.used && !s.id.Server() { // code has seen the canary
+	if s.used && !s.id.IsServer() { // code has seen the canary
 		s.canary = p.newCanary()
 	}
 	s.lease, s.ahead, s.python = 0, false, false
@@ -165,7 +165,7 @@ func (p *Pool) endLease(s *seat, suspect bool) {
 }
 
 // endQuarantine frees the slot after its run has ended and the quarantine has passed.
-func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
+func (p *Pool) endQuarantine(s *slotState, running chan struct{}) {
 	if running != nil {
 		<-running
 	}
@@ -177,7 +177,7 @@ func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.quarantine = false
-	p.refill()
+	p.refillWarm()
 }
 
 // Release implements runapi.Sandbox. When Release returns, no process of the run is left.
@@ -228,7 +228,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	w := s.warm
 	p.mu.Unlock()
 	select {
-	case <-w.Up():
+	case <-w.UpSignal():
 		return w.Failure()
 	case <-ctx.Done():
 		return ctx.Err()
@@ -237,7 +237,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 
 // Run implements runapi.Sandbox.
 func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
-	if err := valid(r); err != nil {
+	if err := checkRequest(r); err != nil {
 		return runapi.Exit{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
 	}
 	if _, err := p.isPython(r.Language); err != nil {
@@ -247,7 +247,7 @@ func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) 
 	defer cancel()
 	for try := 1; ; try++ {
 		// An interpreter can end at any time while it waits. The code has not run then, so another one may get it.
-		exit, err := p.try(ctx, cancel, r, out)
+		exit, err := p.tryRun(ctx, cancel, r, out)
 		if !errors.Is(err, interp.ErrNotSent) || try == maxTries {
 			return exit, err
 		}
@@ -260,30 +260,30 @@ const cleanupDelay = time.Millisecond
 // maxTries is the number of interpreters that a run tries if they end before they get the code.
 const maxTries = 3
 
-// try runs the code in the slot's interpreter. When try returns, no process of the run is left. The pool removes
+// tryRun runs the code in the slot's interpreter. When try returns, no process of the run is left. The pool removes
 // private files while the response is being sent. The slot is not free until then.
-func (p *Pool) try(
+func (p *Pool) tryRun(
 	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
 ) (runapi.Exit, error) {
-	s, w, done, err := p.begin(ctx, r, cancel)
+	s, w, done, err := p.beginRun(ctx, r, cancel)
 	if err != nil {
 		return runapi.Exit{}, err
 	}
 	isWarm := w.isUp()
-	added := p.cfg.Quota.Begin(s.id)
-	keep := p.cfg.Keep.File(r.Run)
+	added := p.cfg.Quota.BeginRun(s.id)
+	keep := p.cfg.Keep.OpenFile(r.Run)
 	if r.Private { // other runs could read the output
 		keep = nil
 	}
 	exit, err := w.Run(ctx, interp.Task{
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.Ended, Keep: keep,
+		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.ReportEnd, Keep: keep,
 		Skills: r.Skills, Pinned: isPinned(r),
 		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
 		Watch: func() (runapi.Reason, string) {
-			return added.Check(quota.Probe{Unnamed: w.Unnamed, Written: w.Written})
+			return added.CheckBounds(quota.Probe{Unnamed: w.RemovedBytes, Written: w.CountWritten})
 		},
 	})
 	exit.Warm = isWarm
@@ -291,16 +291,16 @@ func (p *Pool) try(
 	if err == nil {
 		err = ended
 	}
-	if e := added.End(); e != nil {
+	if e := added.EndAndClean(); e != nil {
 		p.cfg.Log.Warn("files of a run could not be removed", "run", r.Run, "error", e)
 	}
-	exit.Unkept = strings.TrimSpace(exit.Unkept + " " + added.Unkept())
+	exit.Unkept = strings.TrimSpace(exit.Unkept + " " + added.DescribeRemoved())
 	remove := func(after time.Duration) {
 		time.Sleep(after)
 		err := w.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.vacate(s, done, err)
+		p.vacateSlot(s, done, err)
 	}
 	p.mu.Lock()
 	if s.lease == r.Generation {
@@ -318,23 +318,23 @@ func (p *Pool) try(
 	return exit, err
 }
 
-func (w *warm) isUp() bool {
+func (w *warmInterpreter) isUp() bool {
 	select {
-	case <-w.Up():
+	case <-w.UpSignal():
 		return true
 	default:
 		return false
 	}
 }
 
-// begin uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits until
-// it has ended and takes its replacement.
-func (p *Pool) begin(
+// beginRun uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits
+// until it has ended and takes its replacement.
+func (p *Pool) beginRun(
 	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
-) (*seat, *warm, chan struct{}, error) {
+) (*slotState, *warmInterpreter, chan struct{}, error) {
 	for {
 		p.mu.Lock()
-		s, err := p.claim(r)
+		s, err := p.claimSlot(r)
 		if err != nil {
 			p.mu.Unlock()
 			return nil, nil, nil, err
@@ -362,22 +362,22 @@ func (p *Pool) begin(
 	}
 }
 
-// claim finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending. The
-// caller holds p.mu.
-func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
+// claimSlot finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending.
+// The caller holds p.mu.
+func (p *Pool) claimSlot(r runapi.RunRequest) (*slotState, error) {
 	s := p.leases[r.Generation]
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
-	case s.id.Server():
+	case s.id.IsServer():
 		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
 	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
 		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
-	case r.Permissions != p.set.Hash():
-		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.Hash())
+	case r.Permissions != p.set.HashHosts():
+		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.HashHosts())
 	case s.broken != nil:
 		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
 	}
@@ -387,11 +387,11 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
 	} // outdates waiting interpreters if the value changes
 	// The permissions or the CA changed after the lease was granted, or the lease was for another language.
-	if s.warm != nil && s.warm.key != p.key(s, python) {
-		p.discard(s)
+	if s.warm != nil && s.warm.key != p.interpreterKey(s, python) {
+		p.discardInterpreter(s)
 	}
-	if s.running == nil && !p.start(s, python) {
-		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
+	if s.running == nil && !p.startInterpreter(s, python) {
+		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.startFailure(python))
 	}
 	return s, nil
 }
@@ -399,8 +399,8 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 // maxTimeout is the longest timeout that a request can ask for.
 const maxTimeout = 24 * time.Hour
 
-// valid rejects requests that can never succeed.
-func valid(r runapi.RunRequest) error {
+// checkRequest rejects requests that can never succeed.
+func checkRequest(r runapi.RunRequest) error {
 	switch {
 	case !validRun(r.Run):
 		return fmt.Errorf("run %q: want 1 to 64 of a-z, 0-9 and -", r.Run)

@@ -20,10 +20,10 @@ func TestMend(t *testing.T) {
 	}{"files": {nil, true}, "a process": {errors.New("it does not end"), false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, s := &Pool{cfg: Config{Log: slog.New(slog.DiscardHandler)}, stop: make(chan struct{})}, &seat{}
-				p.seats = []*seat{s}
+				p, s := &Pool{cfg: Config{Log: slog.New(slog.DiscardHandler)}, stop: make(chan struct{})}, &slotState{}
+				p.seats = []*slotState{s}
 				var room atomic.Bool
-				err := jail.Clear(c.leftover, func() error {
+				err := jail.ClearSlot(c.leftover, func() error {
 					if room.Load() {
 						return nil
 					}
@@ -32,10 +32,10 @@ func TestMend(t *testing.T) {
 				usable := func() bool {
 					p.mu.Lock()
 					defer p.mu.Unlock()
-					return s.vacant()
+					return s.isVacant()
 				}
 				p.mu.Lock()
-				p.vacate(s, make(chan struct{}), err)
+				p.vacateSlot(s, make(chan struct{}), err)
 				p.mu.Unlock()
 				time.Sleep(8 * time.Hour)
 				if usable() {

@@ -33,7 +33,7 @@ type Config struct {
 	Slots, Warm, WarmPython int
 	Jail                    jail.Jail
 	Generations             *generation.Counter
-	Keep                    *output.Keep
+	Keep                    *output.OutputStore
 	// CA is the file of the certificate that interpreters trust. If it changes, the pool replaces them.
 	CA string
 	// Memory limits a run's memory, Output its printed output, both in bytes.
@@ -74,9 +74,9 @@ type Pool struct {
 	closed bool
 	// draining refuses leases for runs.
 	draining bool
-	seats    []*seat // for runs
-	servers  []*seat // for MCP servers
-	leases   map[uint64]*seat
+	seats    []*slotState // for runs
+	servers  []*slotState // for MCP servers
+	leases   map[uint64]*slotState
 	set      hostSet
 	ca       string // hash of the CA file; empty if the file is missing
 	problem  error  // why the last interpreter did not start, or errFirst
@@ -89,8 +89,8 @@ type Pool struct {
 	runs, warmRuns uint64
 }
 
-// seat is one slot, for runs or for MCP servers.
-type seat struct {
+// slotState is one slot, for runs or for MCP servers.
+type slotState struct {
 	id         slot.ID
 	lease      uint64 // 0: free, or in quarantine
 	python     bool   // the lease is for a run of Python
@@ -108,8 +108,8 @@ type seat struct {
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
-	warm   *warm           // for a run
-	server *server.Running // for an MCP server, while its program runs
+	warm   *warmInterpreter      // for a run
+	server *server.RunningServer // for an MCP server, while its program runs
 }
 
 // errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.
@@ -120,29 +120,29 @@ func New(cfg Config) *Pool {
 	if cfg.LeaseIdle == 0 {
 		cfg.LeaseIdle = defaultLeaseIdle
 	}
-	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*seat{}}
+	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}}
 	if cfg.Warm > 0 {
 		p.problem = errFirst
 	}
 	for n := range cfg.Slots {
-		p.seats = append(p.seats, &seat{id: slot.ID(n), canary: p.newCanary()})
+		p.seats = append(p.seats, &slotState{id: slot.ID(n), canary: p.newCanary()})
 	}
 	for n := range cfg.Servers.Slots {
-		p.servers = append(p.servers, &seat{id: slot.ID(slot.Max + n)})
+		p.servers = append(p.servers, &slotState{id: slot.ID(slot.Max + n)})
 	}
 	p.mu.Lock()
 	p.ca = hashFile(cfg.CA)
-	p.refill()
+	p.refillWarm()
 	p.mu.Unlock()
-	p.work.Go(p.maintain)
+	p.work.Go(p.runMaintenance)
 	if cfg.WarmPython > 0 && cfg.Python.Version != "" {
 		p.work.Go(p.preparePython)
 	}
 	return p
 }
 
-// maintain runs every tick. It notices a changed CA and retries interpreters that failed to start.
-func (p *Pool) maintain() {
+// runMaintenance runs every tick. It notices a changed CA and retries interpreters that failed to start.
+func (p *Pool) runMaintenance() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	for {
@@ -157,7 +157,7 @@ func (p *Pool) maintain() {
 				p.ca = ca
 				p.retryAt, p.python.retryAt = time.Time{}, time.Time{}
 			}
-			p.refill()
+			p.refillWarm()
 			p.mu.Unlock()
 		}
 	}
@@ -197,10 +197,10 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// key identifies the current permissions and CA, and whether the seat's run is private or has pinned skills. An
-// interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
-func (p *Pool) key(s *seat, python bool) string {
-	key := p.set.Hash() + p.ca
+// interpreterKey identifies the current permissions and CA, and whether the seat's run is private or has pinned skills.
+// An interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
+func (p *Pool) interpreterKey(s *slotState, python bool) string {
+	key := p.set.HashHosts() + p.ca
 	if python {
 		key = "python" + p.ca
 	} else if p.isPinned(s) {
@@ -213,7 +213,7 @@ func (p *Pool) key(s *seat, python bool) string {
 }
 
 // isPrivate reports whether an interpreter of the seat should be private. The caller holds p.mu.
-func (p *Pool) isPrivate(s *seat) bool {
+func (p *Pool) isPrivate(s *slotState) bool {
 	if s.lease != 0 {
 		return s.private
 	}
@@ -221,7 +221,7 @@ func (p *Pool) isPrivate(s *seat) bool {
 }
 
 // isPinned reports whether an interpreter of the seat should be for a run with pinned skills. The caller holds p.mu.
-func (p *Pool) isPinned(s *seat) bool {
+func (p *Pool) isPinned(s *slotState) bool {
 	if s.lease != 0 {
 		return s.pinned
 	}
@@ -237,8 +237,8 @@ func (p *Pool) SetPermissions(r runapi.Permissions) (runapi.PermissionSet, error
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.set = set
-	p.refill()
-	return runapi.PermissionSet{Hash: set.Hash(), AllowNet: set.Hosts()}, nil
+	p.refillWarm()
+	return runapi.PermissionSet{Hash: set.HashHosts(), AllowNet: set.SortedHosts()}, nil
 }
 
 // Health implements runapi.Sandbox.
@@ -288,7 +288,7 @@ func (p *Pool) Stats() runapi.Stats {
 		case s.lease != 0:
 			st.Leased++
 		}
-		if s.open() && s.warm != nil && s.ready(p.key(s, s.warm.python)) {
+		if s.canReplace() && s.warm != nil && s.isReady(p.interpreterKey(s, s.warm.python)) {
 			st.Warm++
 		}
 	}

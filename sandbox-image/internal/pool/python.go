@@ -46,11 +46,11 @@ func (p *Pool) preparePython() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.failed(true, err)
+		p.noteFailure(true, err)
 		return
 	}
 	p.python.prepared = true
-	p.refill()
+	p.refillWarm()
 }
 
 // warmPython returns the number of Python interpreters that should wait now. The caller holds p.mu.
@@ -72,13 +72,13 @@ func (p *Pool) refillPython() {
 	}
 	want, waiting, free := p.warmPython(), 0, 0
 	for _, s := range p.seats {
-		if s.warm != nil && s.warm.python && s.open() {
+		if s.warm != nil && s.warm.python && s.canReplace() {
 			if waiting == want {
-				p.discard(s)
+				p.discardInterpreter(s)
 				continue
 			}
 			waiting++
-		} else if s.vacant() {
+		} else if s.isVacant() {
 			free++
 		}
 	}
@@ -88,9 +88,9 @@ func (p *Pool) refillPython() {
 		case s == nil || s.running != nil: // refill runs again when the process in that slot has ended
 			return
 		case s.warm != nil:
-			p.discard(s)
+			p.discardInterpreter(s)
 			return
-		case !p.start(s, true):
+		case !p.startInterpreter(s, true):
 			return
 		}
 		free--
@@ -100,12 +100,12 @@ func (p *Pool) refillPython() {
 
 // seatForPython returns a free slot without an interpreter, else one whose interpreter is ending, else one whose
 // interpreter is only prepared. The caller holds p.mu.
-func (p *Pool) seatForPython() (best *seat) {
+func (p *Pool) seatForPython() (best *slotState) {
 	rank := 0
 	for _, s := range p.seats {
 		r := 0
 		switch {
-		case !s.vacant():
+		case !s.isVacant():
 		case s.running != nil:
 			r = 2
 		case s.warm == nil:
@@ -120,8 +120,8 @@ func (p *Pool) seatForPython() (best *seat) {
 	return best
 }
 
-// why returns the reason why an interpreter of a language did not start. The caller holds p.mu.
-func (p *Pool) why(python bool) error {
+// startFailure returns the reason why an interpreter of a language did not start. The caller holds p.mu.
+func (p *Pool) startFailure(python bool) error {
 	err := p.problem
 	if python {
 		err = p.python.problem
@@ -132,8 +132,8 @@ func (p *Pool) why(python bool) error {
 	return err
 }
 
-// succeeded records that an interpreter has started. The caller holds p.mu.
-func (p *Pool) succeeded(python bool) {
+// noteStart records that an interpreter has started. The caller holds p.mu.
+func (p *Pool) noteStart(python bool) {
 	if python {
 		p.python.problem = nil
 		return

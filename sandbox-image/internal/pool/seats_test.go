@@ -26,10 +26,10 @@ func (brokenJail) Start(jail.Seat, jail.Stdio) (jail.Process, error) { return ni
 func newPool(slots int) *Pool {
 	p := &Pool{
 		cfg:  Config{Slots: slots, LeaseIdle: defaultLeaseIdle, Jail: brokenJail{}, Generations: &generation.Counter{}, Log: slog.New(slog.DiscardHandler)},
-		stop: make(chan struct{}), leases: map[uint64]*seat{},
+		stop: make(chan struct{}), leases: map[uint64]*slotState{},
 	}
 	for n := range slots {
-		p.seats = append(p.seats, &seat{id: slot.ID(n)})
+		p.seats = append(p.seats, &slotState{id: slot.ID(n)})
 	}
 	return p
 }
@@ -39,8 +39,8 @@ func newPool(slots int) *Pool {
 func TestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(1)
-		p.failed(true, errJail)
-		if p.problem != nil || !p.retryAt.IsZero() || !errors.Is(p.why(true), errJail) || errors.Is(p.why(false), errJail) {
+		p.noteFailure(true, errJail)
+		if p.problem != nil || !p.retryAt.IsZero() || !errors.Is(p.startFailure(true), errJail) || errors.Is(p.startFailure(false), errJail) {
 			t.Errorf("after Python: %v, %v, %v", p.problem, p.retryAt, p.python)
 		}
 		if p.python.retryAt != time.Now().Add(maxBackoff) {
@@ -48,12 +48,12 @@ func TestFailed(t *testing.T) {
 		}
 		p = newPool(1)
 		for _, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
-			p.failed(false, errJail)
+			p.noteFailure(false, errJail)
 			if got := time.Until(p.retryAt); got != want*time.Millisecond {
 				t.Errorf("the next try is after %v, want %v ms", got, want)
 			}
 		}
-		if p.python.problem != nil || !errors.Is(p.why(false), errJail) || p.Health().Problem == "" {
+		if p.python.problem != nil || !errors.Is(p.startFailure(false), errJail) || p.Health().Problem == "" {
 			t.Errorf("after TypeScript: %v, %v", p.python, p.Health())
 		}
 	})
@@ -61,17 +61,17 @@ func TestFailed(t *testing.T) {
 
 // TestSeatForPython: it is a free slot without an interpreter, else one whose interpreter is ending, else a prepared one.
 func TestSeatForPython(t *testing.T) {
-	ending, prepared, started := func(s *seat) { s.running = make(chan struct{}) }, func(s *seat) { s.warm = &warm{} }, func(s *seat) { s.warm = &warm{started: true} }
-	leased, broken, quarantined := func(s *seat) { s.lease = 1 }, func(s *seat) { s.broken = errJail }, func(s *seat) { s.quarantine = true }
-	empty := func(*seat) {}
+	ending, prepared, started := func(s *slotState) { s.running = make(chan struct{}) }, func(s *slotState) { s.warm = &warmInterpreter{} }, func(s *slotState) { s.warm = &warmInterpreter{started: true} }
+	leased, broken, quarantined := func(s *slotState) { s.lease = 1 }, func(s *slotState) { s.broken = errJail }, func(s *slotState) { s.quarantine = true }
+	empty := func(*slotState) {}
 	for _, c := range []struct {
-		seats []func(*seat)
+		seats []func(*slotState)
 		want  int // -1: none
 	}{
-		{[]func(*seat){leased, broken, quarantined, started}, -1},
-		{[]func(*seat){leased, prepared, ending, empty, empty}, 3},
-		{[]func(*seat){prepared, ending, ending, started}, 1},
-		{[]func(*seat){started, leased, prepared}, 2},
+		{[]func(*slotState){leased, broken, quarantined, started}, -1},
+		{[]func(*slotState){leased, prepared, ending, empty, empty}, 3},
+		{[]func(*slotState){prepared, ending, ending, started}, 1},
+		{[]func(*slotState){started, leased, prepared}, 2},
 	} {
 		p := newPool(len(c.seats))
 		for i, set := range c.seats {
@@ -94,23 +94,23 @@ func TestChoose(t *testing.T) {
 	p.seats[0].lease = 1
 	p.seats[1].broken = errJail
 	p.seats[2].quarantine = true
-	if s, _ := p.choose(false); s != p.seats[3] || p.taken() != 3 || !p.another(s) {
-		t.Errorf("%+v, %d taken", s, p.taken())
+	if s, _ := p.chooseSlot(false); s != p.seats[3] || p.countTaken() != 3 || !p.hasAnother(s) {
+		t.Errorf("%+v, %d taken", s, p.countTaken())
 	}
-	p.seats[3].warm = &warm{python: true, started: true}
+	p.seats[3].warm = &warmInterpreter{python: true, started: true}
 	p.seats[4].running = make(chan struct{})
-	p.seats[5].warm = &warm{key: "outdated"}
-	if s, ready := p.choose(false); ready || s.id != 4 {
+	p.seats[5].warm = &warmInterpreter{key: "outdated"}
+	if s, ready := p.chooseSlot(false); ready || s.id != 4 {
 		t.Errorf("slot %d, want the one whose interpreter is ending", s.id)
 	}
 	p.seats[5].warm = nil
-	if s, _ := p.choose(false); s.id != 5 {
+	if s, _ := p.chooseSlot(false); s.id != 5 {
 		t.Errorf("slot %d, want the empty one", s.id)
 	}
 	for _, s := range p.seats[3:5] {
 		s.lease = 1
 	}
-	if p.another(p.seats[5]) || !p.another(p.seats[0]) {
+	if p.hasAnother(p.seats[5]) || !p.hasAnother(p.seats[0]) {
 		t.Error("the last slot that is vacant is another than itself, or is not vacant")
 	}
 }
@@ -122,7 +122,7 @@ func TestStatsOfLeases(t *testing.T) {
 	p.seats[2].lease, p.seats[2].ahead = 2, true
 	p.seats[3].quarantine = true
 	p.seats[4].broken = errJail
-	p.servers = []*seat{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
+	p.servers = []*slotState{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
 	got := p.Stats()
 	want := runapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
 	got.Generation = want.Generation
@@ -178,25 +178,25 @@ func TestLeaseGone(t *testing.T) {
 // TestClaim: a lease has one run, of its kind, with the permissions in force.
 func TestClaim(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Pool, *seat, *runapi.RunRequest)
+		change func(*Pool, *slotState, *runapi.RunRequest)
 		want   error
 	}{
-		"no lease":           {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Generation++ }, runapi.ErrLeaseGone},
-		"of a server":        {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.id = slot.Max }, runapi.ErrBadRequest},
-		"used":               {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.used = true }, runapi.ErrLeaseGone},
-		"private run":        {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Private = true }, runapi.ErrBadRequest},
-		"private lease":      {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.private = true }, runapi.ErrBadRequest},
-		"other permissions":  {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Permissions = "x" }, runapi.ErrPermissions},
-		"out of use":         {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.broken = errJail }, runapi.ErrUnready},
-		"nothing starts":     {func(*Pool, *seat, *runapi.RunRequest) {}, errJail},
-		"one is ending here": {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.running = make(chan struct{}) }, nil},
+		"no lease":           {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Generation++ }, runapi.ErrLeaseGone},
+		"of a server":        {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.id = slot.Max }, runapi.ErrBadRequest},
+		"used":               {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.used = true }, runapi.ErrLeaseGone},
+		"private run":        {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Private = true }, runapi.ErrBadRequest},
+		"private lease":      {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.private = true }, runapi.ErrBadRequest},
+		"other permissions":  {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Permissions = "x" }, runapi.ErrPermissions},
+		"out of use":         {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.broken = errJail }, runapi.ErrUnready},
+		"nothing starts":     {func(*Pool, *slotState, *runapi.RunRequest) {}, errJail},
+		"one is ending here": {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.running = make(chan struct{}) }, nil},
 	} {
 		p := newPool(1)
 		s := p.seats[0]
 		s.lease, p.leases[7] = 7, s
-		r := runapi.RunRequest{Generation: 7, Permissions: p.set.Hash(), Language: runapi.LanguageTypeScript}
+		r := runapi.RunRequest{Generation: 7, Permissions: p.set.HashHosts(), Language: runapi.LanguageTypeScript}
 		c.change(p, s, &r)
-		got, err := p.claim(r)
+		got, err := p.claimSlot(r)
 		if !errors.Is(err, c.want) || (err == nil) != (got == s) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -209,9 +209,9 @@ func TestQuarantine(t *testing.T) {
 		p := newPool(2)
 		owner, leave := context.WithCancel(t.Context())
 		p.mu.Lock()
-		p.grant(p.seats[0], 1, owner)
+		p.grantLease(p.seats[0], 1, owner)
 		p.watchIdle(p.seats[0])
-		p.grant(p.seats[1], 2, t.Context())
+		p.grantLease(p.seats[1], 2, t.Context())
 		p.seats[1].ahead = true
 		p.watchIdle(p.seats[1])
 		p.mu.Unlock()
@@ -221,7 +221,7 @@ func TestQuarantine(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for i, want := range vacant {
-				if p.seats[i].vacant() != want {
+				if p.seats[i].isVacant() != want {
 					t.Errorf("%s: slot %d is vacant: %t", what, i, !want)
 				}
 			}
@@ -238,7 +238,7 @@ func TestQuarantine(t *testing.T) {
 		}
 		is("released", true, true)
 		p.mu.Lock()
-		p.grant(p.seats[0], 3, t.Context())
+		p.grantLease(p.seats[0], 3, t.Context())
 		p.watchIdle(p.seats[0])
 		p.mu.Unlock()
 		time.Sleep(defaultLeaseIdle - time.Millisecond)
@@ -285,7 +285,7 @@ func TestValid(t *testing.T) {
 	} {
 		r := runapi.RunRequest{Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}
 		c.change(&r)
-		if err := valid(r); (err == nil) != c.ok {
+		if err := checkRequest(r); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

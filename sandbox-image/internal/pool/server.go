@@ -39,14 +39,14 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 	}
 	for _, s := range p.servers {
 		// A released slot may still have processes that are ending.
-		if !s.vacant() || s.running != nil {
+		if !s.isVacant() || s.running != nil {
 			continue
 		}
 		g, err := p.cfg.Generations.Next()
 		if err != nil {
 			return runapi.Lease{}, err
 		}
-		p.grant(s, g, owner)
+		p.grantLease(s, g, owner)
 		return runapi.Lease{Slot: s.id, Generation: g}, nil
 	}
 	return runapi.Lease{}, runapi.ErrBusy
@@ -56,9 +56,9 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runapi.Duplex) (runapi.Exit, error) {
 	// Hold comes before the check that the package is installed: Tidy must not remove the package in between.
 	if h.Package != "" && p.cfg.Servers.Packages != nil {
-		defer p.cfg.Servers.Packages.Hold(h.Package)()
+		defer p.cfg.Servers.Packages.HoldPackage(h.Package)()
 	}
-	spec, err := p.specify(h)
+	spec, err := p.specifyServer(h)
 	if err != nil {
 		return runapi.Exit{}, err
 	}
@@ -73,7 +73,7 @@ func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runa
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.server = nil
-	p.vacate(s, done, broken)
+	p.vacateSlot(s, done, broken)
 	return exit, err
 }
 
@@ -82,39 +82,39 @@ func (p *Pool) Tidy(w runapi.Packages) (runapi.Tidied, error) {
 	if p.cfg.Servers.Packages == nil {
 		return runapi.Tidied{}, nil
 	}
-	return p.cfg.Servers.Packages.Tidy(w.Keep)
+	return p.cfg.Servers.Packages.RemoveUnused(w.Keep)
 }
 
-// specify checks the request and returns the server to start.
-func (p *Pool) specify(h runapi.ServerHead) (jail.Server, error) {
+// specifyServer checks the request and returns the server to start.
+func (p *Pool) specifyServer(h runapi.ServerHead) (jail.Server, error) {
 	spec := jail.Server{Package: h.Package, Registry: h.Registry, Install: h.Install, TZ: p.cfg.TZ}
 	var err error
 	switch {
 	case h.Install:
-		err = errors.Join(packages.Check(h.Package), packages.CheckRegistry(h.Registry))
+		err = errors.Join(packages.CheckName(h.Package), packages.CheckRegistry(h.Registry))
 	case h.Registry != "":
 		err = errors.New("registry: only an installation has one")
 	case h.Package != "":
-		err = packages.Check(h.Package)
+		err = packages.CheckName(h.Package)
 	}
 	if err != nil {
 		return spec, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
 	}
 	if h.Package != "" && !h.Install {
-		spec.Registry, err = p.cfg.Servers.Packages.Registry(h.Package)
+		spec.Registry, err = p.cfg.Servers.Packages.RegistryOf(h.Package)
 	}
 	return spec, err
 }
 
 // claimServer uses the lease's only program.
-func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan struct{}, error) {
+func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*slotState, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.leases[g]
 	switch {
 	case s == nil:
 		return nil, nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
-	case !s.id.Server():
+	case !s.id.IsServer():
 		return nil, nil, fmt.Errorf("%w: the lease is for a run", runapi.ErrBadRequest)
 	case s.used:
 		return nil, nil, fmt.Errorf("%w: it has had its program", runapi.ErrLeaseGone)
@@ -127,16 +127,16 @@ func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*seat, chan str
 // runServer runs the program, and seals a package that it installed. broken is not nil if the slot must not be used
 // again.
 func (p *Pool) runServer(
-	ctx context.Context, s *seat, spec jail.Server, d runapi.Duplex,
+	ctx context.Context, s *slotState, spec jail.Server, d runapi.Duplex,
 ) (exit runapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
 		// Another slot may have installed it since the client asked.
-		if _, err := sv.Packages.Registry(spec.Package); err == nil { // already installed
-			return runapi.Exit{Reason: runapi.Exited}, nil, d.Started()
+		if _, err := sv.Packages.RegistryOf(spec.Package); err == nil { // already installed
+			return runapi.Exit{Reason: runapi.Exited}, nil, d.ReportStart()
 		}
 		defer func() {
-			broken = jail.Clear(broken, func() error { return p.cfg.Jail.ClearInstall(s.id) })
+			broken = jail.ClearSlot(broken, func() error { return p.cfg.Jail.ClearInstall(s.id) })
 		}()
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
@@ -145,8 +145,8 @@ func (p *Pool) runServer(
 			return exit, nil, err
 		}
 	}
-	r, err := server.Start(server.Config{
-		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.Started, Ended: d.Ended,
+	r, err := server.StartServer(server.Config{
+		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.ReportStart, Ended: d.ReportEnd,
 		Watch: func(i jail.Process) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *Pool) runServer(
 	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == runapi.Exited {
 		err := p.cfg.Jail.ShareInstall(s.id)
 		if err == nil {
-			err = sv.Packages.Seal(spec.Package, spec.Registry, sv.Installing(s.id))
+			err = sv.Packages.SealPackage(spec.Package, spec.Registry, sv.Installing(s.id))
 		}
 		if err != nil {
 			exit.Code, exit.Detail = 1, err.Error()

@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 )
 
-// warm is an interpreter without code: prepared, starting, or waiting.
-type warm struct {
+// warmInterpreter is an interpreter without code: prepared, starting, or waiting.
+type warmInterpreter struct {
 	*interp.Interpreter
 	python  bool
 	private bool
@@ -19,20 +19,20 @@ type warm struct {
 	started bool
 }
 
-// open reports whether the pool may replace the seat's interpreter: the seat has no lease, or only one ahead.
-func (s *seat) open() bool { return s.lease == 0 || s.ahead }
+// canReplace reports whether the pool may replace the seat's interpreter: the seat has no lease, or only one ahead.
+func (s *slotState) canReplace() bool { return s.lease == 0 || s.ahead }
 
-// refill replaces outdated interpreters, and prepares and starts new ones until enough wait. The caller holds p.mu.
-func (p *Pool) refill() {
+// refillWarm replaces outdated interpreters, and prepares and starts new ones until enough wait. The caller holds p.mu.
+func (p *Pool) refillWarm() {
 	if p.closed {
 		return
 	}
 	waiting := 0
 	for _, s := range p.seats {
-		if s.warm != nil && s.open() && (s.warm.key != p.key(s, s.warm.python) || p.ca == "") {
-			p.discard(s)
+		if s.warm != nil && s.canReplace() && (s.warm.key != p.interpreterKey(s, s.warm.python) || p.ca == "") {
+			p.discardInterpreter(s)
 		}
-		if s.warm != nil && s.warm.started && !s.warm.python && s.open() {
+		if s.warm != nil && s.warm.started && !s.warm.python && s.canReplace() {
 			waiting++
 		}
 	}
@@ -43,7 +43,7 @@ func (p *Pool) refill() {
 	// Every free slot gets a prepared process, and Warm slots get a started one. Slots with a lease ahead come first,
 	// because the next runs will use them.
 	seats := slices.Clone(p.seats)
-	slices.SortStableFunc(seats, func(a, b *seat) int {
+	slices.SortStableFunc(seats, func(a, b *slotState) int {
 		if a.ahead == b.ahead {
 			return 0
 		}
@@ -53,7 +53,7 @@ func (p *Pool) refill() {
 		return 1
 	})
 	for _, s := range seats {
-		if !s.open() || s.broken != nil || s.quarantine || s.running != nil && !s.ahead {
+		if !s.canReplace() || s.broken != nil || s.quarantine || s.running != nil && !s.ahead {
 			continue
 		}
 		switch {
@@ -62,12 +62,12 @@ func (p *Pool) refill() {
 		// An interpreter of Python holds the slot. refillPython decides about it.
 		case s.warm != nil && s.warm.python:
 		case waiting < p.cfg.Warm && (s.warm == nil || !s.warm.started):
-			if !p.start(s, false) {
+			if !p.startInterpreter(s, false) {
 				return
 			}
 			waiting++
 		case s.warm == nil:
-			if !p.prepare(s, false) {
+			if !p.prepareInterpreter(s, false) {
 				return
 			}
 		}
@@ -113,7 +113,7 @@ func (p *Pool) refillNow(force bool) bool {
 	if 2*p.activeRuns() >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
-	p.refill()
+	p.refillWarm()
 	return true
 }
 
@@ -127,16 +127,16 @@ func (p *Pool) activeRuns() (runs int) {
 	return runs
 }
 
-// idle reports whether no run is in progress.
-func (p *Pool) idle() bool {
+// isIdle reports whether no run is in progress.
+func (p *Pool) isIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.activeRuns() == 0
 }
 
-// start starts a seat's interpreter. If the seat has none, start first prepares one. The caller holds p.mu.
-func (p *Pool) start(s *seat, python bool) bool {
-	if s.warm == nil && !p.prepare(s, python) {
+// startInterpreter starts a seat's interpreter. If the seat has none, start first prepares one. The caller holds p.mu.
+func (p *Pool) startInterpreter(s *slotState, python bool) bool {
+	if s.warm == nil && !p.prepareInterpreter(s, python) {
 		return false
 	}
 	s.warm.started = true
@@ -144,41 +144,41 @@ func (p *Pool) start(s *seat, python bool) bool {
 	return true
 }
 
-// prepare prepares an interpreter of a language for a seat without one. The caller holds p.mu.
-func (p *Pool) prepare(s *seat, python bool) bool {
+// prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
+func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.Seat{
-			Slot: s.id, Net: p.set.Hosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
+			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
 			Pinned: p.isPinned(s),
-		}, p.idle)
+		}, p.isIdle)
 	if err != nil {
-		p.failed(python, err)
+		p.noteFailure(python, err)
 		return false
 	}
-	w := &warm{Interpreter: i, python: python, private: p.isPrivate(s), key: p.key(s, python)}
+	w := &warmInterpreter{Interpreter: i, python: python, private: p.isPrivate(s), key: p.interpreterKey(s, python)}
 	s.warm = w
-	p.work.Go(func() { p.monitor(s, w) })
+	p.work.Go(func() { p.monitorStart(s, w) })
 	return true
 }
 
-// monitor waits until an interpreter is up, possibly long after it was prepared. If the interpreter ends unused,
+// monitorStart waits until an interpreter is up, possibly long after it was prepared. If the interpreter ends unused,
 // monitor replaces it.
-func (p *Pool) monitor(s *seat, w *warm) {
+func (p *Pool) monitorStart(s *slotState, w *warmInterpreter) {
 	select {
-	case <-w.Up():
+	case <-w.UpSignal():
 	case <-p.stop:
 		return
 	}
 	p.mu.Lock()
 	if err := w.Failure(); err == nil {
-		p.succeeded(w.python)
+		p.noteStart(w.python)
 		// An interpreter that was discarded while it started has not failed.
 	} else if s.warm == w {
-		p.failed(w.python, err)
+		p.noteFailure(w.python, err)
 	}
 	p.mu.Unlock()
 	select {
-	case <-w.Ended():
+	case <-w.EndSignal():
 	case <-p.stop:
 		return
 	}
@@ -186,13 +186,13 @@ func (p *Pool) monitor(s *seat, w *warm) {
 	defer p.mu.Unlock()
 	// A run may have taken the interpreter in the meantime: it ends by the run's own code.
 	if s.warm == w {
-		p.discard(s)
-		p.refill()
+		p.discardInterpreter(s)
+		p.refillWarm()
 	}
 }
 
-// failed records why an interpreter did not start, and delays the next try. The caller holds p.mu.
-func (p *Pool) failed(python bool, err error) {
+// noteFailure records why an interpreter did not start, and delays the next try. The caller holds p.mu.
+func (p *Pool) noteFailure(python bool, err error) {
 	if python { // TypeScript still works
 		p.python.problem, p.python.retryAt = err, time.Now().Add(maxBackoff)
 		p.cfg.Log.Error("Python did not start", "error", err)
@@ -205,8 +205,9 @@ func (p *Pool) failed(python bool, err error) {
 	p.cfg.Log.Error("an interpreter did not start", "error", err, "next_try", p.backoff)
 }
 
-// discard ends a seat's waiting interpreter. The seat counts as running until it has ended. The caller holds p.mu.
-func (p *Pool) discard(s *seat) {
+// discardInterpreter ends a seat's waiting interpreter. The seat counts as running until it has ended. The caller holds
+// p.mu.
+func (p *Pool) discardInterpreter(s *slotState) {
 	w := s.warm
 	s.warm = nil
 	done := make(chan struct{})
@@ -216,31 +217,31 @@ func (p *Pool) discard(s *seat) {
 		err := w.Close()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.vacate(s, done, err)
+		p.vacateSlot(s, done, err)
 	})
 }
 
-// vacate records that a seat's run, or its discarded interpreter, has ended. The caller holds p.mu.
-func (p *Pool) vacate(s *seat, done chan struct{}, err error) {
+// vacateSlot records that a seat's run, or its discarded interpreter, has ended. The caller holds p.mu.
+func (p *Pool) vacateSlot(s *slotState, done chan struct{}, err error) {
 	if err != nil {
 		s.broken = err
 		p.cfg.Log.Error("a slot is out of use", "slot", s.id, "error", err)
 		// Files on a full disk can be removed later. A process that survived SIGKILL stays, and so the slot stays out of use.
 		if files := (*jail.FilesError)(nil); errors.As(err, &files) && !p.closed {
-			p.work.Go(func() { p.mend(s, files.Again) })
+			p.work.Go(func() { p.retryRemoval(s, files.Again) })
 		}
 	}
 	s.running, s.cancel = nil, nil
 	close(done)
-	if !s.id.Server() && !s.open() && !s.used && s.broken == nil && !p.closed {
-		p.start(s, s.python) // the seat was leased while the previous interpreter was ending
+	if !s.id.IsServer() && !s.canReplace() && !s.used && s.broken == nil && !p.closed {
+		p.startInterpreter(s, s.python) // the seat was leased while the previous interpreter was ending
 		return
 	}
 	p.refillAfter(endPause)
 }
 
-// mend retries, until the pool is closed, to remove the files for which a slot is out of use.
-func (p *Pool) mend(s *seat, remove func() error) {
+// retryRemoval retries, until the pool is closed, to remove the files for which a slot is out of use.
+func (p *Pool) retryRemoval(s *slotState, remove func() error) {
 	for gone := false; !gone; gone = remove() == nil {
 		select {
 		case <-time.After(maxBackoff):
@@ -252,22 +253,22 @@ func (p *Pool) mend(s *seat, remove func() error) {
 	defer p.mu.Unlock()
 	s.broken = nil
 	p.cfg.Log.Info("a slot is in use again", "slot", s.id)
-	p.refill()
+	p.refillWarm()
 }
 
-// ready reports whether an up-to-date interpreter waits for code in the seat.
-func (s *seat) ready(key string) bool {
+// isReady reports whether an up-to-date interpreter waits for code in the seat.
+func (s *slotState) isReady(key string) bool {
 	if s.warm == nil || s.warm.key != key {
 		return false
 	}
 	select {
-	case <-s.warm.Up():
+	case <-s.warm.UpSignal():
 	default:
 		return false
 	}
 	select {
 	// Up was closed, but the interpreter may have ended since.
-	case <-s.warm.Ended():
+	case <-s.warm.EndSignal():
 		return false
 	default:
 		return s.warm.Failure() == nil

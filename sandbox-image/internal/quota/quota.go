@@ -87,19 +87,19 @@ type Run struct {
 	since time.Time
 	over  *Dir
 	// before is the used space of each file system when the run began.
-	before []space
+	before []diskSpace
 	// unkept has a sentence for each disk on which End removed files of the run to make room.
 	unkept []string
 }
 
-// Begin starts to measure a run.
-func (m *Meter) Begin(id slot.ID) *Run {
+// BeginRun starts to measure a run.
+func (m *Meter) BeginRun(id slot.ID) *Run {
 	m.mu.Lock()
 	m.busy[id] = true
 	m.mu.Unlock()
 	r := &Run{meter: m, slot: id, since: fileTime()}
 	for i := range m.cfg.Dirs {
-		r.before = append(r.before, m.cfg.Dirs[i].fill().used)
+		r.before = append(r.before, m.cfg.Dirs[i].measureFill().used)
 	}
 	return r
 }
@@ -120,17 +120,17 @@ type Probe struct {
 	// if the file system has grown.
 	Unnamed func(device uint64) int64
 	// Written is the function Written, run as the slot's user. It is called only if the run has closed a directory.
-	Written func(dir string, since time.Time, enough int64) Count
+	Written func(dir string, since time.Time, enough int64) FileCount
 }
 
-// Check reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End, when no
-// process of the run is left, because a fast run can fill a directory between two calls.
-func (r *Run) Check(p Probe) (runapi.Reason, string) {
-	shared := r.shared()
+// CheckBounds reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End,
+// when no process of the run is left, because a fast run can fill a directory between two calls.
+func (r *Run) CheckBounds(p Probe) (runapi.Reason, string) {
+	shared := r.mayBeShared()
 	for i := range r.meter.roots {
 		d := &r.meter.cfg.Dirs[i]
 		//defence:unnamed
-		if r.grown(i) && p.Unnamed(d.device()) > d.Bytes {
+		if r.hasGrown(i) && p.Unnamed(d.deviceNumber()) > d.Bytes {
 			r.over = d
 			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
 				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
@@ -139,7 +139,7 @@ func (r *Run) Check(p Probe) (runapi.Reason, string) {
 		if shared || r.withinBounds(i) {
 			continue
 		}
-		c := r.measure(i, p)
+		c := r.measureDir(i, p)
 		switch {
 		case c.Bytes > d.Bytes:
 			r.over = d
@@ -158,21 +158,21 @@ func (r *Run) Check(p Probe) (runapi.Reason, string) {
 	return "", ""
 }
 
-// shared reports whether the files found could belong to another run.
-func (r *Run) shared() bool {
+// mayBeShared reports whether the files found could belong to another run.
+func (r *Run) mayBeShared() bool {
 	r.meter.mu.Lock()
 	defer r.meter.mu.Unlock()
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// End stops measuring. Call it when no process of the run is left. If the run exceeded a bound, End removes the files
-// that it created. If all runs together have left too much, End removes the oldest files.
-func (r *Run) End() error {
+// EndAndClean stops measuring. Call it when no process of the run is left. If the run exceeded a bound, End removes the
+// files that it created. If all runs together have left too much, End removes the oldest files.
+func (r *Run) EndAndClean() error {
 	m := r.meter
 	var errs []error
-	if r.over != nil && !r.shared() {
+	if r.over != nil && !r.mayBeShared() {
 		for i := range m.roots {
-			errs = append(errs, r.remove(i))
+			errs = append(errs, r.removeFiles(i))
 		}
 	}
 	// After remove, because makeRoom of another run keeps the files of busy slots.
@@ -183,7 +183,7 @@ func (r *Run) End() error {
 		if !d.MakeRoom {
 			continue
 		}
-		if own := m.makeRoom(i, r.mine); own > 0 {
+		if own := m.makeRoom(i, r.isOwn); own > 0 {
 			r.unkept = append(r.unkept, fmt.Sprintf("%d files that the run wrote to %s were removed at its end, because the "+
 				"disk of %s was more than half full.", own, d.Name, d.Name))
 		}
@@ -191,41 +191,42 @@ func (r *Run) End() error {
 	return errors.Join(errs...)
 }
 
-// Unkept returns, in sentences, how many files of the run End removed to make room. Empty: End removed no file.
-func (r *Run) Unkept() string { return strings.Join(r.unkept, " ") }
+// DescribeRemoved returns, in sentences, how many files of the run End removed to make room. Empty: End removed no
+// file.
+func (r *Run) DescribeRemoved() string { return strings.Join(r.unkept, " ") }
 
-// space is an amount of bytes and files.
-type space struct{ bytes, files int64 }
+// diskSpace is an amount of bytes and files.
+type diskSpace struct{ bytes, files int64 }
 
-// fill describes how full a file system is.
-type fill struct {
-	used, total space
+// fillLevel describes how full a file system is.
+type fillLevel struct {
+	used, total diskSpace
 	// own means that the file system is a tmpfs, which holds only the directory.
 	own bool
 }
 
-// fill returns how full the directory's file system is, or the zero fill if the kernel returns an error.
-func (d *Dir) fill() fill {
+// measureFill returns how full the directory's file system is, or the zero fill if the kernel returns an error.
+func (d *Dir) measureFill() fillLevel {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.Path, &st); err != nil {
-		return fill{}
+		return fillLevel{}
 	}
-	return fill{
-		used:  space{int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)},
-		total: space{int64(st.Blocks) * st.Bsize, int64(st.Files)},
+	return fillLevel{
+		used:  diskSpace{int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)},
+		total: diskSpace{int64(st.Blocks) * st.Bsize, int64(st.Files)},
 		own:   st.Type == unix.TMPFS_MAGIC,
 	}
 }
 
-// grown reports whether the directory's file system has grown by more than a run may add since the run began. Other
+// hasGrown reports whether the directory's file system has grown by more than a run may add since the run began. Other
 // runs may have caused that.
-func (r *Run) grown(i int) bool {
+func (r *Run) hasGrown(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
-	return d.fill().used.bytes-r.before[i].bytes > d.Bytes
+	return d.measureFill().used.bytes-r.before[i].bytes > d.Bytes
 }
 
-// device returns the device number of the directory's file system, 0 if it cannot be read.
-func (d *Dir) device() uint64 {
+// deviceNumber returns the device number of the directory's file system, 0 if it cannot be read.
+func (d *Dir) deviceNumber() uint64 {
 	var st unix.Stat_t
 	if err := unix.Stat(d.Path, &st); err != nil {
 		return 0
@@ -236,19 +237,19 @@ func (d *Dir) device() uint64 {
 // withinBounds reports whether the run cannot have exceeded a bound of a directory, without reading its files.
 func (r *Run) withinBounds(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
-	now := d.fill()
+	now := d.measureFill()
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files
 }
 
 // maxDepth bounds the walk. Entries deeper than that are not visited.
 const maxDepth = 64
 
-// deepest reports whether the entries below name are too deep to visit.
-func deepest(name string) bool { return strings.Count(name, "/") == maxDepth }
+// isTooDeep reports whether the entries below name are too deep to visit.
+func isTooDeep(name string) bool { return strings.Count(name, "/") == maxDepth }
 
-// each calls f for every entry below a directory. It descends into a directory if f returns true for it. If it cannot
-// descend, it calls hidden, unless hidden is nil. It returns false if it could not read dir itself.
-func each(
+// walkEntries calls f for every entry below a directory. It descends into a directory if f returns true for it. If it
+// cannot descend, it calls hidden, unless hidden is nil. It returns false if it could not read dir itself.
+func walkEntries(
 	root *os.Root, dir string, f func(name string, st *unix.Statx_t) (enter bool), hidden func(string, *unix.Statx_t),
 ) bool {
 	d, err := root.Open(dir)
@@ -269,7 +270,7 @@ func each(
 			if !f(at, &st) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 				continue
 			}
-			if (deepest(at) || !each(root, at, f, hidden)) && hidden != nil {
+			if (isTooDeep(at) || !walkEntries(root, at, f, hidden)) && hidden != nil {
 				hidden(at, &st)
 			}
 		}
@@ -279,27 +280,29 @@ func each(
 	}
 }
 
-// mine reports whether a file belongs to the slot and was created since the run began.
-func (r *Run) mine(st *unix.Statx_t) bool { return r.owns(st.Uid) && !born(st).Before(r.since) }
-
-// born returns when a file was created or, if that is unknown, last changed (ctime). Code can set neither time.
-func born(st *unix.Statx_t) time.Time {
-	if st.Mask&unix.STATX_BTIME == 0 {
-		return instant(st.Ctime)
-	}
-	return instant(st.Btime)
+// isOwn reports whether a file belongs to the slot and was created since the run began.
+func (r *Run) isOwn(st *unix.Statx_t) bool {
+	return r.ownsUID(st.Uid) && !birthTime(st).Before(r.since)
 }
 
-func instant(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
+// birthTime returns when a file was created or, if that is unknown, last changed (ctime). Code can set neither time.
+func birthTime(st *unix.Statx_t) time.Time {
+	if st.Mask&unix.STATX_BTIME == 0 {
+		return timeOf(st.Ctime)
+	}
+	return timeOf(st.Btime)
+}
 
-func (r *Run) owns(uid uint32) bool {
+func timeOf(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
+
+func (r *Run) ownsUID(uid uint32) bool {
 	return !r.meter.cfg.OwnUsers || int(uid) == r.slot.UID()
 }
 
-// measure adds up the files that the run created in a directory, and older files of the slot that the run changed.
-func (r *Run) measure(i int, p Probe) Count {
+// measureDir adds up the files that the run created in a directory, and older files of the slot that the run changed.
+func (r *Run) measureDir(i int, p Probe) FileCount {
 	d, own := &r.meter.cfg.Dirs[i], r.meter.cfg.OwnUsers
-	c := written(r.meter.roots[i], r.owns, r.since, d.Files, !own)
+	c := countWritten(r.meter.roots[i], r.ownsUID, r.since, d.Files, !own)
 	// Over a bound without the hidden files, the verdict is clear, and no process of the slot's user is needed.
 	if c.Hidden && c.Bytes <= d.Bytes && c.Files <= d.Files && own {
 		return p.Written(d.Path, r.since, d.Files)
@@ -307,18 +310,18 @@ func (r *Run) measure(i int, p Probe) Count {
 	return c
 }
 
-// remove removes the files that the run created, and the directories that it has closed.
-func (r *Run) remove(i int) error {
+// removeFiles removes the files that the run created, and the directories that it has closed.
+func (r *Run) removeFiles(i int) error {
 	var errs []error
-	discard := func(name string, st *unix.Statx_t) { errs = append(errs, r.meter.discard(i, name, st.Uid)) }
-	each(r.meter.roots[i], ".", func(name string, st *unix.Statx_t) bool {
-		if !r.mine(st) {
+	discard := func(name string, st *unix.Statx_t) { errs = append(errs, r.meter.discardTree(i, name, st.Uid)) }
+	walkEntries(r.meter.roots[i], ".", func(name string, st *unix.Statx_t) bool {
+		if !r.isOwn(st) {
 			return true
 		}
 		discard(name, st)
 		return false
 	}, func(name string, st *unix.Statx_t) {
-		if r.owns(st.Uid) {
+		if r.ownsUID(st.Uid) {
 			discard(name, st)
 		}
 	})

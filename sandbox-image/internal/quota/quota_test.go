@@ -25,7 +25,7 @@ import (
 func tmpfs(t *testing.T, files int) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "a tmpfs of its own, and files of other users, need root")
+		testkit.SkipBecause(t, "a tmpfs of its own, and files of other users, need root")
 	}
 	fsfd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -124,17 +124,17 @@ func TestOver(t *testing.T) {
 		write(t, 1, 5<<20, dir, "older")
 		write(t, 2, 1<<20, dir, "others")
 		tick()
-		r := m.Begin(1)
+		r := m.BeginRun(1)
 		write(t, 1, 4<<20, dir, "a")
 		write(t, 2, 1<<20, dir, "beside")
-		if reason, detail := r.Check(none); reason != "" {
+		if reason, detail := r.CheckBounds(none); reason != "" {
 			t.Errorf("within its bound: %s %s", reason, detail)
 		}
 		write(t, 1, 4<<20+1, dir, "deep", "er", "b")
-		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
+		if reason, detail := r.CheckBounds(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
 			t.Errorf("%s %q", reason, detail)
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 		same(t, dir, "beside", "older", "others")
 	})
 }
@@ -142,16 +142,16 @@ func TestOver(t *testing.T) {
 func TestTooManyFiles(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
-		r := m.Begin(3)
+		r := m.BeginRun(3)
 		for i := range 101 {
 			name := filepath.Join(dir, fmt.Sprint(i))
 			testkit.Must(t, os.WriteFile(name, nil, 0o600))
 			testkit.Must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
 		}
-		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
+		if reason, detail := r.CheckBounds(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
 			t.Errorf("%s %q", reason, detail)
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 		same(t, dir)
 	})
 }
@@ -162,17 +162,17 @@ func TestGrown(t *testing.T) {
 		m := meter(t, dir, nil)
 		write(t, 1, 5<<20, dir, "older")
 		tick()
-		r := m.Begin(1)
+		r := m.BeginRun(1)
 		write(t, 1, 0, dir, "touched")
 		testkit.Must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
-		if reason, _ := r.Check(none); reason != "" {
+		if reason, _ := r.CheckBounds(none); reason != "" {
 			t.Error("a link was counted")
 		}
 		write(t, 1, 14<<20, dir, "older")
-		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
+		if reason, _ := r.CheckBounds(none); reason != runapi.OutputLimit {
 			t.Error("growth was not counted")
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 	})
 }
 
@@ -183,20 +183,20 @@ func TestHidden(t *testing.T) {
 		m := meter(t, dir, nil)
 		write(t, 1, 0, dir, "older")
 		tick()
-		r := m.Begin(1)
+		r := m.BeginRun(1)
 		write(t, 1, 9<<20, dir, "older")
 		testkit.Must(t, os.Chtimes(filepath.Join(dir, "older"), time.Unix(1, 0), time.Unix(1, 0)))
-		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
+		if reason, _ := r.CheckBounds(none); reason != runapi.OutputLimit {
 			t.Error("a file that is said to be old was not counted")
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 		_ = os.Remove(filepath.Join(dir, "older")) // in a small file system it had to give way
-		r = m.Begin(1)
+		r = m.BeginRun(1)
 		write(t, 1, 9<<20, append(append([]string{dir}, deep()...), "big")...)
-		if reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != runapi.OutputLimit || !strings.Contains(detail, "64 deep") {
+		if reason, detail := r.CheckBounds(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != runapi.OutputLimit || !strings.Contains(detail, "64 deep") {
 			t.Errorf("deep down: %s %q", reason, detail)
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 		same(t, dir)
 	})
 }
@@ -204,7 +204,7 @@ func TestHidden(t *testing.T) {
 // deep are the names of more directories, each in the one before, than are looked into.
 func deep() []string { return strings.Split(strings.Repeat("d ", maxDepth+6)+"d", " ") }
 
-func hidden(string, time.Time, int64) Count { return Count{Hidden: true} }
+func hidden(string, time.Time, int64) FileCount { return FileCount{Hidden: true} }
 
 // A directory that its owner has closed is counted as its owner, what is new in it too if the directory is old.
 // Promise: file-limits
@@ -217,22 +217,22 @@ func TestClosed(t *testing.T) {
 		m := meter(t, dir, nil)
 		write(t, 1, 1<<20, dir, "closed", "old")
 		tick()
-		r := m.Begin(1)
+		r := m.BeginRun(1)
 		write(t, 1, size, dir, "closed", "new")
 		testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), 0))
 		asked := ""
 		asContainer(t, func(privileged func(func())) {
-			asOwner := func(of string, since time.Time, enough int64) (c Count) {
+			asOwner := func(of string, since time.Time, enough int64) (c FileCount) {
 				asked = of
 				privileged(func() {
 					root, err := os.OpenRoot(of)
 					testkit.Must(t, err)
 					defer root.Close()
-					c = written(root, r.owns, since, enough, true)
+					c = countWritten(root, r.ownsUID, since, enough, true)
 				})
 				return c
 			}
-			reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: asOwner})
+			reason, detail := r.CheckBounds(Probe{Unnamed: none.Unnamed, Written: asOwner})
 			if over := reason == runapi.OutputLimit; over != (size > 8<<20) || asked != dir {
 				t.Errorf("%d bytes: %s %q, asked %q", size, reason, detail, asked)
 			}
@@ -247,11 +247,11 @@ func TestMakeRoomDeepDown(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, nil)
 	for id := range slot.ID(3) {
-		r := m.Begin(id)
+		r := m.BeginRun(id)
 		write(t, id, 7<<20, append(append([]string{dir, fmt.Sprint(id)}, deep()...), "big")...)
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 	}
-	if m.crowded(0) {
+	if m.isCrowded(0) {
 		t.Error("there is no room")
 	}
 	_, err := os.Stat(filepath.Join(append(append([]string{dir, "2"}, deep()...), "big")...))
@@ -263,12 +263,12 @@ func TestFollows(t *testing.T) {
 	places(t, func(t *testing.T, dir string) {
 		m := meter(t, dir, nil)
 		for i := range 5 {
-			r := m.Begin(1)
+			r := m.BeginRun(1)
 			write(t, 1, 5<<20, dir, fmt.Sprint(i%2))
-			if reason, detail := r.Check(none); reason != "" {
+			if reason, detail := r.CheckBounds(none); reason != "" {
 				t.Fatalf("run %d: %s %s", i, reason, detail)
 			}
-			testkit.Must(t, r.End())
+			testkit.Must(t, r.EndAndClean())
 			time.Sleep(20 * time.Millisecond) // an interpreter takes as long to start; files have the time of the last tick
 		}
 	})
@@ -278,17 +278,17 @@ func TestFollows(t *testing.T) {
 func TestOneUser(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, func(c *Config) { c.OwnUsers = false })
-	a, b := m.Begin(0), m.Begin(1)
+	a, b := m.BeginRun(0), m.BeginRun(1)
 	write(t, 0, 9<<20, dir, "whose")
-	if reason, _ := a.Check(none); reason != "" {
+	if reason, _ := a.CheckBounds(none); reason != "" {
 		t.Error("ended for what may be another's")
 	}
-	testkit.Must(t, b.End())
+	testkit.Must(t, b.EndAndClean())
 	same(t, dir, "whose") // it may belong to the other run
-	if reason, _ := a.Check(none); reason != runapi.OutputLimit {
+	if reason, _ := a.CheckBounds(none); reason != runapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
-	testkit.Must(t, a.End())
+	testkit.Must(t, a.EndAndClean())
 	same(t, dir)
 }
 
@@ -298,12 +298,12 @@ func TestMakeRoom(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, nil)
 	leave := func(id slot.ID, name ...string) {
-		r := m.Begin(id)
+		r := m.BeginRun(id)
 		write(t, id, 3<<20, append([]string{dir}, name...)...)
-		if reason, _ := r.Check(none); reason != "" {
+		if reason, _ := r.CheckBounds(none); reason != "" {
 			t.Fatal("within its bound")
 		}
-		testkit.Must(t, r.End())
+		testkit.Must(t, r.EndAndClean())
 		time.Sleep(20 * time.Millisecond) // files of one tick of the kernel's clock are equally old
 	}
 	leave(0, "d", "oldest")
@@ -311,10 +311,10 @@ func TestMakeRoom(t *testing.T) {
 	same(t, dir, "d/", "d/oldest", "old")
 	leave(2, "new") // 9 of 16 MiB
 	same(t, dir, "d/", "new", "old")
-	working := m.Begin(1)
+	working := m.BeginRun(1)
 	leave(3, "newer")
 	same(t, dir, "d/", "newer", "old") // not the files of slot 1, which are older
-	testkit.Must(t, working.End())
+	testkit.Must(t, working.EndAndClean())
 	leave(4, "newest")
 	same(t, dir, "d/", "newer", "newest")
 }
@@ -323,24 +323,24 @@ func TestMakeRoom(t *testing.T) {
 func TestMakeRoomOfItsOwn(t *testing.T) {
 	dir := tmpfs(t, 1000)
 	m := meter(t, dir, nil)
-	working := m.Begin(1)
+	working := m.BeginRun(1)
 	write(t, 1, 7<<20, dir, "kept")
-	r := m.Begin(2)
+	r := m.BeginRun(2)
 	write(t, 2, 2<<20, dir, "lost")
-	testkit.Must(t, r.End())
+	testkit.Must(t, r.EndAndClean())
 	const want = "1 files that the run wrote to /tmp were removed at its end, because the disk of /tmp was more than half full."
-	if got := r.Unkept(); got != want {
+	if got := r.DescribeRemoved(); got != want {
 		t.Errorf("got %q", got)
 	}
-	testkit.Must(t, working.End())
-	if got := working.Unkept(); got != "" {
+	testkit.Must(t, working.EndAndClean())
+	if got := working.DescribeRemoved(); got != "" {
 		t.Errorf("the other run: %q", got)
 	}
 	same(t, dir, "kept")
 	write(t, 3, 3<<20, dir, "before")
-	next := m.Begin(4)
-	testkit.Must(t, next.End())
-	if got := next.Unkept(); got != "" {
+	next := m.BeginRun(4)
+	testkit.Must(t, next.EndAndClean())
+	if got := next.DescribeRemoved(); got != "" {
 		t.Errorf("files of others: %q", got)
 	}
 }
@@ -349,15 +349,15 @@ func TestMakeRoomOfItsOwn(t *testing.T) {
 func TestMakeRoomForFiles(t *testing.T) {
 	dir := tmpfs(t, 100)
 	m := meter(t, dir, nil)
-	r := m.Begin(0)
+	r := m.BeginRun(0)
 	for i := range 30 {
 		write(t, 0, 0, dir, fmt.Sprintf("d%02d", i), "empty")
 	}
-	testkit.Must(t, r.End())
+	testkit.Must(t, r.EndAndClean())
 	if left := len(names(t, dir)); left > 50 || left < 40 {
 		t.Errorf("%d entries are left of 60; 100 are possible", left)
 	}
-	testkit.Must(t, m.Begin(1).End())
+	testkit.Must(t, m.BeginRun(1).EndAndClean())
 }
 
 // asContainer calls f with the rights that sandboxd has in its container: root in the slots' group, without the
@@ -404,15 +404,15 @@ func TestMakeRoomInClosedDirectories(t *testing.T) {
 			testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), mode))
 			tick()
 			write(t, 2, 3<<20, dir, "newest")
-			working := m.Begin(5)
+			working := m.BeginRun(5)
 			asContainer(t, func(privileged func(func())) {
 				wipe = func(_ slot.ID, above, name string) (err error) {
 					privileged(func() { err = os.Remove(filepath.Join(above, name, "file")) })
 					return err
 				}
-				testkit.Must(t, m.Begin(1).End())
+				testkit.Must(t, m.BeginRun(1).EndAndClean())
 			})
-			testkit.Must(t, working.End())
+			testkit.Must(t, working.EndAndClean())
 			same(t, dir, "newest", "open/", "open/busy")
 			if !slices.Equal(wiped, []string{"1 closed"}) {
 				t.Errorf("wiped %q", wiped)
@@ -427,14 +427,14 @@ func TestNoRoomElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	m := meter(t, dir, nil)
 	write(t, 0, 1<<20, dir, "kept")
-	testkit.Must(t, m.Begin(1).End())
+	testkit.Must(t, m.BeginRun(1).EndAndClean())
 	same(t, dir, "kept")
 }
 
 // none reports that no removed file is open, and nothing in closed directories.
 var none = Probe{
 	Unnamed: func(uint64) int64 { return 0 },
-	Written: func(string, time.Time, int64) Count { return Count{} },
+	Written: func(string, time.Time, int64) FileCount { return FileCount{} },
 }
 
 // Open files that a run has removed count too, even while others write; only the run's own files count.
@@ -446,8 +446,8 @@ func TestUnnamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	ours := Probe{Unnamed: func(device uint64) int64 { return proc.Unnamed([]int{os.Getpid()}, device) }}
-	run, other := m.Begin(1), m.Begin(2)
+	ours := Probe{Unnamed: func(device uint64) int64 { return proc.RemovedBytes([]int{os.Getpid()}, device) }}
+	run, other := m.BeginRun(1), m.BeginRun(2)
 	f, err := os.Create(filepath.Join(dir, "x"))
 	if err != nil {
 		t.Fatal(err)
@@ -459,16 +459,16 @@ func TestUnnamed(t *testing.T) {
 	if _, err := f.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if reason, why := run.Check(ours); reason != "" {
+	if reason, why := run.CheckBounds(ours); reason != "" {
 		t.Errorf("within its bound: %s %s", reason, why)
 	}
 	if _, err := f.Write(make([]byte, 6<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if reason, why := other.Check(none); reason != "" {
+	if reason, why := other.CheckBounds(none); reason != "" {
 		t.Errorf("the other one has none: %s %s", reason, why)
 	}
-	if reason, why := run.Check(ours); reason != runapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
+	if reason, why := run.CheckBounds(ours); reason != runapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
 		t.Errorf("got %q %q", reason, why)
 	}
 }

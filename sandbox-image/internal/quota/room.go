@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
-// entry is a file or directory that may be removed.
-type entry struct {
+// removableEntry is a file or directory that may be removed.
+type removableEntry struct {
 	name string
 	uid  uint32
 	// changed is when the content or attributes last changed (ctime). Code cannot set it.
@@ -40,22 +40,22 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	m.room.Lock()
 	defer m.room.Unlock()
 	root := m.roots[i]
-	if !m.crowded(i) {
+	if !m.isCrowded(i) {
 		return 0
 	}
-	var leaves, dirs []entry
+	var leaves, dirs []removableEntry
 	owner := map[string]uint32{} // of directories, by name
 	busy := map[string]bool{}    // directories with files of a slot that has a run in progress
-	each(root, ".", func(name string, st *unix.Statx_t) bool {
-		e := entry{name: name, uid: st.Uid, changed: instant(st.Ctime), own: mine(st)}
-		if !m.idle(e.uid) {
+	walkEntries(root, ".", func(name string, st *unix.Statx_t) bool {
+		e := removableEntry{name: name, uid: st.Uid, changed: timeOf(st.Ctime), own: mine(st)}
+		if !m.isIdle(e.uid) {
 			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 				busy[dir] = true
 			}
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			owner[name] = e.uid
-			if e.closed = deepest(name) || !canOpen(root, name); !e.closed {
+			if e.closed = isTooDeep(name) || !canOpen(root, name); !e.closed {
 				dirs = append(dirs, e)
 				return true
 			}
@@ -63,22 +63,22 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 		leaves = append(leaves, e)
 		return false
 	}, nil)
-	slices.SortFunc(leaves, func(a, b entry) int { return a.changed.Compare(b.changed) })
+	slices.SortFunc(leaves, func(a, b removableEntry) int { return a.changed.Compare(b.changed) })
 	slices.Reverse(dirs) // children before their parents
 	removed := 0
 	for _, e := range append(leaves, dirs...) {
-		if !m.crowded(i) {
+		if !m.isCrowded(i) {
 			break
 		}
-		if !m.idle(e.uid) {
+		if !m.isIdle(e.uid) {
 			continue
 		}
 		err := root.Remove(e.name) // removes a directory only if it is empty
-		if dir := path.Dir(e.name); errors.Is(err, fs.ErrPermission) && dir != "." && !busy[dir] && m.idle(owner[dir]) {
+		if dir := path.Dir(e.name); errors.Is(err, fs.ErrPermission) && dir != "." && !busy[dir] && m.isIdle(owner[dir]) {
 			e.name, e.uid, e.closed = dir, owner[dir], true // the directory is not writable, so remove all of it
 		}
 		if e.closed {
-			err = m.discard(i, e.name, e.uid)
+			err = m.discardTree(i, e.name, e.uid)
 		}
 		if err == nil {
 			removed++
@@ -92,14 +92,14 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	return own
 }
 
-// crowded reports whether a directory is a tmpfs and more than half full.
-func (m *Meter) crowded(i int) bool {
-	f := m.cfg.Dirs[i].fill()
+// isCrowded reports whether a directory is a tmpfs and more than half full.
+func (m *Meter) isCrowded(i int) bool {
+	f := m.cfg.Dirs[i].measureFill()
 	return f.own && (2*f.used.bytes > f.total.bytes || 2*f.used.files > f.total.files)
 }
 
-// idle reports whether no run is in progress whose files belong to uid.
-func (m *Meter) idle(uid uint32) bool {
+// isIdle reports whether no run is in progress whose files belong to uid.
+func (m *Meter) isIdle(uid uint32) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.cfg.OwnUsers {
@@ -115,8 +115,8 @@ func slotOf(uid uint32) (slot.ID, bool) {
 	return id, id >= 0 && id < slot.Max
 }
 
-// discard removes a file or directory tree. If its owner has closed it, discard first empties it as that user.
-func (m *Meter) discard(i int, name string, uid uint32) error {
+// discardTree removes a file or directory tree. If its owner has closed it, discard first empties it as that user.
+func (m *Meter) discardTree(i int, name string, uid uint32) error {
 	err := m.roots[i].RemoveAll(name)
 	id, ok := slotOf(uid)
 	if !errors.Is(err, fs.ErrPermission) || m.cfg.Wipe == nil || !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// prepare makes sandboxd's directories below the system's directory for temporary files.
-func (w *World) prepare(t testing.TB, o Options) {
+// prepareDirs makes sandboxd's directories below the system's directory for temporary files.
+func (w *World) prepareDirs(t testing.TB, o Options) {
 	dir, err := os.MkdirTemp("", "sandboxd-world-")
 	if err != nil {
 		t.Fatal(err)
@@ -37,26 +37,26 @@ func (w *World) prepare(t testing.TB, o Options) {
 		}
 	}
 	if o.Mode == Container {
-		w.must(t, os.Chown(filepath.Join(dir, "tmp"), 0, 20000))
-		w.must(t, os.Chmod(filepath.Join(dir, "tmp"), 0o770|os.ModeSticky))
-		w.must(t, os.Chown(filepath.Join(dir, "skills"), 0, 20000))
-		w.must(t, os.Chmod(filepath.Join(dir, "skills"), 0o775|os.ModeSetgid))
+		w.requireNoError(t, os.Chown(filepath.Join(dir, "tmp"), 0, 20000))
+		w.requireNoError(t, os.Chmod(filepath.Join(dir, "tmp"), 0o770|os.ModeSticky))
+		w.requireNoError(t, os.Chown(filepath.Join(dir, "skills"), 0, 20000))
+		w.requireNoError(t, os.Chmod(filepath.Join(dir, "skills"), 0o775|os.ModeSetgid))
 	}
-	w.must(t, os.Chmod(filepath.Join(dir, "run"), 0o700))
-	w.must(t, os.WriteFile(filepath.Join(dir, "ca.pem"), testCA, 0o644))
-	w.must(t, os.Chown(dir, owner, owner))
-	w.must(t, os.Chmod(dir, 0o711))
+	w.requireNoError(t, os.Chmod(filepath.Join(dir, "run"), 0o700))
+	w.requireNoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), testCA, 0o644))
+	w.requireNoError(t, os.Chown(dir, owner, owner))
+	w.requireNoError(t, os.Chmod(dir, 0o711))
 }
 
-func (w *World) must(t testing.TB, err error) {
+func (w *World) requireNoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// command returns the test binary as a supervisor (see Main), which execs sandboxd.
-func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
+// newCommand returns the test binary as a supervisor (see Main), which execs sandboxd.
+func (w *World) newCommand(t testing.TB, o Options, deno string) *exec.Cmd {
 	at := func(name string) string { return filepath.Join(w.Dir, name) }
 	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),
 		"--runs", at("runs"), "--skills", at("skills"), "--tmp", at("tmp"), "--state", at("state"),
@@ -83,13 +83,13 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 		"--memory", strconv.FormatInt(o.Memory, 10),
 		"--servers", strconv.Itoa(o.Servers), "--server-memory", strconv.FormatInt(o.ServerMemory, 10)), o.Args...)
 	self, err := os.Executable()
-	w.must(t, err)
-	cmd := exec.Command(self, append([]string{Binary(t)}, args...)...)
+	w.requireNoError(t, err)
+	cmd := exec.Command(self, append([]string{BuildBinary(t)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
 		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge,
 		programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
-	cmd.Env = append(cmd.Env, disarmed()...)
+	cmd.Env = append(cmd.Env, disarmedEnviron()...)
 	if o.Python {
 		cmd.Env = append(cmd.Env, pythonEnv+"="+w.python.Program+":"+w.python.Library)
 	}
@@ -102,8 +102,8 @@ func (w *World) command(t testing.TB, o Options, deno string) *exec.Cmd {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
 	switch o.Mode {
 	case User:
-		copySelf := filepath.Join(filepath.Dir(Binary(t)), "supervisor")
-		w.must(t, copyFile(copySelf, self))
+		copySelf := filepath.Join(filepath.Dir(BuildBinary(t)), "supervisor")
+		w.requireNoError(t, copyFile(copySelf, self))
 		cmd.Path = copySelf
 		attr.Credential = &syscall.Credential{Uid: UserUID, Gid: UserUID, NoSetGroups: true}
 		// The supervisor makes the user namespace as that user.

@@ -91,8 +91,8 @@ var build struct {
 	err  error
 }
 
-// Binary builds sandboxd once for all tests of the process.
-func Binary(t testing.TB) string {
+// BuildBinary builds sandboxd once for all tests of the process.
+func BuildBinary(t testing.TB) string {
 	t.Helper()
 	build.once.Do(func() {
 		dir, err := os.MkdirTemp("", "sandboxd-test-")
@@ -119,8 +119,8 @@ func Binary(t testing.TB) string {
 	return build.path
 }
 
-// Modes runs a test in every mode.
-func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
+// RunInModes runs a test in every mode.
+func RunInModes(t *testing.T, f func(t *testing.T, m Mode)) {
 	for _, m := range []Mode{Root, User, Container} {
 		t.Run(string(m), func(t *testing.T) { f(t, m) })
 	}
@@ -130,18 +130,18 @@ func Modes(t *testing.T, f func(t *testing.T, m Mode)) {
 // modes.
 func OneMode(t *testing.T, f func(t *testing.T, m Mode)) {
 	if testkit.IsThorough() {
-		Modes(t, f)
+		RunInModes(t, f)
 		return
 	}
 	t.Run(string(Root), func(t *testing.T) { f(t, Root) })
 }
 
-// Start starts sandboxd, waits until it is ready, and stops it with the test. The test fails if sandboxd does not exit
-// cleanly.
-func Start(t testing.TB, o Options) *World {
+// StartWorld starts sandboxd, waits until it is ready, and stops it with the test. The test fails if sandboxd does not
+// exit cleanly.
+func StartWorld(t testing.TB, o Options) *World {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testkit.Skip(t, "needs root")
+		testkit.SkipBecause(t, "needs root")
 	}
 	if o.Slots == 0 {
 		o.Slots = 2
@@ -152,19 +152,19 @@ func Start(t testing.TB, o Options) *World {
 	if o.ServerMemory == 0 {
 		o.ServerMemory = 512 << 20
 	}
-	deno := testkit.Deno(t)
+	deno := testkit.DenoPath(t)
 	if o.Mode != Container {
 		if _, err := exec.LookPath("bwrap"); err != nil {
-			testkit.Skip(t, "no bubblewrap")
+			testkit.SkipBecause(t, "no bubblewrap")
 		}
 	}
 	w := &World{mode: o.Mode, log: &testkit.Buffer{}, done: make(chan error, 1)}
 	if o.Python {
-		w.python, w.Language = testkit.Python(t), runapi.LanguagePython
+		w.python, w.Language = testkit.FindPython(t), runapi.LanguagePython
 	}
-	w.prepare(t, o)
+	w.prepareDirs(t, o)
 	w.start = func() (*os.Process, error) {
-		cmd := w.command(t, o, deno)
+		cmd := w.newCommand(t, o, deno)
 		cmd.Stdout, cmd.Stderr = w.log, w.log
 		if err := cmd.Start(); err != nil {
 			return nil, err
@@ -177,9 +177,9 @@ func Start(t testing.TB, o Options) *World {
 		t.Fatal(err)
 	}
 	w.Client = runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-	t.Cleanup(func() { w.stop(t) })
+	t.Cleanup(func() { w.stopDaemon(t) })
 	w.awaitReady(t)
-	w.Allow(t)
+	w.AllowHosts(t)
 	return w
 }
 
@@ -241,7 +241,7 @@ func (w *World) awaitReady(t testing.TB) {
 // Pid returns the pid of sandboxd. In mode User, sandboxd is a child of the started process, its supervisor.
 func (w *World) Pid() int {
 	if w.mode == User {
-		if children, err := proc.Children(w.Process.Pid); err == nil && len(children) == 1 {
+		if children, err := proc.ListChildren(w.Process.Pid); err == nil && len(children) == 1 {
 			return children[0]
 		}
 	}
@@ -265,11 +265,11 @@ func (w *World) Restart(t testing.TB, how syscall.Signal) {
 		t.Fatal(err)
 	}
 	w.awaitReady(t)
-	w.Allow(t)
+	w.AllowHosts(t)
 }
 
-// stop ends sandboxd as its supervisor does.
-func (w *World) stop(t testing.TB) {
+// stopDaemon ends sandboxd as its supervisor does.
+func (w *World) stopDaemon(t testing.TB) {
 	_ = w.Client.Close()
 	_ = w.Process.Signal(syscall.SIGTERM)
 	select {
@@ -286,11 +286,11 @@ func (w *World) stop(t testing.TB) {
 	}
 }
 
-// Log returns sandboxd's log so far.
-func (w *World) Log() string { return w.log.String() }
+// ReadLog returns sandboxd's log so far.
+func (w *World) ReadLog() string { return w.log.String() }
 
-// Allow sets the permission set.
-func (w *World) Allow(t testing.TB, hosts ...string) {
+// AllowHosts sets the permission set.
+func (w *World) AllowHosts(t testing.TB, hosts ...string) {
 	t.Helper()
 	set, err := w.Client.SetPermissions(context.Background(), runapi.Permissions{AllowNet: hosts})
 	if err != nil {
@@ -306,18 +306,18 @@ type Result struct {
 	Exit           runapi.Exit
 }
 
-// Run runs code with a new lease.
-func (w *World) Run(t testing.TB, code string, timeout time.Duration) Result {
+// RunCode runs code with a new lease.
+func (w *World) RunCode(t testing.TB, code string, timeout time.Duration) Result {
 	t.Helper()
-	r, err := w.Try(context.Background(), code, timeout)
+	r, err := w.TryCode(context.Background(), code, timeout)
 	if err != nil {
 		t.Fatalf("run: %v\nsandboxd:\n%s", err, w.log)
 	}
 	return r
 }
 
-// Try is Run for runs that may fail.
-func (w *World) Try(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
+// TryCode is Run for runs that may fail.
+func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: if the response is lost, the lease keeps its slot until it expires.
 	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
 		runapi.LeaseRequest{Language: w.Language, Private: w.Private})

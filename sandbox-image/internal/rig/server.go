@@ -23,10 +23,10 @@ var puppet struct {
 	err  error
 }
 
-// Puppet builds, once for all tests of the process, a bridge that executes the commands of its input.
-func Puppet(t testing.TB) string {
+// BuildPuppet builds, once for all tests of the process, a bridge that executes the commands of its input.
+func BuildPuppet(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Dir(Binary(t))
+	dir := filepath.Dir(BuildBinary(t))
 	puppet.once.Do(func() {
 		puppet.path = filepath.Join(dir, "puppet")
 		const pkg = "github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig/puppet"
@@ -49,8 +49,8 @@ type Server struct {
 	lines *bufio.Reader
 }
 
-// Server starts a puppet, and ends it with the test.
-func (w *World) Server(t testing.TB, h runapi.ServerHead) *Server {
+// StartServer starts a puppet, and ends it with the test.
+func (w *World) StartServer(t testing.TB, h runapi.ServerHead) *Server {
 	t.Helper()
 	s, err := w.TryServer(t, h)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *World) TryServer(t testing.TB, h runapi.ServerHead) (*Server, error) {
 			t.Error(err)
 		}
 	})
-	s, err := w.Client.Server(context.Background(), l.Generation, h)
+	s, err := w.Client.StartServer(context.Background(), l.Generation, h)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func (w *World) TryServer(t testing.TB, h runapi.ServerHead) (*Server, error) {
 	return &Server{Lease: l, Stream: s, lines: bufio.NewReader(s)}, nil
 }
 
-// Do sends a command to the puppet and returns the result.
-func (s *Server) Do(command string) (string, error) {
+// SendCommand sends a command to the puppet and returns the result.
+func (s *Server) SendCommand(command string) (string, error) {
 	if _, err := io.WriteString(s, command+"\n"); err != nil {
 		return "", err
 	}
@@ -98,8 +98,8 @@ func (s *Server) Do(command string) (string, error) {
 	return answer[0], nil
 }
 
-// End waits until the puppet has ended.
-func (s *Server) End(t testing.TB) runapi.Exit {
+// WaitForEnd waits until the puppet has ended.
+func (s *Server) WaitForEnd(t testing.TB) runapi.Exit {
 	t.Helper()
 	timer := time.AfterFunc(30*time.Second, func() { _ = s.Close() })
 	defer timer.Stop()

@@ -38,10 +38,10 @@ const (
 	disarmEnv = "CODEFORGE_DISARM"
 )
 
-// Main is the TestMain of packages that use Start.
-func Main(m *testing.M) {
+// RunTests is the TestMain of packages that use Start.
+func RunTests(m *testing.M) {
 	if mode := os.Getenv(superviseEnv); mode != "" {
-		fmt.Fprintln(os.Stderr, "supervisor:", supervise(Mode(mode)))
+		fmt.Fprintln(os.Stderr, "supervisor:", superviseDaemon(Mode(mode)))
 		os.Exit(1)
 	}
 	code := m.Run()
@@ -51,8 +51,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// supervise prepares the files that sandboxd inherits, and execs it.
-func supervise(mode Mode) error {
+// superviseDaemon prepares the files that sandboxd inherits, and execs it.
+func superviseDaemon(mode Mode) error {
 	if mode == User && os.Geteuid() != 0 {
 		return intoUserNamespace()
 	}
@@ -70,7 +70,7 @@ func supervise(mode Mode) error {
 		}
 		return becomeContainer()
 	}
-	env := append(disarmed(), "PATH="+os.Getenv("PATH"))
+	env := append(disarmedEnviron(), "PATH="+os.Getenv("PATH"))
 	n, err := strconv.Atoi(os.Getenv(slotsEnv))
 	if err != nil {
 		return err
@@ -102,11 +102,11 @@ func supervise(mode Mode) error {
 			_ = unix.Close(fd)
 		}
 	}
-	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.Environ(names)...))
+	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.InheritEnviron(names)...))
 }
 
-// disarmed returns the variable that switches defences off in programs built by e2e/negative/armed.
-func disarmed() []string {
+// disarmedEnviron returns the variable that switches defences off in programs built by e2e/negative/armed.
+func disarmedEnviron() []string {
 	return []string{disarmEnv + "=" + os.Getenv(disarmEnv)}
 }
 
@@ -123,7 +123,7 @@ func intoUserNamespace() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("making a user namespace: %w", err)
 	}
-	forward(cmd.Process)
+	forwardSignals(cmd.Process)
 	if err := cmd.Wait(); err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func intoUserNamespace() error {
 	return nil
 }
 
-// forward passes on the signals that end sandboxd.
-func forward(p *os.Process) {
+// forwardSignals passes on the signals that end sandboxd.
+func forwardSignals(p *os.Process) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
@@ -267,5 +267,5 @@ func becomeContainer() error {
 	if err := errors.Join(privilege.DropBounding(keep...), privilege.DropThread(keep...)); err != nil {
 		return err
 	}
-	return syscall.Exec(inSandboxd, os.Args[1:], disarmed())
+	return syscall.Exec(inSandboxd, os.Args[1:], disarmedEnviron())
 }

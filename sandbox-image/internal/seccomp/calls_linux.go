@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls returns the numbers of the system calls that every supported machine has, and those in more.
-func calls(more map[string]uint32) map[string]uint32 {
+// callNumbers returns the numbers of the system calls that every supported machine has, and those in more.
+func callNumbers(more map[string]uint32) map[string]uint32 {
 	all := map[string]uint32{
 		"acct":                    unix.SYS_ACCT,
 		"add_key":                 unix.SYS_ADD_KEY,

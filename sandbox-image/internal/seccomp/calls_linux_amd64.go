@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // thisMachine describes amd64, which has old calls that newer architectures lack.
 func thisMachine() Machine {
-	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: calls(map[string]uint32{
+	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: callNumbers(map[string]uint32{
 		"fork":         unix.SYS_FORK,
 		"inotify_init": unix.SYS_INOTIFY_INIT,
 		"ioperm":       unix.SYS_IOPERM,

@@ -30,22 +30,22 @@ func TestDangerous(t *testing.T) {
 			continue // not on this machine
 		}
 		tried++
-		if got := verdict(t, m.Arch, nr); got != refuse(uint32(unix.EPERM)) {
+		if got := verdict(t, m.Arch, nr); got != refuseWith(uint32(unix.EPERM)) {
 			t.Errorf("%s: %#x", name, got)
 		}
 	}
 	if tried < 70 {
 		t.Errorf("%d of them are known here", tried)
 	}
-	p, err := Program(m, Options{})
+	p, err := BuildFilter(m, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Encode(p)
+	want, err := EncodeFilter(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Filter(Options{}); err != nil || !bytes.Equal(got, want) {
+	if got, err := HostFilter(Options{}); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the filter that is loaded is another: %d bytes, want %d, %v", len(got), len(want), err)
 	}
 }

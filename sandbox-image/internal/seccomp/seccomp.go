@@ -37,7 +37,7 @@ const (
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
 )
 
-func refuse(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
+func refuseWith(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
 
 // x32Bit marks the x32 system call table, which shares amd64's audit architecture.
 const x32Bit = 0x40000000
@@ -99,8 +99,8 @@ type Options struct {
 // startProcess are the calls besides clone that start a process.
 var startProcess = []string{"fork", "vfork"}
 
-// Program returns the filter for a machine.
-func Program(m Machine, o Options) ([]bpf.Instruction, error) {
+// BuildFilter returns the filter for a machine.
+func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		// System call numbers differ between architectures: a process of another one would bypass the list below.
@@ -112,7 +112,7 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 	if m.X32 {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
-			bpf.RetConstant{Val: refuse(uint32(unix.ENOSYS))})
+			bpf.RetConstant{Val: refuseWith(uint32(unix.ENOSYS))})
 	}
 	for _, r := range refused {
 		for _, name := range r.names {
@@ -122,14 +122,14 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 			p = append(p,
 				bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: 1},
-				bpf.RetConstant{Val: refuse(r.errno)})
+				bpf.RetConstant{Val: refuseWith(r.errno)})
 		}
 	}
 	if !o.Processes {
 		// arm64 has neither fork nor vfork.
 		for _, name := range startProcess {
 			if nr, ok := m.Calls[name]; ok {
-				p = append(p, guarded(nr, []bpf.Instruction{bpf.RetConstant{Val: refuse(uint32(unix.EPERM))}})...)
+				p = append(p, guardCall(nr, []bpf.Instruction{bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))}})...)
 			}
 		}
 	}
@@ -143,20 +143,20 @@ func Program(m Machine, o Options) ([]bpf.Instruction, error) {
 		}
 	}
 	// The calls below stay allowed with certain arguments.
-	p = append(p, guarded(m.Calls["socket"], usualSockets())...)
-	p = append(p, guarded(m.Calls["socketpair"], streamPairs())...)
-	p = append(p, guarded(m.Calls["setsockopt"], usualOptions())...)
-	p = append(p, guarded(m.Calls["clone"], noNamespaces(o))...)
-	p = append(p, guarded(m.Calls["close_range"], oneTable())...)
-	p = append(p, guarded(m.Calls["mmap"], ownMemory())...)
-	p = append(p, guarded(m.Calls["ioctl"], noTerminalInput())...)
-	p = append(p, guarded(m.Calls["prctl"], noMoreFilters())...)
-	p = append(p, guarded(m.Calls["fcntl"], usualCommands())...)
+	p = append(p, guardCall(m.Calls["socket"], usualSockets())...)
+	p = append(p, guardCall(m.Calls["socketpair"], streamPairs())...)
+	p = append(p, guardCall(m.Calls["setsockopt"], usualOptions())...)
+	p = append(p, guardCall(m.Calls["clone"], noNamespaces(o))...)
+	p = append(p, guardCall(m.Calls["close_range"], oneTable())...)
+	p = append(p, guardCall(m.Calls["mmap"], ownMemory())...)
+	p = append(p, guardCall(m.Calls["ioctl"], noTerminalInput())...)
+	p = append(p, guardCall(m.Calls["prctl"], noMoreFilters())...)
+	p = append(p, guardCall(m.Calls["fcntl"], usualCommands())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
-// guarded runs body for one system call. body must always return. The accumulator must hold the number of the call.
-func guarded(nr uint32, body []bpf.Instruction) []bpf.Instruction {
+// guardCall runs body for one system call. body must always return. The accumulator must hold the number of the call.
+func guardCall(nr uint32, body []bpf.Instruction) []bpf.Instruction {
 	head := bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))}
 	return append([]bpf.Instruction{head}, body...)
 }
@@ -180,7 +180,7 @@ func usualSockets() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_IP, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
-		bpf.RetConstant{Val: refuse(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EAFNOSUPPORT))},
 		bpf.RetConstant{Val: allow},
 	}
 }
@@ -197,7 +197,7 @@ func streamPairs() []bpf.Instruction {
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketType},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
-		bpf.RetConstant{Val: refuse(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EAFNOSUPPORT))},
 		bpf.RetConstant{Val: allow},
 	}
 }
@@ -224,7 +224,7 @@ func usualOptions() []bpf.Instruction {
 
 // refuseValues refuses a call if the accumulator holds one of the values, and allows it otherwise.
 func refuseValues(values ...uint32) []bpf.Instruction {
-	return matchValues(values, refuse(uint32(unix.EPERM)), allow)
+	return matchValues(values, refuseWith(uint32(unix.EPERM)), allow)
 }
 
 // matchValues returns yes if the accumulator holds one of the values, else no.
@@ -244,7 +244,7 @@ func usualCommands() []bpf.Instruction {
 		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
 		unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW,
 		unix.F_GETOWN, unix.F_GETPIPE_SZ, unix.F_GET_SEALS, unix.F_CREATED_QUERY,
-	}, allow, refuse(uint32(unix.EPERM)))...)
+	}, allow, refuseWith(uint32(unix.EPERM)))...)
 }
 
 // noNamespaces refuses new namespaces. Without Processes, it also refuses clones that are not threads, and threads with
@@ -256,13 +256,13 @@ func noNamespaces(o Options) []bpf.Instruction {
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 2},
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_FILES, SkipFalse: 1},
 			bpf.RetConstant{Val: allow},
-			bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+			bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 		}
 	}
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 	}, rest...)
 }
 
@@ -272,7 +272,7 @@ func oneTable() []bpf.Instruction {
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLOSE_RANGE_UNSHARE, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 	}
 }
 
@@ -286,7 +286,7 @@ func ownMemory() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_ANONYMOUS, SkipFalse: 1},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_SHARED, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 	}
 }
 
@@ -296,7 +296,7 @@ func noMoreFilters() []bpf.Instruction {
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 	}
 }
 
@@ -307,12 +307,12 @@ func noTerminalInput() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuse(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
 	}
 }
 
-// Encode assembles a program into the struct sock_filter array for bwrap --seccomp.
-func Encode(p []bpf.Instruction) ([]byte, error) {
+// EncodeFilter assembles a program into the struct sock_filter array for bwrap --seccomp.
+func EncodeFilter(p []bpf.Instruction) ([]byte, error) {
 	raw, err := bpf.Assemble(p)
 	if err != nil {
 		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
@@ -326,12 +326,12 @@ func Encode(p []bpf.Instruction) ([]byte, error) {
 	return out, nil
 }
 
-// Filter returns the encoded filter of this machine.
-func Filter(o Options) ([]byte, error) {
-	p, err := Program(thisMachine(), o)
+// HostFilter returns the encoded filter of this machine.
+func HostFilter(o Options) ([]byte, error) {
+	p, err := BuildFilter(thisMachine(), o)
 	if err != nil {
 		return nil, err
 	}
 	//defence:seccomp instead Encode([]bpf.Instruction{bpf.RetConstant{Val: allow}})
-	return Encode(p)
+	return EncodeFilter(p)
 }

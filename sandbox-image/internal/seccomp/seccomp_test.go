@@ -17,7 +17,7 @@ func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 
 func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	p, err := Program(thisMachine(), o)
+	p, err := BuildFilter(thisMachine(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 // Promise: least-privilege, memory-limits
 func TestFilter(t *testing.T) {
 	m := thisMachine()
-	eperm, eaf, enosys := refuse(uint32(unix.EPERM)), refuse(uint32(unix.EAFNOSUPPORT)), refuse(uint32(unix.ENOSYS))
+	eperm, eaf, enosys := refuseWith(uint32(unix.EPERM)), refuseWith(uint32(unix.EAFNOSUPPORT)), refuseWith(uint32(unix.ENOSYS))
 	for _, c := range []struct {
 		name string
 		nr   uint32
@@ -100,8 +100,8 @@ func TestFilter(t *testing.T) {
 		{"tcp by name", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, allow},
 		{"udp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
 		{"netlink", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, allow},
-		{"netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refuse(uint32(unix.EAFNOSUPPORT))},
-		{"netlink xfrm", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refuse(uint32(unix.EAFNOSUPPORT))},
+		{"netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refuseWith(uint32(unix.EAFNOSUPPORT))},
+		{"netlink xfrm", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refuseWith(uint32(unix.EAFNOSUPPORT))},
 		{"ping", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, eaf},
 		{"mptcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, eaf},
 		{"raw", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP}, eaf},
@@ -163,7 +163,7 @@ func mapping(flags uint64) []uint64 {
 
 // A program that may start processes still cannot make a namespace.
 func TestProcesses(t *testing.T) {
-	m, eperm := thisMachine(), refuse(uint32(unix.EPERM))
+	m, eperm := thisMachine(), refuseWith(uint32(unix.EPERM))
 	for _, name := range startProcess {
 		nr, ok := m.Calls[name]
 		if ok && (verdict(t, m.Arch, nr) != eperm || judge(t, Options{Processes: true}, m.Arch, nr) != allow) {
@@ -188,12 +188,12 @@ func TestRefused(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if got := verdict(t, m.Arch, nr, 1, 2, 3); got != refuse(r.errno) {
+			if got := verdict(t, m.Arch, nr, 1, 2, 3); got != refuseWith(r.errno) {
 				t.Errorf("%s: %#x", name, got)
 			}
 		}
 	}
-	code, err := Filter(Options{})
+	code, err := HostFilter(Options{})
 	if err != nil || len(code)%8 != 0 || len(code)/8 > 4096 {
 		t.Errorf("%d bytes, %v", len(code), err)
 	}

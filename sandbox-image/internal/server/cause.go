@@ -9,9 +9,9 @@ const maxCause = 500
 const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it " +
 	"says itself. Find out why before you trust them: "
 
-// cause returns, in one line, the text that Deno printed after its last "error: ", or "" if there is no such text. Deno
-// prints each underlying error on a separate line, after its number.
-func cause(output string) string {
+// findCause returns, in one line, the text that Deno printed after its last "error: ", or "" if there is no such text.
+// Deno prints each underlying error on a separate line, after its number.
+func findCause(output string) string {
 	const mark = "error: "
 	at := strings.LastIndex(output, mark)
 	if at < 0 {

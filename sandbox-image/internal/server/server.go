@@ -48,14 +48,14 @@ const (
 	tailSize = 4 << 10
 )
 
-// Running is a program that has been started.
-type Running struct {
+// RunningServer is a program that has been started.
+type RunningServer struct {
 	cfg     Config
 	process jail.Process
-	in      *os.File // write end of its standard input
-	out     *os.File // read end of its standard output
-	err     *os.File // read end of its standard error; empty for the installer
-	tail    tail     // end of its standard error, or of the installer's output
+	in      *os.File   // write end of its standard input
+	out     *os.File   // read end of its standard output
+	err     *os.File   // read end of its standard error; empty for the installer
+	tail    outputTail // end of its standard error, or of the installer's output
 	began   time.Time
 
 	why    sync.Once
@@ -67,8 +67,8 @@ type Running struct {
 	mu       sync.Mutex
 }
 
-// Start starts the program, and returns before its confinement is verified.
-func Start(cfg Config) (*Running, error) {
+// StartServer starts the program, and returns before its confinement is verified.
+func StartServer(cfg Config) (*RunningServer, error) {
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
@@ -81,7 +81,7 @@ func Start(cfg Config) (*Running, error) {
 	if cfg.Server.Install {
 		stdio.Err = stdio.Out
 	}
-	r := &Running{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now(), oomKills: proc.OOMKills()}
+	r := &RunningServer{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now(), oomKills: proc.OOMKills()}
 	process, err := cfg.Jail.StartServer(cfg.Server, stdio)
 	closeAll([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
@@ -99,7 +99,7 @@ func closeAll(files []*os.File) {
 }
 
 // Memory returns the memory of the slot's processes at the last measurement, in bytes.
-func (r *Running) Memory() int64 {
+func (r *RunningServer) Memory() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held
@@ -108,49 +108,52 @@ func (r *Running) Memory() int64 {
 // Run verifies the program's confinement, and passes its input and output on until no process of the slot is left.
 // Cancelling ctx ends the program. err means that the program received no input. broken means that a process could not
 // be killed or a file not be removed (jail.FilesError): the slot must not be used again.
-func (r *Running) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
+func (r *RunningServer) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
 	// Read standard error before Check: a program that fails early explains itself there.
 	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
-	err = r.confirm(ctx)
+	err = r.confirmConfinement(ctx)
 	if err == nil {
 		err = r.cfg.Started()
 	}
 	if err != nil {
 		r.process.Kill()
-		<-r.process.Done()
+		<-r.process.DoneSignal()
 		read.Wait()
-		return exit, r.clear(), fmt.Errorf("starting a server: %w%s", err, r.tail.text())
+		return exit, r.clearFiles(), fmt.Errorf("starting a server: %w%s", err, r.tail.tailText())
 	}
-	read.Go(r.output)
-	write.Go(r.input)
+	read.Go(r.copyOutput)
+	write.Go(r.copyInput)
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
-	watch.Go(func() { r.watch(ctx, stop) })
-	<-r.process.Done()
+	watch.Go(func() { r.watchLimits(ctx, stop) })
+	<-r.process.DoneSignal()
 	close(stop)
 	watch.Wait()
 	// Only now may Input and Output be cut off: before, they carry the program's data.
 	r.cfg.Ended()
 	read.Wait()
 	write.Wait()
-	return r.exit(r.process.Status()), r.clear(), nil
+	return r.exitOf(r.process.Status()), r.clearFiles(), nil
 }
 
-// clear removes the files that the program left.
-func (r *Running) clear() error { return jail.Clear(r.process.Status().Leftover, r.process.Remove) }
+// clearFiles removes the files that the program left.
+func (r *RunningServer) clearFiles() error {
+	return jail.ClearSlot(r.process.Status().Leftover, r.process.Remove)
+}
 
-// confirm waits until the program runs and is confined. It repeats Check, because the sandbox starts in steps.
-func (r *Running) confirm(ctx context.Context) error {
+// confirmConfinement waits until the program runs and is confined. It repeats Check, because the sandbox starts in
+// steps.
+func (r *RunningServer) confirmConfinement(ctx context.Context) error {
 	deadline := time.After(checkTimeout)
 	for {
-		err := r.process.Check()
+		err := r.process.CheckConfinement()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-r.process.Done():
+		case <-r.process.DoneSignal():
 			return errors.New("the program ended at once")
 		case <-ctx.Done():
 			return ctx.Err()
@@ -162,30 +165,30 @@ func (r *Running) confirm(ctx context.Context) error {
 	}
 }
 
-func (r *Running) input() {
+func (r *RunningServer) copyInput() {
 	_, _ = io.Copy(r.in, r.cfg.Input)
 	_ = r.in.Close()
 }
 
-// output passes the program's output on. If the reader has gone, it ends the program.
-func (r *Running) output() {
+// copyOutput passes the program's output on. If the reader has gone, it ends the program.
+func (r *RunningServer) copyOutput() {
 	to := r.cfg.Output
 	if r.cfg.Server.Install {
 		to = io.MultiWriter(to, &r.tail)
 	}
 	if _, err := io.Copy(to, r.out); err != nil {
-		r.end(runapi.Cancelled, "The server was stopped: its reader has gone.")
+		r.endProgram(runapi.Cancelled, "The server was stopped: its reader has gone.")
 	}
 }
 
-// end kills the program. Only the first reason is reported.
-func (r *Running) end(reason runapi.Reason, detail string) {
+// endProgram kills the program. Only the first reason is reported.
+func (r *RunningServer) endProgram(reason runapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.process.Kill()
 }
 
-// watch ends the program at its limits, or when ctx is cancelled.
-func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
+// watchLimits ends the program at its limits, or when ctx is cancelled.
+func (r *RunningServer) watchLimits(ctx context.Context, stop <-chan struct{}) {
 	memory := time.NewTimer(memoryEverySmall)
 	defer memory.Stop()
 	other := time.NewTicker(watchEvery)
@@ -195,13 +198,13 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.end(runapi.Cancelled, "The server was stopped.")
+			r.endProgram(runapi.Cancelled, "The server was stopped.")
 			return
 		case <-memory.C:
-			held := r.measure()
+			held := r.measureMemory()
 			//defence:memory-limit
 			if held > r.cfg.Memory {
-				r.end(runapi.OOM, outOfMemory(r.cfg.Memory))
+				r.endProgram(runapi.OOM, outOfMemory(r.cfg.Memory))
 				return
 			}
 			every := memoryEverySmall
@@ -212,14 +215,14 @@ func (r *Running) watch(ctx context.Context, stop <-chan struct{}) {
 			memory.Reset(every)
 		case <-other.C:
 			if reason, detail := r.cfg.Watch(r.process); reason != "" {
-				r.end(reason, detail)
+				r.endProgram(reason, detail)
 				return
 			}
 		}
 	}
 }
 
-func (r *Running) measure() int64 {
+func (r *RunningServer) measureMemory() int64 {
 	held := r.process.Memory()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,16 +246,16 @@ func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
 	return runapi.Cancelled, "The server was killed (SIGKILL): by itself, an operator or the kernel. " + seen
 }
 
-// exit describes how the program ended.
-func (r *Running) exit(st jail.Status) runapi.Exit {
+// exitOf describes how the program ended.
+func (r *RunningServer) exitOf(st jail.Status) runapi.Exit {
 	r.why.Do(func() {
 		r.reason = runapi.Exited
 		switch {
 		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so the killer may not be the kernel
 			r.reason, r.detail = explainKill(r.Memory(), r.cfg.Memory, r.oomKills, proc.OOMKills())
 		case st.Code != 0:
-			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.text())
-			if why := cause(r.tail.text()); r.cfg.Server.Install && why != "" {
+			r.detail = fmt.Sprintf("It ended with code %d%s", st.Code, r.tail.tailText())
+			if why := findCause(r.tail.tailText()); r.cfg.Server.Install && why != "" {
 				r.detail = why
 			}
 		}
@@ -263,13 +266,13 @@ func (r *Running) exit(st jail.Status) runapi.Exit {
 	}
 }
 
-// tail keeps the last tailSize bytes of a stream.
-type tail struct {
+// outputTail keeps the last tailSize bytes of a stream.
+type outputTail struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *outputTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = append(t.b, p...)
@@ -279,11 +282,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text returns the kept bytes after a colon, or "".
-func (t *tail) text() string {
+// tailText returns the kept bytes after a colon, or "".
+func (t *outputTail) tailText() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if text := strings.TrimSpace(visible.Escape(string(t.b))); text != "" {
+	if text := strings.TrimSpace(visible.EscapeOdd(string(t.b))); text != "" {
 		return ": " + text
 	}
 	return ""

@@ -15,7 +15,7 @@ func TestCause(t *testing.T) {
 		"": "", "Download https://packages.example.com/x": "",
 		"error: " + strings.Repeat("x", 9999): strings.Repeat("x", maxCause),
 	} {
-		if got := cause(output); got != want {
+		if got := findCause(output); got != want {
 			t.Errorf("%.300q\nis %.300q\nwant %.300q", output, got, want)
 		}
 	}

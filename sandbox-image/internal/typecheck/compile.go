@@ -30,36 +30,36 @@ type Slot interface {
 	StartCompiler(args []string, stdio jail.Stdio) (jail.Compiler, error)
 }
 
-// Check returns the mistakes that keep the slot's code from running. An error means that the code was not checked.
-func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
-	if !wanted(modules) {
+// CheckCode returns the mistakes that keep the slot's code from running. An error means that the code was not checked.
+func CheckCode(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
+	if !needsCheck(modules) {
 		return nil, nil
 	}
-	for name, data := range files(modules) {
+	for name, data := range compilerFiles(modules) {
 		if err := s.WriteFile(name, data); err != nil {
 			return nil, fmt.Errorf("writing the types: %w", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, err := compile(ctx, s, typed)
+	out, err := runCompiler(ctx, s, typed)
 	if err != nil {
 		return nil, err
 	}
-	mistakes := refused(parse(out), modules)
+	mistakes := filterRefused(parseOutput(out), modules)
 	if len(mistakes) == 0 {
 		return nil, nil
 	}
 	// The second pass finds the mistakes that the code has without the clients' types. Those may be harmless.
-	if out, err = compile(ctx, s, untyped); err != nil {
+	if out, err = runCompiler(ctx, s, untyped); err != nil {
 		return nil, err
 	}
-	mistakes = without(mistakes, parse(out))
+	mistakes = subtractMistakes(mistakes, parseOutput(out))
 	return mistakes[:min(len(mistakes), maxMistakes)], nil
 }
 
-// compile runs the compiler and returns its output.
-func compile(ctx context.Context, s Slot, configuration string) (string, error) {
+// runCompiler runs the compiler and returns its output.
+func runCompiler(ctx context.Context, s Slot, configuration string) (string, error) {
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
@@ -85,7 +85,7 @@ func compile(ctx context.Context, s Slot, configuration string) (string, error) 
 		printed <- string(text)
 	}()
 	go func() { _, _ = io.Copy(io.Discard, files[4]) }()
-	if err := watch(ctx, c); err != nil {
+	if err := watchCompiler(ctx, c); err != nil {
 		return "", err
 	}
 	out, st := <-printed, c.Status()
@@ -98,19 +98,19 @@ func compile(ctx context.Context, s Slot, configuration string) (string, error) 
 	return out, nil
 }
 
-// watch waits for the compiler. It kills the compiler if it uses too much memory, or when ctx ends.
-func watch(ctx context.Context, c jail.Compiler) error {
+// watchCompiler waits for the compiler. It kills the compiler if it uses too much memory, or when ctx ends.
+func watchCompiler(ctx context.Context, c jail.Compiler) error {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	var why error
 	for {
 		select {
-		case <-c.Done():
+		case <-c.DoneSignal():
 			return why
 		case <-ctx.Done():
 			why = errors.Join(why, context.Cause(ctx))
 			c.Kill()
-			<-c.Done()
+			<-c.DoneSignal()
 			return why
 		case <-ticker.C:
 			if c.Memory() > memory && why == nil {

@@ -31,18 +31,18 @@ const (
 	untyped = dir + "/untyped.json"
 )
 
-// wanted reports whether a run should be checked.
-func wanted(modules []runapi.Module) bool {
+// needsCheck reports whether a run should be checked.
+func needsCheck(modules []runapi.Module) bool {
 	return slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Types != "" })
 }
 
-// files returns the files that the compiler reads besides the code, by name.
-func files(modules []runapi.Module) map[string][]byte {
+// compilerFiles returns the files that the compiler reads besides the code, by name.
+func compilerFiles(modules []runapi.Module) map[string][]byte {
 	out := map[string][]byte{
 		dir + "/globals.d.ts": globals,
 		dir + "/any.d.ts":     []byte(`declare module "/apis/*";` + "\n"),
-		typed:                 config(map[string][]string{"/apis/*.ts": {"./api-*.d.ts"}}, "globals.d.ts"),
-		untyped:               config(nil, "globals.d.ts", "any.d.ts"),
+		typed:                 compilerConfig(map[string][]string{"/apis/*.ts": {"./api-*.d.ts"}}, "globals.d.ts"),
+		untyped:               compilerConfig(nil, "globals.d.ts", "any.d.ts"),
 	}
 	for _, m := range modules {
 		text := m.Types
@@ -54,8 +54,8 @@ func files(modules []runapi.Module) map[string][]byte {
 	return out
 }
 
-// config returns a configuration. It is lenient, because an API's responses differ from its document.
-func config(paths map[string][]string, declarations ...string) []byte {
+// compilerConfig returns a configuration. It is lenient, because an API's responses differ from its document.
+func compilerConfig(paths map[string][]string, declarations ...string) []byte {
 	options := map[string]any{
 		"target": "esnext", "module": "esnext", "moduleResolution": "bundler", "allowImportingTsExtensions": true,
 		"moduleDetection": "force", "noEmit": true, "strict": false, "lib": []string{"esnext"}, "types": []string{},
@@ -78,8 +78,8 @@ const (
 	maxText  = 2000
 )
 
-// parse parses the compiler's output.
-func parse(out string) []runapi.Mistake {
+// parseOutput parses the compiler's output.
+func parseOutput(out string) []runapi.Mistake {
 	var all []runapi.Mistake
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\r\n")
@@ -91,17 +91,17 @@ func parse(out string) []runapi.Mistake {
 			for i := range n { // only digits
 				n[i], _ = strconv.Atoi(m[i+1]) // digits alone
 			}
-			all = append(all, runapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cut(m[4])})
+			all = append(all, runapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cutMessage(m[4])})
 			continue
 		}
 		if last := len(all) - 1; last >= 0 && strings.HasPrefix(line, "  ") {
-			all[last].Text = cut(all[last].Text + "\n" + strings.TrimSpace(line))
+			all[last].Text = cutMessage(all[last].Text + "\n" + strings.TrimSpace(line))
 		}
 	}
 	return all
 }
 
-func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+func cutMessage(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 
 // wrong are the compiler's numbers of certain mistakes: a value or property that the type lacks, a missing argument, a
 // comparison that is never true, a missing export, a loop over a value that is not a list.
@@ -110,10 +110,10 @@ var wrong = []int{
 	2488, 2504, 2769, 2416, 2460, 2461, 2549,
 }
 
-// refused returns the mistakes that keep code from running. types are the declarations that revealed them.
-func refused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake {
+// filterRefused returns the mistakes that keep code from running. types are the declarations that revealed them.
+func filterRefused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake {
 	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
-		return !slices.Contains(wrong, m.Code) || lenient(m, types)
+		return !slices.Contains(wrong, m.Code) || isLenient(m, types)
 	})
 }
 
@@ -125,8 +125,8 @@ var (
 	absent   = regexp.MustCompile(`^Property '.*' does not exist on type '(.+)'\.`)
 )
 
-// lenient reports whether code with a mistake may still be right.
-func lenient(m runapi.Mistake, types []runapi.Module) bool {
+// isLenient reports whether code with a mistake may still be right.
+func isLenient(m runapi.Mistake, types []runapi.Module) bool {
 	lines := strings.Split(m.Text, "\n")
 	switch m.Code {
 	case 2339, 2551: // one of several types has the property, or the type is unknown
@@ -147,11 +147,11 @@ func lenient(m runapi.Mistake, types []runapi.Module) bool {
 	}
 	switch from, to := last[1], last[2]; from {
 	case "string", "number", "boolean": // the compiler does not know the value, which may be an allowed one
-		return literals(from, to, types)
+		return hasLiterals(from, to, types)
 	case "Date": // JSON stores it as a string
 		return to == "string" || strings.Contains(to, "string |") || strings.Contains(to, "| string")
 	case "string[]", "number[]":
-		return strings.HasPrefix(to, "[") || literals(strings.TrimSuffix(from, "[]"), strings.TrimSuffix(to, "[]"), types)
+		return strings.HasPrefix(to, "[") || hasLiterals(strings.TrimSuffix(from, "[]"), strings.TrimSuffix(to, "[]"), types)
 	case "{}":
 		return true // built field by field
 	}
@@ -165,8 +165,8 @@ var literal = map[string]*regexp.Regexp{
 	"boolean": regexp.MustCompile(`\b(true|false)\b`),
 }
 
-// literals reports whether a type allows single values of a kind: a union with some of them, or its name.
-func literals(kind, ts string, types []runapi.Module) bool {
+// hasLiterals reports whether a type allows single values of a kind: a union with some of them, or its name.
+func hasLiterals(kind, ts string, types []runapi.Module) bool {
 	for _, m := range types {
 		if _, after, ok := strings.Cut(m.Types, "\ntype "+ts+" = "); ok {
 			ts, _, _ = strings.Cut(after, "\n")
@@ -176,8 +176,8 @@ func literals(kind, ts string, types []runapi.Module) bool {
 	return !strings.HasPrefix(ts, "{") && literal[kind].MatchString(ts)
 }
 
-// without returns the mistakes that are not in another list at the same place.
-func without(mistakes, others []runapi.Mistake) []runapi.Mistake {
+// subtractMistakes returns the mistakes that are not in another list at the same place.
+func subtractMistakes(mistakes, others []runapi.Mistake) []runapi.Mistake {
 	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
 		return slices.ContainsFunc(others, func(o runapi.Mistake) bool {
 			return o.Line == m.Line && o.Column == m.Column && o.Code == m.Code

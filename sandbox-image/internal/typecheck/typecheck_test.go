@@ -42,9 +42,9 @@ type compiler struct {
 	done chan struct{}
 }
 
-func (c *compiler) Memory() int64         { return c.slot.memory }
-func (c *compiler) Kill()                 { c.slot.killed.Store(true); _ = c.cmd.Process.Kill() }
-func (c *compiler) Done() <-chan struct{} { return c.done }
+func (c *compiler) Memory() int64               { return c.slot.memory }
+func (c *compiler) Kill()                       { c.slot.killed.Store(true); _ = c.cmd.Process.Kill() }
+func (c *compiler) DoneSignal() <-chan struct{} { return c.done }
 func (c *compiler) Status() jail.Status {
 	return jail.Status{Code: max(0, c.cmd.ProcessState.ExitCode())}
 }
@@ -61,7 +61,7 @@ func TestBounds(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit/10)
 		start := time.Now()
-		mistakes, err := Check(ctx, s, some())
+		mistakes, err := CheckCode(ctx, s, some())
 		cancel()
 		if err == nil || mistakes != nil || time.Since(start) > testkit.Patience {
 			t.Errorf("%s: %v %v after %s", name, mistakes, err, time.Since(start))
@@ -73,10 +73,10 @@ func TestBounds(t *testing.T) {
 	endless := &slot{argv: []string{"sh", "-c", `while :; do echo "main.ts(1,1): error TS2322: x"; done`}}
 	ctx, cancel := context.WithTimeout(t.Context(), limit/10)
 	defer cancel()
-	if mistakes, err := Check(ctx, endless, some()); err == nil {
+	if mistakes, err := CheckCode(ctx, endless, some()); err == nil {
 		t.Errorf("endless output: %v", mistakes)
 	}
-	if mistakes, err := Check(t.Context(), nil, []runapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
+	if mistakes, err := CheckCode(t.Context(), nil, []runapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
 		t.Errorf("without types: %v %v", mistakes, err)
 	}
 }
@@ -129,7 +129,7 @@ func TestTime(t *testing.T) {
 		best, shortest := limit, limit
 		for range 5 {
 			began := time.Now()
-			mistakes, err := Check(t.Context(), f, []runapi.Module{{Name: "shop", Types: types.String()}})
+			mistakes, err := CheckCode(t.Context(), f, []runapi.Module{{Name: "shop", Types: types.String()}})
 			if errors.Is(err, context.DeadlineExceeded) { // on a machine so busy that the check is given up
 				continue
 			}
@@ -175,11 +175,11 @@ func TestRefused(t *testing.T) {
 		code, rest, _ := strings.Cut(text, " ")
 		out := "main.ts(3,4): error TS" + code + ": " + strings.ReplaceAll(rest, "|Ty", "\n  Ty")
 		out = strings.ReplaceAll(out, ".|Prop", ".\n  Prop") + "\n"
-		found := parse("types/x.d.ts(1,1): error TS2322: not of the code\n" + out + "Found 1 error.\n")
+		found := parseOutput("types/x.d.ts(1,1): error TS2322: not of the code\n" + out + "Found 1 error.\n")
 		if len(found) != 1 || found[0].Line != 3 || found[0].Column != 4 {
 			t.Fatalf("%s: %+v", text, found)
 		}
-		if got := len(refused(found, types)) == 1; got != want {
+		if got := len(filterRefused(found, types)) == 1; got != want {
 			t.Errorf("%s: refused %v", text, got)
 		}
 	}

@@ -141,7 +141,7 @@ func runsPart(ctx context.Context, o options) (bench.Report, error) {
 // pythonPart measures execute_code in Python, in embedded mode.
 func pythonPart(ctx context.Context, o options) (bench.Report, error) {
 	cfg := runsConfig(o)
-	found, err := python.Find(ctx, python.Candidates(os.Getenv("PYTHON_PATH")))
+	found, err := python.FindInterpreter(ctx, python.ListCandidates(os.Getenv("PYTHON_PATH")))
 	if err != nil {
 		return bench.Report{Notes: []string{"the table of Python is left out: " + err.Error()}}, nil
 	}
@@ -161,7 +161,7 @@ func pythonPart(ctx context.Context, o options) (bench.Report, error) {
 // printingPart measures runs that print much, in embedded mode, in Python too if there is one.
 func printingPart(ctx context.Context, o options) (bench.Report, error) {
 	cfg := runsConfig(o)
-	if found, err := python.Find(ctx, python.Candidates(os.Getenv("PYTHON_PATH"))); err == nil {
+	if found, err := python.FindInterpreter(ctx, python.ListCandidates(os.Getenv("PYTHON_PATH"))); err == nil {
 		cfg.Python = found.Program
 	}
 	return runs.Printing(ctx, cfg)

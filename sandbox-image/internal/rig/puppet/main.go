@@ -23,7 +23,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 { // a child
-		out, err := do(strings.Join(os.Args[1:], " "))
+		out, err := runCommand(strings.Join(os.Args[1:], " "))
 		fmt.Print(out)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -35,7 +35,7 @@ func main() {
 	in.Buffer(nil, 16<<20)
 	out := json.NewEncoder(os.Stdout)
 	for in.Scan() {
-		result, err := do(in.Text())
+		result, err := runCommand(in.Text())
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-func do(line string) (string, error) {
+func runCommand(line string) (string, error) {
 	command, rest, _ := strings.Cut(line, " ")
 	switch command {
 	case "echo":
@@ -71,11 +71,11 @@ func do(line string) (string, error) {
 		return "", errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(from, to))
 	case "fill": // PATH BYTES
 		path, n, _ := strings.Cut(rest, " ")
-		return "", fill(path, n)
+		return "", fillFile(path, n)
 	case "close": // closes a directory to everybody but its owner
 		return "", errors.Join(os.MkdirAll(rest, 0o700), os.Chmod(rest, 0))
 	case "allocate":
-		return allocate(rest)
+		return allocateMemory(rest)
 	case "exit":
 		code, _ := strconv.Atoi(rest)
 		os.Exit(code)
@@ -83,11 +83,11 @@ func do(line string) (string, error) {
 		fmt.Fprintln(os.Stderr, rest)
 		return "", nil
 	case "flood":
-		return "", flood()
+		return "", floodOutput()
 	case "sleep":
 		time.Sleep(time.Hour)
 	case "start": // another process of this program, which goes on when this one ends
-		cmd := exec.Command(program(), strings.Fields(rest)...) //nolint:gosec,noctx // it outlives this process
+		cmd := exec.Command(bridgePath(), strings.Fields(rest)...) //nolint:gosec,noctx // it outlives this process
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return "", cmd.Start()
 	case "run": // a program, to its end
@@ -103,7 +103,7 @@ func do(line string) (string, error) {
 	case "bomb":
 		n := 0
 		for ; n < 2000; n++ {
-			if _, err := do("start sleep"); err != nil {
+			if _, err := runCommand("start sleep"); err != nil {
 				return strconv.Itoa(n), err
 			}
 		}
@@ -139,8 +139,8 @@ func do(line string) (string, error) {
 	return "", fmt.Errorf("no such command: %s", command)
 }
 
-// program returns the path of the bridge.
-func program() string {
+// bridgePath returns the path of the bridge.
+func bridgePath() string {
 	for _, path := range []string{"/usr/bin/mcp-bridge", "/usr/local/bin/mcp-bridge"} {
 		if _, err := os.Stat(path); err == nil {
 			return path
@@ -149,7 +149,7 @@ func program() string {
 	return "/usr/bin/mcp-bridge"
 }
 
-func fill(path, size string) error {
+func fillFile(path, size string) error {
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ func fill(path, size string) error {
 
 var kept [][]byte
 
-// allocate takes memory and writes to it.
-func allocate(size string) (string, error) {
+// allocateMemory takes memory and writes to it.
+func allocateMemory(size string) (string, error) {
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
 		return "", err
@@ -186,7 +186,7 @@ func allocate(size string) (string, error) {
 	return "", nil
 }
 
-func flood() error {
+func floodOutput() error {
 	block := bytes.Repeat([]byte{'x'}, 1<<20)
 	for {
 		if _, err := os.Stderr.Write(block); err != nil {
