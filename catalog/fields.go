@@ -37,7 +37,7 @@ func (s fieldSpecs[T]) objectSchema() jsonSchema {
 	return out
 }
 
-// decodeObject reads the object. See strictjson.Decoder.Object.
+// decodeObject reads the object. See strictjson.Decoder.ReadObject.
 func (s fieldSpecs[T]) decodeObject(d *configDecoder, path string, n *node, to *T) (has, misspelt map[string]bool) {
 	return d.ReadObject(path, n, s.fieldNames(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }

@@ -124,7 +124,7 @@ func (n *NameIndex) NearestIndex(s string, slips int) int {
 	return best
 }
 
-// NearestOf returns the candidate that Names.Nearest finds, or "".
+// NearestOf returns the candidate that NameIndex.NearestIndex finds, or "".
 func NearestOf(s string, slips int, candidates []string) string {
 	var n NameIndex
 	for _, c := range candidates {

@@ -18,7 +18,7 @@ type Alarm struct {
 	// Kind is one of the constants above. Name is the credential's token name, if it has one.
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
-	// In is the part of the request, in the form of swap.Carried. Method is empty for a DNS query.
+	// In is the part of the request, in the form of swap.CarriedValue. Method is empty for a DNS query.
 	In     string `json:"in"`
 	Method string `json:"method,omitempty"`
 	// Host is the host that the request was for.

@@ -116,7 +116,7 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 // client.
 func alarmTexts(a operatorapi.Alarm) (title, text string) {
 	what := strings.TrimSpace(a.Method + " " + a.Host)
-	// visible.Line removes control characters: code must not be able to write to the terminal.
+	// visible.OneLine removes control characters: code must not be able to write to the terminal.
 	return "Code was about to send " + visible.OneLine(a.DescribeSecret()),
 		visible.OneLine(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
 }

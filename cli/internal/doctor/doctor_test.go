@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 )
 
-// The test binary is also the inner process of embedded.Probe.
+// The test binary is also the inner process of embedded.ProbeKernel.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == embedded.ProbeCommand {
 		if err := embedded.RunProbe(context.Background()); err != nil {

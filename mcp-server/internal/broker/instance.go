@@ -69,7 +69,7 @@ type serverInstance struct {
 	users   int       // calls that hold the instance
 	used    time.Time // when its last call let go
 	retired bool      // gets no new calls, and ends with its last one
-	tenant  string    // the tenant whose seat it takes; see Broker.seat
+	tenant  string    // the tenant whose share of the slots it uses; see Broker.takeSlot
 	// inFlight is the number of the server's calls. window is that number since the last fetch of its requests.
 	inFlight, window int
 	untold           int // calls whose requests the proxy has not reported yet

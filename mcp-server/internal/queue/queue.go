@@ -309,7 +309,7 @@ func (q *Queue) enqueue(session string, t *queueTicket) error {
 	}
 	l := q.sessions[session]
 	full := q.waiting >= q.cfg.MaxWaiting || l != nil && q.countTickets(l) >= q.cfg.MaxPerSession
-	// Share.begin has already bounded a tenant's tickets. The operator's waiting runs must not shut them out.
+	// Share.beginRun has already bounded a tenant's tickets. The operator's waiting runs must not shut them out.
 	if full && !t.shared {
 		return &BusyError{Waiting: q.waiting}
 	}

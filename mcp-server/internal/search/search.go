@@ -17,7 +17,7 @@ import (
 // Hit is a found entry.
 type Hit struct {
 	Index *Index
-	Entry int // its number, in the order of Builder.Add
+	Entry int // its number, in the order of Builder.AddEntry
 	Score float32
 	// Words, Meaning and Intent are the parts of Score: (Words + meaningWeight * Meaning) * Intent.
 	Words, Meaning, Intent float32

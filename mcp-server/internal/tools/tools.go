@@ -202,7 +202,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 }
 
 // frozenNote returns the reason why a session is frozen. Code chose the host's text. An alarm without a number means
-// that the list of alarms could not be read: see alarm.Book.Frozen.
+// that the list of alarms could not be read: see alarm.AlarmBook.FindFreeze.
 func frozenNote(a operatorapi.Alarm) voice.Text {
 	if a.Number == 0 {
 		return voice.NewText("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +

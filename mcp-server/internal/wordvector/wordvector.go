@@ -92,7 +92,7 @@ func (l sortedLines) longestPrefix(text string) (row, n int) {
 }
 
 // NearStems yields stems of words that mean about the same as those of a stem, the most like first, and how like they
-// are, from 0 to 1. A stem is that of search.Stem.
+// are, from 0 to 1. A stem is that of search.StemWord.
 func NearStems(stem string) iter.Seq2[string, float32] {
 	return func(yield func(string, float32) bool) {
 		row, ok := stems().findLine(stem)

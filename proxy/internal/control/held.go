@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// HeldQueue holds the requests that wait for a person; hold.Room implements it.
+// HeldQueue holds the requests that wait for a person; hold.Queue implements it.
 type HeldQueue interface {
 	ListHeld() []approvalapi.Held
 	ListWaiting(run string) (list []approvalapi.Held, changed <-chan struct{})

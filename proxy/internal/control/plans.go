@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
-// Plans holds the plans of dry runs; plan.Book implements it.
+// Plans holds the plans of dry runs; plan.Store implements it.
 type Plans interface {
 	ListPlans() []planapi.Plan
 	GetPlan(id string) (planapi.Plan, error)

@@ -37,13 +37,13 @@ type Minter interface {
 	SupplyValue(name string, v credentialapi.SuppliedValue) error
 }
 
-// HeldQueue is the part of hold.Room that the approval API needs.
+// HeldQueue is the part of hold.Queue that the approval API needs.
 type HeldQueue interface {
 	ListHeld() []approvalapi.Held
 	DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error)
 }
 
-// Plans is the part of plan.Book that the plan API needs.
+// Plans is the part of plan.Store that the plan API needs.
 type Plans interface {
 	ListPlans() []planapi.Plan
 	GetPlan(id string) (planapi.Plan, error)

@@ -1,6 +1,6 @@
 // Package egress carries one request from the sandbox to its upstream, and the response back.
 //
-// The steps are in exchange.serve; each step relies on the steps before it. Contract: the proxy denies by default
+// The steps are in exchange.serveRequest; each step relies on the steps before it. Contract: the proxy denies by default
 // before it dials. Every path through this package ends in one receipt entry and one log line. If a response breaks off
 // upstream, the client never receives it as complete. One exception: net/http resets a stream that is not valid HTTP/2
 // before this package sees it.
@@ -39,7 +39,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
-// errReloaded is the cause of an exchange that Egress.Cut ended.
+// errReloaded is the cause of an exchange that Egress.CutStale ended.
 var errReloaded = errors.New("the catalog changed")
 
 // Config holds the parts that an Egress needs.

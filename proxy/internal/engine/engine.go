@@ -7,7 +7,7 @@
 //
 // Threat: the time at which a byte leaves must reveal nothing about the strings.
 //
-// Contract: Reader holds back the bytes since the last line feed, at most Set.Hold bytes. Set.Hold is a multiple of 256
+// Contract: Reader holds back the bytes since the last line feed, at most Set.MaxHeld bytes. Set.MaxHeld is a multiple of 256
 // that depends only on the longest string, or on the room that is reserved for later strings. A Reader never holds a
 // byte because it looks like the beginning of a string.
 package engine
@@ -69,7 +69,7 @@ type match struct{ core, start, end, pat int }
 const (
 	// maxStretch is the number of bytes that one escaped byte of a pattern may take. Longer escapes are not found.
 	maxStretch = 8
-	// bufferSize is the size of a Reader's buffer, in bytes, in addition to twice Set.Hold.
+	// bufferSize is the size of a Reader's buffer, in bytes, in addition to twice Set.MaxHeld.
 	bufferSize = 128 << 10
 	// shortText is the length in bytes that most searched strings do not exceed: headers, addresses, parts of log lines.
 	shortText = 256

@@ -255,7 +255,7 @@ func (b *Table) Holder(id slot.ID) *Lease {
 }
 
 // DrainReceipt returns the exchanges of a slot since its lease began or since the last Drain, without those that
-// another run caused: see receipt.Recorder.Drain. The generation must be that of the lease, else Drain returns
+// another run caused: see receipt.Recorder.TakeExchanges. The generation must be that of the lease, else Drain returns
 // controlapi.ErrFenced.
 func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
 	l, err := b.FindLease(id, generation)
@@ -266,7 +266,7 @@ func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (control
 }
 
 // AttachConn binds a newly accepted connection to the current lease of its slot. It returns ErrNone if the slot has no
-// lease, and ErrFull if the lease has MaxConnections. The caller must call Lease.Detach after it has closed the
+// lease, and ErrFull if the lease has MaxConnections. The caller must call Lease.DetachConn after it has closed the
 // connection.
 func (b *Table) AttachConn(id slot.ID, c io.Closer) (*Lease, error) {
 	if !id.IsValid() {

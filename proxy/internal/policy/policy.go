@@ -135,7 +135,7 @@ type Verdict struct {
 	named string // the APIs that the hint names, as names joins them
 }
 
-// Decide judges a request. Use Verdict.For on the result before you show it to the run.
+// Decide judges a request. Use Verdict.ForRun on the result before you show it to the run.
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.listHolders(q.Host)
 	// A closed run gets the answer for an unknown host, so that it cannot probe the catalog.

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
+// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.NewText defines the notation.
 // %API stands for names of APIs, %HOST for the host.
 type refusalText struct {
 	status      int

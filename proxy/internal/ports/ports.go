@@ -41,7 +41,7 @@ type Ports struct {
 	failed map[seatPort]bool // failed and logged
 }
 
-// seatPort is one port of one seat, by the index in Config.Seats.
+// seatPort is one port of one seat, by the index in Config.Slots.
 type seatPort struct {
 	seat int
 	port uint16

@@ -7,7 +7,7 @@
 // that the searched bytes are the sent bytes. A response is refused if its encoding or character set cannot be decoded.
 //
 // Limits: the scrubber cannot find a credential that the upstream slices, breaks over lines, or transforms in a way
-// that engine.Forms does not list.
+// that engine.ListForms does not list.
 package scrub
 
 import (
@@ -213,7 +213,7 @@ func (s *Scrubber) ScrubResponse(resp *http.Response, o Options) (*Report, error
 		return report, err
 	}
 	//defence:scrub-body instead report, nil
-	//defence:codings instead report, func() error { if len(encodings) > 0 { return nil }; return x.body(nil, how) }()
+	//defence:codings instead report, func() error { if len(encodings) > 0 { return nil }; return x.scrubBody(nil, how) }()
 	return report, x.scrubBody(encodings, how)
 }
 

@@ -29,7 +29,7 @@ func (s *Swapper) hasNoName(text []byte) bool {
 	return !named
 }
 
-// ReadWhole implements coding.Whole. If the decoded body is longer than coding.ExactUpTo, ok is false.
+// ReadWhole implements coding.WholeReader. If the decoded body is longer than coding.ExactUpTo, ok is false.
 func (s *wholeBody) ReadWhole() (text []byte, ok bool, err error) {
 	buf := bodyBuffers.Get().(*bytes.Buffer)
 	defer bodyBuffers.Put(buf)

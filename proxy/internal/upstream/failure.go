@@ -62,7 +62,7 @@ func (f Failure) NewRefusal() controlapi.Refusal {
 	return r
 }
 
-// describeFailure returns the error text, and a hint in the syntax of voice.Say. Both are empty for CodeBroken.
+// describeFailure returns the error text, and a hint in the syntax of voice.NewText. Both are empty for CodeBroken.
 func (f Failure) describeFailure() (what, hint string) {
 	switch f.Code {
 	case CodeResolve:

@@ -143,7 +143,7 @@ func (p *Pool) findTransport(w Want, k connKind) *http.Transport {
 	p.retireAfterSleep()
 	pools := p.pools
 	if !k.isShared() {
-		//defence:run-connections instead p.ownedBy(nil)
+		//defence:run-connections instead p.ownerTransports(nil)
 		pools = p.ownerTransports(w.Owner)
 	}
 	if t := pools[string(text)]; t != nil {

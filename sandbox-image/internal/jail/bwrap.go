@@ -17,7 +17,7 @@ const (
 	denoDirSize = 64 << 20
 )
 
-// Names of the staged sources (see enter.Stage). If a file may be replaced later, its directory is staged instead.
+// Names of the staged sources (see enter.StageBinds). If a file may be replaced later, its directory is staged instead.
 const (
 	stageDeno   = "deno"
 	stageCA     = "ca"

@@ -87,7 +87,7 @@ type Jail interface {
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and sends the program
 	// no input before Check has succeeded.
 	StartServer(Server, Stdio) (Process, error)
-	// PrepareInstall makes Servers.Installing for a slot, empty and writable for the slot. ShareInstall lets sandboxd
+	// PrepareInstall makes Servers.InstallFolder for a slot, empty and writable for the slot. ShareInstall lets sandboxd
 	// read all of that folder; call it when no process of the slot is left. ClearInstall removes the folder.
 	PrepareInstall(slot.ID) error
 	ShareInstall(slot.ID) error
@@ -117,7 +117,7 @@ type Process interface {
 	Memory() int64
 	// RemovedBytes returns the bytes of removed files that the slot's processes still have open on a device.
 	RemovedBytes(device uint64) int64
-	// CountWritten is quota.Written of the slot's user: the files that this user changed in a directory since a time.
+	// CountWritten is quota.CountWritten of the slot's user: the files that this user changed in a directory since a time.
 	CountWritten(dir string, since time.Time, enough int64) quota.FileCount
 	// HomeBytes returns the bytes in a server's home if the kernel does not bound it, else 0.
 	HomeBytes() int64

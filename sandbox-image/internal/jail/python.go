@@ -152,7 +152,7 @@ func (l *libraryFinder) addModules(dir string) error {
 	})
 }
 
-// pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.argv does for Deno.
+// pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.commandLine does for Deno.
 func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
 	a := p.bwrapBox.commandStart(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
 	a = append(a, f.argv...)

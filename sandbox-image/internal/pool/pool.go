@@ -98,7 +98,7 @@ type slotState struct {
 	private    bool   // the lease is private
 	pinned     bool   // the lease is most likely for a run with pinned skills
 	quarantine bool
-	broken     error              // a process could not be killed, so the slot is never used again; or see Pool.mend
+	broken     error              // a process could not be killed, so the slot is never used again; or see Pool.retryRemoval
 	used       bool               // the lease has had its run
 	canary     string             // of the next or current run; empty: no canary
 	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil if there is neither

@@ -15,7 +15,7 @@ type warmInterpreter struct {
 	*interp.Interpreter
 	python  bool
 	private bool
-	key     string // Pool.key when the interpreter was prepared
+	key     string // Pool.interpreterKey when the interpreter was prepared
 	started bool
 }
 

@@ -332,6 +332,6 @@ func HostFilter(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	//defence:seccomp instead Encode([]bpf.Instruction{bpf.RetConstant{Val: allow}})
+	//defence:seccomp instead EncodeFilter([]bpf.Instruction{bpf.RetConstant{Val: allow}})
 	return EncodeFilter(p)
 }

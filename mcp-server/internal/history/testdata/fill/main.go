@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	s := history.Open(history.Config{Dir: args[0], Mode: history.Full, Log: slog.New(slog.DiscardHandler)})
+	s := history.OpenStore(history.Config{Dir: args[0], Mode: history.Full, Log: slog.New(slog.DiscardHandler)})
 	for i := range runs {
 		store(s, i, (i+1)*exchanges/runs-i*exchanges/runs)
 		if i%batch == 0 {
@@ -61,18 +61,18 @@ var apis = []string{"stripe", "github", "slack", "linear", "maps"}
 func store(s *history.Store, i, exchanges int) {
 	id := fmt.Sprintf("rfill%06d", i)
 	code := fmt.Sprintf("// Report %d of the customers\n%s", i, strings.Repeat("const answer = await fetch(url, { headers });\n", 20))
-	r := s.Begin(historyapi.Run{ID: id, Client: "filler", Language: runapi.LanguageTypeScript}, code)
-	r.Started(1, uint64(i)) //nolint:gosec // positive
-	r.Print(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
+	r := s.BeginRecording(historyapi.Run{ID: id, Client: "filler", Language: runapi.LanguageTypeScript}, code)
+	r.RecordSlot(1, uint64(i)) //nolint:gosec // positive
+	r.RecordOutput(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
 	rec := controlapi.Receipt{Run: id}
 	for n := range exchanges {
 		x := exchange(id, i, n)
-		s.Exchange(x)
+		s.RecordExchange(x)
 		rec.Exchanges = append(rec.Exchanges, x)
-		rec.Count.Add(x)
+		rec.Count.AddExchange(x)
 	}
 	exit := runapi.Exit{Reason: runapi.Exited, Code: i % 7 / 6, WallMS: 300, CPUMS: 20, MaxRSS: 40 << 20}
-	r.End(history.End{Exit: exit, Receipt: rec, Answer: "an answer"})
+	r.RecordEnd(history.RunEnd{Exit: exit, Receipt: rec, Answer: "an answer"})
 }
 
 // exchange is one of a run's: every 50th is refused.
