@@ -17,7 +17,7 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint words clean uninstall mutants
+.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint words site clean uninstall mutants
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ lint: ## run golangci-lint, gofmt, go mod tidy and shellcheck
 
 words: ## measure names, comments, messages and documentation against their ceilings
 	@cd e2e && $(GO) run ./words
+
+site: ## build docs/ as a site with search in bin/site (MkDocs from PyPI)
+	@make/site.sh
 
 clean: ## remove the output of build and bench; state and skills are kept
 	rm -rf $(BIN) .tools bench/out

@@ -31,5 +31,9 @@ fi
 deno=${DENO_PATH:-$tools/deno}
 make/deno.sh "$tools/deno" || status=1
 (cd e2e/attack/testdata && "$deno" check --quiet . && "$deno" fmt --check --quiet .) || { echo "lint: e2e/attack/testdata has findings (deno check, deno fmt)" >&2; status=1; }
+speller=${XDG_CACHE_HOME:-$HOME/.cache}/codeforge-tools/codespell-2.4.3
+[ -x "$speller/bin/codespell" ] || { python3 -m venv "$speller" && "$speller/bin/pip" install --quiet codespell==2.4.3; } || status=1
+# Te is a header; stauts is a mistake that docs/reference/screens.md shows.
+git ls-files '*.md' | xargs "$speller/bin/codespell" --ignore-words-list te,stauts || { echo "lint: a page has a spelling mistake" >&2; status=1; }
 (cd e2e && go run ./words) || { echo "lint: e2e/words has findings" >&2; status=1; }
 exit $status

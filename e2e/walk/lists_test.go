@@ -34,6 +34,27 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// TestLLMs compares docs/llms.txt, the index for models, with docs/index.md.
+func TestLLMs(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
+	var b strings.Builder
+	b.WriteString("# CodeForge\n\n> A self-hosted MCP server: an agent writes one block of code that uses your APIs and never sees a key.\n")
+	pages := regexp.MustCompile(`\[([^\]]+)\]\(([^)]+\.md)\)`)
+	for line := range strings.Lines(document(t, "docs/index.md")) {
+		task, list, isRow := strings.Cut(strings.Trim(line, "| \n"), " | ")
+		if strings.HasPrefix(line, "## ") {
+			b.WriteString("\n" + line + "\n")
+		}
+		if !isRow {
+			task, list = "", line
+		}
+		for _, page := range pages.FindAllStringSubmatch(list, -1) {
+			b.WriteString(strings.TrimSuffix("- ["+page[1]+"]("+page[2]+"): "+task, ": ") + "\n")
+		}
+	}
+	same(t, "docs/llms.txt", b.String(), func(s string) string { return s })
+}
+
 // TestLists checks that the documents' lists of settings, metrics, examples and variables are those of the sources.
 func TestLists(t *testing.T) {
 	world.RunInOneMode(t, "it reads documents")
