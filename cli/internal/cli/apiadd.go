@@ -103,6 +103,8 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 		if err := o.askMore(ctx, in, &entry); err != nil {
 			return entry, err
 		}
+	} else if len(o.tokens) == 0 && !o.none {
+		fmt.Fprintln(e.Stderr, "The API gets no credential: no --token names one.")
 	}
 	for _, token := range o.tokens {
 		entry.Credentials = append(entry.Credentials, apidir.Credential{Name: token, Surfaces: o.surfaces})

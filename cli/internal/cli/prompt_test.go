@@ -193,3 +193,24 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestAddWithoutToken: without a terminal and --token, standard input is not read, and a note says that no key was stored.
+func TestAddWithoutToken(t *testing.T) {
+	for flag, want := range map[string]bool{"": true, "none": false} {
+		args := []string{"api", "add", "shop", "--apis", t.TempDir(), "--domain", "api.shop.test"}
+		if flag != "" {
+			args = append(args, "--token", flag)
+		}
+		path := filepath.Join(t.TempDir(), "stderr")
+		stderr, err := os.Create(path) //nolint:gosec // the test's
+		testkit.Must(t, err)
+		e := &Env{Args: args, Stdin: stderr, Stdout: terminal.OpenStream(stderr), Stderr: terminal.OpenStream(stderr)}
+		code := Run(t.Context(), e)
+		testkit.Must(t, stderr.Close())
+		text, err := os.ReadFile(path) //nolint:gosec // the test's
+		testkit.Must(t, err)
+		if code != 0 || strings.Contains(string(text), "no credential") != want {
+			t.Errorf("--token %q ended with %d: %s", flag, code, text)
+		}
+	}
+}
