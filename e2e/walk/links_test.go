@@ -53,7 +53,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are the anchors of a page's headings.
 // listPages returns the paths of all pages of the documentation.
 func listPages(t *testing.T) []string {
 	t.Helper()
@@ -73,6 +72,7 @@ func listPages(t *testing.T) []string {
 	return pages
 }
 
+// anchors are the anchors of a page's headings.
 func anchors(text string) map[string]bool {
 	out := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
@@ -104,7 +104,7 @@ func TestNamesInSource(t *testing.T) {
 	world.RunInOneMode(t, "it reads documents")
 	known, checked := productGo(t)+document(t, "apis/config.schema.json"), 0
 	for _, page := range []string{
-		"README.md", "docs/architecture.md", "docs/guides/ledger.md", "docs/guides/history.md", "docs/guides/observe.md",
+		"README.md", "docs/architecture.md", "docs/contribute/a-run.md", "docs/contribute/sandbox.md", "docs/guides/ledger.md", "docs/guides/history.md", "docs/guides/observe.md",
 		"docs/guides/tenants.md", "docs/reference/files.md", "docs/reference/metrics.md", "docs/reference/screens.md",
 		"docs/security/for-users.md", "docs/troubleshooting.md",
 	} {
