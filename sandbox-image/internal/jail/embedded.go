@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -324,10 +323,7 @@ func (e *Embedded) launch(
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
 	}
 	defer own.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own}, together)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
