@@ -1,4 +1,4 @@
-package readings
+package egress_test
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-//go:embed peers
+//go:embed testdata/readings/peers
 var scripts embed.FS
 
 // Peers are the parsers of other languages and of Go. Each language has a process that lives as long as the test.
@@ -84,7 +84,7 @@ func (p *Peers) start(t testing.TB, name string, argv []string, prints bool, dir
 	}
 	var args []string
 	for _, a := range argv {
-		args = append(args, strings.NewReplacer("SCRIPT", filepath.Join(dir, "peers"), "PORT", port).Replace(a))
+		args = append(args, strings.NewReplacer("SCRIPT", filepath.Join(dir, "testdata", "readings", "peers"), "PORT", port).Replace(a))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

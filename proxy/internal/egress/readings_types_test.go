@@ -1,4 +1,6 @@
-// Package readings compares how the proxy and servers read the same request.
+package egress_test
+
+// The tests of readings compare how the proxy and servers read the same request.
 //
 // Threat: parser differentials. The proxy swaps a credential into the declared field. A server that reads it as another
 // field may publish it. A server that finds a method override where the proxy found none carries out a restricted
@@ -6,7 +8,6 @@
 //
 // The corpus has requests as hostile code would send them, and the peers are the parsers of real servers. Judge checks
 // that no peer sees more than the proxy allowed.
-package readings
 
 import (
 	"encoding/json"

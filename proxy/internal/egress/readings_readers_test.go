@@ -1,4 +1,4 @@
-package readings
+package egress_test
 
 // readers lists the readers of each kind. Each must find a credential somewhere in the corpus; otherwise it reads
 // nothing at all.

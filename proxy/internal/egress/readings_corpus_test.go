@@ -1,4 +1,4 @@
-package readings
+package egress_test
 
 import (
 	"embed"
@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-//go:embed corpus/*.txtar
+//go:embed testdata/readings/corpus/*.txtar
 var corpus embed.FS
 
 // Case is a request as code would send it. A file of the corpus is a txtar archive. Its comment has settings ("# api:
@@ -41,7 +41,7 @@ type Case struct {
 
 // Corpus returns all cases.
 func Corpus() ([]Case, error) {
-	files, err := fs.Glob(corpus, "corpus/*.txtar")
+	files, err := fs.Glob(corpus, "testdata/readings/corpus/*.txtar")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package readings
+package egress_test
 
 import (
 	"path/filepath"
