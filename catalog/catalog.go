@@ -7,7 +7,6 @@ package catalog
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
@@ -85,8 +84,6 @@ type API struct {
 	// Stale is the reason why the folder's current content could not be loaded, if this API is an earlier version of the
 	// folder.
 	Stale string
-	// LoadedAt is the time at which this version was read.
-	LoadedAt time.Time
 
 	digest digest
 }

@@ -51,8 +51,7 @@ type ClientConfig struct {
 
 // Client talks to one sandboxd over one stream. It is safe for concurrent use.
 type Client struct {
-	cfg ClientConfig
-	tr  *http.Transport
+	tr *http.Transport
 
 	mu       sync.Mutex
 	conn     *http.ClientConn
@@ -71,7 +70,7 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.PingEvery == 0 {
 		cfg.PingEvery = 15 * time.Second
 	}
-	c := &Client{cfg: cfg}
+	c := &Client{}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	c.tr = &http.Transport{

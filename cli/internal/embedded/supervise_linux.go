@@ -27,7 +27,6 @@ import (
 const (
 	planFD   = 3 // the plan as JSON
 	statusFD = 4 // status as JSON lines
-	lockFD   = 5 // locks the state directory until this process has ended too
 )
 
 const (

@@ -86,7 +86,6 @@ type instance struct {
 	id      uint64
 	pending map[uint64]*pending
 	err     *failure // why the instance is not ready, or has ended
-	info    frame.Ready
 }
 
 // errStopped is the cause of an instance's end if the broker wanted it.
@@ -180,7 +179,6 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		default:
 		}
 		timer.Stop()
-		i.info = *f.Ready
 		close(i.ready)
 	case f.Failed != nil:
 		e := ended(clean(f.Failed.Message), f.Failed.Code != frame.Gone)

@@ -146,7 +146,7 @@ func kindOf(id slot.ID, r controlapi.Registration) policy.Kind {
 func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *membudget.Budget) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
-		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
+		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant,
 		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
 		kind:     kindOf(id, r),
 		closed:   r.Closed || kindOf(id, r) == policy.KindServer && r.Tenant != "",

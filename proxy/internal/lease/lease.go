@@ -66,7 +66,6 @@ type Lease struct {
 	Generation uint64
 	Run        string
 	Tenant     string // empty: the operator
-	Deadline   time.Time
 	Recorder   *receipt.Recorder
 
 	// Plan records the writes of a dry run, which are not sent. It is nil for other runs.

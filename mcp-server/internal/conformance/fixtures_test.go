@@ -1,6 +1,5 @@
 // Package conformance adds the fixtures of the MCP conformance suite to a CodeForge server, so that the suite tests the
-// shipped transport, guard and middleware. The suite prescribes the fixtures' names and texts. No shipped binary
-// contains this package.
+// shipped transport, guard and middleware. The suite prescribes the fixtures' names and texts.
 package conformance
 
 import (
@@ -17,8 +16,8 @@ import (
 // watched is the resource that changes every few seconds.
 const watched = "test://watched-resource"
 
-// New returns the server with all fixtures. The watched resource changes until ctx ends.
-func New(ctx context.Context, log *slog.Logger) *mcp.Server {
+// newFixtures returns the server with all fixtures. The watched resource changes until ctx ends.
+func newFixtures(ctx context.Context, log *slog.Logger) *mcp.Server {
 	server := tools.NewServer(tools.ServerConfig{
 		Version:      "1.0.0",
 		Instructions: "Fixtures of the conformance suite.",
