@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
@@ -67,7 +68,10 @@ type API struct {
 	// Types is the file types.d.ts, and OperationsFile is operations.jsonl. Nil means that the file does not exist.
 	Types, OperationsFile *Document
 	// Server is set if the API is an MCP server.
-	Server *Server
+	Server *mcpserver.Settings
+	// ServerHost is the host of Server's URL if domains does not name it. Code reaches this host only through the server's
+	// tools. Otherwise code could talk to the server directly, without Allow, Deny and ExclusiveWith.
+	ServerHost string
 	// Internal closes the hosts to code: only the proxy uses the API, to obtain credentials. The API is in no list for
 	// code or models.
 	Internal bool

@@ -344,7 +344,7 @@ func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) 
 	}
 	domains := []string{}
 	for _, h := range a.Hosts {
-		if h.String() != a.Server.Closed {
+		if h.String() != a.ServerHost {
 			domains = append(domains, h.String())
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -34,7 +34,7 @@ type Store interface {
 // Watcher watches for events. Create it with New.
 type Watcher struct {
 	store   Store
-	servers func() []serverstate.Server
+	servers func() []mcpserver.Status
 	now     func() time.Time
 
 	apis    map[string]*latest
@@ -44,7 +44,7 @@ type Watcher struct {
 }
 
 // New returns a watcher of a store and the states of MCP servers.
-func New(store Store, servers func() []serverstate.Server) *Watcher {
+func New(store Store, servers func() []mcpserver.Status) *Watcher {
 	return &Watcher{
 		store: store, servers: servers, now: time.Now,
 		apis: map[string]*latest{}, skills: map[string]time.Time{}, failing: map[string]bool{}, held: map[string]int{},
@@ -206,10 +206,10 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 }
 
 // look reports servers that start to fail, and servers with new held tools.
-func (w *Watcher) look(states []serverstate.Server) {
+func (w *Watcher) look(states []mcpserver.Status) {
 	for _, s := range states {
 		// A server that keeps failing is reported once.
-		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {
+		if fails := s.State == mcpserver.Failing; fails != w.failing[s.Name] {
 			if w.failing[s.Name] = fails; fails {
 				w.store.AddAlert(historyapi.Alert{
 					Kind: historyapi.AlertServer, API: s.Name, Title: "The MCP server " + s.Name + " does not start", Text: s.Problem,

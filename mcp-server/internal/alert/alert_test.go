@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -118,21 +118,21 @@ func TestServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &told{events: make(chan []historyapi.Event)}
 		var state atomic.Value
-		state.Store(serverstate.Server{Name: "a", State: serverstate.Running})
-		w := New(s, func() []serverstate.Server { return []serverstate.Server{state.Load().(serverstate.Server)} })
+		state.Store(mcpserver.Status{Name: "a", State: mcpserver.Running})
+		w := New(s, func() []mcpserver.Status { return []mcpserver.Status{state.Load().(mcpserver.Status)} })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
 		for i, step := range []struct {
-			state serverstate.State
+			state mcpserver.State
 			held  int
 			want  string
 		}{
-			{serverstate.Running, 0, ""}, {serverstate.Failing, 0, "The MCP server a does not start"}, {serverstate.Failing, 0, ""},
-			{serverstate.Running, 2, "Tools of the MCP server a are held: 2"}, {serverstate.Running, 2, ""}, {serverstate.Running, 0, ""},
-			{serverstate.Failing, 0, "The MCP server a does not start"},
+			{mcpserver.Running, 0, ""}, {mcpserver.Failing, 0, "The MCP server a does not start"}, {mcpserver.Failing, 0, ""},
+			{mcpserver.Running, 2, "Tools of the MCP server a are held: 2"}, {mcpserver.Running, 2, ""}, {mcpserver.Running, 0, ""},
+			{mcpserver.Failing, 0, "The MCP server a does not start"},
 		} {
-			state.Store(serverstate.Server{Name: "a", State: step.state, Held: step.held})
+			state.Store(mcpserver.Status{Name: "a", State: step.state, Held: step.held})
 			time.Sleep(serverTime)
 			synctest.Wait()
 			if got := s.take(); got != step.want {

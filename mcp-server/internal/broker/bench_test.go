@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -18,7 +19,7 @@ import (
 // BenchmarkCall is a call through broker and bridge, without a sandbox or a proxy; BenchmarkDirect is the same call by
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
-	api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{peertest.Hostile(b)}, State: "shared"}}
+	api := controlapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{peertest.Hostile(b)}, State: "shared"}}
 	br := New(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
 		Catalog:  func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -305,7 +306,7 @@ func (b *Broker) use(run string, s *server) *failure {
 	return nil
 }
 
-func excludes(spec controlapi.Server, other string) bool {
+func excludes(spec mcpserver.Settings, other string) bool {
 	return slices.Contains(spec.ExclusiveWith, other)
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
@@ -161,9 +162,9 @@ type world struct {
 }
 
 // hostile is a server of the catalog that runs testdata/hostile.
-func hostile(t *testing.T, name string, change func(*controlapi.Server), faults ...string) controlapi.API {
+func hostile(t *testing.T, name string, change func(*mcpserver.Settings), faults ...string) controlapi.API {
 	t.Helper()
-	s := &controlapi.Server{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
+	s := &mcpserver.Settings{Command: append([]string{peertest.Hostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
 	if change != nil {
 		change(s)
 	}
@@ -334,8 +335,8 @@ func TestCall(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, 4,
-		hostile(t, "a", func(s *controlapi.Server) { s.Deny = []string{"d*"}; s.ExclusiveWith = []string{"b"} }),
-		hostile(t, "b", func(s *controlapi.Server) { s.Allow = []string{"ech?"} }),
+		hostile(t, "a", func(s *mcpserver.Settings) { s.Deny = []string{"d*"}; s.ExclusiveWith = []string{"b"} }),
+		hostile(t, "b", func(s *mcpserver.Settings) { s.Allow = []string{"ech?"} }),
 		hostile(t, "dead", nil, "dies-at-start"),
 	)
 	for _, c := range []struct {
@@ -382,7 +383,7 @@ func TestSilentServer(t *testing.T) {
 	for _, fault := range []string{"silent-at-initialize", "silent-at-tools-list"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.ConnectTimeoutMS = 5000 }, fault))
+			w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.ConnectTimeoutMS = 5000 }, fault))
 			got := w.call("/a/echo", `{"text":"hi"}`)
 			if got.Code != serverUnavailable || !got.Retryable || !strings.Contains(got.Error, "within 5s") {
 				t.Errorf("%s", got.body)
@@ -432,7 +433,7 @@ func TestStartsOnce(t *testing.T) {
 
 // TestQueue: no more calls are in flight than the configuration says, and waiting is bounded by the call's time.
 func TestQueue(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.MaxConcurrent = 2 }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.MaxConcurrent = 2 }))
 	w.call("/a/echo", `{"text":""}`)
 	began := time.Now()
 	var all sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
@@ -30,7 +31,7 @@ func (w *world) told() string {
 }
 
 // sending is a server that could send something.
-func sending(t *testing.T, change func(*controlapi.Server)) controlapi.API {
+func sending(t *testing.T, change func(*mcpserver.Settings)) controlapi.API {
 	api := hostile(t, "a", change)
 	api.Domains = []string{"a.example"}
 	return api
@@ -40,7 +41,7 @@ func sending(t *testing.T, change func(*controlapi.Server)) controlapi.API {
 // for as long as the server may still work on it.
 // Promise: server-requests-belong-to-one-run
 func TestTellsCalls(t *testing.T) {
-	w := newWorld(t, 4, sending(t, func(s *controlapi.Server) { s.State = "session" }))
+	w := newWorld(t, 4, sending(t, func(s *mcpserver.Settings) { s.State = "session" }))
 	w.call("/a/echo", `{"text":"x"}`)
 	first, second := newMeeting(t), newMeeting(t)
 	done := make(chan answer, 2)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -95,7 +96,7 @@ func TestCallerGone(t *testing.T) {
 
 // TestAbandonedSession: a server with a session's state is kept when it lives on after a cancelled call.
 func TestAbandonedSession(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = "session" }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.State = "session" }))
 	before := w.pid("s1-r1", "a")
 	w.giveUp("a", "never")
 	testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
@@ -118,7 +119,7 @@ func TestAbandonedEnds(t *testing.T) {
 		"run": {"s1-r1", "run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = row.state }))
+			w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.State = row.state }))
 			before := w.pid(row.run, "a")
 			w.giveUpOf(row.run, "a", "never")
 			testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
@@ -143,7 +144,7 @@ func TestAbandonedEnds(t *testing.T) {
 // TestRunOver: a run that is over calls no server, whatever calls share its process.
 // Promise: calls-end-with-their-run
 func TestRunOver(t *testing.T) {
-	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
+	state := func(name string) func(*mcpserver.Settings) { return func(s *mcpserver.Settings) { s.State = name } }
 	w := newWorld(t, 4, hostile(t, "shared", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
 	w.over["s1-r1"] = true
 	for _, server := range []string{"shared", "session", "run"} {
@@ -156,8 +157,8 @@ func TestRunOver(t *testing.T) {
 func TestState(t *testing.T) {
 	w := newWorld(t, 8,
 		hostile(t, "shared", nil),
-		hostile(t, "session", func(s *controlapi.Server) { s.State = "session" }),
-		hostile(t, "run", func(s *controlapi.Server) { s.State = "run" }),
+		hostile(t, "session", func(s *mcpserver.Settings) { s.State = "session" }),
+		hostile(t, "run", func(s *mcpserver.Settings) { s.State = "run" }),
 	)
 	for server, same := range map[string][2]bool{"shared": {true, true}, "session": {true, false}, "run": {false, false}} {
 		first, second, other := w.pid("s1-r1", server), w.pid("s1-r2", server), w.pid("s2-r1", server)
@@ -176,7 +177,7 @@ func TestState(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.IdleMS = 500 }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.IdleMS = 500 }))
 	w.pid("s1-r1", "a")
 	testkit.WaitFor(t, func() bool { return w.broker.Running() == 0 })
 	launched := w.launcher.launches
@@ -211,7 +212,7 @@ func TestSlots(t *testing.T) {
 		busy.Go(func() { w.call("/"+server+"/meet", m.call) })
 	}
 	m.await(2)
-	w.change("2", specs[0], specs[1], hostile(t, "c", func(s *controlapi.Server) { s.ConnectTimeoutMS = 500 }))
+	w.change("2", specs[0], specs[1], hostile(t, "c", func(s *mcpserver.Settings) { s.ConnectTimeoutMS = 500 }))
 	if got := w.call("/c/echo", `{"text":""}`); got.Code != slotsFull || !got.Retryable || !strings.Contains(got.Hint, "SANDBOX_SERVERS") {
 		t.Errorf("%s", got.body)
 	}
@@ -226,7 +227,7 @@ func TestSlots(t *testing.T) {
 // TestReplay: a call that may have been carried out is repeated only if the tool says that is harmless, and the
 // configuration believes it.
 func TestReplay(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "careful", nil), hostile(t, "trusting", func(s *controlapi.Server) { s.Retry = true }))
+	w := newWorld(t, 4, hostile(t, "careful", nil), hostile(t, "trusting", func(s *mcpserver.Settings) { s.Retry = true }))
 	dir := t.TempDir()
 	body := func(name string) string { return fmt.Sprintf(`{"text":%q}`, filepath.Join(dir, name)) }
 	if got := w.call("/careful/die-once", body("1")); got.Code != serverUnavailable || got.Retryable || !strings.Contains(got.Hint, "may have been") {
@@ -265,7 +266,7 @@ func TestAnotherServer(t *testing.T) {
 func TestAnotherServerLater(t *testing.T) {
 	a, other := hostile(t, "a", nil), hostile(t, "other", nil)
 	for name, between := range map[string][]controlapi.API{
-		"removed": {other}, "changed": {other, hostile(t, "a", func(s *controlapi.Server) { s.TimeoutMS = 9000 })},
+		"removed": {other}, "changed": {other, hostile(t, "a", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, a, other)
@@ -295,7 +296,7 @@ func TestAnotherServerLater(t *testing.T) {
 }
 
 func TestListChanged(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.Pins = "off" }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.Pins = "off" }))
 	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {
 		t.Errorf("%s", got.body)
 	}
@@ -375,7 +376,7 @@ func TestCatalogChanges(t *testing.T) {
 		}
 	})
 	m.await(1)
-	w.change("2", a, hostile(t, "b", func(s *controlapi.Server) { s.TimeoutMS = 9000 }))
+	w.change("2", a, hostile(t, "b", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 }))
 	if pid := w.pid("s1-r1", "a"); pid != before["a"] {
 		t.Error("a was restarted")
 	}
@@ -393,8 +394,8 @@ func TestCatalogChanges(t *testing.T) {
 // TestInstall: a missing package is installed once for all that wait, and then the server starts.
 func TestInstall(t *testing.T) {
 	w := newWorld(t, 8,
-		hostile(t, "a", func(s *controlapi.Server) { s.Package = "npm:a@1.0.0" }),
-		hostile(t, "b", func(s *controlapi.Server) { s.Package = "npm:no-such@1.0.0" }),
+		hostile(t, "a", func(s *mcpserver.Settings) { s.Package = "npm:a@1.0.0" }),
+		hostile(t, "b", func(s *mcpserver.Settings) { s.Package = "npm:no-such@1.0.0" }),
 	)
 	w.launcher.installed = map[string]bool{}
 	var all sync.WaitGroup
@@ -642,7 +643,7 @@ func TestInstallPause(t *testing.T) {
 	l := &broken{}
 	b := New(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
 	defer b.Close(t.Context())
-	s := &server{broker: b, spec: controlapi.Server{Package: "npm:x@1.0.0"}}
+	s := &server{broker: b, spec: mcpserver.Settings{Package: "npm:x@1.0.0"}}
 	for range 5 {
 		if err := b.install(t.Context(), s); err == nil {
 			t.Fatal("it was installed")
@@ -667,7 +668,7 @@ func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
 // TestWhy: a server that ends before it has read anything says why, although writing to it fails first.
 func TestWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{"x"}, State: "shared"}}
+		api := controlapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
 		b := New(Config{
 			Launcher: dying{}, Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
 			Session: func(string) (string, bool) { return "s", true }, Started: func(string, bool) {},

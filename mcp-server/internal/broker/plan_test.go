@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -28,7 +29,7 @@ func (w *world) planned(run, path, body, plan, session string) (code, lent, text
 // plan is sent, for the session of the run, which is over then.
 // Promise: dry-runs-send-no-writes
 func TestPlan(t *testing.T) {
-	session := func(s *controlapi.Server) { s.State = "session" }
+	session := func(s *mcpserver.Settings) { s.State = "session" }
 	w := newWorld(t, 4, hostile(t, "a", session))
 	const text = `{"text":"x"}`
 	if code, _, got := w.planned("s1-dry", "/a/read", text, controlapi.PlanRecord, ""); code != "" || got != "x" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
@@ -31,7 +32,7 @@ const (
 type server struct {
 	broker *Broker
 	api    controlapi.API
-	spec   controlapi.Server
+	spec   mcpserver.Settings
 	digest string
 
 	keeping sync.Mutex    // held while the tools are written to the cache

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
@@ -46,7 +47,7 @@ func TestTidies(t *testing.T) {
 
 func TestWanted(t *testing.T) {
 	api := func(pkg string, active bool) controlapi.InspectedAPI {
-		return controlapi.InspectedAPI{API: controlapi.API{Name: "x", Server: &controlapi.Server{Package: pkg}}, Active: active}
+		return controlapi.InspectedAPI{API: controlapi.API{Name: "x", Server: &mcpserver.Settings{Package: pkg}}, Active: active}
 	}
 	plain := controlapi.InspectedAPI{API: controlapi.API{Name: "plain"}}
 	for name, c := range map[string]struct {

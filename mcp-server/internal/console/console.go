@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -91,7 +91,7 @@ type Proxy interface {
 
 // Servers gives access to the MCP servers.
 type Servers interface {
-	States() []serverstate.Server
+	States() []mcpserver.Status
 	Log(server string) ([]operatorapi.Line, error)
 	ToolList(server string) ([]operatorapi.Tool, error)
 	Restart(server string) error

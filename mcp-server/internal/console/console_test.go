@@ -22,9 +22,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -44,7 +44,7 @@ func (quiet) CheckLedger(context.Context, []controlapi.KnownHead) (controlapi.Le
 	return controlapi.LedgerCheck{}, controlapi.ErrNotFound
 }
 func (quiet) ToolList(string) ([]operatorapi.Tool, error)         { return nil, operatorapi.ErrNoServer }
-func (quiet) States() []serverstate.Server                        { return nil }
+func (quiet) States() []mcpserver.Status                          { return nil }
 func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
 func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
 func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -141,7 +142,7 @@ func TestServers(t *testing.T) {
 		many[i].Name = fmt.Sprintf("tool_with_a_long_name_%d", i)
 	}
 	w := newWorldWith(t, 1, tools{"git": {{Name: "log"}, {Name: "blame"}}, "large": many, "git2": {{Name: "log"}}}, 0)
-	server := &controlapi.Server{Package: "npm:x@1.0.0"}
+	server := &mcpserver.Settings{Package: "npm:x@1.0.0"}
 	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{
 		{Name: "a", Domains: []string{"a.example.com"}}, {Name: "git", Server: server}, {Name: "asleep", Server: server},
 		{Name: "large", Server: server}, {Name: "git2", Server: server},

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
@@ -48,7 +49,7 @@ func tracker() *servers {
 // TestFind: one question finds operations, tools and skills, with host, token name and types.
 func TestFind(t *testing.T) {
 	call := askOf(t, tracker(), map[string]string{"shop": shop},
-		shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}}, controlapi.API{Name: "dark", Server: &controlapi.Server{}})
+		shopAPI(), controlapi.API{Name: "tracker", Server: &mcpserver.Settings{}}, controlapi.API{Name: "dark", Server: &mcpserver.Settings{}})
 	got := call("list_apis", map[string]any{"query": "refund a charge"})
 	want := `# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN  import { shop } from "/apis/shop.ts"
 POST /v1/refunds  Create a refund
@@ -86,7 +87,7 @@ func TestSkillLine(t *testing.T) {
 
 // TestOperation: an operation, a tool and a type in full; the nearest name of one that is none.
 func TestOperation(t *testing.T) {
-	call := askOf(t, tracker(), map[string]string{"shop": shop}, shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}})
+	call := askOf(t, tracker(), map[string]string{"shop": shop}, shopAPI(), controlapi.API{Name: "tracker", Server: &mcpserver.Settings{}})
 	for name, want := range map[string]string{
 		"POST /v1/refunds":     "POST /v1/refunds  Create a refund\n  body (application/x-www-form-urlencoded) { charge: string; reason?: string; amount?: number }\n  answers Refund\ntype Refund = { id: string;",
 		"/v1/charges/{charge}": "GET /v1/charges/{charge}  Retrieve a charge",
@@ -193,7 +194,7 @@ func TestBareAPIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := controlapi.API{Name: filepath.Base(filepath.Dir(f))}
-		var server struct{ MCP *controlapi.Server }
+		var server struct{ MCP *mcpserver.Settings }
 		if err := errors.Join(json.Unmarshal(text, &struct {
 			Description *string
 			Domains     *[]string
@@ -204,7 +205,7 @@ func TestBareAPIs(t *testing.T) {
 		apis = append(apis, a)
 	}
 	apis = append(apis,
-		controlapi.API{Name: "trackly", Description: "Tickets of the team", Server: &controlapi.Server{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []controlapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
+		controlapi.API{Name: "trackly", Description: "Tickets of the team", Server: &mcpserver.Settings{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []controlapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
 		controlapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []controlapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}})
 	s := &servers{learnt: map[string][]signature.Tool{"trackly": {{Name: "create_ticket"}}}}
 	call := askOf(t, s, nil, apis...)

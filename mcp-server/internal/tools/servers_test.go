@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
@@ -102,7 +103,7 @@ func askOf(t *testing.T, s Servers, operations map[string]string, apis ...contro
 }
 
 func TestListServers(t *testing.T) {
-	server := &controlapi.Server{Package: "npm:x@1.0.0"}
+	server := &mcpserver.Settings{Package: "npm:x@1.0.0"}
 	long := make([]signature.Tool, 2000)
 	for i := range long {
 		long[i] = signature.Tool{Name: "some_tool", Description: "It does something that takes some words to say."}
@@ -149,7 +150,7 @@ func TestListServers(t *testing.T) {
 }
 
 func TestNoMCPHint(t *testing.T) {
-	with := controlapi.Catalog{APIs: []controlapi.API{{Name: "git", Server: &controlapi.Server{}}}}
+	with := controlapi.Catalog{APIs: []controlapi.API{{Name: "git", Server: &mcpserver.Settings{}}}}
 	for _, c := range []struct {
 		printed string
 		catalog controlapi.Catalog
@@ -175,7 +176,7 @@ func TestNoMCPHint(t *testing.T) {
 // TestPortHints: a host that the catalog has at another port is not one that it does not have.
 func TestPortHints(t *testing.T) {
 	cat := controlapi.Catalog{APIs: []controlapi.API{
-		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
+		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &mcpserver.Settings{}}, {Name: "web", Domains: []string{"api.example.com"}},
 		{Name: "shop", Domains: []string{"api.shop.lan", "api.shop.lan:8443"}},
 	}}
 	for _, c := range []struct{ printed, want string }{

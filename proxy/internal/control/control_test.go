@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
@@ -285,7 +286,7 @@ func TestClient(t *testing.T) {
 	if err != nil || len(cat.APIs) != 2 || cat.APIs[0].Name != "demo" || cat.APIs[0].Server != nil || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
 		t.Errorf("catalog: %+v, %v", cat, err)
 	}
-	want := controlapi.Server{Package: "npm:server@1.2.3", Env: map[string]string{"A": "b"}, Transport: "auto", State: "shared",
+	want := mcpserver.Settings{Package: "npm:server@1.2.3", Env: map[string]string{"A": "b"}, Transport: "auto", State: "shared",
 		TimeoutMS: 5000, ConnectTimeoutMS: 30000, IdleMS: 600000, MaxConcurrent: 8}
 	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
 		t.Error(diff)

@@ -242,7 +242,7 @@ func (r Rules) holders(h catalog.Host) []*catalog.API {
 
 // reachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
-	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
+	closed := func(a *catalog.API) bool { return a.ServerHost == h.String() }
 	//defence:server-host permits
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
 		return holders

@@ -302,6 +302,7 @@ func publicAPI(a *catalog.API) controlapi.API {
 		Domains: []string{}, Credentials: []controlapi.Token{},
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 		AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
+		Server: a.Server,
 	}
 	for _, h := range a.Hosts {
 		p.Domains = append(p.Domains, h.String())
@@ -324,7 +325,6 @@ func publicAPI(a *catalog.API) controlapi.API {
 	if a.Idempotency != "" {
 		p.Rules = append(p.Rules, "writes get an "+a.Idempotency)
 	}
-	p.Server = publicServer(a.Server)
 	return p
 }
 
@@ -341,21 +341,6 @@ func (s *Snapshot) Inspection() controlapi.Inspection {
 		})
 	}
 	return out
-}
-
-// publicServer returns the settings of an MCP server for mcp-server. They contain token names, but no credential.
-func publicServer(s *catalog.Server) *controlapi.Server {
-	if s == nil {
-		return nil
-	}
-	return &controlapi.Server{
-		URL: s.URL, Package: s.Package, Registry: s.Registry, Command: s.Command, Args: s.Args, Env: s.Env,
-		Headers:     s.Headers,
-		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
-		Allow: s.Allow, Deny: s.Deny, State: s.State,
-		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
-		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry, Pins: s.Pins,
-	}
 }
 
 // Watch reloads on every change of apis/ until ctx ends.

@@ -1,4 +1,4 @@
-package toolname
+package mcpserver
 
 import (
 	"math/rand/v2"
@@ -25,7 +25,7 @@ func TestMatch(t *testing.T) {
 		{"", "", true}, {"*", "", true}, {"?", "", false}, {"", "a", false}, {"get_*", "get_", true}, {"get_?", "get_", false},
 		{"?", "中", true}, {"??", "中", false}, {"*??", "中", false}, {"*中", "中中", true}, {"a*b*c", "a__b__b_c", true}, {"a*b*c", "a__c__b", false},
 	} {
-		if got := Match(row.pattern, row.name); got != row.want {
+		if got := MatchTool(row.pattern, row.name); got != row.want {
 			t.Errorf("%q, %q: %t", row.pattern, row.name, got)
 		}
 	}
@@ -38,7 +38,7 @@ func TestMatch(t *testing.T) {
 	}
 	for range 200_000 {
 		pattern, name := draw([]string{"a", "b", "é", "\xff", "*", "*", "?"}), draw([]string{"a", "b", "é", "\xff", "*"})
-		if got := Match(pattern, name); got != naive([]rune(pattern), []rune(name)) {
+		if got := MatchTool(pattern, name); got != naive([]rune(pattern), []rune(name)) {
 			t.Fatalf("%q, %q: %t", pattern, name, got)
 		}
 	}

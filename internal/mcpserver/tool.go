@@ -1,13 +1,12 @@
-// Package toolname compares the names of MCP servers' tools.
-package toolname
+package mcpserver
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// Alias returns a name in the form of code: characters that are invalid in an identifier become underscores.
-func Alias(name string) string { return strings.Map(plain, name) }
+// AliasTool returns a name in the form of code: characters that are invalid in an identifier become underscores.
+func AliasTool(name string) string { return strings.Map(plain, name) }
 
 func plain(r rune) rune {
 	switch {
@@ -17,7 +16,7 @@ func plain(r rune) rune {
 	return '_'
 }
 
-// AliasGlob returns a pattern of Match for aliases.
+// AliasGlob returns a pattern of MatchTool for aliases.
 func AliasGlob(pattern string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '*' || r == '?' {
@@ -27,9 +26,9 @@ func AliasGlob(pattern string) string {
 	}, pattern)
 }
 
-// Match matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every tool
+// MatchTool matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every tool
 // call, so it copies neither text.
-func Match(pattern, name string) bool {
+func MatchTool(pattern, name string) bool {
 	star, mark := -1, 0 // the index of the last *, and the end of its match
 	i, j := 0, 0
 	for j < len(name) {

@@ -1,11 +1,10 @@
-// Package serverstate is mcp-server's report on MCP servers for the user: the JSON of GET /servers.
-package serverstate
+package mcpserver
 
-// Path is the path of the report. Clients that may use the MCP endpoint may request it.
-const Path = "/servers"
+// StatusPath is the path of mcp-server's report on MCP servers: the JSON of GET /servers. Clients that may use the MCP endpoint may request it.
+const StatusPath = "/servers"
 
-// Server is one server of the catalog.
-type Server struct {
+// Status is the report on one server of the catalog.
+type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
 	// Tools is the number of tools that code may call, or nil if it is not known yet.
