@@ -279,6 +279,42 @@ func TestOperatorServers(t *testing.T) {
 	}
 }
 
+// rawSession is an MCP session that goes on at any program, by its ID alone.
+type rawSession struct{ id string }
+
+// begin begins a session at a program.
+func begin(t *testing.T, p *program) *rawSession {
+	t.Helper()
+	s := &rawSession{}
+	s.post(t, p, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude","version":"1"}}}`)
+	s.post(t, p, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return s
+}
+
+// run runs code at a program, and returns the text of the answer.
+func (s *rawSession) run(t *testing.T, p *program, code string) string {
+	t.Helper()
+	return s.post(t, p, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":%q}}}`, code))
+}
+
+func (s *rawSession) post(t *testing.T, p *program, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url(), strings.NewReader(body))
+	testkit.Must(t, err)
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if s.id != "" {
+		req.Header.Set("Mcp-Session-Id", s.id)
+		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	testkit.Must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	testkit.Must(t, err)
+	s.id = cmp.Or(s.id, resp.Header.Get("Mcp-Session-Id"))
+	return string(text)
+}
+
 // TestFrozenAfterRestart: a session that an alarm has frozen stays so when it is begun anew, after a restart, until the
 // operator frees it.
 // Promise: canaries
@@ -294,30 +330,8 @@ func TestFrozenAfterRestart(t *testing.T) {
 		}
 		return runapi.Exit{Reason: runapi.Exited}
 	})
-	session := ""
-	post := func(body string) string {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url(), strings.NewReader(body))
-		testkit.Must(t, err)
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-		if session != "" {
-			req.Header.Set("Mcp-Session-Id", session)
-			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-		}
-		resp, err := http.DefaultClient.Do(req)
-		testkit.Must(t, err)
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		testkit.Must(t, err)
-		session = cmp.Or(session, resp.Header.Get("Mcp-Session-Id"))
-		return string(text)
-	}
-	run := func(code string) string {
-		t.Helper()
-		return post(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":%q}}}`, code))
-	}
-	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude","version":"1"}}}`)
-	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	session := begin(t, p)
+	run := func(code string) string { return session.run(t, p, code) }
 	run("steal")
 	testkit.Must(t, p.stop())
 	p.launch(t, nil, "--pins", pins)
