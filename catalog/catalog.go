@@ -1,7 +1,7 @@
 // Package catalog loads and validates apis/<name>/config.json, and finds the APIs that include a host.
 //
 // A Catalog is the immutable set of all valid APIs of one load. It contains credentials, so only the proxy has it in
-// memory. Other parts get only the public catalog of proxy/controlapi.
+// memory. Other parts get only the public catalog of proxy/proxyapi.
 package catalog
 
 import (

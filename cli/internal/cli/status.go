@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // state is the output of status.
@@ -24,10 +24,10 @@ type state struct {
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
 	URL string `json:"url,omitempty"`
 	// Container is mcp-server's container in Docker, and About its description of itself.
-	Container string              `json:"container,omitempty"`
-	About     *operatorapi.About  `json:"about,omitempty"`
-	Up        *statedir.Up        `json:"up,omitempty"`
-	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
+	Container string             `json:"container,omitempty"`
+	About     *operatorapi.About `json:"about,omitempty"`
+	Up        *statedir.Up       `json:"up,omitempty"`
+	Catalog   *proxyapi.Catalog  `json:"catalog,omitempty"`
 	// Frozen are the sessions that an alarm has frozen.
 	Frozen []string `json:"frozen,omitempty"`
 	// Servers are the MCP servers among the APIs.

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // attack is one attempt. An attempt that could not be made counts as not held.
@@ -157,14 +157,14 @@ func nothingRead(r server.Result) (string, bool) {
 		}
 		return seen, held
 	}
-	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
+	if r.Exit == nil || r.Exit.Reason != sandboxapi.Exited || !r.Failed {
 		return "could not be tried: " + clip(r.Output), false
 	}
 	return nothing, true
 }
 
 // endedBy: sandboxd ended the run for this reason.
-func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
+func endedBy(reason sandboxapi.Reason) func(server.Result) (string, bool) {
 	return func(r server.Result) (string, bool) {
 		if r.Exit == nil {
 			return "not ended: " + clip(r.Output), false

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 //go:embed attacks
@@ -32,12 +32,12 @@ func attacks(t attackTarget) ([]attack, error) {
 	return slices.Concat(list, endpointAttacks(t)), nil
 }
 
-// readAttacks reads the attacks of a file, and leaves out those that this target does not allow. The prelude precedes the
-// code of each.
+// readAttacks reads the attacks of a file, and leaves out those that this target does not allow. The prelude precedes
+// the code of each.
 func readAttacks(t attackTarget, text, prelude string) []attack {
 	judges := map[string]func(server.Result) (string, bool){
 		"": allRefused, "module not loaded": moduleNotLoaded, "nothing read": nothingRead, "output bounded": outputBounded,
-		"timeout": endedBy(runapi.Timeout), "oom": endedBy(runapi.OOM),
+		"timeout": endedBy(sandboxapi.Timeout), "oom": endedBy(sandboxapi.OOM),
 	}
 	met := map[string]bool{"": true, "host": t.host != "", "memory": t.memory != 0, "closed": !t.open}
 	var list []attack

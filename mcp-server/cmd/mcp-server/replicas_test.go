@@ -11,10 +11,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestThreeReplicas: three programs on one Postgres are one for clients and for the operator. A run is seen at the others
@@ -27,14 +26,14 @@ func TestThreeReplicas(t *testing.T) {
 	var ops []operatorapi.Client
 	for range 3 {
 		p := start(t, 4, map[string]string{"DATABASE_URL": store.URL()}, "--history", t.TempDir(), "--pins", t.TempDir())
-		p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-			emit(runapi.Event{Stdout: "it runs"})
+		p.sandbox.SetScript(func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+			emit(sandboxapi.Event{Stdout: "it runs"})
 			if r.Code == "steal" {
-				p.proxy.Publish(controlapi.Event{Alarm: &controlapi.Alarm{At: time.Now(), Run: r.Run, Kind: controlapi.AlarmCanary, Host: "thief.test"}})
+				p.proxy.Publish(proxyapi.Event{Alarm: &proxyapi.Alarm{At: time.Now(), Run: r.Run, Kind: proxyapi.AlarmCanary, Host: "thief.test"}})
 				<-ctx.Done()
-				return runapi.Exit{Reason: runapi.Cancelled}
+				return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
 			}
-			return runapi.Exit{Reason: runapi.Exited}
+			return sandboxapi.Exit{Reason: sandboxapi.Exited}
 		})
 		all, ops = append(all, p), append(ops, operatorapi.Client{HTTP: p.onSocket()})
 	}
@@ -48,8 +47,8 @@ func TestThreeReplicas(t *testing.T) {
 	seen := make(chan sight, 1000)
 	for _, op := range ops[1:] {
 		go func() {
-			_ = op.Events(t.Context(), "", func(e historyapi.Event) {
-				if e.Run != nil && e.Run.State == historyapi.OK {
+			_ = op.Events(t.Context(), "", func(e operatorapi.Event) {
+				if e.Run != nil && e.Run.State == operatorapi.OK {
 					seen <- sight{e.Run.Title, time.Now()}
 				}
 			})
@@ -133,7 +132,7 @@ func TestThreeReplicas(t *testing.T) {
 	store.Start()
 	for _, op := range ops {
 		testkit.WaitFor(t, func() bool {
-			page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "away"}, "")
+			page, err := op.Runs(t.Context(), operatorapi.Filter{Grep: "away"}, "")
 			d, failed := op.Database(t.Context())
 			return err == nil && failed == nil && len(page.Runs) == 20 && d.Problem == ""
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // told is the last list of calls that the proxy was told, as "RUN TOOL", and "given up" behind those that nobody waits
@@ -31,7 +31,7 @@ func (w *world) told() string {
 }
 
 // sending is a server that could send something.
-func sending(t *testing.T, change func(*mcpserver.Settings)) controlapi.API {
+func sending(t *testing.T, change func(*mcpserver.Settings)) proxyapi.API {
 	api := hostile(t, "a", change)
 	api.Domains = []string{"a.example"}
 	return api
@@ -80,7 +80,7 @@ func TestNotTold(t *testing.T) {
 	if got := w.call("/a/echo", `{"text":"x"}`); got.text() != "x" {
 		t.Fatal(got.text())
 	}
-	for _, why := range []error{errors.New("no answer"), fmt.Errorf("%w: no lease", controlapi.ErrFenced)} {
+	for _, why := range []error{errors.New("no answer"), fmt.Errorf("%w: no lease", proxyapi.ErrFenced)} {
 		before := w.launcher.launches
 		w.launcher.mu.Lock()
 		w.launcher.deaf = why
@@ -95,7 +95,7 @@ func TestNotTold(t *testing.T) {
 		if got := w.call("/a/echo", `{"text":"x"}`); got.text() != "x" {
 			t.Errorf("after %v: %s", why, got.body)
 		}
-		if again := w.launcher.launches > before; again != errors.Is(why, controlapi.ErrFenced) {
+		if again := w.launcher.launches > before; again != errors.Is(why, proxyapi.ErrFenced) {
 			t.Errorf("after %v: started anew %v", why, again)
 		}
 	}

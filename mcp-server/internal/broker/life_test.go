@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // pid is the process that answers a run's calls of a server.
@@ -192,7 +192,7 @@ func TestIdle(t *testing.T) {
 
 // TestSlots: of idle servers the one that was used least recently gives way; of busy ones none does.
 func TestSlots(t *testing.T) {
-	specs := []controlapi.API{hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)}
+	specs := []proxyapi.API{hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)}
 	w := newWorld(t, 2, specs...)
 	a, b := w.pid("s1-r1", "a"), w.pid("s1-r1", "b")
 	if again := w.pid("s1-r1", "a"); again != a {
@@ -265,7 +265,7 @@ func TestAnotherServer(t *testing.T) {
 // gets its name.
 func TestAnotherServerLater(t *testing.T) {
 	a, other := hostile(t, "a", nil), hostile(t, "other", nil)
-	for name, between := range map[string][]controlapi.API{
+	for name, between := range map[string][]proxyapi.API{
 		"removed": {other}, "changed": {other, hostile(t, "a", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 })},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -570,7 +570,7 @@ func TestCausedAtEnd(t *testing.T) {
 	}
 	for way, end := range ways {
 		t.Run(way, func(t *testing.T) {
-			var apis []controlapi.API
+			var apis []proxyapi.API
 			for i := range each {
 				a := hostile(t, fmt.Sprint("a", i), nil)
 				a.Domains = []string{a.Name + ".example"}
@@ -605,19 +605,19 @@ func TestCausedAtEnd(t *testing.T) {
 // TestSentAtEnd: what a server had sent when it ended is told, whatever the proxy's events tell.
 func TestSentAtEnd(t *testing.T) {
 	sandbox, proxy := peertest.NewSandbox(t, 1), peertest.NewProxy(t)
-	proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
-		return controlapi.Receipt{Exchanges: []controlapi.Exchange{{ID: "x1", Run: r.Run}}}
+	proxy.Receipt = func(r proxyapi.Registration) proxyapi.Receipt {
+		return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{ID: "x1", Run: r.Run}}}
 	}
-	var sent []controlapi.Exchange
+	var sent []proxyapi.Exchange
 	l := &Sandbox{
-		Client: runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial}), Control: controlapi.NewClient(proxy.Socket),
-		Sent: func(list []controlapi.Exchange) { sent = append(sent, list...) },
+		Client: sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: sandbox.Dial}), Control: proxyapi.NewClient(proxy.Socket),
+		Sent: func(list []proxyapi.Exchange) { sent = append(sent, list...) },
 	}
 	t.Cleanup(func() { _ = l.Client.Close(); l.Control.Close() })
 	lease, err := l.Client.Acquire(t.Context())
 	testkit.Must(t, err)
-	testkit.Must(t, l.Control.Register(t.Context(), lease.Slot, controlapi.Registration{
-		Generation: lease.Generation, Run: controlapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
+	testkit.Must(t, l.Control.Register(t.Context(), lease.Slot, proxyapi.Registration{
+		Generation: lease.Generation, Run: proxyapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
 	}))
 	s := &sandboxSlot{launcher: l, lease: lease, end: func() {}}
 	testkit.Must(t, s.Close())
@@ -660,7 +660,7 @@ type broken struct {
 	tried atomic.Int32
 }
 
-func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
+func (l *broken) Install(context.Context, proxyapi.API, func(string)) error {
 	l.tried.Add(1)
 	return errors.New("no registry")
 }
@@ -668,15 +668,15 @@ func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
 // TestWhy: a server that ends before it has read anything says why, although writing to it fails first.
 func TestWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := controlapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
+		api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
 		b := New(Config{
-			Launcher: dying{}, Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
+			Launcher: dying{}, Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
 			Session: func(string) (string, bool) { return "s", true }, Started: func(string, bool) {},
 			Called: func(string, string, time.Duration) {}, Log: logline.New(t.Output(), "text", nil),
 		})
 		defer b.Close(context.WithoutCancel(t.Context()))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a", nil)
-		r.Header.Set(controlapi.HeaderRun, "s1-r1")
+		r.Header.Set(proxyapi.HeaderRun, "s1-r1")
 		rec := httptest.NewRecorder()
 		b.ServeHTTP(rec, r)
 		if got := rec.Body.String(); !strings.Contains(got, "KEY is required") {
@@ -688,7 +688,7 @@ func TestWhy(t *testing.T) {
 // dying is a Launcher of bridges that read nothing, and say after a second that the server did not start.
 type dying struct{ Launcher }
 
-func (dying) Launch(context.Context, controlapi.API, string) (Slot, error) {
+func (dying) Launch(context.Context, proxyapi.API, string) (Slot, error) {
 	s := &dyingSlot{}
 	err := frame.NewWriter(&s.said).Write(frame.FromBridge{Failed: &frame.Failed{Code: frame.NotStarted, Message: "KEY is required"}})
 	return s, err
@@ -704,14 +704,14 @@ func (s *dyingSlot) Read(p []byte) (int, error) {
 	return s.said.Read(p)
 }
 
-func (*dyingSlot) Write([]byte) (int, error)                              { return 0, io.ErrClosedPipe }
-func (*dyingSlot) Start() frame.Start                                     { return frame.Start{ConnectTimeoutMS: 60_000} }
-func (*dyingSlot) Stop()                                                  {}
-func (*dyingSlot) Close() error                                           { return nil }
-func (*dyingSlot) SetCalls(context.Context, controlapi.ServerCalls) error { return nil }
+func (*dyingSlot) Write([]byte) (int, error)                            { return 0, io.ErrClosedPipe }
+func (*dyingSlot) Start() frame.Start                                   { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Stop()                                                {}
+func (*dyingSlot) Close() error                                         { return nil }
+func (*dyingSlot) SetCalls(context.Context, proxyapi.ServerCalls) error { return nil }
 
-func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
-	return controlapi.Receipt{}, nil
+func (*dyingSlot) Drain(context.Context, proxyapi.Cause) (proxyapi.Receipt, error) {
+	return proxyapi.Receipt{}, nil
 }
 
 // TestRoomForOne: a server that needs a slot stops exactly one idle server, even if that takes long.

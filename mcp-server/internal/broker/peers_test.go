@@ -11,13 +11,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The tests of this file have as data what the tests of Forgemax, code-executor-MCP and codemcp promise.
 
 // listed is a server with tools of these names, which all echo.
-func listed(t *testing.T, name string, change func(*mcpserver.Settings), tools ...string) controlapi.API {
+func listed(t *testing.T, name string, change func(*mcpserver.Settings), tools ...string) proxyapi.API {
 	t.Helper()
 	var all []string
 	for _, tool := range tools {

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // definition is a tool as a server declares it.
@@ -89,7 +89,7 @@ func TestRugPullBySpelling(t *testing.T) {
 			if changes, _ := r.changes(); changes != "" || len(before) != 1 || len(after) != 1 || after[0].Line() != before[0].Line() {
 				t.Errorf("changed %q: %v, %v", changes, before, after)
 			}
-			if code, _, got := r.planned("s1-dry", "/a/send", `{"text":"sent"}`, controlapi.PlanRecord, ""); code != controlapi.CodePlanned {
+			if code, _, got := r.planned("s1-dry", "/a/send", `{"text":"sent"}`, proxyapi.PlanRecord, ""); code != proxyapi.CodePlanned {
 				t.Errorf("a dry run: %q, %q", code, got)
 			}
 		})

@@ -6,12 +6,12 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestStates(t *testing.T) {
-	none := controlapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
-	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), controlapi.API{Name: "rest"})
+	none := proxyapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
+	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), proxyapi.API{Name: "rest"})
 	show := func() string {
 		text := ""
 		for _, s := range w.broker.States() {

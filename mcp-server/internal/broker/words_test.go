@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestFind(t *testing.T) {
@@ -311,7 +311,7 @@ func TestStashOverHTTP(t *testing.T) {
 }
 
 func TestDenoCommand(t *testing.T) {
-	api := controlapi.API{
+	api := proxyapi.API{
 		Name: "x", Domains: []string{"api.x.test", "*.y.test"},
 		Server: &mcpserver.Settings{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
 	}

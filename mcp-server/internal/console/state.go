@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // askTime bounds the answer of another daemon to the console.
@@ -68,7 +68,7 @@ func (c *Console) apis(r *http.Request) (any, error) {
 		hours = nil // without a store there is no chart
 	}
 	return struct {
-		controlapi.Inspection
+		proxyapi.Inspection
 		Hours any `json:"hours"`
 	}{in, hours}, nil
 }

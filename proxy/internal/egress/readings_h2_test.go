@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // sendHTTP2 is send over HTTP/2, frame by frame, so that no client library normalises a request.
@@ -47,7 +47,7 @@ func (w *wire) sendHTTP2(host string, request []byte) (Outcome, error) {
 	if o.Status == 0 {
 		o.Code = "stream closed"
 	} else if o.Status != 200 {
-		var r controlapi.Refusal
+		var r proxyapi.Refusal
 		_ = json.Unmarshal(text, &r)
 		o.Code = r.Code
 	}

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // wire is a proxy whose upstream records the bytes of every request. It takes one request at a time.
@@ -64,7 +64,7 @@ func newWire(t testing.TB) *wire {
 			}
 		}
 	})
-	_, err := w.r.book.Begin(0, controlapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
+	_, err := w.r.book.Begin(0, proxyapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
 	check(t, err)
 	t.Cleanup(func() {
 		if w.conn != nil {
@@ -116,7 +116,7 @@ func (w *wire) answer(request []byte) (Outcome, bool, error) {
 	body, err := io.ReadAll(resp.Body)
 	o.Status = resp.StatusCode
 	if resp.StatusCode != http.StatusOK {
-		var r controlapi.Refusal
+		var r proxyapi.Refusal
 		_ = json.Unmarshal(body, &r)
 		o.Code = r.Code
 	}

@@ -1,4 +1,4 @@
-package runapi
+package sandboxapi
 
 import (
 	"bufio"

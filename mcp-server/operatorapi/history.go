@@ -1,15 +1,16 @@
-// Package historyapi is the record of runs. mcp-server stores it (mcp-server/internal/history), the operator's API
-// transports it, and the console and codeforge show it.
-//
-// Code, output, URLs and names of clients are text from outside, bounded but otherwise unchanged. A program that shows
-// them must make them harmless. The record contains no credential and no string of REDACTING_STRINGS.
-package historyapi
+package operatorapi
 
 import (
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
+
+// The types of this file are the record of runs. mcp-server stores it (mcp-server/internal/history), this API
+// transports it, and the console and codeforge show it.
+//
+// Code, output, URLs and names of clients are text from outside, bounded but otherwise unchanged. A program that shows
+// them must make them harmless. The record contains no credential and no string of REDACTING_STRINGS.
 
 // States of a run.
 const (
@@ -30,7 +31,7 @@ type Run struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is runapi.Exit's. Without an exit it is "alarm", "busy", "interrupted" or "unavailable".
+	// Reason is sandboxapi.Exit's. Without an exit it is "alarm", "busy", "interrupted" or "unavailable".
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of the comment at the start of the code, or else of the code.
@@ -68,7 +69,7 @@ type Run struct {
 	// Shown is the size of the text that the model got, in bytes.
 	Shown int64 `json:"shown"`
 
-	Count controlapi.Count `json:"count"`
+	Count proxyapi.Count `json:"count"`
 	// Omitted counts exchanges that are not stored.
 	Omitted int `json:"omitted,omitempty"`
 	// Audit is Receipt.Audit: the checkpoint that covers the run.
@@ -97,10 +98,10 @@ type Detail struct {
 	Output Output `json:"output"`
 	// Answer is the text that the model got.
 	Answer Text `json:"answer"`
-	// Exit is runapi.Exit.Detail, or why there was no exit.
-	Exit      string            `json:"exit,omitempty"`
-	Exchanges []Exchange        `json:"exchanges"`
-	Hints     []controlapi.Hint `json:"hints,omitempty"`
+	// Exit is sandboxapi.Exit.Detail, or why there was no exit.
+	Exit      string          `json:"exit,omitempty"`
+	Exchanges []Exchange      `json:"exchanges"`
+	Hints     []proxyapi.Hint `json:"hints,omitempty"`
 }
 
 // Text is a text whose middle may be missing: Omitted bytes between Head and Tail.
@@ -128,7 +129,7 @@ type Print struct {
 type Exchange struct {
 	// Number orders the exchanges of one store by the time of storing.
 	Number int64 `json:"number"`
-	controlapi.Exchange
+	proxyapi.Exchange
 }
 
 // Filter selects the runs of a list. The zero Filter selects all.
@@ -169,7 +170,7 @@ type ExchangeFilter struct {
 	API  string `json:"api,omitempty"`
 	Host string `json:"host,omitempty"`
 	Name string `json:"name,omitempty"` // a token name that was swapped
-	// Outcome is one of controlapi's.
+	// Outcome is one of proxyapi's.
 	Outcome string `json:"outcome,omitempty"`
 	// Oldest lists the oldest first.
 	Oldest bool `json:"oldest,omitempty"`

@@ -1,5 +1,5 @@
-// Package runapi is the contract between mcp-server and sandboxd, with client and server: cleartext HTTP/2 on one byte
-// stream.
+// Package sandboxapi is the contract between mcp-server and sandboxd, with client and server: cleartext HTTP/2 on one
+// byte stream.
 //
 //	POST   /v1/leases        -> 200 Lease | 429 all slots are taken; for a lease ahead: all or all but one
 //	POST   /v1/runs          -> 200 Events, the last one with Exit, see writeEvent | 400, 409 other permissions,
@@ -16,7 +16,7 @@
 //
 // The end of a lease frees its slot, not the end of its run. Generations only grow, also across restarts of sandboxd,
 // so that a message for an older lease never acts on a newer one.
-package runapi
+package sandboxapi
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-// Package controlapi is the proxy's control API: HTTP on a unix socket that only mcp-server can reach. It carries the
+// Package proxyapi is the proxy's control API: HTTP on a unix socket that only mcp-server can reach. It carries the
 // public catalog, registrations of runs, receipts and events, and never a credential.
 //
 //	GET    /v1/catalog                     -> Catalog
@@ -22,7 +22,7 @@
 //	GET    /metrics                        -> Prometheus text
 //
 // Other answers have the body {"error": "..."}.
-package controlapi
+package proxyapi
 
 import (
 	"cmp"
@@ -177,7 +177,7 @@ type Summary struct {
 	Language   string `json:"language,omitempty"`
 	CodeSHA256 string `json:"code_sha256,omitempty"`
 	CodeBytes  int    `json:"code_bytes,omitempty"`
-	// Outcome is the reason of the exit, a runapi.Reason or OutcomeLost. It is empty if the run was not started.
+	// Outcome is the reason of the exit, a sandboxapi.Reason or OutcomeLost. It is empty if the run was not started.
 	Outcome         string  `json:"outcome,omitempty"`
 	ExitCode        int     `json:"exit_code,omitempty"`
 	Milliseconds    float64 `json:"ms,omitempty"`
@@ -203,7 +203,7 @@ func (s Summary) WhyIncomplete() string {
 	return ""
 }
 
-// outcomeExited is Summary.Outcome of code that ended by itself: runapi.Exited.
+// outcomeExited is Summary.Outcome of code that ended by itself: sandboxapi.Exited.
 const outcomeExited = "exited"
 
 // OutcomeLost is Summary.Outcome if mcp-server did not report the end of the run, because mcp-server or the proxy ended

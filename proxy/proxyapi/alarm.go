@@ -1,4 +1,4 @@
-package controlapi
+package proxyapi
 
 import "time"
 
