@@ -6,7 +6,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
-// serverTexts returns all strings of a server's settings. mcp-server sees them, and perhaps the model. Nil has no texts.
+// serverTexts returns all strings of a server's settings. mcp-server sees them, and perhaps the model. Nil has
+// none.
 func serverTexts(s *mcpserver.Settings) []string {
 	if s == nil {
 		return nil

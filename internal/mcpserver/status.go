@@ -1,6 +1,7 @@
 package mcpserver
 
-// StatusPath is the path of mcp-server's report on MCP servers: the JSON of GET /servers. Clients that may use the MCP endpoint may request it.
+// StatusPath is the path of mcp-server's report on MCP servers: the JSON of GET /servers. Clients that
+// may use the MCP endpoint may request it.
 const StatusPath = "/servers"
 
 // Status is the report on one server of the catalog.

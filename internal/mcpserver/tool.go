@@ -26,8 +26,8 @@ func AliasGlob(pattern string) string {
 	}, pattern)
 }
 
-// MatchTool matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every tool
-// call, so it copies neither text.
+// MatchTool matches a name with a pattern in which * stands for any characters and ? for one. Rules call it for every
+// tool call, so it copies neither text.
 func MatchTool(pattern, name string) bool {
 	star, mark := -1, 0 // the index of the last *, and the end of its match
 	i, j := 0, 0

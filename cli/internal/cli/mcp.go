@@ -281,7 +281,7 @@ func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
 		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.Line(l.Text))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintf(e.Stdout, "%s has printed nothing since CodeForge was started.\n", name)
+		fmt.Fprintf(e.Stdout, "%s has not printed anything since the start of CodeForge.\n", name)
 	}
 	return nil
 }
