@@ -15,7 +15,8 @@ import (
 
 // Socket is an open TCP socket in this process's network namespace.
 type Socket struct {
-	// UID is the owner as this process sees it. In a user namespace, all users without a mapping appear as the overflow UID.
+	// UID is the owner as this process sees it. In a user namespace, all users without a mapping appear as the overflow
+	// UID.
 	UID int
 	// Inode is the number in the link /proc/PID/fd/N, "socket:[N]".
 	Inode uint32

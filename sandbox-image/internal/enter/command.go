@@ -13,7 +13,8 @@ const program = "sandboxd"
 func (p Plan) Start(files []*os.File, attr syscall.SysProcAttr) (*os.Process, error) {
 	return os.StartProcess("/proc/self/exe", append([]string{program}, p.Args()...), &os.ProcAttr{
 		// With one processor, the Go runtime starts fewer threads, and does not read the limits of cgroups.
-		Files: files, Env: append(os.Environ(), "GOMAXPROCS=1"), Sys: &attr,
+		Files: files, Sys: &attr,
+		Env: append(os.Environ(), "GOMAXPROCS=1"), //nolint:forbidigo // passed on unread
 	})
 }
 
@@ -37,7 +38,7 @@ func init() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, program+":", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // in place of main
 	}
-	os.Exit(0)
+	os.Exit(0) //nolint:forbidigo // as above
 }

@@ -133,7 +133,7 @@ func (e Entry) build(fd int) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(at, data, 0o444)
+		return os.WriteFile(at, data, 0o444) //nolint:gosec // at is below buildDir: ServeStage checks Path
 	case Hidden:
 		const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
 		return unix.Mount("hidden", at, "tmpfs", flags, "mode=0555,size="+strconv.Itoa(os.Getpagesize()))
