@@ -52,6 +52,21 @@ func busy() (time.Duration, error) {
 	return sum, nil
 }
 
+// maxOthers is the part of one processor that other programs may use. More would hide the difference of two loads.
+const maxOthers = 0.1
+
+// isBusy reports whether other programs use the processors.
+func isBusy() (bool, error) {
+	time.Sleep(2 * settle) // the last load ends
+	before, err := busy()
+	if err != nil {
+		return false, err
+	}
+	time.Sleep(5 * settle)
+	after, err := busy()
+	return (after - before).Seconds() > maxOthers*(5*settle).Seconds(), err
+}
+
 // load is many calls of a function: the processor time of one, in milliseconds, and the calls in a second.
 type load struct{ cost, rate float64 }
 
@@ -78,6 +93,10 @@ func cost(ctx context.Context, cfg Config, s *server, cost, rate string, col *be
 	theirs := func() error { _, err := timed(cfg.deno().bare(Script, "")); return err }
 	for round := range cfg.Rounds {
 		log.Printf("%s, round %d of %d", cost, round+1, cfg.Rounds)
+		others, err := isBusy()
+		if err != nil {
+			return err
+		}
 		a, err := measureLoad(2, 2*cfg.Each, ours)
 		if err != nil {
 			return err
@@ -86,7 +105,11 @@ func cost(ctx context.Context, cfg Config, s *server, cost, rate string, col *be
 		if err != nil {
 			return err
 		}
-		col.Add(cost, a.cost/b.cost, "%.1f ms a run, bare %.1f ms", a.cost, b.cost)
+		if others {
+			col.Miss("other programs use the processors", cost)
+		} else {
+			col.Add(cost, a.cost/b.cost, "%.1f ms a run, bare %.1f ms", a.cost, b.cost)
+		}
 		if a, err = measureLoad(8, cfg.Each, ours); err != nil {
 			return err
 		}
