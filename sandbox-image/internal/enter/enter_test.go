@@ -18,6 +18,10 @@ import (
 
 // The test binary is both the program that enters and the one that is exec'ed, which prints its new identity.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "stage-report" {
+		reportStage()
+		os.Exit(0)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "report" {
 		report()
 		os.Exit(0)

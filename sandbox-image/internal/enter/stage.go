@@ -138,6 +138,9 @@ func (e Entry) build(fd int) error {
 		const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
 		return unix.Mount("hidden", at, "tmpfs", flags, "mode=0555,size="+strconv.Itoa(os.Getpagesize()))
 	}
+	if !e.Kind.isMount() {
+		return fmt.Errorf("unknown kind %q", e.Kind)
+	}
 	if err := makeMountPoint(fd, at); err != nil {
 		return err
 	}
