@@ -123,7 +123,7 @@ func serverFields() specs[Server] {
 			func(d *decoder, s *Server, f string, n *node) {
 				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
-		{"transport", "How url is spoken to.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
+		{"transport", "The transport of url.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
 			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Transport) }},
 		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
 			func(d *decoder, s *Server, f string, n *node) { d.Str(f, n, &s.Protocol) }},
@@ -144,7 +144,7 @@ func serverFields() specs[Server] {
 			func(d *decoder, s *Server, f string, n *node) { d.Whole(f, n, &s.MaxConcurrent) }},
 		{"exclusive_with", "Servers that may not be used in the same run.", listShape(0),
 			func(d *decoder, s *Server, f string, n *node) { s.ExclusiveWith = d.List(f, n, `["browser"]`) }},
-		{"permissions", "What else a package may do: \"run\" lets it start programs.",
+		{"permissions", "Further permissions of a package: \"run\" lets it start programs.",
 			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
 			func(d *decoder, s *Server, f string, n *node) { s.Permissions = d.List(f, n, `["run"]`) }},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",

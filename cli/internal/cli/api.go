@@ -92,7 +92,7 @@ document, and as a rule hosts and the way to authenticate.`,
 	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the API")
 	flags.StringVar(&o.scheme, "scheme", "", "`NAME` of the document's way to authenticate, or none")
 	flags.BoolVar(&o.readOnly, "read-only", false, "allow GET and HEAD only")
-	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are no operation of the document")
+	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are not an operation of the document")
 	o.documentFlags(c)
 	return c
 }

@@ -379,7 +379,7 @@ func TestInspect(t *testing.T) {
 		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
 		`warning: apis/foo.json: not read; want apis/foo/config.json`,
 		`warning: apis/shop/config.jsn: not read; want config.json`,
-		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which CodeForge does not replace here; want the credential itself, or {"file": "..."}; in embedded mode {"env": "NAME"} too`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
