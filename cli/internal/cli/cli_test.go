@@ -240,7 +240,7 @@ func TestFields(t *testing.T) {
 		{`[{"name":1,"x":2}]`, "name", `[{"name":1}]`, ""},
 		{`{"status":1}`, "staus", "", "did you mean status?"},
 		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
-		{`3`, "a", "", "no object"},
+		{`3`, "a", "", "prints no fields"},
 	} {
 		got, err := pickFields(json.RawMessage(row.in), list(row.fields))
 		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {

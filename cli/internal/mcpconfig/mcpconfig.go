@@ -233,7 +233,7 @@ func read(name string, m map[string]any) Server {
 		s.note("it has a cwd: here a server starts in a private home and sees no folder of yours")
 	}
 	if m["oauth"] != nil || m["auth"] != nil || m["authorization"] != nil {
-		s.note("it logs in with OAuth: what the other program got from that is not taken over")
+		s.note("it logs in with OAuth: CodeForge does not take over the login of the other program")
 	}
 	return s
 }

@@ -76,7 +76,7 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 		return text, true
 	}
 	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
-		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+		k.note(key + " has the password of a connection that is not HTTP: CodeForge cannot swap there, and a server that " +
 			"opens it does not work here")
 		return k.credential(key, value), true
 	}

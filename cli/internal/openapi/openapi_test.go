@@ -144,7 +144,7 @@ func TestAuth(t *testing.T) {
 		{`{"p":{"type":"http","scheme":"basic"},"k":{"type":"apiKey","in":"query","name":"key"}}`, `[{"p":[]}]`, "k", "T_API_KEY query:key T_API_KEY"},
 		{`{"c":{"type":"apiKey","in":"cookie","name":"s"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is sent in a cookie, where no credential is put; want --scheme none, to import without a credential"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is a client certificate (mutual TLS); want --scheme none, to import without a credential"},
-		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or pass on; want another one, or none"},
+		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or pass on; want another scheme, or none"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "none", ""},
 		{`{"c":{"type":"mutualTLS"}}`, ``, "x", "error: --scheme x; want one of c, none"},
 	} {

@@ -81,7 +81,7 @@ func (im *importer) chosen(ways map[string]document.Way, names []string) error {
 	}
 	if w.Why != "" {
 		return &document.Refused{Found: fmt.Sprintf("--scheme %s: %s", document.Line(w.Name, 60), w.Why),
-			Want: "another one, or none"}
+			Want: "another scheme, or none"}
 	}
 	return im.tokens(w)
 }
