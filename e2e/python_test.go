@@ -131,7 +131,7 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"exit code", "import sys\nprint('done')\nsys.exit(3)\n", "done\n", "ended with exit code 3, not 0."},
 		{"crash", "import ctypes\nctypes.string_at(0)\n", "segmentation fault (signal 11)", ""},
 		{"stderr", "import logging\nlogging.warning('skipped 3')\nprint('out')\n", "out\n", "stderr:\nWARNING:root:skipped 3\n"},
-		{"nothing printed", "x = 1\n", "The code ran and printed nothing. Print what you need with print.", ""},
+		{"nothing printed", "x = 1\n", "The code ran without output. Print what you need with print.", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			res := w.MustPython(t, row.code)

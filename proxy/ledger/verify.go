@@ -62,7 +62,7 @@ func Verify(src Source, key string, known []Known) (Report, error) {
 	}
 	verifier, err := note.NewVerifier(strings.TrimSpace(key))
 	if err != nil {
-		return Report{}, errors.New("the key is none: want the line of " + pubName)
+		return Report{}, errors.New("the key is not valid: want the line of " + pubName)
 	}
 	names, err := src.Days()
 	if err != nil {
@@ -167,7 +167,7 @@ func (v *verification) roots(f io.Reader) error {
 		}
 		height := int(root[0])
 		if !v.lost && !v.tree.graft(height, tlog.Hash(root[1:])) {
-			v.find("what is kept of the records from %d on was changed", v.tree.size)
+			v.find("the kept hash of the records from %d on was changed", v.tree.size)
 			v.lost = true
 			continue
 		}

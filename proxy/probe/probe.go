@@ -40,7 +40,7 @@ func New(a controlapi.API, path string) (Probe, error) {
 		}
 	}
 	if p.Method == "" {
-		return p, fmt.Errorf("%s allows none of GET, HEAD and OPTIONS: there is no harmless request to try", a.Name)
+		return p, fmt.Errorf("%s does not allow GET, HEAD or OPTIONS, so there is no harmless request to try", a.Name)
 	}
 	i := slices.IndexFunc(a.Domains, func(d string) bool { return !strings.HasPrefix(d, "*.") })
 	if i < 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // errOff means that no history is kept.
-var errOff = errors.New("CodeForge keeps no runs: set HISTORY to receipts or full in .env or the environment")
+var errOff = errors.New("runs are not kept: HISTORY=off in .env or the environment")
 
 // record is the history of runs: of the running CodeForge, or of a state directory without one.
 type record struct {

@@ -54,9 +54,9 @@ func TestResultShape(t *testing.T) {
 		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", runapi.Exit{}, []controlapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
 		{"a success with much of both", long, long, runapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
 			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
-		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
+		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran without output. Print what you need with console.log."},
 		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
-		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},
+		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and no output."},
 		{"timeout", "out", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
 		{"timeout without output", "", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
 		{"binary output", "\uFFFD", "", runapi.Exit{InvalidUTF8: 3}, nil, false, "\uFFFD|3 bytes of the output were not valid UTF-8 and are shown as U+FFFD. Print binary data as base64."},
@@ -216,7 +216,7 @@ func TestInstructions(t *testing.T) {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
-	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only where code imports", "- page-through: Page through", "No API is configured yet"} {
+	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only if code imports", "- page-through: Page through", "No API is configured yet"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("no %q in %s", want, got[0])
 		}

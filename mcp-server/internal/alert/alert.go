@@ -200,7 +200,7 @@ func (w *Watcher) skill(v historyapi.SkillVersion) {
 		}
 		w.store.AddAlert(historyapi.Alert{
 			Kind: historyapi.AlertSkill, Run: v.Run, Skill: v.Skill, Title: title,
-			Text: what + ". It is told once an hour.",
+			Text: what + ". You get this alert at most once an hour.",
 		})
 	}
 }

@@ -47,7 +47,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
 	if f == nil && !c.memory.Take(int64(len(result))) {
 		result, f = nil, &failure{
-			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
+			code: resultTooLarge, message: "this answer and the unread answers are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
 		}
 	}

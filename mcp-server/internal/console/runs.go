@@ -35,7 +35,7 @@ type History interface {
 func kept[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
-		return nil, &told{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+		return nil, &told{http.StatusNotImplemented, "Runs are not kept: HISTORY is off."}
 	case errors.Is(err, history.ErrUnknown):
 		return nil, errNotFound
 	}

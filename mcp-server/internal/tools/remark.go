@@ -125,7 +125,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 			if r.Python {
 				what = "docstring"
 			}
-			out = append(out, fmt.Sprintf("The skill %s has no %s: nobody will know what it is for.", name, what))
+			out = append(out, fmt.Sprintf("The skill %s has no %s, so later runs cannot find it.", name, what))
 		}
 	}
 	return out

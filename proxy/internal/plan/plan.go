@@ -288,7 +288,7 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
 	if e.state != planapi.Open {
-		return planapi.Plan{}, refused("plan_decided", "Nothing can be decided about this plan any more: "+words[e.state]+".")
+		return planapi.Plan{}, refused("plan_decided", "This plan can no longer be decided: "+words[e.state]+".")
 	}
 	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest

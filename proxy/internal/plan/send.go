@@ -61,7 +61,7 @@ func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool)
 		}
 		if what := drift(s.guard.before, now, s.guard.about); what != "" {
 			return planapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
-				"What the step changes is not as the run saw it: %s. It was not sent, and nothing after it.", what)}
+				"The object of the step is not as the run saw it: %s. This step and later steps were not sent.", what)}
 		}
 	}
 	r, body := to.Send(ctx, s.Step, e.version, MaxReply)

@@ -130,7 +130,8 @@ func (f Failure) unreachable() string {
 	case f.API == "":
 		return "Check the host and its port: its address does not accept connections."
 	case errors.Is(f.Cause, syscall.ECONNREFUSED):
-		return "%HOST leads to %ADDR, where nothing listens. {Tell the user to check|Check} that the service runs, and its " +
+		return "%HOST resolves to %ADDR, which refuses connections. {Tell the user to check|Check} that the service runs, " +
+			"and its " +
 			"address in DNS."
 	}
 	return "%HOST leads to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the host's " +
@@ -156,18 +157,17 @@ func (f Failure) unverified() string {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(f.Cause, &unknown):
-		return "Nothing was sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
+		return "Not sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
 			"authority in \"ca_file\"{ of the API| of apis/%API/config.json}, or in UPSTREAM_CA_FILE for all APIs."
 	case errors.As(f.Cause, &name):
-		return "Nothing was sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
+		return "Not sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
 	case errors.As(f.Cause, &invalid) && invalid.Reason == x509.Expired:
-		return "Nothing was sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
+		return "Not sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
 			"it, and the clock of the machine that CodeForge runs on."
 	case errors.As(f.Cause, &record):
-		return "Nothing was sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
+		return "Not sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
 	}
-	return "Nothing was sent. {The user can give|Give} the API a certificate authority of its own (ca_file), if that is " +
-		"what it needs."
+	return "Not sent. {The user can name|Name} the API's own certificate authority in \"ca_file\", if it has one."
 }
 
 // broken returns the hint for a response that is not valid HTTP.

@@ -38,7 +38,7 @@ func TestHints(t *testing.T) {
 		{CodeResolve, fmt.Errorf("%w: %w", errResolve, &net.DNSError{IsTimeout: true}), "The name server did not answer for api.shop.test"},
 		{CodeResolve, fmt.Errorf("%w: %w", errResolve, &net.DNSError{IsNotFound: true}), "api.shop.test has no address"},
 		{CodeAddress, refused, "leads to 192.168.7.7, which is a private address"},
-		{CodeConnect, dial(&net.OpError{Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "leads to 192.168.7.7:443, where nothing listens"},
+		{CodeConnect, dial(&net.OpError{Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}), "resolves to 192.168.7.7:443, which refuses connections"},
 		{CodeConnect, dial(&net.OpError{Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}), "leads to 192.168.7.7:443, which cannot be reached"},
 		{CodeConnect, errDial, "UPSTREAM_PROXY"},
 		{CodeTimeout, dial(context.DeadlineExceeded), "leads to 192.168.7.7:443, which did not accept a connection within 10s"},

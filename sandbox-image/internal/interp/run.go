@@ -192,7 +192,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			paused = on
 		case <-over:
-			r.end(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
+			r.end(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout. Its output until then is "+
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
