@@ -189,7 +189,7 @@ func (v *verification) record(text []byte) {
 	n, prev, ok := place(text)
 	switch {
 	case !ok || text[len(text)-1] != '}':
-		v.find("record %d was changed: it is no record any more", v.tree.size)
+		v.find("record %d was changed: it is no longer a record", v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
 		// Count the broken line as a record, so that the numbers after it still match.
 		v.add(v.prev)
@@ -232,7 +232,8 @@ func (v *verification) compare(k Known, have Head) {
 		v.report.Compared++
 		return
 	}
-	v.find("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size, k.Where)
+	v.find("with %d records, the ledger is not the one that %s saw: "+
+		"it was rewritten, or is another ledger", k.Size, k.Where)
 }
 
 // checkpoint verifies a checkpoint.

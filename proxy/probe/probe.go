@@ -132,7 +132,7 @@ func (p Probe) Judge(r controlapi.Receipt, printed string) Verdict {
 		v.Text = "the proxy refused the request (" + x.Code + ")"
 	case !answered:
 		v.Text = "the API could not be reached (" + x.Code + "): check the host name, the network, the certificate " +
-			"(ca_file for an authority of your own) and the proxy's log"
+			"(ca_file for your own authority) and the proxy's log"
 	case x.Status == http.StatusUnauthorized:
 		v.Text = swap + ", and the API does not accept it (401): check the credential, and how the API expects it"
 	case x.Status == http.StatusForbidden:

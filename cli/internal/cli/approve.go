@@ -52,7 +52,7 @@ func approveCommand(e *Env) *cobra.Command {
 Approves exactly the request that codeforge held shows: its method, URL, headers
 and body. It is sent once.
 
-Exit codes: 0 done; 1 CodeForge does not run, or no request has that ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: example("codeforge approve --watch", "codeforge approve mzxw6ytb"),
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -81,7 +81,7 @@ func refuseCommand(e *Env) *cobra.Command {
 The code learns that you refused the request. Its hint says to ask you and not
 to send the request in another way.
 
-Exit codes: 0 done; 1 CodeForge does not run, or no request has that ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: example("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
 		Args:    cobra.MinimumNArgs(1),
 	}

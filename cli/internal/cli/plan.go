@@ -45,11 +45,11 @@ func planCommand(e *Env) *cobra.Command {
 	c := groupCommand("plan", "show a plan of a dry run, and approve or refuse it", `
 CodeForge sends each step as shown, with credentials instead of their names, if
 the rules then permit it. If the run had read the object that a step changes,
-CodeForge first reads that object again. The first step that fails ends the
+CodeForge first reads that object again. The first step without success ends the
 plan.
 
-Exit codes: 0 done; 1 a step failed, or the plan can no longer be decided, or
-CodeForge does not run; 2 wrong command line.`,
+Exit codes: 0 done; 1 a step had no success, or the plan can no longer be
+decided, or CodeForge does not run; 2 wrong command line.`,
 		"codeforge plan show mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5")
 	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(e, c.PersistentFlags())
 	steps := new(string)
@@ -229,8 +229,8 @@ func printSent(e *Env, p planapi.Plan) {
 	if p.State == planapi.Done {
 		fmt.Fprintf(e.Stdout, "Sent: %s.\n", count(sent, "step"))
 	} else {
-		fmt.Fprintf(e.Stdout, "Stopped: %s succeeded. The steps after the last one above were not "+
-			"sent.\n", count(sent, "step"))
+		fmt.Fprintf(e.Stdout, "Stopped: %s succeeded. The steps after the last one above "+
+			"were not sent.\n", count(sent, "step"))
 	}
 	if p.Audit != "" {
 		fmt.Fprintf(e.Stdout, "audit %s\n", visible.Line(p.Audit))

@@ -103,7 +103,7 @@ func machine(ctx context.Context, c Config) []Finding {
 	var out []Finding
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
-		out = append(out, warn("kernel", err.Error(), "is /proc mounted?"))
+		out = append(out, warn("kernel", err.Error(), "mount /proc"))
 	} else {
 		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
 	}

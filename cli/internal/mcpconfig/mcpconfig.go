@@ -114,7 +114,7 @@ func decode(name string, text []byte) (map[string]any, error) {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &kind):
-		return nil, errors.New("no object; want JSON, with comments or without")
+		return nil, errors.New("not an object; want JSON, with comments or without")
 	case err != nil: // the parser's message could quote the file
 		return nil, fmt.Errorf("a mistake in line %d; want JSON, with comments or without", lineOf(text))
 	}

@@ -206,7 +206,7 @@ func (k *keys) credential(key, value string, surfaces ...string) string {
 	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r > '~'
 	})) {
-		k.note("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+		k.note("the value of " + key + " is not a credential that can be found again in answers (8 to 8192 characters of " +
 			"ASCII): type another one")
 		value = Typed
 	}

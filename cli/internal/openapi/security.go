@@ -200,7 +200,7 @@ func (im *importer) apiKey(name string, s *jsonread.Node) document.Way {
 	case "query":
 		return document.Query(name, s.Str("name"))
 	case "cookie":
-		return document.Refuse(name, "it is sent in a cookie, where no credential is put")
+		return document.Refuse(name, "it is sent in a cookie, where CodeForge puts no credential")
 	}
 	return document.Refuse(name, "the document does not say where it is sent")
 }

@@ -215,7 +215,7 @@ func explain(err error, c Config, p Place) error {
 		return &absentError{fmt.Sprintf("CodeForge is not running, neither in %s%s nor at %s. "+
 			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
-		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to its value there", p.URL)
 	}
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }

@@ -62,7 +62,7 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
 		"are forgotten at the end")
-	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
+	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections need no token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}

@@ -35,7 +35,7 @@ func TestMoveState(t *testing.T) {
 	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. The source is unchanged.\n" {
 		t.Fatalf("%q %v", said, err)
 	}
-	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "there are runs in the target already") {
+	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "the target already has runs") {
 		t.Errorf("a second time: %v", err)
 	}
 	dump := source.Run(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")

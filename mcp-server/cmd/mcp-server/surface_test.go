@@ -384,8 +384,8 @@ func TestRemarksOnSkills(t *testing.T) {
 	}
 	const described = "// @description Works\n"
 	for _, row := range []struct{ name, source, want string }{
-		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
-		{"notes.md", "x", `"notes.md" in /skills is no skill: its name ends neither in .ts nor in .py.`},
+		{"my skill.ts", "x", `"my skill.ts" in /skills is not a skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
+		{"notes.md", "x", `"notes.md" in /skills is not a skill: its name ends neither in .ts nor in .py.`},
 		{"broken.ts", described + "export const a = ;", "The skill broken does not load: SyntaxError: Expression expected"},
 		{"lost.ts", described + "import { x } from './nowhere.ts'; export const a = x;", `The skill lost does not load: Module not found "file:///`},
 		{"stranger.ts", described + "import { x } from '/skills/page-through.ts'; export const a = x;", "The skill stranger does not load: "},

@@ -221,7 +221,7 @@ func (w *Watcher) look(states []serverstate.Server) {
 			w.store.AddAlert(historyapi.Alert{
 				Kind: historyapi.AlertServer, API: s.Name,
 				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
-				Text: "They are new, or not as you accepted them. See what changed, and accept it, with: " +
+				Text: "They are new, or changed since you accepted them. See the changes, and accept them, with: " +
 					"codeforge mcp approve " + s.Name,
 			})
 		}

@@ -108,13 +108,13 @@ func (c *child) abandon(err error) error {
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
-			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describe()
+			code, text = frame.NotStarted, "the server ended during the connection"+c.describe()
 		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
 	c.close()
 	if words := c.logs.last(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	err = &frame.Error{Code: code, Message: text}
 	if c.wire.late.Load() {
@@ -244,7 +244,7 @@ func (c *child) why() error {
 		text += ": " + err.Error()
 	}
 	if words := c.logs.last(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	return &frame.Error{Code: frame.Gone, Message: text}
 }

@@ -359,7 +359,7 @@ func (i *instance) awaitEnd(f frame.FromBridge) {
 	select {
 	case <-i.gone:
 	case <-time.After(settleTime):
-		i.kill(errors.New("the server ended, and its bridge did not"))
+		i.kill(errors.New("the server ended, but its bridge did not"))
 	}
 }
 

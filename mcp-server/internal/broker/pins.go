@@ -288,7 +288,7 @@ func (s *server) quarantine(t *tool) *failure {
 	}
 	why := "this tool has changed since the user accepted it"
 	if t.held == heldNew {
-		why = "this tool has come since the user accepted those of the server"
+		why = "this tool is newer than the tools that the user accepted"
 	}
 	return &failure{
 		code: quarantined, message: why + ", and is held back",

@@ -64,7 +64,7 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
-			return nil, &told{http.StatusConflict, "This run is over."}
+			return nil, &told{http.StatusConflict, "This run has ended."}
 		}
 		return struct{}{}, nil
 	})

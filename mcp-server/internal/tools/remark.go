@@ -149,10 +149,10 @@ func strays(list []skill.Change) []string {
 	var out []string
 	for i, c := range list {
 		if i == maxRemarks {
-			out = append(out, fmt.Sprintf("%d more files in /skills are no skills.", len(list)-i))
+			out = append(out, fmt.Sprintf("%d more files in /skills are not skills.", len(list)-i))
 			break
 		}
-		out = append(out, fmt.Sprintf("%.80q in /skills is no skill: %s.", c.Name, c.What))
+		out = append(out, fmt.Sprintf("%.80q in /skills is not a skill: %s.", c.Name, c.What))
 	}
 	return out
 }

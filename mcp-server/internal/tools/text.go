@@ -40,7 +40,7 @@ const (
 
 	instructionsDescription = "How to write code: credentials, limits, an example. Read it first."
 
-	updateDescription = "Edit a skill, all blocks or none:\n" +
+	updateDescription = "Edit a skill atomically, in blocks:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
 
 	deleteDescription = "Delete a skill."

@@ -516,14 +516,14 @@ func TestFailureHints(t *testing.T) {
 			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Tell the user to check that the service runs, and its address in DNS.",
 			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Check that the service runs, and its address in DNS."},
 		"private": {[]netip.Addr{netip.MustParseAddr("10.1.2.3")}, "address_refused",
-			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
-			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+			demoHost + " resolves to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " resolves to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
 		"private in IPv6": {[]netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, "address_refused",
-			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
-			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+			demoHost + " resolves to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " resolves to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
 		"metadata": {[]netip.Addr{netip.MustParseAddr("169.254.169.254")}, "address_refused",
-			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Tell the user to check the host's DNS entry.",
-			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Check the host's DNS entry."},
+			demoHost + " resolves to 169.254.169.254, which is a special address: it stays closed. Tell the user to check the host's DNS entry.",
+			demoHost + " resolves to 169.254.169.254, which is a special address: it stays closed. Check the host's DNS entry."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{})

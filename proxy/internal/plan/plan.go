@@ -249,7 +249,7 @@ func (b *Book) Get(id string) (planapi.Plan, error) {
 	b.sweep(0)
 	e := b.find(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	return e.whole(), nil
 }
@@ -283,7 +283,7 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	b.sweep(0)
 	e := b.find(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once

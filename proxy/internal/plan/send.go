@@ -49,7 +49,7 @@ func (b *Book) one(ctx context.Context, to Sender, e *entry, s step, wrote bool)
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if ctx.Err() != nil {
-		return planapi.Reply{Code: CodeEnding, Why: "The time for the plan was over, or the proxy ended."}
+		return planapi.Reply{Code: CodeEnding, Why: "The plan expired, or the proxy ended."}
 	}
 	// The approver saw the changes as a difference to this object.
 	if s.guard != nil && !wrote {

@@ -52,8 +52,8 @@ var refusals = map[string]sentence{
 			"use one of them."},
 	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.",
 		"Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
-	CodeOperationUnknown: {http.StatusForbidden, "The request is no operation of this API.",
-		"The API %API permits the operations of its document only. {list_apis with query finds them|codeforge api search " +
+	CodeOperationUnknown: {http.StatusForbidden, "This API has no such operation.",
+		"The API %API permits only the operations of its document. {list_apis with query finds them|codeforge api search " +
 			"finds them; \"only\" in apis/%API/config.json decides this}."},
 	CodeRuleRefused: {http.StatusForbidden, "No rule of this API permits the request.",
 		"The API %API permits what its rules say. {The user can change them|\"rules\" in apis/%API/config.json are these}."},
@@ -110,15 +110,15 @@ var refusals = map[string]sentence{
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
-		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. " +
+		"With a credential or restricted methods, a request must read the same to every server. " +
 			"JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.",
 		"Await some requests before starting more, read or cancel their answers, and send smaller bodies."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.",
 		"Finish requests before the program ends or its time is up."},
-	CodeBadCall: {http.StatusBadRequest, "The request is no call of an MCP server's tool.",
+	CodeBadCall: {http.StatusBadRequest, "The request is not a call of an MCP tool.",
 		"Call tools as mcp.SERVER.TOOL({...}), which sends a POST of /SERVER/TOOL with a JSON object."},
-	CodeCallsClosed: {http.StatusForbidden, "Tools of MCP servers are called by code only.",
+	CodeCallsClosed: {http.StatusForbidden, "Only code calls tools of MCP servers.",
 		"An MCP server cannot call another one."},
 	CodeServerNotFound: {http.StatusNotFound, "No MCP server of this run has this name.",
 		shows + " which APIs are MCP servers."},

@@ -113,10 +113,10 @@ func (f Failure) refused() string {
 		return "Private and special addresses are closed. {The user can|You can} open a private range for an API " +
 			"(allow_private)."
 	case e.Private.IsValid():
-		return "%HOST leads to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
+		return "%HOST resolves to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
 			"\"allow_private\" of {the API %API|apis/%API/config.json}."
 	}
-	return "%HOST leads to %ADDR, which " + e.Why +
+	return "%HOST resolves to %ADDR, which " + e.Why +
 		": it stays closed. {Tell the user to check|Check} the host's DNS entry."
 }
 
@@ -131,19 +131,18 @@ func (f Failure) unreachable() string {
 		return "Check the host and its port: its address does not accept connections."
 	case errors.Is(f.Cause, syscall.ECONNREFUSED):
 		return "%HOST resolves to %ADDR, which refuses connections. {Tell the user to check|Check} that the service runs, " +
-			"and its " +
-			"address in DNS."
+			"and its address in DNS."
 	}
-	return "%HOST leads to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the host's " +
-		"address in DNS."
+	return "%HOST resolves to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the " +
+		"host's address in DNS."
 }
 
 // late returns the hint for a host that took too long.
 func (f Failure) late() string {
 	var e *dialError
 	if errors.As(f.Cause, &e) && f.API != "" {
-		return "%HOST leads to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service is " +
-			"down, or a firewall is in between. {Tell the user to check|Check} that."
+		return "%HOST resolves to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service " +
+			"is down, or a firewall is in between. {Tell the user to check|Check} that."
 	}
 	return "%HOST took the request and sent no response. Ask for less in one request, e.g. a smaller page or range of " +
 		"time."

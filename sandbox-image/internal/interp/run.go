@@ -281,7 +281,7 @@ func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink fu
 		}
 		if n > 0 {
 			if e := sink(buf[:n], text.Next(buf[:n])); e != nil {
-				r.end(runapi.Cancelled, "The run was cancelled: its reader has gone.")
+				r.end(runapi.Cancelled, "The run was cancelled: its caller left.")
 			}
 		}
 		if err != nil {
