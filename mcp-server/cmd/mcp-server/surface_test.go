@@ -459,7 +459,7 @@ func TestSkillsOfOthers(t *testing.T) {
 	s := p.connect(t, nil)
 	_, got := call(t, s, "execute_code", map[string]any{"code": `writes broken: Deno.writeTextFile("/skills/broken.ts", "/skills/broken-notes.txt")`})
 	all := strings.Join(got, "\n")
-	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is no skill`} {
+	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is not a skill`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the run that wrote it: %q, want %q", all, want)
 		}

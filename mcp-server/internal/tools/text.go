@@ -35,12 +35,12 @@ const (
 		"empty SEARCH): begin one with an @description comment, import it as /skills/<name>.ts."
 
 	listDescription = "List what code may call. query (\"refund a charge\"): matching operations, tools and skills, " +
-		"with types. operation (\"POST /v1/refunds\", a tool or type): all of it. api: one API, its groups or tools. " +
-		"Alone: all APIs with hosts and token names."
+		"with types. operation (\"POST /v1/refunds\", a tool or type): in full. api: one API, its groups or tools. " +
+		"Alone: APIs with hosts and token names."
 
 	instructionsDescription = "How to write code: credentials, limits, an example. Read it first."
 
-	updateDescription = "Edit a skill atomically, in blocks:\n" +
+	updateDescription = "Edit a skill atomically. Blocks:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
 
 	deleteDescription = "Delete a skill."
