@@ -25,7 +25,7 @@ type finding = proxyapi.InspectedProblem
 
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
+		Use: "check", Short: "look for mistakes in apis/ and .env, without starting CodeForge",
 		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
 		Example: example("codeforge check", "codeforge check --json ok"),
 	}

@@ -59,7 +59,7 @@ func TestFailedResponses(t *testing.T) {
 	}
 	limited := slices.Concat(some(25, 200, "api.a.test"), some(35, 429, "api.a.test"))
 	const silent = ". Neither the code nor its output mentions this: data may be missing."
-	const wait, repeat, ok = " After 429 wait as Retry-After says, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
+	const wait, repeat, ok = " After 429, wait for Retry-After, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
 	const all = "35 of 60 responses of api.a.test had status 429"
 	for name, row := range map[string]struct {
 		list           []proxyapi.Exchange

@@ -66,7 +66,7 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	}
 	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
-		text += " After 429 wait as Retry-After says, then send the request again."
+		text += " After 429, wait for Retry-After, then send the request again."
 	}
 	if broken {
 		text += " After 5xx repeat a request that only reads."

@@ -207,7 +207,7 @@ func why(code string) string {
 		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
 			"apis/%API/config.json}."
 	case swap.CodeSink:
-		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
+		return "It is in a header that servers store or pass on, where no name is swapped. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
 	case swap.CodeInsecure:
