@@ -18,25 +18,24 @@ const (
 	maxValue  = 60  // bytes of a value
 	maxPath   = 160 // bytes of a path
 	maxNamed  = 2   // of the segments that differ in a group
+	maxPeriod = 4   // steps that repeat in turn
 )
 
 // picture shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
-// their path and in values of their body. The line shows the different values; all other parts are equal.
+// their path and in values of their headers and body. The line shows the different values; all other parts are equal.
+// If up to maxPeriod steps repeat in turn, as in a loop, each of them gets one line.
 func picture(steps []planapi.Step) []string {
 	var out []string
-	groups := folded(steps)
-	for i, g := range groups {
+	more := len(steps)
+	for i, g := range foldSteps(steps) {
 		if i == maxLines {
-			out = append(out, fmt.Sprintf(" and %d more steps", len(steps)-g[0].N+1))
+			out = append(out, fmt.Sprintf(" and %d more steps", more))
 			break
 		}
-		label := fmt.Sprint(g[0].N)
+		more -= len(g)
+		line := fmt.Sprintf(" %-5s %s", listNumbers(g), target(g))
 		if len(g) > 1 {
-			label = fmt.Sprintf("%d-%d", g[0].N, g[len(g)-1].N)
-		}
-		line := fmt.Sprintf(" %-5s %s", label, target(g))
-		if len(g) > 1 {
-			line = fmt.Sprintf(" %-5s %d x %s", label, len(g), target(g))
+			line = fmt.Sprintf(" %-5s %d x %s", listNumbers(g), len(g), target(g))
 		}
 		if names := g[0].Tokens; len(names) > 0 {
 			line += "  " + visible.Line(strings.Join(names, ", "))
@@ -55,17 +54,52 @@ func picture(steps []planapi.Step) []string {
 	return out
 }
 
-// folded groups steps that can share a line.
-func folded(steps []planapi.Step) [][]planapi.Step {
-	var out [][]planapi.Step
-	for _, s := range steps {
-		if n := len(out); n > 0 && alike(out[n-1], s) {
-			out[n-1] = append(out[n-1], s)
-			continue
-		}
-		out = append(out, []planapi.Step{s})
+// listNumbers returns the numbers of a group's steps.
+func listNumbers(g []planapi.Step) string {
+	first, last := g[0].N, g[len(g)-1].N
+	switch {
+	case len(g) == 1:
+		return fmt.Sprint(first)
+	case last-first == len(g)-1:
+		return fmt.Sprintf("%d-%d", first, last)
+	case len(g) == 2:
+		return fmt.Sprintf("%d,%d", first, last)
+	}
+	return fmt.Sprintf("%d,%d,...%d", first, g[1].N, last)
+}
+
+// foldSteps groups steps that can share a line.
+func foldSteps(steps []planapi.Step) (out [][]planapi.Step) {
+	for len(steps) > 0 {
+		groups := foldCycle(steps)
+		out = append(out, groups...)
+		steps = steps[len(groups)*len(groups[0]):]
 	}
 	return out
+}
+
+// foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups have
+// the same length.
+func foldCycle(steps []planapi.Step) [][]planapi.Step {
+	for period := 1; period <= min(maxPeriod, len(steps)/2); period++ {
+		groups := make([][]planapi.Step, period)
+		for i, s := range steps {
+			g := &groups[i%period]
+			if len(*g) > 0 && !alike(*g, s) {
+				break
+			}
+			*g = append(*g, s)
+		}
+		// Leave the steps of an incomplete turn to the next groups.
+		turns := len(groups[period-1])
+		for i := range groups {
+			groups[i] = groups[i][:turns]
+		}
+		if turns > 1 {
+			return groups
+		}
+	}
+	return [][]planapi.Step{steps[:1]}
 }
 
 // alike reports whether a step fits into a group. It may differ from the other steps in one segment of the path, at the
@@ -74,7 +108,7 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 	a := group[0]
 	// Everything that the shared line does not show must be equal, or the approver would not see it.
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
-		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
+		!sameHeaders(a, s) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
 		!slices.Equal(a.Tokens, s.Tokens) {
 		return false
 	}
@@ -88,6 +122,16 @@ func alike(group []planapi.Step, s planapi.Step) bool {
 		}
 	}
 	return at != many
+}
+
+// sameHeaders reports whether two steps have the same headers, or differ only in values. The line of steps with changes
+// shows only the changes, so the values of such steps must be the same.
+func sameHeaders(a, b planapi.Step) bool {
+	return slices.EqualFunc(a.Headers, b.Headers, func(x, y string) bool {
+		nameX, _, _ := strings.Cut(x, ": ")
+		nameY, _, _ := strings.Cut(y, ": ")
+		return x == y || nameX == nameY && len(a.Changes) == 0
+	})
 }
 
 // sameFields reports whether two bodies are the same, or have the same fields in the same order. The line of steps with
@@ -247,11 +291,12 @@ func lists(before, after string) (added, removed []string, are bool) {
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different ones
-// first. For other bodies it shows the size.
+// summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the fields,
+// the different ones first. For other bodies it shows the size.
 func summary(group []planapi.Step) string {
+	out := differentHeaders(group)
 	if group[0].Body == "" {
-		return ""
+		return strings.Join(out, ", ")
 	}
 	names, _ := bodyFields(group[0])
 	values := map[string][]string{}
@@ -268,7 +313,6 @@ func summary(group []planapi.Step) string {
 		return 1
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return isSame(a) - isSame(b) })
-	var out []string
 	for i, name := range names {
 		// Fields that differ are all shown: only equal ones may be left out.
 		if i >= maxFields && isSame(name) == 1 {
@@ -277,10 +321,27 @@ func summary(group []planapi.Step) string {
 		}
 		out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values[name], value))
 	}
-	if len(out) == 0 {
-		return fmt.Sprintf("%d bytes", len(group[0].Body))
+	if len(names) == 0 {
+		out = append(out, fmt.Sprintf("%d bytes", len(group[0].Body)))
 	}
 	return strings.Join(out, ", ")
+}
+
+// differentHeaders lists the headers whose values differ in a group.
+func differentHeaders(group []planapi.Step) (out []string) {
+	for i, header := range group[0].Headers {
+		name, _, _ := strings.Cut(header, ": ")
+		var values []string
+		isSame := true
+		for _, s := range group {
+			values = append(values, strings.TrimPrefix(s.Headers[i], name+": "))
+			isSame = isSame && s.Headers[i] == header
+		}
+		if !isSame {
+			out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values, value))
+		}
+	}
+	return out
 }
 
 // bodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
