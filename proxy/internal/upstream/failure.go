@@ -164,7 +164,8 @@ func (f Failure) unverified() string {
 		return "Nothing was sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
 			"it, and the clock of the machine that CodeForge runs on."
 	case errors.As(f.Cause, &record):
-		return "Nothing was sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
+		return "Nothing was sent: %HOST does not speak TLS on its https port. {If list_apis shows allow_http for its API, " +
+			"use http://. Otherwise tell the user to check|Check} the host."
 	}
 	return "Nothing was sent. {The user can give|Give} the API a certificate authority of its own (ca_file), if that is " +
 		"what it needs."
