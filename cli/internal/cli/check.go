@@ -79,8 +79,8 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 	return append(found, inspectTenants(w, cat)...), cat
 }
 
-// credentialEnvironment returns the function that looks up a credential in the environment. It is nil if CodeForge runs in
-// Docker: the proxy there accepts no such credential.
+// credentialEnvironment returns the function that looks up a credential in the environment. It is nil if CodeForge runs
+// in Docker: the proxy there accepts no such credential.
 func credentialEnvironment(e *Env, w variables) func(string) string {
 	if name, _ := docker.Find(context.Background(), e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" {
 		return nil

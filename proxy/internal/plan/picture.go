@@ -78,8 +78,8 @@ func foldSteps(steps []planapi.Step) (out [][]planapi.Step) {
 	return out
 }
 
-// foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups have
-// the same length.
+// foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups
+// have the same length.
 func foldCycle(steps []planapi.Step) [][]planapi.Step {
 	for period := 1; period <= min(maxPeriod, len(steps)/2); period++ {
 		groups := make([][]planapi.Step, period)
@@ -291,8 +291,8 @@ func lists(before, after string) (added, removed []string, are bool) {
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the fields,
-// the different ones first. For other bodies it shows the size.
+// summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the
+// fields, the different ones first. For other bodies it shows the size.
 func summary(group []planapi.Step) string {
 	out := differentHeaders(group)
 	if group[0].Body == "" {
