@@ -18,15 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	mostUsers = 3                // packages whose tests run if those of the mutant's own package pass
-	testLimit = 90 * time.Second // for the tests of one package, without compiling them
-)
+// testLimit is for the tests of one package, without compiling them.
+const testLimit = 90 * time.Second
 
 // lab is where mutants are tried.
 type lab struct {
 	root, dir string
-	users     map[string][]string // the folders of the packages with tests that import one, by its folder
+	users     map[string][]string // packages with tests that import one, by its folder
 }
 
 // newLab makes a folder for what compilers and tests write, and adopts the processes that tests leave behind.
@@ -54,8 +52,9 @@ func (l *lab) close() { _ = os.RemoveAll(l.dir) }
 
 func (l *lab) tmp() string { return filepath.Join(l.dir, "t") }
 
-// tryMutant runs the tests on a mutant.
-func (l *lab) tryMutant(ctx context.Context, m mutant) (result, error) {
+// tryMutant runs the tests on a mutant: those of its own package, and then of some that import it. These count only if
+// they end in time.
+func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error) {
 	source, err := os.ReadFile(filepath.Join(l.root, m.file))
 	if err != nil {
 		return result{}, err
@@ -69,7 +68,7 @@ func (l *lab) tryMutant(ctx context.Context, m mutant) (result, error) {
 	users := slices.Clone(l.users[m.pkg])
 	// Near packages use more of it, and have faster tests than those of other products.
 	slices.SortStableFunc(users, func(a, b string) int { return sharedPath(b, m.pkg) - sharedPath(a, m.pkg) })
-	for i, packages := range [][]string{{m.pkg}, users[:min(mostUsers, len(users))]} {
+	for i, packages := range [][]string{{m.pkg}, users[:min(most, len(users))]} {
 		if len(packages) == 0 {
 			break
 		}
@@ -85,7 +84,9 @@ func (l *lab) tryMutant(ctx context.Context, m mutant) (result, error) {
 		case strings.Contains(text, "[build failed]"):
 			return result{text: noBuild}, nil
 		case strings.Contains(text, "panic: test timed out"):
-			r.text, r.test = timedOut, ""
+			if r = (result{text: timedOut}); i > 0 {
+				return result{text: survived}, nil
+			}
 		}
 		pattern := "."
 		if r.test != "" {

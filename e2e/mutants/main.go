@@ -1,6 +1,6 @@
 // Command mutants measures what the tests notice. It changes single places of the product, and runs the tests of the
-// changed package. If they pass, it runs the tests of three packages that import it, never those of e2e. It prints each
-// change that no test fails on.
+// changed package. If they pass, it runs those of packages that import it, but never those of programs or of e2e, which
+// take minutes. It prints each change that no test fails on.
 //
 //	mutants -seed 7 -n 20                        tries the first 20 mutants of seed 7
 //	mutants -for 2m -packages pool               tries mutants for two minutes, in packages whose path matches
@@ -52,6 +52,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "the `number` that decides which mutants come first")
 	flag.IntVar(&o.n, "n", 20, "how many mutants are drawn")
 	flag.DurationVar(&o.most, "for", 0, "end after this `time`, if it is not 0")
+	flag.IntVar(&o.users, "dependants", 2, "how many packages that import the changed one are tested")
 	flag.StringVar(&o.packages, "packages", ".", "draw only in packages whose path matches this `expression`")
 	flag.StringVar(&o.results, "results", "", "the `file` with the results of earlier calls, which gets those of this one")
 	flag.StringVar(&o.root, "root", "..", "the root of the source tree")
@@ -67,6 +68,7 @@ func main() {
 type options struct {
 	seed                    uint64
 	n                       int
+	users                   int
 	most                    time.Duration
 	packages, results, root string
 }
@@ -98,16 +100,16 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	scores := map[string]score{} // by package or kind
 	began, tried, drawn := time.Now(), 0, 0
 	for _, m := range orderMutants(o.seed, all) {
-		if drawn == o.n {
+		r, ok := known[m.key()]
+		if drawn == o.n || !ok && ctx.Err() != nil {
 			break
 		}
-		r, ok := known[m.key()]
 		switch {
 		case isReviewed(m):
 			r = result{text: skipped}
-		case !ok && ctx.Err() == nil:
+		case !ok:
 			start := time.Now()
-			if r, err = l.tryMutant(ctx, m); err != nil {
+			if r, err = l.tryMutant(ctx, m, o.users); err != nil {
 				return err
 			}
 			if ctx.Err() != nil { // it ended the tests, so they say nothing
@@ -117,8 +119,6 @@ func run(ctx context.Context, o options, out io.Writer) error {
 				return err
 			}
 			tried++
-		case !ok:
-			continue
 		}
 		if r.text == noBuild {
 			continue
@@ -252,7 +252,7 @@ func (l *lab) listMutants(match *regexp.Regexp) (map[string][]mutant, error) {
 		}
 		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		for _, of := range slices.Compact(slices.Sorted(slices.Values(imports))) {
-			if of = strings.TrimPrefix(of, module); of != pkg {
+			if of = strings.TrimPrefix(of, module); of != pkg && !strings.Contains(pkg, "/cmd/") {
 				l.users[of] = append(l.users[of], pkg)
 			}
 		}
