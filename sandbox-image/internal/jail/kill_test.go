@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 				err = plan.Exec()
 			}
 		case "stage":
+			if to := os.Getenv(stagedEnv); to != "" {
+				_ = os.WriteFile(to, []byte(strings.Join(os.Args[2:], "\n")), 0o600)
+			}
 			if err = enter.ServeStage(os.Args[2:], os.Stdin, os.Stdout); err == nil {
 				os.Exit(0)
 			}
