@@ -25,22 +25,31 @@ const testLimit = 90 * time.Second
 type lab struct {
 	root, dir string
 	users     map[string][]string // packages with tests that import one, by its folder
+	slow      map[string]bool     // packages whose tests take longer than testLimit here
 }
 
-// newLab makes a folder for what compilers and tests write, and adopts the processes that tests leave behind.
+// newLab makes a folder for what compilers and tests write. It adopts the processes that tests leave behind, and limits
+// the memory and the files of a mutant that never stops to allocate or to write.
 func newLab(root string) (*lab, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	for _, resource := range []int{unix.RLIMIT_DATA, unix.RLIMIT_FSIZE} {
+		var limit unix.Rlimit
+		err = errors.Join(err, unix.Getrlimit(resource, &limit))
+		limit.Cur = min(limit.Max, 4<<30)
+		err = errors.Join(err, unix.Setrlimit(resource, &limit))
+	}
+	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "m") // short, because tests make sockets in it
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{root: root, dir: dir, users: map[string][]string{}}
+	l := &lab{root: root, dir: dir, users: map[string][]string{}, slow: map[string]bool{}}
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(l.tmp(), 0o755)); err != nil { // some tests give up root
 		l.close()
 		return nil, err
@@ -55,6 +64,9 @@ func (l *lab) tmp() string { return filepath.Join(l.dir, "t") }
 // tryMutant runs the tests on a mutant: those of its own package, and then of some that import it. These count only if
 // they end in time.
 func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error) {
+	if l.slow[m.pkg] {
+		return result{text: unsound}, nil
+	}
 	source, err := os.ReadFile(filepath.Join(l.root, m.file))
 	if err != nil {
 		return result{}, err
@@ -93,6 +105,7 @@ func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error)
 			pattern = "^" + r.test + "$"
 		}
 		if l.runTests(ctx, packages, "-run", pattern) != "" {
+			l.slow[m.pkg] = r.text == timedOut
 			r.text = unsound
 		}
 		return r, nil

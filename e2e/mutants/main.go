@@ -83,7 +83,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer l.close()
-	all, err := l.listMutants(match)
+	all, err := l.listMutants(ctx, match)
 	if err != nil {
 		return err
 	}
@@ -228,8 +228,8 @@ func printScores(out io.Writer, scores map[string]score) {
 }
 
 // listMutants lists the mutants of each package that has tests.
-func (l *lab) listMutants(match *regexp.Regexp) (map[string][]mutant, error) {
-	cmd := l.newCommand(context.Background(), "list",
+func (l *lab) listMutants(ctx context.Context, match *regexp.Regexp) (map[string][]mutant, error) {
+	cmd := l.newCommand(ctx, "list",
 		"-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
 	text, err := cmd.Output()
 	if err != nil {
