@@ -309,7 +309,7 @@ func TestAheadGivenBack(t *testing.T) {
 func TestAheadForOthers(t *testing.T) {
 	q, s := newAhead(t, 2)
 	q.Release(acquire(t, q, "x"))
-	leased(t, s, 1)
+	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
 	for _, want := range []uint64{3, 2} {
 		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Language: runapi.LanguagePython})
 		if testkit.Must(t, err); l.Generation != want || l.Private {
@@ -318,7 +318,7 @@ func TestAheadForOthers(t *testing.T) {
 	}
 	q, s = newAhead(t, 3)
 	q.Release(acquire(t, q, "x"))
-	leased(t, s, 1)
+	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
 	l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Private: true})
 	if testkit.Must(t, err); !l.Private || l.Generation == 2 {
 		t.Errorf("lease %+v for a private run", l)
