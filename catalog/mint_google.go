@@ -20,7 +20,6 @@ func googleKind() mintKind {
 
 // Google is "google": access tokens of a service account.
 type Google struct {
-	Key secret.Value // the service account's JSON file
 	// The fields of the file.
 	Email, KeyID, TokenURL string
 	PrivateKey             secret.Value // PEM, RSA
@@ -62,7 +61,7 @@ func (v *validator) google(path string, m *rawMint) Mint {
 		case !strings.Contains(file.Email, "@"):
 			v.Bad(path+".key", "a file without client_email", want)
 		default:
-			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
+			g.Email, g.KeyID, g.TokenURL = file.Email, file.KeyID, file.TokenURI
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}

@@ -183,7 +183,7 @@ func (v *validator) command(path string, m *rawMint) Mint {
 func (v *validator) watched(raw rawCredential) Mint {
 	ttl := v.ttl(raw)
 	if raw.file == nil {
-		v.Bad(raw.path()+".ttl", "a lifetime for a credential that nothing changes", "ttl with fetch, command or file only")
+		v.Bad(raw.path()+".ttl", "a lifetime for a credential that does not change", "ttl with fetch, command or file only")
 		return nil
 	}
 	f := &File{Path: *raw.file, API: v.API, TTL: ttl}

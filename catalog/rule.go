@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // Action is the treatment of the requests that a rule matches. The zero Action refuses.
@@ -37,7 +37,7 @@ func (a Action) String() string {
 // matches decides; if no rule matches, the request is refused.
 type Rule struct {
 	Then Action
-	// Tools are globs over the aliases of an MCP server's tools; see package toolname. The rule is then about calls of
+	// Tools are globs over the aliases of an MCP server's tools; see package mcpserver. The rule is then about calls of
 	// those tools, and Body about their arguments. Nil means that the rule is about requests.
 	Tools []string
 	// Methods are in upper case. Nil means any method.
@@ -405,7 +405,7 @@ func (v *validator) toolRule(field string, r *Rule, server bool) {
 	}
 	v.globs(field+".tools", r.Tools)
 	for i, glob := range r.Tools {
-		r.Tools[i] = toolname.AliasGlob(glob)
+		r.Tools[i] = mcpserver.AliasGlob(glob)
 	}
 }
 

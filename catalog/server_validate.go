@@ -13,10 +13,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // server checks "mcp" and adds it to the API. Call it after the API's credentials are set.
-func (v *validator) server(a *API, s *Server) {
+func (v *validator) server(a *API, s *mcpserver.Settings) {
 	if s == nil {
 		return
 	}
@@ -78,7 +79,7 @@ func serverHost(text string) (HostPattern, error) {
 }
 
 // serverURL checks a remote server's URL. It adds the host to the API's hosts.
-func (v *validator) serverURL(a *API, s *Server) {
+func (v *validator) serverURL(a *API, s *mcpserver.Settings) {
 	if s.URL == "" {
 		return
 	}
@@ -116,7 +117,7 @@ func (v *validator) serverURL(a *API, s *Server) {
 	}
 	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
-		s.Closed = host.String()
+		a.ServerHost = host.String()
 	}
 	if !covers(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
@@ -246,8 +247,9 @@ func (v *validator) constant(a *API, field, key, value string) {
 	}
 }
 
-// foreignName returns a token name of another API in the values for the server, or "".
-func (s *Server) foreignName(own *API, owner map[string]*API) string {
+// foreignName returns a token name of another API in the values for an API's server, or "".
+func foreignName(own *API, owner map[string]*API) string {
+	s := own.Server
 	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
 		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
 	separator := func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') }

@@ -84,7 +84,8 @@ func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error)
 		if len(packages) == 0 {
 			break
 		}
-		text := l.runTests(ctx, packages, "-failfast", "-overlay", overlay)
+		// In GOFLAGS, because some tests build programs themselves.
+		text := l.runTests(ctx, packages, "-overlay="+overlay, "-failfast")
 		if text == "" {
 			continue
 		}
@@ -104,7 +105,7 @@ func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error)
 		if r.test != "" {
 			pattern = "^" + r.test + "$"
 		}
-		if l.runTests(ctx, packages, "-run", pattern) != "" {
+		if l.runTests(ctx, packages, "", "-run", pattern) != "" {
 			l.slow[m.pkg] = r.text == timedOut
 			r.text = unsound
 		}
@@ -125,8 +126,9 @@ func sharedPath(a, b string) int {
 	return 0
 }
 
-// runTests runs go test. The result is its output if it fails, and empty if all tests pass.
-func (l *lab) runTests(ctx context.Context, packages []string, args ...string) string {
+// runTests runs go test with a further flag in GOFLAGS. The result is its output if it fails, and empty if all tests
+// pass.
+func (l *lab) runTests(ctx context.Context, packages []string, flag string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	args = slices.Concat([]string{"test", "-vet=off", "-timeout", testLimit.String()}, args)
@@ -134,6 +136,7 @@ func (l *lab) runTests(ctx context.Context, packages []string, args ...string) s
 		args = append(args, "./"+pkg)
 	}
 	cmd := l.newCommand(ctx, args...)
+	cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" "+flag)
 	name := filepath.Join(l.dir, "output.txt") // a process that stays would keep a pipe open
 	file, err := os.Create(name)
 	if err != nil {

@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	keyName  = "key"
-	lockName = "lock"
+	keyName = "key"
 	// backwards is how many bytes are read at once in the search for the last checkpoint.
 	backwards = 1 << 20
 )

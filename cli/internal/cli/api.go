@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func apiCommand(e *Env) *cobra.Command {
@@ -159,8 +159,8 @@ func (o *apiOptions) variable(s string) error {
 }
 
 // public returns the parts of an API that may be shown: no credential values.
-func public(a *catalog.API) controlapi.InspectedAPI {
-	p := controlapi.InspectedAPI{Active: a.Active, API: controlapi.API{
+func public(a *catalog.API) proxyapi.InspectedAPI {
+	p := proxyapi.InspectedAPI{Active: a.Active, API: proxyapi.API{
 		Name: a.Name, Description: a.Description,
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 	}}
@@ -168,7 +168,7 @@ func public(a *catalog.API) controlapi.InspectedAPI {
 		p.Domains = append(p.Domains, h.String())
 	}
 	for _, c := range a.Credentials {
-		t := controlapi.Token{Name: c.Name}
+		t := proxyapi.Token{Name: c.Name}
 		for _, s := range c.Surfaces {
 			t.In = append(t.In, s.String())
 		}
@@ -184,7 +184,7 @@ func (o *apiOptions) list(e *Env) error {
 			return errors.New(f.Text)
 		}
 	}
-	rows := []controlapi.InspectedAPI{}
+	rows := []proxyapi.InspectedAPI{}
 	for _, a := range cat.APIs() {
 		rows = append(rows, public(a))
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -95,7 +95,7 @@ const callMethod = "CALL"
 
 // call explains the decision on calls of the tool whose name is the path.
 func (x *explanation) call(a *catalog.API) {
-	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
+	named := func(glob string) bool { return mcpserver.MatchTool(glob, x.Path) }
 	switch {
 	case a.Server == nil:
 		x.Why = "the API is no MCP server"

@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // proposal describes an API's past requests as rules.
@@ -54,9 +54,9 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	var list []controlapi.Exchange
+	var list []proxyapi.Exchange
 	err = ledger.Each(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
-		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
+		if x := r.Exchange; x != nil && x.Outcome == proxyapi.OutcomeServed && slices.Contains(x.APIs, name) {
 			list = append(list, *x)
 		}
 		return nil
@@ -74,7 +74,7 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 }
 
 // propose makes the rules for served requests.
-func propose(a *catalog.API, list []controlapi.Exchange) proposal {
+func propose(a *catalog.API, list []proxyapi.Exchange) proposal {
 	p := proposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
 	runs, used := map[string]bool{}, map[string]bool{}
 	counts := map[route]int{}

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func heldCommand(e *Env) *cobra.Command {
@@ -152,7 +152,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			printHeld(e, e.Stderr, h)
 			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
 			// The wider scopes end with a run, and this request belongs to none.
-			if !controlapi.OfRun(h.Run) {
+			if !proxyapi.OfRun(h.Run) {
 				wider = ""
 			}
 			answer, err := p.line(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
@@ -205,7 +205,7 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 		state = "approved, and not used yet"
 	case !h.Waiting:
 		state = "its run has ended"
-	case !controlapi.OfRun(h.Run):
+	case !proxyapi.OfRun(h.Run):
 		state = "it belongs to no run"
 	}
 	from := visible.Line(h.API)

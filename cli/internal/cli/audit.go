@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
@@ -173,7 +173,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.Known {
 	}
 	defer rec.close()
 	for cursor := ""; len(known) < maxReceipts; {
-		page, err := rec.Runs(ctx, historyapi.Filter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
+		page, err := rec.Runs(ctx, operatorapi.Filter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
 		if err != nil {
 			return known
 		}

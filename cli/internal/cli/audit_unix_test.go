@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestAudit reads the ledger of a CodeForge that does not run, and compares it with checkpoints from elsewhere.
@@ -23,7 +23,7 @@ func TestAudit(t *testing.T) {
 	testkit.Must(t, err)
 	var heads []string
 	for _, run := range []string{"ra", "rb"} {
-		testkit.Must(t, l.Append(ledger.Entry{Exchange: &controlapi.Exchange{Run: run, Method: "GET", URL: "https://" + run + ".test/"}}))
+		testkit.Must(t, l.Append(ledger.Entry{Exchange: &proxyapi.Exchange{Run: run, Method: "GET", URL: "https://" + run + ".test/"}}))
 		testkit.Must(t, l.Append(ledger.Entry{Run: &ledger.Run{Run: run}}))
 		head, err := l.Checkpoint(run)
 		testkit.Must(t, err)

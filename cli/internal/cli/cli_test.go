@@ -23,9 +23,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestExitCode: codeforge run has the script's exit code.
@@ -36,10 +36,10 @@ func TestExitCode(t *testing.T) {
 	}{
 		{server.Result{}, 0},
 		{server.Result{Failed: true}, ExitNotRun},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Exited, Code: 7}}, 7},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Timeout, Code: 137}}, ExitTimeout},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM}}, ExitFailed},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM, Code: 137}}, 137},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Exited, Code: 7}}, 7},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Timeout, Code: 137}}, ExitTimeout},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM}}, ExitFailed},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM, Code: 137}}, 137},
 	} {
 		if got := exitCode(row.r); got != row.want {
 			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)
@@ -337,9 +337,9 @@ func TestProbe(t *testing.T) {
 // A call of an MCP server's tool shows as one, with the sizes of its arguments and result.
 func TestExchangeLine(t *testing.T) {
 	plain := func(_ terminal.Colour, s string) string { return s }
-	x := controlapi.Exchange{
+	x := proxyapi.Exchange{
 		Method: "POST", URL: "https://mcp.codeforge.internal/github/create_issue", APIs: []string{"github"},
-		Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
+		Outcome: proxyapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
 	}
 	want := "served  200 CALL   github.create_issue  17 bytes up, 240 down  12 ms"
 	if got := exchangeLine(plain, x); got != want {

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // access is the address of the running CodeForge.
@@ -98,7 +98,7 @@ func printReady(e *Env, r embedded.Ready) {
 }
 
 // printCatalog lists the active APIs and the problems of the others.
-func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
+func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
 		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.Line(dir))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // loadedWithin limits the wait for a running CodeForge to load a change of apis/: its slowest poll and a little more.
@@ -56,7 +56,7 @@ func (o *apiOptions) loads(ctx context.Context, e *Env, name string, active bool
 		if err != nil && ctx.Err() == nil {
 			return notRunning
 		}
-		has := slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == name })
+		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name })
 		if err == nil && has == active {
 			return loaded
 		}

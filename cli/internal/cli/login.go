@@ -101,7 +101,7 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 		}
 	}
 	if len(names) == 0 {
-		return credentialapi.Credential{}, errors.New(`no credential of apis/ needs a login: none has "oauth2" with a user`)
+		return credentialapi.Credential{}, errors.New(`no credential of apis/ needs a login: a login needs "oauth2" with a user`)
 	}
 	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, didYouMean(name, "", names))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -115,15 +115,15 @@ type mcpRow struct {
 	Server string `json:"server"`
 	Active bool   `json:"active"`
 	// State is the state in the running CodeForge, empty if none runs.
-	State   serverstate.State `json:"state,omitempty"`
-	Tools   *int              `json:"tools,omitempty"`
-	Held    int               `json:"held,omitempty"`
-	Calls   int               `json:"calls"`
-	Problem string            `json:"problem,omitempty"`
+	State   mcpserver.State `json:"state,omitempty"`
+	Tools   *int            `json:"tools,omitempty"`
+	Held    int             `json:"held,omitempty"`
+	Calls   int             `json:"calls"`
+	Problem string          `json:"problem,omitempty"`
 }
 
 // what returns the address, package or command of a server.
-func what(s *catalog.Server) string {
+func what(s *mcpserver.Settings) string {
 	switch {
 	case s.URL != "":
 		return s.URL
@@ -136,7 +136,7 @@ func what(s *catalog.Server) string {
 func (o *mcpOptions) list(ctx context.Context, e *Env) error {
 	found, cat := inspect(e, o.apis)
 	rows := []mcpRow{}
-	states := map[string]serverstate.Server{}
+	states := map[string]mcpserver.Status{}
 	if c, err := o.target.config(e); err == nil {
 		if place, err := server.Locate(ctx, c); err == nil {
 			list, _ := server.Servers(ctx, c, place) // without a running CodeForge there are no states
@@ -181,7 +181,7 @@ func printMCPRow(e *Env, p painter, r mcpRow) {
 		state, colour = "off", terminal.Dim
 	case state == "":
 		state, colour = "on", terminal.Dim
-	case r.State == serverstate.Failing:
+	case r.State == mcpserver.Failing:
 		colour = terminal.Red
 	}
 	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n",
@@ -281,7 +281,7 @@ func (o *mcpOptions) logs(ctx context.Context, e *Env, name string) error {
 		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.Line(l.Text))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintf(e.Stdout, "%s has printed nothing since CodeForge was started.\n", name)
+		fmt.Fprintf(e.Stdout, "%s has not printed anything since the start of CodeForge.\n", name)
 	}
 	return nil
 }

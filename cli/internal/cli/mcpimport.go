@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -151,7 +152,7 @@ func (o *mcpOptions) draft(i *imported, d mcpconfig.Draft, cat *catalog.Catalog)
 }
 
 // same reports whether an API already is the server of a draft.
-func same(have *catalog.Server, drafted *apidir.Server) bool {
+func same(have *mcpserver.Settings, drafted *apidir.Server) bool {
 	if have == nil {
 		return false
 	}

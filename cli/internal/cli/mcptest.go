@@ -17,9 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // trial is the result of mcp test.
@@ -103,7 +102,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 		got.Failed = out.Error.Message
 	}
 	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.Line(got.Failed)
-	var exchanges []controlapi.Exchange
+	var exchanges []proxyapi.Exchange
 	if r.Receipt != nil {
 		for _, x := range r.Receipt.Exchanges {
 			exchanges = append(exchanges, x.Caused...)
@@ -143,7 +142,7 @@ const tryExpression = `(async () => {
 const settle = time.Second
 
 // watched returns the requests that a server has sent since a time.
-func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
+func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since time.Time) []proxyapi.Exchange {
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -153,10 +152,10 @@ func (o *mcpOptions) watched(ctx context.Context, e *Env, name string, since tim
 	case <-time.After(settle):
 	case <-ctx.Done():
 	}
-	var all []controlapi.Exchange
-	run := controlapi.ServerPrefix + name
-	logs := logsOptions{filter: historyapi.ExchangeFilter{Run: run, Since: since}}
-	_, _ = logs.list(ctx, rec, func(x controlapi.Exchange) {
+	var all []proxyapi.Exchange
+	run := proxyapi.ServerPrefix + name
+	logs := logsOptions{filter: operatorapi.ExchangeFilter{Run: run, Since: since}}
+	_, _ = logs.list(ctx, rec, func(x proxyapi.Exchange) {
 		if x.Run == run {
 			all = append(all, x)
 		}
@@ -187,7 +186,7 @@ func owns(a *catalog.API, host string) bool {
 }
 
 // judge draws the conclusions from the exchanges and the log.
-func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
+func (t *trial) judge(a *catalog.API, exchanges []proxyapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
 		if s != "" && !slices.Contains(*list, s) {
 			*list = append(*list, s)
@@ -205,14 +204,14 @@ func (t *trial) judge(a *catalog.API, exchanges []controlapi.Exchange, lines []o
 		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
 			add(&t.Untrusting, host)
-		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):
+		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0 && counts(host):
 			add(&t.Telemetry, host)
-		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0:
+		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0:
 			add(&t.Wanted, host)
-		case x.Outcome == controlapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
+		case x.Outcome == proxyapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
 			add(&t.Reached, host)
 			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
-		case x.Outcome == controlapi.OutcomeServed, x.Outcome == controlapi.OutcomeAborted && x.Status/100 == 2:
+		case x.Outcome == proxyapi.OutcomeServed, x.Outcome == proxyapi.OutcomeAborted && x.Status/100 == 2:
 			add(&t.Reached, host) // or a stream that the server read until it was stopped
 		case x.Code != "":
 			add(&t.Failed, host+" ("+x.Code+")")
@@ -344,7 +343,7 @@ func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) 
 	}
 	domains := []string{}
 	for _, h := range a.Hosts {
-		if h.String() != a.Server.Closed {
+		if h.String() != a.ServerHost {
 			domains = append(domains, h.String())
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -57,7 +56,7 @@ func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 }
 
 // run returns the history of a run, or of the last run if id is empty.
-func (r record) run(ctx context.Context, id string) (historyapi.Detail, error) {
+func (r record) run(ctx context.Context, id string) (operatorapi.Detail, error) {
 	d, err := r.Run(ctx, id)
 	switch {
 	case !errors.Is(err, operatorapi.ErrNotFound):

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func runCommand(e *Env) *cobra.Command {
@@ -59,7 +59,7 @@ run; 130 interrupted; 2 wrong command line.`,
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
 			}
 			if *language == "" && strings.HasSuffix(args[0], ".py") {
-				*language = runapi.LanguagePython
+				*language = sandboxapi.LanguagePython
 			}
 			var err error
 			if script, err = readScript(e, args[0], *language); err != nil {
@@ -67,7 +67,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			}
 			args = args[1:]
 		}
-		if *language == runapi.LanguagePython && len(args) > 0 {
+		if *language == sandboxapi.LanguagePython && len(args) > 0 {
 			return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
 		}
 		c, err := t.config(e)
@@ -79,7 +79,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
 		// A run that ended before Ctrl-C keeps its own exit code.
-		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
+		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 		}
 		if err != nil {
@@ -94,7 +94,7 @@ run; 130 interrupted; 2 wrong command line.`,
 }
 
 // languages are the values of --language.
-var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
+var languages = []string{sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython}
 
 // seconds is a flag for a time: 30s, 2m, or a number of seconds.
 type seconds time.Duration
@@ -145,14 +145,14 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 		in = f
 	}
 	// One byte more than allowed shows that the script is too long.
-	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
+	code, err := io.ReadAll(io.LimitReader(in, sandboxapi.MaxCode+1))
 	if err != nil {
 		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
-	if len(code) > runapi.MaxCode {
-		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+	if len(code) > sandboxapi.MaxCode {
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
-	if name == "-" || language == runapi.LanguagePython {
+	if name == "-" || language == sandboxapi.LanguagePython {
 		return bundle.Script{Code: string(code)}, nil
 	}
 	return bundle.Read(name, string(code))
@@ -214,7 +214,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	}
 	if receipt && r.Receipt != nil {
 		rest := *r.Receipt
-		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h proxyapi.Hint) bool {
 			// The notes have been printed above.
 			return slices.Contains(r.Notes, h.Voice().Person)
 		})
@@ -230,7 +230,7 @@ func exitCode(r server.Result) int {
 		return 0
 	case r.Exit == nil:
 		return ExitNotRun
-	case r.Exit.Reason == runapi.Timeout:
+	case r.Exit.Reason == sandboxapi.Timeout:
 		return ExitTimeout
 	case r.Exit.Code == 0:
 		return ExitFailed

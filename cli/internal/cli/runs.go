@@ -14,13 +14,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // runStates are the values of --status.
 var runStates = []string{
-	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen, historyapi.Lost, historyapi.Running,
-	historyapi.Waiting,
+	operatorapi.OK, operatorapi.Failed, operatorapi.Stopped, operatorapi.Frozen, operatorapi.Lost, operatorapi.Running,
+	operatorapi.Waiting,
 	"denied",
 }
 
@@ -91,7 +91,7 @@ line.`,
 
 type runsOptions struct {
 	target         target
-	filter         historyapi.Filter
+	filter         operatorapi.Filter
 	since          string
 	last           int
 	all, yes, json bool
@@ -114,7 +114,7 @@ func (o *runsOptions) check() (err error) {
 
 // list prints runs, the latest last.
 func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) error {
-	var runs []historyapi.Run
+	var runs []operatorapi.Run
 	f := o.filter
 	for cursor := ""; ; {
 		f.Limit = min(1000, o.last-len(runs))
@@ -145,7 +145,7 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 }
 
 // runLine describes one run: start, id, state, duration, requests, APIs, title and client.
-func runLine(p painter, r historyapi.Run) string {
+func runLine(p painter, r operatorapi.Run) string {
 	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.Line(r.ID) + " " +
 		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", duration(r.WallMS)) +
 		"  " + count(r.Count.Exchanges, "request")
@@ -168,11 +168,11 @@ func runLine(p painter, r historyapi.Run) string {
 	return line
 }
 
-func stateColour(r historyapi.Run) terminal.Colour {
+func stateColour(r operatorapi.Run) terminal.Colour {
 	switch {
-	case r.State == historyapi.Failed || r.State == historyapi.Frozen:
+	case r.State == operatorapi.Failed || r.State == operatorapi.Frozen:
 		return terminal.Red
-	case r.State == historyapi.OK && r.Count.Denied == 0:
+	case r.State == operatorapi.OK && r.Count.Denied == 0:
 		return terminal.Green
 	}
 	return terminal.Yellow
@@ -198,7 +198,7 @@ func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string
 	p := newPainter(e, e.Stdout)
 	w := e.Stdout
 	fmt.Fprintln(w, runLine(p, d.Run))
-	if d.State == historyapi.Frozen {
+	if d.State == operatorapi.Frozen {
 		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
 			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.Line(d.Session)))
 	}
@@ -230,7 +230,7 @@ func (o *runsOptions) show(ctx context.Context, e *Env, rec record, ids []string
 }
 
 // printed joins a run's output.
-func printed(list []historyapi.Print) string {
+func printed(list []operatorapi.Print) string {
 	var b strings.Builder
 	for _, p := range list {
 		b.WriteString(p.Text)
@@ -260,16 +260,16 @@ func (o *runsOptions) remove(ctx context.Context, e *Env, rec record, ids []stri
 	if !o.all {
 		what = strings.Join(ids, ", ")
 	}
-	var filters []historyapi.Filter
+	var filters []operatorapi.Filter
 	for _, id := range ids { // check all ids before the first removal
 		d, err := rec.run(ctx, id)
 		if err != nil {
 			return err
 		}
-		filters = append(filters, historyapi.Filter{Run: d.ID})
+		filters = append(filters, operatorapi.Filter{Run: d.ID})
 	}
 	if o.all {
-		filters = []historyapi.Filter{{}}
+		filters = []operatorapi.Filter{{}}
 	}
 	if !o.yes {
 		if err := confirm(ctx, e, "Forget "+visible.Line(what)+"?"); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // running checks the supervisor of the state directory, or else the server that Docker publishes.
@@ -48,7 +48,7 @@ func running(ctx context.Context, c Config) []Finding {
 		return append(out, fail("proxy", err.Error(), "codeforge down, then codeforge up"))
 	}
 	defer release()
-	client := controlapi.NewClient(path)
+	client := proxyapi.NewClient(path)
 	defer client.Close()
 	h, err := client.Health(ctx)
 	switch {

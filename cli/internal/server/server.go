@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures the search for the server.
@@ -266,8 +266,8 @@ type Result struct {
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
 	// Exit is nil if the code did not run or its end is unknown.
-	Exit    *runapi.Exit        `json:"exit,omitempty"`
-	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
+	Exit    *sandboxapi.Exit  `json:"exit,omitempty"`
+	Receipt *proxyapi.Receipt `json:"receipt,omitempty"`
 }
 
 // Keys in the _meta of a result, and of a block.

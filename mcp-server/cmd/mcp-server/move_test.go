@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -61,7 +60,7 @@ func TestMoveState(t *testing.T) {
 	}
 	server = start(t, 1, nil, "--history", filepath.Join(again, "history"))
 	op := operatorapi.Client{HTTP: server.onSocket()}
-	page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "quaggaroot"}, "")
+	page, err := op.Runs(t.Context(), operatorapi.Filter{Grep: "quaggaroot"}, "")
 	if err != nil || len(page.Runs) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestSchemaCost: whatever a server's schema is, checking arguments by it takes little time, which no caller can end.
@@ -80,7 +80,7 @@ func TestImpatience(t *testing.T) {
 // Promise: bounded-servers
 func TestFlood(t *testing.T) {
 	var out bytes.Buffer
-	s := &server{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
+	s := &server{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: proxyapi.API{Name: "a"}}
 	i := &instance{server: s}
 	for range 2000 {
 		_ = i.take(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)

@@ -17,8 +17,8 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // pins are the definitions of tools that the user has accepted. The first definitions of a server count as accepted,
@@ -42,7 +42,7 @@ type pinned struct {
 
 // subject identifies a server without its version and settings. If another server takes its name, acceptance starts
 // again; a new version of the same server does not cause this.
-func subject(s controlapi.Server) string {
+func subject(s mcpserver.Settings) string {
 	name := s.Package
 	// A scope such as npm:@scope/name begins with @ too, which is no version.
 	if at := strings.LastIndex(name, "@"); at > len("npm:") {

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestToolList shows for each tool whether code may call it.
 func TestToolList(t *testing.T) {
-	w := newWorld(t, 1, hostile(t, "a", func(s *controlapi.Server) { s.Deny = []string{"echo"} }))
+	w := newWorld(t, 1, hostile(t, "a", func(s *mcpserver.Settings) { s.Deny = []string{"echo"} }))
 	if list, err := w.broker.ToolList("a"); err != nil || list == nil || len(list) > 0 {
 		t.Errorf("before the first call: %v, %v", list, err)
 	}
@@ -41,8 +41,8 @@ func TestToolList(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	none := controlapi.API{Name: "none", Server: &controlapi.Server{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
-	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), controlapi.API{Name: "rest"})
+	none := proxyapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
+	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), proxyapi.API{Name: "rest"})
 	show := func() string {
 		text := ""
 		for _, s := range w.broker.States() {
@@ -72,7 +72,7 @@ func TestStates(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return w.broker.States()[0].Calls == 1 })
 	m.end()
 	<-done
-	if s := w.broker.States()[0]; s.Calls != 0 || s.State != serverstate.Running {
+	if s := w.broker.States()[0]; s.Calls != 0 || s.State != mcpserver.Running {
 		t.Errorf("after the call: %+v", s)
 	}
 }

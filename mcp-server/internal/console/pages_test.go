@@ -10,21 +10,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // busy is a CodeForge with one of each thing. Each part fails with err, if it is not nil.
 type busy struct {
 	*memory
 	err    error
-	status historyapi.Status
+	status operatorapi.Status
 	asked  []string
 }
 
@@ -33,12 +32,12 @@ func (b *busy) ask(format string, args ...any) error {
 	return b.err
 }
 
-func (b *busy) Inspection(context.Context) (controlapi.Inspection, error) {
-	return controlapi.Inspection{APIs: []controlapi.InspectedAPI{{API: controlapi.API{Name: "crm"}}}}, b.err
+func (b *busy) Inspection(context.Context) (proxyapi.Inspection, error) {
+	return proxyapi.Inspection{APIs: []proxyapi.InspectedAPI{{API: proxyapi.API{Name: "crm"}}}}, b.err
 }
 
-func (b *busy) CheckLedger(_ context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error) {
-	return controlapi.LedgerCheck{Records: 18231}, b.ask("check %v", known)
+func (b *busy) CheckLedger(_ context.Context, known []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
+	return proxyapi.LedgerCheck{Records: 18231}, b.ask("check %v", known)
 }
 
 // serverError is err, or for another server than "mail" that there is none.
@@ -49,7 +48,7 @@ func (b *busy) serverError(name string) error {
 	return b.err
 }
 
-func (b *busy) States() []serverstate.Server { return []serverstate.Server{{Name: "mail"}} }
+func (b *busy) States() []mcpserver.Status { return []mcpserver.Status{{Name: "mail"}} }
 func (b *busy) Log(server string) ([]operatorapi.Line, error) {
 	return []operatorapi.Line{{Text: "a line"}}, b.serverError(server)
 }
@@ -69,7 +68,7 @@ func (b *busy) DecideAny(_ context.Context, id string, a approvalapi.Answer) (ap
 func (b *busy) Plans(context.Context) ([]planapi.Plan, error) { return []planapi.Plan{{ID: "p1"}}, nil }
 func (b *busy) Plan(_ context.Context, id string) (planapi.Plan, error) {
 	if id != "p1" {
-		return planapi.Plan{}, controlapi.ErrNotFound
+		return planapi.Plan{}, proxyapi.ErrNotFound
 	}
 	return planapi.Plan{ID: id}, b.err
 }
@@ -77,38 +76,38 @@ func (b *busy) DecidePlan(_ context.Context, id string, a planapi.Answer) (plana
 	return planapi.Plan{ID: id}, b.ask("plan %s %v", id, a.Approve)
 }
 
-func (b *busy) Exchanges(_ context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error) {
-	return historyapi.ExchangePage{Next: "n"}, b.ask("exchanges %s %d %s", f.API, f.Limit, cursor)
+func (b *busy) Exchanges(_ context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error) {
+	return operatorapi.ExchangePage{Next: "n"}, b.ask("exchanges %s %d %s", f.API, f.Limit, cursor)
 }
-func (b *busy) Ledger(context.Context, time.Time, time.Time) (historyapi.Ledger, error) {
-	return historyapi.Ledger{Runs: 77}, nil
+func (b *busy) Ledger(context.Context, time.Time, time.Time) (operatorapi.Ledger, error) {
+	return operatorapi.Ledger{Runs: 77}, nil
 }
-func (b *busy) Hours(_ context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error) {
-	return []historyapi.Hour{{API: "crm"}}, b.ask("hours %s %s", until.Sub(since), step)
+func (b *busy) Hours(_ context.Context, since, until time.Time, step time.Duration) ([]operatorapi.Hour, error) {
+	return []operatorapi.Hour{{API: "crm"}}, b.ask("hours %s %s", until.Sub(since), step)
 }
-func (b *busy) Alerts(_ context.Context, unseen bool) ([]historyapi.Alert, error) {
-	return []historyapi.Alert{{Number: 7}}, b.ask("alerts %v", unseen)
+func (b *busy) Alerts(_ context.Context, unseen bool) ([]operatorapi.Alert, error) {
+	return []operatorapi.Alert{{Number: 7}}, b.ask("alerts %v", unseen)
 }
-func (b *busy) SeeAlerts(_ context.Context, number int64) error   { return b.ask("seen %d", number) }
-func (b *busy) Status(context.Context) (historyapi.Status, error) { return b.status, b.err }
+func (b *busy) SeeAlerts(_ context.Context, number int64) error    { return b.ask("seen %d", number) }
+func (b *busy) Status(context.Context) (operatorapi.Status, error) { return b.status, b.err }
 
 // TestPages asks for each page of data, while all parts answer and while one cannot.
 func TestPages(t *testing.T) {
-	broken, refused := errors.New("broken"), &rpc.Error{Status: controlapi.StatusNotDecided, Text: "Only the operator may."}
-	catalog := controlapi.Catalog{APIs: []controlapi.API{{Name: "crm", Domains: []string{"crm.test"}}, {Name: "mail", Server: &controlapi.Server{
+	broken, refused := errors.New("broken"), &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "Only the operator may."}
+	catalog := proxyapi.Catalog{APIs: []proxyapi.API{{Name: "crm", Domains: []string{"crm.test"}}, {Name: "mail", Server: &mcpserver.Settings{
 		Command: []string{"mail-server"}, Env: map[string]string{"A": "private"},
 	}}}}
-	on := historyapi.Status{Mode: "full", Path: "/h/runs.db"}
+	on := operatorapi.Status{Mode: "full", Path: "/h/runs.db"}
 	for _, c := range []struct {
 		request, body string
 		err           error
-		kept          historyapi.Status
+		kept          operatorapi.Status
 		status        int
 		want          []string // parts of the answer and of what the parts were asked; with "!", not a part
 	}{
 		{"GET status", "", nil, on, 200, []string{`"proxy","ok":true,"text":"answers in`, `"sandbox","ok":true,"text":"ready`, `"store","ok":true,"text":"/h/runs.db"`, `"slots":8`}},
-		{"GET status", "", nil, historyapi.Status{Mode: "off"}, 200, []string{`"store","ok":true,"text":"HISTORY is off"`}},
-		{"GET status", "", nil, historyapi.Status{Path: "/h", Problem: "full disk"}, 200, []string{`"store","ok":false,"text":"full disk"`}},
+		{"GET status", "", nil, operatorapi.Status{Mode: "off"}, 200, []string{`"store","ok":true,"text":"HISTORY is off"`}},
+		{"GET status", "", nil, operatorapi.Status{Path: "/h", Problem: "full disk"}, 200, []string{`"store","ok":false,"text":"full disk"`}},
 		{"GET status", "", broken, on, 200, []string{`"proxy","ok":false,"text":"broken"`, `"sandbox","ok":false,"text":"broken"`, `"store","ok":false,"text":"broken"`}},
 		{"GET apis", "", nil, on, 200, []string{`"name":"crm"`, `"hours":[`, "hours 24h0m0s 1h0m0s"}},
 		{"GET apis", "", broken, on, 502, []string{"The proxy does not answer: broken"}},
@@ -151,7 +150,7 @@ func TestPages(t *testing.T) {
 		{"GET ledger?time=2h", "", nil, on, 404, []string{"!hours"}},
 		{"GET ledger?time=24h", "", broken, on, 502, nil},
 		{"GET ledger/check", "", nil, on, 200, []string{`"records":18231`, "check [{r000000 a head}]"}},
-		{"GET ledger/check", "", controlapi.ErrNotFound, on, 501, []string{"AUDIT is off"}},
+		{"GET ledger/check", "", proxyapi.ErrNotFound, on, 501, []string{"AUDIT is off"}},
 		{"GET ledger/check", "", broken, on, 502, []string{"broken"}},
 		{"GET settings", "", nil, on, 200, []string{`"SLOTS"`}},
 		{"POST apis/crm/test", "", nil, on, 200, []string{"execute [crm] crm.test"}},
@@ -164,7 +163,7 @@ func TestPages(t *testing.T) {
 		b.runs[1].Audit = "a head"
 		h := New(Config{
 			Proxy: b, Servers: b, Approvals: b, History: b, Settings: []Setting{{Name: "SLOTS"}}, Log: slog.New(slog.DiscardHandler),
-			Catalog: func() controlapi.Catalog { return catalog }, Load: func() Load { return Load{Slots: 8} },
+			Catalog: func() proxyapi.Catalog { return catalog }, Load: func() Load { return Load{Slots: 8} },
 			Ready: func(context.Context) error { return b.err }, StopRun: func(run string) bool { return run == "r000000" },
 			Execute: func(_ context.Context, r execution.Request) (execution.Outcome, error) {
 				at := strings.Index(r.Code, "crm.test")

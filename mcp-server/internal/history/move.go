@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // tables are the tables that Move copies, with their columns. Move rebuilds the full-text index.
@@ -86,7 +86,7 @@ func indexRuns(ctx context.Context, tx *transaction, from *database.DB) (n int, 
 		if err := row.Scan(&data, &packed); err != nil {
 			return err
 		}
-		var run historyapi.Run
+		var run operatorapi.Run
 		if err := json.Unmarshal([]byte(data), &run); err != nil {
 			return err
 		}

@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // newQueue makes a queue on a sandbox with so many slots.
 func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
 	t.Helper()
 	s := peertest.NewSandbox(t, slots)
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	cfg.Source = &sandbox.Sandbox{Runs: client}
 	q := queue.New(cfg)
 	t.Cleanup(func() {
@@ -267,7 +267,7 @@ func TestAhead(t *testing.T) {
 func TestAheadRestart(t *testing.T) {
 	s := peertest.NewSandbox(t, 2)
 	s.Ahead = true
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: &sandbox.Sandbox{Runs: client}})
 	defer q.Close()
@@ -311,7 +311,7 @@ func TestAheadForOthers(t *testing.T) {
 	q.Release(acquire(t, q, "x"))
 	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
 	for _, want := range []uint64{3, 2} {
-		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Language: runapi.LanguagePython})
+		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Language: sandboxapi.LanguagePython})
 		if testkit.Must(t, err); l.Generation != want || l.Private {
 			t.Errorf("lease %+v, want generation %d", l, want)
 		}
@@ -331,7 +331,7 @@ type lateSource struct {
 	giveUp func()
 }
 
-func (s lateSource) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (s lateSource) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
 	s.giveUp()
 	return s.Source.Acquire(ctx, r)
 }
@@ -340,7 +340,7 @@ func (s lateSource) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox
 func TestLateLease(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := peertest.NewSandbox(t, 1)
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: lateSource{&sandbox.Sandbox{Runs: client}, cancel}})
 	l, _, err := q.Acquire(ctx, "x")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Tenant is one tenant. It is immutable.
@@ -45,14 +45,14 @@ func (t *Tenant) Narrow(apis []string) (narrow []string, closed bool, err error)
 }
 
 // View returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
-func (t *Tenant) View(c controlapi.Catalog) controlapi.Catalog {
+func (t *Tenant) View(c proxyapi.Catalog) proxyapi.Catalog {
 	//defence:tenant-apis permits
 	if t == nil {
 		return c
 	}
 	// Problems name APIs, and the tenant must not learn about others'.
 	c.Problems = nil
-	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a controlapi.API) bool { return !t.MayUse(a.Name) })
+	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a proxyapi.API) bool { return !t.MayUse(a.Name) })
 	return c
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -31,7 +31,7 @@ func (s *Surface) planned(
 ) voice.Text {
 	p := o.Receipt.Plan
 	switch {
-	case !r.DryRun, p == nil && (o.Exit.Reason != runapi.Exited || o.Exit.Code != 0):
+	case !r.DryRun, p == nil && (o.Exit.Reason != sandboxapi.Exited || o.Exit.Code != 0):
 		return voice.Text{}
 	case p == nil:
 		return voice.Say("This was a dry run. Nothing in it would have changed anything, so there is no plan.")

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -100,7 +100,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
-	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
+	if _, err := s.cfg.Executor.Run(ctx, check, func(e sandboxapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil
 	}
 	// A skill that changed during the check may load now.

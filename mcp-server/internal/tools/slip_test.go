@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestUnfence: only a text that is one fenced block is taken for the code inside, which keeps its line numbers.
@@ -46,7 +46,7 @@ func TestUnfence(t *testing.T) {
 // TestFencedLanguage: the word behind a fence counts if the argument language is missing, and must not contradict it.
 func TestFencedLanguage(t *testing.T) {
 	s := &Surface{}
-	s.python.Store(&runapi.Python{Version: "3.11"})
+	s.python.Store(&sandboxapi.Python{Version: "3.11"})
 	for _, row := range []struct {
 		tag, argument string
 		python        bool
@@ -92,7 +92,7 @@ func TestSlips(t *testing.T) {
 		return "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + s + "\n"
 	}
 	noParse := func(s string) string { return "  File \"/code/main.py\", line 1\n    x\n    ^\n" + s + "\n" }
-	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}, Credentials: []controlapi.Token{{Name: "STRIPE_AUTH_TOKEN"}}}}}
+	cat := proxyapi.Catalog{APIs: []proxyapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}, Credentials: []proxyapi.Token{{Name: "STRIPE_AUTH_TOKEN"}}}}}
 	for name, row := range map[string]struct {
 		python             bool
 		code, stderr, want string

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // instructions returns the short text that a client may show the model from the start.
@@ -69,13 +69,13 @@ order. await stash.set(key, value) and stash.get(key) keep JSON values for an ho
 
 // guided is the input of guide: this system and its settings.
 type guided struct {
-	catalog     controlapi.Catalog
+	catalog     proxyapi.Catalog
 	readOnly    bool
 	private     bool   // runs are a tenant's
 	skills      string // one line each
 	limit       int
 	usual, most time.Duration
-	python      runapi.Python
+	python      sandboxapi.Python
 }
 
 // guide returns the answer to get_instructions. Its length does not depend on the number of APIs.
@@ -144,12 +144,12 @@ independent requests with Promise.all. %s
 %s
 %s
 ## Example
-%s`, reach, files, runapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, save,
+%s`, reach, files, sandboxapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, save,
 		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 
 // workedExample returns code for an existing API, or for an invented one that is marked as such.
-func workedExample(cat controlapi.Catalog) string {
+func workedExample(cat proxyapi.Catalog) string {
 	a := exampleAPI(cat)
 	name, host, head := a.Name, "", ""
 	if name == "" {

@@ -27,8 +27,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Surface.
@@ -36,7 +36,7 @@ type Config struct {
 	// Executor may be nil if the server runs no code. Then Surface does not check whether skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
-	Control  *controlapi.Client
+	Control  *proxyapi.Client
 	Skills   *skill.Store
 	// Servers may be nil: then no tools of MCP servers are known.
 	Servers Servers
@@ -72,7 +72,7 @@ type Surface struct {
 	// writers counts the running calls that may change skills.
 	writers writers
 	// python is the sandbox's report about Python, or nil before the first report.
-	python atomic.Pointer[runapi.Python]
+	python atomic.Pointer[sandboxapi.Python]
 }
 
 // New returns a surface with all tools, resources and the prompt.
@@ -95,7 +95,7 @@ func New(cfg Config) *Surface {
 }
 
 // published returns the public catalog in the view of the surface's tenant.
-func (s *Surface) published() controlapi.Catalog {
+func (s *Surface) published() proxyapi.Catalog {
 	if s.cfg.Tenant == nil {
 		return s.cfg.Catalog.Catalog()
 	}

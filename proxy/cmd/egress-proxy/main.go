@@ -32,9 +32,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/relay"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. A large
@@ -183,7 +183,7 @@ func checkHealth(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	c := controlapi.NewClient(*socket)
+	c := proxyapi.NewClient(*socket)
 	defer c.Close()
 	err := health.Check(ctx, *stay, func(ctx context.Context) error {
 		h, err := c.Health(ctx)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
@@ -37,6 +36,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // errReloaded is the cause of an exchange that Egress.Cut ended.
@@ -176,7 +176,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().Origin(), began: time.Now()}
 	x.w = &responseWriter{ResponseWriter: w}
 	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
-	x.note.Exchange = controlapi.Exchange{
+	x.note.Exchange = proxyapi.Exchange{
 		At: x.began.UTC(), Run: x.lease.Run, Tenant: x.lease.Tenant, CausedBy: x.origin.Cause, Method: r.Method,
 	}
 	// roundTrip gets only a request from goproxy: the context carries the exchange.

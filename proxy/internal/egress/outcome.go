@@ -10,18 +10,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // refuse answers with a verdict's refusal.
 func (x *exchange) refuse(v policy.Verdict, cause error) {
 	v = v.For(x.lease)
-	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
+	x.note.Outcome, x.note.Code, x.note.Cause = proxyapi.OutcomeDenied, v.Refusal.Code, cause
 	x.note.Hints = append(x.note.Hints, v.Hint())
 	if v.RetryAfter != "" {
 		x.w.Header().Set("Retry-After", v.RetryAfter)
@@ -38,7 +38,7 @@ func (x *exchange) finish(p any) {
 	// A request that never left sent no credential and used up no limit.
 	if n.Left = !x.unsent(); !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
-		if n.Outcome == controlapi.OutcomePlanned {
+		if n.Outcome == proxyapi.OutcomePlanned {
 			n.BytesUp = 0
 		}
 		if x.giveBack != nil {
@@ -79,10 +79,10 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (x *exchange) unsent() bool {
 	n := &x.note
 	switch {
-	case n.Outcome == controlapi.OutcomePlanned:
+	case n.Outcome == proxyapi.OutcomePlanned:
 		return true
 	case x.toBroker:
-		return n.Outcome == controlapi.OutcomeDenied && n.BytesUp == 0
+		return n.Outcome == proxyapi.OutcomeDenied && n.BytesUp == 0
 	}
 	return !x.left.Load()
 }
@@ -95,7 +95,7 @@ func (x *exchange) judge(p any) (abort bool) {
 	}
 	switch {
 	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, "internal", errPanic
 		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
 		return true
 	// This comes before bodyErr: cancelling the exchange also breaks its bodies off.
@@ -103,7 +103,7 @@ func (x *exchange) judge(p any) (abort bool) {
 		if x.lease.Context().Err() != nil { // the end of the run also closed the connection, so either cause may come first
 			x.cut = lease.ErrEnded
 		}
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(x.cut), nil
 		if n.Code == codeReloaded {
 			n.Hints = append(n.Hints, hintOf(codeReloaded, n.Host, voice.Say("was cut off, because {the user changed a "+
 				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
@@ -112,13 +112,13 @@ func (x *exchange) judge(p any) (abort bool) {
 		}
 		return true
 	case x.bodyErr != nil:
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
 		return true
 	case x.w.err != nil && n.Outcome == "":
-		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
+		n.Outcome, n.Code = proxyapi.OutcomeAborted, codeClientGone
 		return true
 	case n.Outcome == "":
-		n.Outcome = controlapi.OutcomeServed
+		n.Outcome = proxyapi.OutcomeServed
 	}
 	return p != nil
 }
@@ -145,12 +145,12 @@ func abortCode(cause error) string {
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
-	n.Exchange = controlapi.Exchange{
+	n.Exchange = proxyapi.Exchange{
 		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.Origin().Cause,
-		Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+		Outcome: proxyapi.OutcomeAborted, Code: codeHandshake,
 	}
 	if h.NoHost() {
-		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
+		n.Outcome, n.Code, n.Hints = proxyapi.OutcomeDenied, v.Refusal.Code, []proxyapi.Hint{v.Hint()}
 	}
 	return n
 }

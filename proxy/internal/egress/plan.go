@@ -12,9 +12,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // headerPlanned carries the step number in the answer to a recorded request.
@@ -88,7 +88,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs)
 	}
 	x.recorded = n
-	x.note.Outcome, x.note.Plan, x.note.Step = controlapi.OutcomePlanned, x.lease.Plan.ID(), n
+	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v
 }
@@ -124,7 +124,7 @@ func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
 
 // remember adds a read of the dry run to the plan.
 func (x *exchange) remember() {
-	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
+	if x.lease.Plan == nil || x.note.Outcome != proxyapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
 	}
 	if x.read == nil {
@@ -143,7 +143,7 @@ func (x *exchange) remember() {
 func (x *exchange) recordsCall(out *http.Request, path string) error {
 	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	plain, err := url.PathUnescape(tool)
-	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !controlapi.IsTool(plain) ||
+	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
 		return nil
 	}
@@ -172,12 +172,12 @@ func (x *exchange) addressPlan(h http.Header) {
 	switch {
 	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
-		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanCheck)
 	case x.callStep != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanRecord)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanRecord)
 	case x.replay != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanSend)
-		h.Set(controlapi.HeaderSession, x.replay.step.Session)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanSend)
+		h.Set(proxyapi.HeaderSession, x.replay.step.Session)
 	}
 }
 
@@ -188,7 +188,7 @@ func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 		return nil, errPlanned
 	}
 	x.note.Code = ""
-	x.callStep.Session = resp.Header.Get(controlapi.HeaderSession)
+	x.callStep.Session = resp.Header.Get(proxyapi.HeaderSession)
 	if v := x.add(*x.callStep, x.verdict); x.recorded == 0 {
 		return nil, &notPlannedError{v}
 	}

@@ -9,12 +9,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // replay is the step of a plan for which an exchange sends a request.
@@ -61,7 +61,7 @@ func (s *sender) exchange(ctx context.Context, r *replay, version string, most i
 		approved: !r.read, w: &responseWriter{ResponseWriter: w},
 	}
 	x.note = receipt.Note{Slot: int(s.lease.Slot), Recorder: s.lease.Recorder}
-	x.note.Exchange = controlapi.Exchange{
+	x.note.Exchange = proxyapi.Exchange{
 		At: x.began.UTC(), Run: s.lease.Run, Tenant: s.lease.Tenant, Method: r.step.Method, Host: r.step.Host.String(),
 		Plan: s.plan, Step: r.step.N,
 	}
@@ -160,7 +160,7 @@ func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 // reply converts the receipt entry of a replay to its result.
 func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
-	if x.note.Outcome == controlapi.OutcomeServed {
+	if x.note.Outcome == proxyapi.OutcomeServed {
 		out.Status = x.note.Status
 		for cut := 0; w.n > int64(len(w.body)) && cut < utf8.UTFMax && !utf8.Valid(w.body); cut++ {
 			w.body = w.body[:len(w.body)-1] // a part of the last character
@@ -170,7 +170,7 @@ func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 		}
 		return out, w.body
 	}
-	var r controlapi.Refusal
+	var r proxyapi.Refusal
 	if json.Unmarshal(w.body, &r) == nil {
 		out.Why = r.Error
 	}

@@ -10,12 +10,12 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // parse turns a request into the form that policy judges, or refuses it and returns false.
@@ -334,7 +334,7 @@ func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = x.swapped.swaps()
 	if len(x.minted.signed) > 0 {
-		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
+		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
 	n.Hints = append(n.Hints, x.swapped.hints(x.host, x.snap, x.lease)...)
 	if x.redacted != nil {
@@ -343,7 +343,7 @@ func (x *exchange) sum() {
 	if x.scrubbed != nil {
 		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
 		for _, f := range x.scrubbed.Found() {
-			n.Scrubbed = append(n.Scrubbed, controlapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
+			n.Scrubbed = append(n.Scrubbed, proxyapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
 		}
 	}
 	if x.up != nil {
@@ -367,17 +367,17 @@ func (x *exchange) sum() {
 // swapReport converts the report of package swap to the form that receipts use.
 type swapReport struct{ *swap.Report }
 
-func (s swapReport) swaps() []controlapi.Swap {
+func (s swapReport) swaps() []proxyapi.Swap {
 	if s.Report == nil {
 		return nil
 	}
 	return toSwaps(s.Swapped())
 }
 
-func toSwaps(list []swap.Swap) []controlapi.Swap {
-	var out []controlapi.Swap
+func toSwaps(list []swap.Swap) []proxyapi.Swap {
+	var out []proxyapi.Swap
 	for _, w := range list {
-		out = append(out, controlapi.Swap{Name: w.Name, In: w.In})
+		out = append(out, proxyapi.Swap{Name: w.Name, In: w.In})
 	}
 	return out
 }

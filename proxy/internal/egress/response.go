@@ -18,7 +18,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
@@ -30,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 type counter = atomic.Int64
@@ -89,11 +89,11 @@ func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Respo
 	return resp
 }
 
-// mediaType returns the type of a response, or "" if it is not one of controlapi.MediaTypes.
+// mediaType returns the type of a response, or "" if it is not one of proxyapi.MediaTypes.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
-	if !slices.Contains(controlapi.MediaTypes(), t) {
+	if !slices.Contains(proxyapi.MediaTypes(), t) {
 		return ""
 	}
 	return t
@@ -154,7 +154,7 @@ func (x *exchange) failureResponse(err error) *http.Response {
 
 // noteFailure records why there is no response and returns the client's answer. Only this function maps errors to
 // answers.
-func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
+func (x *exchange) noteFailure(err error) (int, proxyapi.Refusal) {
 	host := x.host
 	x.note.Cause = err
 	x.cut = context.Cause(x.ctx)
@@ -204,13 +204,13 @@ func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
 		}
 	}
 	v = v.For(x.lease)
-	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
+	x.note.Outcome, x.note.Code = proxyapi.OutcomeFailed, v.Refusal.Code
 	// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
 	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 		planned != nil || errors.Is(err, membudget.ErrFull) {
-		x.note.Outcome = controlapi.OutcomeDenied
+		x.note.Outcome = proxyapi.OutcomeDenied
 	}
-	hint := []controlapi.Hint{v.Hint()}
+	hint := []proxyapi.Hint{v.Hint()}
 	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
 		hint = x.unanswered() // the client disconnected or the run ended: the connection is not at fault
 		if errors.Is(x.cut, errReloaded) {
@@ -227,7 +227,7 @@ func unreadable(err error) bool {
 	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
 }
 
-func refusalBody(r controlapi.Refusal) []byte {
+func refusalBody(r proxyapi.Refusal) []byte {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return []byte(`{"error":"The request was refused."}`)
@@ -338,7 +338,7 @@ func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWrit
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // json answers with a refusal.
-func (a *responseWriter) json(status int, r controlapi.Refusal) {
+func (a *responseWriter) json(status int, r proxyapi.Refusal) {
 	body := refusalBody(r)
 	a.Header().Set("Content-Type", "application/json")
 	a.Header().Set("Content-Length", strconv.Itoa(len(body)))

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestBadUpstreams: a broken response is a clear failure or an abort, never a truncated success.
@@ -67,7 +67,7 @@ func TestBadUpstreams(t *testing.T) {
 				}
 				eventually(t, func() bool { return r.handler.InFlight() == 0 })
 				rec := end()
-				if rec.Count.Failed != 1 || rec.Exchanges[0].Outcome != controlapi.OutcomeFailed {
+				if rec.Count.Failed != 1 || rec.Exchanges[0].Outcome != proxyapi.OutcomeFailed {
 					t.Errorf("the receipt says %+v", rec)
 				}
 				if strings.Contains(string(text)+fmt.Sprint(rec)+r.logs.String(), secretValue) {
@@ -344,7 +344,7 @@ func TestClientGone(t *testing.T) {
 		t.Error("the upstream was left waiting")
 	}
 	eventually(t, func() bool { return r.handler.InFlight() == 0 })
-	if rec := end(); rec.Exchanges[0].Outcome != controlapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" || len(rec.Hints) > 0 {
+	if rec := end(); rec.Exchanges[0].Outcome != proxyapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" || len(rec.Hints) > 0 {
 		t.Errorf("the receipt says %+v", rec)
 	}
 }

@@ -8,57 +8,57 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestRegistrations: a lease begins only with a registration whose parts fit together.
 func TestRegistrations(t *testing.T) {
 	now := time.Now()
-	canary := strings.Repeat("aZ09", controlapi.MaxCanary)
+	canary := strings.Repeat("aZ09", proxyapi.MaxCanary)
 	server := slot.ID(slot.Max)
 	for name, c := range map[string]struct {
 		id     slot.ID
-		change func(*controlapi.Registration)
+		change func(*proxyapi.Registration)
 		kind   policy.Kind // KindNone: refused
 	}{
-		"a run":                   {0, func(*controlapi.Registration) {}, policy.KindRun},
-		"the last slot":           {slot.Total - 1, func(r *controlapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
-		"no slot":                 {-1, func(*controlapi.Registration) {}, policy.KindNone},
-		"a slot too many":         {slot.Total, func(r *controlapi.Registration) { r.APIs = []string{"a"} }, policy.KindNone},
-		"no generation":           {0, func(r *controlapi.Registration) { r.Generation = 0 }, policy.KindNone},
-		"no run":                  {0, func(r *controlapi.Registration) { r.Run = "" }, policy.KindNone},
-		"the longest run":         {0, func(r *controlapi.Registration) { r.Run = strings.Repeat("r", 128) }, policy.KindRun},
-		"a longer run":            {0, func(r *controlapi.Registration) { r.Run = strings.Repeat("r", 129) }, policy.KindNone},
-		"a deadline now":          {0, func(r *controlapi.Registration) { r.Deadline = now }, policy.KindNone},
-		"a dry run without plans": {0, func(r *controlapi.Registration) { r.DryRun = true }, policy.KindNone},
-		"canaries": {0, func(r *controlapi.Registration) {
-			r.Canaries = slices.Repeat([]string{canary[:controlapi.MinCanary]}, controlapi.MaxCanaries)
+		"a run":                   {0, func(*proxyapi.Registration) {}, policy.KindRun},
+		"the last slot":           {slot.Total - 1, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
+		"no slot":                 {-1, func(*proxyapi.Registration) {}, policy.KindNone},
+		"a slot too many":         {slot.Total, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindNone},
+		"no generation":           {0, func(r *proxyapi.Registration) { r.Generation = 0 }, policy.KindNone},
+		"no run":                  {0, func(r *proxyapi.Registration) { r.Run = "" }, policy.KindNone},
+		"the longest run":         {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 128) }, policy.KindRun},
+		"a longer run":            {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 129) }, policy.KindNone},
+		"a deadline now":          {0, func(r *proxyapi.Registration) { r.Deadline = now }, policy.KindNone},
+		"a dry run without plans": {0, func(r *proxyapi.Registration) { r.DryRun = true }, policy.KindNone},
+		"canaries": {0, func(r *proxyapi.Registration) {
+			r.Canaries = slices.Repeat([]string{canary[:proxyapi.MinCanary]}, proxyapi.MaxCanaries)
 		}, policy.KindRun},
-		"a canary too many": {0, func(r *controlapi.Registration) {
-			r.Canaries = slices.Repeat([]string{canary[:controlapi.MinCanary]}, controlapi.MaxCanaries+1)
+		"a canary too many": {0, func(r *proxyapi.Registration) {
+			r.Canaries = slices.Repeat([]string{canary[:proxyapi.MinCanary]}, proxyapi.MaxCanaries+1)
 		}, policy.KindNone},
-		"the longest canary":       {0, func(r *controlapi.Registration) { r.Canaries = []string{canary[:controlapi.MaxCanary]} }, policy.KindRun},
-		"a longer canary":          {0, func(r *controlapi.Registration) { r.Canaries = []string{canary[:controlapi.MaxCanary+1]} }, policy.KindNone},
-		"a shorter canary":         {0, func(r *controlapi.Registration) { r.Canaries = []string{canary[:controlapi.MinCanary-1]} }, policy.KindNone},
-		"a canary with a z":        {0, func(r *controlapi.Registration) { r.Canaries = []string{"z" + canary[:controlapi.MinCanary]} }, policy.KindRun},
-		"a canary with a dash":     {0, func(r *controlapi.Registration) { r.Canaries = []string{"-" + canary[:controlapi.MinCanary]} }, policy.KindNone},
-		"a canary with a brace":    {0, func(r *controlapi.Registration) { r.Canaries = []string{"{" + canary[:controlapi.MinCanary]} }, policy.KindNone},
-		"a canary of other script": {0, func(r *controlapi.Registration) { r.Canaries = []string{"é" + canary[:controlapi.MinCanary]} }, policy.KindNone},
-		"an installation in a run": {0, func(r *controlapi.Registration) { r.Install = true }, policy.KindNone},
-		"a server":                 {server, func(r *controlapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
-		"a server of none":         {server, func(*controlapi.Registration) {}, policy.KindNone},
-		"a server of two":          {server, func(r *controlapi.Registration) { r.APIs = []string{"a", "b"} }, policy.KindNone},
-		"an installation":          {server, func(r *controlapi.Registration) { r.Install = true }, policy.KindInstall},
-		"an installation of an API": {server, func(r *controlapi.Registration) {
+		"the longest canary":       {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary]} }, policy.KindRun},
+		"a longer canary":          {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary+1]} }, policy.KindNone},
+		"a shorter canary":         {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MinCanary-1]} }, policy.KindNone},
+		"a canary with a z":        {0, func(r *proxyapi.Registration) { r.Canaries = []string{"z" + canary[:proxyapi.MinCanary]} }, policy.KindRun},
+		"a canary with a dash":     {0, func(r *proxyapi.Registration) { r.Canaries = []string{"-" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
+		"a canary with a brace":    {0, func(r *proxyapi.Registration) { r.Canaries = []string{"{" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
+		"a canary of other script": {0, func(r *proxyapi.Registration) { r.Canaries = []string{"é" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
+		"an installation in a run": {0, func(r *proxyapi.Registration) { r.Install = true }, policy.KindNone},
+		"a server":                 {server, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
+		"a server of none":         {server, func(*proxyapi.Registration) {}, policy.KindNone},
+		"a server of two":          {server, func(r *proxyapi.Registration) { r.APIs = []string{"a", "b"} }, policy.KindNone},
+		"an installation":          {server, func(r *proxyapi.Registration) { r.Install = true }, policy.KindInstall},
+		"an installation of an API": {server, func(r *proxyapi.Registration) {
 			r.Install, r.APIs = true, []string{"a"}
 		}, policy.KindNone},
 	} {
 		b := NewBook(Config{Now: func() time.Time { return now }})
-		r := controlapi.Registration{Generation: 7, Run: "r", Deadline: now.Add(time.Minute)}
+		r := proxyapi.Registration{Generation: 7, Run: "r", Deadline: now.Add(time.Minute)}
 		c.change(&r)
 		l, err := b.Begin(c.id, r)
-		if (err == nil) != (c.kind != policy.KindNone) || err != nil && !errors.Is(err, controlapi.ErrBadRegistration) || err == nil && l.Kind() != c.kind {
+		if (err == nil) != (c.kind != policy.KindNone) || err != nil && !errors.Is(err, proxyapi.ErrBadRegistration) || err == nil && l.Kind() != c.kind {
 			t.Errorf("%s: %+v, %v", name, l, err)
 		}
 		if err == nil && (l.Server() == "a") != (c.kind == policy.KindServer) {
@@ -72,17 +72,17 @@ func TestRegistrations(t *testing.T) {
 // Promise: one-run-one-identity
 func TestGenerations(t *testing.T) {
 	var lost []string
-	b := NewBook(Config{Lost: func(id slot.ID, r controlapi.Receipt) { lost = append(lost, r.Run) }})
+	b := NewBook(Config{Lost: func(id slot.ID, r proxyapi.Receipt) { lost = append(lost, r.Run) }})
 	defer b.Close()
 	register := func(generation uint64, run string) error {
-		_, err := b.Begin(3, controlapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(time.Minute)})
+		_, err := b.Begin(3, proxyapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(time.Minute)})
 		return err
 	}
 	if err := register(7, "first"); err != nil || !b.Busy(3) || b.Busy(4) || b.Holder(3).Run != "first" {
 		t.Fatal(err)
 	}
 	for _, generation := range []uint64{6, 7} {
-		if err := register(generation, "late"); !errors.Is(err, controlapi.ErrFenced) {
+		if err := register(generation, "late"); !errors.Is(err, proxyapi.ErrFenced) {
 			t.Errorf("generation %d again: %v", generation, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestGenerations(t *testing.T) {
 		id         slot.ID
 		generation uint64
 		want       error
-	}{{3, 6, controlapi.ErrFenced}, {4, 7, controlapi.ErrFenced}, {-1, 7, controlapi.ErrBadRegistration}, {slot.Total, 7, controlapi.ErrBadRegistration}} {
+	}{{3, 6, proxyapi.ErrFenced}, {4, 7, proxyapi.ErrFenced}, {-1, 7, proxyapi.ErrBadRegistration}, {slot.Total, 7, proxyapi.ErrBadRegistration}} {
 		if _, err := b.Of(at.id, at.generation); !errors.Is(err, at.want) {
 			t.Errorf("Of %v: %v", at, err)
 		}
@@ -103,7 +103,7 @@ func TestGenerations(t *testing.T) {
 		if _, err := b.Drain(at.id, at.generation, ""); !errors.Is(err, at.want) {
 			t.Errorf("Drain %v: %v", at, err)
 		}
-		if err := b.SetCalls(at.id, at.generation, controlapi.ServerCalls{}); !errors.Is(err, at.want) {
+		if err := b.SetCalls(at.id, at.generation, proxyapi.ServerCalls{}); !errors.Is(err, at.want) {
 			t.Errorf("SetCalls %v: %v", at, err)
 		}
 		if at.id < 0 || at.id >= slot.Total {
@@ -112,7 +112,7 @@ func TestGenerations(t *testing.T) {
 			}
 		}
 	}
-	if err := b.SetCalls(3, 7, controlapi.ServerCalls{}); !errors.Is(err, controlapi.ErrBadRegistration) {
+	if err := b.SetCalls(3, 7, proxyapi.ServerCalls{}); !errors.Is(err, proxyapi.ErrBadRegistration) {
 		t.Errorf("calls of a run: %v", err)
 	}
 	c := &conn{}

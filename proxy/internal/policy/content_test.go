@@ -266,7 +266,7 @@ func TestRules(t *testing.T) {
 	c := load(t, map[string]string{
 		"shop": `{"description": "d", "domains": ["shop.test"], "rules": [{"methods": ["GET"], "path": "/items/*", "then": "allow"},
 			{"methods": ["POST"], "path": "/items", "then": "approve"}, {"methods": ["DELETE"], "path": "/**", "then": "refuse"}]}`,
-		"graph": `{"description": "d", "domains": ["graph.test"], "rules": [{"graphql": "query", "then": "allow"}]}`,
+		"graph": `{"description": "d", "domains": ["graph.test"], "rules": [{"path": "/graphql", "graphql": "query", "then": "allow"}]}`,
 	})
 	for name, tc := range map[string]struct {
 		host, methods, path, body string
@@ -280,11 +280,11 @@ func TestRules(t *testing.T) {
 		"by no rule":           {host: "shop.test", methods: "GET", path: "/other", want: CodeRuleRefused},
 		"allowed and refused":  {host: "shop.test", methods: "GET DELETE", path: "/items/1", want: CodeRuleRefused},
 		"an ambiguous path":    {host: "shop.test", methods: "GET", path: "/items/%2e%2e", want: CodeAmbiguous},
-		"unread":               {host: "graph.test", methods: "POST", path: "/", want: CodeRuleUnreadable},
-		"unread, and early":    {host: "graph.test", methods: "POST", path: "/", early: true},
-		"a query":              {host: "graph.test", methods: "POST", path: "/%2e", content: true, body: `{"query":"{a}"}`},
-		"a mutation":           {host: "graph.test", methods: "POST", path: "/", content: true, body: `{"query":"mutation{a}"}`, want: CodeRuleRefused},
-		"a document by number": {host: "graph.test", methods: "POST", path: "/", content: true, body: `{"id":1}`, want: CodeRuleUnreadable},
+		"unread":               {host: "graph.test", methods: "POST", path: "/graphql", want: CodeRuleUnreadable},
+		"unread, and early":    {host: "graph.test", methods: "POST", path: "/graphql", early: true},
+		"a query":              {host: "graph.test", methods: "POST", path: "/graphql", content: true, body: `{"query":"{a}"}`},
+		"a mutation":           {host: "graph.test", methods: "POST", path: "/graphql", content: true, body: `{"query":"mutation{a}"}`, want: CodeRuleRefused},
+		"a document by number": {host: "graph.test", methods: "POST", path: "/graphql", content: true, body: `{"id":1}`, want: CodeRuleUnreadable},
 	} {
 		q := Request{Host: host(t, tc.host), Methods: strings.Fields(tc.methods), Path: tc.path, Early: tc.early}
 		if tc.content {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // sentence is the text of one refusal: status, error, and a hint on how to proceed. voice.Say defines the notation.
@@ -152,7 +152,7 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 	if !strings.Contains(s.hint, "%API") {
 		apis = ""
 	}
-	return Verdict{Status: s.status, named: apis, Refusal: controlapi.Refusal{
+	return Verdict{Status: s.status, named: apis, Refusal: proxyapi.Refusal{
 		Error: s.error, Code: code, Host: h.String(), Hint: hint.Model, Person: hint.Person,
 	}}
 }
@@ -161,7 +161,7 @@ func refuse(code string, h catalog.Host, apis string) Verdict {
 // again, and a hint costs more than the rules.
 func unread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
-	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
+	return Verdict{Unread: true, Status: s.status, Refusal: proxyapi.Refusal{
 		Error: s.error, Code: CodeRuleUnreadable, Host: h.String(),
 	}}
 }
@@ -218,8 +218,8 @@ func Ambiguous(reason string, h catalog.Host) Verdict {
 }
 
 // Hint returns the refusal as an entry of the receipt.
-func (v Verdict) Hint() controlapi.Hint {
-	h := controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
+func (v Verdict) Hint() proxyapi.Hint {
+	h := proxyapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
 	if v.Refusal.Person != h.Text {
 		h.Person = v.Refusal.Person
 	}

@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDrain returns each exchange once, and leaves those that another run has caused to it.
 func TestDrain(t *testing.T) {
 	r := NewRecorder("s", "t", 7)
 	for _, cause := range []string{"", "ra", "rb"} {
-		e := controlapi.Exchange{URL: "for " + cause}
+		e := proxyapi.Exchange{URL: "for " + cause}
 		if cause != "" {
-			e.CausedBy = &controlapi.Cause{Run: cause}
+			e.CausedBy = &proxyapi.Cause{Run: cause}
 		}
 		r.Add(e, nil)
 	}
@@ -45,13 +45,13 @@ func TestAlarm(t *testing.T) {
 		kept = append(kept, e)
 		return nil
 	}})
-	events, cancel := j.Subscribe(controlapi.AlarmEvents)
+	events, cancel := j.Subscribe(proxyapi.AlarmEvents)
 	defer cancel()
 	rec := NewRecorder("run", "", 1)
 	for _, run := range []string{"first", "second"} {
-		j.Alarm(3, rec, controlapi.Alarm{Run: run, Kind: controlapi.AlarmCanary, Method: "GET canary-9f31", Host: "canary-9f31.test"})
+		j.Alarm(3, rec, proxyapi.Alarm{Run: run, Kind: proxyapi.AlarmCanary, Method: "GET canary-9f31", Host: "canary-9f31.test"})
 	}
-	j.Alarm(3, nil, controlapi.Alarm{Run: "third", Kind: controlapi.AlarmCredential})
+	j.Alarm(3, nil, proxyapi.Alarm{Run: "third", Kind: proxyapi.AlarmCredential})
 	if a := rec.Receipt().Alarm; a == nil || a.Run != "first" || a.Host != "NAME.test" || a.Method != "GET NAME" || a.At.IsZero() {
 		t.Errorf("the receipt: %+v", a)
 	}
@@ -79,8 +79,8 @@ func TestMetrics(t *testing.T) {
 	j.Metrics().Gauge("codeforge_proxy_test", "A gauge.", func() float64 { return 77 })
 	j.Metrics().Counter("codeforge_proxy_test_total", "A counter.").Add(5)
 	for range 2 {
-		j.Record(Note{Exchange: controlapi.Exchange{
-			Outcome: controlapi.OutcomeServed, Code: "c", Swapped: make([]controlapi.Swap, 2), Sanitized: 3, Redacted: 4, BytesUp: 5, BytesDown: 6, Milliseconds: 250,
+		j.Record(Note{Exchange: proxyapi.Exchange{
+			Outcome: proxyapi.OutcomeServed, Code: "c", Swapped: make([]proxyapi.Swap, 2), Sanitized: 3, Redacted: 4, BytesUp: 5, BytesDown: 6, Milliseconds: 250,
 		}})
 	}
 	w := httptest.NewRecorder()
@@ -99,35 +99,35 @@ func TestMetrics(t *testing.T) {
 // TestSubscribe gives a subscriber the events of its kind, cleaned, and the number of those that it has lost.
 func TestSubscribe(t *testing.T) {
 	j := NewJournal(Config{Log: logline.New(&bytes.Buffer{}, "text", nil), Clean: func(s string) string { return strings.ReplaceAll(s, "canary", "NAME") }})
-	requests, cancel := j.Subscribe(controlapi.RequestEvents)
-	catalogs, cancel2 := j.Subscribe(controlapi.CatalogEvents)
+	requests, cancel := j.Subscribe(proxyapi.RequestEvents)
+	catalogs, cancel2 := j.Subscribe(proxyapi.CatalogEvents)
 	defer cancel2()
-	j.Publish(controlapi.Event{Catalog: "v"})
-	j.Caused(controlapi.Caused{Cause: controlapi.Cause{Call: "of canary"}})
+	j.Publish(proxyapi.Event{Catalog: "v"})
+	j.Caused(proxyapi.Caused{Cause: proxyapi.Cause{Call: "of canary"}})
 	if e := <-requests; e.Caused == nil || e.Caused.Call != "of NAME" || e.Lost != 0 || len(requests) != 0 || len(catalogs) != 1 {
 		t.Errorf("%+v, and %d, %d more", e, len(requests), len(catalogs))
 	}
-	cause := &controlapi.Cause{Run: "r", Call: "canary"}
+	cause := &proxyapi.Cause{Run: "r", Call: "canary"}
 	for range maxQueue + 3 {
-		j.Record(Note{Exchange: controlapi.Exchange{CausedBy: cause}})
+		j.Record(Note{Exchange: proxyapi.Exchange{CausedBy: cause}})
 	}
 	e := <-requests
 	if e.Lost != 0 || e.Exchange.CausedBy.Call != "NAME" || cause.Call != "canary" || e.Exchange.ID == "" {
 		t.Errorf("%+v, the caller's %+v", e.Exchange, cause)
 	}
-	j.Caused(controlapi.Caused{})
+	j.Caused(proxyapi.Caused{})
 	for range maxQueue - 1 {
 		e = <-requests
 	}
 	if e = <-requests; e.Lost != 3 || e.Caused == nil {
 		t.Errorf("after a gap: %+v", e)
 	}
-	j.Caused(controlapi.Caused{})
+	j.Caused(proxyapi.Caused{})
 	if e = <-requests; e.Lost != 0 {
 		t.Errorf("the gap again: %+v", e)
 	}
 	cancel()
-	if j.Caused(controlapi.Caused{}); len(requests) != 0 {
+	if j.Caused(proxyapi.Caused{}); len(requests) != 0 {
 		t.Error("an event after the end")
 	}
 }

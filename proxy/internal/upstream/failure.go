@@ -12,8 +12,8 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The error codes of a Failure.
@@ -40,8 +40,8 @@ type Failure struct {
 
 // Refusal returns the answer to the sandbox. Its texts are constants with the host and the dialled address. Only the
 // operator sees the cause, which may quote bytes of the upstream.
-func (f Failure) Refusal() controlapi.Refusal {
-	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
+func (f Failure) Refusal() proxyapi.Refusal {
+	r := proxyapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
 	r.Error, hint = f.texts()
 	// An unknown code counts as a broken response.
