@@ -110,7 +110,7 @@ func canShare(cfg ContainerConfig) error {
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
 	case !enter.CanRestrictReads():
-		return errors.New("the kernel has no Landlock: without SETUID, nothing else keeps code from sandboxd's files")
+		return errors.New("the kernel has no Landlock, and without SETUID only Landlock keeps code from sandboxd's files")
 	}
 	return nil
 }
