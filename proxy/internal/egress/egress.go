@@ -102,14 +102,16 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
-// Cut ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges,
-// because their scrubbers do not know the new values. Otherwise it ends only those that use a removed API.
+// Cut ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges with an
+// earlier snapshot, because their scrubbers do not know the new values. Otherwise it ends only those that use a removed
+// API.
 func (e *Egress) Cut(c reload.Change) {
 	e.conf.Pool.Retire()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for x := range e.flight {
-		if c.NewValues || x.uses(c.Removed) {
+		// An exchange that asks a person takes the new snapshot afterwards.
+		if !x.asking && x.snap != c.Now && (c.NewValues || x.uses(c.Removed)) {
 			x.cancel(errReloaded)
 		}
 	}
@@ -121,7 +123,8 @@ type exchange struct {
 	conn   *entrance.Conn
 	lease  *lease.Lease
 	origin lease.Origin
-	snap   *reload.Snapshot
+	snap   *reload.Snapshot // Cut reads it: only refresh changes it
+	asking bool             // it waits for a person; guarded by mu
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	w      *responseWriter
@@ -146,6 +149,7 @@ type exchange struct {
 	answered    int              // the status of the upstream's answer, or 0
 	left        atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
 	giveBack    func()           // returns the reserved units of limits; nil if no units were reserved
+	unused      []func()         // give back the approvals for it
 	toBroker    bool             // a call of an MCP server's tool
 	recorded    int              // the number of the plan step that replaced the sending, or 0
 	replay      *replay          // set if a plan, not a run, sends the request

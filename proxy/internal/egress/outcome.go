@@ -11,6 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -43,6 +44,12 @@ func (x *exchange) finish(p any) {
 		}
 		if x.giveBack != nil {
 			x.giveBack()
+		}
+	}
+	// After ErrNone no byte of a call left the proxy.
+	if !n.Left || errors.Is(n.Cause, broker.ErrNone) {
+		for _, giveBack := range x.unused {
+			giveBack()
 		}
 	}
 	x.endAttempt()
