@@ -112,7 +112,7 @@ func (l *loader) foreign() (found bool) {
 		if a.Server == nil || l.unchanged(a) {
 			continue
 		}
-		if name := a.Server.foreignName(a, owner); name != "" {
+		if name := foreignName(a, owner); name != "" {
 			l.refuse(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
 				"token names of this API: a server gets the credentials of no other")
 			found = true

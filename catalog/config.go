@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // config is the decoded config.json with defaults, before validation.
@@ -20,12 +21,12 @@ type config struct {
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
 	compress, internal             bool
-	etag, framing                  string         // empty: absent
-	clientCert                     *rawClientCert // nil: absent
-	server                         *Server        // nil: absent
-	operations                     *Operations    // nil: absent
-	rules                          []Rule         // nil: absent
-	limits                         *Limits        // nil: absent
+	etag, framing                  string              // empty: absent
+	clientCert                     *rawClientCert      // nil: absent
+	server                         *mcpserver.Settings // nil: absent
+	operations                     *Operations         // nil: absent
+	rules                          []Rule              // nil: absent
+	limits                         *Limits             // nil: absent
 	idempotency                    string
 }
 

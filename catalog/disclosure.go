@@ -70,7 +70,7 @@ func (x *credentialIndex) disclosedBy(a *API) []finding {
 	x.disclosedIn(a, note)
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
-	for _, text := range a.Server.texts() {
+	for _, text := range serverTexts(a.Server) {
 		scan(text, "config.json", "mcp", "", "")
 	}
 	if a.Operations != nil {

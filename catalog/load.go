@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
@@ -47,7 +46,7 @@ const (
 // mistake of every API. A bad API does not affect the others.
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loader{
-		o: o, now: time.Now(), budget: budget{all: maxBytes, documents: maxDocuments},
+		o: o, budget: budget{all: maxBytes, documents: maxDocuments},
 		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
@@ -76,7 +75,6 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 type loader struct {
 	o        Options
 	root     *os.Root
-	now      time.Time
 	fresh    map[string]*API
 	closed   map[string]string
 	problems Problems
@@ -246,7 +244,7 @@ func (l *loader) settle(name string, a *API, v *validator) {
 	}
 	errs := v.Problems.Errors()
 	if len(errs) == 0 {
-		a.LoadedAt, a.digest = l.now, a.sum()
+		a.digest = a.sum()
 		l.fresh[name] = a
 		return
 	}

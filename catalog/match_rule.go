@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 	ErrUnread = errors.New("the body has not been read")
 	// ErrPath is the error for a path that servers may read in different ways, if a rule has a path.
 	ErrPath   = errors.New("servers may read the path in different ways")
-	errNumber = errors.New("the field is no number in plain decimal notation")
+	errNumber = errors.New("the field is not a number in plain decimal notation")
 	errTruth  = errors.New("servers may differ in whether the field is true")
 )
 
@@ -82,10 +82,10 @@ func (a *API) DependsOnPath() bool {
 // same identifier in code as one name, because code may call the tool by any of them. Content has the arguments. It is
 // nil as long as they have not been read.
 func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
-	tool = toolname.Alias(tool)
+	tool = mcpserver.AliasTool(tool)
 	for i := range rules {
 		r := &rules[i]
-		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return toolname.Match(glob, tool) }) {
+		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return mcpserver.MatchTool(glob, tool) }) {
 			continue
 		}
 		if matches, err := onContent(r, c); err != nil || matches {

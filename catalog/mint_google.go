@@ -12,7 +12,7 @@ func googleKind() mintKind {
 	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*validator).google, []mintField{
 		{name: "key", doc: "The service account's key file, JSON" + secretDoc, form: formSecret, required: true,
 			example: `{"file": "sa.json"}`},
-		{name: "scopes", doc: "What the token is for.", form: formList, required: true,
+		{name: "scopes", doc: "The access that the token gives.", form: formList, required: true,
 			example: `["https://www.googleapis.com/auth/cloud-platform"]`},
 		{name: "subject", doc: "The user for whom the account acts (domain-wide delegation).", example: `"ann@example.com"`},
 	}}
@@ -20,7 +20,6 @@ func googleKind() mintKind {
 
 // Google is "google": access tokens of a service account.
 type Google struct {
-	Key secret.Value // the service account's JSON file
 	// The fields of the file.
 	Email, KeyID, TokenURL string
 	PrivateKey             secret.Value // PEM, RSA
@@ -62,7 +61,7 @@ func (v *validator) google(path string, m *rawMint) Mint {
 		case !strings.Contains(file.Email, "@"):
 			v.Bad(path+".key", "a file without client_email", want)
 		default:
-			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
+			g.Email, g.KeyID, g.TokenURL = file.Email, file.KeyID, file.TokenURI
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}

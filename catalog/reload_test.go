@@ -58,8 +58,8 @@ func TestReloadKeepsLastGood(t *testing.T) {
 	if a == nil || a.Stale == "" || a.Credentials[0].Value.Reveal() != "first-value" || matched(t, second, "a.example.com") != "a" {
 		t.Fatalf("the last good version is not kept: %+v", a)
 	}
-	if !a.LoadedAt.Equal(first.API("a").LoadedAt) || len(problems.Errors()) != 1 || !strings.Contains(a.Stale, problems.Errors()[0].String()) {
-		t.Errorf("stale says %q at %v; problems:\n%s", a.Stale, a.LoadedAt, problems)
+	if len(problems.Errors()) != 1 || !strings.Contains(a.Stale, problems.Errors()[0].String()) {
+		t.Errorf("stale says %q; problems:\n%s", a.Stale, problems)
 	}
 	if first.API("a").Stale != "" {
 		t.Error("the catalog in use was changed")

@@ -2,13 +2,15 @@ package catalog
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // server reads "mcp". It returns nil if the value is not an object.
-func (d *decoder) server(n *node) *Server {
+func (d *decoder) server(n *node) *mcpserver.Settings {
 	if n.Kind != jsonread.Object {
 		d.Bad("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
@@ -48,6 +50,13 @@ func (d *decoder) misplaced(field, with, instead string) {
 	d.Bad("mcp."+field, "a field that is only for a server with "+with, want)
 }
 
+// milliseconds reads a duration.
+func (d *decoder) milliseconds(field string, n *node, to *int64) {
+	t := time.Duration(*to) * time.Millisecond
+	d.Duration(field, n, &t)
+	*to = t.Milliseconds()
+}
+
 // texts reads an object of strings.
 func (d *decoder) texts(field string, n *node, example string) map[string]string {
 	if n.Kind != jsonread.Object {
@@ -74,7 +83,7 @@ func plainKey(s string) bool {
 }
 
 // tools reads the allowed and denied tools.
-func (d *decoder) tools(field string, s *Server, n *node) {
+func (d *decoder) tools(field string, s *mcpserver.Settings, n *node) {
 	if n.Kind != jsonread.Object {
 		d.Bad(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)
 		return

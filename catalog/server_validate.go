@@ -13,10 +13,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // server checks "mcp" and adds it to the API. Call it after the API's credentials are set.
-func (v *validator) server(a *API, s *Server) {
+func (v *validator) server(a *API, s *mcpserver.Settings) {
 	if s == nil {
 		return
 	}
@@ -78,7 +79,7 @@ func serverHost(text string) (HostPattern, error) {
 }
 
 // serverURL checks a remote server's URL. It adds the host to the API's hosts.
-func (v *validator) serverURL(a *API, s *Server) {
+func (v *validator) serverURL(a *API, s *mcpserver.Settings) {
 	if s.URL == "" {
 		return
 	}
@@ -116,7 +117,7 @@ func (v *validator) serverURL(a *API, s *Server) {
 	}
 	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
-		s.Closed = host.String()
+		a.ServerHost = host.String()
 	}
 	if !covers(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
@@ -158,7 +159,7 @@ func (v *validator) serverPackage(s string) {
 		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
 		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s))+", which is not a name and an exact version",
-			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
+			`"npm:@scope/server@1.2.3": an unpinned package (npx -y, a range, latest) runs the version published next`)
 	}
 }
 
@@ -222,7 +223,7 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
 			v.Bad(field, "a header that the protocol sets", "it left out")
 		case SinkHeader(key) && holdsName(a, headers[key]):
-			v.Bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+			v.Bad(field, "a token name in a header that servers log, store or pass on; CodeForge does not swap there",
 				"the header that the server wants, e.g. Authorization")
 		default:
 			v.constant(a, field, key, headers[key])
@@ -240,14 +241,15 @@ func (v *validator) constant(a *API, field, key, value string) {
 	case strings.ContainsFunc(value, unicode.IsControl):
 		v.Bad(field, "a control character", "text without control characters")
 	case secretLike(withoutNames(a, value)):
-		v.Bad(field, "what looks like a credential", want)
+		v.Bad(field, "a value that looks like a credential", want)
 	case secretName(key) && !holdsName(a, value) && !harmless(value):
 		v.Bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
-// foreignName returns a token name of another API in the values for the server, or "".
-func (s *Server) foreignName(own *API, owner map[string]*API) string {
+// foreignName returns a token name of another API in the values for an API's server, or "".
+func foreignName(own *API, owner map[string]*API) string {
+	s := own.Server
 	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
 		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
 	separator := func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') }

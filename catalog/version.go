@@ -31,7 +31,7 @@ func field(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }
 
-// sum returns the digest of everything in the API except LoadedAt.
+// sum returns the digest of everything in the API.
 func (a *API) sum() digest {
 	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ledger is a ledger in a folder of the test's, with a clock.
@@ -46,7 +46,7 @@ func open(t *testing.T, dir string, change ...func(*Config)) *ledger {
 func (l *ledger) send(t *testing.T, run string, urls ...string) Head {
 	t.Helper()
 	for _, u := range urls {
-		testkit.Must(t, l.Append(Entry{Exchange: &controlapi.Exchange{Run: run, Method: "GET", URL: u}}))
+		testkit.Must(t, l.Append(Entry{Exchange: &proxyapi.Exchange{Run: run, Method: "GET", URL: u}}))
 	}
 	testkit.Must(t, l.Append(Entry{Run: &Run{Run: run}}))
 	head, err := l.Checkpoint(run)
@@ -200,7 +200,7 @@ func TestDamage(t *testing.T) {
 		"no record": {func(l []string) []string {
 			l[at(6)] = "hello\n"
 			return l
-		}, "record 6 was changed: it is no record any more"},
+		}, "record 6 was changed: it is no longer a record"},
 		"truncated": {func(l []string) []string { return l[:at(9)] }, "the ledger has 9 records, the checkpoint of run rc says 13: its end is missing"},
 		"another signature": {func(l []string) []string {
 			i := len(l) - 1
@@ -460,7 +460,7 @@ func TestMost(t *testing.T) {
 	}
 	lost := int64(0)
 	for range 200 {
-		if l.Append(Entry{Exchange: &controlapi.Exchange{Run: "rb", URL: url}}) != nil {
+		if l.Append(Entry{Exchange: &proxyapi.Exchange{Run: "rb", URL: url}}) != nil {
 			lost++
 		}
 	}
@@ -529,7 +529,7 @@ func TestFull(t *testing.T) {
 	head := l.send(t, "ra", "https://a.test/1")
 	filler := filepath.Join(dir, "filler")
 	testkit.Must(t, fill(filler))
-	entry := Entry{Exchange: &controlapi.Exchange{URL: strings.Repeat("x", 5000)}}
+	entry := Entry{Exchange: &proxyapi.Exchange{URL: strings.Repeat("x", 5000)}}
 	if err := l.Append(entry); err == nil {
 		t.Fatal("a record is written to a full disk")
 	}
@@ -676,10 +676,10 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	e := Entry{Exchange: &controlapi.Exchange{
+	e := Entry{Exchange: &proxyapi.Exchange{
 		At: time.Now(), Run: "rabcdefghijkl", Method: "POST", URL: "https://api.stripe.com/v1/refunds?expand", Host: "api.stripe.com",
-		APIs: []string{"stripe"}, Outcome: controlapi.OutcomeServed, Status: 200, Type: "application/json",
-		Swapped: []controlapi.Swap{{Name: "STRIPE_AUTH_TOKEN", In: "header:authorization"}}, BytesUp: 312, BytesDown: 4211, Milliseconds: 81.25,
+		APIs: []string{"stripe"}, Outcome: proxyapi.OutcomeServed, Status: 200, Type: "application/json",
+		Swapped: []proxyapi.Swap{{Name: "STRIPE_AUTH_TOKEN", In: "header:authorization"}}, BytesUp: 312, BytesDown: 4211, Milliseconds: 81.25,
 	}}
 	b.ReportAllocs()
 	since := busy(b)
@@ -699,7 +699,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 100_000 {
-		if err := l.Append(Entry{Exchange: &controlapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
+		if err := l.Append(Entry{Exchange: &proxyapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
 			b.Fatal(err)
 		}
 		if i%10 == 0 {

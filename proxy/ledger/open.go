@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	keyName  = "key"
-	lockName = "lock"
+	keyName = "key"
 	// backwards is how many bytes are read at once in the search for the last checkpoint.
 	backwards = 1 << 20
 )
@@ -126,7 +125,7 @@ func (l *Log) readKey() error {
 	}
 	l.signer, err = note.NewSigner(strings.TrimSpace(text))
 	if err != nil {
-		return fmt.Errorf("%s: it is no key of a ledger", l.path(keyName))
+		return fmt.Errorf("%s: not the key of a ledger", l.path(keyName))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // relative matches a possible import of a file.
@@ -50,8 +50,8 @@ func Read(path, code string) (Script, error) {
 		return same, nil
 	case err != nil:
 		return same, err
-	case len(out.Code) > runapi.MaxCode:
-		return same, fmt.Errorf("the script with what it imports is over %d bytes", runapi.MaxCode)
+	case len(out.Code) > sandboxapi.MaxCode:
+		return same, fmt.Errorf("the script with what it imports is over %d bytes", sandboxapi.MaxCode)
 	}
 	return out, nil
 }

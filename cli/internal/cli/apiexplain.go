@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -76,7 +76,7 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 	case a.Only != nil && !slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool {
 		return a.Only.Allow(h.String(), method, path)
 	}):
-		x.Why = "operations.only is set, and this is no operation of the document"
+		x.Why = "operations.only is set, and this is not an operation of the document"
 	case a.Rules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules"
 	default:
@@ -95,10 +95,10 @@ const callMethod = "CALL"
 
 // call explains the decision on calls of the tool whose name is the path.
 func (x *explanation) call(a *catalog.API) {
-	named := func(glob string) bool { return toolname.Match(glob, x.Path) }
+	named := func(glob string) bool { return mcpserver.MatchTool(glob, x.Path) }
 	switch {
 	case a.Server == nil:
-		x.Why = "the API is no MCP server"
+		x.Why = "the API is not an MCP server"
 	case slices.ContainsFunc(a.Server.Deny, named):
 		x.Why = "mcp.tools.deny has it"
 	case len(a.Server.Allow) > 0 && !slices.ContainsFunc(a.Server.Allow, named):

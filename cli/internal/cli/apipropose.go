@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // proposal describes an API's past requests as rules.
@@ -54,9 +54,9 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	var list []controlapi.Exchange
+	var list []proxyapi.Exchange
 	err = ledger.Each(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
-		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
+		if x := r.Exchange; x != nil && x.Outcome == proxyapi.OutcomeServed && slices.Contains(x.APIs, name) {
 			list = append(list, *x)
 		}
 		return nil
@@ -74,7 +74,7 @@ func (o *apiOptions) propose(ctx context.Context, e *Env, name string) error {
 }
 
 // propose makes the rules for served requests.
-func propose(a *catalog.API, list []controlapi.Exchange) proposal {
+func propose(a *catalog.API, list []proxyapi.Exchange) proposal {
 	p := proposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
 	runs, used := map[string]bool{}, map[string]bool{}
 	counts := map[route]int{}
@@ -198,7 +198,8 @@ func isID(s string) bool {
 // printProposal prints the proposal as a difference.
 func printProposal(e *Env, p proposal) {
 	paint := newPainter(e, e.Stdout)
-	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. Nothing is changed: put what you want into apis/%s/config.json.\n",
+	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. No file was changed: put the rules that you want into "+
+		"apis/%s/config.json.\n",
 		count(p.Requests, "request"), count(p.Runs, "run"), visible.Line(p.API), visible.Line(p.API))
 	if p.Requests == 0 {
 		return

@@ -17,15 +17,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // finding is one mistake or warning.
-type finding = controlapi.InspectedProblem
+type finding = proxyapi.InspectedProblem
 
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
+		Use: "check", Short: "look for mistakes in apis/ and .env, without starting CodeForge",
 		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
 		Example: example("codeforge check", "codeforge check --json ok"),
 	}
@@ -178,7 +178,7 @@ func inspectProxy(e *Env) ([]finding, *catalog.Catalog) {
 const inspectTime = 10 * time.Second
 
 // inspectedAPI returns an API without the values of its credentials.
-func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
+func inspectedAPI(a proxyapi.InspectedAPI) (*catalog.API, error) {
 	out := &catalog.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
 		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // access is the address of the running CodeForge.
@@ -68,7 +68,8 @@ func printConnect(e *Env, a access) {
 		return
 	}
 	if a.token {
-		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)
+		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node "+
+			"needs no token.\n", clients.Placeholder)
 	}
 	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
 }
@@ -98,7 +99,7 @@ func printReady(e *Env, r embedded.Ready) {
 }
 
 // printCatalog lists the active APIs and the problems of the others.
-func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
+func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
 		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.Line(dir))

@@ -12,17 +12,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // attack is one attempt. An attempt that could not be made counts as not held.
 type attack struct {
 	name, expected string
-	// code runs in the sandbox and prints lines of {held, seen}.
-	code string
-	// seconds is the run's time limit; zero means 20.
+	// code runs in the sandbox and prints lines of {held, seen}. seconds is its time limit.
+	code    string
 	seconds float64
-	// judge decides from the run's result. Nil: the output of code decides.
+	// judge decides from the run's result.
 	judge func(server.Result) (seen string, held bool)
 	// do replaces code for an attack from outside the sandbox.
 	do func(context.Context, attackTarget) (seen string, held bool)
@@ -72,7 +71,11 @@ func Attack(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	} else if up, err := c.Server.State.Running(); err == nil {
 		t.url = up.Endpoint()
 	}
-	for _, a := range attacks(t) {
+	list, err := attacks(t)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
 		if ctx.Err() != nil {
 			break
 		}
@@ -101,18 +104,11 @@ func (a attack) run(ctx context.Context, t attackTarget) (string, bool) {
 	if a.do != nil {
 		return a.do(ctx, t)
 	}
-	seconds := a.seconds
-	if seconds == 0 {
-		seconds = 20
-	}
-	r, err := t.session.Run(ctx, server.Run{Code: a.code, Timeout: seconds})
+	r, err := t.session.Run(ctx, server.Run{Code: a.code, Timeout: a.seconds})
 	if err != nil {
 		return "could not be tried: " + clip(err.Error()), false
 	}
-	if a.judge != nil {
-		return a.judge(r)
-	}
-	return allRefused(r)
+	return a.judge(r)
 }
 
 // allRefused evaluates the output of code about its attempts. There must be at least one, and all must have failed.
@@ -161,14 +157,14 @@ func nothingRead(r server.Result) (string, bool) {
 		}
 		return seen, held
 	}
-	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
+	if r.Exit == nil || r.Exit.Reason != sandboxapi.Exited || !r.Failed {
 		return "could not be tried: " + clip(r.Output), false
 	}
 	return nothing, true
 }
 
 // endedBy: sandboxd ended the run for this reason.
-func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
+func endedBy(reason sandboxapi.Reason) func(server.Result) (string, bool) {
 	return func(r server.Result) (string, bool) {
 		if r.Exit == nil {
 			return "not ended: " + clip(r.Output), false

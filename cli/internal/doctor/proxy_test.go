@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestOutside: if CodeForge runs, its proxy checks the hosts and shows its certificate, since this machine may know
@@ -26,13 +26,13 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := controlapi.Diagnosis{CA: string(ca.PEM())}
+		d := proxyapi.Diagnosis{CA: string(ca.PEM())}
 		if r.URL.Path != operatorapi.Prefix+"diagnosis" {
 			rpc.Fail(w, http.StatusNotFound, r.URL.Path)
 			return
 		}
 		if skew := int64(600_000); r.URL.Query().Get("offline") == "false" {
-			d.Hosts = []controlapi.HostCheck{
+			d.Hosts = []proxyapi.HostCheck{
 				{Host: "host.docker.internal:3000", Status: 401, Milliseconds: 3, Plain: true, SkewMilliseconds: &skew},
 				{Host: "a.test", Code: "upstream_certificate", Problem: "not verified", Hint: "name its authority"},
 				{Host: "b.test", Code: "upstream_timeout", Problem: "late"},

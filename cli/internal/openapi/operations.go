@@ -150,7 +150,7 @@ func cleanPath(path string) (string, error) {
 
 // field is a parameter, or a field of a form.
 type field struct {
-	name, in string
+	name     string
 	required bool
 	schema   typ
 }
@@ -239,7 +239,7 @@ func (im *importer) parameters(l *operation.Line, item, op *jsonread.Node, share
 		if !p.True("required") && shared.keys[in+":"+name] || im.credential(in+":"+name) {
 			continue
 		}
-		f := field{name: name, in: in, required: p.True("required")}
+		f := field{name: name, required: p.True("required")}
 		switch in {
 		case "body":
 			body = p

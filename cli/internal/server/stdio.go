@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // Stdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
@@ -39,16 +39,16 @@ func Ready(ctx context.Context, c Config, p Place) error {
 const maxAnswer = 4 << 20
 
 // Servers returns the MCP servers with mcp-server's state of them.
-func Servers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
-	text, err := fetch(ctx, c, p, serverstate.Path)
+func Servers(ctx context.Context, c Config, p Place) ([]mcpserver.Status, error) {
+	text, err := fetch(ctx, c, p, mcpserver.StatusPath)
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
-		Servers []serverstate.Server `json:"servers"`
+		Servers []mcpserver.Status `json:"servers"`
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("reading the answer of %s%s: %w", p.URL, serverstate.Path, err)
+		return nil, fmt.Errorf("reading the answer of %s%s: %w", p.URL, mcpserver.StatusPath, err)
 	}
 	return out.Servers, nil
 }

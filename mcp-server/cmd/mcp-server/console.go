@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // openConsole creates the web console.
@@ -20,7 +20,7 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.ready, Load: d.load,
 		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.Stop, Approvals: d.control,
 		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
-			return d.executor.Run(ctx, r, func(runapi.Event) {})
+			return d.executor.Run(ctx, r, func(sandboxapi.Event) {})
 		},
 		Log: d.log, Stop: ctx.Done(),
 	})

@@ -36,8 +36,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -60,8 +60,8 @@ type daemon struct {
 
 	// sandbox and control belong to the only sandbox. If there are many, they belong to any one that is used for common
 	// requests.
-	sandbox  *runapi.Client
-	control  *controlapi.Client
+	sandbox  *sandboxapi.Client
+	control  *proxyapi.Client
 	fleet    *fleet.Fleet // nil if there is one sandbox
 	queue    *queue.Queue
 	catalog  *published.Watcher
@@ -79,7 +79,7 @@ type daemon struct {
 	console  *console.Console
 	tenants  *tenants
 	meter    *meter
-	python   atomic.Pointer[runapi.Python]
+	python   atomic.Pointer[sandboxapi.Python]
 	endpoint *endpoint.Endpoint
 }
 
@@ -104,12 +104,12 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	var source sandbox.Source = only
 	// A cluster has several sandboxes, each with its proxy and catalog.
 	if f.follow == nil {
-		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
-		d.control = controlapi.NewClient(f.control)
+		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: f.sandbox})
+		d.control = proxyapi.NewClient(f.control)
 	} else {
 		d.fleet = fleet.New(d.fleetConfig())
-		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: d.fleet.DialRuns})
-		d.control = controlapi.NewClientOver(d.fleet.DialControl)
+		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: d.fleet.DialRuns})
+		d.control = proxyapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
 	}
 	d.openHistory()
@@ -117,8 +117,8 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
-		Changed: func(c controlapi.Catalog) { d.library.Follow(c); d.tenants.Follow(c) },
-		Python: func(p runapi.Python) {
+		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.Follow(c) },
+		Python: func(p sandboxapi.Python) {
 			d.python.Store(&p)
 			d.surface.OfferPython(p)
 			d.tenants.offerPython(p)
@@ -157,7 +157,7 @@ func newDaemon(ctx context.Context, f flags, getenv func(string) string, stderr 
 	d.executor = execution.New(execution.Config{
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
-			Modules: d.modules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
+			Modules: d.modules(d.library, d.skills, func(c proxyapi.Catalog) proxyapi.Catalog { return c }),
 			Skills:  d.carried, Pins: d.skills.Pins,
 		},
 		Alarms: d.alarms, Database: d.database,
@@ -206,9 +206,9 @@ const knownWithin = 5 * time.Second
 
 // modules returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
 func (d *daemon) modules(
-	library *apidoc.Library, store *skill.Store, view func(controlapi.Catalog) controlapi.Catalog,
-) func(ctx context.Context, code string) []runapi.Module {
-	return func(ctx context.Context, code string) []runapi.Module {
+	library *apidoc.Library, store *skill.Store, view func(proxyapi.Catalog) proxyapi.Catalog,
+) func(ctx context.Context, code string) []sandboxapi.Module {
+	return func(ctx context.Context, code string) []sandboxapi.Module {
 		ctx, cancel := context.WithTimeout(ctx, knownWithin)
 		defer cancel()
 		return library.Modules(ctx, view(d.catalog.Catalog()), code, func(name string) string {

@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -96,7 +96,7 @@ func (t *tenants) look() {
 	t.file = info
 	if err != nil {
 		if t.problem == nil || t.problem.Error() != err.Error() {
-			t.daemon.log.Error("the tokens file has mistakes, what it had before stays in force", logline.Tag("mcp"),
+			t.daemon.log.Error("the tokens file has mistakes, so its last good version stays in force", logline.Tag("mcp"),
 				slog.String("error", err.Error()))
 		}
 		t.problem = err
@@ -213,7 +213,7 @@ func (t *tenants) open(c *client) error {
 	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, d.broker
 	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
 		Modules: d.modules(c.library, store, own.View),
-		Skills:  func(code string) map[string]string { return store.Imported(code, runapi.MaxSkills) },
+		Skills:  func(code string) map[string]string { return store.Imported(code, sandboxapi.MaxSkills) },
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
@@ -291,14 +291,14 @@ func (t *tenants) Close(ctx context.Context) {
 }
 
 // Follow passes a new catalog to the tenants. Each gets its part.
-func (t *tenants) Follow(cat controlapi.Catalog) {
+func (t *tenants) Follow(cat proxyapi.Catalog) {
 	for _, c := range t.opened() {
 		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).View(cat))
 	}
 }
 
 // offerPython passes the sandbox's report about Python to the tenants.
-func (t *tenants) offerPython(p runapi.Python) {
+func (t *tenants) offerPython(p sandboxapi.Python) {
 	for _, c := range t.opened() {
 		c.surface.OfferPython(p)
 	}

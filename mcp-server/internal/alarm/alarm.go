@@ -27,7 +27,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // most bounds the stored alarms, without the alarms of frozen sessions. Each frozen session has one alarm. If a tenant
@@ -90,7 +90,7 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	}
 	// An unreadable file must not free every session, so the start fails.
 	if err != nil {
-		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
+		return nil, fmt.Errorf("reading the frozen sessions: %w; remove %s to unfreeze all", err, b.path)
 	}
 	if db != nil {
 		for _, a := range b.list {
@@ -202,7 +202,7 @@ func Name(session string) string {
 }
 
 // Add records an alarm once, and freezes the session of its run, if it has one.
-func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
+func (b *Book) Add(a proxyapi.Alarm, session *string, client string) {
 	if b == nil {
 		return
 	}
@@ -224,7 +224,7 @@ func (b *Book) Add(a controlapi.Alarm, session *string, client string) {
 
 // has reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from another
 // replica.
-func has(list []operatorapi.Alarm, a controlapi.Alarm) bool {
+func has(list []operatorapi.Alarm, a proxyapi.Alarm) bool {
 	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
 }
 

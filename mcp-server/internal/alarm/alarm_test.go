@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestBook: an alarm freezes its session until it is freed, also across a restart, and is told once.
@@ -34,11 +34,11 @@ func TestBook(t *testing.T) {
 	}
 	b := open()
 	mine, other := "session 1", "session 2"
-	a := controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary, In: "body", Host: "thief.test"}
+	a := proxyapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: proxyapi.AlarmCanary, In: "body", Host: "thief.test"}
 	for range 2 { // by the event, and by the receipt
 		b.Add(a, &mine, "client 1")
 	}
-	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "server-x", Kind: controlapi.AlarmCredential, In: "query"}, nil, "")
+	b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "server-x", Kind: proxyapi.AlarmCredential, In: "query"}, nil, "")
 	if len(told) != 2 || len(b.List()) != 2 || b.List()[1].Client != "client 1" {
 		t.Errorf("told %+v, kept %+v", told, b.List())
 	}
@@ -73,7 +73,7 @@ func TestNotStored(t *testing.T) {
 	b, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
 	session := "session 1"
-	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary}, &session, "client 1")
+	b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: proxyapi.AlarmCanary}, &session, "client 1")
 	testkit.Must(t, os.Mkdir(dir, 0o700))
 	b.Frozen("another")
 	again, err := alarm.Open(dir, nil, nil, log)
@@ -98,7 +98,7 @@ func TestBesidePins(t *testing.T) {
 		if _, ok := b.Frozen(session); ok != frozen || err != nil {
 			t.Errorf("frozen %t, %v, want %t", ok, err, frozen)
 		}
-		b.Add(controlapi.Alarm{Run: "r"}, &session, "")
+		b.Add(proxyapi.Alarm{Run: "r"}, &session, "")
 		if text, _ := os.ReadFile(path); string(text) != pins {
 			t.Errorf("the tools of the server are %q", text)
 		}
@@ -112,9 +112,9 @@ func TestMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := "frozen"
-	b.Add(controlapi.Alarm{Run: "first"}, &mine, "")
+	b.Add(proxyapi.Alarm{Run: "first"}, &mine, "")
 	for i := range 500 {
-		b.Add(controlapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
+		b.Add(proxyapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
 	}
 	if _, ok := b.Frozen(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
 		t.Errorf("%d kept, frozen: %t", len(b.List()), ok)
@@ -130,7 +130,7 @@ func TestManyFrozen(t *testing.T) {
 	}
 	at := time.Now()
 	add := func(session string, n int) {
-		b.Add(controlapi.Alarm{Run: session, At: at.Add(time.Duration(n))}, &session, "")
+		b.Add(proxyapi.Alarm{Run: session, At: at.Add(time.Duration(n))}, &session, "")
 	}
 	for i := range 300 {
 		add("again", i)
@@ -169,7 +169,7 @@ func TestFrozenOfTenant(t *testing.T) {
 	}
 	for i := range 1000 {
 		session := of("mallory", fmt.Sprint(i))
-		b.Add(controlapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
+		b.Add(proxyapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
 	}
 	if _, ok := b.Frozen(of("mallory", "new")); !ok {
 		t.Error("a tenant goes on after a thousand alarms")
@@ -215,8 +215,8 @@ func TestShared(t *testing.T) {
 	if frozen(two)() {
 		t.Fatal("it is frozen before the alarm")
 	}
-	one.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
-	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r2"}, nil, "")
+	one.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
+	two.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r2"}, nil, "")
 	began := time.Now()
 	testkit.WaitFor(t, frozen(two))
 	t.Logf("frozen elsewhere after %v", time.Since(began))
@@ -226,7 +226,7 @@ func TestShared(t *testing.T) {
 	}
 	p.Stop()
 	other := "other"
-	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
+	two.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
 	if !frozen(open())() {
 		t.Error("a replica that knows nothing lets sessions run")
 	}
@@ -261,7 +261,7 @@ func TestOnlyInFile(t *testing.T) {
 	}
 	frozen := func(b *alarm.Book, session string) bool { _, is := b.Frozen(session); return is }
 	freeze := func(b *alarm.Book, run, session string) {
-		b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
+		b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
 	}
 	dir := t.TempDir()
 	alone, _ := open(dir, false)

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // release is the number of read operations after which their temporary memory is returned to the system.
@@ -23,7 +23,7 @@ type Library struct {
 	changed chan struct{}
 
 	mu      sync.Mutex
-	want    controlapi.Catalog
+	want    proxyapi.Catalog
 	version string // of the catalog that docs belong to
 	docs    []held
 	done    chan struct{} // closed when version changes
@@ -46,7 +46,7 @@ func NewLibrary(control Source, log *slog.Logger) *Library {
 }
 
 // Follow gives the library a new catalog.
-func (l *Library) Follow(c controlapi.Catalog) {
+func (l *Library) Follow(c proxyapi.Catalog) {
 	l.mu.Lock()
 	l.want = c
 	l.mu.Unlock()

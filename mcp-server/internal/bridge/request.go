@@ -149,7 +149,7 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	if <-alive {
 		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
 	}
-	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
+	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server no longer answers"}
 }
 
 // result returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if

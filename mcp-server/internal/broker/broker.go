@@ -1,7 +1,7 @@
 // Package broker calls the tools of MCP servers for code. It starts servers in server slots on their first call, queues
 // and checks calls, cancels them at the server, and stops idle and failing servers.
 //
-// Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/controlapi). The
+// Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/proxyapi). The
 // broker reaches a server through the bridge in its slot, and trusts the bridge no more than the server (package
 // frame).
 package broker
@@ -19,10 +19,11 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Defaults for fields that a server's configuration omits.
@@ -49,9 +50,9 @@ var ErrNotInstalled = errors.New("the package is not installed")
 // Launcher starts bridges in server slots.
 type Launcher interface {
 	// Launch starts the bridge of a server for a tenant. An empty tenant means the operator.
-	Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error)
+	Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error)
 	// Install installs a server's package, and reports its progress in lines.
-	Install(ctx context.Context, api controlapi.API, progress func(string)) error
+	Install(ctx context.Context, api proxyapi.API, progress func(string)) error
 }
 
 // Config configures a Broker.
@@ -61,7 +62,7 @@ type Config struct {
 	// sets no bound for tenants.
 	Slots int
 	// Catalog returns the current public catalog.
-	Catalog func() controlapi.Catalog
+	Catalog func() proxyapi.Catalog
 	// Session returns the MCP session of a run, while the run lasts. If nil, every run is a session and never ends.
 	Session func(run string) (string, bool)
 	// Ask puts a server's question to the user of the client that started a run. If nil, every question is refused.
@@ -229,7 +230,7 @@ func (b *Broker) server(name string) *server {
 
 // follow adopts a new catalog. A server that was removed or configured differently ends after its calls in flight. The
 // caller holds b.mu.
-func (b *Broker) follow(cat controlapi.Catalog) {
+func (b *Broker) follow(cat proxyapi.Catalog) {
 	if cat.Version == b.version || b.ctx.Err() != nil {
 		return
 	}
@@ -273,13 +274,13 @@ func (b *Broker) follow(cat controlapi.Catalog) {
 }
 
 // identity returns the settings that make a server a different one. Other settings may change without this.
-func identity(api controlapi.API) string {
+func identity(api proxyapi.API) string {
 	line, _ := json.Marshal([]any{api.Server.URL, api.Server.Package, api.Server.Command, api.Domains})
 	return string(line)
 }
 
 // digestOf returns a digest of everything that a server is started with.
-func digestOf(api controlapi.API) string {
+func digestOf(api proxyapi.API) string {
 	line, _ := json.Marshal([]any{api.Server, api.Domains})
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
@@ -305,7 +306,7 @@ func (b *Broker) use(run string, s *server) *failure {
 	return nil
 }
 
-func excludes(spec controlapi.Server, other string) bool {
+func excludes(spec mcpserver.Settings, other string) bool {
 	return slices.Contains(spec.ExclusiveWith, other)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Codes of failures that code can see.
@@ -65,12 +65,12 @@ func (f *failure) Error() string { return f.code + ": " + f.message }
 
 // write answers a request with the failure.
 func (f *failure) write(w http.ResponseWriter) {
-	line, _ := json.Marshal(controlapi.Refusal{
+	line, _ := json.Marshal(proxyapi.Refusal{
 		Error: f.message, Code: f.code, Hint: f.hint, Retryable: f.retryable, Server: f.server, Tool: f.tool,
 		Data: f.data,
 	})
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(controlapi.HeaderCode, f.code)
+	w.Header().Set(proxyapi.HeaderCode, f.code)
 	w.WriteHeader(statuses[f.code])
 	_, _ = w.Write(line) // an error means that the client is gone
 }

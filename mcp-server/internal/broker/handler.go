@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxBody is the largest body of a request, in bytes.
@@ -36,10 +36,10 @@ const maxBody = 16 << 20
 // If a request ends early, its call is cancelled. A call that a dry run records is checked but not made: see plan.go.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	c := call{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
-	if c.plan == controlapi.PlanSend {
+	c := call{broker: b, run: r.Header.Get(proxyapi.HeaderRun), plan: r.Header.Get(proxyapi.HeaderPlan)}
+	if c.plan == proxyapi.PlanSend {
 		// The run that recorded the call is usually over, so cfg.Session no longer knows its session.
-		b.lend(c.run, r.Header.Get(controlapi.HeaderSession))
+		b.lend(c.run, r.Header.Get(proxyapi.HeaderSession))
 	}
 	c.memory = b.memory.Open(b.holderOf(c.run))
 	defer c.memory.Close()
@@ -47,7 +47,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
 	if f == nil && !c.memory.Take(int64(len(result))) {
 		result, f = nil, &failure{
-			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
+			code: resultTooLarge, message: "this answer and the unread answers are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
 		}
 	}
@@ -122,7 +122,7 @@ func (c *call) serve(r *http.Request) ([]byte, *failure) {
 		c.name = ""
 		return c.stashed(body)
 	}
-	if ms, err := strconv.ParseInt(r.Header.Get(controlapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
+	if ms, err := strconv.ParseInt(r.Header.Get(proxyapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
 		// The inner min comes first, because a large ms times time.Millisecond would overflow.
 		c.limit = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
 	}
@@ -164,17 +164,17 @@ func (c *call) route(r *http.Request, body []byte) ([]byte, *failure) {
 	switch {
 	case c.tool == "" && get:
 		return c.list(ctx)
-	case c.tool == controlapi.ListResources && get:
+	case c.tool == proxyapi.ListResources && get:
 		return c.request(ctx, frame.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
 		return nil, &failure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
-	case c.tool == controlapi.ReadResource:
+	case c.tool == proxyapi.ReadResource:
 		var p frame.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
 			return nil, &failure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
 		return c.request(ctx, frame.ReadMethod, p, true)
-	case c.tool == controlapi.GetPrompt:
+	case c.tool == proxyapi.GetPrompt:
 		var p frame.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
 			return nil, &failure{code: badArguments, message: "want a name, and arguments that are strings",
@@ -191,7 +191,7 @@ func (c *call) key() (string, *failure) {
 	of := tenant.Of(session)
 	switch {
 	case !ok: // its owner is unknown
-		return "", &failure{code: cancelled, message: "the run is over"}
+		return "", &failure{code: cancelled, message: "the run has ended"}
 	case c.server.spec.State == "run":
 		return c.run, nil
 	case c.server.spec.State == "session":
@@ -298,7 +298,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// From here on the name is the server's, not the alias that code may have written.
 	c.tool = t.Name
 	if t.task {
-		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
+		return nil, &failure{code: toolDenied, message: "it runs only as a task, which CodeForge does not support",
 			hint: "Do without it."}
 	}
 	if !c.server.may(t) {
@@ -315,10 +315,10 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 		return nil, f
 	}
 	//defence:dry-run-approved
-	checks := c.plan == controlapi.PlanCheck
+	checks := c.plan == proxyapi.PlanCheck
 	// Only a tool that claims to be read-only really runs in a dry run.
 	//defence:dry-run-tools
-	records := c.plan == controlapi.PlanRecord && !t.reads
+	records := c.plan == proxyapi.PlanRecord && !t.reads
 	if checks || records {
 		c.planned = true
 		return []byte("{}"), nil
@@ -326,7 +326,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// The limit of code includes the time for listing the tools.
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {
-			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
+			return nil, &failure{code: timedOut, message: "the time limit passed before the tool was called", retryable: true}
 		}
 	}
 	again := c.server.spec.Retry && t.repeatable
@@ -369,7 +369,7 @@ func hintOf(t *tool) string {
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
-		return nil, &failure{code: serverError, message: "the server's result is no object"}
+		return nil, &failure{code: serverError, message: "the result is not an object"}
 	}
 	// The bytes are joined instead of decoded, because a result may be large and its numbers must stay exact.
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
@@ -385,7 +385,7 @@ func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 func (c *call) stashed(body []byte) ([]byte, *failure) {
 	session, ok := c.broker.cfg.Session(c.run)
 	if !ok {
-		return nil, &failure{code: cancelled, message: "the run is over"}
+		return nil, &failure{code: cancelled, message: "the run has ended"}
 	}
 	var r stashRequest
 	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 )
@@ -18,7 +18,7 @@ func find(tools []*tool, name string) (*tool, *failure) {
 		if t.Name == name {
 			return t, nil
 		}
-		if toolname.Alias(t.Name) == toolname.Alias(name) {
+		if mcpserver.AliasTool(t.Name) == mcpserver.AliasTool(name) {
 			same = append(same, t)
 		}
 		names = append(names, t.Name)
@@ -47,7 +47,7 @@ func find(tools []*tool, name string) (*tool, *failure) {
 
 // allowed applies a configuration's globs to a tool's name. An empty allow list allows all tools; deny wins.
 func allowed(name string, allow, deny []string) bool {
-	matches := func(g string) bool { return toolname.Match(g, name) }
+	matches := func(g string) bool { return mcpserver.MatchTool(g, name) }
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
 }
 

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // lendTime is how long a finished run gets its session back after a call that is sent for its plan.
@@ -48,9 +48,9 @@ func (c *call) tellPlan(h http.Header, result []byte) {
 	case c.planned:
 		// The proxy stores the session with the plan, and returns it with PlanSend.
 		session, _ := c.broker.session(c.run)
-		h.Set(controlapi.HeaderCode, controlapi.CodePlanned)
-		h.Set(controlapi.HeaderSession, session)
-	case c.plan == controlapi.PlanSend && outcome(result, nil) != "ok":
-		h.Set(controlapi.HeaderCode, outcome(result, nil))
+		h.Set(proxyapi.HeaderCode, proxyapi.CodePlanned)
+		h.Set(proxyapi.HeaderSession, session)
+	case c.plan == proxyapi.PlanSend && outcome(result, nil) != "ok":
+		h.Set(proxyapi.HeaderCode, outcome(result, nil))
 	}
 }

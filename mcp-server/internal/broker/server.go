@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -30,8 +31,8 @@ const (
 // server is a server of the catalog with its present configuration. A changed configuration makes another server.
 type server struct {
 	broker *Broker
-	api    controlapi.API
-	spec   controlapi.Server
+	api    proxyapi.API
+	spec   mcpserver.Settings
 	digest string
 
 	keeping sync.Mutex    // held while the tools are written to the cache
@@ -62,7 +63,7 @@ type tool struct {
 	task       bool   // it runs only as a task, which CodeForge does not support
 }
 
-func newServer(b *Broker, api controlapi.API, digest string) *server {
+func newServer(b *Broker, api proxyapi.API, digest string) *server {
 	most := api.Server.MaxConcurrent
 	if most <= 0 {
 		most = defaultConcurrent

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestStates(t *testing.T) {
-	none := controlapi.API{Name: "none", Server: &controlapi.Server{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
-	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), controlapi.API{Name: "rest"})
+	none := proxyapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
+	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), proxyapi.API{Name: "rest"})
 	show := func() string {
 		text := ""
 		for _, s := range w.broker.States() {
@@ -41,7 +41,7 @@ func TestStates(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return w.broker.States()[0].Calls == 1 })
 	m.end()
 	<-done
-	if s := w.broker.States()[0]; s.Calls != 0 || s.State != serverstate.Running {
+	if s := w.broker.States()[0]; s.Calls != 0 || s.State != mcpserver.Running {
 		t.Errorf("after the call: %+v", s)
 	}
 }

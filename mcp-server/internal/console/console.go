@@ -24,13 +24,13 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -51,7 +51,7 @@ type Config struct {
 	// Settings are shown unchanged, so they must contain no secret.
 	Settings []Setting
 	Proxy    Proxy
-	Catalog  func() controlapi.Catalog
+	Catalog  func() proxyapi.Catalog
 	// Ready returns the reason why runs cannot be served, or nil.
 	Ready   func(context.Context) error
 	Load    func() Load
@@ -85,13 +85,13 @@ type Load struct {
 
 // Proxy is the part of the proxy's API that the console uses.
 type Proxy interface {
-	Inspection(ctx context.Context) (controlapi.Inspection, error)
-	CheckLedger(ctx context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error)
+	Inspection(ctx context.Context) (proxyapi.Inspection, error)
+	CheckLedger(ctx context.Context, known []proxyapi.KnownHead) (proxyapi.LedgerCheck, error)
 }
 
 // Servers gives access to the MCP servers.
 type Servers interface {
-	States() []serverstate.Server
+	States() []mcpserver.Status
 	Log(server string) ([]operatorapi.Line, error)
 	ToolList(server string) ([]operatorapi.Tool, error)
 	Restart(server string) error
@@ -293,7 +293,7 @@ type told struct {
 
 func (e *told) Error() string { return e.text }
 
-var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
+var errNotFound = &told{http.StatusNotFound, "There is no entry with this name."}
 
 // fail answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) fail(w http.ResponseWriter, err error) {

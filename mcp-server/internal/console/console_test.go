@@ -22,41 +22,40 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // quiet is a CodeForge in which nothing happens.
 type quiet struct{}
 
-func (quiet) Inspection(context.Context) (controlapi.Inspection, error) {
-	return controlapi.Inspection{}, nil
+func (quiet) Inspection(context.Context) (proxyapi.Inspection, error) {
+	return proxyapi.Inspection{}, nil
 }
-func (quiet) CheckLedger(context.Context, []controlapi.KnownHead) (controlapi.LedgerCheck, error) {
-	return controlapi.LedgerCheck{}, controlapi.ErrNotFound
+func (quiet) CheckLedger(context.Context, []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
+	return proxyapi.LedgerCheck{}, proxyapi.ErrNotFound
 }
 func (quiet) ToolList(string) ([]operatorapi.Tool, error)         { return nil, operatorapi.ErrNoServer }
-func (quiet) States() []serverstate.Server                        { return nil }
+func (quiet) States() []mcpserver.Status                          { return nil }
 func (quiet) Log(string) ([]operatorapi.Line, error)              { return nil, operatorapi.ErrNoServer }
 func (quiet) Restart(string) error                                { return operatorapi.ErrNoServer }
 func (quiet) AllHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
 func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
-	return approvalapi.Held{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "No request waits under this id."}
+	return approvalapi.Held{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "No request waits under this id."}
 }
 func (quiet) Plans(context.Context) ([]planapi.Plan, error) { return nil, nil }
 func (quiet) Plan(context.Context, string) (planapi.Plan, error) {
-	return planapi.Plan{}, controlapi.ErrNotFound
+	return planapi.Plan{}, proxyapi.ErrNotFound
 }
 func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "There is no plan with this id, or no longer."}
+	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.
@@ -66,7 +65,7 @@ func served(t testing.TB, token string, runs int) (*Console, *memory, http.Handl
 	m := newMemory(t, runs)
 	c := New(Config{
 		Token: g.IsToken, Proxy: quiet{}, Servers: quiet{}, Approvals: quiet{}, History: m,
-		Catalog: func() controlapi.Catalog { return controlapi.Catalog{} }, Load: func() Load { return Load{} },
+		Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{} }, Load: func() Load { return Load{} },
 		Ready: func(context.Context) error { return nil }, StopRun: func(string) bool { return false },
 		Log: slog.New(slog.DiscardHandler), Stop: make(chan struct{}),
 	})
@@ -362,10 +361,10 @@ func TestLive(t *testing.T) {
 	if n := next(); n.Versions == nil {
 		t.Errorf("it begins with %+v", n)
 	}
-	run := func(id, state string) historyapi.Event {
-		return historyapi.Event{Kind: historyapi.EventRun, RunID: id, Run: &historyapi.Run{ID: id, State: state}}
+	run := func(id, state string) operatorapi.Event {
+		return operatorapi.Event{Kind: operatorapi.EventRun, RunID: id, Run: &operatorapi.Run{ID: id, State: state}}
 	}
-	m.Tell(run("r1", historyapi.Running))
+	m.Tell(run("r1", operatorapi.Running))
 	n := next()
 	for n.After == "" {
 		n = next()
@@ -374,9 +373,9 @@ func TestLive(t *testing.T) {
 		t.Errorf("a run that began: %+v", n)
 	}
 	end()
-	m.Tell(run("r2", historyapi.Running))
-	m.Tell(run("r2", historyapi.OK))
-	m.Tell(historyapi.Event{Kind: historyapi.EventAlert})
+	m.Tell(run("r2", operatorapi.Running))
+	m.Tell(run("r2", operatorapi.OK))
+	m.Tell(operatorapi.Event{Kind: operatorapi.EventAlert})
 	next, end = open("after=" + n.After + "&run=r1")
 	var got news
 	for got.After != "4" {
@@ -384,7 +383,7 @@ func TestLive(t *testing.T) {
 		got.After, got.Alerts, got.Touched = one.After, got.Alerts || one.Alerts, got.Touched || one.Touched
 		got.Runs = append(got.Runs, one.Runs...)
 	}
-	if len(got.Runs) != 1 || got.Runs[0].State != historyapi.OK || !got.Alerts || got.Touched {
+	if len(got.Runs) != 1 || got.Runs[0].State != operatorapi.OK || !got.Alerts || got.Touched {
 		t.Errorf("after the break: %+v", got)
 	}
 	ask(h, http.MethodDelete, API+"sessions/this", "", me)
@@ -398,7 +397,7 @@ func TestLive(t *testing.T) {
 func TestStopped(t *testing.T) {
 	c, _, h := served(t, "", 1)
 	me := signedIn(t, h, c.Code())
-	for path, want := range map[string]string{"runs/r000000/stop": "This run is over.", "held/abc": "No request waits"} {
+	for path, want := range map[string]string{"runs/r000000/stop": "This run has ended.", "held/abc": "No request waits"} {
 		w := ask(h, http.MethodPost, API+path, `{"approve": true}`, me, "Content-Type: application/json")
 		if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Approvals gives access to the requests that wait for a person. The proxy accepts a decision only if the request's
@@ -73,8 +73,8 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
 		p, err := c.cfg.Approvals.Plan(ctx, r.PathValue("id"))
-		if errors.Is(err, controlapi.ErrNotFound) {
-			return nil, &told{http.StatusNotFound, "There is no plan with this id, or no longer."}
+		if errors.Is(err, proxyapi.ErrNotFound) {
+			return nil, &told{http.StatusNotFound, "There is no plan with this id, or it has expired."}
 		}
 		return p, err
 	})
@@ -96,7 +96,7 @@ func answerOf(r *http.Request, to any) error {
 // undecided converts the proxy's reason for refusing a decision to an error for the page.
 func undecided(err error) error {
 	// The proxy refused the decision, for example because the request no longer waits.
-	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
+	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == proxyapi.StatusNotDecided {
 		return &told{http.StatusConflict, no.Text}
 	}
 	return err
@@ -113,7 +113,7 @@ func (c *Console) decidePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, undecided(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a plan", logline.Tag("console"),
+	c.cfg.Log.Info("a plan was decided in the console", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
 		slog.Bool("approve", in.Approve))
 	return p, nil
@@ -130,7 +130,7 @@ func (c *Console) decide(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, undecided(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
+	c.cfg.Log.Info("a request was decided in the console", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
 		slog.Bool("approve", in.Approve))
 	c.decided.add(decision{time.Now(), in.Approve, h})

@@ -8,34 +8,34 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // History is the store of runs.
 type History interface {
-	Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
-	Run(ctx context.Context, id string) (historyapi.Detail, error)
-	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
-	Exchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
-	Ledger(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
-	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
-	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
+	Runs(ctx context.Context, f operatorapi.Filter, cursor string) (operatorapi.Page, error)
+	Run(ctx context.Context, id string) (operatorapi.Detail, error)
+	RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error)
+	Exchanges(ctx context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error)
+	Ledger(ctx context.Context, since, until time.Time) (operatorapi.Ledger, error)
+	Hours(ctx context.Context, since, until time.Time, step time.Duration) ([]operatorapi.Hour, error)
+	SkillVersions(ctx context.Context, skill string) ([]operatorapi.SkillVersion, error)
 	SkillSource(ctx context.Context, skill string, version int) (string, error)
-	Skill(v historyapi.SkillVersion, source string)
-	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
-	Alerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
+	Skill(v operatorapi.SkillVersion, source string)
+	SkillUses(ctx context.Context) ([]operatorapi.SkillUse, error)
+	Alerts(ctx context.Context, unseen bool) ([]operatorapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
-	Status(ctx context.Context) (historyapi.Status, error)
-	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
+	Status(ctx context.Context) (operatorapi.Status, error)
+	Follow(ctx context.Context, after string) ([]operatorapi.Event, error)
 }
 
 // kept converts errors of the store to errors for the page.
 func kept[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
-		return nil, &told{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+		return nil, &told{http.StatusNotImplemented, "Runs are not kept: HISTORY is off."}
 	case errors.Is(err, history.ErrUnknown):
 		return nil, errNotFound
 	}
@@ -52,7 +52,7 @@ func limit(q url.Values) int {
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return kept(c.cfg.History.Runs(r.Context(), historyapi.Filter{
+		return kept(c.cfg.History.Runs(r.Context(), operatorapi.Filter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
 			Limit: limit(q), Spans: true,
@@ -64,13 +64,13 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
-			return nil, &told{http.StatusConflict, "This run is over."}
+			return nil, &told{http.StatusConflict, "This run has ended."}
 		}
 		return struct{}{}, nil
 	})
 	handle("GET exchanges", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return kept(c.cfg.History.Exchanges(r.Context(), historyapi.ExchangeFilter{
+		return kept(c.cfg.History.Exchanges(r.Context(), operatorapi.ExchangeFilter{
 			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
 			Limit: limit(q),
 		}, q.Get("cursor")))
@@ -101,16 +101,16 @@ const (
 func (c *Console) checkLedger(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
 	defer cancel()
-	known := []controlapi.KnownHead{}
-	if page, err := c.cfg.History.Runs(ctx, historyapi.Filter{Limit: knownHeads}, ""); err == nil {
+	known := []proxyapi.KnownHead{}
+	if page, err := c.cfg.History.Runs(ctx, operatorapi.Filter{Limit: knownHeads}, ""); err == nil {
 		for _, run := range page.Runs {
 			if run.Audit != "" {
-				known = append(known, controlapi.KnownHead{Run: run.ID, Audit: run.Audit})
+				known = append(known, proxyapi.KnownHead{Run: run.ID, Audit: run.Audit})
 			}
 		}
 	}
 	found, err := c.cfg.Proxy.CheckLedger(ctx, known)
-	if errors.Is(err, controlapi.ErrNotFound) {
+	if errors.Is(err, proxyapi.ErrNotFound) {
 		return nil, &told{http.StatusNotImplemented, "There is no ledger: AUDIT is off."}
 	}
 	return found, err
@@ -138,8 +138,8 @@ func (c *Console) ledger(r *http.Request) (any, error) {
 	}
 	hours, err := c.cfg.History.Hours(r.Context(), since, until, s.step)
 	return kept(struct {
-		historyapi.Ledger
-		Hours  []historyapi.Hour `json:"hours"`
-		StepMS int64             `json:"step_ms"`
+		operatorapi.Ledger
+		Hours  []operatorapi.Hour `json:"hours"`
+		StepMS int64              `json:"step_ms"`
 	}{l, hours, s.step.Milliseconds()}, err)
 }

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -47,7 +47,7 @@ type Config struct {
 	// Ready returns why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
 	// Servers returns the MCP servers for GET /servers. If nil, there is no such path.
-	Servers func() []serverstate.Server
+	Servers func() []mcpserver.Status
 	// Console serves console.Path and the paths below it, and checks its sessions itself. Nil means no console.
 	Console http.Handler
 	// Operator serves operatorapi.Prefix on the socket only. Nil means no operator's API.
@@ -180,7 +180,7 @@ func (e *Endpoint) routes(
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.ready(w, r, passes(r)) })
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.metrics)))
 	if e.cfg.Servers != nil {
-		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mux.Handle("GET "+mcpserver.StatusPath, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			rpc.Answer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
 	}

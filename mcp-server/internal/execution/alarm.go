@@ -2,7 +2,7 @@ package execution
 
 import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // FrozenError is the error of a run whose session an alarm has frozen. The alarm may come from the same run.
@@ -14,7 +14,7 @@ func (e *FrozenError) Error() string {
 }
 
 // Alarm freezes the session of a run and stops all runs of the session.
-func (e *Executor) Alarm(a controlapi.Alarm) {
+func (e *Executor) Alarm(a proxyapi.Alarm) {
 	r, ok := e.runs.Load(a.Run)
 	if !ok {
 		// The run may have ended, or may belong to another mcp-server; the alarm is stored in any case.

@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Answer is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
@@ -27,7 +27,7 @@ const (
 
 // holds reports whether a rule of the run's APIs may make a request wait for a person.
 func (e *Executor) holds(apis []string) bool {
-	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a controlapi.API) bool {
+	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a proxyapi.API) bool {
 		return a.Approves && (len(apis) == 0 || slices.Contains(apis, a.Name))
 	})
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Request is one run.
@@ -29,13 +29,13 @@ type Request struct {
 	// Tenant owns the run. Nil means the operator.
 	Tenant  *Tenant
 	Timeout time.Duration
-	// DryRun records writes in a plan instead of sending them: see controlapi.Registration.
+	// DryRun records writes in a plan instead of sending them: see proxyapi.Registration.
 	DryRun bool
 	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.
 	Client      string
 	Traceparent string
 	// Started, if not nil, is called when the run gets its slot.
-	Started func(runapi.Lease)
+	Started func(sandboxapi.Lease)
 	// Ask asks the client's user. If nil, the user cannot be asked.
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
@@ -48,20 +48,20 @@ type Request struct {
 	Progress func(text string)
 }
 
-// lease returns the language of the lease, as runapi.LeaseRequest names it.
+// lease returns the language of the lease, as sandboxapi.LeaseRequest names it.
 func (r Request) lease() string {
 	if r.Python {
-		return runapi.LanguagePython
+		return sandboxapi.LanguagePython
 	}
 	return ""
 }
 
 // summary returns the ledger's record of a run.
-func (r Request) summary(o Outcome) controlapi.Summary {
+func (r Request) summary(o Outcome) proxyapi.Summary {
 	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
-	return controlapi.Summary{
-		Language: cmp.Or(r.lease(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
+	return proxyapi.Summary{
+		Language: cmp.Or(r.lease(), sandboxapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
 		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
 		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
 		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,
@@ -72,10 +72,10 @@ func (r Request) summary(o Outcome) controlapi.Summary {
 type Outcome struct {
 	Run     string
 	Waited  time.Duration
-	Exit    runapi.Exit
-	Receipt controlapi.Receipt
+	Exit    sandboxapi.Exit
+	Receipt proxyapi.Receipt
 	// Modules are the typed clients that the code got.
-	Modules []runapi.Module
+	Modules []sandboxapi.Module
 	// Lost means that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }

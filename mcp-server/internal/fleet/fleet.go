@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Fleet.
@@ -143,7 +143,7 @@ func (f *Fleet) set(ctx context.Context, list []Place) {
 // join adds a pod. The caller holds mu.
 func (f *Fleet) join(ctx context.Context, place Place) *pod {
 	p := &pod{place: place}
-	p.Runs = runapi.NewClient(runapi.ClientConfig{
+	p.Runs = sandboxapi.NewClient(sandboxapi.ClientConfig{
 		Dial:      func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Runs) },
 		PingEvery: pingEvery,
 	})
@@ -161,13 +161,13 @@ func (f *Fleet) join(ctx context.Context, place Place) *pod {
 }
 
 // control returns a client of a pod's proxy.
-func (f *Fleet) control(place Place) *controlapi.Client {
+func (f *Fleet) control(place Place) *proxyapi.Client {
 	if f.cfg.Proxy != nil {
 		// All pods share the proxy, which tells them apart by their address.
 		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
-		return controlapi.NewClientOver(f.cfg.Proxy).Of(host)
+		return proxyapi.NewClientOver(f.cfg.Proxy).Of(host)
 	}
-	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
+	return proxyapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
 // part removes a pod that is gone, unless it still has runs. The caller holds mu.
@@ -221,10 +221,10 @@ func (f *Fleet) pick(asked []*pod) *pod {
 }
 
 // Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
-func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (f *Fleet) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
 	// The next run may get another pod, so a lease here could stay unused.
 	if r.Ahead {
-		return sandbox.Lease{}, runapi.ErrBusy
+		return sandbox.Lease{}, sandboxapi.ErrBusy
 	}
 	var asked []*pod
 	var failed []error
@@ -249,7 +249,7 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 		return sandbox.Lease{}, errNone
 	}
 	for _, err := range failed { // a slot may become free there soon; other failures will occur again
-		if errors.Is(err, runapi.ErrBusy) {
+		if errors.Is(err, sandboxapi.ErrBusy) {
 			return sandbox.Lease{}, err
 		}
 	}

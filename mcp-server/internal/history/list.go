@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -116,7 +116,7 @@ func page[T any](
 }
 
 // Runs lists runs, latest first. An empty cursor starts with the latest.
-func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+func (s *Store) Runs(ctx context.Context, f operatorapi.Filter, cursor string) (operatorapi.Page, error) {
 	var w where
 	w.times(f.Since, f.Until)
 	// A prefix is enough, because people copy short IDs.
@@ -133,8 +133,8 @@ func (s *Store) Runs(ctx context.Context, f historyapi.Filter, cursor string) (h
 	default:
 		w.same("state", f.State)
 	}
-	var out historyapi.Page
-	number := func(r historyapi.Run) int64 { return r.Number }
+	var out operatorapi.Page
+	number := func(r operatorapi.Run) int64 { return r.Number }
 	// The search needs the connection first: the two databases have different syntax.
 	db, err := s.db(ctx)
 	if err == nil && f.Grep != "" {
@@ -231,26 +231,26 @@ func read[T any](ctx context.Context, q querier, query string, args ...any) ([]T
 }
 
 // spans reads the first exchanges of a run.
-func spans(ctx context.Context, q querier, run *historyapi.Run) error {
-	list, err := read[controlapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
+func spans(ctx context.Context, q querier, run *operatorapi.Run) error {
+	list, err := read[proxyapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
 		run.ID, maxSpans)
 	for _, x := range list {
 		begin := float64(x.At.Sub(run.Began).Microseconds()) / 1000
-		run.Spans = append(run.Spans, historyapi.Span{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
+		run.Spans = append(run.Spans, operatorapi.Span{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
 	}
 	return err
 }
 
 // Run returns everything stored about a run, by its ID or a prefix. "" means the latest run. ErrUnknown means that
 // there is no such run.
-func (s *Store) Run(ctx context.Context, id string) (historyapi.Detail, error) {
+func (s *Store) Run(ctx context.Context, id string) (operatorapi.Detail, error) {
 	return s.RunAfter(ctx, id, 0)
 }
 
 // RunAfter is Run for a reader that already has the exchanges up to number after. While the run is in progress, it
 // returns only later exchanges.
-func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
-	var out historyapi.Detail
+func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
+	var out operatorapi.Detail
 	db, err := s.db(ctx)
 	if err != nil {
 		return out, err
@@ -281,12 +281,12 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 	if !s.underWay(&out) {
 		after = 0
 	}
-	out.Exchanges, err = read[historyapi.Exchange](ctx, db,
+	out.Exchanges, err = read[operatorapi.Exchange](ctx, db,
 		"SELECT data FROM exchange WHERE run = $1 AND number > $2 ORDER BY number", out.ID, after)
 	if err != nil {
 		return out, s.checked(err)
 	}
-	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(out.Exchanges, func(a, b operatorapi.Exchange) int { return a.At.Compare(b.At) })
 	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before it had counted the exchanges
 		for _, x := range out.Exchanges {
 			out.Count.Add(x.Exchange)
@@ -296,7 +296,7 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 }
 
 // underWay adds the code, the output and the counts of a run in progress. It reports whether the run is in progress.
-func (s *Store) underWay(out *historyapi.Detail) bool {
+func (s *Store) underWay(out *operatorapi.Detail) bool {
 	s.mu.Lock()
 	r := s.live[out.ID]
 	s.mu.Unlock()
@@ -317,8 +317,8 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 
 // Exchanges lists exchanges, including those of MCP servers and installations, latest or oldest first.
 func (s *Store) Exchanges(
-	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
-) (historyapi.ExchangePage, error) {
+	ctx context.Context, f operatorapi.ExchangeFilter, cursor string,
+) (operatorapi.ExchangePage, error) {
 	var w where
 	w.times(f.Since, f.Until)
 	w.prefix("run", f.Run)
@@ -328,8 +328,8 @@ func (s *Store) Exchanges(
 	if f.Name != "" {
 		w.and("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
 	}
-	var out historyapi.ExchangePage
-	number := func(x historyapi.Exchange) int64 { return x.Number }
+	var out operatorapi.ExchangePage
+	number := func(x operatorapi.Exchange) int64 { return x.Number }
 	db, err := s.db(ctx)
 	if err == nil {
 		out.Exchanges, out.Next, err = page(ctx, db, "exchange", w, cursor, f.Limit, f.Oldest, number)
@@ -342,7 +342,7 @@ const maxTexts = 200
 
 // exchangeTexts returns the searchable texts of a run's exchanges.
 func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, error) {
-	list, err := read[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
+	list, err := read[proxyapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.URL, x.Code)
@@ -352,7 +352,7 @@ func exchangeTexts(ctx context.Context, tx *transaction, run string) ([]string, 
 
 // putWords adds a run to the full-text index. The run must not be in it yet. Without content, only its receipt is
 // indexed.
-func putWords(ctx context.Context, tx *transaction, run historyapi.Run, texts []string, c *content) error {
+func putWords(ctx context.Context, tx *transaction, run operatorapi.Run, texts []string, c *content) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
 	seen := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -166,7 +166,7 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 			return err
 		}
 		n++
-		var events []historyapi.Event
+		var events []operatorapi.Event
 		// This process has published its events already.
 		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
 			return nil
@@ -247,7 +247,7 @@ func (s *Store) register(ctx context.Context, tx *transaction) error {
 		return err
 	}
 	s.replica.Store(number)
-	_, err = markLost(ctx, tx, func(run historyapi.Run) bool {
+	_, err = markLost(ctx, tx, func(run operatorapi.Run) bool {
 		return run.Number%maxReplicas == number && !s.isLive(run.ID)
 	})
 	return err
@@ -280,7 +280,7 @@ func (s *Store) loseRuns(ctx context.Context, tx *transaction) error {
 	if err != nil {
 		return err
 	}
-	n, err := markLost(ctx, tx, func(run historyapi.Run) bool {
+	n, err := markLost(ctx, tx, func(run operatorapi.Run) bool {
 		return !slices.Contains(alive, run.Number%maxReplicas) && !s.isLive(run.ID)
 	})
 	if n > 0 && err == nil {

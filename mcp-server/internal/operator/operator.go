@@ -12,13 +12,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Config holds the sources of the answers.
 type Config struct {
 	About   operatorapi.About
-	Control *controlapi.Client
+	Control *proxyapi.Client
 	// History is the store of runs.
 	History *history.Store
 	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
@@ -54,7 +54,7 @@ func Handler(c Config) http.Handler {
 		forward(w, r, c.Control.Inspection)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"diagnosis", func(w http.ResponseWriter, r *http.Request) {
-		forward(w, r, func(ctx context.Context) (controlapi.Diagnosis, error) {
+		forward(w, r, func(ctx context.Context) (proxyapi.Diagnosis, error) {
 			return c.Control.Diagnose(ctx, r.URL.Query().Get("offline") == "true")
 		})
 	})

@@ -12,20 +12,20 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Watcher.
 type Config struct {
-	Control *controlapi.Client
-	Sandbox *runapi.Client
+	Control *proxyapi.Client
+	Sandbox *sandboxapi.Client
 	Log     *slog.Logger
 	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not block.
-	Changed func(controlapi.Catalog)
+	Changed func(proxyapi.Catalog)
 	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
 	// renewal.
-	Python func(runapi.Python)
+	Python func(sandboxapi.Python)
 }
 
 // Watcher follows the catalog. Create it with New and call Run. All methods are safe for concurrent use.
@@ -35,7 +35,7 @@ type Watcher struct {
 	renewing sync.Mutex // one renewal at a time, so that an older catalog cannot overwrite a newer one
 
 	mu      sync.Mutex
-	catalog controlapi.Catalog
+	catalog proxyapi.Catalog
 	hash    string
 	known   bool // there is a catalog and a permission set
 	problem error
@@ -83,7 +83,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Subscribed before the fetch, so that no change is missed in between.
-	events, err := w.cfg.Control.Subscribe(ctx, controlapi.CatalogEvents)
+	events, err := w.cfg.Control.Subscribe(ctx, proxyapi.CatalogEvents)
 	if err != nil {
 		return fmt.Errorf("following the catalog: %w", err)
 	}
@@ -91,7 +91,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 	var ended error
 	go func() {
 		defer close(done)
-		ended = events.Each(func(e controlapi.Event) { note(changed, e) })
+		ended = events.Each(func(e proxyapi.Event) { note(changed, e) })
 	}()
 	defer func() {
 		cancel()
@@ -114,7 +114,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 }
 
 // note stores the latest catalog version of the events in a channel of one.
-func note(changed chan string, e controlapi.Event) {
+func note(changed chan string, e proxyapi.Event) {
 	if e.Catalog == "" {
 		return
 	}
@@ -141,7 +141,7 @@ func (w *Watcher) Renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fetching the catalog: %w", err)
 	}
-	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
+	set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(cat)})
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
@@ -182,7 +182,7 @@ func (w *Watcher) fail(err error) {
 }
 
 // Catalog returns the last fetched catalog, or an empty one.
-func (w *Watcher) Catalog() controlapi.Catalog {
+func (w *Watcher) Catalog() proxyapi.Catalog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.catalog
@@ -209,7 +209,7 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 
 // AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
 // there are any. Under YOLO_MODE it allows all hosts. It is never nil.
-func AllowNet(cat controlapi.Catalog) []string {
+func AllowNet(cat proxyapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
 	}
@@ -217,7 +217,7 @@ func AllowNet(cat controlapi.Catalog) []string {
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
 		if a.Server != nil {
-			hosts = append(hosts, controlapi.ServersHost)
+			hosts = append(hosts, proxyapi.ServersHost)
 		}
 	}
 	slices.Sort(hosts)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Queue. Zero fields get the defaults that their comments name.
@@ -85,7 +85,7 @@ type sessionQueue struct {
 // ticket is one waiting run.
 type ticket struct {
 	ctx     context.Context
-	request runapi.LeaseRequest
+	request sandboxapi.LeaseRequest
 	shared  bool // belongs to a Share, which bounds the number of such tickets
 	queue   *sessionQueue
 	result  chan result // buffered: one result
@@ -150,9 +150,9 @@ func (q *Queue) Acquire(ctx context.Context, session string) (sandbox.Lease, tim
 // Turn describes the run that wants a lease, and the kind of lease.
 type Turn struct {
 	Session string
-	// Language is the same as in runapi.LeaseRequest.
+	// Language is the same as in sandboxapi.LeaseRequest.
 	Language string
-	// Private is the same as in runapi.LeaseRequest.
+	// Private is the same as in sandboxapi.LeaseRequest.
 	Private bool
 	// Share is the share of the tenant that owns the run, or nil. Tenants' runs are private.
 	Share *Share
@@ -186,11 +186,11 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 
 // acquire is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
 func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
-	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
+	request := sandboxapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
 	// A run may skip the queue only if no other run waits.
 	if q.Waiting() == 0 {
 		l, err := q.take(ctx, request)
-		if !errors.Is(err, runapi.ErrBusy) {
+		if !errors.Is(err, sandboxapi.ErrBusy) {
 			return l, err
 		}
 	}
@@ -207,7 +207,7 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 	}
 	select {
 	case r := <-t.result:
-		if !errors.Is(r.err, runapi.ErrBusy) { // ErrBusy: MaxWait has passed
+		if !errors.Is(r.err, sandboxapi.ErrBusy) { // ErrBusy: MaxWait has passed
 			return r.lease, r.err
 		}
 	case <-limited.Done():
@@ -227,7 +227,7 @@ func (q *Queue) acquire(ctx, limited context.Context, turn Turn, start time.Time
 //
 // In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
 // is taken only if no other slot is free.
-func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (q *Queue) take(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
 	if r.Language == "" {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
@@ -238,7 +238,7 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 	var cause error // why the previous attempt failed
 	for {
 		l, err := q.cfg.Source.Acquire(asking, r)
-		if r.Language != "" && errors.Is(err, runapi.ErrBusy) {
+		if r.Language != "" && errors.Is(err, sandboxapi.ErrBusy) {
 			if held, ok := q.useHeld(ctx, r.Private); ok {
 				return held, nil
 			}
@@ -247,7 +247,7 @@ func (q *Queue) take(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease,
 			q.Release(l)
 			return sandbox.Lease{}, ctx.Err()
 		}
-		if err == nil || errors.Is(err, runapi.ErrBusy) {
+		if err == nil || errors.Is(err, sandboxapi.ErrBusy) {
 			return l, err
 		}
 		// A timeout would hide the reason for the failures before it.
@@ -359,7 +359,7 @@ func (q *Queue) dispatch() {
 			return
 		}
 		l, err := q.take(t.ctx, t.request)
-		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
+		if errors.Is(err, sandboxapi.ErrBusy) && t.ctx.Err() == nil {
 			// Put back while it waits, so that its caller can still withdraw it.
 			q.putBack(t)
 			q.pause()

@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // newQueue makes a queue on a sandbox with so many slots.
 func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
 	t.Helper()
 	s := peertest.NewSandbox(t, slots)
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	cfg.Source = &sandbox.Sandbox{Runs: client}
 	q := queue.New(cfg)
 	t.Cleanup(func() {
@@ -263,7 +263,7 @@ func TestAhead(t *testing.T) {
 func TestAheadRestart(t *testing.T) {
 	s := peertest.NewSandbox(t, 2)
 	s.Ahead = true
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: &sandbox.Sandbox{Runs: client}})
 	defer q.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -315,7 +315,7 @@ func TestMirrorPinned(t *testing.T) {
 	testkit.Must(t, err)
 	for _, s := range []*skill.Store{one, two} {
 		testkit.WaitFor(t, func() bool { return source(s, "z") == "last" })
-		if got := s.Imported(`import "/skills/a.ts"`, runapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
+		if got := s.Imported(`import "/skills/a.ts"`, sandboxapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
 			t.Errorf("%q, runs import %q", source(s, "a"), got)
 		}
 	}

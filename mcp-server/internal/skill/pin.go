@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // ErrPinned refuses a change of a skill that a person has pinned.
 var ErrPinned = errors.New("the skill is pinned")
 
 // ErrManyPins refuses a pin if all pinned sources would be too large together: a run gets all of them.
-var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", runapi.MaxSkills>>20)
+var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", sandboxapi.MaxSkills>>20)
 
 // PinIn enables pins. It stores their sources in a folder that code cannot reach.
 func (s *Store) PinIn(dir string) error {
@@ -130,7 +130,7 @@ func (s *Store) checkPinSize(name, source string) error {
 		files = map[string]string{}
 	}
 	files[File(name)] = source
-	if (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+	if (sandboxapi.RunRequest{Skills: files}).SkillsSize() > sandboxapi.MaxSkills {
 		return ErrManyPins
 	}
 	return nil

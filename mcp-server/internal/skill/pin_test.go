@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // sumOf is what a skill is now, for Pin.
@@ -117,7 +117,7 @@ func TestPinUnreadable(t *testing.T) {
 // TestPinRoom: a run can take all pinned skills of a language.
 func TestPinRoom(t *testing.T) {
 	large := map[string]string{}
-	for i := range runapi.MaxSkills/skill.MaxSize + 1 {
+	for i := range sandboxapi.MaxSkills/skill.MaxSize + 1 {
 		large[fmt.Sprintf("s%d.ts", i)] = strings.Repeat("x", skill.MaxSize)
 	}
 	large["p.py"] = "x = 1\n"
@@ -133,7 +133,7 @@ func TestPinRoom(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if files, err := s.Pins(false); err != nil || refused != 2 || (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+	if files, err := s.Pins(false); err != nil || refused != 2 || (sandboxapi.RunRequest{Skills: files}).SkillsSize() > sandboxapi.MaxSkills {
 		t.Errorf("%d were refused, %d are pinned, %v", refused, len(files), err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestNarrow: no list of APIs of a run leads beyond those of its tenant, and none becomes the empty one, which stands
@@ -36,7 +36,7 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%q of %+v: %q %v %v", c.apis, c.of, got, closed, err)
 		}
 	}
-	cat := controlapi.Catalog{Version: "1", APIs: []controlapi.API{{Name: "x"}, {Name: "z"}}, Problems: []controlapi.Problem{{API: "z"}}}
+	cat := proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{{Name: "x"}, {Name: "z"}}, Problems: []proxyapi.Problem{{API: "z"}}}
 	if v := own.View(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
 		t.Errorf("%+v of %+v", v, cat)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxTypes bounds the part of an API's types.d.ts that is shown, in bytes.
@@ -61,7 +61,7 @@ func (s *Surface) addAPIs() {
 const firstCatalog = 5 * time.Second
 
 // catalog returns the catalog, or an empty one if the proxy has never answered.
-func (s *Surface) catalog(ctx context.Context) controlapi.Catalog {
+func (s *Surface) catalog(ctx context.Context) proxyapi.Catalog {
 	// Version is empty only before the first catalog.
 	if c := s.published(); c.Version != "" {
 		return c
@@ -82,7 +82,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		Tool: "list_apis", Names: []string{"query", "api", "operation", "explain"}, Example: example,
 	})
 	only := a.Text("api", "the name of one API as a string", false)
-	query := a.Text("query", "what to do, in a few words", false)
+	query := a.Text("query", "the task, in a few words", false)
 	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
 	explain := a.Flag("explain") // for codeforge api search --explain
 	// An operation is an exact name and a query is not, so the answer to both could only guess.
@@ -169,7 +169,7 @@ func shortList(list []listed) string {
 }
 
 // listNotes returns the blocks after the array.
-func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listed, only string) []string {
+func (s *Surface) listNotes(ctx context.Context, cat proxyapi.Catalog, list []listed, only string) []string {
 	var notes []string
 	if note := serverNote(list); note != "" && only == "" {
 		notes = append(notes, note)
@@ -208,7 +208,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 func (s *Surface) types(ctx context.Context, api string) []string {
 	body, err := s.cfg.Control.Types(ctx, api)
 	// Not an error: the file may have been removed since the catalog.
-	if errors.Is(err, controlapi.ErrNotFound) {
+	if errors.Is(err, proxyapi.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Surface) types(ctx context.Context, api string) []string {
 }
 
 // mistakes returns the number of problems that keep an API from loading.
-func mistakes(cat controlapi.Catalog) (n int) {
+func mistakes(cat proxyapi.Catalog) (n int) {
 	for _, p := range cat.Problems {
 		if !p.Warning {
 			n++
@@ -241,7 +241,7 @@ func mistakes(cat controlapi.Catalog) (n int) {
 }
 
 // listing returns an API in the form that the model reads.
-func listing(api controlapi.API) listed {
+func listing(api proxyapi.API) listed {
 	l := listed{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
 		Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -42,7 +42,7 @@ type finder struct {
 	skills *search.Index
 	listed []skill.Skill // the skills that are indexed
 	apis   *search.Index
-	bare   []controlapi.API // the APIs that are indexed
+	bare   []proxyapi.API // the APIs that are indexed
 }
 
 type toolIndex struct {
@@ -57,12 +57,12 @@ type source struct {
 	server string
 	tools  []signature.Tool
 	skills []skill.Skill
-	apis   []controlapi.API // APIs without a document, or servers that have never started
-	store  *skill.Store     // the store of the skills
+	apis   []proxyapi.API // APIs without a document, or servers that have never started
+	store  *skill.Store   // the store of the skills
 }
 
 // places returns all sources, or the sources of one API.
-func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only string) []source {
+func (s *Surface) places(ctx context.Context, cat proxyapi.Catalog, only string) []source {
 	var out []source
 	for _, d := range s.docs(ctx) {
 		if only == "" || d.Name == only {
@@ -71,7 +71,7 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 	}
 	s.finder.mu.Lock()
 	defer s.finder.mu.Unlock()
-	var bare []controlapi.API
+	var bare []proxyapi.API
 	for _, api := range cat.APIs {
 		if only != "" && api.Name != only {
 			continue
@@ -90,7 +90,7 @@ func (s *Surface) places(ctx context.Context, cat controlapi.Catalog, only strin
 	}
 	// The indexes of removed servers would stay in memory otherwise.
 	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
-		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
+		return !slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == server })
 	})
 	// Skills belong to no API, and an API without a document has no entries beside itself.
 	if only != "" {
@@ -167,8 +167,8 @@ func nameAndText(name, text string, more ...string) search.Entry {
 }
 
 // ofAPIs returns the index of APIs by their configuration. The caller holds the lock.
-func (f *finder) ofAPIs(list []controlapi.API) *search.Index {
-	same := func(a, b controlapi.API) bool {
+func (f *finder) ofAPIs(list []proxyapi.API) *search.Index {
+	same := func(a, b proxyapi.API) bool {
 		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
 	}
 	if f.apis == nil || !slices.EqualFunc(f.bare, list, same) {
@@ -193,7 +193,7 @@ type findRequest struct {
 
 // find answers a query, or shows an operation, a tool, a skill or a type in full. It returns "" for a query about an
 // API that has no document.
-func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
+func (s *Surface) find(ctx context.Context, cat proxyapi.Catalog, r findRequest) string {
 	places := s.places(ctx, cat, r.api)
 	if r.operation != "" {
 		return s.full(cat, places, r.operation)
@@ -205,7 +205,7 @@ func (s *Surface) find(ctx context.Context, cat controlapi.Catalog, r findReques
 	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
 	switch {
 	case len(hits) == 0:
-		return "Nothing was found. " + notes
+		return "No match. " + notes
 	case r.explain:
 		return explainHits(places, hits)
 	}
@@ -237,7 +237,7 @@ func sourceOf(places []source, h search.Hit) source {
 }
 
 // show returns the results, grouped by source.
-func show(cat controlapi.Catalog, places []source, hits []search.Hit) string {
+func show(cat proxyapi.Catalog, places []source, hits []search.Hit) string {
 	var b strings.Builder
 	cost, last, imported := 0, (*search.Index)(nil), false
 	for _, h := range together(hits) {
@@ -294,7 +294,7 @@ func together(hits []search.Hit) []placed {
 }
 
 // header returns the line above the results of one source: how code reaches it, or who wrote the text.
-func (p source) header(cat controlapi.Catalog) string {
+func (p source) header(cat proxyapi.Catalog) string {
 	switch {
 	case p.doc != nil:
 		return p.doc.Header(tokenNames(cat, p.doc.Name)) + "\n"
@@ -341,7 +341,7 @@ func (p source) show(entry int, detail apidoc.Detail) string {
 }
 
 // apiLine returns the line for an API without a document: its configuration, and how code reaches the API.
-func apiLine(a controlapi.API) string {
+func apiLine(a proxyapi.API) string {
 	line := fmt.Sprintf("API %s  %s", a.Name, signature.Clean(a.Description, 120))
 	for _, t := range a.Credentials {
 		line += fmt.Sprintf("  %s (%s)", t.Name, strings.Join(t.In, ", "))
@@ -422,7 +422,7 @@ func tokens(s string) int {
 }
 
 // tokenNames returns the token names of an API.
-func tokenNames(cat controlapi.Catalog, api string) []string {
+func tokenNames(cat proxyapi.Catalog, api string) []string {
 	var out []string
 	for _, a := range cat.APIs {
 		if a.Name == api {
@@ -435,14 +435,14 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 }
 
 // findNotes returns further facts about a search that the model must know.
-func (s *Surface) findNotes(cat controlapi.Catalog, places []source, only string, hits []search.Hit) []string {
+func (s *Surface) findNotes(cat proxyapi.Catalog, places []source, only string, hits []search.Hit) []string {
 	var notes, dark []string
 	if s.cfg.Library.Behind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
 	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
-		note := "Nothing fits well."
+		note := "No good match."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
 			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clip(strings.Join(p.doc.Groups(), ", "), 240))
 		}
@@ -468,7 +468,7 @@ func clip(s string, most int) string { return visible.Cut(s, most, "…") }
 const maxNear = 5
 
 // full returns everything about an operation, a tool, a skill or a type, from every API that has it.
-func (s *Surface) full(cat controlapi.Catalog, places []source, name string) string {
+func (s *Surface) full(cat proxyapi.Catalog, places []source, name string) string {
 	var found []string
 	for _, p := range places {
 		switch {
@@ -542,7 +542,7 @@ const (
 )
 
 // misses suggests the intended operations for requests that failed with a client error. It does not wait for documents.
-func (s *Surface) misses(r controlapi.Receipt) []string {
+func (s *Surface) misses(r proxyapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
@@ -555,7 +555,7 @@ func (s *Surface) misses(r controlapi.Receipt) []string {
 			continue
 		}
 		// A refused request never reached the API, so its status is CodeForge's.
-		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
+		if looked++; x.Outcome != proxyapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
 			continue
 		}
 		for _, d := range s.cfg.Library.Docs(now) {

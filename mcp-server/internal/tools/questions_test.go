@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // asked is one question of testdata/questions.
@@ -55,7 +55,7 @@ func TestQuestions(t *testing.T) {
 	all := readQuestions(t, sets)
 	operations := map[string]string{}
 	docs := map[string]*apidoc.Doc{}
-	var apis []controlapi.API
+	var apis []proxyapi.API
 	for _, a := range all {
 		if docs[a.api] != nil {
 			continue
@@ -68,7 +68,7 @@ func TestQuestions(t *testing.T) {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
-		apis = append(apis, controlapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
+		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	call := askOf(t, nil, operations, apis...)
 

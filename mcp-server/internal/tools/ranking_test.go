@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // corpus is imported documents, by API.
@@ -27,7 +27,7 @@ type corpus struct {
 
 func readCorpus(t *testing.T, questions []asked) corpus {
 	t.Helper()
-	c, operations, apis := corpus{docs: map[string]*apidoc.Doc{}}, map[string]string{}, []controlapi.API(nil)
+	c, operations, apis := corpus{docs: map[string]*apidoc.Doc{}}, map[string]string{}, []proxyapi.API(nil)
 	for _, a := range questions {
 		if c.docs[a.api] != nil {
 			continue
@@ -40,7 +40,7 @@ func readCorpus(t *testing.T, questions []asked) corpus {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
-		apis = append(apis, controlapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
+		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	c.call = askOf(t, nil, operations, apis...)
 	return c

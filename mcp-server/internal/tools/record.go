@@ -10,21 +10,21 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // begin starts to store a run, and sets its ID. running is called when the run has its slot.
 func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
 	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
-	run := historyapi.Run{ID: r.ID, Session: digest(r.Session), Narrowed: r.APIs, Language: runapi.LanguageTypeScript}
+	run := operatorapi.Run{ID: r.ID, Session: digest(r.Session), Narrowed: r.APIs, Language: sandboxapi.LanguageTypeScript}
 	if r.Python {
-		run.Language = runapi.LanguagePython
+		run.Language = sandboxapi.LanguagePython
 	}
 	run.Client, run.ClientVersion, run.Protocol = client(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
@@ -33,7 +33,7 @@ func (s *Surface) begin(req *mcp.CallToolRequest, r *execution.Request, running 
 		r.Client = t.Name + ": " + r.Client // for the ledger and for alarms
 	}
 	recording := s.cfg.History.Begin(run, r.Code)
-	r.Started = func(l runapi.Lease) {
+	r.Started = func(l sandboxapi.Lease) {
 		running()
 		recording.Started(int(l.Slot), l.Generation)
 	}
@@ -88,8 +88,8 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 		name, _, _ = client(req.Session)
 	}
 	for _, c := range changes {
-		s.changed(historyapi.SkillVersion{
-			Skill: c.Name, By: historyapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
+		s.changed(operatorapi.SkillVersion{
+			Skill: c.Name, By: operatorapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
 		})
 	}
 }
@@ -100,8 +100,8 @@ func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, 
 	own := ownChanges(code, alone, changes)
 	var out []string
 	for _, c := range changes {
-		alert := historyapi.Alert{
-			Kind: historyapi.AlertPinned, Skill: c.Name,
+		alert := operatorapi.Alert{
+			Kind: operatorapi.AlertPinned, Skill: c.Name,
 			Title: "The file of a pinned skill was changed: " + c.Name,
 			Text:  "Imports still get the pinned source.",
 		}
@@ -114,7 +114,7 @@ func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, 
 	return out
 }
 
-// noExit returns historyapi.Run.Reason for a run without an exit.
+// noExit returns operatorapi.Run.Reason for a run without an exit.
 func noExit(err error) string {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
@@ -124,15 +124,15 @@ func noExit(err error) string {
 	case errors.As(err, &busy):
 		return "busy"
 	case errors.Is(err, context.Canceled):
-		return string(runapi.Cancelled)
-	case errors.Is(err, runapi.ErrInterrupted):
+		return string(sandboxapi.Cancelled)
+	case errors.Is(err, sandboxapi.ErrInterrupted):
 		return "interrupted"
 	}
 	return "unavailable"
 }
 
 // changed stores a change of a skill.
-func (s *Surface) changed(v historyapi.SkillVersion) {
+func (s *Surface) changed(v operatorapi.SkillVersion) {
 	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // the history has versions of the shared skills only
 		return
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -65,7 +65,7 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
 	who, _, _ := client(req.Session)
-	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
+	s.changed(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByTool, Client: who})
 	// Before the remarks, which take a run: clients see the new skill at once.
 	s.shelf.refresh()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
@@ -90,7 +90,7 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
 	who, _, _ := client(req.Session)
-	s.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who, Deleted: true})
+	s.changed(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByTool, Client: who, Deleted: true})
 	s.shelf.refresh()
 	return text("Skill " + name + " was deleted."), nil
 }
@@ -120,14 +120,14 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrName):
 		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64, and .py for Python.", name)
 	case errors.Is(err, skill.ErrReadOnly):
-		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
+		return "Not changed: skills are read-only here (the user's setting SKILLS_READONLY)."
 	case errors.Is(err, skill.ErrPinned):
-		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
+		return "Not changed: the user has pinned skill " + name + ". To build on it, write another one."
 	case errors.Is(err, skill.ErrTaken):
 		return "Skill " + name + " was not written: Python imports a skill with _ for -, and there is one of that name " +
 			"already. Choose another name."
 	case errors.Is(err, skill.ErrChanged):
-		return "The skill was changed concurrently. This call changed nothing; read the skill again."
+		return "Not changed: the skill was changed concurrently. Read it again."
 	case errors.Is(err, skill.ErrUnavailable):
 		return "The store of skills did not confirm the change of " + name + ". Read the skill before you try again, " +
 			"and tell the user to check the server's log. Code can still import what was stored before."
@@ -211,7 +211,7 @@ func (h *shelf) refresh() {
 		now[k.Name] = k
 		old, was := h.shown[k.Name]
 		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
-			h.surface.changed(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
+			h.surface.changed(operatorapi.SkillVersion{Skill: k.Name, By: operatorapi.ByPerson})
 		}
 		// Registering again would notify clients of a change.
 		if was && sameResource(old, k) {
@@ -228,7 +228,7 @@ func (h *shelf) refresh() {
 	for name := range h.shown {
 		if _, is := now[name]; !is {
 			gone = append(gone, skillURI+name)
-			h.surface.changed(historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: true})
+			h.surface.changed(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByPerson, Deleted: true})
 		}
 	}
 	if len(gone) > 0 {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxStatuses is the largest number of pairs of host and status in a result.
@@ -30,7 +30,7 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	}
 	responses, failed := map[string]int{}, map[key]int{}
 	for _, x := range r.outcome.Receipt.Exchanges {
-		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != controlapi.OutcomeServed || x.Call() != "" {
+		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != proxyapi.OutcomeServed || x.Call() != "" {
 			continue
 		}
 		responses[x.Host]++
@@ -66,7 +66,7 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	}
 	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
-		text += " After 429 wait as Retry-After says, then send the request again."
+		text += " After 429, wait for Retry-After, then send the request again."
 	}
 	if broken {
 		text += " After 5xx repeat a request that only reads."
@@ -90,7 +90,7 @@ func (r rendering) isHandled(host string, status int) bool {
 		status != http.StatusRequestTimeout
 	return word.MatchString(r.code) || word.MatchString(stderr) || said.MatchString(stdout) ||
 		mayExpect && checksStatus.MatchString(r.code) ||
-		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h controlapi.Hint) bool {
-			return h.Code == controlapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
+		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h proxyapi.Hint) bool {
+			return h.Code == proxyapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
 		})
 }

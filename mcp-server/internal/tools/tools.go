@@ -27,8 +27,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Surface.
@@ -36,7 +36,7 @@ type Config struct {
 	// Executor may be nil if the server runs no code. Then Surface does not check whether skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
-	Control  *controlapi.Client
+	Control  *proxyapi.Client
 	Skills   *skill.Store
 	// Servers may be nil: then no tools of MCP servers are known.
 	Servers Servers
@@ -72,7 +72,7 @@ type Surface struct {
 	// writers counts the running calls that may change skills.
 	writers writers
 	// python is the sandbox's report about Python, or nil before the first report.
-	python atomic.Pointer[runapi.Python]
+	python atomic.Pointer[sandboxapi.Python]
 }
 
 // New returns a surface with all tools, resources and the prompt.
@@ -95,7 +95,7 @@ func New(cfg Config) *Surface {
 }
 
 // published returns the public catalog in the view of the surface's tenant.
-func (s *Surface) published() controlapi.Catalog {
+func (s *Surface) published() proxyapi.Catalog {
 	if s.cfg.Tenant == nil {
 		return s.cfg.Catalog.Catalog()
 	}
@@ -195,7 +195,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
 			note := frozenNote(a)
-			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
+			return contents("", []voice.Text{note, voice.Say("Not done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
@@ -209,9 +209,9 @@ func frozenNote(a operatorapi.Alarm) voice.Text {
 			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
 			"codeforge status names the cause}.")
 	}
-	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
-		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
-		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+
+	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
+		"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
+		"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
 		"codeforge unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
 }
 

@@ -33,7 +33,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -58,6 +57,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // daemon holds the parts of a running proxy.
@@ -215,7 +215,7 @@ func (d *daemon) assemble(
 		d.plans.Forget()
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())
-		journal.Publish(controlapi.Event{Catalog: c.Now.Public.Version})
+		journal.Publish(proxyapi.Event{Catalog: c.Now.Public.Version})
 		settle()
 	}
 	conf.Registry, conf.RegistryPrivate = policy.NewRegistry(set.Registry, set.RegistryPrivate), set.RegistryPrivate
@@ -247,7 +247,7 @@ func (d *daemon) assemble(
 	})
 	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
-		return fmt.Errorf("reading what was spent of limits: %w", err)
+		return fmt.Errorf("reading the used amounts of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Memory:  memory,
@@ -258,7 +258,7 @@ func (d *daemon) assemble(
 	})
 	d.book = lease.NewBook(lease.Config{
 		Drain: func(id slot.ID) { d.entrance.Drain(id) }, Plans: d.plans, Memory: memory,
-		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.Lost(id, rec) },
+		Lost: func(id slot.ID, rec proxyapi.Receipt) { d.control.Lost(id, rec) },
 	})
 	d.entrance, err = entrance.New(entrance.Config{
 		Listeners: in.listeners, Attach: d.book.Attach, GetCertificate: ca.GetCertificate, Handler: handler,
@@ -353,7 +353,7 @@ func (d *daemon) sending(set settings.Settings) func(ledger.Sending) error {
 
 // uncounted logs that the use of limits cannot be stored.
 func (d *daemon) uncounted(err error) {
-	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
+	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets the used amounts of limits",
 		logline.Tag("error"), slog.String("error", err.Error()))
 }
 

@@ -1,4 +1,4 @@
-// Package control serves the control API of proxy/controlapi on a unix socket.
+// Package control serves the control API of proxy/proxyapi on a unix socket.
 //
 // Threat: any process that reaches the socket can register runs. Contract: the socket is in a directory that only
 // mcp-server shares, and no answer of this API contains a credential.
@@ -23,7 +23,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -31,6 +30,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -51,7 +51,7 @@ type Config struct {
 	Plans Plans
 	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
 	// PEM.
-	Hosts func(context.Context) []controlapi.HostCheck
+	Hosts func(context.Context) []proxyapi.HostCheck
 	CA    string
 	// Ready returns nil while the proxy serves, else the reason why it does not.
 	Ready func() error
@@ -128,9 +128,9 @@ func value(of func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { rpc.Answer(w, http.StatusOK, of()) }
 }
 
-// diagnose answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
+// diagnose answers with a proxyapi.Diagnosis. With offline=true it checks no hosts.
 func (s *Control) diagnose(w http.ResponseWriter, r *http.Request) {
-	out := controlapi.Diagnosis{CA: s.conf.CA}
+	out := proxyapi.Diagnosis{CA: s.conf.CA}
 	if r.URL.Query().Get("offline") != "true" {
 		out.Hosts = s.conf.Hosts(r.Context())
 	}
@@ -153,7 +153,7 @@ func (s *Control) document(of func(*catalog.API) *catalog.Document) http.Handler
 			a = snapshot.Rules.Catalog.API(r.PathValue("api"))
 		}
 		if a == nil || !a.Active || of(a) == nil {
-			rpc.Refuse(w, fmt.Errorf("%w: no such API, or it has no such file", controlapi.ErrNotFound))
+			rpc.Refuse(w, fmt.Errorf("%w: no such API, or it has no such file", proxyapi.ErrNotFound))
 			return
 		}
 		d := of(a)
@@ -170,7 +170,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var reg controlapi.Registration
+	var reg proxyapi.Registration
 	dec := json.NewDecoder(r.Body)
 	// A misspelled field would otherwise drop a restriction silently.
 	dec.DisallowUnknownFields()
@@ -195,7 +195,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			rpc.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		} else if id.Server() && a.Server == nil {
-			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is not an MCP server")
 			return
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var sum controlapi.Summary
+	var sum proxyapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
 		rpc.Fail(w, http.StatusBadRequest, "the body is not a summary")
 		return
@@ -228,14 +228,14 @@ func (s *Control) unregister(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.ledger(id, sum, &rec)
-	s.conf.Journal.Publish(controlapi.Event{Receipt: &rec})
+	s.conf.Journal.Publish(proxyapi.Event{Receipt: &rec})
 	rpc.Answer(w, http.StatusOK, rec)
 }
 
 // ledger records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger is on
 // disk.
-func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
-	if s.conf.Ledger == nil || !controlapi.OfRun(rec.Run) {
+func (s *Control) ledger(id slot.ID, sum proxyapi.Summary, rec *proxyapi.Receipt) {
+	if s.conf.Ledger == nil || !proxyapi.OfRun(rec.Run) {
 		return
 	}
 	sum.Client = s.conf.Journal.Clean(sum.Client)
@@ -251,8 +251,8 @@ func (s *Control) ledger(id slot.ID, sum controlapi.Summary, rec *controlapi.Rec
 }
 
 // Lost records the end of a run whose receipt mcp-server did not fetch.
-func (s *Control) Lost(id slot.ID, rec controlapi.Receipt) {
-	s.ledger(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
+func (s *Control) Lost(id slot.ID, rec proxyapi.Receipt) {
+	s.ledger(id, proxyapi.Summary{Outcome: proxyapi.OutcomeLost}, &rec)
 }
 
 // drain answers with the exchanges of a slot so far. The slot's run continues.
@@ -271,8 +271,8 @@ func (s *Control) drain(w http.ResponseWriter, r *http.Request) {
 		rpc.Refuse(w, err)
 		return
 	}
-	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
-		s.conf.Journal.Caused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
+	if cause != (proxyapi.Cause{}) && len(rec.Exchanges) > 0 {
+		s.conf.Journal.Caused(proxyapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
 	rpc.Answer(w, http.StatusOK, rec)
 }
@@ -283,7 +283,7 @@ func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var calls controlapi.ServerCalls
+	var calls proxyapi.ServerCalls
 	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
 		rpc.Fail(w, http.StatusBadRequest, "the body is not a list of calls")
 		return
@@ -296,7 +296,7 @@ func (s *Control) setCalls(w http.ResponseWriter, r *http.Request) {
 }
 
 // isTooLong reports whether a name in a call is longer than a cause allows.
-func isTooLong(c controlapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
+func isTooLong(c proxyapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
 
 // The bounds of the names in a cause, in bytes.
 const (
@@ -305,8 +305,8 @@ const (
 )
 
 // causeOf parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
-func causeOf(q url.Values) (controlapi.Cause, bool) {
-	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
+func causeOf(q url.Values) (proxyapi.Cause, bool) {
+	c := proxyapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
 	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
 		return c, true
 	}
@@ -330,8 +330,8 @@ func (s *Control) leaseOf(w http.ResponseWriter, r *http.Request) (slot.ID, uint
 
 // broker turns the connection into the connection to mcp-server's broker, until either end closes it.
 func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
-		rpc.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+	if r.Header.Get("Upgrade") != proxyapi.BrokerProtocol {
+		rpc.Fail(w, http.StatusUpgradeRequired, "Upgrade: want "+proxyapi.BrokerProtocol)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -344,7 +344,7 @@ func (s *Control) broker(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		controlapi.BrokerProtocol)
+		proxyapi.BrokerProtocol)
 	if err == nil {
 		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server reconnects
 	}
@@ -359,7 +359,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 		return id, ok
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 if pods share the proxy, else no address")
 		return 0, false
 	}
 	pod, err := netip.ParseAddr(text[0])
@@ -375,7 +375,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 		return id, err == nil
 	}
 	if id, ok = s.conf.Pods.Find(pod); !ok {
-		rpc.Refuse(w, fmt.Errorf("%w: the pod has no slot", controlapi.ErrFenced))
+		rpc.Refuse(w, fmt.Errorf("%w: the pod has no slot", proxyapi.ErrFenced))
 	}
 	return id, ok
 }
@@ -393,9 +393,9 @@ func numberOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 
 // events streams the events. It writes an empty line every keepTime, so that a write to a dead reader fails.
 func (s *Control) events(w http.ResponseWriter, r *http.Request) {
-	of := controlapi.Events(r.URL.Query().Get("of"))
+	of := proxyapi.Events(r.URL.Query().Get("of"))
 	switch of {
-	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
+	case proxyapi.CatalogEvents, proxyapi.RequestEvents, proxyapi.AlarmEvents:
 	default:
 		rpc.Fail(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
@@ -428,7 +428,7 @@ func (s *Control) events(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Control) health(w http.ResponseWriter, _ *http.Request) {
-	h := controlapi.Health{Ready: true, Version: version.Version}
+	h := proxyapi.Health{Ready: true, Version: version.Version}
 	status := http.StatusOK
 	if err := s.conf.Ready(); err != nil {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable

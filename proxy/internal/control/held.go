@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Room holds the requests that wait for a person; hold.Room implements it.
@@ -46,7 +46,7 @@ func answerDecision(w http.ResponseWriter, decided any, err error) {
 		return
 	}
 	if refused := (*rpc.Error)(nil); errors.As(err, &refused) {
-		err = &rpc.Error{Status: controlapi.StatusNotDecided, Code: refused.Code, Text: refused.Text}
+		err = &rpc.Error{Status: proxyapi.StatusNotDecided, Code: refused.Code, Text: refused.Text}
 	}
 	rpc.Refuse(w, err)
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Plans holds the plans of dry runs; plan.Book implements it.
@@ -20,7 +20,7 @@ type Plans interface {
 func (s *Control) plan(w http.ResponseWriter, r *http.Request) {
 	p, err := s.conf.Plans.Get(r.PathValue("id"))
 	if err != nil {
-		rpc.Refuse(w, fmt.Errorf("%w: %w", controlapi.ErrNotFound, err))
+		rpc.Refuse(w, fmt.Errorf("%w: %w", proxyapi.ErrNotFound, err))
 		return
 	}
 	rpc.Answer(w, http.StatusOK, p)

@@ -5,13 +5,13 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -33,11 +33,11 @@ func Guarded(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 // Alarm records that a request carried a credential or a canary, and ends the run. An MCP server or an installation
 // goes on: the request was refused, and no session is to blame.
 func Alarm(j *receipt.Journal, l *lease.Lease, c swap.Carried, method, host string) {
-	a := controlapi.Alarm{
-		Run: l.Run, Tenant: l.Tenant, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
+	a := proxyapi.Alarm{
+		Run: l.Run, Tenant: l.Tenant, Kind: proxyapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
 	}
 	if c.Canary {
-		a.Kind = controlapi.AlarmCanary
+		a.Kind = proxyapi.AlarmCanary
 	}
 	j.Alarm(int(l.Slot), l.Recorder, a)
 	//defence:alarm-ends-run
@@ -65,7 +65,7 @@ func (x *exchange) raise(c swap.Carried) {
 // searchRefused searches a request that was refused for another reason: a canary is an alarm wherever the request was
 // to go. The answer leaves only afterwards, because a client that has it sends no more of the body.
 func (x *exchange) searchRefused(r *http.Request) {
-	if x.note.Outcome != controlapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
+	if x.note.Outcome != proxyapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
 		return
 	}
 	guard := x.guard

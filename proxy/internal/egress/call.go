@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var (
@@ -31,7 +31,7 @@ func (x *exchange) prepareCall() error {
 	switch {
 	case len(x.out.Header["Content-Encoding"]) > 0: // redaction decodes a body and removes the header
 		x.unfitCall = errEncoded // the broker reads arguments as plain JSON
-	case x.out.ContentLength > controlapi.MaxArguments: // redaction makes the length unknown
+	case x.out.ContentLength > proxyapi.MaxArguments: // redaction makes the length unknown
 		x.unfitCall = errArguments
 	}
 	x.redacted = x.conf.Redact.Request(x.out, framing.None)
@@ -100,21 +100,21 @@ func (x *exchange) searchCall() error {
 func (x *exchange) addressBroker() error {
 	out, path := x.out, x.callPath
 	plain, _ := url.PathUnescape(path)
-	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
-	timeout := out.Header[controlapi.HeaderTimeout]
+	out.URL = &url.URL{Scheme: "https", Host: proxyapi.ServersHost, Path: plain, RawPath: path}
+	timeout := out.Header[proxyapi.HeaderTimeout]
 	out.Header = http.Header{
-		controlapi.HeaderRun:        {x.lease.Run},
-		controlapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
-		controlapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
+		proxyapi.HeaderRun:        {x.lease.Run},
+		proxyapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
+		proxyapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
 	}
 	x.addressPlan(out.Header)
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Header.Set("Content-Type", "application/json")
-		out.Body = &atMost{ReadCloser: out.Body, left: controlapi.MaxArguments}
+		out.Body = &atMost{ReadCloser: out.Body, left: proxyapi.MaxArguments}
 	}
 	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
-		out.Header[controlapi.HeaderTimeout] = timeout
+		out.Header[proxyapi.HeaderTimeout] = timeout
 	}
 	return nil
 }
@@ -135,12 +135,12 @@ func (x *exchange) send(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	code := resp.Header.Get(controlapi.HeaderCode)
+	code := resp.Header.Get(proxyapi.HeaderCode)
 	// The code goes into the receipt, so only a short plain word passes.
 	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
-	if code == controlapi.CodePlanned && x.lease.Plan != nil {
+	if code == proxyapi.CodePlanned && x.lease.Plan != nil {
 		return x.recordCall(resp)
 	}
 	// Headers between broker and proxy are internal: code must not see them, or rely on them.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -21,6 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // exchange is one request and response. The steps fill the parts from top to bottom.
@@ -106,7 +106,7 @@ func (e *Egress) newExchange(
 ) (x *exchange, stop func() bool) {
 	x = &exchange{Egress: e, w: &responseWriter{ResponseWriter: w}, arrival: arrival{lease: l, began: time.Now()}}
 	x.note = receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder}
-	x.note.Exchange = controlapi.Exchange{At: x.began.UTC(), Run: l.Run, Tenant: l.Tenant}
+	x.note.Exchange = proxyapi.Exchange{At: x.began.UTC(), Run: l.Run, Tenant: l.Tenant}
 	// roundTrip gets only a request from goproxy: the context carries the exchange.
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, x))
 	// The end of the run also cuts off requests that are under way.

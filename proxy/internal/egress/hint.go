@@ -9,9 +9,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // hintUnswapped explains why token names in a request or in WebSocket messages were not swapped. It leaves out the name
@@ -19,9 +19,9 @@ import (
 func (x *exchange) hintUnswapped(report interface {
 	Swapped() []swap.Swap
 	Seen() []swap.Seen
-}) []controlapi.Hint {
+}) []proxyapi.Hint {
 	host, c, run := x.host, x.snap.Rules.Catalog, x.lease
-	var out []controlapi.Hint
+	var out []proxyapi.Hint
 	for _, seen := range report.Seen() {
 		if seen.Code == swap.CodeUnknown {
 			out = append(out, unknown(host, c, run))
@@ -52,7 +52,7 @@ func (x *exchange) hintUnswapped(report interface {
 }
 
 // hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
-func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
+func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) proxyapi.Hint {
 	return hintOf("not_swapped_"+swap.CodeRepeated, host.String(), voice.Say("%NAME was put in %PLACES, and is unchanged "+
 		"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
 		"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
@@ -60,8 +60,8 @@ func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credenti
 }
 
 // hintOf makes a hint.
-func hintOf(code, host string, text voice.Text) controlapi.Hint {
-	h := controlapi.Hint{Code: code, Text: text.Model, Host: host}
+func hintOf(code, host string, text voice.Text) proxyapi.Hint {
+	h := proxyapi.Hint{Code: code, Text: text.Model, Host: host}
 	if text.Person != text.Model {
 		h.Person = text.Person
 	}
@@ -89,7 +89,7 @@ func (x *exchange) about() {
 
 // hintRemovedHeaders returns the hints on headers that code may rely on and that the proxy removed from a request or
 // its response.
-func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
+func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
 	n := &x.note
 	if x.ranged && n.Outcome == "" {
 		out = append(out, hintOf("range_removed", n.Host, voice.Say("left without its Range header, because a part of a "+
@@ -98,10 +98,10 @@ func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 	switch {
 	case !x.scrubbed.RemovedETag() && !x.unsigned.RemovedETag():
 	case x.scrubbed.Count()+x.unsigned.Count() > 0:
-		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
+		out = append(out, hintOf(proxyapi.HintETag, n.Host, voice.Say("answered with a credential and an ETag. The proxy "+
 			"removed the ETag, because it can be a digest of the response.")))
 	default:
-		out = append(out, hintOf(controlapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, "+
+		out = append(out, hintOf(proxyapi.HintETag, n.Host, voice.Say("answered with an ETag. The proxy removed it, "+
 			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
 			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
 	}
@@ -110,7 +110,7 @@ func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 
 // rejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the token
 // name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
-func (x *exchange) rejected() []controlapi.Hint {
+func (x *exchange) rejected() []proxyapi.Hint {
 	n := &x.note
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
@@ -133,7 +133,7 @@ func (x *exchange) rejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
+		return []proxyapi.Hint{hintOf(codeRejected, n.Host, voice.Say("answered %STATUS. The credential of %PUT"+why,
 			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.unauthenticated()
@@ -146,23 +146,23 @@ func (x *exchange) rejected() []controlapi.Hint {
 const patient = time.Second
 
 // unanswered returns the hint for a request if its client or the end of the run gave it up before the response.
-func (x *exchange) unanswered() []controlapi.Hint {
+func (x *exchange) unanswered() []proxyapi.Hint {
 	waited := time.Since(x.began)
 	if waited < patient {
 		return nil
 	}
-	return []controlapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the "+
+	return []proxyapi.Hint{hintOf("unanswered", x.note.Host, voice.Say("had no response after %SECONDS s, when the "+
 		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
-const codeRejected = controlapi.HintRejected
+const codeRejected = proxyapi.HintRejected
 
 // unauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
-func (x *exchange) unauthenticated() []controlapi.Hint {
+func (x *exchange) unauthenticated() []proxyapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return []controlapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
+			return []proxyapi.Hint{hintOf(codeRejected, x.note.Host, voice.Say("answered 401, and the request had no token "+
 				"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", surfaces(c)))}
 		}
 	}
@@ -171,7 +171,7 @@ func (x *exchange) unauthenticated() []controlapi.Hint {
 
 // unknown returns the hint for a word that stands in a credential's place and looks like a token name, but is not one.
 // The hint does not repeat the word, because the sandbox chose it.
-func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
+func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) proxyapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
 	for _, a := range c.Match(host) {
 		if run.Closed() && !run.Includes(a.Name) {
@@ -183,7 +183,7 @@ func unknown(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.H
 		}
 		text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
 	}
-	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
+	return proxyapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
 // place returns the surface that the user could declare, for a name seen there.
@@ -201,7 +201,7 @@ func why(code string) string {
 		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
 			"apis/%API/config.json}."
 	case swap.CodeSink:
-		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
+		return "It is in a header that servers store or pass on, where no name is swapped. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
 	case swap.CodeInsecure:
@@ -227,7 +227,7 @@ func owner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credential) {
 
 // listPlaces lists the places that a credential was put in. It does not name an undeclared header: code chose that
 // name, and could put instructions for the model into it.
-func listPlaces(swaps []controlapi.Swap, c catalog.Credential) string {
+func listPlaces(swaps []proxyapi.Swap, c catalog.Credential) string {
 	var out []string
 	for _, w := range swaps {
 		place := w.In

@@ -10,9 +10,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -195,7 +195,7 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 }
 
 // lateHint names the setting for messages that were held back for too long.
-func (x *exchange) lateHint() []controlapi.Hint {
+func (x *exchange) lateHint() []proxyapi.Hint {
 	// The timers must not set late while the hints are made.
 	for _, l := range x.watches {
 		l.stop()
@@ -203,7 +203,7 @@ func (x *exchange) lateHint() []controlapi.Hint {
 	if !x.late.Load() {
 		return nil
 	}
-	return []controlapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
+	return []proxyapi.Hint{hintOf("message_held", x.note.Host, voice.Say("had a complete message that the proxy held "+
 		"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
 		"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
 		"when it is complete.", "%API", x.verdict.APIs[0].Name))}

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // A credential that is minted, and what the token endpoint must be shown for it.
@@ -655,7 +655,7 @@ func TestMintedUnderLoad(t *testing.T) {
 	}
 	client := r.client(false)
 	generation := uint64(0)
-	begin := func() func() controlapi.Receipt {
+	begin := func() func() proxyapi.Receipt {
 		generation++
 		return r.beginWith(generation)
 	}

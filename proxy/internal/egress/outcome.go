@@ -10,13 +10,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // finish ends the exchange, and aborts the connection if the response is incomplete. p is the value that serve panicked
@@ -50,7 +50,7 @@ func (x *exchange) returnUnused() {
 	// A request that never left sent no credential.
 	if n.Left = !x.unsent(); !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
-		if n.Outcome == controlapi.OutcomePlanned {
+		if n.Outcome == proxyapi.OutcomePlanned {
 			n.BytesUp = 0
 		}
 		if x.limits.giveBack != nil {
@@ -83,10 +83,10 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (x *exchange) unsent() bool {
 	n := &x.note
 	switch {
-	case n.Outcome == controlapi.OutcomePlanned:
+	case n.Outcome == proxyapi.OutcomePlanned:
 		return true
 	case x.toBroker:
-		return n.Outcome == controlapi.OutcomeDenied && n.BytesUp == 0
+		return n.Outcome == proxyapi.OutcomeDenied && n.BytesUp == 0
 	}
 	return !x.left.Load()
 }
@@ -99,7 +99,7 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 	}
 	switch {
 	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, "internal", errPanic
 		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"), slog.String("at", stack()))
 		return true
 	// This comes before bodyErr: cancelling the exchange also breaks its bodies off.
@@ -107,7 +107,7 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 		if x.lease.Context().Err() != nil { // the end of the run also closed the connection, so either cause may come first
 			x.cut = lease.ErrEnded
 		}
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(x.cut), nil
 		if n.Code == codeReloaded {
 			n.Hints = append(n.Hints, hintOf(codeReloaded, n.Host, voice.Say("was cut off, because {the user changed a "+
 				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
@@ -116,13 +116,13 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 		}
 		return true
 	case x.bodyErr != nil:
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, upstream.Classify(x.bodyErr), x.bodyErr
 		return true
 	case x.w.err != nil && n.Outcome == "":
-		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
+		n.Outcome, n.Code = proxyapi.OutcomeAborted, codeClientGone
 		return true
 	case n.Outcome == "":
-		n.Outcome = controlapi.OutcomeServed
+		n.Outcome = proxyapi.OutcomeServed
 	}
 	return p != nil
 }
@@ -149,12 +149,12 @@ func abortCode(cause error) string {
 func HandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
-	n.Exchange = controlapi.Exchange{
+	n.Exchange = proxyapi.Exchange{
 		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.Origin().Cause,
-		Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+		Outcome: proxyapi.OutcomeAborted, Code: codeHandshake,
 	}
 	if h.NoHost() {
-		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.Hint()}
+		n.Outcome, n.Code, n.Hints = proxyapi.OutcomeDenied, v.Refusal.Code, []proxyapi.Hint{v.Hint()}
 	}
 	return n
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // headerPlanned carries the step number in the answer to a recorded request.
@@ -65,7 +65,8 @@ func (x *exchange) recordWrite() error {
 	x.setVerdict(v)
 	_ = x.describeRequest()
 	// The answer is the step's number.
-	resp := jsonResponse(http.StatusAccepted, []byte(`{"planned": `+strconv.Itoa(x.recorded)+"}\n"))
+	body = `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
 	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
 	x.w.send(resp)
 	return errAnswered
@@ -100,7 +101,7 @@ func (x *exchange) addStep(s plan.Step, v policy.Verdict) (_ policy.Verdict, ok 
 		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
 	}
 	x.recorded = n
-	x.note.Outcome, x.note.Plan, x.note.Step = controlapi.OutcomePlanned, x.lease.Plan.ID(), n
+	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v, true
 }
@@ -128,7 +129,7 @@ func (x *exchange) newCapture(resp *http.Response) *bytes.Buffer {
 
 // rememberRead adds a read of the dry run to the plan.
 func (x *exchange) rememberRead() {
-	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
+	if x.lease.Plan == nil || x.note.Outcome != proxyapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
 	}
 	if x.read == nil {
@@ -148,7 +149,7 @@ func (x *exchange) keepCall() error {
 	out := x.out
 	server, tool, _ := strings.Cut(strings.TrimPrefix(x.callPath, "/"), "/")
 	plain, err := url.PathUnescape(tool)
-	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !controlapi.IsTool(plain) ||
+	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
 		return nil
 	}
@@ -177,12 +178,12 @@ func (x *exchange) addressPlan(h http.Header) {
 	switch {
 	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
-		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanCheck)
 	case x.callStep != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanRecord)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanRecord)
 	case x.replay != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanSend)
-		h.Set(controlapi.HeaderSession, x.replay.step.Session)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanSend)
+		h.Set(proxyapi.HeaderSession, x.replay.step.Session)
 	}
 }
 
@@ -193,7 +194,7 @@ func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 		return nil, errPlanned
 	}
 	x.note.Code = ""
-	x.callStep.Session = resp.Header.Get(controlapi.HeaderSession)
+	x.callStep.Session = resp.Header.Get(proxyapi.HeaderSession)
 	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
 		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}

@@ -17,17 +17,17 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // beginDry registers a dry run in slot 0.
-func (r *rig) beginDry(generation uint64) (end func() controlapi.Receipt) {
+func (r *rig) beginDry(generation uint64) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.Begin(0, controlapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
+	_, err := r.book.Begin(0, proxyapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		r.t.Helper()
 		rec, err := r.book.End(0, generation)
 		check(r.t, err)
@@ -147,7 +147,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("picture:\n%s\nwant:\n%s", strings.Join(p.Picture, "\n"), strings.Join(want, "\n"))
 	}
 	for i, x := range rec.Exchanges {
-		if planned := x.Outcome == controlapi.OutcomePlanned; planned != (x.Method != http.MethodGet) || planned && (x.Plan != p.ID || x.Step == 0 || x.Status != 202 || len(x.Swapped) > 0) {
+		if planned := x.Outcome == proxyapi.OutcomePlanned; planned != (x.Method != http.MethodGet) || planned && (x.Plan != p.ID || x.Step == 0 || x.Status != 202 || len(x.Swapped) > 0) {
 			t.Errorf("exchange %d: %+v", i, x)
 		}
 	}

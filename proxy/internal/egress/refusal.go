@@ -11,7 +11,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -22,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // refusedError refuses a request by a verdict. cause is for the log and may be nil.
@@ -52,23 +52,23 @@ func (x *exchange) refuse(err error) {
 	if err == errAnswered { //nolint:errorlint // never wrapped
 		return
 	}
-	x.w.send(x.refusal(err))
+	x.w.send(x.refusal(err)) //nolint:bodyclose // send closes it
 }
 
 // refusal records why there is no answer of the upstream, and returns the proxy's answer.
 func (x *exchange) refusal(err error) *http.Response {
 	v := x.verdictOf(err).For(x.lease)
 	n := &x.note
-	n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, v.Refusal.Code, err
-	hints := []controlapi.Hint{v.Hint()}
+	n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, v.Refusal.Code, err
+	hints := []proxyapi.Hint{v.Hint()}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
-		n.Outcome, n.Cause = controlapi.OutcomeDenied, refused.cause
+		n.Outcome, n.Cause = proxyapi.OutcomeDenied, refused.cause
 	} else {
 		x.cut = context.Cause(x.ctx)
 		// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
 		if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 			errors.Is(err, membudget.ErrFull) {
-			n.Outcome = controlapi.OutcomeDenied
+			n.Outcome = proxyapi.OutcomeDenied
 		}
 		if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
 			hints = x.unanswered() // the client disconnected or the run ended: the connection is not at fault

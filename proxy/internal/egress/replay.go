@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // replay is the step of a plan for which an exchange sends a request.
@@ -144,7 +144,7 @@ func (x *exchange) consent(v policy.Verdict) policy.Verdict {
 // reply converts the receipt entry of a replay to its result.
 func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
-	if x.note.Outcome == controlapi.OutcomeServed {
+	if x.note.Outcome == proxyapi.OutcomeServed {
 		out.Status = x.note.Status
 		for cut := 0; w.n > int64(len(w.body)) && cut < utf8.UTFMax && !utf8.Valid(w.body); cut++ {
 			w.body = w.body[:len(w.body)-1] // a part of the last character
@@ -154,7 +154,7 @@ func (x *exchange) reply(w *excerpt) (planapi.Reply, []byte) {
 		}
 		return out, w.body
 	}
-	var r controlapi.Refusal
+	var r proxyapi.Refusal
 	if json.Unmarshal(w.body, &r) == nil {
 		out.Why = r.Error
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -17,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // readHead turns a request into the form that policy judges.
@@ -408,7 +408,7 @@ func (x *exchange) sum() {
 	n := &x.note
 	n.Swapped = toSwaps(x.swapped.Swapped())
 	if len(x.minted.signed) > 0 {
-		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
+		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
 	if x.swapped != nil {
 		n.Hints = append(n.Hints, x.hintUnswapped(x.swapped)...)
@@ -419,7 +419,7 @@ func (x *exchange) sum() {
 	if x.scrubbed != nil {
 		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
 		for _, f := range x.scrubbed.Found() {
-			n.Scrubbed = append(n.Scrubbed, controlapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
+			n.Scrubbed = append(n.Scrubbed, proxyapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
 		}
 	}
 	if x.up != nil {
@@ -441,10 +441,10 @@ func (x *exchange) sum() {
 }
 
 // toSwaps converts a report of package swap to the form that receipts use.
-func toSwaps(list []swap.Swap) []controlapi.Swap {
-	var out []controlapi.Swap
+func toSwaps(list []swap.Swap) []proxyapi.Swap {
+	var out []proxyapi.Swap
 	for _, w := range list {
-		out = append(out, controlapi.Swap{Name: w.Name, In: w.In})
+		out = append(out, proxyapi.Swap{Name: w.Name, In: w.In})
 	}
 	return out
 }

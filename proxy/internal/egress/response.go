@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 type counter = atomic.Int64
@@ -95,11 +95,11 @@ func (x *exchange) watchEnd(resp *http.Response) error {
 	return nil
 }
 
-// mediaType returns the type of a response, or "" if it is not one of controlapi.MediaTypes.
+// mediaType returns the type of a response, or "" if it is not one of proxyapi.MediaTypes.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
-	if !slices.Contains(controlapi.MediaTypes(), t) {
+	if !slices.Contains(proxyapi.MediaTypes(), t) {
 		return ""
 	}
 	return t
@@ -239,8 +239,9 @@ func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWrit
 // Unwrap lets http.ResponseController reach the connection.
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// send answers with a response.
+// send answers with a response, and closes its body.
 func (a *responseWriter) send(resp *http.Response) {
+	defer resp.Body.Close()
 	maps.Copy(a.Header(), resp.Header)
 	a.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(a, resp.Body)

@@ -30,7 +30,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -48,6 +47,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The credential of the test API, and what code writes instead.
@@ -225,24 +225,24 @@ func (r *rig) writeAPI(name, text string) {
 }
 
 // begin registers a run in slot 0 that may use everything, and returns the function that ends it.
-func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) begin(apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
 	return r.beginIn(0, 1, apis...)
 }
 
-func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
 	return r.beginOf("", id, generation, apis...)
 }
 
 // beginOf registers a tenant's run.
-func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.Begin(id, controlapi.Registration{
+	_, err := r.book.Begin(id, proxyapi.Registration{
 		Generation: generation, Run: "run-" + r.t.Name(), Tenant: tenant, APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		r.t.Helper()
 		rec, err := r.book.End(id, generation)
 		check(r.t, err)
@@ -468,9 +468,9 @@ func body(t testing.TB, resp *http.Response) string {
 }
 
 // refusal reads the JSON body of a refused request.
-func refusal(t testing.TB, resp *http.Response) controlapi.Refusal {
+func refusal(t testing.TB, resp *http.Response) proxyapi.Refusal {
 	t.Helper()
-	var r controlapi.Refusal
+	var r proxyapi.Refusal
 	text := body(t, resp)
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("status %d, body %q is no refusal: %v", resp.StatusCode, text, err)

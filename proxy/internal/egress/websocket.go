@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
@@ -65,9 +65,7 @@ func (x *exchange) plainAnswer(resp *http.Response) error {
 		_ = resp.Body.Close()
 		return errStatus
 	}
-	resp = x.scrubResponse(resp)
-	defer resp.Body.Close()
-	x.w.send(resp)
+	x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
 	return nil
 }
 
@@ -96,7 +94,7 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) error {
 		x.w.err = err
 		return nil
 	}
-	x.note.Outcome = controlapi.OutcomeServed
+	x.note.Outcome = proxyapi.OutcomeServed
 	x.ws = &wsrelay.Report{}
 	// An end without a close frame is normal: the run ended, or one side disconnected.
 	x.note.Cause = wsrelay.Relay(x.ctx, &hijacked{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{

@@ -45,7 +45,7 @@ var (
 	// ErrDenied is for a request that a person refused.
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request without a decision after Wait.
-	ErrUnanswered = errors.New("nobody has answered yet")
+	ErrUnanswered = errors.New("the request still waits for a decision")
 	// ErrStale is for a request that waited while an API that decides about it was changed.
 	ErrStale = errors.New("an API of the request has changed")
 	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.

@@ -31,7 +31,6 @@ func (m *Minter) current(ctx context.Context, c catalog.Credential) (string, err
 		return "", err
 	}
 	s.mu.Lock()
-	s.used = true
 	now := m.now()
 	if s.usable(now) {
 		v := s.kept.Access

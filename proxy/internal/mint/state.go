@@ -30,8 +30,7 @@ type state struct {
 	attempts int
 	nextTry  time.Time
 	refused  time.Time // the start of the last renewal because of a refusal
-	used     bool
-	unread   bool // the folder could not be opened yet
+	unread   bool      // the folder could not be opened yet
 }
 
 // read takes over the stored value if the folder could not be opened before. It reports whether that value is usable.

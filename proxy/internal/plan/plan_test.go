@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -443,6 +444,57 @@ func TestPicture(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
 		}
+	}
+}
+
+// TestPictureLinear: a picture takes time in proportion to its steps, whatever their bodies and URLs are.
+// Promise: bounded-work
+func TestPictureLinear(t *testing.T) {
+	numbers := func(from, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ",%d", from+i)
+		}
+		return "[" + strings.TrimPrefix(b.String(), ",") + "]"
+	}
+	keys := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"k%d":0`, i)
+		}
+		return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+	}
+	for name, c := range map[string]struct {
+		n     int
+		steps func(n int) []planapi.Step
+	}{
+		"lists without a common element": {4000, func(n int) []planapi.Step {
+			return []planapi.Step{{Changes: []planapi.Change{{Field: "a", Before: numbers(0, n), After: numbers(n, n)}}}}
+		}},
+		"bodies with many fields": {2000, func(n int) []planapi.Step {
+			return []planapi.Step{{Body: keys(n)}, {Body: keys(n)}, {Body: keys(n)}}
+		}},
+		"steps with long paths": {125, func(n int) []planapi.Step {
+			var out []planapi.Step
+			for i := range n {
+				out = append(out, planapi.Step{URL: fmt.Sprintf("https://a.test%s/%d", strings.Repeat("/a", 1000), i)})
+			}
+			return out
+		}},
+		"steps with different values": {2000, func(n int) []planapi.Step {
+			var out []planapi.Step
+			for i := range n {
+				out = append(out, planapi.Step{URL: "https://a.test/x", Body: fmt.Sprintf(`{"a":%d}`, i)})
+			}
+			return out
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			growth.Linear(t, c.n, func(n int) func() {
+				steps := c.steps(n)
+				return func() { picture(steps) }
+			})
+		})
 	}
 }
 

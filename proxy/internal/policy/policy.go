@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The codes of refusals. Each has its text in refusals.
@@ -119,7 +119,7 @@ type Verdict struct {
 	// Allow is true if the request may leave.
 	Allow bool
 	// Refusal is the answer's body if it may not.
-	Refusal controlapi.Refusal
+	Refusal proxyapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
 	// RetryAfter is the header of the refusal, in seconds, or empty.
@@ -242,7 +242,7 @@ func (r Rules) holders(h catalog.Host) []*catalog.API {
 
 // reachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func reachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
-	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
+	closed := func(a *catalog.API) bool { return a.ServerHost == h.String() }
 	//defence:server-host permits
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
 		return holders
@@ -288,7 +288,7 @@ func (r Rules) Known(run Run, h catalog.Host) bool {
 	closed := run != nil && run.Closed()
 	visible := func(a *catalog.API) bool { return !closed || run.Includes(a.Name) }
 	switch {
-	case slices.ContainsFunc(holders, visible), h.String() == controlapi.ServersHost, !closed && r.isRegistry(h):
+	case slices.ContainsFunc(holders, visible), h.String() == proxyapi.ServersHost, !closed && r.isRegistry(h):
 		return true
 	case len(holders) > 0, catalog.Own(h):
 		return false

@@ -33,7 +33,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Limits of a run that cannot be configured.
@@ -62,7 +62,7 @@ func sharedDirs(f serveFlags) []quota.Dir {
 		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
 	if f.mode == container { // the homes of private runs
-		dirs = append(dirs, quota.Dir{Path: runapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
+		dirs = append(dirs, quota.Dir{Path: sandboxapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
 	}
 	return dirs
 }
@@ -143,13 +143,13 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
-	var sandbox runapi.Sandbox = p
+	var sandbox sandboxapi.Sandbox = p
 	var trial *tried
 	if f.mode == container {
 		trial = newTried(p, f, log)
 		sandbox = trial
 	}
-	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Log: log})
+	server := sandboxapi.NewServer(sandboxapi.ServerConfig{Sandbox: sandbox, Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
 		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
 		"socket", f.socket)
@@ -196,7 +196,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 const shutdownTime = 8 * time.Second
 
 // shutdown ends all runs, then the responses that report them, then the jail.
-func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
+func shutdown(p *pool.Pool, server *sandboxapi.Server, j jail.Jail, log *slog.Logger) error {
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
@@ -210,7 +210,7 @@ func shutdown(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger
 // newJail prepares the jail of the mode, and returns it with the uid that owns the socket.
 func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
-		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
+		Memory: f.memory, Processes: maxProcesses, FileSize: sandboxapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
 		limits.Processes = f.processes()
@@ -308,10 +308,10 @@ const (
 
 // findPython looks for Python in the background. The returned function waits for the interpreter, or nil, and for the
 // description that clients receive.
-func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, runapi.Python) {
+func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, sandboxapi.Python) {
 	if len(f.pythons) == 0 {
-		return func() (*python.Interpreter, runapi.Python) {
-			return nil, runapi.Python{Problem: python.ErrNone.Error()}
+		return func() (*python.Interpreter, sandboxapi.Python) {
+			return nil, sandboxapi.Python{Problem: python.ErrNone.Error()}
 		}
 	}
 	type found struct {
@@ -323,12 +323,12 @@ func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, 
 		i, err := python.Find(ctx, f.pythons)
 		done <- found{i, err}
 	}()
-	return func() (*python.Interpreter, runapi.Python) {
+	return func() (*python.Interpreter, sandboxapi.Python) {
 		r := <-done
 		if r.err != nil {
-			return nil, runapi.Python{Problem: r.err.Error()}
+			return nil, sandboxapi.Python{Problem: r.err.Error()}
 		}
-		info := runapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
+		info := sandboxapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
 		if f.mode == container {
 			info.Add, info.Packages = addToImage, python.Packages(r.interpreter.System)
 		} else if r.interpreter.Environment != "" {

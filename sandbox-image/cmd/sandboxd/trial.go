@@ -13,7 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -64,7 +64,7 @@ func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *tried {
 
 func (t *tried) setProblem(text string) { t.problem.Store(&text) }
 
-func (t *tried) Health() runapi.Health {
+func (t *tried) Health() sandboxapi.Health {
 	h := t.Pool.Health()
 	if p := t.problem.Load(); h.Ready && p != nil {
 		h.Ready, h.Problem = false, *p
@@ -127,7 +127,7 @@ func (t *tried) try(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	lease, err := t.Acquire(ctx, runapi.LeaseRequest{Server: t.servers})
+	lease, err := t.Acquire(ctx, sandboxapi.LeaseRequest{Server: t.servers})
 	if err != nil {
 		return fmt.Errorf("checking whether code can resolve names: %w", err)
 	}
@@ -158,7 +158,7 @@ func resolve(ctx context.Context, deno, port string, user *syscall.Credential) e
 	if err != nil {
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
-	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
-		"repository, for everybody to read (chmod 644), with line feeds and no carriage returns, and does the proxy "+
-		"run?", said)
+	return fmt.Errorf("code cannot resolve the name of a host (%.300s): check that sandbox-image/resolv.conf is as "+
+		"in the repository, that everybody can read it (chmod 644), that it has line feeds without carriage returns, and "+
+		"that the proxy runs", said)
 }

@@ -209,7 +209,7 @@ func await(gate int) error {
 			return nil
 		}
 		if err == nil {
-			return errors.New("sandboxd closed the gate: nothing is to be started")
+			return errors.New("sandboxd closed the gate, so the process does not start")
 		}
 		if !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the start: %w", err)

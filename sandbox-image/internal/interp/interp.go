@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/typecheck"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // startTimeout limits the time from Start until an interpreter waits for code.
@@ -191,7 +191,7 @@ func (p *Interpreter) Close() error {
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // send sends the code to the interpreter, unless the type check finds mistakes.
-func (p *Interpreter) send(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+func (p *Interpreter) send(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
 	start, err := runner.Go(p.python, t.Servers)
 	if err != nil {
 		return nil, fmt.Errorf("naming the servers: %w", err)
@@ -252,7 +252,7 @@ func fileNames(code []byte) []string {
 }
 
 // modules writes the modules that the code imports, and type-checks the code against them.
-func (p *Interpreter) modules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+func (p *Interpreter) modules(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
 	for _, m := range t.Modules {
 		var table runner.Table
 		if err := json.Unmarshal(m.Table, &table); err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // BasePrivateGroup is the private group of slot 0; slot N has BasePrivateGroup+N. Only this group may read the slot's
@@ -110,7 +110,7 @@ func canShare(cfg ContainerConfig) error {
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
 	case !enter.CanRestrictReads():
-		return errors.New("the kernel has no Landlock: without SETUID, nothing else keeps code from sandboxd's files")
+		return errors.New("the kernel has no Landlock, and without SETUID only Landlock keeps code from sandboxd's files")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (c *Container) dir(id slot.ID) string { return filepath.Join(c.cfg.Work, st
 
 // clear removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
 func (c *Container) clear(id slot.ID) error {
-	if err := removeAs(id, runapi.HomeDir(id)); err != nil { // of a private run
+	if err := removeAs(id, sandboxapi.HomeDir(id)); err != nil { // of a private run
 		return err
 	}
 	dir := c.dir(id)
@@ -223,7 +223,7 @@ func (c *Container) prepare(seat Seat) error {
 func own(seat Seat) string {
 	//defence:private-files
 	if seat.Private {
-		return runapi.HomeDir(seat.Slot)
+		return sandboxapi.HomeDir(seat.Slot)
 	}
 	return ""
 }
@@ -502,8 +502,8 @@ func (t *containerProcess) count(command string, args ...string) int64 {
 
 // Written implements Process.
 func (t *containerProcess) Written(dir string, since time.Time, enough int64) (c quota.Count) {
-	if dir == runapi.HomesDir { // no slot can list HomesDir
-		dir = runapi.HomeDir(t.slot)
+	if dir == sandboxapi.HomesDir { // no slot can list HomesDir
+		dir = sandboxapi.HomeDir(t.slot)
 	}
 	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
 	if err != nil || json.Unmarshal([]byte(out), &c) != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Servers configures the slots of MCP servers. Every path is sandboxd's.
@@ -21,7 +21,8 @@ type Servers struct {
 	Slots int
 	// Bridge is the program that starts a server and speaks to it.
 	Bridge string
-	// Packages holds the installed packages, by runapi.PackageKey. Its folder InstallDir holds unfinished installations.
+	// Packages holds the installed packages, by sandboxapi.PackageKey. Its folder InstallDir holds unfinished
+	// installations.
 	Packages string
 	// Programs is the operator's folder of programs, or empty.
 	Programs string
@@ -93,7 +94,7 @@ func (s Server) argv(bridge, deno, cache string) []string {
 
 // environ returns a server's whole environment. The bridge adds the server's own variables.
 func (s Server) environ(path, ca, cache string) []string {
-	home := runapi.HomeDir(s.Slot)
+	home := sandboxapi.HomeDir(s.Slot)
 	if s.Package == "" {
 		cache = home + "/.deno"
 	}
@@ -118,8 +119,8 @@ func (s Server) environ(path, ca, cache string) []string {
 // serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
 // its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
 func (e *Embedded) serverPlan(s Server) enter.Plan {
-	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
-	argv := e.box(s.Slot, 0).argv(s.environ(runapi.ProgramsDir+":/usr/bin", caPath, cache))
+	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
+	argv := e.box(s.Slot, 0).argv(s.environ(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
 	argv = append(argv, runtimeFiles(e.libs, filepath.Base(e.cfg.CA))...)
 	if e.cfg.Servers.Bridge != "" {
 		argv = append(argv, bind("--ro-bind", stageBridge, bridgePath)...)
@@ -128,10 +129,10 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	case s.Install:
 		argv = append(argv, bind("--bind", filepath.Join(stagePackages, InstallDir, strconv.Itoa(int(s.Slot))), cache)...)
 	case s.Package != "":
-		argv = append(argv, bind(readOnly(), filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
+		argv = append(argv, bind(readOnly(), filepath.Join(stagePackages, sandboxapi.PackageKey(s.Package)), cache)...)
 	}
 	if e.cfg.Servers.Programs != "" {
-		argv = append(argv, bind("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
+		argv = append(argv, bind("--ro-bind", stagePrograms, sandboxapi.ProgramsDir)...)
 	}
 	argv = append(argv, "--perms", "0700")
 	//defence:server-home
@@ -189,7 +190,7 @@ func serverGroup(id slot.ID) int {
 // serverPlan returns the identity, limits and command line of a server. The server is in no group that runs are in.
 func (c *Container) serverPlan(s Server) enter.Plan {
 	sv, group := c.cfg.Servers, serverGroup(s.Slot)
-	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
+	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	if s.Install {
 		cache = sv.Installing(s.Slot)
 	}
@@ -209,7 +210,7 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,
 		Argv: s.argv(sv.Bridge, c.cfg.Deno, cache),
-		Env:  s.environ(runapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
+		Env:  s.environ(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
 }
 
@@ -219,7 +220,7 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 	if err := clearServer(s.Slot); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
-	if err := groupDir(runapi.HomeDir(s.Slot), group, 0o770); err != nil {
+	if err := groupDir(sandboxapi.HomeDir(s.Slot), group, 0o770); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
 	t, err := c.launch(s.Slot, c.serverPlan(s), stdio)
@@ -232,7 +233,7 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 }
 
 // clearServer removes a server's home.
-func clearServer(id slot.ID) error { return removeAs(id, runapi.HomeDir(id)) }
+func clearServer(id slot.ID) error { return removeAs(id, sandboxapi.HomeDir(id)) }
 
 // removeAs removes a directory in which a slot has written. It removes unreadable parts as the slot's user.
 func removeAs(id slot.ID, dir string) error {
@@ -248,7 +249,7 @@ func removeAs(id slot.ID, dir string) error {
 // Home implements Process. All homes share one file system. If the file system holds less than HomeSize, Home skips the
 // count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
 func (t *containerProcess) Home() int64 {
-	home := runapi.HomeDir(t.slot)
+	home := sandboxapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
 	//defence:server-home permits
 	if err := unix.Statfs(home, &fs); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Bounds of one package with all its dependencies.
@@ -90,17 +90,17 @@ func CheckRegistry(registry string) error {
 	return nil
 }
 
-func (s *Store) path(pkg string) string { return filepath.Join(s.dir, runapi.PackageKey(pkg)) }
+func (s *Store) path(pkg string) string { return filepath.Join(s.dir, sandboxapi.PackageKey(pkg)) }
 
 func (s *Store) lock(pkg string) string {
-	return filepath.Join(s.dir, locksDir, runapi.PackageKey(pkg)+".lock")
+	return filepath.Join(s.dir, locksDir, sandboxapi.PackageKey(pkg)+".lock")
 }
 
-// Registry returns the registry of an installed package, or runapi.ErrNotInstalled.
+// Registry returns the registry of an installed package, or sandboxapi.ErrNotInstalled.
 func (s *Store) Registry(pkg string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(s.path(pkg), registryName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: %s", runapi.ErrNotInstalled, pkg)
+		return "", fmt.Errorf("%w: %s", sandboxapi.ErrNotInstalled, pkg)
 	}
 	return string(data), err
 }

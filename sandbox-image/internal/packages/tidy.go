@@ -9,15 +9,15 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// keyPattern matches the results of runapi.PackageKey.
+// keyPattern matches the results of sandboxapi.PackageKey.
 var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
 // Hold keeps a package until release is called.
 func (s *Store) Hold(pkg string) (release func()) {
-	key := runapi.PackageKey(pkg)
+	key := sandboxapi.PackageKey(pkg)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[key]++
@@ -31,12 +31,12 @@ func (s *Store) Hold(pkg string) (release func()) {
 }
 
 // Tidy removes all packages except those in keep and those that are held. Their lock files stay.
-func (s *Store) Tidy(keep []string) (runapi.Tidied, error) {
+func (s *Store) Tidy(keep []string) (sandboxapi.Tidied, error) {
 	wanted := map[string]bool{}
 	for _, pkg := range keep {
-		wanted[runapi.PackageKey(pkg)] = true
+		wanted[sandboxapi.PackageKey(pkg)] = true
 	}
-	tidied := runapi.Tidied{Removed: []runapi.Removed{}}
+	tidied := sandboxapi.Tidied{Removed: []sandboxapi.Removed{}}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return tidied, fmt.Errorf("looking for packages: %w", err)
@@ -75,9 +75,9 @@ func (s *Store) takeAway(key string) (draft string, used bool, err error) {
 }
 
 // describe returns the package in a folder, and its size.
-func describe(dir string) runapi.Removed {
+func describe(dir string) sandboxapi.Removed {
 	name, _ := os.ReadFile(filepath.Join(dir, packageName))
-	r := runapi.Removed{Package: string(name)}
+	r := sandboxapi.Removed{Package: string(name)}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // what cannot be read is not counted

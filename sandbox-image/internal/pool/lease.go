@@ -10,21 +10,21 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Acquire implements runapi.Sandbox. If the slot has no warm interpreter, Acquire starts one immediately, in parallel
-// with the registration at the proxy. A lease ahead starts no interpreter. Acquire refuses it if no interpreters are
-// kept warm, because it would then save no time.
-func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
+// Acquire implements sandboxapi.Sandbox. If the slot has no warm interpreter, Acquire starts one immediately, in
+// parallel with the registration at the proxy. A lease ahead starts no interpreter. Acquire refuses it if no
+// interpreters are kept warm, because it would then save no time.
+func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandboxapi.Lease, error) {
 	python, err := p.isPython(r.Language)
 	if err != nil {
-		return runapi.Lease{}, err
+		return sandboxapi.Lease{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ca == "" {
-		return runapi.Lease{}, runapi.ErrUnready
+		return sandboxapi.Lease{}, sandboxapi.ErrUnready
 	}
 	if r.Server {
 		return p.acquireServer(owner)
@@ -35,22 +35,22 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	s, isWarm := p.choose(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
 	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.another(s)) {
-		return runapi.Lease{}, runapi.ErrBusy
+		return sandboxapi.Lease{}, sandboxapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
 	if err != nil {
-		return runapi.Lease{}, err
+		return sandboxapi.Lease{}, err
 	}
 	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
 		p.discard(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.start(s, python) {
-		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
+		return sandboxapi.Lease{}, fmt.Errorf("%w: %w", sandboxapi.ErrUnready, p.why(python))
 	}
 	s.ahead, s.python, s.private, s.pinned = r.Ahead, python, r.Private, p.pinned && !r.Private
 	p.grant(s, g, owner)
 	p.watchIdle(s)
-	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
+	return sandboxapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.taken(), Canary: s.canary}, nil
 }
 
 // grant gives a seat to a lease, which ends with its owner. The caller holds p.mu.
@@ -180,13 +180,13 @@ func (p *Pool) endQuarantine(s *seat, running chan struct{}) {
 	p.refill()
 }
 
-// Release implements runapi.Sandbox. When Release returns, no process of the run is left.
+// Release implements sandboxapi.Sandbox. When Release returns, no process of the run is left.
 func (p *Pool) Release(g uint64) error {
 	p.mu.Lock()
 	s := p.leases[g]
 	if s == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	running := s.running
 	p.endLease(s, false)
@@ -198,13 +198,13 @@ func (p *Pool) Release(g uint64) error {
 	return nil
 }
 
-// Pause implements runapi.Sandbox.
-func (p *Pool) Pause(g uint64, r runapi.Pause) error {
+// Pause implements sandboxapi.Sandbox.
+func (p *Pool) Pause(g uint64, r sandboxapi.Pause) error {
 	p.mu.Lock()
 	s := p.leases[g]
 	if s == nil || s.running == nil || s.pauses == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	pauses, running := s.pauses, s.running
 	p.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *Pool) Pause(g uint64, r runapi.Pause) error {
 	case pauses <- r.Paused:
 		return nil
 	case <-running:
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	s := p.leases[g]
 	if s == nil || s.warm == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	w := s.warm
 	p.mu.Unlock()
@@ -235,13 +235,13 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	}
 }
 
-// Run implements runapi.Sandbox.
-func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+// Run implements sandboxapi.Sandbox.
+func (p *Pool) Run(ctx context.Context, r sandboxapi.RunRequest, out sandboxapi.Output) (sandboxapi.Exit, error) {
 	if err := valid(r); err != nil {
-		return runapi.Exit{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+		return sandboxapi.Exit{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
 	if _, err := p.isPython(r.Language); err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -263,11 +263,11 @@ const maxTries = 3
 // try runs the code in the slot's interpreter. When try returns, no process of the run is left. The pool removes
 // private files while the response is being sent. The slot is not free until then.
 func (p *Pool) try(
-	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
-) (runapi.Exit, error) {
+	ctx context.Context, cancel context.CancelFunc, r sandboxapi.RunRequest, out sandboxapi.Output,
+) (sandboxapi.Exit, error) {
 	s, w, done, err := p.begin(ctx, r, cancel)
 	if err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	isWarm := w.isUp()
 	added := p.cfg.Quota.Begin(s.id)
@@ -282,7 +282,7 @@ func (p *Pool) try(
 		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
-		Watch: func() (runapi.Reason, string) {
+		Watch: func() (sandboxapi.Reason, string) {
 			return added.Check(quota.Probe{Unnamed: w.Unnamed, Written: w.Written})
 		},
 	})
@@ -330,7 +330,7 @@ func (w *warm) isUp() bool {
 // begin uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits until
 // it has ended and takes its replacement.
 func (p *Pool) begin(
-	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
+	ctx context.Context, r sandboxapi.RunRequest, cancel context.CancelFunc,
 ) (*seat, *warm, chan struct{}, error) {
 	for {
 		p.mu.Lock()
@@ -364,24 +364,24 @@ func (p *Pool) begin(
 
 // claim finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending. The
 // caller holds p.mu.
-func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
+func (p *Pool) claim(r sandboxapi.RunRequest) (*seat, error) {
 	s := p.leases[r.Generation]
 	switch {
 	case s == nil:
-		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
+		return nil, fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, r.Generation)
 	case s.id.Server():
-		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
+		return nil, fmt.Errorf("%w: the lease is for an MCP server", sandboxapi.ErrBadRequest)
 	case s.used:
-		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+		return nil, fmt.Errorf("%w: it has had its run", sandboxapi.ErrLeaseGone)
 	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
-		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
+		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", sandboxapi.ErrBadRequest)
 	case r.Permissions != p.set.Hash():
-		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.Hash())
+		return nil, fmt.Errorf("%w: now %s", sandboxapi.ErrPermissions, p.set.Hash())
 	case s.broken != nil:
-		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
+		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}
-	python := r.Language == runapi.LanguagePython
+	python := r.Language == sandboxapi.LanguagePython
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
@@ -391,7 +391,7 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 		p.discard(s)
 	}
 	if s.running == nil && !p.start(s, python) {
-		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.why(python))
+		return nil, fmt.Errorf("%w: %w", sandboxapi.ErrUnready, p.why(python))
 	}
 	return s, nil
 }
@@ -400,20 +400,20 @@ func (p *Pool) claim(r runapi.RunRequest) (*seat, error) {
 const maxTimeout = 24 * time.Hour
 
 // valid rejects requests that can never succeed.
-func valid(r runapi.RunRequest) error {
+func valid(r sandboxapi.RunRequest) error {
 	switch {
 	case !validRun(r.Run):
 		return fmt.Errorf("run %q: want 1 to 64 of a-z, 0-9 and -", r.Run)
-	case r.Language != runapi.LanguageTypeScript && r.Language != runapi.LanguagePython:
-		return fmt.Errorf("language %q: want %q or %q", r.Language, runapi.LanguageTypeScript, runapi.LanguagePython)
-	case len(r.Code) > runapi.MaxCode:
-		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
-	case r.ServersSize() > runapi.MaxServers:
-		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
-	case r.ModulesSize() > runapi.MaxModules:
-		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), runapi.MaxModules)
-	case r.SkillsSize() > runapi.MaxSkills:
-		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), runapi.MaxSkills)
+	case r.Language != sandboxapi.LanguageTypeScript && r.Language != sandboxapi.LanguagePython:
+		return fmt.Errorf("language %q: want %q or %q", r.Language, sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
+	case len(r.Code) > sandboxapi.MaxCode:
+		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), sandboxapi.MaxCode)
+	case r.ServersSize() > sandboxapi.MaxServers:
+		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), sandboxapi.MaxServers)
+	case r.ModulesSize() > sandboxapi.MaxModules:
+		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), sandboxapi.MaxModules)
+	case r.SkillsSize() > sandboxapi.MaxSkills:
+		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), sandboxapi.MaxSkills)
 	case !hasValidSkills(r):
 		return errors.New("skills: want names of files")
 	case !validModules(r):
@@ -425,12 +425,12 @@ func valid(r runapi.RunRequest) error {
 }
 
 // isPinned reports whether a run of TypeScript imports pinned skills instead of files in /skills.
-func isPinned(r runapi.RunRequest) bool {
-	return !r.Private && len(r.Skills) > 0 && r.Language == runapi.LanguageTypeScript
+func isPinned(r sandboxapi.RunRequest) bool {
+	return !r.Private && len(r.Skills) > 0 && r.Language == sandboxapi.LanguageTypeScript
 }
 
 // hasValidSkills reports whether every skill has a file name with the suffix ".ts" or ".py".
-func hasValidSkills(r runapi.RunRequest) bool {
+func hasValidSkills(r sandboxapi.RunRequest) bool {
 	for name := range r.Skills {
 		base, ts := strings.CutSuffix(name, ".ts")
 		base, py := strings.CutSuffix(base, ".py")
@@ -442,7 +442,7 @@ func hasValidSkills(r runapi.RunRequest) bool {
 }
 
 // validModules reports whether all modules have valid and different file names.
-func validModules(r runapi.RunRequest) bool {
+func validModules(r sandboxapi.RunRequest) bool {
 	seen := map[string]bool{}
 	for _, m := range r.Modules {
 		if !validRun(strings.ReplaceAll(m.Name, "_", "-")) || seen[m.Name] {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // pythonHour is how long the pool keeps a Python interpreter warm after a run of Python.
@@ -21,14 +21,14 @@ type pythonState struct {
 
 // isPython reports whether the language is Python. If it is, isPython prepares the jail for it.
 func (p *Pool) isPython(language string) (bool, error) {
-	if language != runapi.LanguagePython {
+	if language != sandboxapi.LanguagePython {
 		return false, nil
 	}
 	if p.cfg.Python.Version == "" {
-		return false, fmt.Errorf("%w: no Python: %s", runapi.ErrBadRequest, p.cfg.Python.Problem)
+		return false, fmt.Errorf("%w: no Python: %s", sandboxapi.ErrBadRequest, p.cfg.Python.Problem)
 	}
 	if err := p.cfg.Jail.PreparePython(); err != nil {
-		return false, fmt.Errorf("%w: preparing Python: %w", runapi.ErrUnready, err)
+		return false, fmt.Errorf("%w: preparing Python: %w", sandboxapi.ErrUnready, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

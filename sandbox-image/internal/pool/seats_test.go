@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // brokenJail starts no interpreter.
@@ -124,7 +124,7 @@ func TestStatsOfLeases(t *testing.T) {
 	p.seats[4].broken = errJail
 	p.servers = []*seat{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
 	got := p.Stats()
-	want := runapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
+	want := sandboxapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
 	got.Generation = want.Generation
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -159,14 +159,14 @@ func TestLeaseGone(t *testing.T) {
 	p.leases[2] = p.seats[0] // it has no run and no interpreter
 	p.seats[0].lease = 2
 	run := func(g uint64) error {
-		_, err := p.Run(t.Context(), runapi.RunRequest{Generation: g, Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}, nil)
+		_, err := p.Run(t.Context(), sandboxapi.RunRequest{Generation: g, Run: "r", Language: sandboxapi.LanguageTypeScript, TimeoutMS: 1}, nil)
 		return err
 	}
 	for name, err := range map[string]error{
-		"release": p.Release(1), "pause": p.Pause(1, runapi.Pause{Paused: true}), "up": p.AwaitUp(t.Context(), 1), "run": run(1),
-		"pause without a run": p.Pause(2, runapi.Pause{}), "up without an interpreter": p.AwaitUp(t.Context(), 2),
+		"release": p.Release(1), "pause": p.Pause(1, sandboxapi.Pause{Paused: true}), "up": p.AwaitUp(t.Context(), 1), "run": run(1),
+		"pause without a run": p.Pause(2, sandboxapi.Pause{}), "up without an interpreter": p.AwaitUp(t.Context(), 2),
 	} {
-		if !errors.Is(err, runapi.ErrLeaseGone) {
+		if !errors.Is(err, sandboxapi.ErrLeaseGone) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -178,23 +178,23 @@ func TestLeaseGone(t *testing.T) {
 // TestClaim: a lease has one run, of its kind, with the permissions in force.
 func TestClaim(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Pool, *seat, *runapi.RunRequest)
+		change func(*Pool, *seat, *sandboxapi.RunRequest)
 		want   error
 	}{
-		"no lease":           {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Generation++ }, runapi.ErrLeaseGone},
-		"of a server":        {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.id = slot.Max }, runapi.ErrBadRequest},
-		"used":               {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.used = true }, runapi.ErrLeaseGone},
-		"private run":        {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Private = true }, runapi.ErrBadRequest},
-		"private lease":      {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.private = true }, runapi.ErrBadRequest},
-		"other permissions":  {func(_ *Pool, _ *seat, r *runapi.RunRequest) { r.Permissions = "x" }, runapi.ErrPermissions},
-		"out of use":         {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.broken = errJail }, runapi.ErrUnready},
-		"nothing starts":     {func(*Pool, *seat, *runapi.RunRequest) {}, errJail},
-		"one is ending here": {func(_ *Pool, s *seat, _ *runapi.RunRequest) { s.running = make(chan struct{}) }, nil},
+		"no lease":           {func(_ *Pool, _ *seat, r *sandboxapi.RunRequest) { r.Generation++ }, sandboxapi.ErrLeaseGone},
+		"of a server":        {func(_ *Pool, s *seat, _ *sandboxapi.RunRequest) { s.id = slot.Max }, sandboxapi.ErrBadRequest},
+		"used":               {func(_ *Pool, s *seat, _ *sandboxapi.RunRequest) { s.used = true }, sandboxapi.ErrLeaseGone},
+		"private run":        {func(_ *Pool, _ *seat, r *sandboxapi.RunRequest) { r.Private = true }, sandboxapi.ErrBadRequest},
+		"private lease":      {func(_ *Pool, s *seat, _ *sandboxapi.RunRequest) { s.private = true }, sandboxapi.ErrBadRequest},
+		"other permissions":  {func(_ *Pool, _ *seat, r *sandboxapi.RunRequest) { r.Permissions = "x" }, sandboxapi.ErrPermissions},
+		"out of use":         {func(_ *Pool, s *seat, _ *sandboxapi.RunRequest) { s.broken = errJail }, sandboxapi.ErrUnready},
+		"nothing starts":     {func(*Pool, *seat, *sandboxapi.RunRequest) {}, errJail},
+		"one is ending here": {func(_ *Pool, s *seat, _ *sandboxapi.RunRequest) { s.running = make(chan struct{}) }, nil},
 	} {
 		p := newPool(1)
 		s := p.seats[0]
 		s.lease, p.leases[7] = 7, s
-		r := runapi.RunRequest{Generation: 7, Permissions: p.set.Hash(), Language: runapi.LanguageTypeScript}
+		r := sandboxapi.RunRequest{Generation: 7, Permissions: p.set.Hash(), Language: sandboxapi.LanguageTypeScript}
 		c.change(p, s, &r)
 		got, err := p.claim(r)
 		if !errors.Is(err, c.want) || (err == nil) != (got == s) || c.want == nil && err != nil {
@@ -255,35 +255,35 @@ func TestQuarantine(t *testing.T) {
 func TestValid(t *testing.T) {
 	day := (24 * time.Hour).Milliseconds()
 	for name, c := range map[string]struct {
-		change func(*runapi.RunRequest)
+		change func(*sandboxapi.RunRequest)
 		ok     bool
 	}{
-		"good":                 {func(*runapi.RunRequest) {}, true},
-		"run of 64":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 64) }, true},
-		"run of 65":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 65) }, false},
-		"no run":               {func(r *runapi.RunRequest) { r.Run = "" }, false},
-		"run at the edges":     {func(r *runapi.RunRequest) { r.Run = "az09-" }, true},
-		"run with a capital":   {func(r *runapi.RunRequest) { r.Run = "A" }, false},
-		"run below 0":          {func(r *runapi.RunRequest) { r.Run = "/" }, false},
-		"run above 9":          {func(r *runapi.RunRequest) { r.Run = ":" }, false},
-		"run below a":          {func(r *runapi.RunRequest) { r.Run = "`" }, false},
-		"run above z":          {func(r *runapi.RunRequest) { r.Run = "{" }, false},
-		"Python":               {func(r *runapi.RunRequest) { r.Language = runapi.LanguagePython }, true},
-		"another language":     {func(r *runapi.RunRequest) { r.Language = "ruby" }, false},
-		"most code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode) }, true},
-		"more code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode+1) }, false},
-		"no time":              {func(r *runapi.RunRequest) { r.TimeoutMS = 0 }, false},
-		"a day":                {func(r *runapi.RunRequest) { r.TimeoutMS = day }, true},
-		"more than a day":      {func(r *runapi.RunRequest) { r.TimeoutMS = day + 1 }, false},
-		"skills":               {func(r *runapi.RunRequest) { r.Skills = map[string]string{"A_b-1.ts": "", "b.py": ""} }, true},
-		"a skill that is none": {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a": ""} }, false},
-		"a skill of both":      {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a.py.ts": ""} }, false},
-		"a skill elsewhere":    {func(r *runapi.RunRequest) { r.Skills = map[string]string{"../a.ts": ""} }, false},
-		"modules":              {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a_b"}, {Name: "c"}} }, true},
-		"a module twice":       {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a"}, {Name: "a"}} }, false},
-		"a module elsewhere":   {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a/b"}} }, false},
+		"good":                 {func(*sandboxapi.RunRequest) {}, true},
+		"run of 64":            {func(r *sandboxapi.RunRequest) { r.Run = strings.Repeat("a", 64) }, true},
+		"run of 65":            {func(r *sandboxapi.RunRequest) { r.Run = strings.Repeat("a", 65) }, false},
+		"no run":               {func(r *sandboxapi.RunRequest) { r.Run = "" }, false},
+		"run at the edges":     {func(r *sandboxapi.RunRequest) { r.Run = "az09-" }, true},
+		"run with a capital":   {func(r *sandboxapi.RunRequest) { r.Run = "A" }, false},
+		"run below 0":          {func(r *sandboxapi.RunRequest) { r.Run = "/" }, false},
+		"run above 9":          {func(r *sandboxapi.RunRequest) { r.Run = ":" }, false},
+		"run below a":          {func(r *sandboxapi.RunRequest) { r.Run = "`" }, false},
+		"run above z":          {func(r *sandboxapi.RunRequest) { r.Run = "{" }, false},
+		"Python":               {func(r *sandboxapi.RunRequest) { r.Language = sandboxapi.LanguagePython }, true},
+		"another language":     {func(r *sandboxapi.RunRequest) { r.Language = "ruby" }, false},
+		"most code":            {func(r *sandboxapi.RunRequest) { r.Code = strings.Repeat("x", sandboxapi.MaxCode) }, true},
+		"more code":            {func(r *sandboxapi.RunRequest) { r.Code = strings.Repeat("x", sandboxapi.MaxCode+1) }, false},
+		"no time":              {func(r *sandboxapi.RunRequest) { r.TimeoutMS = 0 }, false},
+		"a day":                {func(r *sandboxapi.RunRequest) { r.TimeoutMS = day }, true},
+		"more than a day":      {func(r *sandboxapi.RunRequest) { r.TimeoutMS = day + 1 }, false},
+		"skills":               {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"A_b-1.ts": "", "b.py": ""} }, true},
+		"a skill that is none": {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"a": ""} }, false},
+		"a skill of both":      {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"a.py.ts": ""} }, false},
+		"a skill elsewhere":    {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"../a.ts": ""} }, false},
+		"modules":              {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a_b"}, {Name: "c"}} }, true},
+		"a module twice":       {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a"}, {Name: "a"}} }, false},
+		"a module elsewhere":   {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a/b"}} }, false},
 	} {
-		r := runapi.RunRequest{Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}
+		r := sandboxapi.RunRequest{Run: "r", Language: sandboxapi.LanguageTypeScript, TimeoutMS: 1}
 		c.change(&r)
 		if err := valid(r); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // tmpfs makes a file system of 16 MiB that is mounted nowhere, and returns a path to it that is valid during the test.
@@ -131,7 +131,7 @@ func TestOver(t *testing.T) {
 			t.Errorf("within its bound: %s %s", reason, detail)
 		}
 		write(t, 1, 4<<20+1, dir, "deep", "er", "b")
-		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
+		if reason, detail := r.Check(none); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		testkit.Must(t, r.End())
@@ -148,7 +148,7 @@ func TestTooManyFiles(t *testing.T) {
 			testkit.Must(t, os.WriteFile(name, nil, 0o600))
 			testkit.Must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
 		}
-		if reason, detail := r.Check(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
+		if reason, detail := r.Check(none); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		testkit.Must(t, r.End())
@@ -169,7 +169,7 @@ func TestGrown(t *testing.T) {
 			t.Error("a link was counted")
 		}
 		write(t, 1, 14<<20, dir, "older")
-		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
+		if reason, _ := r.Check(none); reason != sandboxapi.OutputLimit {
 			t.Error("growth was not counted")
 		}
 		testkit.Must(t, r.End())
@@ -186,14 +186,14 @@ func TestHidden(t *testing.T) {
 		r := m.Begin(1)
 		write(t, 1, 9<<20, dir, "older")
 		testkit.Must(t, os.Chtimes(filepath.Join(dir, "older"), time.Unix(1, 0), time.Unix(1, 0)))
-		if reason, _ := r.Check(none); reason != runapi.OutputLimit {
+		if reason, _ := r.Check(none); reason != sandboxapi.OutputLimit {
 			t.Error("a file that is said to be old was not counted")
 		}
 		testkit.Must(t, r.End())
 		_ = os.Remove(filepath.Join(dir, "older")) // in a small file system it had to give way
 		r = m.Begin(1)
 		write(t, 1, 9<<20, append(append([]string{dir}, deep()...), "big")...)
-		if reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != runapi.OutputLimit || !strings.Contains(detail, "64 deep") {
+		if reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "64 deep") {
 			t.Errorf("deep down: %s %q", reason, detail)
 		}
 		testkit.Must(t, r.End())
@@ -233,7 +233,7 @@ func TestClosed(t *testing.T) {
 				return c
 			}
 			reason, detail := r.Check(Probe{Unnamed: none.Unnamed, Written: asOwner})
-			if over := reason == runapi.OutputLimit; over != (size > 8<<20) || asked != dir {
+			if over := reason == sandboxapi.OutputLimit; over != (size > 8<<20) || asked != dir {
 				t.Errorf("%d bytes: %s %q, asked %q", size, reason, detail, asked)
 			}
 		})
@@ -285,7 +285,7 @@ func TestOneUser(t *testing.T) {
 	}
 	testkit.Must(t, b.End())
 	same(t, dir, "whose") // it may belong to the other run
-	if reason, _ := a.Check(none); reason != runapi.OutputLimit {
+	if reason, _ := a.Check(none); reason != sandboxapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
 	testkit.Must(t, a.End())
@@ -468,7 +468,7 @@ func TestUnnamed(t *testing.T) {
 	if reason, why := other.Check(none); reason != "" {
 		t.Errorf("the other one has none: %s %s", reason, why)
 	}
-	if reason, why := run.Check(ours); reason != runapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
+	if reason, why := run.Check(ours); reason != sandboxapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
 		t.Errorf("got %q %q", reason, why)
 	}
 }

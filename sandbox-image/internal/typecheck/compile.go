@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -31,7 +31,7 @@ type Slot interface {
 }
 
 // Check returns the mistakes that keep the slot's code from running. An error means that the code was not checked.
-func Check(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
+func Check(ctx context.Context, s Slot, modules []sandboxapi.Module) ([]sandboxapi.Mistake, error) {
 	if !wanted(modules) {
 		return nil, nil
 	}
