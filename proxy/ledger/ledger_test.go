@@ -363,6 +363,60 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// TestSetAsideKinds: a ledger whose end cannot be continued is set aside. A crash alone sets none aside.
+// Promise: ledger
+func TestSetAsideKinds(t *testing.T) {
+	const first, last = "2026-11-20.ndjson", "2026-11-21.ndjson"
+	isCheckpoint := func(line string) bool { return strings.HasPrefix(line, checkpointPrefix) }
+	edit := func(name string, change func([]string) []string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			testkit.Must(t, err)
+			lines := change(strings.SplitAfter(string(text), "\n"))
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(lines, "")), 0o600))
+		}
+	}
+	noCheckpoints := func(l []string) []string { return slices.DeleteFunc(l, isCheckpoint) }
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		kept   bool
+	}{
+		"untouched":                         {func(*testing.T, string) {}, true},
+		"the last file without checkpoints": {edit(last, noCheckpoints), false},
+		"only one file, without checkpoints": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Remove(filepath.Join(dir, last)))
+			edit(first, noCheckpoints)(t, dir)
+		}, true},
+		"only one file, without its beginning": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Remove(filepath.Join(dir, last)))
+			edit(first, func(l []string) []string { return noCheckpoints(l)[1:] })(t, dir)
+		}, false},
+		"a last file that is just begun": {edit(last, func([]string) []string { return nil }), true},
+		"records only as hashes": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Rename(filepath.Join(dir, last), filepath.Join(dir, "2026-11-21"+hashesName)))
+		}, false},
+		"another public key": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, pubName), []byte(otherKey(t)+"\n"), 0o600))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			l := open(t, dir)
+			l.send(t, "ra", "https://a.test/1")
+			l.now = l.now.Add(24 * time.Hour)
+			l.send(t, "rb", "https://a.test/2")
+			testkit.Must(t, l.Close())
+			c.damage(t, dir)
+			again := open(t, dir, func(c *Config) { c.Now = func() time.Time { return l.now } })
+			testkit.Must(t, again.Close())
+			aside, err := filepath.Glob(filepath.Join(dir, "set-aside-*"))
+			if testkit.Must(t, err); (len(aside) == 0) != c.kept {
+				t.Errorf("set aside: %v", aside)
+			}
+		})
+	}
+}
+
 // TestKeep: of days that are over, the hashes stay, and with them what was signed; their records are gone.
 // Promise: ledger
 func TestKeep(t *testing.T) {

@@ -53,7 +53,8 @@ Exit codes: 0 no check failed (there may be warnings) and every attack was held;
 		if err == nil {
 			c.Settings, err = settings.Parse(w.getenv)
 		}
-		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
+		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, credentialEnvironment(e, w)
+		c.Project = w.getenv("COMPOSE_PROJECT_NAME")
 		c.OwnAPIs = flags.Changed("apis")
 		c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 		c.Python = w.getenv("PYTHON_PATH")

@@ -147,7 +147,7 @@ func engine(ctx context.Context, c Config) []Finding {
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
 		"--filter", //nolint:gosec // a filter
-		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
+		"label=com.docker.compose.project="+cmp.Or(c.Project, "codeforge")).Output()
 	if err != nil {
 		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
 	}

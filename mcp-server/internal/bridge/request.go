@@ -184,7 +184,11 @@ func (c *capture) explain(err error) error {
 	case c.large:
 		return tooLarge()
 	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
-		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
+		code := frame.ServerError
+		if c.status == http.StatusTooManyRequests {
+			code = frame.Limited
+		}
+		return &frame.Error{Code: code, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err
 }

@@ -60,6 +60,21 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestUnreadable: a directory that cannot be read is an error, and not an empty list.
+func TestUnreadable(t *testing.T) {
+	s, _ := open(t, map[string]string{"a.ts": hello})
+	testkit.Must(t, s.Close())
+	if l, err := s.List(); err == nil {
+		t.Errorf("listed %v", l)
+	}
+	if names := s.Names(); len(names) > 0 {
+		t.Errorf("names: %v", names)
+	}
+	if _, text, err := s.Read("a"); err == nil {
+		t.Errorf("read %v", text)
+	}
+}
+
 // TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not
 // found.
 // Promise: hostile-skills

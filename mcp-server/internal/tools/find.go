@@ -351,12 +351,20 @@ func apiLine(a proxyapi.API) string {
 			"then await mcp%s.<tool>({...})", a.Name, member(a.Name))
 	}
 	if len(a.Domains) > 0 {
-		line += "  fetch(\"https://" + a.Domains[0] + "/...\")"
+		line += "  fetch(\"" + chooseScheme(a) + "://" + a.Domains[0] + "/...\")"
 	}
 	if a.Reference != "" {
 		line += "  " + a.Reference
 	}
 	return line
+}
+
+// chooseScheme returns the scheme that the hosts of an API most likely speak. Only hosts without TLS need "allow_http".
+func chooseScheme(a proxyapi.API) string {
+	if a.AllowHTTP {
+		return "http"
+	}
+	return "https"
 }
 
 // callable returns a tool's line with the name by which code calls the tool.

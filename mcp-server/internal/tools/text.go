@@ -80,7 +80,8 @@ type guided struct {
 
 // guide returns the answer to get_instructions. Its length does not depend on the number of APIs.
 func guide(g guided) string {
-	reach := "Code reaches only the hosts of list_apis, over HTTPS. Anything else is refused."
+	reach := "Code reaches only the hosts of list_apis, over HTTPS, or HTTP if it shows\n  allow_http. " +
+		"Anything else is refused."
 	if g.catalog.YOLO {
 		reach = "YOLO_MODE is on: code reaches any public host. Credentials still go only to the hosts of their API."
 	}
@@ -170,13 +171,13 @@ func workedExample(cat proxyapi.Catalog) string {
 	}
 	return head + fmt.Sprintf(`execute_code({"apis": [%q], "code": "..."}) with code like this (path and fields: made up):
 
-const answer = await fetch("https://%s/v1/items?limit=100"%s);
+const answer = await fetch("%s://%s/v1/items?limit=100"%s);
 if (!answer.ok) throw new Error(answer.status + " " + await answer.text());
 const { data } = await answer.json();
 const failed = data.filter((x) => x.status === "failed");
 console.log(failed.length + " of " + data.length + " failed");
 for (const x of failed.slice(0, 10)) console.log(x.id, x.created, x.status);
-`, name, host, token)
+`, name, chooseScheme(a), host, token)
 }
 
 const (

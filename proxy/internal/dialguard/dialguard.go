@@ -242,16 +242,15 @@ func own(a netip.Addr) bool {
 	machine.mu.Lock()
 	defer machine.mu.Unlock()
 	if now := time.Now(); now.After(machine.until) {
-		machine.addrs, machine.err = list()
+		machine.addrs, machine.err = readAddrs(net.InterfaceAddrs())
 		// Addresses of a machine change rarely.
 		machine.until = now.Add(5 * time.Second)
 	}
 	return machine.err != nil || machine.addrs[a]
 }
 
-// list returns every address of this machine.
-func list() (map[netip.Addr]bool, error) {
-	all, err := net.InterfaceAddrs()
+// readAddrs returns the addresses in the result of net.InterfaceAddrs.
+func readAddrs(all []net.Addr, err error) (map[netip.Addr]bool, error) {
 	if err != nil {
 		return nil, err
 	}

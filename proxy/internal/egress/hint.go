@@ -115,6 +115,12 @@ func (x *exchange) rejected() []proxyapi.Hint {
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
+	// GitHub and Google, for example, answer a request beyond their limits with 403.
+	if h := x.w.Header(); x.w.status == http.StatusForbidden &&
+		(h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0") {
+		return []proxyapi.Hint{hintOf("rate_limited", n.Host, voice.Say("answered 403 with the headers of a rate limit: "+
+			"data may be missing. Wait as Retry-After says, or until the limit's reset, then send the request again."))}
+	}
 	var put []string
 	for _, s := range n.Swapped {
 		_, cred := owner(x.snap.Rules.Catalog, s.Name)

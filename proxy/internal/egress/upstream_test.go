@@ -416,23 +416,31 @@ func TestHints(t *testing.T) {
 // name. A hint says whether the credential was put in.
 func TestRejectedHints(t *testing.T) {
 	r := newRig(t, setup{})
-	status := 0
+	status, limit := 0, ""
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if name, value, ok := strings.Cut(limit, ": "); ok {
+			w.Header().Set(name, value)
+		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, "Invalid API key provided: "+req.Header.Get("Authorization"))
 	}))
+	const limited = "answered 403 with the headers of a rate limit: data may be missing. Wait as Retry-After says"
 	for i, row := range []struct {
-		status     int
-		auth, want string
+		status            int
+		auth, want, limit string
 	}{
-		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place"},
-		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights"},
-		{401, "", "the request had no token name. The API demo has " + tokenName},
-		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
-		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
-		{403, "", ""}, {200, "Bearer " + tokenName, ""}, {404, "Bearer " + tokenName, ""},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place", ""},
+		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights", ""},
+		{401, "", "the request had no token name. The API demo has " + tokenName, ""},
+		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName, ""},
+		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one", ""},
+		{403, "", "", ""}, {200, "Bearer " + tokenName, "", ""}, {404, "Bearer " + tokenName, "", ""},
+		{403, "Bearer " + tokenName, limited, "Retry-After: 60"},
+		{403, "Bearer " + tokenName, limited, "X-RateLimit-Remaining: 0"},
+		{403, "", limited, "Retry-After: 60"},
+		{403, "Bearer " + tokenName, "probably wrong or expired", "X-RateLimit-Remaining: 59"},
 	} {
-		status = row.status
+		status, limit = row.status, row.limit
 		end := r.beginIn(0, uint64(i+1))
 		req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/", nil)
 		check(t, err)

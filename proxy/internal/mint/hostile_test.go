@@ -3,6 +3,8 @@ package mint
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -184,6 +187,60 @@ func TestDeviceOutage(t *testing.T) {
 	w.clock.move(time.Minute)
 	if p, err := w.Poll(t.Context(), s.ID); err != nil || !p.Done || w.value(t) == "" {
 		t.Errorf("afterwards: %+v, %v", p, err)
+	}
+}
+
+// TestDeviceAnswers: a login by device begins only with an answer that a terminal can show, and its error names the cause.
+// Promise: logins-belong-to-their-user
+func TestDeviceAnswers(t *testing.T) {
+	server := newLoginServer(t)
+	w := newWorld(t, server, t.TempDir())
+	answer := func(status int, text string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			_, _ = io.WriteString(rw, text)
+		}
+	}
+	code := func(device, user, uri string, rest string) http.HandlerFunc {
+		return answer(200, fmt.Sprintf(`{"device_code": %q, "user_code": %q, "verification_uri": %q%s}`, device, user, uri, rest))
+	}
+	const page = "https://login.test/activate"
+	for name, c := range map[string]struct {
+		serve    http.HandlerFunc
+		want     string // the code of the error; "" for a login
+		interval int
+	}{
+		"no answer":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, detailUnreachable, 0},
+		"no JSON":         {answer(200, "hello"), detailNotJSON, 0},
+		"a known error":   {answer(400, `{"error": "access_denied"}`), "access_denied", 0},
+		"another error":   {answer(400, `{"error": "inner-canary"}`), detailOther, 0},
+		"a bad status":    {answer(502, `{}`), detailStatus, 0},
+		"no page":         {code("d", "u", "", ""), detailNotJSON, 0},
+		"a page's scheme": {code("d", "u", "http://login.test/activate", ""), detailNotJSON, 0},
+		"a user in it":    {code("d", "u", "https://me@login.test/activate", ""), detailNotJSON, 0},
+		"no host":         {code("d", "u", "https:///activate", ""), detailNotJSON, 0},
+		"a space in it":   {code("d", "u", page+" x", ""), detailNotJSON, 0},
+		"no code":         {code("d", "", page, ""), detailNotJSON, 0},
+		"a long code":     {code("d", strings.Repeat("u", 65), page, ""), detailNotJSON, 0},
+		"a wide code":     {code("d", "ü", page, ""), detailNotJSON, 0},
+		"no device code":  {code("", "u", page, ""), detailNotJSON, 0},
+		"usual":           {code("d", strings.Repeat("u", 64), page, ""), "", 5},
+		"Google's field":  {code("d", "u", "", `, "verification_url": "`+page+`"`), "", 5},
+		"one second":      {code("d", "u", page, `, "interval": 1`), "", 1},
+		"a minute":        {code("d", "u", page, `, "interval": 60`), "", 60},
+		"too often":       {code("d", "u", page, `, "interval": 0.5`), "", 5},
+		"too seldom":      {code("d", "u", page, `, "interval": 61`), "", 5},
+	} {
+		server.Config.Handler = c.serve
+		s, err := w.Begin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+		got := ""
+		if r := (*rpc.Error)(nil); errors.As(err, &r) {
+			got = r.Code
+		}
+		if got != c.want || (err == nil) != (c.want == "") || s.Interval != c.interval || err == nil && s.URL != page {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
 	}
 }
 

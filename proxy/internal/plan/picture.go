@@ -18,6 +18,7 @@ const (
 	maxValue  = 60  // bytes of a value
 	maxPath   = 160 // bytes of a path
 	maxNamed  = 2   // of the segments that differ in a group
+	maxPeriod = 4   // steps that repeat in turn
 )
 
 // group is steps that share a line of a picture.
@@ -28,25 +29,23 @@ type group struct {
 }
 
 // picture shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
-// their path and in values of their body. The line shows the different values; all other parts are equal.
+// their path and in values of their headers and body. The line shows the different values; all other parts are equal.
+// If up to maxPeriod steps repeat in turn, as in a loop, each of them gets one line.
 //
 // Threat: code chose the steps. Contract: the time is linear in their size.
 func picture(steps []planapi.Step) []string {
 	var out []string
-	groups := folded(steps)
-	for i, g := range groups {
-		first := g.steps[0]
+	more := len(steps)
+	for i, g := range foldSteps(steps) {
 		if i == maxLines {
-			out = append(out, fmt.Sprintf(" and %d more steps", len(steps)-first.N+1))
+			out = append(out, fmt.Sprintf(" and %d more steps", more))
 			break
 		}
-		label := fmt.Sprint(first.N)
+		more -= len(g.steps)
+		first := g.steps[0]
+		line := fmt.Sprintf(" %-5s %s", g.listNumbers(), g.target())
 		if len(g.steps) > 1 {
-			label = fmt.Sprintf("%d-%d", first.N, g.steps[len(g.steps)-1].N)
-		}
-		line := fmt.Sprintf(" %-5s %s", label, g.target())
-		if len(g.steps) > 1 {
-			line = fmt.Sprintf(" %-5s %d x %s", label, len(g.steps), g.target())
+			line = fmt.Sprintf(" %-5s %d x %s", g.listNumbers(), len(g.steps), g.target())
 		}
 		if names := first.Tokens; len(names) > 0 {
 			line += "  " + visible.Line(strings.Join(names, ", "))
@@ -65,25 +64,66 @@ func picture(steps []planapi.Step) []string {
 	return out
 }
 
-// folded groups steps that can share a line.
-func folded(steps []planapi.Step) []*group {
-	var out []*group
-	for _, s := range steps {
-		fields, _ := bodyFields(s)
-		if n := len(out); n == 0 || !out[n-1].add(s, fields) {
-			out = append(out, &group{[]planapi.Step{s}, fields, same})
-		}
+// listNumbers returns the numbers of a group's steps.
+func (g *group) listNumbers() string {
+	first, last := g.steps[0].N, g.steps[len(g.steps)-1].N
+	switch {
+	case len(g.steps) == 1:
+		return fmt.Sprint(first)
+	case last-first == len(g.steps)-1:
+		return fmt.Sprintf("%d-%d", first, last)
+	case len(g.steps) == 2:
+		return fmt.Sprintf("%d,%d", first, last)
+	}
+	return fmt.Sprintf("%d,%d,...%d", first, g.steps[1].N, last)
+}
+
+// foldSteps groups steps that can share a line.
+func foldSteps(steps []planapi.Step) (out []*group) {
+	fields := make([][]string, len(steps))
+	for i, s := range steps {
+		fields[i], _ = bodyFields(s)
+	}
+	for len(steps) > 0 {
+		groups := foldCycle(steps, fields)
+		out = append(out, groups...)
+		n := len(groups) * len(groups[0].steps)
+		steps, fields = steps[n:], fields[n:]
 	}
 	return out
 }
 
+// foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups
+// have the same length. fields are the fields of the steps' bodies.
+func foldCycle(steps []planapi.Step, fields [][]string) []*group {
+	for period := 1; period <= min(maxPeriod, len(steps)/2); period++ {
+		groups := make([]*group, period)
+		for i, s := range steps {
+			if i < period {
+				groups[i] = &group{[]planapi.Step{s}, fields[i], same}
+			} else if !groups[i%period].add(s, fields[i]) {
+				break
+			}
+		}
+		// Leave the steps of an incomplete turn to the next groups.
+		turns := len(groups[period-1].steps)
+		for _, g := range groups {
+			g.steps = g.steps[:turns]
+		}
+		if turns > 1 {
+			return groups
+		}
+	}
+	return []*group{{steps[:1], fields[0], same}}
+}
+
 // add adds a step with these fields, if it fits into the group. It may differ from the other steps in one segment of the
-// path, at the same place in all, and in values of its body's fields.
+// path, at the same place in all, and in values of its headers and of its body's fields.
 func (g *group) add(s planapi.Step, fields []string) bool {
 	a := g.steps[0]
 	// Everything that the shared line does not show must be equal, or the approver would not see it.
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !g.hasFields(s, fields) ||
-		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
+		!sameHeaders(a, s) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
 		!slices.Equal(a.Tokens, s.Tokens) {
 		return false
 	}
@@ -108,6 +148,16 @@ func (g *group) hasFields(s planapi.Step, fields []string) bool {
 		return false
 	}
 	return len(fields) > 0 && slices.Equal(g.fields, fields)
+}
+
+// sameHeaders reports whether two steps have the same headers, or differ only in values. The line of steps with changes
+// shows only the changes, so the values of such steps must be the same.
+func sameHeaders(a, b planapi.Step) bool {
+	return slices.EqualFunc(a.Headers, b.Headers, func(x, y string) bool {
+		nameX, _, _ := strings.Cut(x, ": ")
+		nameY, _, _ := strings.Cut(y, ": ")
+		return x == y || nameX == nameY && len(a.Changes) == 0
+	})
 }
 
 // The results of differs other than the number of a segment.
@@ -262,11 +312,12 @@ func without(list, other []string) (out []string) {
 	return out
 }
 
-// summary shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different ones
-// first. For other bodies it shows the size.
+// summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the
+// fields, the different ones first. For other bodies it shows the size.
 func (g *group) summary() string {
+	out := g.differentHeaders()
 	if g.steps[0].Body == "" {
-		return ""
+		return strings.Join(out, ", ")
 	}
 	names := slices.Clone(g.fields)
 	values := map[string][]string{}
@@ -283,7 +334,6 @@ func (g *group) summary() string {
 		return 1
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return isSame(a) - isSame(b) })
-	var out []string
 	for i, name := range names {
 		// Fields that differ are all shown: only equal ones may be left out.
 		if i >= maxFields && isSame(name) == 1 {
@@ -292,10 +342,27 @@ func (g *group) summary() string {
 		}
 		out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values[name], value))
 	}
-	if len(out) == 0 {
-		return fmt.Sprintf("%d bytes", len(g.steps[0].Body))
+	if len(names) == 0 {
+		out = append(out, fmt.Sprintf("%d bytes", len(g.steps[0].Body)))
 	}
 	return strings.Join(out, ", ")
+}
+
+// differentHeaders lists the headers whose values differ in a group.
+func (g *group) differentHeaders() (out []string) {
+	for i, header := range g.steps[0].Headers {
+		name, _, _ := strings.Cut(header, ": ")
+		var values []string
+		isSame := true
+		for _, s := range g.steps {
+			values = append(values, strings.TrimPrefix(s.Headers[i], name+": "))
+			isSame = isSame && s.Headers[i] == header
+		}
+		if !isSame {
+			out = append(out, visible.Line(short(name, maxValue))+" "+oneOf(values, value))
+		}
+	}
+	return out
 }
 
 // bodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.

@@ -420,6 +420,7 @@ func TestPicture(t *testing.T) {
 		return strings.Join(picture(steps), "\n")
 	}
 	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
+	with := func(s planapi.Step, header string) planapi.Step { s.Headers = []string{header}; return s }
 	for _, c := range []struct{ got, want string }{
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s 1"},
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s {1,2}"},
@@ -437,6 +438,15 @@ func TestPicture(t *testing.T) {
 		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
 		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/n", `{"i":1}`), at("https://a.test/i/2", `{"s":1}`), at("https://a.test/n", `{"i":2}`)),
+			" 1,3   2 x PATCH a.test/i/{1,2}  s 1\n 2,4   2 x PATCH a.test/n  i {1,2}"},
+		{show(slices.Concat([]planapi.Step{at("https://a.test/x", "")}, slices.Repeat([]planapi.Step{at("https://a.test/i", `{"s":1}`), at("https://b.test/n", `{"i":1}`)}, 4), []planapi.Step{at("https://a.test/i", `{"s":1}`)})...),
+			" 1     PATCH a.test/x\n 2,4,...8 4 x PATCH a.test/i  s 1\n 3,5,...9 4 x PATCH b.test/n  i 1\n 10    PATCH a.test/i  s 1"},
+		{show(with(at("https://a.test/i/1", `{"s":1}`), "Idempotency-Key: a"), with(at("https://a.test/i/2", `{"s":1}`), "Idempotency-Key: b\u202e")),
+			` 1-2   2 x PATCH a.test/i/{1,2}  Idempotency-Key {a,"b\u202e"}, s 1`},
+		{show(with(at("https://a.test/x", "abc"), "A: 1"), with(at("https://a.test/x", "abc"), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}, 3 bytes"},
+		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}"},
+		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "B: 1")), " 1     PATCH a.test/x\n 2     PATCH a.test/x"},
 		{show(planapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
 		{changed([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},

@@ -164,7 +164,8 @@ func (f Failure) unverified() string {
 		return "Not sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
 			"it, and the clock of the machine that CodeForge runs on."
 	case errors.As(f.Cause, &record):
-		return "Not sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
+		return "Not sent: %HOST does not speak TLS on its https port. {If list_apis shows allow_http for its API, " +
+			"use http://. Otherwise tell the user to check|Check} the host."
 	}
 	return "Not sent. {The user can name|Name} the API's own certificate authority in \"ca_file\", if it has one."
 }

@@ -46,7 +46,7 @@ func TestHints(t *testing.T) {
 		{CodeTLS, x509.UnknownAuthorityError{}, "no known authority has signed the certificate of api.shop.test"},
 		{CodeTLS, &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, "has expired"},
 		{CodeTLS, x509.HostnameError{Certificate: &x509.Certificate{}, Host: "evil words"}, "is for other names"},
-		{CodeTLS, tls.RecordHeaderError{}, "does not speak TLS"},
+		{CodeTLS, tls.RecordHeaderError{}, "does not speak TLS on its https port. If list_apis shows allow_http for its API, use http://."},
 		{CodeTLS, errors.New("x"), "ca_file"},
 		{CodeEncoding, nil, "gzip"}, {CodeCharset, nil, "UTF-8"}, {CodeCompressed, nil, "compress"},
 		{CodeExhausted, dial(&net.OpError{Err: os.NewSyscallError("socket", syscall.EMFILE)}), "proxy has reached its limit of open files"},

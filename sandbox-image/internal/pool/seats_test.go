@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -288,5 +289,135 @@ func TestValid(t *testing.T) {
 		if err := valid(r); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// generations counts in a file of the test's.
+func generations(t *testing.T) *generation.Counter {
+	t.Helper()
+	c, err := generation.Open(filepath.Join(t.TempDir(), "generation"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAcquireRefused: what a lease needs, and which slots a lease ahead leaves to others.
+func TestAcquireRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Pool)
+		ahead  bool
+		want   error
+	}{
+		"closed":                   {func(p *Pool) { p.closed = true }, true, sandboxapi.ErrUnready},
+		"no CA":                    {func(p *Pool) { p.ca = "" }, true, sandboxapi.ErrUnready},
+		"nothing starts":           {func(*Pool) {}, false, errJail},
+		"all taken":                {func(p *Pool) { p.seats[0].lease, p.seats[1].quarantine = 1, true }, false, sandboxapi.ErrBusy},
+		"draining":                 {func(p *Pool) { p.draining = true }, false, sandboxapi.ErrBusy},
+		"ahead":                    {func(*Pool) {}, true, nil},
+		"ahead, the last one":      {func(p *Pool) { p.seats[0].lease = 1 }, true, sandboxapi.ErrBusy},
+		"ahead, nothing kept warm": {func(p *Pool) { p.cfg.Warm = 0 }, true, sandboxapi.ErrBusy},
+		"ahead, draining":          {func(p *Pool) { p.draining = true }, true, sandboxapi.ErrBusy},
+	} {
+		p := newPool(2)
+		p.ca, p.cfg.Warm, p.cfg.Generations = "ca", 1, generations(t)
+		c.change(p)
+		l, err := p.Acquire(t.Context(), sandboxapi.LeaseRequest{Ahead: c.ahead})
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || (err == nil) != (l.Generation != 0) {
+			t.Errorf("%s: %+v, %v", name, l, err)
+		}
+	}
+}
+
+// TestServerSlots: a lease for an MCP server gets a slot whose processes have ended, and has one program.
+func TestServerSlots(t *testing.T) {
+	p := newPool(1)
+	p.ca, p.cfg.Generations = "ca", generations(t)
+	acquire := func() (sandboxapi.Lease, error) { return p.Acquire(t.Context(), sandboxapi.LeaseRequest{Server: true}) }
+	if _, err := acquire(); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "SANDBOX_SERVERS=0") {
+		t.Errorf("without slots: %v", err)
+	}
+	p.cfg.Servers = Servers{Slots: 2, Problem: "no bridge"}
+	if _, err := acquire(); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "no bridge") {
+		t.Errorf("with a problem: %v", err)
+	}
+	p.cfg.Servers.Problem = ""
+	p.servers = []*seat{{id: slot.Max, running: make(chan struct{})}, {id: slot.Max + 1}}
+	l, err := acquire()
+	if err != nil || l.Slot != slot.Max+1 || l.Generation == 0 || p.servers[1].idle != nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if l, err := acquire(); !errors.Is(err, sandboxapi.ErrBusy) {
+		t.Errorf("a slot whose program is ending: %+v, %v", l, err)
+	}
+	s, done, err := p.claimServer(l.Generation, func() {})
+	if err != nil || s != p.servers[1] || s.running != done || s.cancel == nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+	p.seats[0].lease, p.leases[77] = 77, p.seats[0]
+	for g, want := range map[uint64]error{l.Generation: sandboxapi.ErrLeaseGone, 76: sandboxapi.ErrLeaseGone, 77: sandboxapi.ErrBadRequest} {
+		if s, _, err := p.claimServer(g, nil); !errors.Is(err, want) || s != nil {
+			t.Errorf("generation %d: %v, %v", g, s, err)
+		}
+	}
+	const good = "npm:a@1.0.0"
+	for name, h := range map[string]sandboxapi.ServerHead{
+		"a package": {Package: "a"}, "a registry": {Registry: "https://r.test"}, "an installation of none": {Install: true, Registry: "https://r.test"},
+		"an installation from nowhere": {Install: true, Package: good}, "an installation over HTTP": {Install: true, Package: good, Registry: "http://r.test"},
+	} {
+		if _, err := p.Server(t.Context(), l.Generation, h, nil); !errors.Is(err, sandboxapi.ErrBadRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if spec, err := p.specify(sandboxapi.ServerHead{Install: true, Package: good, Registry: "https://r.test"}); err != nil || spec.Package != good || !spec.Install {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	if got, err := p.Tidy(sandboxapi.Packages{Keep: []string{good}}); err != nil || len(got.Removed) > 0 {
+		t.Errorf("without packages: %+v, %v", got, err)
+	}
+}
+
+// TestDrainWaits: Drain ends leases ahead and waits for the others, as long as its context.
+func TestDrainWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(3)
+		p.ca, p.closed = "ca", true // so that no interpreter starts
+		p.mu.Lock()
+		for n := range 2 {
+			p.grant(p.seats[n], uint64(n+1), t.Context())
+		}
+		p.seats[0].ahead = true
+		p.mu.Unlock()
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if p.Drain(short); time.Since(began) != time.Minute || p.seats[0].lease != 0 || p.seats[1].lease == 0 {
+			t.Errorf("after %v: %+v", time.Since(began), p.Stats())
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); p.Drain(t.Context()) }()
+		if err := p.Release(2); err != nil {
+			t.Error(err)
+		}
+		<-done
+		if time.Since(began) > time.Minute+drainPoll {
+			t.Errorf("after %v", time.Since(began))
+		}
+	})
+}
+
+// TestPause reaches a run, or finds that it has ended.
+func TestPause(t *testing.T) {
+	p := newPool(1)
+	s := p.seats[0]
+	s.lease, p.leases[7] = 7, s
+	s.running, s.pauses = make(chan struct{}), make(chan bool, 1)
+	if err := p.Pause(7, sandboxapi.Pause{Paused: true}); err != nil || !<-s.pauses {
+		t.Errorf("a run: %v", err)
+	}
+	s.pauses = make(chan bool)
+	close(s.running)
+	if err := p.Pause(7, sandboxapi.Pause{}); !errors.Is(err, sandboxapi.ErrLeaseGone) {
+		t.Errorf("a run that has ended: %v", err)
 	}
 }
