@@ -87,6 +87,9 @@ func (a *API) sum() digest {
 	return digest(h.Sum(nil))
 }
 
+// VersionOf identifies the content of some APIs, including their credentials.
+func VersionOf(apis []*API) string { return versionOf(apis, nil) }
+
 // versionOf identifies a set of APIs and the other closed host patterns.
 func versionOf(apis []*API, closed []string) string {
 	h := hmac.New(sha256.New, digestKey())

@@ -211,7 +211,7 @@ func (d *daemon) assemble(
 	}
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: hangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.Change) {
-		d.room.Forget()
+		d.room.Forget(c.Now.Rules.Catalog)
 		d.plans.Forget()
 		handler.Cut(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.Set(c.Now.Rules.Catalog.Ports())

@@ -20,7 +20,7 @@ func heldIn(t *testing.T, room *hold.Room, anyone bool) (id string, told <-chan 
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		_, err := room.Pass(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		_, _, err := room.Pass(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
 		out <- err
 	}()
 	testkit.WaitFor(t, func() bool { return len(room.List()) == before+1 })

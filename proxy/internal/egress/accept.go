@@ -33,8 +33,8 @@ func compressionOf(holders []*catalog.API) compression {
 	return c
 }
 
-// judge returns errCompressed for a response with a compressed body if the host may not compress.
-func (c compression) judge(resp *http.Response, method string) error {
+// check returns errCompressed for a response with a compressed body if the host may not compress.
+func (c compression) check(resp *http.Response, method string) error {
 	encodings, err := coding.ParseResponse(resp.Header)
 	// Responses without a body may still name the coding that the body would have.
 	empty := method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||

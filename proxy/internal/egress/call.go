@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -21,40 +20,37 @@ var (
 	errEncoded   = errors.New("the arguments of a call are encoded")
 )
 
-// call passes a tool call to the broker, which reaches the MCP server. Token names are not swapped on this hop: the
-// proxy swaps them when the server sends them in a request. The answer is scrubbed like any other.
-func (x *exchange) call(r *http.Request, q policy.Request) {
-	out := x.outgoing(r, "")
-	length := out.ContentLength                        // redaction makes the length unknown
-	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction decodes a body and removes the header
-	x.redacted = x.conf.Redact.Request(out, framing.None)
-	v, path := x.judgeCall(q, out)
-	x.setVerdict(v)
-	x.describe(out)
-	if !v.Allow {
-		x.refuse(v, nil)
-		return
+// prepareCall makes the request for the broker. A plan's step is already one.
+func (x *exchange) prepareCall() error {
+	if x.replay != nil {
+		return nil
 	}
-	// Cut looks at verdicts: a reload between track and setVerdict could not cut this exchange.
-	if x.conf.Current() != x.snap {
-		x.cancel(errReloaded)
+	if err := x.prepareRequest(); err != nil {
+		return err
 	}
 	switch {
-	case encoded:
-		// The broker reads arguments as plain JSON.
-		x.toBroker = true
-		x.fail(errEncoded)
-		return
-	case length > proxyapi.MaxArguments:
-		x.toBroker = true
-		x.fail(errArguments)
-		return
+	case len(x.out.Header["Content-Encoding"]) > 0: // redaction decodes a body and removes the header
+		x.unfitCall = errEncoded // the broker reads arguments as plain JSON
+	case x.out.ContentLength > proxyapi.MaxArguments: // redaction makes the length unknown
+		x.unfitCall = errArguments
 	}
-	x.dispatch(out, path)
+	x.redacted = x.conf.Redact.Request(x.out, framing.None)
+	return nil
 }
 
-// judgeCall decides on a call, and waits for a person if a rule requires approval. It returns the path for the broker.
-func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
+// judgeCall decides on a call, and waits for a person if a rule requires approval.
+func (x *exchange) judgeCall() error {
+	v, path := x.decideCall(x.request, x.out)
+	if !v.Allow {
+		return x.deny(v)
+	}
+	x.callPath = path
+	x.setVerdict(v)
+	return nil
+}
+
+// decideCall returns the verdict on a call, and the path for the broker.
+func (x *exchange) decideCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
 	if !v.Unread && v.Hold == nil {
 		return v, path
@@ -66,7 +62,8 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	out.Header.Set("Content-Type", "application/json") // the broker parses the arguments as JSON
 	content, err := policy.ReadContent(out)
 	if err != nil {
-		return bodyRefusal(err, q.Host, v.APIs), path
+		x.setVerdict(v) // names the server in the refusal
+		return x.verdictOf(bodyError{err}), path
 	}
 	defer content.Release()
 	q.Content = content
@@ -85,27 +82,23 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	return v, path
 }
 
-// dispatch sends a judged call to the broker.
-func (x *exchange) dispatch(out *http.Request, path string) {
-	x.debugRequest(out)
+// checkArguments refuses arguments that the broker cannot read.
+func (x *exchange) checkArguments() error {
 	x.toBroker = true
-	x.compression = compression{accepted: true}
-	// No credential is swapped in here. The search stops a credential that code has got hold of.
-	if _, err := x.guard.Request(out, swap.Options{Found: x.raise}); err != nil {
-		x.fail(err)
-		return
-	}
-	if err := x.recordsCall(out, path); err != nil {
-		x.fail(err)
-		return
-	}
-	x.address(out, path)
-	x.proxy.ServeHTTP(x.w, out)
+	return x.unfitCall
 }
 
-// address sets the path for the broker, and headers that identify the run. It drops code's headers, so code cannot
-// forge any of the broker's.
-func (x *exchange) address(out *http.Request, path string) {
+// searchCall searches a call for credentials. No credential is swapped in here.
+func (x *exchange) searchCall() error {
+	x.compression = compression{accepted: true}
+	_, err := x.guard.Request(x.out, swap.Options{Found: x.raise})
+	return err
+}
+
+// addressBroker sets the path for the broker, and headers that identify the run. It drops code's headers, so code
+// cannot forge any of the broker's.
+func (x *exchange) addressBroker() error {
+	out, path := x.out, x.callPath
 	plain, _ := url.PathUnescape(path)
 	out.URL = &url.URL{Scheme: "https", Host: proxyapi.ServersHost, Path: plain, RawPath: path}
 	timeout := out.Header[proxyapi.HeaderTimeout]
@@ -123,6 +116,7 @@ func (x *exchange) address(out *http.Request, path string) {
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
 		out.Header[proxyapi.HeaderTimeout] = timeout
 	}
+	return nil
 }
 
 // send makes the round trip of an exchange, to its upstream or to the broker.
@@ -164,27 +158,6 @@ func (x *exchange) toUpstream(out *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	return x.conf.Pool.RoundTrip(out, x.want(out))
-}
-
-// callFailure returns the verdict for a call without an answer.
-func (x *exchange) callFailure(err error) policy.Verdict {
-	code := policy.CodeCallBroken
-	switch {
-	case errors.Is(err, broker.ErrNone):
-		code = policy.CodeServerUnavailable
-	case errors.Is(err, errArguments):
-		code = policy.CodeArgumentsTooLarge
-	case errors.Is(err, swap.ErrCarriesValue):
-		code = policy.CodeCredentialSent
-	case errors.Is(err, errEncoded):
-		code = policy.CodeArgumentsEncoded
-	}
-	v := policy.Refuse(code, x.host, nil)
-	v.Refusal.Retryable = code == policy.CodeServerUnavailable
-	for _, a := range x.verdict.APIs {
-		v.Refusal.Server = a.Name
-	}
-	return v
 }
 
 // atMost is a body that fails with errArguments after left bytes.

@@ -53,24 +53,29 @@ func (t *tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (x *exchange) debugRequest(out *http.Request) {
+// debugRequest keeps the beginning of a request for the log.
+func (x *exchange) debugRequest() error {
 	if !x.conf.Debug {
-		return
+		return nil
 	}
+	out := x.out
 	x.debug = &payloads{request: headText(out.Header)}
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Body = &tee{ReadCloser: out.Body, to: &x.debug.up}
 	}
+	return nil
 }
 
-func (x *exchange) debugResponse(resp *http.Response) {
+// debugResponse keeps the beginning of an answer for the log.
+func (x *exchange) debugResponse(resp *http.Response) error {
 	if x.debug == nil {
-		return
+		return nil
 	}
 	x.debug.response = headText(resp.Header)
 	if resp.Body != nil {
 		resp.Body = &tee{ReadCloser: resp.Body, to: &x.debug.down}
 	}
+	return nil
 }
 
 // headText writes header names in lower case, because Loggable finds credentials only in lower-case headers.
@@ -84,8 +89,9 @@ func headText(h http.Header) string {
 	return b.String()
 }
 
-// log writes both payloads.
-func (p *payloads) log(x *exchange) {
+// logPayloads writes both payloads.
+func (x *exchange) logPayloads() {
+	p := x.debug
 	if p == nil {
 		return
 	}

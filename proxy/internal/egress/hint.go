@@ -10,43 +10,37 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// hints explains why token names in a request were not swapped. It leaves out the name of a header or field: the
-// sandbox may have chosen it.
-func (s swapReport) hints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []proxyapi.Hint {
-	if s.Report == nil {
-		return nil
-	}
-	return hints(s.Swapped(), s.Seen(), host, snap, run)
-}
-
-func hints(
-	swaps []swap.Swap, all []swap.Seen, host catalog.Host, snap *reload.Snapshot, run policy.Run,
-) []proxyapi.Hint {
+// hintUnswapped explains why token names in a request or in WebSocket messages were not swapped. It leaves out the name
+// of a header or field: the sandbox may have chosen it.
+func (x *exchange) hintUnswapped(report interface {
+	Swapped() []swap.Swap
+	Seen() []swap.Seen
+}) []proxyapi.Hint {
+	host, c, run := x.host, x.snap.Rules.Catalog, x.lease
 	var out []proxyapi.Hint
-	for _, seen := range all {
+	for _, seen := range report.Seen() {
 		if seen.Code == swap.CodeUnknown {
-			out = append(out, unknown(host, snap.Rules.Catalog, run))
+			out = append(out, unknown(host, c, run))
 			continue
 		}
-		api, cred := owner(snap.Rules.Catalog, seen.Name)
+		api, cred := owner(c, seen.Name)
 		if api == nil {
 			continue
 		}
 		// A closed run must not learn of other APIs: treat their token names like any other word.
 		if run.Closed() && !run.Includes(api.Name) {
 			if seen.Where == "header" {
-				out = append(out, unknown(host, snap.Rules.Catalog, run))
+				out = append(out, unknown(host, c, run))
 			}
 			continue
 		}
 		if seen.Code == swap.CodeRepeated {
 			if seen.Where == "header" { // elsewhere it is most likely text about the name
-				out = append(out, hintSecondHeader(host, api, cred, listPlaces(toSwaps(swaps), cred)))
+				out = append(out, hintSecondHeader(host, api, cred, listPlaces(toSwaps(report.Swapped()), cred)))
 			}
 			continue
 		}

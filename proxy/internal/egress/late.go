@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -21,9 +23,17 @@ const (
 	watchedUpTo = 1 << 20
 )
 
+// streaming says how the messages of a stream pass.
+type streaming struct {
+	byMessage bool        // all APIs of the host set MessageFraming: each message leaves when it is complete
+	watches   []*lateness // one for each watched body
+	answer    *lateness   // of the answer's body; may be nil
+	late      atomic.Bool // a complete message was held back for too long
+}
+
 // useFraming sets byMessage if all APIs of the host set MessageFraming.
 func (x *exchange) useFraming() {
-	holders := x.snap.Rules.Catalog.Match(x.host)
+	holders := x.holders()
 	x.byMessage = len(holders) > 0 &&
 		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
 }
@@ -134,19 +144,30 @@ func (l *lateness) stopLocked() {
 	l.timer.Stop()
 }
 
-// watchRequest watches the body of a request. The caller calls it when out is ready to leave.
-func (x *exchange) watchRequest(out *http.Request) {
+// watchRequest watches the body of a request that is ready to leave.
+func (x *exchange) watchRequest() error {
+	out := x.out
 	if out.Body == nil || out.Body == http.NoBody || out.Body == x.up {
-		return
+		return nil
 	}
 	x.up.late = x.watchLateness(out.Header, out.ContentLength, func() bool {
-		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.swaps(), func(s proxyapi.Swap) bool {
+		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.Swapped(), func(s swap.Swap) bool {
 			return s.In == "body"
 		})
 	})
 	if x.up.late != nil {
 		out.Body = &leavingBody{out.Body, x.up.late}
 	}
+	return nil
+}
+
+// watchAnswer watches the body of an answer.
+func (x *exchange) watchAnswer(resp *http.Response) error {
+	x.answer = x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
+	if x.answer != nil {
+		resp.Body = &arrivingBody{resp.Body, x.answer}
+	}
+	return nil
 }
 
 // leavingBody counts a request's body when it leaves for the upstream.

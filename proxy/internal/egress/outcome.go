@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -18,39 +19,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// refuse answers with a verdict's refusal.
-func (x *exchange) refuse(v policy.Verdict, cause error) {
-	v = v.For(x.lease)
-	x.note.Outcome, x.note.Code, x.note.Cause = proxyapi.OutcomeDenied, v.Refusal.Code, cause
-	x.note.Hints = append(x.note.Hints, v.Hint())
-	if v.RetryAfter != "" {
-		x.w.Header().Set("Retry-After", v.RetryAfter)
-	}
-	x.w.json(v.Status, v.Refusal)
-}
-
-// finish records the exchange, and aborts the connection if the response is incomplete. p is the value that serve
-// panicked with, or nil.
+// finish ends the exchange, and aborts the connection if the response is incomplete. p is the value that serve panicked
+// with, or nil.
 func (x *exchange) finish(p any) {
 	x.sum()
-	abort := x.judge(p)
-	n := &x.note
-	// A request that never left sent no credential and used up no limit.
-	if n.Left = !x.unsent(); !n.Left {
-		n.Swapped, n.HeadUp = nil, 0
-		if n.Outcome == proxyapi.OutcomePlanned {
-			n.BytesUp = 0
-		}
-		if x.giveBack != nil {
-			x.giveBack()
-		}
+	abort := x.setOutcome(p)
+	for _, do := range endSteps {
+		do(x)
 	}
-	x.endAttempt()
-	n.Status = x.w.status
-	n.Milliseconds = milliseconds(time.Since(x.began))
-	x.conf.Journal.Record(*n)
-	x.remember()
-	x.debug.log(x)
 	if x.conn == nil {
 		return
 	}
@@ -66,6 +42,34 @@ func (x *exchange) finish(p any) {
 		x.conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// returnUnused returns what a request that did not leave would have used: units of limits, and approvals.
+func (x *exchange) returnUnused() {
+	n := &x.note
+	// A request that never left sent no credential.
+	if n.Left = !x.unsent(); !n.Left {
+		n.Swapped, n.HeadUp = nil, 0
+		if n.Outcome == proxyapi.OutcomePlanned {
+			n.BytesUp = 0
+		}
+		if x.limits.giveBack != nil {
+			x.limits.giveBack()
+		}
+	}
+	// After ErrNone no byte of a call left the proxy.
+	if !n.Left || errors.Is(n.Cause, broker.ErrNone) {
+		for _, giveBack := range x.unused {
+			giveBack()
+		}
+	}
+}
+
+// recordExchange writes the receipt's entry.
+func (x *exchange) recordExchange() {
+	x.note.Status = x.w.status
+	x.note.Milliseconds = milliseconds(time.Since(x.began))
+	x.conf.Journal.Record(x.note)
 }
 
 // smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has returned its
@@ -87,8 +91,8 @@ func (x *exchange) unsent() bool {
 	return !x.left.Load()
 }
 
-// judge sets the outcome and reports whether the connection must be aborted.
-func (x *exchange) judge(p any) (abort bool) {
+// setOutcome sets the outcome and reports whether the connection must be aborted.
+func (x *exchange) setOutcome(p any) (abort bool) {
 	n := &x.note
 	if x.cut == nil && !x.whole && n.Outcome == "" {
 		x.cut = context.Cause(x.ctx)

@@ -20,47 +20,60 @@ import (
 // headerPlanned carries the step number in the answer to a recorded request.
 const headerPlanned = "Codeforge-Planned"
 
-// notPlannedError is for a request that cannot be recorded.
-type notPlannedError struct{ v policy.Verdict }
-
-func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
-
-// records reports whether a dry run records a request instead of sending it: a request that writes, or that has a body.
-// A body may contain another operation than the method suggests.
-func (x *exchange) records(q policy.Request, out *http.Request) bool {
-	//defence:dry-run
-	return x.lease.Plan != nil && (q.Writes() || out.Body != nil && out.Body != http.NoBody)
+// planUse is the part of a plan in an exchange.
+type planUse struct {
+	replay   *replay       // set if a plan, not a run, sends the request
+	recorded int           // the number of the plan step that replaced the sending, or 0
+	callStep *plan.Step    // a call that the plan may record
+	read     *plan.Step    // a dry run's read, for the plan
+	seen     *bytes.Buffer // the beginning of the answer to read
 }
 
-// record adds a request to the run's plan if policy would let it leave, or a person could.
-func (x *exchange) record(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
-	if !v.Allow && v.Hold == nil {
-		return v
+// mustPlan reports whether a dry run records a request instead of sending it: a request that writes, or that has a
+// body. A body may contain another operation than the method suggests.
+func (x *exchange) mustPlan() bool {
+	//defence:dry-run
+	return x.lease.Plan != nil && (x.request.Writes() || x.out.Body != nil && x.out.Body != http.NoBody)
+}
+
+// recordWrite adds a dry run's write to the run's plan and answers it. Policy, or a person, could let it leave.
+func (x *exchange) recordWrite() error {
+	q, v, out := x.request, x.verdict, x.out
+	if !x.mustPlan() || v.Allow && policy.Queries(q, x.holders()) {
+		return nil
 	}
 	// A limit that cannot read the request would refuse it when the plan is sent.
-	if _, known := policy.Needs(q, x.snap.Rules.Catalog.Match(q.Host)); !known.Allow {
-		return known
+	if _, known := policy.Needs(q, x.holders()); !known.Allow {
+		return x.deny(known)
 	}
 	body, ok := q.Content.Text()
-	if !ok || q.Upgrade != "" {
-		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
-	}
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
 		Shown: x.shown(v, q, out),
 	}
-	// The approver must see all headers exactly as they will leave.
-	if !utf8.ValidString(strings.Join(s.Shown, "\n")) {
-		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
+	// The approver must see body and headers exactly as they will leave.
+	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(s.Shown, "\n")) {
+		return x.deny(policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs))
 	}
 	if v.Hold != nil {
 		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
 	}
-	return x.add(s, v)
+	v, ok = x.addStep(s, v)
+	if !ok {
+		return x.deny(v)
+	}
+	x.setVerdict(v)
+	_ = x.describeRequest()
+	// The answer is the step's number.
+	body = `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
+	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
+	x.w.send(resp)
+	return errAnswered
 }
 
-// add adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
-func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
+// addStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
+func (x *exchange) addStep(s plan.Step, v policy.Verdict) (_ policy.Verdict, ok bool) {
 	// The request may change its URL later; the step must not.
 	address := *s.URL
 	s.URL = &address
@@ -70,7 +83,7 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	}
 	// A step is stored and shown to a person, so it must not contain a credential.
 	if x.unfit(text) {
-		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
+		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs), false
 	}
 	for _, a := range v.APIs {
 		s.APIs = append(s.APIs, a.Name)
@@ -84,40 +97,32 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	var ended *plan.EndedError
 	switch {
 	case errors.As(err, &ended):
-		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs)
+		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs), false
 	case errors.Is(err, plan.ErrUnreadable):
-		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs)
+		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs), false
 	case err != nil:
-		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs)
+		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
 	}
 	x.recorded = n
 	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
-	return v
+	return v, true
 }
 
-// answerPlanned answers a recorded request with its step number.
-func (x *exchange) answerPlanned() {
-	body := `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
-	h := x.w.Header()
-	h.Set(headerPlanned, strconv.Itoa(x.recorded))
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.w.WriteHeader(http.StatusAccepted)
-	_, _ = io.WriteString(x.w, body)
-}
-
-// reads keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
-func (x *exchange) reads(q policy.Request, out *http.Request) {
+// keepRead keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
+func (x *exchange) keepRead() error {
 	if x.lease.Plan == nil {
-		return
+		return nil
 	}
-	address := *out.URL
-	x.read = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
+	address := *x.out.URL
+	x.read = &plan.Step{
+		Host: x.host, TLS: x.request.TLS, Method: x.out.Method, URL: &address, Header: x.out.Header.Clone(),
+	}
+	return nil
 }
 
-// sees returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
-func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
+// newCapture returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
+func (x *exchange) newCapture(resp *http.Response) *bytes.Buffer {
 	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
 		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		return nil
@@ -125,8 +130,8 @@ func (x *exchange) sees(resp *http.Response) *bytes.Buffer {
 	return new(bytes.Buffer)
 }
 
-// remember adds a read of the dry run to the plan.
-func (x *exchange) remember() {
+// rememberRead adds a read of the dry run to the plan.
+func (x *exchange) rememberRead() {
 	if x.lease.Plan == nil || x.note.Outcome != proxyapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
 	}
@@ -141,10 +146,11 @@ func (x *exchange) remember() {
 	x.lease.Plan.Read(*x.read, body)
 }
 
-// recordsCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
+// keepCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
 // the broker decides whether to make the call.
-func (x *exchange) recordsCall(out *http.Request, path string) error {
-	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+func (x *exchange) keepCall() error {
+	out := x.out
+	server, tool, _ := strings.Cut(strings.TrimPrefix(x.callPath, "/"), "/")
 	plain, err := url.PathUnescape(tool)
 	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
@@ -192,8 +198,8 @@ func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 	}
 	x.note.Code = ""
 	x.callStep.Session = resp.Header.Get(proxyapi.HeaderSession)
-	if v := x.add(*x.callStep, x.verdict); x.recorded == 0 {
-		return nil, &notPlannedError{v}
+	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
+		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
 	number := map[string]int{"planned": x.recorded}
 	text, _ := json.Marshal(number) // a number
@@ -204,11 +210,7 @@ func (x *exchange) recordCall(resp *http.Response) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        http.Header{"Content-Type": {"application/json"}},
-		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
-	}, nil
+	return jsonResponse(http.StatusOK, body), nil
 }
 
 // errPlanned is for a broker that did not make a call which the proxy has not kept for the plan.

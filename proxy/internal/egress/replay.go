@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -21,6 +19,8 @@ import (
 type replay struct {
 	step plan.Step
 	read bool // an unapproved read, repeated before a step
+	// version is that of the catalog under which the plan was approved.
+	version string
 }
 
 // sender sends the steps of one plan. It implements plan.Sender.
@@ -46,67 +46,50 @@ func (s *sender) Close() string {
 }
 
 func (s *sender) Send(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
-	return s.exchange(ctx, &replay{step: step}, version, most)
+	return s.exchange(ctx, &replay{step: step, version: version}, most)
 }
 
 func (s *sender) Read(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
-	return s.exchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
+	return s.exchange(ctx, &replay{step: step, version: version, read: true}, plan.MaxRead)
 }
 
 // exchange sends one request, through the same checks as a run's request, and returns its answer.
-func (s *sender) exchange(ctx context.Context, r *replay, version string, most int) (planapi.Reply, []byte) {
+func (s *sender) exchange(
+	ctx context.Context, r *replay, most int,
+) (reply planapi.Reply, body []byte) {
 	w := &excerpt{header: http.Header{}, most: most}
-	x := &exchange{
-		Egress: s.Egress, lease: s.lease, began: time.Now(), host: r.step.Host, insecure: !r.step.TLS, replay: r,
-		approved: !r.read, w: &responseWriter{ResponseWriter: w},
-	}
-	x.note = receipt.Note{Slot: int(s.lease.Slot), Recorder: s.lease.Recorder}
-	x.note.Exchange = proxyapi.Exchange{
-		At: x.began.UTC(), Run: s.lease.Run, Tenant: s.lease.Tenant, Method: r.step.Method, Host: r.step.Host.String(),
-		Plan: s.plan, Step: r.step.N,
-	}
-	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, x))
+	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
-	defer context.AfterFunc(s.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
-	x.resend(version)
-	return x.reply(w)
-}
-
-// resend sends the request of a replay.
-func (x *exchange) resend(version string) {
-	leave, err := x.enter(&http.Request{URL: x.replay.step.URL, Header: x.replay.step.Header})
+	defer stop()
+	x.host, x.insecure, x.replay, x.approved = r.step.Host, !r.step.TLS, r, !r.read
+	x.note.Method, x.note.Host = r.step.Method, r.step.Host.String()
+	x.note.Plan, x.note.Step = s.plan, r.step.N
+	defer func() { reply, body = x.reply(w) }()
+	leave, err := x.enter(&http.Request{URL: r.step.URL, Header: r.step.Header})
 	if err != nil {
 		x.cut = err
 		x.finish(nil)
-		return
+		return reply, body
 	}
 	defer leave()
-	x.snap = x.conf.Current()
-	x.guard = Guarded(x.snap, x.lease)
-	x.track()
 	defer x.untrack()
 	defer func() { x.finish(recover()) }()
-	out := x.stored()
-	q := policy.Request{
-		Host: x.host, TLS: !x.insecure, Methods: methods(out), Moved: policy.MovesPath(out.Header),
-		Path: out.URL.EscapedPath(),
+	x.serveStep()
+	return reply, body
+}
+
+// loadStep sets the recorded request of a replay.
+func (x *exchange) loadStep() error {
+	x.out = x.stored()
+	x.request = policy.Request{
+		Host: x.host, TLS: !x.insecure, Methods: methods(x.out), Moved: policy.MovesPath(x.out.Header),
+		Path: x.out.URL.EscapedPath(),
 	}
-	switch {
 	// The approver saw a plan under the old catalog.
-	case x.snap.Public.Version != version:
-		x.leave(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
-	case x.replay.step.Server != "":
-		v, path := x.judgeCall(q, out)
-		x.setVerdict(v)
-		x.describe(out)
-		if !v.Allow {
-			x.refuse(v, nil)
-			return
-		}
-		x.dispatch(out, path)
-	default:
-		x.leave(x.judgeFinal(q, out), q, out)
+	if x.snap.Public.Version != x.replay.version {
+		return x.deny(policy.Refuse(policy.CodePlanStale, x.host, nil))
 	}
+	return nil
 }
 
 // stored returns the recorded request of a replay.
@@ -132,15 +115,16 @@ func (x *exchange) body(out *http.Request) {
 	}
 }
 
-// restore sets the recorded headers and body on a replay's request again: the search for overrides may have rewritten
-// them. It returns the error of this search, which ends with the body.
-func (x *exchange) restore(out *http.Request) error {
+// restoreStep sets the recorded headers and body on a replay's request again: the search for overrides may have
+// rewritten them.
+func (x *exchange) restoreStep() error {
+	out := x.out
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
 	// The search runs while the body is read, so read the whole body first.
 	if _, err := io.Copy(io.Discard, out.Body); err != nil {
-		return err
+		return x.denyBody(err)
 	}
 	out.Header = x.replay.step.Header.Clone()
 	x.up.n.Store(0)

@@ -78,6 +78,7 @@ type rig struct {
 	budget    *budget.Ledger
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
+	late      bool               // a person decides before the room hears of a reload
 	ports     map[string]string  // slot 0's listeners for further ports, by port
 }
 
@@ -137,7 +138,7 @@ func newRig(t testing.TB, s setup) *rig {
 		return r.handler.Open(ctx, id, run, tenant, apis)
 	}})
 	t.Cleanup(r.plans.Close)
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.Forget(); r.handler.Cut(c) },
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: r.changed,
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {
 			if err := r.minter.Configure(c); err != nil {
 				t.Error(err)
@@ -152,6 +153,15 @@ func newRig(t testing.TB, s setup) *rig {
 	r.reloader.Start(log)
 	r.serve(log)
 	return r
+}
+
+// changed does what the proxy does after a reload.
+func (r *rig) changed(c reload.Change) {
+	if !r.late {
+		r.room.Forget(c.Now.Rules.Catalog)
+	}
+	r.plans.Forget()
+	r.handler.Cut(c)
 }
 
 // serverSlot is a slot for an MCP server.

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -23,61 +22,51 @@ import (
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
 // websocket does the handshake with the upstream, and relays messages only after a valid 101.
-func (x *exchange) websocket(out *http.Request) {
+func (x *exchange) websocket(out *http.Request) error {
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
 	// A handshake with a body would leave bytes in the tunnel that policy has not judged.
 	if !standard || !x.conn.HTTP1() || out.ContentLength != 0 {
-		x.refuse(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
-		return
+		return &refusedError{verdict: policy.Refuse(policy.CodeUpgradeRefused, x.host, nil)}
 	}
 	// Extensions such as compression would hide the messages from the search.
 	wsrelay.Offer(out.Header)
 	resp, err := x.toUpstream(out)
 	if err != nil {
-		x.fail(err)
-		return
+		return err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		if resp.StatusCode == http.StatusUnauthorized {
 			x.renew(false)
 		}
-		x.plainAnswer(out, resp)
-		return
+		return x.plainAnswer(resp)
 	}
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
 	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !validAccept(resp.Header, key) || !wsrelay.Agreed(resp.Header) {
-		x.fail(errHandshake)
-		return
+		return errHandshake
 	}
 	report, err := x.snap.Scrub.Response(resp, scrub.Options{Method: out.Method, Sent: x.sent()})
 	if err == nil {
-		err = x.scrubSignature(resp, scrub.Options{Method: out.Method})
+		err = x.scrubSignature(resp)
 	}
 	if err != nil {
-		x.fail(err)
-		return
+		return err
 	}
 	x.scrubbed = report
-	x.relay(resp.Header, upstream)
+	return x.relay(resp.Header, upstream)
 }
 
 // plainAnswer passes on an upstream's answer that refused to switch protocols.
-func (x *exchange) plainAnswer(out *http.Request, resp *http.Response) {
+func (x *exchange) plainAnswer(resp *http.Response) error {
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
-		x.fail(errStatus)
-		return
+		return errStatus
 	}
-	resp = x.scrubResponse(resp, out.Method)
-	defer resp.Body.Close()
-	h := x.w.Header()
-	maps.Copy(h, resp.Header)
-	x.w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(x.w, resp.Body)
+	x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
+	return nil
 }
 
 // validAccept checks the upstream's half of the handshake (RFC 6455, section 4.1).
@@ -89,22 +78,21 @@ func validAccept(h http.Header, key string) bool {
 }
 
 // relay answers 101 and hands both ends to wsrelay.
-func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
+func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) error {
 	conn, buffered, err := http.NewResponseController(x.w.ResponseWriter).Hijack()
 	if err != nil {
-		x.fail(err)
-		return
+		return err
 	}
 	defer conn.Close()
 	// Raw comes before the first byte of the relay: messages are not HTTP/1 requests.
 	x.conn.Raw()
 	x.w.status = http.StatusSwitchingProtocols
-	x.trim(h)
+	trim(h)
 	h.Set("Connection", "Upgrade")
 	h.Set("Upgrade", "websocket")
 	if err := writeSwitch(buffered.Writer, h); err != nil {
 		x.w.err = err
-		return
+		return nil
 	}
 	x.note.Outcome = proxyapi.OutcomeServed
 	x.ws = &wsrelay.Report{}
@@ -114,6 +102,7 @@ func (x *exchange) relay(h http.Header, upstream io.ReadWriteCloser) {
 		Redact: x.conf.Redact, Held: x.held, Report: x.ws,
 	})
 	x.cut = context.Cause(x.ctx)
+	return nil
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {

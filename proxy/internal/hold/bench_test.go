@@ -24,7 +24,7 @@ func BenchmarkHeld(b *testing.B) {
 		for i := range many {
 			q := refund("r" + strconv.Itoa(i))
 			q.Body = strings.Repeat("x", body) + strconv.Itoa(i)
-			waiting.Go(func() { _, _ = r.Pass(ctx, q) })
+			waiting.Go(func() { _, _, _ = r.Pass(ctx, q) })
 		}
 		testkit.WaitFor(b, func() bool { return len(r.List()) == many })
 		runtime.GC()

@@ -11,7 +11,8 @@ import (
 // maxGrants bounds the grants of all runs. The oldest go first.
 const maxGrants = 1000
 
-// grant is an approval of further requests of one run. It ends with the run and with the catalog's version.
+// grant is an approval of further requests of one run. It ends with the run and with a change of the APIs whose rules
+// held the request.
 type grant struct {
 	of    scope
 	ended <-chan struct{}
@@ -41,7 +42,7 @@ type scope struct {
 func (r Request) scopeOf(kind approvalapi.Scope) scope {
 	s := scope{
 		run: r.Run, tenant: r.Tenant, server: r.Server, generation: r.Generation,
-		api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny,
+		api: r.API, rule: r.Rule, catalog: r.RuleCatalog, byAny: r.ByAny,
 	}
 	if kind == approvalapi.ScopePath {
 		s.method = r.Method
@@ -64,10 +65,12 @@ func (r *Room) grant(e *entry, kind approvalapi.Scope) {
 		r.grants = r.grants[1:]
 	}
 	r.grants = append(r.grants, grant{of, e.request.Ended})
+	e.isWide = true
 	// Requests that already wait in the same scope need no second answer.
 	r.held = slices.DeleteFunc(r.held, func(other *entry) bool {
 		same := other.Waiting && other.request.scopeOf(kind) == of
 		if same {
+			other.isWide = true
 			other.answer <- nil
 		}
 		return same

@@ -3,9 +3,9 @@
 // Threat: code gets another request approved than the one that a person saw, uses an approval twice or that of another
 // tenant, or floods the person. An MCP server uses an approval of one run for another. Contract: an approval is for the
 // exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which differs
-// each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the request.
-// It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time, and all
-// runs together a bounded number.
+// each time, may change. An approval is also for the tenant, the MCP server and the rule of the request, and for the
+// configuration of the APIs that decide about it. It lets at most one request leave. A wider approval is for one run
+// and ends with that run. A run holds few requests at a time, and all runs together a bounded number.
 package hold
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -45,8 +46,8 @@ var (
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request without a decision after Wait.
 	ErrUnanswered = errors.New("the request still waits for a decision")
-	// ErrStale is for a request that waited while the catalog was replaced.
-	ErrStale = errors.New("the catalog changed")
+	// ErrStale is for a request that waited while an API that decides about it was changed.
+	ErrStale = errors.New("an API of the request has changed")
 	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.
 	ErrFull = errors.New("too many requests wait for a person")
 )
@@ -66,12 +67,43 @@ type Request struct {
 	Ended <-chan struct{}
 	// Pauses are further runs that may have caused the request. Waiting lists the request for them too.
 	Pauses []string
-	// Catalog is the version of the catalog whose rule holds the request.
-	Catalog           string
+	// Host is the host of the request. IsCall means that the request calls a tool of the MCP server API.
+	Host   catalog.Host
+	IsCall bool
+	// Catalog is the version of all APIs that decide about the request: see SetVersions. RuleCatalog is the version of
+	// those whose rules hold it.
+	Catalog, RuleCatalog string
+
 	Method, URL, Body string
 	Headers           []string // a line each
 	// ByAny means that others than the operator may decide. The catalog determines it.
 	ByAny bool
+}
+
+// SetVersions sets Catalog and RuleCatalog to the versions in a catalog. It reports whether Catalog stayed the same.
+func (r *Request) SetVersions(c *catalog.Catalog) (same bool) {
+	before := r.Catalog
+	r.Catalog, r.RuleCatalog = r.versionIn(c), ruleVersionIn(c, r.API)
+	return r.Catalog == before
+}
+
+// versionIn returns the version of the APIs that decide about the request under a catalog.
+func (r Request) versionIn(c *catalog.Catalog) string {
+	if r.IsCall {
+		return ruleVersionIn(c, r.API)
+	}
+	return catalog.VersionOf(c.Match(r.Host))
+}
+
+// ruleVersionIn returns the version of APIs in a catalog. The names are joined as in policy.Hold.
+func ruleVersionIn(c *catalog.Catalog, names string) string {
+	var apis []*catalog.API
+	for _, name := range strings.Split(names, ", ") {
+		if a := c.API(name); a != nil {
+			apis = append(apis, a)
+		}
+	}
+	return catalog.VersionOf(apis)
 }
 
 // size returns about how many bytes the request takes in memory.
@@ -117,16 +149,43 @@ type entry struct {
 	sum     [sha256.Size]byte
 	size    int
 	answer  chan error // the result of Pass, with a buffer for the only answer
+	isWide  bool       // an approval of further requests covers it
 }
 
 // Pass waits until a person approves a request, and returns nil once for each approval. The id is that of a request
-// that waited, else "".
-func (r *Room) Pass(ctx context.Context, q Request) (id string, err error) {
+// that waited, else "". If no byte of an approved request leaves, the caller must call giveBack, unless it is nil.
+func (r *Room) Pass(ctx context.Context, q Request) (id string, giveBack func(), err error) {
 	e, err := r.enter(q)
-	if e == nil {
-		return "", err
+	switch {
+	case e == nil:
+		return "", nil, err
+	case !e.Approved:
+		if err = r.wait(ctx, e); err != nil {
+			return e.ID, nil, err
+		}
+		id = e.ID
 	}
-	return e.ID, r.wait(ctx, e)
+	if !e.isWide {
+		giveBack = func() { r.giveBack(e) }
+	}
+	return id, giveBack, nil
+}
+
+// giveBack makes an approval usable again, until its time is over.
+func (r *Room) giveBack(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.tell()
+	r.sweep(time.Now())
+	if e.Until.After(time.Now()) && r.room(e.request) {
+		r.keepApproved(e)
+	}
+}
+
+// keepApproved lets a later request with the same content pass once. The caller holds mu.
+func (r *Room) keepApproved(e *entry) {
+	e.Waiting, e.Approved = false, true
+	r.held = append(r.held, e)
 }
 
 func (r *Room) wait(ctx context.Context, e *entry) (err error) {
@@ -156,8 +215,7 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	select {
 	case answer := <-e.answer: // Decide was faster than the lock
 		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
-			e.Approved = true
-			r.held = append(r.held, e)
+			r.keepApproved(e)
 			return err
 		}
 		return answer
@@ -166,8 +224,8 @@ func (r *Room) wait(ctx context.Context, e *entry) (err error) {
 	return err
 }
 
-// enter adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
-// exceeds a bound.
+// enter adds a request. It returns an approved entry, which it has removed, if a late approval covers the request. It
+// returns a nil entry if an approval of further requests covers it, or if it exceeds a bound.
 func (r *Room) enter(q Request) (*entry, error) {
 	now := time.Now()
 	sum := q.sum()
@@ -182,7 +240,7 @@ func (r *Room) enter(q Request) (*entry, error) {
 		// An approval counts once: delete it with its use.
 		if e.sum == sum && e.Approved {
 			r.held = slices.Delete(r.held, i, i+1)
-			return nil, nil //nolint:nilnil // it passes
+			return e, nil
 		}
 		if e.Run == q.Run && e.request.Tenant == q.Tenant && e.request.Generation == q.Generation {
 			ofRun++
@@ -316,6 +374,9 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)
 	}
+	if approve && a.Scope.Wide() {
+		r.grant(e, a.Scope)
+	}
 	switch {
 	case e.Waiting && approve:
 		e.answer <- nil
@@ -329,24 +390,24 @@ func (r *Room) Decide(id string, a approvalapi.Answer) (approvalapi.Held, error)
 	if approve {
 		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
 	}
-	if approve && a.Scope.Wide() {
-		r.grant(e, a.Scope)
-	}
 	if r.Decided != nil {
 		r.Decided(out)
 	}
 	return out, nil
 }
 
-// Forget drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
-func (r *Room) Forget() {
+// Forget drops the approvals and refuses the waiting requests that a new catalog makes stale: one of the APIs that
+// decide about them has changed.
+func (r *Room) Forget(c *catalog.Catalog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.tell()
-	for _, e := range r.held {
-		if e.Waiting {
+	r.held = slices.DeleteFunc(r.held, func(e *entry) bool {
+		stale := e.request.versionIn(c) != e.request.Catalog
+		if stale && e.Waiting {
 			e.answer <- ErrStale
 		}
-	}
-	r.held, r.grants = nil, nil
+		return stale
+	})
+	r.grants = slices.DeleteFunc(r.grants, func(g grant) bool { return ruleVersionIn(c, g.of.api) != g.of.catalog })
 }

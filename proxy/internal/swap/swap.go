@@ -82,7 +82,8 @@ type Swap struct{ Name, In string }
 // Seen is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
 type Seen struct{ Name, Where, Code string }
 
-// Report lists the swapped and the seen names of a request. It is complete once the body has been read.
+// Report lists the swapped and the seen names of a request. It is complete once the body has been read. A nil Report is
+// empty.
 type Report struct {
 	mu      sync.Mutex
 	swapped []Swap
@@ -92,6 +93,9 @@ type Report struct {
 
 // Swapped lists the swaps so far.
 func (r *Report) Swapped() []Swap {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
@@ -99,6 +103,9 @@ func (r *Report) Swapped() []Swap {
 
 // Seen lists the names that were not replaced so far: each combination of name, place and code once.
 func (r *Report) Seen() []Seen {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
