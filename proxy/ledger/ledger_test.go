@@ -4,7 +4,9 @@ package ledger
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -233,6 +236,57 @@ func TestDamage(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// unreadable is a ledger in which one file, or the list of them, cannot be read.
+type unreadable struct {
+	Dir
+	what string
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (u unreadable) Days() ([]string, error) {
+	if u.what == "days" {
+		return nil, errUnreadable
+	}
+	return u.Dir.Days()
+}
+
+func (u unreadable) Open(name string) (io.ReadCloser, error) {
+	if u.what == name {
+		return nil, errUnreadable
+	}
+	if u.what == "in "+name {
+		return io.NopCloser(iotest.ErrReader(errUnreadable)), nil
+	}
+	return u.Dir.Open(name)
+}
+
+// TestUnreadable: a ledger that cannot be read is an error, and not a whole one.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	l.send(t, "ra", "https://a.test/1")
+	testkit.Must(t, l.Close())
+	const day = "2026-11-20.ndjson"
+	for _, what := range []string{"days", pubName, "in " + pubName, day, "in " + day} {
+		if r, err := Verify(unreadable{Dir(dir), what}, "", nil); !errors.Is(err, errUnreadable) {
+			t.Errorf("%s: %+v, %v", what, r, err)
+		}
+	}
+	for _, what := range []string{"days", day, "in " + day} {
+		if err := Each(unreadable{Dir(dir), what}, Query{}, func(Record) error { return nil }); !errors.Is(err, errUnreadable) {
+			t.Errorf("reading %s: %v", what, err)
+		}
+		if err := ExportOTLP(unreadable{Dir(dir), what}, Query{}, io.Discard); !errors.Is(err, errUnreadable) {
+			t.Errorf("exporting %s: %v", what, err)
+		}
+	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, pubName)))
+	if _, err := Verify(Dir(dir), "", nil); err == nil || !strings.Contains(err.Error(), "there is no ledger") {
+		t.Errorf("without a key: %v", err)
 	}
 }
 

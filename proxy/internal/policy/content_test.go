@@ -303,7 +303,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	q := Request{Host: host(t, "shop.test"), Methods: []string{"GET"}, Path: "/items/1"}
-	if Queries(q, c.Match(q.Host)) || Queries(Request{Methods: []string{"GET"}}, nil) {
+	graph := c.Match(host(t, "graph.test"))
+	if Queries(q, c.Match(q.Host)) || Queries(Request{Methods: []string{"GET"}}, nil) || Queries(Request{Path: "/graphql"}, graph) {
 		t.Error("a request that is no query is one")
 	}
 	_, v, _ := checkRules(Request{Host: q.Host, Methods: []string{"GET"}, Path: "/other"}, c.Match(q.Host))

@@ -208,6 +208,16 @@ func TestMissingCalls(t *testing.T) {
 	}
 }
 
+// A program that cannot be encoded is an error, and never an empty filter, which would allow everything.
+func TestEncode(t *testing.T) {
+	if code, err := Encode([]bpf.Instruction{bpf.RetConstant{Val: allow}, bpf.LoadAbsolute{Size: 3}}); err == nil || code != nil {
+		t.Errorf("%d bytes, %v", len(code), err)
+	}
+	if code, err := Encode([]bpf.Instruction{bpf.RetConstant{Val: 0x01020304}}); err != nil || string(code) != "\x06\x00\x00\x00\x04\x03\x02\x01" {
+		t.Errorf("%x, %v", code, err)
+	}
+}
+
 // Every refused call is refused, whatever its arguments.
 func TestRefused(t *testing.T) {
 	m := thisMachine()
