@@ -63,13 +63,14 @@ var topFields = sync.OnceValue(func() specs[config] {
 			}},
 		{"allowed_methods", "The only HTTP methods that pass. Not together with restricted_methods.", methodsShape(1),
 			func(d *decoder, c *config, f string, n *node) { c.allowed = d.List(f, n, `["GET", "HEAD"]`) }},
-		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
-			"matches decides, and a request that none matches is refused.", rulesShape(),
+		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body. The first rule that " +
+			"matches decides. A request without a matching rule is refused.", rulesShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.rules = d.rules(n) }},
 		{"limits", "How much all runs together may do with the API.", limitsFields().object(),
 			func(d *decoder, c *config, _ string, n *node) { c.limits = d.limits(n) }},
-		{"idempotency", "The header by which the API knows a repeated request: a write whose outcome nobody knows is " +
-			"repeated with the same key.", schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
+		{"idempotency", "The header by which the API recognises a repeated request. If the outcome of a write is " +
+			"unknown, CodeForge repeats it with the same key.",
+			schema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
 			func(d *decoder, c *config, _ string, n *node) { d.idempotency(c, n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918.",
@@ -77,19 +78,19 @@ var topFields = sync.OnceValue(func() specs[config] {
 			func(d *decoder, c *config, _ string, n *node) { d.private(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.allowHTTP) }},
-		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
+		{"compress", "Lets the hosts compress their responses. Safe if no response shows a credential.",
 			schema{Type: "boolean", Default: false},
 			func(d *decoder, c *config, f string, n *node) { d.Boolean(f, n, &c.compress) }},
 		{"etag", "keep: responses keep their ETag if a credential left with the request. Safe where no response shows a " +
 			"credential.", schema{Enum: []string{etagKeep}},
 			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.etag, etagKeep) }},
 		{"framing", "\"message\": each message of a stream (gRPC, Connect, JSON lines, elements of a JSON array) leaves " +
-			"when it is complete. A credential that is split over two messages is then not found.",
+			"when it is complete. CodeForge then misses a credential that is split over two messages.",
 			schema{Enum: []string{framingMessage}},
 			func(d *decoder, c *config, f string, n *node) { d.readWord(f, n, &c.framing, framingMessage) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.server = d.server(n) }},
-		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
+		{"operations", "The source of operations.jsonl, the list of the API's operations. codeforge api add writes it.",
 			operationsFields().object(), func(d *decoder, c *config, _ string, n *node) { c.operations = d.operations(n) }},
 		{"client_cert", "The certificate by which the proxy authenticates at the hosts.", clientCertShape(),
 			func(d *decoder, c *config, _ string, n *node) { c.clientCert = d.clientCert(n) }},
@@ -114,7 +115,7 @@ func sourceFields() specs[source] {
 	return specs[source]{
 		{"value", "The credential itself.", schema{Type: "string", MinLength: 1},
 			at(func(s *source) **string { return &s.value })},
-		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
+		{"file", "A file that holds only the credential, in the API's folder or with an absolute path.",
 			schema{Type: "string", MinLength: 1}, at(func(s *source) **string { return &s.file })},
 		{"env", "An environment variable that holds the credential. Not in Docker.", schema{Type: "string", MinLength: 1},
 			at(func(s *source) **string { return &s.env })},
@@ -140,7 +141,7 @@ var credentialFields = sync.OnceValue(func() specs[rawCredential] {
 				c.minted(&rawMint{kind: kindCommand, list: map[string][]string{
 					"args": d.List(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
 			}},
-		{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
+		{"ttl", "How long a value of fetch, command or file stays valid, before CodeForge fetches it again.",
 			schema{OneOf: durationShape(1).OneOf},
 			func(d *decoder, c *rawCredential, f string, n *node) {
 				c.ttl = new(time.Duration)

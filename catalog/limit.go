@@ -94,7 +94,7 @@ func limitsFields() specs[Limits] {
 		{"writes", "The most requests with other methods than GET, HEAD and OPTIONS.", rate,
 			func(d *decoder, l *Limits, f string, n *node) { l.Writes = d.limit(f, n, 1) }},
 		{"sum", "", sum, func(d *decoder, l *Limits, f string, n *node) { l.Sum = d.sumLimit(f, n) }},
-		{"over", "What happens to a request beyond a limit.",
+		{"over", "How CodeForge treats a request beyond a limit.",
 			schema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
 			func(d *decoder, l *Limits, f string, n *node) {
 				over := ""

@@ -18,7 +18,7 @@ var (
 	ErrUnread = errors.New("the body has not been read")
 	// ErrPath is the error for a path that servers may read in different ways, if a rule has a path.
 	ErrPath   = errors.New("servers may read the path in different ways")
-	errNumber = errors.New("the field is no number in plain decimal notation")
+	errNumber = errors.New("the field is not a number in plain decimal notation")
 	errTruth  = errors.New("servers may differ in whether the field is true")
 )
 

@@ -21,7 +21,7 @@ func awsKind() mintKind {
 		{name: "role_arn", doc: "A role to assume first.", example: `"arn:aws:iam::123456789012:role/reader"`},
 		{name: "external_id", doc: "The external id that the role asks for.", example: `"codeforge"`},
 		{name: "region", doc: "The only region.", required: true, example: `"eu-central-1"`},
-		{name: "services", doc: "The only services. Default: whatever the hosts are; required where they are not AWS's.",
+		{name: "services", doc: "The only services. Default: those of the hosts; required for hosts that are not AWS's.",
 			form: formList, least: true, example: `["s3"]`},
 	}}
 }
@@ -66,7 +66,8 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 		switch {
 		// The id and the secret key are swapped, and the id is not a secret: it would be shown.
 		case len(id) == secretLength && random(strings.NewReplacer("/", "", "+", "").Replace(id)):
-			v.Bad(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
+			v.Bad(path+".access_key_id", "a value that looks like the secret access key",
+				`the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
 			v.Bad(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
 		// AWS rejects a temporary key without its session token.
@@ -79,7 +80,7 @@ func (v *validator) aws(path string, m *rawMint) Mint {
 		v.Bad(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
 	}
 	if m.has["external_id"] && !m.has["role_arn"] {
-		v.Bad(path+".external_id", "an external id without a role", "role_arn, or none")
+		v.Bad(path+".external_id", "an external id without a role", "role_arn, or no external_id")
 	}
 	if m.has["region"] && !regexp.MustCompile(`^[a-z0-9-]{2,32}$`).MatchString(a.Region) {
 		v.Bad(path+".region", "not a region", `one like "eu-central-1"`)

@@ -23,7 +23,7 @@ func hmacKind() mintKind {
 			words: []string{"text", "base64", "hex"}},
 		{name: "hash", doc: "sha256 (default), sha512 or sha1.", example: `"sha256"`,
 			words: []string{"sha256", "sha512", "sha1"}},
-		{name: "message", doc: "What is signed: text with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
+		{name: "message", doc: "The text to sign, with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
 			"{query}, {body}, {body:sha256}.", required: true, example: `"{timestamp}{method}{path}{body}"`},
 		{name: "headers", doc: "The headers, with {signature:hex} or {signature:base64} in one of them, {timestamp}, " +
 			"{timestamp:ms}, {nonce}.", form: formTexts, required: true,
@@ -97,7 +97,7 @@ func (v *validator) hmac(path string, m *rawMint) Mint {
 			v.Bad(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
 		// Servers would log or publish the signature.
 		case SinkHeader(name):
-			v.Bad(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
+			v.Bad(field, "a header that servers log, store or pass on", "the header that the server wants, e.g. X-Sign")
 		default:
 			h.Headers[name] = value
 		}

@@ -17,7 +17,7 @@ func oauth2Kind() mintKind {
 		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
 		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
 			example: `"example.onmicrosoft.com"`},
-		{name: "resource", doc: "The URL of an MCP server, in place of addresses: its authorization server is found.",
+		{name: "resource", doc: "The URL of an MCP server, instead of addresses: CodeForge finds its authorization server.",
 			example: `"https://mcp.example.com/mcp"`},
 		{name: "grant", doc: "refresh_token (default): a user logs in. client_credentials: the client is the user.",
 			example: `"refresh_token"`, words: []string{string(GrantRefreshToken), string(GrantClientCredentials)}},
@@ -29,7 +29,7 @@ func oauth2Kind() mintKind {
 		{name: "client_id", doc: "The client's id. With resource it may be left out.", form: formID, example: `"my-client"`},
 		{name: "client_secret", doc: "The client's secret" + secretDoc, form: formSecret,
 			example: `{"file": "client_secret"}`},
-		{name: "scopes", doc: "What the token is for.", form: formList, example: `["read"]`},
+		{name: "scopes", doc: "The access that the token gives.", form: formList, example: `["read"]`},
 		{name: "auth", doc: "How the client authenticates: body (default) or basic.", example: `"body"`,
 			words: []string{"body", "basic"}},
 		{name: "params", doc: "Further parameters of the authorization request; of the token request with " +
@@ -247,7 +247,7 @@ func (v *validator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 	case m.has["resource"]:
 		for _, f := range []string{"provider", "token_url", "auth_url", "device_url", "auth"} {
 			if m.has[f] {
-				v.Bad(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
+				v.Bad(path+"."+f, "a field that resource's authorization server supplies", "resource without it")
 			}
 		}
 		if o.Grant == GrantClientCredentials {

@@ -26,7 +26,7 @@ func fetchKind() mintKind {
 		{name: "body", doc: "The body of a POST, without token names.", example: `"{}"`},
 		{name: "json", doc: "A JSON pointer to the secret in the answer. Default: the whole answer.",
 			example: `"/data/data/key"`},
-		{name: "base64", doc: "true: what json finds is base64.", form: formBoolean, example: `true`},
+		{name: "base64", doc: "true: the value that json finds is base64.", form: formBoolean, example: `true`},
 	}}
 }
 
@@ -171,7 +171,7 @@ func (v *validator) command(path string, m *rawMint) Mint {
 		case name == "" || strings.HasPrefix(name, "-"):
 			v.Bad(path+"[0]", "not a program", "the name of a program, or its absolute path")
 		case len(args) == 1 && strings.Contains(name, " "):
-			v.Bad(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+			v.Bad(path+"[0]", "a command line in one text, which no shell reads", "one entry for each argument")
 		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
 			v.Bad(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
@@ -183,7 +183,7 @@ func (v *validator) command(path string, m *rawMint) Mint {
 func (v *validator) watched(raw rawCredential) Mint {
 	ttl := v.ttl(raw)
 	if raw.file == nil {
-		v.Bad(raw.path()+".ttl", "a lifetime for a credential that does not change", "ttl with fetch, command or file only")
+		v.Bad(raw.path()+".ttl", "a lifetime for a credential that never changes", "ttl with fetch, command or file only")
 		return nil
 	}
 	f := &File{Path: *raw.file, API: v.API, TTL: ttl}

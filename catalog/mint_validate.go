@@ -37,7 +37,7 @@ func (v *validator) mint(raw rawCredential) Mint {
 		return v.watched(raw)
 	}
 	if raw.json != nil {
-		v.Bad(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or none")
+		v.Bad(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or no json")
 	}
 	path += "." + raw.mint.kind
 	switch {
@@ -61,7 +61,7 @@ func (v *validator) mint(raw rawCredential) Mint {
 
 // texts checks the common rules for all texts of a kind: they must not contain a secret.
 func (v *validator) texts(path string, m *rawMint) {
-	const want = "what belongs there; secrets have fields of their own"
+	const want = "a value that is not secret; secrets have separate fields"
 	check := func(field, s string) {
 		switch {
 		case len(s) > maxMintText:
@@ -74,7 +74,7 @@ func (v *validator) texts(path string, m *rawMint) {
 		check(path+"."+key, m.text[key])
 		// An id may look like a key, and the body of a fetch contains ids.
 		if key != "client_id" && key != "body" && secretLike(m.text[key]) {
-			v.Bad(path+"."+key, "what looks like a credential", want)
+			v.Bad(path+"."+key, "a value that looks like a credential", want)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.list)) {
@@ -82,7 +82,7 @@ func (v *validator) texts(path string, m *rawMint) {
 			field := fmt.Sprintf("%s.%s[%d]", path, key, i)
 			check(field, s)
 			if secretLike(s) {
-				v.Bad(field, "what looks like a credential", want)
+				v.Bad(field, "a value that looks like a credential", want)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (v *validator) texts(path string, m *rawMint) {
 			field := strictjson.Label(path+"."+key+".", name, plainKey(name))
 			check(field, m.texts[key][name])
 			if secretLike(m.texts[key][name]) {
-				v.Bad(field, "what looks like a credential", want)
+				v.Bad(field, "a value that looks like a credential", want)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (v *validator) option(path, field string, m *rawMint, known []string) strin
 	if !m.has[field] || slices.Contains(known, s) {
 		return s
 	}
-	found, want := "none of the known words", "one of "+strings.Join(known, ", ")
+	found, want := "an unknown word", "one of "+strings.Join(known, ", ")
 	if near := strictjson.Nearest(s, known); near != "" {
 		found, want = strconv.Quote(strictjson.Cut(s)), fmt.Sprintf("did you mean %q?", near)
 	}
@@ -125,7 +125,7 @@ func (v *validator) https(field, s, example string) (*url.URL, bool) {
 	case u.Scheme != "https":
 		v.Bad(field, "an address that is not https", want)
 	case u.User != nil:
-		v.Bad(field, "an address with a user", "one without; secrets have fields of their own")
+		v.Bad(field, "an address with a user", "an address without a user; secrets have separate fields")
 	case u.Fragment != "":
 		v.Bad(field, "an address with a fragment", want)
 	default:
@@ -176,7 +176,7 @@ func (v *validator) rsaKey(field, text string) secret.Value {
 	if err != nil {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			v.Bad(field, "a PEM block that is no private key", want)
+			v.Bad(field, "a PEM block that is not a private key", want)
 			return secret.Value{}
 		}
 		var ok bool

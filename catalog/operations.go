@@ -29,7 +29,7 @@ func operationsFields() specs[Operations] {
 			func(d *decoder, o *Operations, f string, n *node) { d.Str(f, n, &o.Source) }},
 		{"sha256", "The digest of operations.jsonl.", schema{Type: "string", Pattern: "^[0-9a-f]{64}$"},
 			func(d *decoder, o *Operations, f string, n *node) { d.Str(f, n, &o.SHA256) }},
-		{"only", "Refuses every request that is no operation of the document.", schema{Type: "boolean", Default: false},
+		{"only", "Refuses every request that is not an operation of the document.", schema{Type: "boolean", Default: false},
 			func(d *decoder, o *Operations, f string, n *node) { d.Boolean(f, n, &o.Only) }},
 	}
 }
@@ -61,7 +61,7 @@ func (v *validator) operations(o *Operations) *Operations {
 	case remote && u.User != nil:
 		v.Bad("operations.source", "a URL with a user", want)
 	case remote && secretLike(u.RawQuery):
-		v.Bad("operations.source", "a URL with what looks like a credential", want)
+		v.Bad("operations.source", "a URL that seems to contain a credential", want)
 	}
 	if s := o.SHA256; s != "" && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
 		v.Bad("operations.sha256", "not a digest", "64 of 0-9 and a-f: codeforge api update writes it")

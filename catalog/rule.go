@@ -185,7 +185,7 @@ func ruleFields() specs[rawRule] {
 			"calls of them, and body about their arguments.",
 			schema{Type: "array", Items: &schema{Type: "string"}, MinItems: 1},
 			func(d *decoder, r *rawRule, f string, n *node) { r.Tools = d.List(f, n, `["delete_*"]`) }},
-		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
+		{"graphql", "The type of all operations in a GraphQL document. Only with path.",
 			schema{Enum: []string{"query", "mutation", "subscription"}},
 			func(d *decoder, r *rawRule, f string, n *node) {
 				if d.Str(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
@@ -195,10 +195,11 @@ func ruleFields() specs[rawRule] {
 		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
 			schema{Type: "object", PatternProperties: map[string]schema{".+": conditionFields().object()}},
 			func(d *decoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
-		{"then", "What happens to a request that matches. approve: it waits until a person decides.",
+		{"then", "The decision about a request that matches. approve: it waits until a person decides.",
 			schema{Enum: []string{"allow", "approve", "refuse"}},
 			func(d *decoder, r *rawRule, f string, n *node) { d.Str(f, n, &r.then) }},
-		{"by", "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator.",
+		{"by", "The person who decides, with approve. any: also the user in the MCP client, and the console. " +
+			"Default: operator.",
 			schema{Enum: []string{"operator", "any"}},
 			func(d *decoder, r *rawRule, f string, n *node) {
 				if d.Str(f, n, &r.by); r.by != "any" && r.by != "operator" {
@@ -265,7 +266,7 @@ func (d *decoder) rule(field string, n *node) Rule {
 		d.Bad(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
 	if r.by != "" && r.then != "approve" {
-		d.Bad(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
+		d.Bad(field+".by", "a rule that does not ask for approval", `"then": "approve", or no "by"`)
 	}
 	r.ByAny = r.by == "any"
 	return r.Rule
@@ -397,7 +398,7 @@ func (v *validator) rules(rules []Rule, server bool) (requests, calls []Rule) {
 func (v *validator) toolRule(field string, r *Rule, server bool) {
 	switch {
 	case !server:
-		v.Bad(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+		v.Bad(field+".tools", "a rule about tools in an API that is not an MCP server", `"mcp", or "path"`)
 	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
 		v.Bad(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
 	case len(r.Tools) == 0:

@@ -88,7 +88,7 @@ func TestToolRules(t *testing.T) {
 			t.Errorf("%s: %s", rules, problems)
 		}
 	}
-	if a, problems := loadRules(t, `[{"tools": ["a"], "then": "allow"}]`); a != nil || !strings.Contains(problems.String(), "no MCP server") {
+	if a, problems := loadRules(t, `[{"tools": ["a"], "then": "allow"}]`); a != nil || !strings.Contains(problems.String(), "not an MCP server") {
 		t.Errorf("an API without mcp: %s", problems)
 	}
 }

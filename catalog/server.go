@@ -75,7 +75,7 @@ func serverFields() specs[mcpserver.Settings] {
 			func(d *decoder, s *mcpserver.Settings, f string, n *node) {
 				s.Headers = d.texts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
-		{"transport", "How url is spoken to.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
+		{"transport", "The transport of url.", schema{Type: "string", Enum: serverTransports(), Default: "auto"},
 			func(d *decoder, s *mcpserver.Settings, f string, n *node) { d.Str(f, n, &s.Transport) }},
 		{"protocol", "A protocol revision to use without negotiation.", schema{Type: "string", Pattern: protocolPattern},
 			func(d *decoder, s *mcpserver.Settings, f string, n *node) { d.Str(f, n, &s.Protocol) }},
@@ -98,7 +98,7 @@ func serverFields() specs[mcpserver.Settings] {
 			func(d *decoder, s *mcpserver.Settings, f string, n *node) {
 				s.ExclusiveWith = d.List(f, n, `["browser"]`)
 			}},
-		{"permissions", "What else a package may do: \"run\" lets it start programs.",
+		{"permissions", "Further permissions of a package: \"run\" lets it start programs.",
 			schema{Type: "array", Items: &schema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
 			func(d *decoder, s *mcpserver.Settings, f string, n *node) { s.Permissions = d.List(f, n, `["run"]`) }},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",

@@ -159,7 +159,7 @@ func (v *validator) serverPackage(s string) {
 		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
 		v.Bad("mcp.package", strconv.Quote(strictjson.Cut(s))+", which is not a name and an exact version",
-			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
+			`"npm:@scope/server@1.2.3": an unpinned package (npx -y, a range, latest) runs the version published next`)
 	}
 }
 
@@ -223,7 +223,7 @@ func (v *validator) serverHeaders(a *API, headers map[string]string) {
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
 			v.Bad(field, "a header that the protocol sets", "it left out")
 		case SinkHeader(key) && holdsName(a, headers[key]):
-			v.Bad(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+			v.Bad(field, "a token name in a header that servers log, store or pass on; CodeForge does not swap there",
 				"the header that the server wants, e.g. Authorization")
 		default:
 			v.constant(a, field, key, headers[key])
@@ -241,7 +241,7 @@ func (v *validator) constant(a *API, field, key, value string) {
 	case strings.ContainsFunc(value, unicode.IsControl):
 		v.Bad(field, "a control character", "text without control characters")
 	case secretLike(withoutNames(a, value)):
-		v.Bad(field, "what looks like a credential", want)
+		v.Bad(field, "a value that looks like a credential", want)
 	case secretName(key) && !holdsName(a, value) && !harmless(value):
 		v.Bad(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}

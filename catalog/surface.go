@@ -69,7 +69,7 @@ func parseHeaderSurface(name string) (Surface, error) {
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	if SinkHeader(name) {
-		return Surface{}, fmt.Errorf("%s, a header that servers log, store or hand on", name)
+		return Surface{}, fmt.Errorf("%s, a header that servers log, store or pass on", name)
 	}
 	return Surface{Kind: SurfaceHeader, Field: name}, nil
 }
@@ -87,7 +87,7 @@ func checkField(field string) error {
 	return nil
 }
 
-// SinkHeader reports whether servers publish, store or hand on a request header. A token name is never swapped there.
+// SinkHeader reports whether servers publish, store or pass on a request header. A token name is never swapped there.
 // The name may be in any letter case, and in any spelling that servers treat as the same.
 func SinkHeader(name string) bool {
 	name = foldHeader(name)

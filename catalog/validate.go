@@ -377,7 +377,7 @@ func (v *validator) resolve(path string, from source) (string, bool) {
 	}
 	found, err := jsonpointer.Find([]byte(text), *from.json)
 	if err != nil {
-		v.Bad(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
+		v.Bad(path+".json", err.Error(), `the JSON pointer to the credential, e.g. "/password"`)
 	}
 	return found, err == nil
 }

@@ -339,7 +339,7 @@ func (s *Scanner) shut(e Event) Event {
 func (s *Scanner) wrong(c byte) Event {
 	switch {
 	case s.state == wantEnd:
-		return s.fail("more text after the object", "one object and nothing else")
+		return s.fail("more text after the object", "only one object")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
 		s.fail("a trailing comma", "no comma after the last entry")
 		// Report the comma, not the bracket after it.

@@ -149,7 +149,7 @@ func size(t string, least int64, to *int64) string {
 func subnet(t string, to *slot.Network) string {
 	n, ok := slot.ParseNetwork(t)
 	if !ok {
-		return `the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`
+		return `the first three numbers of a private network that is not in use here, e.g. "10.78.0"`
 	}
 	*to = n
 	return ""

@@ -101,8 +101,11 @@ type Names struct {
 	letters []bag
 }
 
-// Add adds a name.
+// Add adds a name. Nearest never finds a name of more than 255 bytes.
 func (n *Names) Add(name string) {
+	if len(name) > maxLen { // a server may have written it, so reading it for each search would take too long
+		name = ""
+	}
 	name = strings.ToLower(name)
 	n.lower, n.letters = append(n.lower, name), append(n.letters, bagOf(name))
 }
@@ -111,6 +114,9 @@ func (n *Names) Add(name string) {
 // enough, it returns -1. Two letters of the name must be right, or one of two.
 func (n *Names) Nearest(s string, slips int) int {
 	best, limit := -1, min(slips, maxSlips)+1
+	if len(s) > maxLen {
+		return best
+	}
 	s = strings.ToLower(s)
 	letters := bagOf(s)
 	for i, name := range n.lower {

@@ -52,7 +52,7 @@ const Prefix = "/operator/v1/"
 
 // ErrNotFound is the error for a run that is not in the history.
 var ErrNotFound error = &rpc.Error{
-	Status: http.StatusNotFound, Code: "not_recorded", Text: "nothing is recorded of this run",
+	Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
 }
 
 // About describes the running CodeForge.
@@ -242,7 +242,7 @@ func explain(err error) error {
 }
 
 // errNobody is the error of the zero Client.
-var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://NAME")
+var errNobody = errors.New("no operator's socket answers there: run this where CodeForge runs, or name docker://NAME")
 
 // Name implements rpc.Peer.
 func (c Client) Name() string { return "mcp-server" }

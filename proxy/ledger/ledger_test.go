@@ -204,7 +204,7 @@ func TestDamage(t *testing.T) {
 		"no record": {func(l []string) []string {
 			l[at(6)] = "hello\n"
 			return l
-		}, "record 6 was changed: it is no record any more"},
+		}, "record 6 was changed: it is no longer a record"},
 		"truncated": {func(l []string) []string { return l[:at(9)] }, "the ledger has 9 records, the checkpoint of run rc says 13: its end is missing"},
 		"another signature": {func(l []string) []string {
 			i := len(l) - 1

@@ -125,7 +125,7 @@ func (l *Log) readKey() error {
 	}
 	l.signer, err = note.NewSigner(strings.TrimSpace(text))
 	if err != nil {
-		return fmt.Errorf("%s: it is no key of a ledger", l.path(keyName))
+		return fmt.Errorf("%s: not the key of a ledger", l.path(keyName))
 	}
 	return nil
 }

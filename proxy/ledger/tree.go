@@ -163,7 +163,7 @@ func (c *Checkpoint) says(origin string, t *tree) bool {
 func (c *Checkpoint) read(origin string) (Head, tree, error) {
 	lines := strings.SplitN(c.Note, "\n", 5)
 	if len(lines) != 5 || lines[0] != origin || lines[3] != "" {
-		return Head{}, tree{}, errors.New("it is no checkpoint of this ledger")
+		return Head{}, tree{}, errors.New("it is not a checkpoint of this ledger")
 	}
 	h, err := ParseHead(lines[1] + " " + lines[2])
 	if err != nil {

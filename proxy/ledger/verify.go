@@ -62,7 +62,7 @@ func Verify(src Source, key string, known []Known) (Report, error) {
 	}
 	verifier, err := note.NewVerifier(strings.TrimSpace(key))
 	if err != nil {
-		return Report{}, errors.New("the key is none: want the line of " + pubName)
+		return Report{}, errors.New("the key is not valid: want the line of " + pubName)
 	}
 	names, err := src.Days()
 	if err != nil {
@@ -167,7 +167,7 @@ func (v *verification) roots(f io.Reader) error {
 		}
 		height := int(root[0])
 		if !v.lost && !v.tree.graft(height, tlog.Hash(root[1:])) {
-			v.find("what is kept of the records from %d on was changed", v.tree.size)
+			v.find("the kept hash of the records from %d on was changed", v.tree.size)
 			v.lost = true
 			continue
 		}
@@ -189,7 +189,7 @@ func (v *verification) record(text []byte) {
 	n, prev, ok := place(text)
 	switch {
 	case !ok || text[len(text)-1] != '}':
-		v.find("record %d was changed: it is no record any more", v.tree.size)
+		v.find("record %d was changed: it is no longer a record", v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
 		// Count the broken line as a record, so that the numbers after it still match.
 		v.add(v.prev)
@@ -232,7 +232,8 @@ func (v *verification) compare(k Known, have Head) {
 		v.report.Compared++
 		return
 	}
-	v.find("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size, k.Where)
+	v.find("with %d records, the ledger is not the one that %s saw: "+
+		"it was rewritten, or is another ledger", k.Size, k.Where)
 }
 
 // checkpoint verifies a checkpoint.

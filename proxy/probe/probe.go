@@ -40,7 +40,7 @@ func New(a proxyapi.API, path string) (Probe, error) {
 		}
 	}
 	if p.Method == "" {
-		return p, fmt.Errorf("%s allows none of GET, HEAD and OPTIONS: there is no harmless request to try", a.Name)
+		return p, fmt.Errorf("%s does not allow GET, HEAD or OPTIONS, so there is no harmless request to try", a.Name)
 	}
 	i := slices.IndexFunc(a.Domains, func(d string) bool { return !strings.HasPrefix(d, "*.") })
 	if i < 0 {
@@ -132,7 +132,7 @@ func (p Probe) Judge(r proxyapi.Receipt, printed string) Verdict {
 		v.Text = "the proxy refused the request (" + x.Code + ")"
 	case !answered:
 		v.Text = "the API could not be reached (" + x.Code + "): check the host name, the network, the certificate " +
-			"(ca_file for an authority of your own) and the proxy's log"
+			"(ca_file for your own authority) and the proxy's log"
 	case x.Status == http.StatusUnauthorized:
 		v.Text = swap + ", and the API does not accept it (401): check the credential, and how the API expects it"
 	case x.Status == http.StatusForbidden:

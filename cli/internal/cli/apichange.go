@@ -21,7 +21,7 @@ func (o *apiOptions) activate(ctx context.Context, e *Env, name string, on bool)
 	// The file is written, but only the running CodeForge opens or closes hosts.
 	if o.loads(ctx, e, name, on) == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
-			"that yet; codeforge check and codeforge status say more"
+			"that yet; codeforge check and codeforge status show why"
 	}
 	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.Line(name), state)
 	return err
@@ -44,9 +44,9 @@ func (o *apiOptions) remove(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	if o.loads(ctx, e, name, false) == notLoaded {
-		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n", visible.Line(name))
+		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status shows why\n", visible.Line(name))
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
+	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials at the provider, unless another program "+
 		"uses them.\n", visible.Line(strings.Join(files, ", ")), folder)
 	return err
 }

@@ -201,7 +201,7 @@ func describe(out io.Writer, name string, doc *document.Document) {
 		also = ""
 	}
 	if len(doc.Scheme.Tokens) == 0 {
-		fmt.Fprintln(out, "  auth  none; --token NAME adds a bearer token if the API wants one")
+		fmt.Fprintln(out, "  auth  not in the document; --token NAME adds a bearer token if the API wants one")
 	}
 	for _, note := range doc.Notes {
 		fmt.Fprintf(out, "  note  %s\n", visible.Line(note))
@@ -215,7 +215,7 @@ func (o *apiOptions) update(ctx context.Context, e *Env, name string) error {
 	_, cat := inspect(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
-		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
+		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s shows why", name, o.apis, name)
 	}
 	flagName, from := o.described()
 	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
@@ -300,7 +300,8 @@ func (o *apiOptions) changed(out io.Writer, a *catalog.API, old operation.Head, 
 	for _, t := range doc.Scheme.Tokens {
 		known := slices.ContainsFunc(old.Auth, func(x operation.Auth) bool { return strings.EqualFold(x.Place, t.Place) })
 		if !known && len(old.Auth) > 0 {
-			fmt.Fprintf(out, "  note  the document sends its credential in %s, and config.json does not: nothing was changed\n",
+			fmt.Fprintf(out, "  note  config.json was not changed: the document sends its credential in %s, and config.json "+
+				"does not\n",
 				visible.Line(t.Place))
 		}
 	}

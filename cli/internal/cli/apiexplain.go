@@ -76,7 +76,7 @@ func explainRequest(a *catalog.API, method, path string) explanation {
 	case a.Only != nil && !slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool {
 		return a.Only.Allow(h.String(), method, path)
 	}):
-		x.Why = "operations.only is set, and this is no operation of the document"
+		x.Why = "operations.only is set, and this is not an operation of the document"
 	case a.Rules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules"
 	default:
@@ -98,7 +98,7 @@ func (x *explanation) call(a *catalog.API) {
 	named := func(glob string) bool { return mcpserver.MatchTool(glob, x.Path) }
 	switch {
 	case a.Server == nil:
-		x.Why = "the API is no MCP server"
+		x.Why = "the API is not an MCP server"
 	case slices.ContainsFunc(a.Server.Deny, named):
 		x.Why = "mcp.tools.deny has it"
 	case len(a.Server.Allow) > 0 && !slices.ContainsFunc(a.Server.Allow, named):

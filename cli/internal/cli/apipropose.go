@@ -198,7 +198,8 @@ func isID(s string) bool {
 // printProposal prints the proposal as a difference.
 func printProposal(e *Env, p proposal) {
 	paint := newPainter(e, e.Stdout)
-	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. Nothing is changed: put what you want into apis/%s/config.json.\n",
+	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. No file was changed: put the rules that you want into "+
+		"apis/%s/config.json.\n",
 		count(p.Requests, "request"), count(p.Runs, "run"), visible.Line(p.API), visible.Line(p.API))
 	if p.Requests == 0 {
 		return

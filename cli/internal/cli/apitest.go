@@ -76,7 +76,7 @@ func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalo
 			return r, nil
 		}
 	}
-	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong",
+	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes",
 		a.Name)
 }
 

@@ -22,9 +22,10 @@ func heldCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "held", Short: "list the requests that wait for your approval",
 		Long: `
-These are requests that a rule with "then": "approve" holds. One can be decided
-for 15 minutes. While its run waits, it goes out as soon as you approve; after
-that, an approval lets the very same request pass once when the run is repeated.
+A rule with "then": "approve" holds these requests. You can decide about each
+for 15 minutes. While its run waits, CodeForge sends the request as soon as you
+approve. Later, your approval lets the same request pass once if the code runs
+again.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: example("codeforge held", "codeforge held --json id,method,url"),
@@ -46,19 +47,19 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 
 func approveCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "approve [ID...]", Short: "let requests pass; without an ID, show each and ask",
+		Use: "approve [ID...]", Short: "approve requests; without an ID, show each and ask",
 		Long: `
 Approves exactly the request that codeforge held shows: its method, URL, headers
 and body. It is sent once.
 
-Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: example("codeforge approve --watch", "codeforge approve mzxw6ytb"),
 		Args:    cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
 	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
 		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
-	watch := c.Flags().Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
+	watch := c.Flags().Bool("watch", false, "ask about new requests too, until Ctrl-C")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, err := approvals(c.Context(), e, t)
 		if err != nil {
@@ -77,10 +78,10 @@ func refuseCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "refuse ID...", Short: "refuse requests that wait for you",
 		Long: `
-The code is told that the user refused the request, and to ask rather than to
-send it in another way.
+The code learns that you refused the request. Its hint says to ask you and not
+to send the request in another way.
 
-Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: example("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
 		Args:    cobra.MinimumNArgs(1),
 	}
@@ -127,15 +128,16 @@ func decided(h approvalapi.Held, approve bool) string {
 	case h.Waiting:
 		return "Approved, and sent: " + what
 	}
-	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: " +
-		"have the code run again."
+	return "Approved: " + what + "\nIts run no longer waits. Run the code again within 15 minutes: " +
+		"then the same request passes once."
 }
 
 // askEach shows each held request and asks about it.
 func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) error {
 	p := newPrompter(e)
 	if !p.terminal {
-		return usageError("approve: which? codeforge held lists them; on a terminal each is shown and asked about")
+		return usageError("approve: want the ID of a request, which codeforge held lists; on a terminal, approve asks " +
+			"about each")
 	}
 	asked := map[string]bool{}
 	for {
@@ -233,7 +235,7 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 	shown, how := body, ""
 	var indented bytes.Buffer
 	if json.Indent(&indented, []byte(body), "", "  ") == nil { // it changes only white space
-		shown, how = indented.String(), ", its lines broken anew"
+		shown, how = indented.String(), ", with new line breaks"
 	}
 	for line := range strings.Lines(shown) {
 		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
@@ -25,7 +26,7 @@ type finding = proxyapi.InspectedProblem
 
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
+		Use: "check", Short: "look for mistakes in apis/ and .env, without starting CodeForge",
 		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
 		Example: example("codeforge check", "codeforge check --json ok"),
 	}
@@ -68,7 +69,7 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		return append(found, finding{Severity: "error", File: apis, Text: text}), nil
 	}
-	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
+	cat, problems := catalog.Load(apis, catalog.Options{Getenv: credentialEnvironment(e, w)})
 	for _, p := range problems {
 		found = append(found, finding{
 			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
@@ -76,6 +77,15 @@ func inspect(e *Env, apis string) ([]finding, *catalog.Catalog) {
 		})
 	}
 	return append(found, inspectTenants(w, cat)...), cat
+}
+
+// credentialEnvironment returns the function that looks up a credential in the environment. It is nil if CodeForge runs
+// in Docker: the proxy there accepts no such credential.
+func credentialEnvironment(e *Env, w variables) func(string) string {
+	if name, _ := docker.Find(context.Background(), e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" {
+		return nil
+	}
+	return w.getenv
 }
 
 // inspectTenants reads MCP_TOKENS_FILE.

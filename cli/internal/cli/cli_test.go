@@ -240,7 +240,7 @@ func TestFields(t *testing.T) {
 		{`[{"name":1,"x":2}]`, "name", `[{"name":1}]`, ""},
 		{`{"status":1}`, "staus", "", "did you mean status?"},
 		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
-		{`3`, "a", "", "no object"},
+		{`3`, "a", "", "prints no fields"},
 	} {
 		got, err := pickFields(json.RawMessage(row.in), list(row.fields))
 		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
@@ -379,7 +379,7 @@ func TestInspect(t *testing.T) {
 		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
 		`warning: apis/foo.json: not read; want apis/foo/config.json`,
 		`warning: apis/shop/config.jsn: not read; want config.json`,
-		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which CodeForge does not replace here; want the credential itself, or {"file": "..."}; in embedded mode {"env": "NAME"} too`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

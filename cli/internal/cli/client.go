@@ -26,20 +26,22 @@ func connectCommand(e *Env) *cobra.Command {
 		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
 		Long: `
 CLIENT is ` + either(clients.Names()) + `. Without
-one, the lines for all clients are printed.
+one, connect prints the lines for all clients.
 
-With one, the change of its configuration is shown, and made once you confirm,
-or at once with --write. Everything else in the file stays as it is, and a copy
-of it is kept beside it. A file with comments is not changed; the entry to paste
-is printed instead. The token is never written: where one is required the client
-starts codeforge stdio, which needs none, or with --http sends the value of
-MCP_AUTH_TOKEN in its own environment.
+With CLIENT, connect shows the change of its configuration file. It writes the
+change once you confirm, or at once with --write. It keeps the rest of the file,
+and a copy of the old file beside it. It does not change a file with comments,
+but prints the entry to paste.
 
---tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP,
-with a token of its own.
+connect never writes a token. If CodeForge requires one, the client starts
+codeforge stdio, which needs no token. With --http, the client sends the value
+of MCP_AUTH_TOKEN in its own environment instead.
 
-Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or
-nothing was written; 2 wrong command line.`,
+--tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP
+with its own token.
+
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or the
+file was not written; 2 wrong command line.`,
 		Example: example("codeforge connect", "codeforge connect cursor --write"),
 		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.Names(),
 	}
@@ -150,7 +152,7 @@ func (o connectOptions) connect(ctx context.Context, e *Env, client clients.Clie
 	}
 	after, err := client.Merge(before, a.client(e), o.http)
 	if errors.Is(err, jsonfile.ErrNotJSON) {
-		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err, client.Line(a.client(e)))
+		return fmt.Errorf("%s: %w: the file was not changed. Put this into it:\n%s", path, err, client.Line(a.client(e)))
 	}
 	if err != nil {
 		return err
@@ -206,7 +208,7 @@ func printConnected(e *Env, client clients.Client, a access, http bool, r connec
 	}
 	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.Line(r.File))
 	if r.Backup != "" {
-		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.Line(r.Backup))
+		fmt.Fprintf(e.Stdout, " The old file is in %s.", visible.Line(r.Backup))
 	}
 	fmt.Fprintln(e.Stdout)
 	if a.token && http {
@@ -222,7 +224,7 @@ func printConnected(e *Env, client clients.Client, a access, http bool, r connec
 func usualFile(e *Env, client clients.Client) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("your home folder is not known: %w; name the file with --file", err)
+		return "", fmt.Errorf("finding your home folder: %w; name the file with --file", err)
 	}
 	work, err := os.Getwd()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 // confirm asks before a removal.
 func confirm(ctx context.Context, e *Env, question string) error {
-	return agreed(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
+	return agreed(ctx, e, false, question, "not removed", "--yes to remove without confirmation")
 }
 
 // mayWrite returns nil if the shown file may be written.
 func mayWrite(ctx context.Context, e *Env, write bool) error {
-	return agreed(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
+	return agreed(ctx, e, write, "Write it?", "not written", "--write to write it")
 }
 
 // agreed returns nil if the user agrees, by a flag or by a yes on a terminal. Otherwise its error says what was not

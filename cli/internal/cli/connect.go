@@ -68,7 +68,8 @@ func printConnect(e *Env, a access) {
 		return
 	}
 	if a.token {
-		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)
+		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node "+
+			"needs no token.\n", clients.Placeholder)
 	}
 	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
 }

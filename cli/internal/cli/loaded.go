@@ -30,7 +30,7 @@ func (r running) String() string {
 	case loaded:
 		return "The running CodeForge has loaded it"
 	case notLoaded:
-		return "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
+		return "The running CodeForge has not loaded it yet: codeforge check lists mistakes"
 	}
 	return "CodeForge is not running, and will load it when it is"
 }

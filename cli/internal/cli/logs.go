@@ -21,11 +21,11 @@ import (
 
 func logsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "logs", Short: "show what went through the proxy, one line per exchange",
+		Use: "logs", Short: "show exchanges with APIs, one line each",
 		Long: `
-They are kept with the runs: see codeforge runs. What the daemons log is
-embedded in log/codeforge.log of the state directory, and in Docker what docker
-compose logs shows.
+CodeForge keeps exchanges with the runs: see codeforge runs. The daemons' log is
+log/codeforge.log in the state directory. In Docker, docker compose logs shows
+it.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 		Example: example("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
@@ -91,7 +91,7 @@ func (o logsOptions) show(ctx context.Context, e *Env) error {
 	}
 	defer rec.close()
 	if o.follow && rec.stopped {
-		return errors.New("CodeForge does not run: there is nothing to follow")
+		return errors.New("CodeForge does not run, so --follow cannot show new exchanges; start it with codeforge up")
 	}
 	status, err := rec.History(ctx)
 	if err == nil && status.Mode == "off" {
@@ -198,7 +198,7 @@ func (o logsOptions) print(w io.Writer, p painter, x proxyapi.Exchange) {
 
 func receiptCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "receipt [RUN]", Short: "show what the proxy did for one run",
+		Use: "receipt [RUN]", Short: "show the exchanges of one run",
 		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
 		Example: example("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),

@@ -121,7 +121,7 @@ func (o *mcpOptions) call(ctx context.Context, e *Env, name, tool string, rest [
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
-		return usageError("mcp call: the arguments are no object; want JSON like '{\"query\": \"x\"}'")
+		return usageError("mcp call: the arguments are not an object; want JSON like '{\"query\": \"x\"}'")
 	}
 	out, _, err := o.evaluate(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
 		map[string]any{"tool": tool, "args": json.RawMessage(arguments)})

@@ -110,7 +110,7 @@ func (o *mcpOptions) drafts(ctx context.Context, e *Env, servers []mcpconfig.Ser
 		list = append(list, i)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("--only: the file has none of %s", visible.Line(strings.Join(o.only, ", ")))
+		return nil, fmt.Errorf("--only: the file does not have %s", visible.Line(strings.Join(o.only, ", ")))
 	}
 	return list, nil
 }
@@ -265,11 +265,11 @@ func printImported(e *Env, path, backup string, list []imported) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintln(e.Stdout, "They are switched off: look at them, then codeforge mcp enable NAME and "+
+		fmt.Fprintln(e.Stdout, "They are switched off: read them, then codeforge mcp enable NAME and "+
 			"codeforge mcp test NAME.")
 	}
 	if backup != "" {
-		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you "+
+		fmt.Fprintf(e.Stdout, "%s now has only CodeForge. The old file, keys included, is %s, which only you "+
 			"can read: remove it when everything works.\n", visible.Line(path), visible.Line(backup))
 	} else if n > 0 {
 		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.Line(path))

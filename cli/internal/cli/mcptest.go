@@ -71,7 +71,7 @@ func (o *mcpOptions) test(ctx context.Context, e *Env, name string) error {
 	}
 	var args map[string]any
 	if json.Unmarshal([]byte(o.arguments), &args) != nil || args == nil {
-		return usageError("mcp test: --arguments is no object; want JSON like '{\"query\": \"x\"}'")
+		return usageError("mcp test: --arguments is not an object; want JSON like '{\"query\": \"x\"}'")
 	}
 	op, err := o.operator(ctx, e)
 	if err != nil {
@@ -266,10 +266,10 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
 	if len(t.Wanted) > 0 {
 		list, _ := json.Marshal(t.Wanted) // texts
-		say("it wants hosts that are not in \"domains\": %s. Add those that are the service's own", list)
+		say("it wants hosts that are not in \"domains\": %s. Add the hosts of the service", list)
 	}
 	if len(t.Telemetry) > 0 {
-		say("%s only count what it does: refused, which is harmless", strings.Join(t.Telemetry, ", "))
+		say("%s only collect statistics: refused, which is harmless", strings.Join(t.Telemetry, ", "))
 	}
 	for _, v := range t.Variables {
 		if len(a.Credentials) == 0 {
@@ -283,22 +283,22 @@ func (t *trial) advise(a *catalog.API, distrust bool) {
 	for _, s := range t.Shapes {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0].Name
-			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp in its place",
+			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp instead",
 				s, c, s, c)
 		}
 	}
 	if len(t.Untrusting) > 0 || distrust {
-		say("it does not accept CodeForge's CA, so nothing can be swapped for it: a server that pins certificates does not " +
+		say("it does not accept CodeForge's CA, so CodeForge cannot swap for it: a server that pins certificates does not " +
 			"work here")
 	}
 	if len(t.Unused) > 0 && t.Called != "" && len(t.Reached) > 0 {
 		say("%s was not swapped in what it sent: see \"in\" in config.json and codeforge logs", strings.Join(t.Unused, ", "))
 	}
 	if t.Called == "" && t.Tools > 0 {
-		say("no tool claims to change nothing without arguments: --tool NAME --arguments JSON calls one")
+		say("no read-only tool without arguments was found: --tool NAME --arguments JSON calls a tool")
 	}
 	if t.Tools == 0 && t.Failure == "" {
-		say("it lists no tools; some servers list only what the key may do")
+		say("it lists no tools; some servers list only the tools that the key permits")
 	}
 }
 
@@ -349,7 +349,7 @@ func (o *mcpOptions) open(ctx context.Context, e *Env, a *catalog.API, t trial) 
 	}
 	for _, host := range t.Wanted {
 		if _, err := catalog.ParseHostPattern(host); err != nil {
-			return errors.New("one of the hosts is no name: " + visible.Line(host))
+			return errors.New("a host is not a name: " + visible.Line(host))
 		}
 		domains = append(domains, host)
 	}

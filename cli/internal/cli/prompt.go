@@ -102,7 +102,7 @@ func typed[T any](ctx context.Context, e *Env, read func() (T, error)) (T, error
 		}
 		fmt.Fprintln(e.Stderr)
 		if errors.Is(a.err, io.EOF) {
-			return none, errors.New("standard input ended without an answer: nothing was changed")
+			return none, errors.New("standard input ended without an answer: no change was made")
 		}
 		return none, fmt.Errorf("reading the answer: %w", a.err)
 	}

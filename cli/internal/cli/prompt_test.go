@@ -123,7 +123,7 @@ func TestCtrlC(t *testing.T) {
 func TestContainer(t *testing.T) {
 	t.Chdir(t.TempDir()) // commands look for CodeForge's folder from here upwards
 	rows := map[string]string{
-		"audit verify": "the proxy is not reached from", "approve h1": "the proxy is not reached from",
+		"audit verify": "the proxy cannot be reached from", "approve h1": "the proxy cannot be reached from",
 		"down": "is stopped from the host", "up": "is stopped from the host",
 	}
 	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /", "propose shop"} {

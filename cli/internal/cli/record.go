@@ -12,7 +12,7 @@ import (
 )
 
 // errOff means that no history is kept.
-var errOff = errors.New("nothing is kept of runs: HISTORY=off in .env or the environment")
+var errOff = errors.New("runs are not kept: HISTORY=off in .env or the environment")
 
 // record is the history of runs: of the running CodeForge, or of a state directory without one.
 type record struct {
@@ -34,7 +34,7 @@ func openRecord(ctx context.Context, e *Env, t target) (record, error) {
 	case err == nil && local:
 		return record{Client: op, name: place.Name(), close: func() {}}, nil
 	case c.URL != "" && err == nil:
-		return record{}, fmt.Errorf("%s does not tell what is kept of runs; want docker://CONTAINER, or no URL for "+
+		return record{}, fmt.Errorf("%s does not show stored runs; want docker://CONTAINER, or no URL for "+
 			"the CodeForge of this folder", c.URL)
 	case c.URL != "":
 		return record{}, err

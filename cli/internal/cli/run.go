@@ -27,14 +27,16 @@ func runCommand(e *Env) *cobra.Command {
 		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
 		Long: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
-input; -e CODE takes its place. A script in TypeScript can import modules such
-as "./lib.ts" from below its folder or the working directory. Arguments after
-FILE are Deno.args of a script in TypeScript; its flags need -- before them. The
-script's standard output and standard error go to yours. If the script failed,
-both go to standard error. Notes and the receipt always go to standard error.
+input; -e CODE replaces it. A script in TypeScript can import modules such as
+"./lib.ts" from below its folder or the working directory. Arguments after FILE
+are Deno.args of a script in TypeScript; put -- before its flags.
 
-Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
-run; 130 interrupted; 2 wrong command line.`,
+The script's standard output and standard error go to yours. If the script
+failed, both go to standard error. Notes and the receipt always go to standard
+error.
+
+Exit codes: those of the script; 124 it reached its time limit; 125 it could not
+be run; 130 interrupted; 2 wrong command line.`,
 		Example: example("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -42,10 +44,10 @@ run; 130 interrupted; 2 wrong command line.`,
 	var timeout seconds
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
-	dryRun := c.Flags().Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
-	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: what the proxy did")
+	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
+	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
 	language := c.Flags().String("language", "",
-		"language `L` of the script, typescript or python (default: what its name says)")
+		"language `L` of the script, typescript or python (default: by its name)")
 	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,7 +70,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			args = args[1:]
 		}
 		if *language == sandboxapi.LanguagePython && len(args) > 0 {
-			return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
+			return usageError("run takes arguments only for scripts in TypeScript, got %d for a script in Python", len(args))
 		}
 		c, err := t.config(e)
 		if err != nil {

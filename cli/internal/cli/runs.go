@@ -26,17 +26,16 @@ var runStates = []string{
 
 func runsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "runs", Short: "list the runs that are kept, and search them",
+		Use: "runs", Short: "list and search the stored runs",
 		Long: `
-The latest run is the last one. --grep finds runs by words of their code, output
-and URLs; a word may be the beginning of one. --status is ok, failed, stopped,
-frozen, lost, running, waiting, or denied, for runs of which something was
-refused.
+The latest run comes last. --grep finds runs by words of their code, output and
+URLs, or by the beginnings of words. --status is ok, failed, stopped, frozen,
+lost, running, waiting, or denied, for runs with a refused request.
 
-HISTORY in .env says what is kept: full, receipts or off. Code and output go
-after 7 days, the rest after 90.
+HISTORY in .env is full, receipts or off. CodeForge deletes code and output
+after 7 days, the rest of a run after 90.
 
-Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command
+Exit codes: 0 done; 1 HISTORY is off, or there is no such run; 2 wrong command
 line.`,
 		Example: example("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
 	}
@@ -68,7 +67,7 @@ line.`,
 	}
 	c.RunE = onRecord(o.list)
 	remove := &cobra.Command{
-		Use: "rm RUN...", Short: "forget runs, once you confirm; with --all every run",
+		Use: "rm RUN...", Short: "delete runs, once you confirm; with --all every run",
 		Example: example("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 != o.all {
@@ -81,7 +80,7 @@ line.`,
 	remove.Flags().BoolVar(&o.all, "all", false, "every run")
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	c.AddCommand(&cobra.Command{
-		Use: "show RUN", Short: "show a run: its code, its output, and what the proxy did for it",
+		Use: "show RUN", Short: "show a run: its code, its output, and its exchanges",
 		Long:    "RUN is an id or a prefix of it.",
 		Example: example("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
 		Args:    cobra.ExactArgs(1), RunE: onRecord(o.show),
@@ -139,7 +138,7 @@ func (o *runsOptions) list(ctx context.Context, e *Env, rec record, _ []string) 
 		fmt.Fprintln(e.Stdout, runLine(p, r))
 	}
 	if len(runs) == 0 && !o.json {
-		fmt.Fprintln(e.Stderr, "No run that is kept is like that.")
+		fmt.Fprintln(e.Stderr, "No stored run matches.")
 	}
 	return nil
 }

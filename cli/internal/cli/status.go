@@ -195,7 +195,7 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 			count(t.Sessions, "session"), count(t.Runs, "run"), t.Waiting)
 	}
 	if list.Problem != "" {
-		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n",
+		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, so its last version without mistakes is in force: %s\n",
 			visible.Line(list.Problem))
 	}
 }

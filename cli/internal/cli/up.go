@@ -36,7 +36,7 @@ func upCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "up", Short: "start CodeForge on this machine, without Docker",
 		Long: `
-It stays in the foreground until Ctrl-C; --detach returns when everything is
+up stays in the foreground until Ctrl-C; --detach returns when CodeForge is
 ready. Settings come from the environment, then from .env in the working
 directory. If CodeForge is already running on the state directory, it prints how
 to connect.

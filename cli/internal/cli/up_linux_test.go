@@ -81,6 +81,36 @@ func TestDownBesideDocker(t *testing.T) {
 	}
 }
 
+// TestCheckBesideDocker: where CodeForge runs in Docker, a credential of the environment is a mistake, as for its proxy.
+func TestCheckBesideDocker(t *testing.T) {
+	home, bin := t.TempDir(), t.TempDir()
+	testkit.Must(t, os.MkdirAll(filepath.Join(home, "apis", "shop"), 0o755))
+	config := `{"description": "x", "domains": ["shop.example"], "credentials": {"SHOP_TOKEN": {"env": "SHOP"}}}`
+	testkit.Must(t, os.WriteFile(filepath.Join(home, "apis", "shop", "config.json"), []byte(config), 0o600))
+	docker := filepath.Join(bin, "docker")
+	t.Setenv("PATH", bin)
+	for _, inDocker := range []bool{false, true} {
+		if inDocker {
+			text := "#!/bin/sh\nprintf 'cf-mcp-server-1\\tcf\\t" + home + "\\n'\n"
+			testkit.Must(t, os.WriteFile(docker, []byte(text), 0o755)) //nolint:gosec // a program
+		}
+		for _, args := range []string{"check", "api check shop", "doctor --offline"} {
+			read, write, err := os.Pipe()
+			testkit.Must(t, err)
+			out := terminal.Open(write)
+			_ = Run(t.Context(), &Env{
+				Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home, "SHOP=k9Xz2vLmQ7rT4wYs"}, Stdout: out, Stderr: out,
+			})
+			_ = write.Close()
+			said, _ := io.ReadAll(read)
+			_ = read.Close()
+			if strings.Contains(string(said), "which docker inspect shows") != inDocker {
+				t.Errorf("%s, in Docker %v: %s", args, inDocker, said)
+			}
+		}
+	}
+}
+
 // TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
 func TestPurgeMeanwhile(t *testing.T) {
 	d, lock := inUse(t)

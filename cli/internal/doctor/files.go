@@ -37,7 +37,7 @@ func running(ctx context.Context, c Config) []Finding {
 		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
 			return append(out, fail("server", err.Error(), "docker compose ps and docker compose logs show more"))
 		}
-		return append(out, skip("server", "nothing answers at "+place.URL))
+		return append(out, skip("server", "no answer at "+place.URL))
 	}
 	out := []Finding{ok("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
 	if up.Again != nil {
@@ -168,7 +168,7 @@ func authority(_ context.Context, c Config) []Finding {
 	path := c.State.Join("ca-public", "ca.pem")
 	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{skip("certificate authority", "none has been created yet")}
+		return []Finding{skip("certificate authority", "it has not been created yet")}
 	}
 	if err != nil {
 		return []Finding{skip("certificate authority", err.Error())}

@@ -88,7 +88,7 @@ func pythonFinding(ctx context.Context, c Config) Finding {
 	case err != nil && c.Python != "":
 		return warn("Python", err.Error(), "correct PYTHON_PATH")
 	case err != nil:
-		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+		return skip("Python", err.Error()+": code is TypeScript only; Docker mode has its own Python")
 	case i.Environment != "":
 		return ok("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
 	}
@@ -103,7 +103,7 @@ func machine(ctx context.Context, c Config) []Finding {
 	var out []Finding
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
-		out = append(out, warn("kernel", err.Error(), "is /proc mounted?"))
+		out = append(out, warn("kernel", err.Error(), "mount /proc"))
 	} else {
 		out = append(out, ok("kernel", "Linux "+strings.TrimSpace(string(release))))
 	}
@@ -147,7 +147,7 @@ func engine(ctx context.Context, c Config) []Finding {
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
 		"--filter", //nolint:gosec // a filter
-		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
+		"label=com.docker.compose.project="+cmp.Or(c.Project, "codeforge")).Output()
 	if err != nil {
 		return append(out, warn("containers", "they cannot be listed"+stderrOf(err), ""))
 	}

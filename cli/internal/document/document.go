@@ -70,7 +70,7 @@ var ErrNoOperations = errors.New("no operations")
 func CheckServer(text string) (server, host string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
-		return "", "", fmt.Errorf("%s is no URL with a host", Line(text, shortText))
+		return "", "", fmt.Errorf("%s is not a URL with a host", Line(text, shortText))
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":

@@ -128,8 +128,8 @@ func ask(ctx context.Context, u *url.URL, method string, body []byte) (Source, e
 	case answer.StatusCode == http.StatusOK:
 	case body != nil:
 		found := fmt.Sprintf("%s answered %d to an introspection", Line(u.Host, shortText), answer.StatusCode)
-		return Source{}, &Refused{found, "a file with the schema, and --server: what needs a credential is " +
-			"fetched with your own tools"}
+		return Source{}, &Refused{found, "a file with the schema, and --server: if the schema needs a credential, " +
+			"fetch it with your own tools"}
 	default:
 		return Source{}, &Refused{fmt.Sprintf("%s answered %d", Line(u.Host, shortText), answer.StatusCode),
 			"the URL of a document, which needs no credential"}

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	errWorld   = errors.New("everybody can write it, so nothing in it is run")
-	errSandbox = errors.New("it belongs to the sandbox, so nothing in it is run")
-	errOther   = errors.New("it belongs to another user, so nothing in it is run")
+	errWorld   = errors.New("everybody can write it, so CodeForge does not run it")
+	errSandbox = errors.New("it belongs to the sandbox, so CodeForge does not run it")
+	errOther   = errors.New("it belongs to another user, so CodeForge does not run it")
 )
 
 // safe rejects a file or folder that a user of the sandbox, or any user except root and this one, can write.

@@ -101,7 +101,7 @@ func endpoint(doc *document.Document, o document.Options) (path string, err erro
 func authentication(doc *document.Document, o document.Options) error {
 	if o.Scheme != "" && o.Scheme != "none" {
 		return &document.Refused{Found: "--scheme " + document.Line(o.Scheme, 60),
-			Want: "--token NAME, and --in header:NAME if it is no bearer token: a schema does not say how to authenticate"}
+			Want: "--token NAME, and --in header:NAME if it is not a bearer token: a schema does not say how to authenticate"}
 	}
 	if len(o.Tokens) == 0 || o.Scheme == "none" {
 		return nil

@@ -70,7 +70,7 @@ func startOf(command []string) start {
 	case !ok:
 		return start{refused: "it is started by a line of shell: name the program and its arguments instead"}
 	case len(words) == 0:
-		return start{refused: "it says neither how it is started nor where it is"}
+		return start{refused: "it has neither a command nor a URL"}
 	}
 	s := startIn(words)
 	s.env = env
@@ -160,7 +160,7 @@ func packaged(words []string) start {
 	name, version := cutVersion(spec)
 	if strings.ContainsAny(name, ":\\") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") ||
 		strings.Contains(name, "/") && !strings.HasPrefix(name, "@") || strings.Contains(version, ":") {
-		return start{refused: "it is no package of the registry, but one from a folder or a repository"}
+		return start{refused: "it is not a package of the registry, but one from a folder or a repository"}
 	}
 	if name == "mcp-remote" || name == "supergateway" {
 		s := bridged(words)

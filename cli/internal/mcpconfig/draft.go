@@ -120,7 +120,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 			break // it was said
 		} // already reported
 		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
-			out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
+			out.note("npm:" + how.pkg + "@" + version + " cannot be installed now: " + err.Error())
 		}
 	default:
 		found, err := d.Version(ctx, how.pkg, version)
@@ -130,7 +130,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 			return
 		}
 		version = found
-		out.note("npm:" + how.pkg + " is pinned to " + version + ", which is today's")
+		out.note("npm:" + how.pkg + " is pinned to " + version + ", today's version")
 	}
 	out.Entry.Server.Package = "npm:" + how.pkg + "@" + version
 	if how.bin != "" && how.bin != path.Base(how.pkg) {
@@ -143,7 +143,7 @@ func (d *Drafter) pin(ctx context.Context, out *Draft, how start) {
 	out.Entry.Server.Registry = string(d.Registry())
 	if out.Entry.Server.Registry == "" && !d.noRegistry {
 		d.noRegistry = true
-		out.note("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
+		out.note("npm:" + how.pkg + "@" + version + " cannot be installed now: " + ErrNoRegistry.Error())
 	}
 }
 
@@ -187,7 +187,7 @@ func (d *Draft) fill(how start, s Server, keys *keys) {
 		}
 		server.Headers = cleaned(keys, headers)
 		if server.URL = keys.address(expanded); keys.leaks(expanded, server.URL) {
-			d.Refused = "a key of your variables is in its address, where no token name can stand for it"
+			d.Refused = "a key of your variables is in its address, which cannot contain a token name"
 			return
 		}
 		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {

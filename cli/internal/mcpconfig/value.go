@@ -76,7 +76,7 @@ func (k *keys) clean(key, value string) (text string, ok bool) {
 		return text, true
 	}
 	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
-		k.note(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+		k.note(key + " has the password of a connection that is not HTTP: CodeForge cannot swap there, and a server that " +
 			"opens it does not work here")
 		return k.credential(key, value), true
 	}
@@ -206,7 +206,7 @@ func (k *keys) credential(key, value string, surfaces ...string) string {
 	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r > '~'
 	})) {
-		k.note("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+		k.note("the value of " + key + " is not a credential that can be found again in answers (8 to 8192 characters of " +
 			"ASCII): type another one")
 		value = Typed
 	}

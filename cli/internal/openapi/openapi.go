@@ -74,7 +74,8 @@ func FromTree(root *jsonread.Node, o document.Options) (*document.Document, erro
 	im.operations()
 	im.out.Types = im.gen.types()
 	if im.refs.outside > 0 {
-		im.out.Note("%d references to other files or addresses were left out; a bundled document has none", im.refs.outside)
+		im.out.Note("%d references to other files or addresses were left out; bundle the document to "+
+			"import them", im.refs.outside)
 	}
 	if im.gen.cutOff > 0 {
 		im.out.Note("%d types were too large or too intricate to write out, and are unknown", im.gen.cutOff)
@@ -120,7 +121,7 @@ func (im *importer) version() error {
 	case im.root.Str("asyncapi") != "":
 		return &document.Refused{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
 	case im.root.Get("info").Str("_postman_id") != "" || im.root.Get("item").Is(jsonread.List):
-		return &document.Refused{Found: "what may be a Postman collection",
+		return &document.Refused{Found: "a document like a Postman collection",
 			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}
 	case v3 != "" || v2 != "":
 		return &document.Refused{Found: "version " + document.Line(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}

@@ -81,7 +81,7 @@ func (im *importer) chosen(ways map[string]document.Way, names []string) error {
 	}
 	if w.Why != "" {
 		return &document.Refused{Found: fmt.Sprintf("--scheme %s: %s", document.Line(w.Name, 60), w.Why),
-			Want: "another one, or none"}
+			Want: "another scheme, or none"}
 	}
 	return im.tokens(w)
 }
@@ -200,7 +200,7 @@ func (im *importer) apiKey(name string, s *jsonread.Node) document.Way {
 	case "query":
 		return document.Query(name, s.Str("name"))
 	case "cookie":
-		return document.Refuse(name, "it is sent in a cookie, where no credential is put")
+		return document.Refuse(name, "it is sent in a cookie, where CodeForge puts no credential")
 	}
 	return document.Refuse(name, "the document does not say where it is sent")
 }

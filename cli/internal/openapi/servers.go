@@ -116,7 +116,7 @@ func (im *importer) own(op, item *jsonread.Node) (string, bool) {
 		}
 	}
 	if first != nil {
-		im.out.Note("operations with a server of their own were left out: %v", first)
+		im.out.Note("operations with another server were left out: %v", first)
 	}
 	return "", first == nil
 }

@@ -121,7 +121,7 @@ func (b *bridge) send(ctx context.Context, m message, line []byte) {
 	resp, err := b.post(ctx, m, line)
 	switch {
 	case notSent(err):
-		b.fail(m, "CodeForge cannot be reached, so nothing was run: "+err.Error())
+		b.fail(m, "CodeForge cannot be reached, so the code did not run: "+err.Error())
 		return
 	case err != nil:
 		b.fail(m, "the connection to CodeForge broke before it answered. A run may have happened in part: check before you "+

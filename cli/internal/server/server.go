@@ -209,13 +209,13 @@ func explain(err error, c Config, p Place) error {
 		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
 			"(%w)", p.URL, err)
 	case refused && c.URL == "" && !c.State.Open():
-		return &absentError{fmt.Sprintf("nothing answers at %s, and whether CodeForge runs in %s can only be seen by the "+
-			"user whose folder that is", p.URL, c.State.Path()), err}
+		return &absentError{fmt.Sprintf("CodeForge does not answer at %s, and only the owner of %s can see whether it "+
+			"runs there", p.URL, c.State.Path()), err}
 	case refused && c.URL == "":
-		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
+		return &absentError{fmt.Sprintf("CodeForge is not running, neither in %s%s nor at %s. "+
 			"Start it with codeforge up or docker compose up -d", c.State.Path(), ended(c), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
-		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to its value there", p.URL)
 	}
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }

@@ -68,7 +68,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%d runs and %d files were copied to %s. Nothing was removed.\n", runs, files, to)
+	_, err = fmt.Fprintf(stdout, "%d runs and %d files were copied to %s. The source is unchanged.\n", runs, files, to)
 	return err
 }
 

@@ -31,10 +31,10 @@ func TestMoveState(t *testing.T) {
 		}, func(name string) string { return map[string]string{"DATABASE_URL": p.URL()}[name] }, &out, &log)
 		return out.String(), err
 	}
-	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. Nothing was removed.\n" {
+	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. The source is unchanged.\n" {
 		t.Fatalf("%q %v", said, err)
 	}
-	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "there are runs in the target already") {
+	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "the target already has runs") {
 		t.Errorf("a second time: %v", err)
 	}
 	dump := source.Run(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")

@@ -334,7 +334,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	busy := 0
 	for range 5 { // one runs, 64 of the session wait
-		if got := <-answers; strings.Contains(got, "Busy: all slots are taken and 64 runs are already waiting. Nothing was run.") {
+		if got := <-answers; strings.Contains(got, "Busy, not run: all slots are taken and 64 runs are already waiting.") {
 			busy++
 		} else {
 			t.Error(got)
@@ -345,7 +345,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	close(release)
 	for range 65 {
-		if got := <-answers; !strings.Contains(got, "printed nothing") {
+		if got := <-answers; !strings.Contains(got, "ran without output") {
 			t.Error(got)
 		}
 	}
@@ -361,7 +361,7 @@ func TestNoSandbox(t *testing.T) {
 	s := p.connect(t, nil)
 	p.sandbox.Stop()
 	res, got := call(t, s, "execute_code", map[string]any{"code": "x"})
-	if !res.IsError || !strings.HasPrefix(got[0], "The sandbox is not available. Nothing was run.") || strings.Contains(fmt.Sprint(got), p.sandbox.Socket) {
+	if !res.IsError || !strings.HasPrefix(got[0], "Not run: the sandbox is not available.") || strings.Contains(fmt.Sprint(got), p.sandbox.Socket) {
 		t.Errorf("%q", got)
 	}
 	if !strings.Contains(p.log.String(), "connecting to sandboxd") {

@@ -54,9 +54,9 @@ func TestResultShape(t *testing.T) {
 		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", sandboxapi.Exit{}, []proxyapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
 		{"a success with much of both", long, long, sandboxapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
 			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
-		{"silence", "", "", sandboxapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
+		{"silence", "", "", sandboxapi.Exit{}, nil, false, "|The code ran without output. Print what you need with console.log."},
 		{"failure is stderr, then stdout", "out", "err", sandboxapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
-		{"a silent failure", "", "", sandboxapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},
+		{"a silent failure", "", "", sandboxapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and no output."},
 		{"timeout", "out", "", sandboxapi.Exit{Code: 137, Reason: sandboxapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
 		{"timeout without output", "", "", sandboxapi.Exit{Code: 137, Reason: sandboxapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
 		{"binary output", "\uFFFD", "", sandboxapi.Exit{InvalidUTF8: 3}, nil, false, "\uFFFD|3 bytes of the output were not valid UTF-8 and are shown as U+FFFD. Print binary data as base64."},
@@ -216,7 +216,7 @@ func TestInstructions(t *testing.T) {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
-	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only where code imports", "- page-through: Page through", "No API is configured yet"} {
+	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only if code imports", "- page-through: Page through", "No API is configured yet"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("no %q in %s", want, got[0])
 		}
@@ -384,8 +384,8 @@ func TestRemarksOnSkills(t *testing.T) {
 	}
 	const described = "// @description Works\n"
 	for _, row := range []struct{ name, source, want string }{
-		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
-		{"notes.md", "x", `"notes.md" in /skills is no skill: its name ends neither in .ts nor in .py.`},
+		{"my skill.ts", "x", `"my skill.ts" in /skills is not a skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
+		{"notes.md", "x", `"notes.md" in /skills is not a skill: its name ends neither in .ts nor in .py.`},
 		{"broken.ts", described + "export const a = ;", "The skill broken does not load: SyntaxError: Expression expected"},
 		{"lost.ts", described + "import { x } from './nowhere.ts'; export const a = x;", `The skill lost does not load: Module not found "file:///`},
 		{"stranger.ts", described + "import { x } from '/skills/page-through.ts'; export const a = x;", "The skill stranger does not load: "},
@@ -459,7 +459,7 @@ func TestSkillsOfOthers(t *testing.T) {
 	s := p.connect(t, nil)
 	_, got := call(t, s, "execute_code", map[string]any{"code": `writes broken: Deno.writeTextFile("/skills/broken.ts", "/skills/broken-notes.txt")`})
 	all := strings.Join(got, "\n")
-	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is no skill`} {
+	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is not a skill`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the run that wrote it: %q, want %q", all, want)
 		}

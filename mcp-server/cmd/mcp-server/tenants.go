@@ -96,7 +96,7 @@ func (t *tenants) look() {
 	t.file = info
 	if err != nil {
 		if t.problem == nil || t.problem.Error() != err.Error() {
-			t.daemon.log.Error("the tokens file has mistakes, what it had before stays in force", logline.Tag("mcp"),
+			t.daemon.log.Error("the tokens file has mistakes, so its last good version stays in force", logline.Tag("mcp"),
 				slog.String("error", err.Error()))
 		}
 		t.problem = err

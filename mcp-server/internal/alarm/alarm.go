@@ -90,7 +90,7 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	}
 	// An unreadable file must not free every session, so the start fails.
 	if err != nil {
-		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
+		return nil, fmt.Errorf("reading the frozen sessions: %w; remove %s to unfreeze all", err, b.path)
 	}
 	if db != nil {
 		for _, a := range b.list {

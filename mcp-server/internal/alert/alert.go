@@ -200,7 +200,7 @@ func (w *Watcher) skill(v operatorapi.SkillVersion) {
 		}
 		w.store.AddAlert(operatorapi.Alert{
 			Kind: operatorapi.AlertSkill, Run: v.Run, Skill: v.Skill, Title: title,
-			Text: what + ". It is told once an hour.",
+			Text: what + ". You get this alert at most once an hour.",
 		})
 	}
 }
@@ -221,7 +221,7 @@ func (w *Watcher) look(states []mcpserver.Status) {
 			w.store.AddAlert(operatorapi.Alert{
 				Kind: operatorapi.AlertServer, API: s.Name,
 				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
-				Text: "They are new, or not as you accepted them. See what changed, and accept it, with: " +
+				Text: "They are new, or changed since you accepted them. See the changes, and accept them, with: " +
 					"codeforge mcp approve " + s.Name,
 			})
 		}

@@ -108,13 +108,13 @@ func (c *child) abandon(err error) error {
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
-			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describe()
+			code, text = frame.NotStarted, "the server ended during the connection"+c.describe()
 		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
 	c.close()
 	if words := c.logs.last(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	err = &frame.Error{Code: code, Message: text}
 	if c.wire.late.Load() {
@@ -175,8 +175,8 @@ func (c *child) start(cmd *exec.Cmd) error {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			// Linux reports a missing interpreter or loader in the same way as a missing program.
 			if _, there := os.Stat(cmd.Path); there == nil {
-				return fmt.Errorf("the program %q is there, and what runs it is not: the interpreter in its first line, or the "+
-					"loader of its libraries. In the folder of programs have a static binary, or the interpreter too", cmd.Args[0])
+				return fmt.Errorf("the program %q exists, but not the interpreter in its first line, or the loader of its "+
+					"libraries: put a static binary, or the interpreter too, into the folder of programs", cmd.Args[0])
 			}
 			return fmt.Errorf("there is no program %q", cmd.Args[0])
 		}
@@ -244,7 +244,7 @@ func (c *child) why() error {
 		text += ": " + err.Error()
 	}
 	if words := c.logs.last(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	return &frame.Error{Code: frame.Gone, Message: text}
 }

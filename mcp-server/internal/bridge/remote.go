@@ -46,7 +46,7 @@ type remote struct {
 func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
+		return nil, &frame.Error{Code: frame.BadRequest, Message: "not a valid url"}
 	}
 	d, err := newDoor(u, b.start.Headers, b.start.Env["SSL_CERT_FILE"])
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Bridge) connectRemote(ctx context.Context) (server, error) {
 	// A redirect could lead the request, with its arguments, to a host that the user has not named.
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 5 || !d.own(req.URL) {
-			return errors.New("the server redirects to another host, which is not followed")
+			return errors.New("the server redirects to another host, which CodeForge does not follow")
 		}
 		return nil
 	}}

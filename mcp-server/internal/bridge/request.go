@@ -149,7 +149,7 @@ func (b *Bridge) settle(ctx context.Context, s server, cs *mcp.ClientSession, c 
 	if <-alive {
 		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
 	}
-	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
+	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server no longer answers"}
 }
 
 // result returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
@@ -184,7 +184,11 @@ func (c *capture) explain(err error) error {
 	case c.large:
 		return tooLarge()
 	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
-		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
+		code := frame.ServerError
+		if c.status == http.StatusTooManyRequests {
+			code = frame.Limited
+		}
+		return &frame.Error{Code: code, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err
 }

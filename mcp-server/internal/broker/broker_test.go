@@ -406,7 +406,7 @@ func TestTaskOnly(t *testing.T) {
 	if all := string(got.body); strings.Contains(all, "long") || !strings.Contains(all, "short") || !strings.Contains(all, "odd") {
 		t.Errorf("listed: %s", all)
 	}
-	if got := w.call("/a/long", `{}`); got.Code != toolDenied || !strings.Contains(got.Error, "as a task only") {
+	if got := w.call("/a/long", `{}`); got.Code != toolDenied || !strings.Contains(got.Error, "only as a task") {
 		t.Errorf("called: %s", got.body)
 	}
 	if got := w.call("/a/short", `{}`); got.Code != "" {

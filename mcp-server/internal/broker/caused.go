@@ -52,14 +52,14 @@ func (b *Broker) startCall(ctx context.Context, i *instance) (id uint64, f *fail
 	case err == nil || ctx.Err() != nil: // a caller that gave up does not send the call
 		return id, nil
 	case errors.Is(err, proxyapi.ErrFenced): // the proxy restarted
-		f = ended("the proxy does not know the server's process any more", true)
+		f = ended("the proxy no longer knows the server's process", true)
 		b.mu.Lock()
 		b.retire(i)
 		b.mu.Unlock()
 		i.kill(f)
 		return id, f
 	}
-	return id, unavailable("the proxy did not take the call: "+clean(err.Error()), "Try again.")
+	return id, unavailable("the proxy did not accept the call: "+clean(err.Error()), "Try again.")
 }
 
 // settleCall records whether a server has stopped working on a call. If it may still work on the call, the list keeps

@@ -52,6 +52,11 @@ func TestDisarmed(t *testing.T) {
 			schema, text := `{"properties":{"x":{"pattern":"(a?a?){400}b"}}}`, `{"x":"`+strings.Repeat("a", 200<<10)+`"}`
 			return growth.Time(func() { mistakes(json.RawMessage(schema), json.RawMessage(text)) }) > time.Second
 		},
+		"place-length": func(*testing.T) bool {
+			schema := `{"additionalProperties":{"items":{"type":"integer"}}}`
+			key, items := strings.Repeat("k", 400<<10), strings.Repeat("0,", 20_000)
+			return growth.Time(func() { mistakes(json.RawMessage(schema), json.RawMessage(`{"`+key+`":[`+items+`0]}`)) }) > time.Second
+		},
 		"dry-run-tools": func(t *testing.T) bool {
 			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, proxyapi.PlanRecord, "")
 			return text == "made"

@@ -116,6 +116,11 @@ func fromBridge(e *frame.Error) *failure {
 	switch e.Code {
 	case frame.ServerError, frame.BadRequest, frame.Refused:
 		return &failure{code: serverError, message: message, data: dataOf(e)}
+	case frame.Limited:
+		return &failure{
+			code: serverError, message: message, retryable: true,
+			hint: "The server limits how often it is called. Wait, then repeat the call.",
+		}
 	case frame.ResultTooLarge:
 		return &failure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
 	case frame.NotSent:

@@ -47,7 +47,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
 	if f == nil && !c.memory.Take(int64(len(result))) {
 		result, f = nil, &failure{
-			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
+			code: resultTooLarge, message: "this answer and the unread answers are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
 		}
 	}
@@ -191,7 +191,7 @@ func (c *call) key() (string, *failure) {
 	of := tenant.Of(session)
 	switch {
 	case !ok: // its owner is unknown
-		return "", &failure{code: cancelled, message: "the run is over"}
+		return "", &failure{code: cancelled, message: "the run has ended"}
 	case c.server.spec.State == "run":
 		return c.run, nil
 	case c.server.spec.State == "session":
@@ -298,7 +298,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// From here on the name is the server's, not the alias that code may have written.
 	c.tool = t.Name
 	if t.task {
-		return nil, &failure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
+		return nil, &failure{code: toolDenied, message: "it runs only as a task, which CodeForge does not support",
 			hint: "Do without it."}
 	}
 	if !c.server.may(t) {
@@ -326,7 +326,7 @@ func (c *call) call(ctx context.Context, body []byte) ([]byte, *failure) {
 	// The limit of code includes the time for listing the tools.
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {
-			return nil, &failure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
+			return nil, &failure{code: timedOut, message: "the time limit passed before the tool was called", retryable: true}
 		}
 	}
 	again := c.server.spec.Retry && t.repeatable
@@ -369,7 +369,7 @@ func hintOf(t *tool) string {
 func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
-		return nil, &failure{code: serverError, message: "the server's result is no object"}
+		return nil, &failure{code: serverError, message: "the result is not an object"}
 	}
 	// The bytes are joined instead of decoded, because a result may be large and its numbers must stay exact.
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
@@ -385,7 +385,7 @@ func marked(raw json.RawMessage, schema bool, hint string) ([]byte, *failure) {
 func (c *call) stashed(body []byte) ([]byte, *failure) {
 	session, ok := c.broker.cfg.Session(c.run)
 	if !ok {
-		return nil, &failure{code: cancelled, message: "the run is over"}
+		return nil, &failure{code: cancelled, message: "the run has ended"}
 	}
 	var r stashRequest
 	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {

@@ -186,7 +186,7 @@ func (i *instance) take(f frame.FromBridge, timer *time.Timer) error {
 		case frame.Refused:
 			e.hint = "Tell the user to check the server's credential and headers in its config.json."
 		case frame.NotStarted:
-			e.hint = "What the server printed is in the log of CodeForge, in the lines with server=" + i.server.api.Name + "."
+			e.hint = "The server's output is in CodeForge's log, in the lines with server=" + i.server.api.Name + "."
 		}
 		return e
 	case f.Log != "":
@@ -357,7 +357,7 @@ func (i *instance) awaitEnd(f frame.FromBridge) {
 	select {
 	case <-i.gone:
 	case <-time.After(settleTime):
-		i.kill(errors.New("the server ended, and its bridge did not"))
+		i.kill(errors.New("the server ended, but its bridge did not"))
 	}
 }
 

@@ -49,7 +49,7 @@ func (b *Broker) letGo(i *instance, r rest) {
 	i.used = time.Now()
 	switch {
 	case r == hung:
-		i.server.warn("the server does not answer after a cancelled call, and is ended")
+		i.server.warn("the server does not answer after a cancelled call, so CodeForge ends it")
 		i.server.breaker.failed(time.Now())
 		i.kill(errors.New("the server hung after a cancelled call and was ended"))
 		b.retire(i)

@@ -118,7 +118,7 @@ func (c *checker) checkArray(s map[string]any, value []any, path string, depth i
 		if !ok || c.done() {
 			return
 		}
-		c.check(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		c.check(items, item, extend(path, fmt.Sprintf("[%d]", i)), depth+1)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *checker) checkUnique(value []any, path string) {
 			continue
 		}
 		if seen[item] {
-			c.mistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", formatJSON(item))
+			c.mistake(extend(path, fmt.Sprintf("[%d]", i)), "found %.80s again, want each item once", formatJSON(item))
 			return
 		}
 		seen[item] = true

@@ -91,7 +91,7 @@ func (p *pins) examine(s *server, tools []*tool, remembered bool) {
 	have, err := p.load(s.api.Name)
 	if err != nil {
 		s.warn("the accepted tools of the server cannot be read, so all of them are held back; "+
-			"codeforge mcp approve "+s.api.Name+" accepts them anew", "error", err)
+			"codeforge mcp approve "+s.api.Name+" accepts them again", "error", err)
 	}
 	if have == nil || err == nil && have.Server != subject(s.spec) {
 		if remembered {
@@ -251,7 +251,7 @@ func (b *Broker) Approve(ctx context.Context, name, digest string) error {
 	b.pins.mu.Unlock()
 	// The tools stay held until the file is written: a restart would otherwise hold them again without a reason.
 	if err != nil {
-		return fmt.Errorf("what you accept cannot be stored, so nothing was accepted: %w", err)
+		return fmt.Errorf("the tools were not accepted, because storing them failed: %w", err)
 	}
 	b.mu.Lock()
 	s.tools = tools
@@ -288,7 +288,7 @@ func (s *server) quarantine(t *tool) *failure {
 	}
 	why := "this tool has changed since the user accepted it"
 	if t.held == heldNew {
-		why = "this tool has come since the user accepted those of the server"
+		why = "this tool is newer than the tools that the user accepted"
 	}
 	return &failure{
 		code: quarantined, message: why + ", and is held back",

@@ -104,7 +104,7 @@ func (l *Sandbox) open(
 func (l *Sandbox) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
 	registry := cmp.Or(api.Server.Registry, l.Registry)
 	if registry == "" {
-		return errors.New("no package registry is known: codeforge mcp add writes the one that npm names into config.json, " +
+		return errors.New("no package registry is configured: codeforge mcp add writes that of npm into config.json, " +
 			"as registry in mcp; PACKAGE_REGISTRY in .env is for all packages, from the next start on")
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)

@@ -94,8 +94,8 @@ func (b *Broker) tryLaunch(ctx context.Context, i *instance) (Slot, error) {
 		case <-time.After(100 * time.Millisecond): // the last release may be on its way
 		case <-waiting.C:
 			return nil, &failure{
-				code: slotsFull, message: "all slots for MCP servers that you may have are in use", unsent: true, retryable: true,
-				hint: "Try again later, or tell the user that SANDBOX_SERVERS is how many there are.",
+				code: slotsFull, message: "all server slots that you may use are in use", unsent: true, retryable: true,
+				hint: "Try again later, or tell the user to raise SANDBOX_SERVERS.",
 			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

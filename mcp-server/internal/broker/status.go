@@ -87,9 +87,13 @@ func arguments(schema json.RawMessage) []string {
 		Required   []string                   `json:"required"`
 	}
 	_ = json.Unmarshal(schema, &of) // a server may send anything
+	required := map[string]bool{}
+	for _, name := range of.Required {
+		required[name] = true
+	}
 	out := []string{}
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		if !slices.Contains(of.Required, name) {
+		if !required[name] {
 			name += "?"
 		}
 		out = append(out, name)

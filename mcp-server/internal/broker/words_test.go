@@ -357,6 +357,14 @@ func TestMarked(t *testing.T) {
 	}
 }
 
+// TestLimited: code may repeat a call that the server's limit refused.
+func TestLimited(t *testing.T) {
+	f := fromBridge(&frame.Error{Code: frame.Limited, Message: "HTTP 429"})
+	if f.code != serverError || !f.retryable || f.transport || f.hint == "" {
+		t.Errorf("%+v", f)
+	}
+}
+
 // A call that a bridge cancels by itself, because it is being ended, is not a call that code has cancelled.
 func TestCancelledByBridge(t *testing.T) {
 	for _, code := range []string{frame.Cancelled, frame.Abandoned} {

@@ -238,7 +238,7 @@ func capable(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, 
 		requests["client_roots"] = &mcp.ListRootsParams{} //nolint:staticcheck // as above
 	}
 	if len(requests) == 0 {
-		return say("the client can answer nothing")
+		return say("the client cannot answer")
 	}
 	return ask("", requests)
 }

@@ -293,7 +293,7 @@ type told struct {
 
 func (e *told) Error() string { return e.text }
 
-var errNotFound = &told{http.StatusNotFound, "There is nothing of this name."}
+var errNotFound = &told{http.StatusNotFound, "There is no entry with this name."}
 
 // fail answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) fail(w http.ResponseWriter, err error) {

@@ -55,7 +55,7 @@ func (quiet) Plan(context.Context, string) (planapi.Plan, error) {
 	return planapi.Plan{}, proxyapi.ErrNotFound
 }
 func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or no longer."}
+	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.
@@ -397,7 +397,7 @@ func TestLive(t *testing.T) {
 func TestStopped(t *testing.T) {
 	c, _, h := served(t, "", 1)
 	me := signedIn(t, h, c.Code())
-	for path, want := range map[string]string{"runs/r000000/stop": "This run is over.", "held/abc": "No request waits"} {
+	for path, want := range map[string]string{"runs/r000000/stop": "This run has ended.", "held/abc": "No request waits"} {
 		w := ask(h, http.MethodPost, API+path, `{"approve": true}`, me, "Content-Type: application/json")
 		if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

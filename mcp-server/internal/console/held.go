@@ -74,7 +74,7 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 		defer cancel()
 		p, err := c.cfg.Approvals.Plan(ctx, r.PathValue("id"))
 		if errors.Is(err, proxyapi.ErrNotFound) {
-			return nil, &told{http.StatusNotFound, "There is no plan with this id, or no longer."}
+			return nil, &told{http.StatusNotFound, "There is no plan with this id, or it has expired."}
 		}
 		return p, err
 	})
@@ -113,7 +113,7 @@ func (c *Console) decidePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, undecided(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a plan", logline.Tag("console"),
+	c.cfg.Log.Info("a plan was decided in the console", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
 		slog.Bool("approve", in.Approve))
 	return p, nil
@@ -130,7 +130,7 @@ func (c *Console) decide(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, undecided(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
+	c.cfg.Log.Info("a request was decided in the console", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
 		slog.Bool("approve", in.Approve))
 	c.decided.add(decision{time.Now(), in.Approve, h})

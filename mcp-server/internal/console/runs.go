@@ -35,7 +35,7 @@ type History interface {
 func kept[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
-		return nil, &told{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+		return nil, &told{http.StatusNotImplemented, "Runs are not kept: HISTORY is off."}
 	case errors.Is(err, history.ErrUnknown):
 		return nil, errNotFound
 	}
@@ -64,7 +64,7 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
-			return nil, &told{http.StatusConflict, "This run is over."}
+			return nil, &told{http.StatusConflict, "This run has ended."}
 		}
 		return struct{}{}, nil
 	})

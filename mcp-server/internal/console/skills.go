@@ -139,7 +139,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	i := slices.IndexFunc(versions, func(v operatorapi.SkillVersion) bool { return v.Version == n })
 	// A source with removed REDACTING_STRINGS or credentials is not the module that once worked.
 	if i < 0 || versions[i].SHA != skill.Sum(source) {
-		return nil, &told{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
+		return nil, &told{http.StatusConflict, "This version is redacted: it contained REDACTING_STRINGS."}
 	}
 	if _, err = c.cfg.Skills.Restore(name, source); err == nil {
 		c.skillDone(r, "restored", operatorapi.SkillVersion{Skill: name}, source)
@@ -185,7 +185,7 @@ func (c *Console) skillDone(r *http.Request, what string, v operatorapi.SkillVer
 
 // tell logs a change of a skill, and notifies open pages.
 func (c *Console) tell(r *http.Request, what, name string) {
-	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
+	c.cfg.Log.Info("a skill was changed in the console", logline.Tag("console"),
 		slog.String("session", of(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
 }
@@ -210,7 +210,7 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrFull):
 		return &told{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
-		return &told{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log says why."}
+		return &told{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log has the cause."}
 	}
 	return err
 }

@@ -139,7 +139,7 @@ func admitting(tenant string, next http.Handler) http.Handler {
 }
 
 // TooMany is the answer to a request that Admit refuses.
-const TooMany = "too many connections: use fewer, and keep them"
+const TooMany = "too many connections: use fewer, and reuse them"
 
 // bearer returns the token of a request.
 func bearer(r *http.Request) (token string, ok bool) {

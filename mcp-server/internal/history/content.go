@@ -254,7 +254,7 @@ func unpack(data []byte, v any) error {
 		err = json.NewDecoder(r).Decode(v)
 	}
 	if err != nil {
-		return fmt.Errorf("reading what is kept of a run: %w", err)
+		return fmt.Errorf("reading the content of a run: %w", err)
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ const (
 
 var (
 	// ErrOff is the readers' error if HISTORY is off.
-	ErrOff = errors.New("nothing is kept of runs: HISTORY=off")
+	ErrOff = errors.New("runs are not kept: HISTORY=off")
 	// ErrUnknown is the error for an entry that is not in the store.
-	ErrUnknown = errors.New("nothing is recorded of this")
+	ErrUnknown = errors.New("this is not recorded")
 )
 
 // Config configures a Store.

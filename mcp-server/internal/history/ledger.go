@@ -112,7 +112,7 @@ func (s *Store) sum(
 			alert(operatorapi.Alert{
 				Kind: operatorapi.AlertNewPair, Run: run.ID, API: pair[1],
 				Title: "A new pair of APIs: " + pair[0] + ", then " + pair[1],
-				Text:  "No run that is still recorded has read from the one and then written to the other before.",
+				Text:  "No earlier recorded run has read from the first and then written to the second.",
 			})
 		}
 		tx.add(sum{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})

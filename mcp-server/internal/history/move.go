@@ -47,7 +47,7 @@ func Move(ctx context.Context, from, to *database.DB) (runs int, err error) {
 		return 0, database.Explain(err)
 	}
 	if has {
-		return 0, errors.New("there are runs in the target already, and runs are not mixed: empty it first")
+		return 0, errors.New("the target already has runs, and runs are not mixed: empty it first")
 	}
 	for _, t := range tables {
 		if err := copyTable(ctx, tx, from, t.name, t.columns); err != nil {

@@ -23,7 +23,7 @@ type Tenant struct {
 }
 
 // ErrNotYours means that a run names only APIs that its tenant may not use.
-var ErrNotYours = errors.New("the tenant may use none of the APIs that the run is narrowed to")
+var ErrNotYours = errors.New("the tenant may not use any of the APIs that the run is narrowed to")
 
 // Narrow narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the run
 // may not learn about others. The result is empty only if the tenant may use all.

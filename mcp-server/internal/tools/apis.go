@@ -82,7 +82,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		Tool: "list_apis", Names: []string{"query", "api", "operation", "explain"}, Example: example,
 	})
 	only := a.Text("api", "the name of one API as a string", false)
-	query := a.Text("query", "what to do, in a few words", false)
+	query := a.Text("query", "the task, in a few words", false)
 	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
 	explain := a.Flag("explain") // for codeforge api search --explain
 	// An operation is an exact name and a query is not, so the answer to both could only guess.

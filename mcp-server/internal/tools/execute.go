@@ -288,7 +288,7 @@ func noSuchAPI(arg, name string, known []string) string {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
 	case len(known) == 0:
-		return m + "; none is configured"
+		return m + "; no API is configured"
 	case len(known) <= 20:
 		return m + "; the active ones are " + strings.Join(known, ", ")
 	}
@@ -355,20 +355,20 @@ func explain(err error, o execution.Outcome) voice.Text {
 		return frozenNote(frozen.Alarm)
 	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return voice.Say("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
+		return voice.Say("Busy, not run: all slots are taken and %N runs are already waiting. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
 	case errors.As(err, &busy):
-		return voice.Say(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
-			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
+		return voice.Say(fmt.Sprintf("Busy, not run: all slots are taken. Waited %.1f s with %d runs waiting, then "+
+			"gave up. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
 	case errors.Is(err, tenant.ErrNotYours):
-		return voice.Say("None of these APIs may be used any more. Nothing was run. list_apis lists those that may.")
+		return voice.Say("Not run: these APIs may no longer be used. list_apis lists those that may.")
 	case errors.Is(err, context.Canceled):
 		return voice.Say("Cancelled: the run was stopped before it ended.")
 	case errors.Is(err, sandboxapi.ErrInterrupted):
 		return voice.Say("The connection to the sandbox broke during the run. " +
 			"The code may have run partly: check before you run it again.")
 	}
-	return voice.Say("The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, "+
+	return voice.Say("Not run: the sandbox is not available. Try again in a few seconds; if that does not help, "+
 		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 

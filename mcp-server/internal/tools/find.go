@@ -205,7 +205,7 @@ func (s *Surface) find(ctx context.Context, cat proxyapi.Catalog, r findRequest)
 	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
 	switch {
 	case len(hits) == 0:
-		return "Nothing was found. " + notes
+		return "No match. " + notes
 	case r.explain:
 		return explainHits(places, hits)
 	}
@@ -351,12 +351,20 @@ func apiLine(a proxyapi.API) string {
 			"then await mcp%s.<tool>({...})", a.Name, member(a.Name))
 	}
 	if len(a.Domains) > 0 {
-		line += "  fetch(\"https://" + a.Domains[0] + "/...\")"
+		line += "  fetch(\"" + chooseScheme(a) + "://" + a.Domains[0] + "/...\")"
 	}
 	if a.Reference != "" {
 		line += "  " + a.Reference
 	}
 	return line
+}
+
+// chooseScheme returns the scheme that the hosts of an API most likely speak. Only hosts without TLS need "allow_http".
+func chooseScheme(a proxyapi.API) string {
+	if a.AllowHTTP {
+		return "http"
+	}
+	return "https"
 }
 
 // callable returns a tool's line with the name by which code calls the tool.
@@ -442,7 +450,7 @@ func (s *Surface) findNotes(cat proxyapi.Catalog, places []source, only string, 
 	}
 	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
-		note := "Nothing fits well."
+		note := "No good match."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
 			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clip(strings.Join(p.doc.Groups(), ", "), 240))
 		}

@@ -46,6 +46,15 @@ func tracker() *servers {
 	}}}
 }
 
+// TestExampleScheme: the example of an API with "allow_http" is one that a server without TLS answers, and the guide
+// does not deny plain HTTP.
+func TestExampleScheme(t *testing.T) {
+	text := guide(guided{catalog: proxyapi.Catalog{APIs: []proxyapi.API{{Name: "lan", Domains: []string{"print.lan:631"}, AllowHTTP: true}}}})
+	if !strings.Contains(text, "fetch(\"http://print.lan:631/") || !strings.Contains(text, "over HTTPS, or HTTP if it shows\n  allow_http.") {
+		t.Error(text)
+	}
+}
+
 // TestFind: one question finds operations, tools and skills, with host, token name and types.
 func TestFind(t *testing.T) {
 	call := askOf(t, tracker(), map[string]string{"shop": shop},
@@ -206,7 +215,8 @@ func TestBareAPIs(t *testing.T) {
 	}
 	apis = append(apis,
 		proxyapi.API{Name: "trackly", Description: "Tickets of the team", Server: &mcpserver.Settings{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []proxyapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
-		proxyapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []proxyapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}})
+		proxyapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []proxyapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}},
+		proxyapi.API{Name: "lan", Description: "Printers of the office", Domains: []string{"print.lan:631"}, AllowHTTP: true})
 	s := &servers{learnt: map[string][]signature.Tool{"trackly": {{Name: "create_ticket"}}}}
 	call := askOf(t, s, nil, apis...)
 	for _, a := range apis {
@@ -230,6 +240,7 @@ func TestBareAPIs(t *testing.T) {
 	for query, want := range map[string]string{
 		"create an issue in trackly": `API trackly  Tickets of the team  TRACKLY_KEY (header)  MCP server: list_apis({"api": "trackly"}) starts it and lists its tools; then await mcp.trackly.<tool>({...})`,
 		"geocode an address":         `API geo  Places and addresses  GEO_KEY (query:key)  fetch("https://maps.geo.test/...")`,
+		"list printers":              `API lan  Printers of the office  fetch("http://print.lan:631/...")`,
 	} {
 		if got, _, _ := strings.Cut(call("list_apis", map[string]any{"query": query}), "\n"); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", query, got, want)

@@ -187,7 +187,7 @@ func refusals(printed string, r rendering) []voice.Text {
 	}
 	may := "Code may read /tmp, /skills and /runs, and write /tmp and /skills."
 	if r.private {
-		may = "Code may read and write its working directory alone, by relative paths. update_skill makes and changes skills."
+		may = "Code may read and write only its working directory, by relative paths. update_skill makes and changes skills."
 	}
 	add(fileRefusal.MatchString(printed), may)
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
@@ -388,7 +388,7 @@ func ofServers(printed string, cat proxyapi.Catalog) (rest string, hints []voice
 			"{The user can add|Add} it in apis/%NAME/config.json.", "%NAME", m[1], "%HOST", name.String()))
 	}
 	if m := serverFile.FindStringSubmatch(printed); m != nil && hasServer(cat, m[1]) {
-		hints = append(hints, voice.Say("The server %NAME may use no files but those of its home. "+
+		hints = append(hints, voice.Say("The server %NAME may use only files of its home. "+
 			"{The user can name|Name} a path there, such as ~/x, in apis/%NAME/config.json.", "%NAME", m[1]))
 	}
 	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {

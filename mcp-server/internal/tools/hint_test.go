@@ -59,7 +59,7 @@ func TestFailedResponses(t *testing.T) {
 	}
 	limited := slices.Concat(some(25, 200, "api.a.test"), some(35, 429, "api.a.test"))
 	const silent = ". Neither the code nor its output mentions this: data may be missing."
-	const wait, repeat, ok = " After 429 wait as Retry-After says, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
+	const wait, repeat, ok = " After 429, wait for Retry-After, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
 	const all = "35 of 60 responses of api.a.test had status 429"
 	for name, row := range map[string]struct {
 		list           []proxyapi.Exchange
@@ -77,6 +77,8 @@ func TestFailedResponses(t *testing.T) {
 		"500 and 404":            {slices.Concat(some(2, 500, "b.test"), some(1, 404, "a.test")), "x", "", "", "2 of 2 responses of b.test had status 500, 1 of 1 responses of a.test had status 404" + silent + repeat + ok},
 		"404 that code expects":  {some(1, 404, "a.test"), "return r.ok", "", "", ""},
 		"503 that code checks":   {some(1, 503, "a.test"), "return r.ok", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
+		"503 that code compares": {some(1, 503, "a.test"), "if (r.status >= 500) continue", "", "", ""},
+		"503 compared with 400":  {some(1, 503, "a.test"), "if (r.status >= 400) continue", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
 		"many":                   {slices.Concat(some(9, 500, "a.test"), some(8, 501, "a.test"), some(7, 502, "a.test"), some(6, 503, "a.test"), some(5, 504, "a.test"), some(4, 505, "a.test")), "x", "", "", "9 of 39 responses of a.test had status 500, 8 of 39 responses of a.test had status 501, 7 of 39 responses of a.test had status 502, 6 of 39 responses of a.test had status 503, and 2 more statuses were errors" + silent + repeat},
 		"a host of words":        {some(1, 500, "ignore all"), "x", "", "", ""},
 		"refused by the proxy":   {[]proxyapi.Exchange{{Host: "a.test", Outcome: proxyapi.OutcomeDenied, Status: 429}}, "x", "", "", ""},

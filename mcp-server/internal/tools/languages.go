@@ -117,7 +117,7 @@ func (r rendering) ofLanguage(printed string) (out []voice.Text) {
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		switch top, _, _ := strings.Cut(m[1], "."); top {
 		case "apis":
-			out = append(out, voice.Say("Typed clients are for TypeScript alone: call the API by its URL."))
+			out = append(out, voice.Say("Typed clients are only for TypeScript: call the API by its URL."))
 		case "mcp", "stash", "parallel":
 			out = append(out, noServers(r.catalog))
 		default:

@@ -34,17 +34,17 @@ func (s *Surface) planned(
 	case !r.DryRun, p == nil && (o.Exit.Reason != sandboxapi.Exited || o.Exit.Code != 0):
 		return voice.Text{}
 	case p == nil:
-		return voice.Say("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
+		return voice.Say("This was a dry run without writes, so there is no plan.")
 	}
 	picture := strings.Join(p.Picture, "\n")
 	switch s.askPlan(ctx, p, ask) {
 	case execution.Approved:
 		return voice.Say("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT", s.sent(ctx, p.ID))
 	case execution.Refused:
-		return voice.Say("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
+		return voice.Say("%PICTURE\n{The user|You} refused it, so it was not sent{. Ask what to do|, and will not be}.",
 			"%PICTURE", picture)
 	}
-	return voice.Say("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
+	return voice.Say("%PICTURE\nIt was not sent. {The user can approve|Approve} all or some of it within "+
 		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
@@ -115,7 +115,7 @@ func (s *Surface) sent(ctx context.Context, id string) string {
 		p, err := s.cfg.Control.Plan(ctx, id)
 		if err != nil {
 			// The plan was approved, so an error here must not look like a refusal.
-			return "What was answered is not known: codeforge plan show " + id
+			return "The answers are unknown: codeforge plan show " + id
 		}
 		if p.State != planapi.Running {
 			return replies(p)

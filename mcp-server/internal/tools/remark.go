@@ -125,7 +125,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 			if r.Python {
 				what = "docstring"
 			}
-			out = append(out, fmt.Sprintf("The skill %s has no %s: nobody will know what it is for.", name, what))
+			out = append(out, fmt.Sprintf("The skill %s has no %s, so later runs cannot find it.", name, what))
 		}
 	}
 	return out
@@ -149,10 +149,10 @@ func strays(list []skill.Change) []string {
 	var out []string
 	for i, c := range list {
 		if i == maxRemarks {
-			out = append(out, fmt.Sprintf("%d more files in /skills are no skills.", len(list)-i))
+			out = append(out, fmt.Sprintf("%d more files in /skills are not skills.", len(list)-i))
 			break
 		}
-		out = append(out, fmt.Sprintf("%.80q in /skills is no skill: %s.", c.Name, c.What))
+		out = append(out, fmt.Sprintf("%.80q in /skills is not a skill: %s.", c.Name, c.What))
 	}
 	return out
 }

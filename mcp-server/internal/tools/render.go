@@ -109,7 +109,7 @@ func render(r rendering) *mcp.CallToolResult {
 
 // mistaken returns the note on mistakes because of which the code was not run.
 func mistaken(lines []string) string {
-	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
+	return "Type errors, not run:\n" + strings.Join(lines, "\n") +
 		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."
 }
 
@@ -181,12 +181,12 @@ func (r rendering) cutOutput(failed bool) (first, stderr string, cut int) {
 // silent explains why a run has no output.
 func silent(r rendering, failed bool) string {
 	if failed {
-		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
+		return fmt.Sprintf("The code ended with exit code %d and no output.", r.outcome.Exit.Code)
 	}
 	if name := findUncalled(r.code); name != "" {
-		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
+		return fmt.Sprintf("The code ran without output: it defines %s and never calls it.", name)
 	}
-	return "The code ran and printed nothing. Print what you need with " + r.word("console.log", "print") + "."
+	return "The code ran without output. Print what you need with " + r.word("console.log", "print") + "."
 }
 
 // word returns the word for the language of the code.

@@ -163,7 +163,7 @@ func TestNoMCPHint(t *testing.T) {
 			"The server git wants to reach git.example.com, which is not in its domains. The user can add it in apis/git/config.json."},
 		{`McpError: made.up: Requires net access to "x.example.com:443"`, with, ""},
 		{`McpError: git.log: Requires write access to "/Users/me/x", run again with the --allow-write flag`, with,
-			"The server git may use no files but those of its home. The user can name a path there, such as ~/x, in apis/git/config.json."},
+			"The server git may use only files of its home. The user can name a path there, such as ~/x, in apis/git/config.json."},
 		{`McpError: made.up: Requires read access to "/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {

@@ -120,14 +120,14 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrName):
 		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64, and .py for Python.", name)
 	case errors.Is(err, skill.ErrReadOnly):
-		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
+		return "Not changed: skills are read-only here (the user's setting SKILLS_READONLY)."
 	case errors.Is(err, skill.ErrPinned):
-		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
+		return "Not changed: the user has pinned skill " + name + ". To build on it, write another one."
 	case errors.Is(err, skill.ErrTaken):
 		return "Skill " + name + " was not written: Python imports a skill with _ for -, and there is one of that name " +
 			"already. Choose another name."
 	case errors.Is(err, skill.ErrChanged):
-		return "The skill was changed concurrently. This call changed nothing; read the skill again."
+		return "Not changed: the skill was changed concurrently. Read it again."
 	case errors.Is(err, skill.ErrUnavailable):
 		return "The store of skills did not confirm the change of " + name + ". Read the skill before you try again, " +
 			"and tell the user to check the server's log. Code can still import what was stored before."

@@ -21,6 +21,9 @@ const maxStatuses = 4
 // checksStatus matches code that looks at the status of responses in general.
 var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
 
+// checksServerErrors matches code that treats the statuses from 500 together.
+var checksServerErrors = regexp.MustCompile(`>=?\s*(?:500|499)\b`)
+
 // hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
 // output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
 func (r rendering) hintFailedResponses() []voice.Text {
@@ -66,7 +69,7 @@ func (r rendering) hintFailedResponses() []voice.Text {
 	}
 	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
-		text += " After 429 wait as Retry-After says, then send the request again."
+		text += " After 429, wait for Retry-After, then send the request again."
 	}
 	if broken {
 		text += " After 5xx repeat a request that only reads."
@@ -90,6 +93,7 @@ func (r rendering) isHandled(host string, status int) bool {
 		status != http.StatusRequestTimeout
 	return word.MatchString(r.code) || word.MatchString(stderr) || said.MatchString(stdout) ||
 		mayExpect && checksStatus.MatchString(r.code) ||
+		status >= http.StatusInternalServerError && checksServerErrors.MatchString(r.code) ||
 		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h proxyapi.Hint) bool {
 			return h.Code == proxyapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
 		})

@@ -195,7 +195,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.Frozen(s.caller(req)); ok {
 			note := frozenNote(a)
-			return contents("", []voice.Text{note, voice.Say("Nothing was done.")}, true), nil
+			return contents("", []voice.Text{note, voice.Say("Not done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
@@ -209,9 +209,9 @@ func frozenNote(a operatorapi.Alarm) voice.Text {
 			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
 			"codeforge status names the cause}.")
 	}
-	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
-		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
-		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+
+	return voice.Say("Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
+		"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
+		"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
 		"codeforge unfreeze %SESSION}.", "%WHAT", a.What(), "%HOST", visible.Line(a.Host), "%SESSION", a.Session)
 }
 

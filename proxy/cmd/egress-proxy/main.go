@@ -132,7 +132,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
-	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
+	fs.StringVar(&o.tokens, "tokens", "", "`directory` of obtained tokens")
 	fs.StringVar(&o.audit, "audit", "", "`directory` of the ledger of what left the machine")
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.StringVar(&o.listen, "listen", "", "`address` of the control API for mcp-server in another pod, host:port")

@@ -247,7 +247,7 @@ func (d *daemon) assemble(
 	})
 	d.budget = &budget.Ledger{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
-		return fmt.Errorf("reading what was spent of limits: %w", err)
+		return fmt.Errorf("reading the used amounts of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Memory:  memory,
@@ -353,7 +353,7 @@ func (d *daemon) sending(set settings.Settings) func(ledger.Sending) error {
 
 // uncounted logs that the use of limits cannot be stored.
 func (d *daemon) uncounted(err error) {
-	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
+	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets the used amounts of limits",
 		logline.Tag("error"), slog.String("error", err.Error()))
 }
 

@@ -63,7 +63,7 @@ func inherit(files []slot.File) (inputs, error) {
 	}
 	if in.open == nil {
 		in.open = func(*slot.ID, uint16) (entrance.Listener, error) {
-			return entrance.Listener{}, errors.New("nobody to ask for it was inherited")
+			return entrance.Listener{}, errors.New("the socket that opens ports was not inherited")
 		}
 	}
 	return in, nil

@@ -195,7 +195,7 @@ func (s *Control) register(w http.ResponseWriter, r *http.Request) {
 			rpc.Fail(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		} else if id.Server() && a.Server == nil {
-			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+			rpc.Fail(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is not an MCP server")
 			return
 		}
 	}
@@ -359,7 +359,7 @@ func (s *Control) slotOf(w http.ResponseWriter, r *http.Request) (slot.ID, bool)
 		return id, ok
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		rpc.Fail(w, http.StatusBadRequest, "pod: want one address with slot 0 if pods share the proxy, else no address")
 		return 0, false
 	}
 	pod, err := netip.ParseAddr(text[0])

@@ -98,7 +98,7 @@ func with[T any](serve func(*http.Request, T) (any, error)) http.HandlerFunc {
 		var in T
 		// The error of the decoder could quote a secret.
 		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
-			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
+			answer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is malformed."})
 			return
 		}
 		out, err := serve(r, in)
@@ -112,7 +112,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	// An unexpected error could quote a secret, so only an *rpc.Error is shown.
-	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
+	r := &rpc.Error{Code: "failed", Text: "The request could not be carried out."}
 	_ = errors.As(err, &r)
 	rpc.Answer(w, http.StatusConflict, r)
 }

@@ -121,6 +121,12 @@ func (x *exchange) rejected() []proxyapi.Hint {
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
+	// GitHub and Google, for example, answer a request beyond their limits with 403.
+	if h := x.w.Header(); x.w.status == http.StatusForbidden &&
+		(h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0") {
+		return []proxyapi.Hint{hintOf("rate_limited", n.Host, voice.Say("answered 403 with the headers of a rate limit: "+
+			"data may be missing. Wait as Retry-After says, or until the limit's reset, then send the request again."))}
+	}
 	var put []string
 	for _, s := range n.Swapped {
 		_, cred := owner(x.snap.Rules.Catalog, s.Name)
@@ -207,7 +213,7 @@ func why(code string) string {
 		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
 			"apis/%API/config.json}."
 	case swap.CodeSink:
-		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
+		return "It is in a header that servers store or pass on, where no name is swapped. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
 	case swap.CodeInsecure:

@@ -15,7 +15,7 @@ import (
 )
 
 // errNoMinter is for a minted credential in a proxy without a Minter.
-var errNoMinter = errors.New("nothing obtains credentials here")
+var errNoMinter = errors.New("this proxy cannot obtain credentials")
 
 // mintedUse records how an exchange used minted credentials.
 type mintedUse struct {

@@ -65,6 +65,9 @@ func (x *exchange) add(s plan.Step, v policy.Verdict) policy.Verdict {
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
+	if user, password, ok := (&http.Request{Header: s.Header}).BasicAuth(); ok {
+		text += "\n" + user + "\n" + password
+	}
 	// A step is stored and shown to a person, so it must not contain a credential.
 	if x.unfit(text) {
 		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)

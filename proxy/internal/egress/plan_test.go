@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -174,6 +175,23 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := r.plans.Decide(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
+	}
+}
+
+// TestPlanTokens: a step names each token name that the proxy will swap in it, also one inside Basic's base64.
+func TestPlanTokens(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(&tracker{})
+	end := r.beginDry(1)
+	for _, pair := range []string{"user:" + tokenName, tokenName + ":", "user:password"} {
+		r.ask(http.MethodPost, "/x", "{}", "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
+	}
+	p, err := r.plans.Get(end().Plan.ID)
+	check(t, err)
+	for i, want := range [][]string{{tokenName}, {tokenName}, nil} {
+		if got := p.Steps[i].Tokens; !slices.Equal(got, want) {
+			t.Errorf("step %d: %v, want %v", i+1, got, want)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func Blind(found, fooled map[[2]string]bool) []string {
 	for group, names := range misled {
 		for _, name := range names {
 			if !fooled[[2]string{group, name}] {
-				out = append(out, name+" is misled by nothing ("+group+")")
+				out = append(out, name+" is never misled ("+group+")")
 			}
 		}
 	}

@@ -44,7 +44,7 @@ var (
 	// ErrDenied is for a request that a person refused.
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request without a decision after Wait.
-	ErrUnanswered = errors.New("nobody has answered yet")
+	ErrUnanswered = errors.New("the request still waits for a decision")
 	// ErrStale is for a request that waited while the catalog was replaced.
 	ErrStale = errors.New("the catalog changed")
 	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.

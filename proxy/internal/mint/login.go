@@ -30,7 +30,7 @@ const (
 // The errors of a login.
 var (
 	errNoCredential = refused("unknown_credential", "No API has an oauth2 credential of this name that needs a login.")
-	errNoLogin      = refused("unknown_login", "There is no such login: it is over, or another one has begun.")
+	errNoLogin      = refused("unknown_login", "There is no such login: it has ended, or another login has begun.")
 	errState        = refused("wrong_state", "The redirect does not belong to this login.")
 	errIssuer       = refused("wrong_issuer", "The redirect comes from another authorization server.")
 	errServer       = refused("another_server",

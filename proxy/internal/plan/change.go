@@ -104,11 +104,11 @@ func merge(method string, before object, body []byte) object {
 // drift describes a field that has changed since the run read it, or returns "".
 func drift(before, now object, about []string) string {
 	if now == nil {
-		return "it cannot be read any more"
+		return "it can no longer be read"
 	}
 	for _, name := range about {
 		if before[name] != now[name] {
-			return strconv.Quote(name) + " is another one now"
+			return strconv.Quote(name) + " is now another object"
 		}
 	}
 	return ""

@@ -249,7 +249,7 @@ func (b *Book) Get(id string) (planapi.Plan, error) {
 	b.sweep(0)
 	e := b.find(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	return e.whole(), nil
 }
@@ -283,12 +283,12 @@ func (b *Book) Decide(id string, a planapi.Answer) (planapi.Plan, error) {
 	b.sweep(0)
 	e := b.find(id)
 	if e == nil {
-		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, refused("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
 	if e.state != planapi.Open {
-		return planapi.Plan{}, refused("plan_decided", "Nothing can be decided about this plan any more: "+words[e.state]+".")
+		return planapi.Plan{}, refused("plan_decided", "This plan can no longer be decided: "+words[e.state]+".")
 	}
 	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest

@@ -149,7 +149,7 @@ func (c *Content) parse(kind formdata.Type, text []byte) {
 			ok = false
 		}
 		if !ok {
-			c.bad = &formdata.Error{Reason: "it is no JSON object in which each name stands once"}
+			c.bad = &formdata.Error{Reason: "it is not a JSON object with unique names"}
 		}
 	case kind.Media == "application/x-www-form-urlencoded":
 		c.form, c.bad = fields(string(text))

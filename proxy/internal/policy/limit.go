@@ -88,7 +88,7 @@ func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
 	v := refuse(CodeLimitReached, q.Host, a.Name)
 	// Round up: a client that retries a fraction too early would be refused again.
 	seconds := int64((wait + time.Second - 1) / time.Second)
-	when := " This request alone is more than it."
+	when := " This request alone exceeds it."
 	if wait > 0 {
 		v.RetryAfter = strconv.FormatInt(seconds, 10)
 		when = fmt.Sprintf(" It permits this one in %d s.", seconds)

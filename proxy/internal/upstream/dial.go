@@ -146,20 +146,26 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, share int) (net
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 
-// Check refuses a URL whose host resolves only to forbidden addresses. It matters only with an upstream proxy, which
-// resolves the host again. A name that only the proxy can resolve passes.
+// Check refuses a URL whose host also has a forbidden address. It matters only with an upstream proxy, which resolves
+// the host again and connects to any of its addresses. A name that only the proxy can resolve passes.
 func (p *Pool) Check(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
-	private := common(w.APIs).private
-	d := &dialer{pool: p, guard: p.guard(private)}
+	guard := p.guard(common(w.APIs).private)
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
 	if err != nil {
 		return err
 	}
-	if _, err := d.addresses(ctx, u.Hostname(), uint16(port)); errors.Is(err, dialguard.ErrRefused) {
-		return err
+	all, err := p.conf.Resolve(ctx, u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // the proxy may resolve it
+	}
+	for _, a := range all {
+		//defence:proxied-address
+		if err := guard.CheckPort(netip.AddrPortFrom(a, uint16(port))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -187,6 +187,8 @@ func TestUpstreamProxy(t *testing.T) {
 		switch host {
 		case "inside.test":
 			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		case "both.test": // the proxy may connect to either
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("169.254.169.254")}, nil
 		case "localhost":
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
@@ -206,7 +208,7 @@ func TestUpstreamProxy(t *testing.T) {
 		refused bool
 	}{
 		{"https://example.com/", Want{}, false}, // only the proxy resolves it
-		{"https://inside.test/", Want{}, true},
+		{"https://inside.test/", Want{}, true}, {"https://both.test/", Want{}, true},
 		{"http://localhost:8081/", local, false}, {"http://localhost/", local, false},
 		{"http://localhost:8080/", local, true}, // our own endpoint
 	} {

@@ -22,7 +22,7 @@ func parseSocket(flags *flag.FlagSet, args []string) (string, error) {
 		return "", err
 	}
 	if *socket == "" || flags.NArg() > 0 {
-		return "", fmt.Errorf("%s: want --socket SOCKET and nothing else", flags.Name())
+		return "", fmt.Errorf("%s: want only --socket SOCKET", flags.Name())
 	}
 	return *socket, nil
 }

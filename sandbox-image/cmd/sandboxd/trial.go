@@ -158,7 +158,7 @@ func resolve(ctx context.Context, deno, port string, user *syscall.Credential) e
 	if err != nil {
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
-	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
-		"repository, for everybody to read (chmod 644), with line feeds and no carriage returns, and does the proxy "+
-		"run?", said)
+	return fmt.Errorf("code cannot resolve the name of a host (%.300s): check that sandbox-image/resolv.conf is as "+
+		"in the repository, that everybody can read it (chmod 644), that it has line feeds without carriage returns, and "+
+		"that the proxy runs", said)
 }

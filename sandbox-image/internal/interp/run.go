@@ -192,7 +192,7 @@ func (r *run) watch(ctx context.Context, stop <-chan struct{}) {
 			}
 			paused = on
 		case <-over:
-			r.end(sandboxapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
+			r.end(sandboxapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout. Its output until then is "+
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
@@ -281,7 +281,7 @@ func (r *run) read(from *stream, text *output.Text, count *atomic.Int64, sink fu
 		}
 		if n > 0 {
 			if e := sink(buf[:n], text.Next(buf[:n])); e != nil {
-				r.end(sandboxapi.Cancelled, "The run was cancelled: its reader has gone.")
+				r.end(sandboxapi.Cancelled, "The run was cancelled: its caller left.")
 			}
 		}
 		if err != nil {

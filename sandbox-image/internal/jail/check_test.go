@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
-	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -101,59 +100,6 @@ func TestFindLibrary(t *testing.T) {
 	l.machine = elf.EM_S390
 	if at, _, err := l.find("libc.so.6"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of another machine: %s, %v", at, err)
-	}
-}
-
-// stagedEnv names the file to which "sandboxd stage" writes its arguments in TestPythonFiles.
-const stagedEnv = "CODEFORGE_TEST_STAGED"
-
-// TestPythonFiles: each source of a bind mount is staged, and the machine's own packages are hidden.
-func TestPythonFiles(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv(stagedEnv, filepath.Join(dir, "staged"))
-	p := &python.Interpreter{Program: "/bin/sh", Prefix: dir, Library: filepath.Join(dir, "lib/python3.12"), Environment: filepath.Join(dir, "packages")}
-	testkit.Must(t, os.MkdirAll(filepath.Join(p.Library, "site-packages"), 0o755))
-	testkit.Must(t, os.Mkdir(p.Environment, 0o755))
-	f, err := (&Embedded{cfg: EmbeddedConfig{Python: p, CA: dir, Work: dir, Runs: dir, Skills: dir, Tmp: dir}}).stagePythonFiles()
-	text, rerr := os.ReadFile(os.Getenv(stagedEnv))
-	testkit.Must(t, rerr)
-	if err == nil { // else the machine permits no mount namespace
-		defer f.stage.Close()
-	}
-	staged := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, source, _ := strings.Cut(strings.TrimSpace(line), "=")
-		staged[name] = source
-	}
-	want := map[string]string{stagePython: "/bin/sh", stageLibrary: p.Library, stageEnvironment: p.Environment}
-	if _, err := os.Stat(zoneDir); err == nil {
-		want[stageZones] = zoneDir
-	}
-	for name, source := range want {
-		if staged[name] != source {
-			t.Errorf("%s is staged from %q, want %q", name, staged[name], source)
-		}
-	}
-	if f == nil {
-		testkit.Skip(t, "there is no mount namespace: "+err.Error())
-	}
-	at := map[string]string{stagePython: pythonPath, stageLibrary: "/usr/lib/python3.12", stageEnvironment: environmentDir, stageZones: zoneDir}
-	for i, a := range f.argv {
-		if a != "--ro-bind" {
-			continue
-		}
-		name := filepath.Base(f.argv[i+1])
-		if staged[name] == "" || at[name] != "" && at[name] != f.argv[i+2] {
-			t.Errorf("%s is mounted at %s, and staged from %q", name, f.argv[i+2], staged[name])
-		}
-		delete(want, name)
-	}
-	if len(want) > 0 || f.inside != environmentDir {
-		t.Errorf("not mounted: %v", want)
-	}
-	hidden := "--tmpfs /usr/lib/python3.12/site-packages --remount-ro /usr/lib/python3.12/site-packages"
-	if argv := strings.Join(f.argv, " "); !strings.Contains(argv, hidden) || strings.Contains(argv, "dist-packages") {
-		t.Errorf("hidden: %s", argv)
 	}
 }
 

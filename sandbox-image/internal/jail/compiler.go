@@ -102,11 +102,7 @@ func (t *containerProcess) StartCompiler(args []string, stdio Stdio) (Compiler, 
 	if t.jail.cfg.TypeScript == "" {
 		return nil, errNoCompiler
 	}
-	plan := t.jail.compilerPlan(t, args)
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := t.jail.compilerPlan(t, args).Start([]*os.File{stdio.In, stdio.Out, stdio.Err}, together)
 	if err != nil {
 		return nil, fmt.Errorf("starting the compiler: %w", err)
 	}

@@ -110,7 +110,7 @@ func canShare(cfg ContainerConfig) error {
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
 	case !enter.CanRestrictReads():
-		return errors.New("the kernel has no Landlock: without SETUID, nothing else keeps code from sandboxd's files")
+		return errors.New("the kernel has no Landlock, and without SETUID only Landlock keeps code from sandboxd's files")
 	}
 	return nil
 }
@@ -164,9 +164,7 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 		return "", err
 	}
 	defer r.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{nil, w, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{nil, w, os.Stderr}, syscall.SysProcAttr{Setpgid: true})
 	// Without this Close, ReadAll below would never see the end of the pipe.
 	_ = w.Close()
 	if err != nil {
@@ -315,13 +313,13 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
 	return t, nil
 }
 
+// together are the attributes of a program that dies with sandboxd, in a separate process group.
+var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+
 // launch starts a program as a slot's user through "sandboxd enter". The caller completes the returned process and
 // calls wait in a goroutine.
 func (c *Container) launch(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.Args()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate}, together)
 	if err != nil {
 		return nil, err
 	}

@@ -20,33 +20,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
 // The test binary is also the program in the jail. Code without --allow-run cannot start a process, so helpers act as
 // code that has escaped from the interpreter. Each hides its processes from a plain kill.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[0] == "sandboxd" {
-		var err error
-		switch os.Args[1] {
-		case "enter":
-			var plan enter.Plan
-			if plan, err = enter.Parse(os.Args[2:]); err == nil {
-				err = plan.Exec()
-			}
-		case "stage":
-			if to := os.Getenv(stagedEnv); to != "" {
-				_ = os.WriteFile(to, []byte(strings.Join(os.Args[2:], "\n")), 0o600)
-			}
-			if err = enter.ServeStage(os.Args[2:], os.Stdin, os.Stdout); err == nil {
-				os.Exit(0)
-			}
-		case "reap":
-			err = syscall.Kill(-1, syscall.SIGKILL)
-		}
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	if len(os.Args) > 1 && os.Args[1] == "reap" {
 		_ = syscall.Kill(-1, syscall.SIGKILL)
 		os.Exit(0)

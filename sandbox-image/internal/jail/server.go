@@ -65,17 +65,17 @@ const (
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
-// binds lists the sources of bind mounts that servers need.
-func (s Servers) binds() []enter.Bind {
+// sources lists the sources of bind mounts that servers need.
+func (s Servers) sources() []enter.Entry {
 	if s.Slots == 0 {
 		return nil
 	}
-	list := []enter.Bind{{Name: stagePackages, Source: s.Packages}}
+	list := []enter.Entry{source(enter.Writable, stagePackages, s.Packages)}
 	if s.Bridge != "" {
-		list = append(list, enter.Bind{Name: stageBridge, Source: s.Bridge})
+		list = append(list, source(enter.ReadOnly, stageBridge, s.Bridge))
 	}
 	if s.Programs != "" {
-		list = append(list, enter.Bind{Name: stagePrograms, Source: s.Programs})
+		list = append(list, source(enter.ReadOnly, stagePrograms, s.Programs))
 	}
 	return list
 }

@@ -143,8 +143,8 @@ func (r *Run) Check(p Probe) (sandboxapi.Reason, string) {
 		switch {
 		case c.Bytes > d.Bytes:
 			r.over = d
-			return sandboxapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; what it wrote "+
-				"there was removed. Keep less at a time.", d.Bytes>>20, d.Name)
+			return sandboxapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; its files "+
+				"there were removed. Keep less at a time.", d.Bytes>>20, d.Name)
 		case c.Files > d.Files:
 			r.over = d
 			return sandboxapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
@@ -152,7 +152,7 @@ func (r *Run) Check(p Probe) (sandboxapi.Reason, string) {
 		case c.Hidden:
 			r.over = d
 			return sandboxapi.OutputLimit, fmt.Sprintf("The run closed directories in %s, or made some more than %d deep, so "+
-				"that what they hold cannot be counted; what it wrote there was removed.", d.Name, maxDepth)
+				"that their content cannot be counted; its files there were removed.", d.Name, maxDepth)
 		}
 	}
 	return "", ""

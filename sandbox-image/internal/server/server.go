@@ -174,7 +174,7 @@ func (r *Running) output() {
 		to = io.MultiWriter(to, &r.tail)
 	}
 	if _, err := io.Copy(to, r.out); err != nil {
-		r.end(sandboxapi.Cancelled, "The server was stopped: its reader has gone.")
+		r.end(sandboxapi.Cancelled, "The server was stopped: its caller left.")
 	}
 }
 
