@@ -4,7 +4,10 @@ package ledger
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -233,6 +237,104 @@ func TestDamage(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// unreadable is a ledger in which one file, or the list of them, cannot be read.
+type unreadable struct {
+	Dir
+	what string
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (u unreadable) Days() ([]string, error) {
+	if u.what == "days" {
+		return nil, errUnreadable
+	}
+	return u.Dir.Days()
+}
+
+func (u unreadable) Open(name string) (io.ReadCloser, error) {
+	if u.what == name {
+		return nil, errUnreadable
+	}
+	if u.what == "in "+name {
+		return io.NopCloser(iotest.ErrReader(errUnreadable)), nil
+	}
+	return u.Dir.Open(name)
+}
+
+// TestUnreadable: a ledger that cannot be read is an error, and not a whole one.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	l.send(t, "ra", "https://a.test/1")
+	testkit.Must(t, l.Close())
+	const day = "2026-11-20.ndjson"
+	for _, what := range []string{"days", pubName, "in " + pubName, day, "in " + day} {
+		if r, err := Verify(unreadable{Dir(dir), what}, "", nil); !errors.Is(err, errUnreadable) {
+			t.Errorf("%s: %+v, %v", what, r, err)
+		}
+	}
+	for _, what := range []string{"days", day, "in " + day} {
+		if err := Each(unreadable{Dir(dir), what}, Query{}, func(Record) error { return nil }); !errors.Is(err, errUnreadable) {
+			t.Errorf("reading %s: %v", what, err)
+		}
+		if err := ExportOTLP(unreadable{Dir(dir), what}, Query{}, io.Discard); !errors.Is(err, errUnreadable) {
+			t.Errorf("exporting %s: %v", what, err)
+		}
+	}
+	for _, name := range []string{hashesName, rootsName} {
+		cut := filepath.Join(dir, "2026-11-19"+name)
+		testkit.Must(t, os.WriteFile(cut, []byte("cut off"), 0o600))
+		if r, err := Verify(Dir(dir), "", nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s that are cut off: %+v, %v", name, r, err)
+		}
+		testkit.Must(t, os.Remove(cut))
+	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, pubName)))
+	if _, err := Verify(Dir(dir), "", nil); err == nil || !strings.Contains(err.Error(), "there is no ledger") {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestExportOTLP writes a span for a run and one for each request, and marks those that failed.
+func TestExportOTLP(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	for _, x := range []proxyapi.Exchange{
+		{Outcome: proxyapi.OutcomeServed, Host: "served.test", Swapped: []proxyapi.Swap{{Name: "A_TOKEN"}, {Name: "B_TOKEN"}}},
+		{Outcome: proxyapi.OutcomePlanned, Host: "planned.test"},
+		{Outcome: proxyapi.OutcomeDenied, Host: "denied.test", Code: "host_unknown"},
+		{Outcome: proxyapi.OutcomeFailed, Host: "failed.test"},
+		{Outcome: proxyapi.OutcomeAborted, Host: "aborted.test"},
+	} {
+		x.Run, x.Method, x.At, x.Milliseconds = "ra", "GET", l.now, 1.5
+		testkit.Must(t, l.Append(Entry{Exchange: &x}))
+	}
+	testkit.Must(t, l.Append(Entry{Run: &Run{Run: "ra", Summary: proxyapi.Summary{ExitCode: 3}}}))
+	testkit.Must(t, l.Close())
+	var out bytes.Buffer
+	testkit.Must(t, ExportOTLP(Dir(dir), Query{}, &out))
+	var got otlp
+	testkit.Must(t, json.Unmarshal(out.Bytes(), &got))
+	spans := got.ResourceSpans[0].ScopeSpans[0].Spans
+	var list []string
+	for _, s := range spans {
+		list = append(list, fmt.Sprint(s.Name, " ", s.Kind, " ", s.Status.Code))
+		if s.TraceID != spans[0].TraceID || s.Name != "execute_code" && s.ParentSpanID != spans[0].SpanID {
+			t.Errorf("%s is not of the run: %+v", s.Name, s)
+		}
+	}
+	want := "execute_code 1 2, GET served.test 3 0, GET planned.test 3 0, GET denied.test 3 2, GET failed.test 3 2, GET aborted.test 3 2"
+	if text := strings.Join(list, ", "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	for part, n := range map[string]int{`"error.type"`: 1, `"host_unknown"`: 1, `"codeforge.names"`: 1, `"A_TOKEN,B_TOKEN"`: 1} {
+		if strings.Count(out.String(), part) != n {
+			t.Errorf("%s is there %d times", part, strings.Count(out.String(), part))
+		}
 	}
 }
 

@@ -133,10 +133,7 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	if err := g.Check(to.Addr()); err != nil {
 		return err
 	}
-	inner, err := unwrap(to.Addr())
-	if err != nil {
-		return err
-	}
+	inner, _ := unwrap(to.Addr()) // Check has returned its error
 	if isDatabase(netip.AddrPortFrom(inner, to.Port())) {
 		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's database at this port"}
 	}

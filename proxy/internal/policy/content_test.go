@@ -4,11 +4,13 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // contentOf reads a request with this query, headers ("Name: value") and body.
@@ -303,7 +305,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	q := Request{Host: host(t, "shop.test"), Methods: []string{"GET"}, Path: "/items/1"}
-	if Queries(q, c.Match(q.Host)) || Queries(Request{Methods: []string{"GET"}}, nil) {
+	graph := c.Match(host(t, "graph.test"))
+	if Queries(q, c.Match(q.Host)) || Queries(Request{Methods: []string{"GET"}}, nil) || Queries(Request{Path: "/graphql"}, graph) {
 		t.Error("a request that is no query is one")
 	}
 	_, v, _ := checkRules(Request{Host: q.Host, Methods: []string{"GET"}, Path: "/other"}, c.Match(q.Host))
@@ -317,5 +320,46 @@ func TestRules(t *testing.T) {
 	}
 	if h = h.with("b", "r1", false).with("c", "r1", true); h.API != "a, b, c" || h.Rule != "r1; r2" || h.ByAny {
 		t.Errorf("%+v", h)
+	}
+}
+
+// TestToolRules: a call of a tool is judged by the rules of its server, and other paths of the server are not calls.
+func TestToolRules(t *testing.T) {
+	rules := Rules{Catalog: load(t, map[string]string{"mail": `{"description": "d", "mcp": {"command": ["x"]}, "rules": [
+		{"tools": ["pay"], "body": {"amount": {"max": 50}}, "then": "allow"}, {"tools": ["pay"], "then": "approve"}, {"tools": ["get_*"], "then": "allow"}]}`})}
+	for _, c := range []struct {
+		path, method, body string
+		want               string // "", "hold", "unread" or the code of the refusal
+	}{
+		{"/mail/get_one", "POST", `{}`, ""},
+		{"/mail/pay", "POST", `{"amount": 50}`, ""},
+		{"/mail/pay", "POST", `{"amount": 51}`, "hold"},
+		{"/mail/pay", "POST", `{"amount": 1, "Amount": 2}`, CodeRuleUnreadable},
+		{"/mail/pay", "POST", "unread", "unread"},
+		{"/mail/wipe", "POST", `{}`, CodeRuleRefused},
+		{"/mail/wipe", "GET", `{}`, ""},
+		{"/mail", "POST", `{}`, ""},
+		{"/mail/get_one", "PUT", `{}`, CodeBadCall},
+		{"/none/get_one", "POST", `{}`, CodeServerNotFound},
+	} {
+		u, err := url.Parse(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{c.method}}
+		if c.body != "unread" {
+			q.Content = contentOf(t, "", c.body, asJSON)
+		}
+		v, _ := rules.DecideCall(asker{kind: KindRun}, q, u)
+		got := v.Refusal.Code
+		switch {
+		case v.Hold != nil:
+			got = "hold"
+		case v.Unread:
+			got = "unread"
+		}
+		if got != c.want || v.Allow != (c.want == "") {
+			t.Errorf("%s %s %s: %q, %t, want %q", c.method, c.path, c.body, got, v.Allow, c.want)
+		}
 	}
 }

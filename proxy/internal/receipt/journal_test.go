@@ -2,6 +2,7 @@ package receipt
 
 import (
 	"bytes"
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -69,6 +70,38 @@ func TestAlarm(t *testing.T) {
 	for _, want := range []string{`codeforge_proxy_alarms_total{kind="canary"} 2`, `codeforge_proxy_alarms_total{kind="credential"} 1`} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in the metrics: %s", want, w.Body)
+		}
+	}
+}
+
+// TestLogLine has what the exchange has, and leaves the rest out.
+func TestLogLine(t *testing.T) {
+	var logs bytes.Buffer
+	j := NewJournal(Config{Log: logline.New(&logs, "text", nil)})
+	parts := []string{"tenant=", "caused_by=", "code=", "cause=", "[inject]", "[redact]", "[sanitize]"}
+	j.Record(Note{Exchange: proxyapi.Exchange{Run: "r", Outcome: proxyapi.OutcomeServed}})
+	for _, part := range parts {
+		if strings.Contains(logs.String(), part) {
+			t.Errorf("%s of nothing: %s", part, logs.String())
+		}
+	}
+	logs.Reset()
+	j.Record(Note{Slot: 3, Cause: errors.New("why"), Exchange: proxyapi.Exchange{
+		Run: "r", Tenant: "t1", CausedBy: &proxyapi.Cause{Run: "r2"}, Code: "c1", Outcome: proxyapi.OutcomeFailed, Status: 502, Milliseconds: 1.5,
+		BytesUp: 5, BytesDown: 6, Method: "GET", URL: "https://a.test/", Redacted: 1, Sanitized: 1, Swapped: []proxyapi.Swap{{Name: "TOKEN"}},
+	}})
+	for _, part := range append(parts, "[error]", "slot=3", "run=r", "status=502", "up=5", "down=6", "took=1.5ms", "tenant=t1", "caused_by=r2", "code=c1",
+		"cause=why", "GET https://a.test/") {
+		if !strings.Contains(logs.String(), part) {
+			t.Errorf("no %s: %s", part, logs.String())
+		}
+	}
+	for tag, e := range map[string]proxyapi.Exchange{
+		"[restrict]": {Code: "method_restricted", Outcome: proxyapi.OutcomeDenied}, "[deny]": {Outcome: proxyapi.OutcomeDenied}, "[req]": {Outcome: proxyapi.OutcomeServed},
+	} {
+		logs.Reset()
+		if j.Record(Note{Exchange: e}); !strings.Contains(logs.String(), tag) {
+			t.Errorf("%+v: %s", e, logs.String())
 		}
 	}
 }

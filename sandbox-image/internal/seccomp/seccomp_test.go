@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"encoding/binary"
+	"maps"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -17,7 +18,12 @@ func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 
 func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	p, err := Program(thisMachine(), o)
+	return judgeOn(t, thisMachine(), o, arch, nr, args...)
+}
+
+func judgeOn(t *testing.T, m Machine, o Options, arch, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	p, err := Program(m, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +182,39 @@ func TestProcesses(t *testing.T) {
 		if got := judge(t, Options{Processes: true}, m.Arch, unix.SYS_CLONE, flags); got != want {
 			t.Errorf("clone %#x: %#x, want %#x", flags, got, want)
 		}
+	}
+}
+
+// A call that a machine lacks refuses no other one, and a filter needs the numbers of the calls that it looks into.
+func TestMissingCalls(t *testing.T) {
+	m := Machine{Arch: 7, Calls: map[string]uint32{}}
+	needs := []string{
+		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl", "ptrace", "io_uring_setup", "bpf", "memfd_create",
+	}
+	for i, name := range needs {
+		m.Calls[name] = uint32(1000 + i)
+	}
+	for nr, want := range map[uint32]uint32{0: allow, m.Calls["bpf"]: refuse(uint32(unix.EPERM))} {
+		if got := judgeOn(t, m, Options{}, m.Arch, nr); got != want {
+			t.Errorf("call %d: %#x, want %#x", nr, got, want)
+		}
+	}
+	for _, name := range needs {
+		without := maps.Clone(m.Calls)
+		delete(without, name)
+		if _, err := Program(Machine{Arch: 7, Calls: without}, Options{}); err == nil {
+			t.Errorf("a filter without %s", name)
+		}
+	}
+}
+
+// A program that cannot be encoded is an error, and never an empty filter, which would allow everything.
+func TestEncode(t *testing.T) {
+	if code, err := Encode([]bpf.Instruction{bpf.RetConstant{Val: allow}, bpf.LoadAbsolute{Size: 3}}); err == nil || code != nil {
+		t.Errorf("%d bytes, %v", len(code), err)
+	}
+	if code, err := Encode([]bpf.Instruction{bpf.RetConstant{Val: 0x01020304}}); err != nil || string(code) != "\x06\x00\x00\x00\x04\x03\x02\x01" {
+		t.Errorf("%x, %v", code, err)
 	}
 }
 
