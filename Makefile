@@ -81,8 +81,8 @@ word-vectors: ## train the vectors of words of the search again, from npm and Py
 documents: build ## import every document of a public directory of APIs, and compile the types of all operations (ten minutes)
 	@cd e2e && CODEFORGE_DOCUMENTS=all CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 120m -run TestDocuments -v ./typed
 
-mutants: ## change single places of the code, and print which changes no test notices (SEED=1 N=20 PACKAGES=.)
-	@cd e2e && . ../make/goflags.sh && $(GO) run ./mutants -seed $${SEED:-1} -n $${N:-20} -for $${FOR:-0} -packages "$${PACKAGES:-.}"
+mutants: ## change single places of the code, and print which changes no test notices (SEED=1 N=20 FOR=0 PACKAGES=. DEPENDANTS=2 RESULTS=file)
+	@cd e2e && . ../make/goflags.sh && $(GO) run ./mutants -seed $${SEED:-1} -n $${N:-20} -for $${FOR:-0} -packages "$${PACKAGES:-.}" -dependants $${DEPENDANTS:-2} -results "$$RESULTS"
 
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	@make/fuzz.sh

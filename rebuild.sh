@@ -52,7 +52,7 @@ docker compose build $cache
 
 # Compose stops the services that run before it knows that the settings are wrong.
 docker compose run --rm --no-deps -T settings || {
-	echo "Nothing was replaced: what ran before goes on." >&2
+	echo "CodeForge was not replaced: the old version still runs." >&2
 	exit 1
 }
 

@@ -27,8 +27,8 @@ func (l *loadState) addWarning(a *API, field, found, want string) {
 	l.problems = append(l.problems, p)
 }
 
-// sortAPIs lists the APIs of the load by name.
-func (l *loadState) sortAPIs() []*API {
+// listAPIs lists the APIs of the load by name.
+func (l *loadState) listAPIs() []*API {
 	var apis []*API
 	for _, a := range l.fresh {
 		apis = append(apis, a)
@@ -53,7 +53,7 @@ func (l *loadState) checkAcrossAPIs() {
 // pass loses no other name in it. conflict reports whether there was a conflict.
 func (l *loadState) rejectDuplicateTokens() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
-	for _, a := range l.sortAPIs() {
+	for _, a := range l.listAPIs() {
 		for _, c := range a.Credentials {
 			first := owner[c.Name]
 			if first == nil || lost[first] {
@@ -110,11 +110,11 @@ func (l *loadState) rejectForeignTokens() (found bool) {
 	for _, c := range l.listCredentials() {
 		owner[c.Name] = c.api
 	}
-	for _, a := range l.sortAPIs() {
+	for _, a := range l.listAPIs() {
 		if a.Server == nil || l.isUnchanged(a) {
 			continue
 		}
-		if name := a.Server.foreignName(a, owner); name != "" {
+		if name := foreignName(a, owner); name != "" {
 			l.refuseAPI(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
 				"token names of this API: a server gets the credentials of no other")
 			found = true
@@ -125,7 +125,7 @@ func (l *loadState) rejectForeignTokens() (found bool) {
 
 // warnUnknownServers warns of names in exclusive_with that are not MCP servers.
 func (l *loadState) warnUnknownServers() {
-	for _, a := range l.sortAPIs() {
+	for _, a := range l.listAPIs() {
 		if a.Server == nil {
 			continue
 		}
@@ -152,7 +152,7 @@ type ownedCredential struct {
 
 func (l *loadState) listCredentials() []ownedCredential {
 	var all []ownedCredential
-	for _, a := range l.sortAPIs() {
+	for _, a := range l.listAPIs() {
 		for _, c := range a.Credentials {
 			all = append(all, ownedCredential{c, a})
 		}
@@ -210,7 +210,7 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 			return "the token name " + strictjson.CutQuote(name) + ", which no API has",
 				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
-		case !coversHost(used.api.Hosts, host):
+		case !isHostCovered(used.api.Hosts, host):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
 		case needsCredential(name, of, byName, nil):
@@ -238,7 +238,7 @@ func needsCredential(name, other string, byName map[string]ownedCredential, seen
 // credential. It also rejects an API whose credential is the token name of another, because code could then send it. An
 // API that is rejected in a pass is skipped for the rest of the pass. disclosure reports whether an API was rejected.
 func (l *loadState) rejectDisclosures() (found bool) {
-	apis := l.sortAPIs()
+	apis := l.listAPIs()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.isUnchanged(a) }) {
 		return false
 	}
@@ -256,7 +256,7 @@ func (l *loadState) rejectDisclosures() (found bool) {
 		if l.isUnchanged(a) {
 			index = indexFresh
 		}
-		for _, f := range index.disclosedBy(a) {
+		for _, f := range index.listDisclosures(a) {
 			c := f.ownedCredential
 			switch {
 			case rejected[a] || rejected[c.api]:

@@ -56,7 +56,7 @@ func TestManyFolders(t *testing.T) {
 	if text := problems.String(); len(problems.Errors()) != 4 || len(problems.Warnings()) != 20 || !strings.Contains(text, "1003 folders with a config.json; want at most 1000") || !strings.Contains(text, "apis/m1001: one folder more than 1000") {
 		t.Errorf("problems:\n%s", text)
 	}
-	if len(c.MatchHost(mustHost(t, "h999.example.com"))) != 1 || len(c.MatchHost(mustHost(t, "h1000.example.com"))) != 0 {
+	if len(c.ListHolders(mustHost(t, "h999.example.com"))) != 1 || len(c.ListHolders(mustHost(t, "h1000.example.com"))) != 0 {
 		t.Error("the wrong hosts are open")
 	}
 	if !c.MayHold(mustHost(t, "h1002.example.com")) || c.MayHold(mustHost(t, "elsewhere.example.com")) {

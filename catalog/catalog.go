@@ -1,15 +1,15 @@
 // Package catalog loads and validates apis/<name>/config.json, and finds the APIs that include a host.
 //
 // A Catalog is the immutable set of all valid APIs of one load. It contains credentials, so only the proxy has it in
-// memory. Other parts get only the public catalog of proxy/controlapi.
+// memory. Other parts get only the public catalog of proxy/proxyapi.
 package catalog
 
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
@@ -68,7 +68,10 @@ type API struct {
 	// Types is the file types.d.ts, and OperationsFile is operations.jsonl. Nil means that the file does not exist.
 	Types, OperationsFile *Document
 	// Server is set if the API is an MCP server.
-	Server *Server
+	Server *mcpserver.Settings
+	// ServerHost is the host of Server's URL if domains does not name it. Code reaches this host only through the server's
+	// tools. Otherwise code could talk to the server directly, without Allow, Deny and ExclusiveWith.
+	ServerHost string
 	// Internal closes the hosts to code: only the proxy uses the API, to obtain credentials. The API is in no list for
 	// code or models.
 	Internal bool
@@ -85,8 +88,6 @@ type API struct {
 	// Stale is the reason why the folder's current content could not be loaded, if this API is an earlier version of the
 	// folder.
 	Stale string
-	// LoadedAt is the time at which this version was read.
-	LoadedAt time.Time
 
 	digest apiDigest
 }

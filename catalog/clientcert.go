@@ -32,7 +32,7 @@ func keyLines(key secret.Value) []secret.Value {
 	return out
 }
 
-func (v *configValidator) clientCert(raw *rawClientCert) *ClientCert {
+func (v *configValidator) buildClientCert(raw *rawClientCert) *ClientCert {
 	if raw == nil {
 		return nil
 	}

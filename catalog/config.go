@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // configFile is the decoded config.json with defaults, before validation.
@@ -20,12 +21,12 @@ type configFile struct {
 	private                        []string // nil: absent
 	privateAll, allowHTTP, active  bool
 	compress, internal             bool
-	etag, framing                  string         // empty: absent
-	clientCert                     *rawClientCert // nil: absent
-	server                         *Server        // nil: absent
-	operations                     *Operations    // nil: absent
-	rules                          []Rule         // nil: absent
-	limits                         *Limits        // nil: absent
+	etag, framing                  string              // empty: absent
+	clientCert                     *rawClientCert      // nil: absent
+	server                         *mcpserver.Settings // nil: absent
+	operations                     *Operations         // nil: absent
+	rules                          []Rule              // nil: absent
+	limits                         *Limits             // nil: absent
 	idempotency                    string
 }
 
@@ -102,9 +103,9 @@ func (d *configDecoder) readCredentials(n *node) []rawCredential {
 		d.AddError("credentials", fmt.Sprintf("%d credentials", len(n.Members)), fmt.Sprintf("at most %d", maxCredentials))
 	}
 	var out []rawCredential
-	for _, m := range d.ListMembers("credentials.", n, ValidTokenName) {
+	for _, m := range d.ReadMembers("credentials.", n, ValidTokenName) {
 		if problem := nameProblem(m.Key); problem != "" {
-			d.badName(m, problem)
+			d.reportBadName(m, problem)
 			continue
 		}
 		if c, ok := d.readCredential(m); ok {
@@ -114,8 +115,8 @@ func (d *configDecoder) readCredentials(n *node) []rawCredential {
 	return out
 }
 
-// badName reports a bad token name without quoting it, because it may be a misplaced credential.
-func (d *configDecoder) badName(m jsonread.Member, problem string) {
+// reportBadName reports a bad token name without quoting it, because it may be a misplaced credential.
+func (d *configDecoder) reportBadName(m jsonread.Member, problem string) {
 	field := fmt.Sprintf("credentials (line %d)", m.Node.Line)
 	// The name and the credential are swapped: a common mistake.
 	if m.Node.Kind == jsonread.String && nameProblem(m.Node.Text) == "" {

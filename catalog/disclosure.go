@@ -38,8 +38,9 @@ type disclosureFinding struct {
 	at      int
 }
 
-// disclosedBy lists the credentials that an API discloses, each with the first place, in the order of the credentials.
-func (x *credentialIndex) disclosedBy(a *API) []disclosureFinding {
+// listDisclosures lists the credentials that an API discloses, each with the first place, in the order of the
+// credentials.
+func (x *credentialIndex) listDisclosures(a *API) []disclosureFinding {
 	out := map[int]Problem{}
 	note := func(i int, file, field, found, want string) {
 		// One place is enough for a message.
@@ -67,10 +68,10 @@ func (x *credentialIndex) disclosedBy(a *API) []disclosureFinding {
 			}
 		})
 	}
-	x.disclosedIn(a, note)
+	x.searchDocuments(a, note)
 	scan(a.Description, "config.json", "description", "", "")
 	scan(a.Reference, "config.json", "reference", "", "")
-	for _, text := range a.Server.allTexts() {
+	for _, text := range serverTexts(a.Server) {
 		scan(text, "config.json", "mcp", "", "")
 	}
 	if a.Operations != nil {

@@ -292,9 +292,9 @@ func checkOperations(r io.Reader, only *operation.Routes) error {
 	}
 }
 
-// disclosedIn notes the credentials in the API's documents. It searches the bytes on disk, and strings with JSON
+// searchDocuments notes the credentials in the API's documents. It searches the bytes on disk, and strings with JSON
 // escapes also decoded.
-func (x *credentialIndex) disclosedIn(a *API, note func(i int, file, field, found, want string)) {
+func (x *credentialIndex) searchDocuments(a *API, note func(i int, file, field, found, want string)) {
 	for i, d := range []*Document{a.Types, a.OperationsFile} {
 		if d.Size() == 0 || d.IsUnread() || len(x.all) == 0 {
 			continue

@@ -69,13 +69,14 @@ var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
 			func(d *configDecoder, c *configFile, f string, n *node) {
 				c.allowed = d.ReadStrings(f, n, `["GET", "HEAD"]`)
 			}},
-		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body: the first rule that " +
-			"matches decides, and a request that none matches is refused.", rulesShape(),
+		{"rules", "Which requests may pass, by method, path, GraphQL operation and fields of the body. The first rule that " +
+			"matches decides. A request without a matching rule is refused.", rulesShape(),
 			func(d *configDecoder, c *configFile, _ string, n *node) { c.rules = d.readRules(n) }},
 		{"limits", "How much all runs together may do with the API.", limitsFields().objectSchema(),
 			func(d *configDecoder, c *configFile, _ string, n *node) { c.limits = d.readLimits(n) }},
-		{"idempotency", "The header by which the API knows a repeated request: a write whose outcome nobody knows is " +
-			"repeated with the same key.", jsonSchema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
+		{"idempotency", "The header by which the API recognises a repeated request. If the outcome of a write is " +
+			"unknown, CodeForge repeats it with the same key.",
+			jsonSchema{Type: "string", Pattern: idempotencyPattern, MaxLength: maxIdempotency},
 			func(d *configDecoder, c *configFile, _ string, n *node) { d.readIdempotency(c, n) }},
 		{"allow_private",
 			"The private address ranges that the hosts may resolve to. true: RFC 1918.",
@@ -83,25 +84,25 @@ var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
 			func(d *configDecoder, c *configFile, _ string, n *node) { d.readPrivateRanges(c, n) }},
 		{"allow_http", "Lets credentials go over plain HTTP.", jsonSchema{Type: "boolean", Default: false},
 			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.allowHTTP) }},
-		{"compress", "Lets the hosts compress their responses. Safe where no response shows a credential.",
+		{"compress", "Lets the hosts compress their responses. Safe if no response shows a credential.",
 			jsonSchema{Type: "boolean", Default: false},
 			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.compress) }},
 		{"etag", "keep: responses keep their ETag if a credential left with the request. Safe where no response shows a " +
 			"credential.", jsonSchema{Enum: []string{etagKeep}},
 			func(d *configDecoder, c *configFile, f string, n *node) { d.readWord(f, n, &c.etag, etagKeep) }},
 		{"framing", "\"message\": each message of a stream (gRPC, Connect, JSON lines, elements of a JSON array) leaves " +
-			"when it is complete. A credential that is split over two messages is then not found.",
+			"when it is complete. CodeForge then misses a credential that is split over two messages.",
 			jsonSchema{Enum: []string{framingMessage}},
 			func(d *configDecoder, c *configFile, f string, n *node) { d.readWord(f, n, &c.framing, framingMessage) }},
 		{"mcp", "Makes the API an MCP server, whose tools code can call.", serverShape(),
 			func(d *configDecoder, c *configFile, _ string, n *node) { c.server = d.readServer(n) }},
-		{"operations", "Where operations.jsonl comes from, the list of the API's operations. codeforge api add writes it.",
+		{"operations", "The source of operations.jsonl, the list of the API's operations. codeforge api add writes it.",
 			operationsFields().objectSchema(), func(d *configDecoder, c *configFile, _ string,
 				n *node) {
 				c.operations = d.readOperations(n)
 			}},
 		{"client_cert", "The certificate by which the proxy authenticates at the hosts.", clientCertShape(),
-			func(d *configDecoder, c *configFile, _ string, n *node) { c.clientCert = d.clientCert(n) }},
+			func(d *configDecoder, c *configFile, _ string, n *node) { c.clientCert = d.readClientCert(n) }},
 		{"internal", "Closes the hosts to code: only sources of other credentials use this API.",
 			jsonSchema{Type: "boolean", Default: false},
 			func(d *configDecoder, c *configFile, f string, n *node) { d.ReadBool(f, n, &c.internal) }},
@@ -123,7 +124,7 @@ func sourceFields() fieldSpecs[secretSource] {
 	return fieldSpecs[secretSource]{
 		{"value", "The credential itself.", jsonSchema{Type: "string", MinLength: 1},
 			at(func(s *secretSource) **string { return &s.value })},
-		{"file", "A file that holds the credential and nothing else, in the API's folder or with an absolute path.",
+		{"file", "A file that holds only the credential, in the API's folder or with an absolute path.",
 			jsonSchema{Type: "string", MinLength: 1}, at(func(s *secretSource) **string { return &s.file })},
 		{"env", "An environment variable that holds the credential. Not in Docker.", jsonSchema{Type: "string", MinLength: 1},
 			at(func(s *secretSource) **string { return &s.env })},
@@ -149,7 +150,7 @@ var credentialFields = sync.OnceValue(func() fieldSpecs[rawCredential] {
 				c.setMint(&rawMint{kind: kindCommand, list: map[string][]string{
 					"args": d.ReadStrings(f, n, `["op", "read", "op://Work/Stripe/key"]`)}})
 			}},
-		{"ttl", "How long what fetch, command or file gave is good for, before it is asked for again.",
+		{"ttl", "How long a value of fetch, command or file stays valid, before CodeForge fetches it again.",
 			jsonSchema{OneOf: durationShape(1).OneOf},
 			func(d *configDecoder, c *rawCredential, f string, n *node) {
 				c.ttl = new(time.Duration)

@@ -112,7 +112,7 @@ func TestEncodings(t *testing.T) {
 		"\xff\xfe{\x00":                                                "line 1, column 1: bytes that are not UTF-8; want the file saved as UTF-8",
 		`{"x":` + strings.Repeat("[", 20000):                           `line 1, column 10005: values in values; want at most 10000 levels`,
 		"{\"description\": \"caf\u00e9\", \"x\": y}":                   `line 1, column 30: something that is not a JSON value; want a string in double quotes, a list, an object, true or false`,
-		`{"description": "x", "domains": ["a.example.com"]} ` + "\x00": "line 1, column 52: more text after the object; want one object and nothing else",
+		`{"description": "x", "domains": ["a.example.com"]} ` + "\x00": "line 1, column 52: more text after the object; want only one object",
 	} {
 		onlyProblem(t, withFine(t, map[string]string{"acme/config.json": text}), "error: apis/acme/config.json: "+want)
 	}

@@ -36,9 +36,9 @@ type SumLimit struct {
 	at          Rule
 }
 
-// CountsOn reports whether a request on a path counts. It fails if servers could read the path in different ways.
-func (s *SumLimit) CountsOn(path string) (bool, error) {
-	r, err := DecideByRules([]Rule{s.at}, "", path, nil)
+// MatchesPath reports whether a request on a path counts. It fails if servers could read the path in different ways.
+func (s *SumLimit) MatchesPath(path string) (bool, error) {
+	r, err := FindRule([]Rule{s.at}, "", path, nil)
 	return r != nil, err
 }
 
@@ -93,8 +93,8 @@ func limitsFields() fieldSpecs[Limits] {
 			func(d *configDecoder, l *Limits, f string, n *node) { l.Calls = d.readLimit(f, n, 1) }},
 		{"writes", "The most requests with other methods than GET, HEAD and OPTIONS.", rate,
 			func(d *configDecoder, l *Limits, f string, n *node) { l.Writes = d.readLimit(f, n, 1) }},
-		{"sum", "", sum, func(d *configDecoder, l *Limits, f string, n *node) { l.Sum = d.sumLimit(f, n) }},
-		{"over", "What happens to a request beyond a limit.",
+		{"sum", "", sum, func(d *configDecoder, l *Limits, f string, n *node) { l.Sum = d.readSumLimit(f, n) }},
+		{"over", "How CodeForge treats a request beyond a limit.",
 			jsonSchema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
 			func(d *configDecoder, l *Limits, f string, n *node) {
 				over := ""
@@ -151,7 +151,7 @@ func (d *configDecoder) readLimit(at string, n *node, parts int64) *Limit {
 	return nil
 }
 
-func (d *configDecoder) sumLimit(at string, n *node) *SumLimit {
+func (d *configDecoder) readSumLimit(at string, n *node) *SumLimit {
 	if n.Kind != jsonread.Object {
 		d.AddError(at, n.Kind.String(), `an object, e.g. {"path": "/v1/refunds", "field": "amount", "max": "100000/d"}`)
 		return nil

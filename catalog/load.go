@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 )
@@ -47,7 +46,7 @@ const (
 // mistake of every API. A bad API does not affect the others.
 func Load(dir string, o Options) (*Catalog, Problems) {
 	l := loadState{
-		o: o, now: time.Now(), budget: readBudget{all: maxBytes, documents: maxDocuments},
+		o: o, budget: readBudget{all: maxBytes, documents: maxDocuments},
 		fresh: map[string]*API{}, closed: map[string]string{}, hosts: map[string]bool{}, ports: map[uint16]bool{},
 	}
 	root, err := os.OpenRoot(dir)
@@ -76,7 +75,6 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 type loadState struct {
 	o        Options
 	root     *os.Root
-	now      time.Time
 	fresh    map[string]*API
 	closed   map[string]string
 	problems Problems
@@ -141,7 +139,7 @@ func (l *loadState) refuseSurplus(name string) {
 	var a *API
 	if data, err := withinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decodeConfig(data); ok {
-			a = &API{Name: name, Hosts: v.checkHosts(c.domains)}
+			a = &API{Name: name, Hosts: v.parseHosts(c.domains)}
 			// A remote server's host also belongs to the API.
 			if c.server != nil && c.server.URL != "" {
 				if h, err := serverHost(c.server.URL); err == nil {
@@ -189,17 +187,17 @@ func (l *loadState) loadAPI(name string) {
 		l.settleFolder(name, nil, v)
 		return
 	}
-	a := v.validateConfig(c)
+	a := v.buildAPI(c)
 	v.readDocuments(a, l.o.Previous.API(name))
 	v.warnReadable(c)
 	// After all checks: no later message may quote a credential.
 	v.maskProblems(c)
-	l.fitsBounds(a, v)
+	l.checkBounds(a, v)
 	l.settleFolder(name, a, v)
 }
 
-// fitsBounds counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
-func (l *loadState) fitsBounds(a *API, v *configValidator) {
+// checkBounds counts an API's hosts and ports. It refuses the API if all APIs together would have too many.
+func (l *loadState) checkBounds(a *API, v *configValidator) {
 	n, size := 0, 0
 	// A copy, because the API may still be refused.
 	ports := maps.Clone(l.ports)
@@ -222,12 +220,12 @@ func (l *loadState) fitsBounds(a *API, v *configValidator) {
 		return
 	}
 	if !v.Failed {
-		l.countHosts(a)
+		l.addHosts(a)
 	}
 }
 
-// countHosts adds the hosts and ports of an API that is in force.
-func (l *loadState) countHosts(a *API) {
+// addHosts adds the hosts and ports of an API that is in force.
+func (l *loadState) addHosts(a *API) {
 	for _, h := range a.Hosts {
 		if !l.hosts[h.String()] {
 			l.hosts[h.String()] = true
@@ -247,7 +245,7 @@ func (l *loadState) settleFolder(name string, a *API, v *configValidator) {
 	}
 	errs := v.Problems.Errors()
 	if len(errs) == 0 {
-		a.LoadedAt, a.digest = l.now, a.contentDigest()
+		a.digest = a.contentDigest()
 		l.fresh[name] = a
 		return
 	}
@@ -293,7 +291,7 @@ func (l *loadState) keepPrevious(name, why string) bool {
 	// A copy: the previous catalog is immutable and may be in use.
 	stale := *old
 	stale.Stale = why
-	l.countHosts(old)
+	l.addHosts(old)
 	l.fresh[name] = &stale
 	return true
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// MatchHost lists the active APIs that include the host at its port, sorted by name. The caller must not change the
+// ListHolders lists the active APIs that include the host at its port, sorted by name. The caller must not change the
 // list. An exact name beats a wildcard: if any API has the exact name, even an inactive one, wildcards do not count. An
 // empty list means that the host is closed or in no API; see Holds.
-func (c *Catalog) MatchHost(h Host) []*API {
+func (c *Catalog) ListHolders(h Host) []*API {
 	if c == nil || h.IsZero() {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (c *Catalog) OtherPorts(h Host) []HostPattern {
 	for _, port := range append([]uint16{0}, c.ports...) {
 		at := h.AtPort(port)
 		// Only other ports help the user.
-		if at == h || len(c.MatchHost(at)) == 0 {
+		if at == h || len(c.ListHolders(at)) == 0 {
 			continue
 		}
 		p := at.WildcardPattern()

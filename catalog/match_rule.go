@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 	ErrUnread = errors.New("the body has not been read")
 	// ErrPath is the error for a path that servers may read in different ways, if a rule has a path.
 	ErrPath   = errors.New("servers may read the path in different ways")
-	errNumber = errors.New("the field is no number in plain decimal notation")
+	errNumber = errors.New("the field is not a number in plain decimal notation")
 	errTruth  = errors.New("servers may differ in whether the field is true")
 )
 
@@ -31,13 +31,13 @@ type Content interface {
 	Operations() ([]string, error)
 }
 
-// DecideByRules returns the first rule that matches a request, or nil. The method is in upper case. The path is as
+// FindRule returns the first rule that matches a request, or nil. The method is in upper case. The path is as
 // sent: escaped and without a query. Content is nil as long as it has not been read.
 //
 // An "allow" rule matches only a request that every server reads in the same way. Another rule also matches a request
 // that some server may read so: letters in another case, a slash or a file type at the end, a number as a string.
 // Decide fails if it cannot tell; the request must then be refused.
-func DecideByRules(rules []Rule, method, path string, c Content) (*Rule, error) {
+func FindRule(rules []Rule, method, path string, c Content) (*Rule, error) {
 	var p requestPath
 	for i := range rules {
 		r := &rules[i]
@@ -57,7 +57,7 @@ func DecideByRules(rules []Rule, method, path string, c Content) (*Rule, error) 
 				continue
 			}
 		}
-		matches, err := onContent(r, c)
+		matches, err := matchesContent(r, c)
 		if err != nil {
 			return nil, err
 		}
@@ -78,17 +78,17 @@ func (a *API) DependsOnPath() bool {
 		})
 }
 
-// DecideCall returns the first rule that matches a call of an MCP server's tool, or nil. Rules treat names with the
+// FindCallRule returns the first rule that matches a call of an MCP server's tool, or nil. Rules treat names with the
 // same identifier in code as one name, because code may call the tool by any of them. Content has the arguments. It is
 // nil as long as they have not been read.
-func DecideCall(rules []Rule, tool string, c Content) (*Rule, error) {
-	tool = toolname.AliasOf(tool)
+func FindCallRule(rules []Rule, tool string, c Content) (*Rule, error) {
+	tool = mcpserver.AliasTool(tool)
 	for i := range rules {
 		r := &rules[i]
-		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return toolname.MatchPattern(glob, tool) }) {
+		if !slices.ContainsFunc(r.Tools, func(glob string) bool { return mcpserver.MatchTool(glob, tool) }) {
 			continue
 		}
-		if matches, err := onContent(r, c); err != nil || matches {
+		if matches, err := matchesContent(r, c); err != nil || matches {
 			return r, err
 		}
 	}
@@ -121,7 +121,7 @@ func (p *requestPath) matchesRule(r *Rule) bool {
 	}
 	// Compare from the end: paths begin alike, and most rules do not match.
 	for i := m - 1; i >= 0; i-- {
-		if loose && !mayBe(p.folds[i], pattern[i], i == n-1) || !loose && !readsAs(p.segments[i], pattern[i]) {
+		if loose && !canBeReadAs(p.folds[i], pattern[i], i == n-1) || !loose && !isReadAs(p.segments[i], pattern[i]) {
 			return false
 		}
 	}
@@ -140,13 +140,13 @@ func (p *requestPath) foldPath() {
 	p.folds = trimLastEmpty(p.folds)
 }
 
-// readsAs reports whether every server reads a segment as that of a pattern.
-func readsAs(s operation.Segment, want string) bool {
+// isReadAs reports whether every server reads a segment as that of a pattern.
+func isReadAs(s operation.Segment, want string) bool {
 	return want == s.Text && s.Plain || want == "*" && s.Text != ""
 }
 
-// mayBe reports whether some server may read a segment as that of a pattern. Both are folded.
-func mayBe(fold, want string, last bool) bool {
+// canBeReadAs reports whether some server may read a segment as that of a pattern. Both are folded.
+func canBeReadAs(fold, want string, last bool) bool {
 	return want == fold || want == "*" && fold != "" ||
 		// Some frameworks accept the name of a format at the end, as in /users.json.
 		last && len(fold) > len(want) && fold[len(want)] == '.' && strings.HasPrefix(fold, want)
@@ -164,7 +164,7 @@ func trimLastEmpty(path []string) []string {
 // spaces around the text.
 func foldText(s string) string {
 	// Most texts need no folding, which is slow.
-	if plainLower(s) {
+	if isPlainLower(s) {
 		return s
 	}
 	s = strings.Trim(norm.NFKC.String(s), ". ")
@@ -184,8 +184,8 @@ func foldText(s string) string {
 	}, s)
 }
 
-// plainLower reports whether folded leaves a text unchanged, which is the common case.
-func plainLower(s string) bool {
+// isPlainLower reports whether folded leaves a text unchanged, which is the common case.
+func isPlainLower(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 'A' && c <= 'Z' || c < '-' || c == '.' && (i == 0 || i == len(s)-1) || c > '~' {
 			return false
@@ -194,8 +194,8 @@ func plainLower(s string) bool {
 	return true
 }
 
-// onContent reports whether the query and the body match a rule.
-func onContent(r *Rule, c Content) (bool, error) {
+// matchesContent reports whether the query and the body match a rule.
+func matchesContent(r *Rule, c Content) (bool, error) {
 	if r.GraphQL == "" && r.Body == nil {
 		return true, nil
 	}
@@ -218,21 +218,21 @@ func onContent(r *Rule, c Content) (bool, error) {
 		return matching == len(list) || r.Then != ActionAllow && matching > 0, nil
 	}
 	for _, f := range r.Body {
-		if ok, err := onField(f, c, r.Then != ActionAllow); !ok || err != nil {
+		if ok, err := matchesField(f, c, r.Then != ActionAllow); !ok || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// onField reports whether a field exists and matches a rule.
-func onField(f FieldRule, c Content, loose bool) (bool, error) {
+// matchesField reports whether a field exists and matches a rule.
+func matchesField(f FieldRule, c Content, loose bool) (bool, error) {
 	v, found, err := c.Lookup(f.Field)
 	if err != nil || !found {
 		return false, err
 	}
 	if f.OneOf != nil {
-		return oneOf(f.OneOf, v, loose)
+		return matchesAny(f.OneOf, v, loose)
 	}
 	n, ok := ParseDecimal(v.Text)
 	if !ok {
@@ -241,8 +241,8 @@ func onField(f FieldRule, c Content, loose bool) (bool, error) {
 	return (f.Min == nil || n.Cmp(f.Min) >= 0) && (f.Max == nil || n.Cmp(f.Max) <= 0), nil
 }
 
-// oneOf reports whether a value is one of a rule's values: for every server, or with loose for some server.
-func oneOf(list []FieldValue, v FieldValue, loose bool) (bool, error) {
+// matchesAny reports whether a value is one of a rule's values: for every server, or with loose for some server.
+func matchesAny(list []FieldValue, v FieldValue, loose bool) (bool, error) {
 	if !loose {
 		return slices.ContainsFunc(list, func(want FieldValue) bool {
 			// In a form every value is a text, so the kind is unknown.

@@ -44,7 +44,7 @@ func TestMatch(t *testing.T) {
 			t.Errorf("Holds(%s) = %v", host, got)
 		}
 	}
-	if c.MatchHost(catalog.Host{}) != nil || c.MayHold(catalog.Host{}) {
+	if c.ListHolders(catalog.Host{}) != nil || c.MayHold(catalog.Host{}) {
 		t.Error("the zero host is in an API")
 	}
 	var all []string
@@ -76,7 +76,7 @@ func TestMatchPorts(t *testing.T) {
 		{"es.home.lan", 3000, "web"}, {"a.home.lan", 3000, "web"}, {"a.home.lan", 9200, ""}, {"a.home.lan", 443, ""}, {"a.b.home.lan", 3000, ""},
 	} {
 		var got []string
-		for _, a := range c.MatchHost(mustHost(t, row.host).AtPort(row.port)) {
+		for _, a := range c.ListHolders(mustHost(t, row.host).AtPort(row.port)) {
 			got = append(got, a.Name)
 		}
 		if strings.Join(got, " ") != row.want {
@@ -103,7 +103,7 @@ func TestMatchPorts(t *testing.T) {
 func TestNilCatalog(t *testing.T) {
 	var c *catalog.Catalog
 	h := mustHost(t, "api.example.com")
-	if c.MatchHost(h) != nil || c.MayHold(h) || c.API("x") != nil || c.AllCredentials() != nil || c.APIs() != nil || c.Version() != "" {
+	if c.ListHolders(h) != nil || c.MayHold(h) || c.API("x") != nil || c.AllCredentials() != nil || c.APIs() != nil || c.Version() != "" {
 		t.Error("the nil catalog holds something")
 	}
 }
@@ -131,7 +131,7 @@ func TestBrokenAPIStaysClosed(t *testing.T) {
 func TestUnreadAPIClosesAll(t *testing.T) {
 	dir := writeTree(t, map[string]string{"a/config.json": `{"domains": ["api.example.com"`, "b/config.json": api("b.example.com", "B_TOKEN", "Wq7ZtNc4-XbKp2Vm9RdL")})
 	c, _ := catalog.Load(dir, catalog.Options{})
-	if !c.MayHold(mustHost(t, "api.example.com")) || !c.MayHold(mustHost(t, "any.example.org")) || len(c.MatchHost(mustHost(t, "b.example.com"))) != 1 {
+	if !c.MayHold(mustHost(t, "api.example.com")) || !c.MayHold(mustHost(t, "any.example.org")) || len(c.ListHolders(mustHost(t, "b.example.com"))) != 1 {
 		t.Error("a host that may be of the API is in none")
 	}
 	c, _ = catalog.Load(dir, catalog.Options{Previous: c})
@@ -157,8 +157,8 @@ func TestMisnamedAPIClosesAll(t *testing.T) {
 func closedHosts(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
 	for host, want := range map[string]bool{"api.example.com": true, "x.example.org": true, "example.org": false, "other.example.com": false} {
-		if h := mustHost(t, host); c.MayHold(h) != want || c.MatchHost(h) != nil {
-			t.Errorf("%s: held %v, want %v; matched %v", host, c.MayHold(h), want, c.MatchHost(h))
+		if h := mustHost(t, host); c.MayHold(h) != want || c.ListHolders(h) != nil {
+			t.Errorf("%s: held %v, want %v; matched %v", host, c.MayHold(h), want, c.ListHolders(h))
 		}
 	}
 }
@@ -187,7 +187,7 @@ func TestNothingPrintsCredentials(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c := clean(t, writeTree(t, map[string]string{"a/config.json": api("a.example.com", "A_TOKEN", "first-value"), "a/types.d.ts": "declare const x: 1;\n"}), nil)
 	a := c.API("a")
-	if !a.Active || a.AllowHTTP || a.Compress || a.MessageFraming || a.AllowPrivate != nil || a.CAs != nil || a.Methods.Allowed != nil || a.Methods.Restricted != nil || a.Stale != "" || a.LoadedAt.IsZero() {
+	if !a.Active || a.AllowHTTP || a.Compress || a.MessageFraming || a.AllowPrivate != nil || a.CAs != nil || a.Methods.Allowed != nil || a.Methods.Restricted != nil || a.Stale != "" {
 		t.Errorf("defaults: %+v", a)
 	}
 	if s := a.Credentials[0].Surfaces; len(s) != 1 || s[0] != (catalog.Surface{Kind: catalog.SurfaceHeader}) {

@@ -29,9 +29,9 @@ type Mint interface {
 	addIdentity(id *mintIdentity)
 }
 
-// SignsRequests reports whether the credential is a key that signs whole requests, and not a text that replaces its
+// IsSigner reports whether the credential is a key that signs whole requests, and not a text that replaces its
 // name.
-func (c Credential) SignsRequests() bool {
+func (c Credential) IsSigner() bool {
 	switch c.Mint.(type) {
 	case *AWS, *HMAC:
 		return true

@@ -11,7 +11,7 @@ import (
 )
 
 func awsKind() mintKind {
-	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*configValidator).checkAWS, []mintField{
+	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*configValidator).buildAWS, []mintField{
 		{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS
 			example: `"AKIAIOSFODNN7EXAMPLE"`},
 		{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
@@ -21,7 +21,7 @@ func awsKind() mintKind {
 		{name: "role_arn", doc: "A role to assume first.", example: `"arn:aws:iam::123456789012:role/reader"`},
 		{name: "external_id", doc: "The external id that the role asks for.", example: `"codeforge"`},
 		{name: "region", doc: "The only region.", required: true, example: `"eu-central-1"`},
-		{name: "services", doc: "The only services. Default: whatever the hosts are; required where they are not AWS's.",
+		{name: "services", doc: "The only services. Default: those of the hosts; required for hosts that are not AWS's.",
 			form: formList, least: true, example: `["s3"]`},
 	}}
 }
@@ -54,20 +54,21 @@ func (a *AWS) addIdentity(id *mintIdentity) {
 	id.addField("region", a.Region)
 }
 
-func (v *configValidator) checkAWS(path string, m *rawMint) Mint {
+func (v *configValidator) buildAWS(path string, m *rawMint) Mint {
 	a := &AWS{
 		SecretAccessKey: v.readInnerSecret(path, "secret_access_key", m),
 		SessionToken:    v.readInnerSecret(path, "session_token", m),
 		RoleARN:         m.text["role_arn"], ExternalID: m.text["external_id"],
 		Region: m.text["region"], Services: m.list["services"],
 	}
-	a.AccessKeyID, _ = v.innerText(path, "access_key_id", m)
+	a.AccessKeyID, _ = v.readInnerText(path, "access_key_id", m)
 	const secretLength = 40 // every secret access key of AWS has this length
 	if id := a.AccessKeyID; id != "" {
 		switch {
 		// The id and the secret key are swapped, and the id is not a secret: it would be shown.
-		case len(id) == secretLength && looksRandom(strings.NewReplacer("/", "", "+", "").Replace(id)):
-			v.AddError(path+".access_key_id", "what looks like the secret access key", `the id, which starts with AKIA or ASIA`)
+		case len(id) == secretLength && isRandomWord(strings.NewReplacer("/", "", "+", "").Replace(id)):
+			v.AddError(path+".access_key_id", "a value that looks like the secret access key",
+				`the id, which starts with AKIA or ASIA`)
 		case !regexp.MustCompile(`^[A-Za-z0-9_.-]{3,128}$`).MatchString(id):
 			v.AddError(path+".access_key_id", "not the id of an access key", `one like "AKIAIOSFODNN7EXAMPLE"`)
 		// AWS rejects a temporary key without its session token.
@@ -80,7 +81,7 @@ func (v *configValidator) checkAWS(path string, m *rawMint) Mint {
 		v.AddError(path+".role_arn", "not the ARN of a role", `one like "arn:aws:iam::123456789012:role/reader"`)
 	}
 	if m.has["external_id"] && !m.has["role_arn"] {
-		v.AddError(path+".external_id", "an external id without a role", "role_arn, or none")
+		v.AddError(path+".external_id", "an external id without a role", "role_arn, or no external_id")
 	}
 	if m.has["region"] && !regexp.MustCompile(`^[a-z0-9-]{2,32}$`).MatchString(a.Region) {
 		v.AddError(path+".region", "not a region", `one like "eu-central-1"`)
@@ -99,7 +100,7 @@ func (v *configValidator) checkAWS(path string, m *rawMint) Mint {
 // checkSigningSurfaces checks the surfaces of a credential that signs. Such a credential is not swapped: its surfaces
 // are the places at which its name requests a signature.
 func (v *configValidator) checkSigningSurfaces(raw rawCredential, c *Credential) {
-	if !c.SignsRequests() {
+	if !c.IsSigner() {
 		return
 	}
 	if raw.in != nil {

@@ -39,7 +39,7 @@ func (d *configDecoder) readMint(path string, k mintKind, n *node) *rawMint {
 		return m
 	}
 	has, misspelt := d.ReadObject(path+".", n, k.fieldNames(), func(i int, field string, n *node) {
-		d.mintField(m, field, k.fields[i], n)
+		d.readMintField(m, field, k.fields[i], n)
 	})
 	maps.Copy(m.has, has)
 	maps.Copy(m.has, misspelt) // so that a misspelt field is not also reported as missing
@@ -62,7 +62,7 @@ func (k mintKind) exampleObject() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-func (d *configDecoder) mintField(m *rawMint, path string, f mintField, n *node) {
+func (d *configDecoder) readMintField(m *rawMint, path string, f mintField, n *node) {
 	switch f.form {
 	case formText:
 		var s string
@@ -123,8 +123,8 @@ type rawClientCert struct {
 	key  secretSource
 }
 
-// clientCert reads "client_cert". It returns nil after a mistake.
-func (d *configDecoder) clientCert(n *node) *rawClientCert {
+// readClientCert reads "client_cert". It returns nil after a mistake.
+func (d *configDecoder) readClientCert(n *node) *rawClientCert {
 	const path, example = "client_cert", `{"cert": "client.pem", "key": {"file": "client.key"}}`
 	if n.Kind != jsonread.Object {
 		d.AddError(path, n.Kind.String(), "an object, e.g. "+example)

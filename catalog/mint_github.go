@@ -12,7 +12,7 @@ import (
 )
 
 func githubAppKind() mintKind {
-	return mintKind{kindGitHubApp, "Installation access tokens of a GitHub App.", (*configValidator).githubApp,
+	return mintKind{kindGitHubApp, "Installation access tokens of a GitHub App.", (*configValidator).buildGitHubApp,
 		[]mintField{
 			{name: "app_id", doc: "The app's id, or its client id.", form: formID, required: true, example: `"123456"`},
 			{name: "installation_id", doc: "The installation's id.", form: formID, required: true, example: `"12345678"`},
@@ -52,7 +52,7 @@ func (g *GitHubApp) addIdentity(id *mintIdentity) {
 	id.addField("base_url", g.BaseURL)
 }
 
-func (v *configValidator) githubApp(path string, m *rawMint) Mint {
+func (v *configValidator) buildGitHubApp(path string, m *rawMint) Mint {
 	g := &GitHubApp{
 		AppID: m.text["app_id"], InstallationID: m.text["installation_id"], Repositories: m.list["repositories"],
 		Permissions: m.texts["permissions"], BaseURL: strings.TrimSuffix(m.text["base_url"], "/"),
@@ -64,8 +64,8 @@ func (v *configValidator) githubApp(path string, m *rawMint) Mint {
 		v.AddError(path+".installation_id", "not the id of an installation",
 			"digits, as in the address of the installation's settings")
 	}
-	if text, ok := v.innerText(path, "key", m); ok {
-		g.Key = v.rsaKey(path+".key", text)
+	if text, ok := v.readInnerText(path, "key", m); ok {
+		g.Key = v.parseRSAKey(path+".key", text)
 	}
 	for i, r := range g.Repositories {
 		if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`).MatchString(r) {
@@ -74,7 +74,7 @@ func (v *configValidator) githubApp(path string, m *rawMint) Mint {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Permissions)) {
-		field := strictjson.FieldLabel(path+".permissions.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".permissions.", name, isPlainKey(name))
 		if !regexp.MustCompile(`^[a-z_]{1,64}$`).MatchString(name) {
 			v.AddError(field, "not the name of a permission", `one like "issues" or "pull_requests"`)
 		}
@@ -84,7 +84,7 @@ func (v *configValidator) githubApp(path string, m *rawMint) Mint {
 	}
 	if g.BaseURL == "" {
 		g.BaseURL = "https://api.github.com"
-	} else if u, ok := v.checkURL(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
+	} else if u, ok := v.parseURL(path+".base_url", g.BaseURL, `"https://github.example.com/api/v3"`); ok &&
 		u.RawQuery != "" {
 		v.AddError(path+".base_url", "an address with a query", "one without")
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 func googleKind() mintKind {
-	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*configValidator).checkGoogle, []mintField{
+	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*configValidator).buildGoogle, []mintField{
 		{name: "key", doc: "The service account's key file, JSON" + secretDoc, form: formSecret, required: true,
 			example: `{"file": "sa.json"}`},
-		{name: "scopes", doc: "What the token is for.", form: formList, required: true,
+		{name: "scopes", doc: "The access that the token gives.", form: formList, required: true,
 			example: `["https://www.googleapis.com/auth/cloud-platform"]`},
 		{name: "subject", doc: "The user for whom the account acts (domain-wide delegation).", example: `"ann@example.com"`},
 	}}
@@ -20,7 +20,6 @@ func googleKind() mintKind {
 
 // Google is "google": access tokens of a service account.
 type Google struct {
-	Key secret.Value // the service account's JSON file
 	// The fields of the file.
 	Email, KeyID, TokenURL string
 	PrivateKey             secret.Value // PEM, RSA
@@ -43,10 +42,10 @@ func (g *Google) addIdentity(id *mintIdentity) {
 	id.addField("subject", g.Subject)
 }
 
-func (v *configValidator) checkGoogle(path string, m *rawMint) Mint {
+func (v *configValidator) buildGoogle(path string, m *rawMint) Mint {
 	g := &Google{Scopes: m.list["scopes"], Subject: m.text["subject"]}
 	const want = "the JSON file that Google gave for the service account"
-	if text, ok := v.innerText(path, "key", m); ok {
+	if text, ok := v.readInnerText(path, "key", m); ok {
 		var file struct {
 			Type     string `json:"type"`
 			Email    string `json:"client_email"`
@@ -62,13 +61,13 @@ func (v *configValidator) checkGoogle(path string, m *rawMint) Mint {
 		case !strings.Contains(file.Email, "@"):
 			v.AddError(path+".key", "a file without client_email", want)
 		default:
-			g.Key, g.Email, g.KeyID, g.TokenURL = secret.New(text), file.Email, file.KeyID, file.TokenURI
+			g.Email, g.KeyID, g.TokenURL = file.Email, file.KeyID, file.TokenURI
 			if g.TokenURL == "" {
 				g.TokenURL = "https://oauth2.googleapis.com/token"
 			}
 			// The file chooses the address to which the assertion is sent.
-			v.checkURL(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
-			g.PrivateKey = v.rsaKey(path+".key", file.Key)
+			v.parseURL(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
+			g.PrivateKey = v.parseRSAKey(path+".key", file.Key)
 		}
 	}
 	if m.has["scopes"] && len(g.Scopes) == 0 && !v.IsFull() {

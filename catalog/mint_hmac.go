@@ -17,18 +17,19 @@ import (
 )
 
 func hmacKind() mintKind {
-	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*configValidator).hmac, []mintField{
-		{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
-		{name: "key_encoding", doc: "How the key is written: text (default), base64 or hex.", example: `"base64"`,
-			words: []string{"text", "base64", "hex"}},
-		{name: "hash", doc: "sha256 (default), sha512 or sha1.", example: `"sha256"`,
-			words: []string{"sha256", "sha512", "sha1"}},
-		{name: "message", doc: "What is signed: text with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
-			"{query}, {body}, {body:sha256}.", required: true, example: `"{timestamp}{method}{path}{body}"`},
-		{name: "headers", doc: "The headers, with {signature:hex} or {signature:base64} in one of them, {timestamp}, " +
-			"{timestamp:ms}, {nonce}.", form: formTexts, required: true,
-			example: `{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}`},
-	}}
+	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*configValidator).buildHMAC,
+		[]mintField{
+			{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
+			{name: "key_encoding", doc: "How the key is written: text (default), base64 or hex.", example: `"base64"`,
+				words: []string{"text", "base64", "hex"}},
+			{name: "hash", doc: "sha256 (default), sha512 or sha1.", example: `"sha256"`,
+				words: []string{"sha256", "sha512", "sha1"}},
+			{name: "message", doc: "The text to sign, with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
+				"{query}, {body}, {body:sha256}.", required: true, example: `"{timestamp}{method}{path}{body}"`},
+			{name: "headers", doc: "The headers, with {signature:hex} or {signature:base64} in one of them, {timestamp}, " +
+				"{timestamp:ms}, {nonce}.", form: formTexts, required: true,
+				example: `{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}`},
+		}}
 }
 
 // HMAC is "hmac": headers with a signature over parts of the request.
@@ -61,11 +62,11 @@ var (
 // marks matches a text that looks like a placeholder.
 var marks = regexp.MustCompile(`\{[^{}]*\}`)
 
-func (v *configValidator) hmac(path string, m *rawMint) Mint {
+func (v *configValidator) buildHMAC(path string, m *rawMint) Mint {
 	h := &HMAC{
-		Key: v.readInnerSecret(path, "key", m), KeyEncoding: v.checkOption(path, "key_encoding", m,
+		Key: v.readInnerSecret(path, "key", m), KeyEncoding: v.readOption(path, "key_encoding", m,
 			[]string{"text", "base64", "hex"}),
-		Hash:    v.checkOption(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
+		Hash:    v.readOption(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
 		Message: m.text["message"], Headers: map[string]string{},
 	}
 	if h.KeyEncoding == "" {
@@ -88,7 +89,7 @@ func (v *configValidator) hmac(path string, m *rawMint) Mint {
 	signatures := 0
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := strictjson.FieldLabel(path+".headers.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".headers.", name, isPlainKey(name))
 		signatures += strings.Count(value, "{signature:")
 		for _, mark := range marks.FindAllString(value, -1) {
 			v.checkMark(field, mark, SignatureHeaders)
@@ -97,8 +98,8 @@ func (v *configValidator) hmac(path string, m *rawMint) Mint {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
 			v.AddError(field, "not a header", `a header, e.g. "X-Sign": "{signature:hex}"`)
 		// Servers would log or publish the signature.
-		case SinkHeader(name):
-			v.AddError(field, "a header that servers log, store or hand on", "the header that the server wants, e.g. X-Sign")
+		case IsSinkHeader(name):
+			v.AddError(field, "a header that servers log, store or pass on", "the header that the server wants, e.g. X-Sign")
 		default:
 			h.Headers[name] = value
 		}

@@ -13,11 +13,11 @@ import (
 
 func oauth2Kind() mintKind {
 	const about = "A token from an OAuth 2.0 token endpoint, by a login or for the client itself."
-	return mintKind{kindOAuth2, about, (*configValidator).checkOAuth2, []mintField{
+	return mintKind{kindOAuth2, about, (*configValidator).buildOAuth2, []mintField{
 		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
 		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
 			example: `"example.onmicrosoft.com"`},
-		{name: "resource", doc: "The URL of an MCP server, in place of addresses: its authorization server is found.",
+		{name: "resource", doc: "The URL of an MCP server, instead of addresses: CodeForge finds its authorization server.",
 			example: `"https://mcp.example.com/mcp"`},
 		{name: "grant", doc: "refresh_token (default): a user logs in. client_credentials: the client is the user.",
 			example: `"refresh_token"`, words: []string{string(GrantRefreshToken), string(GrantClientCredentials)}},
@@ -29,7 +29,7 @@ func oauth2Kind() mintKind {
 		{name: "client_id", doc: "The client's id. With resource it may be left out.", form: formID, example: `"my-client"`},
 		{name: "client_secret", doc: "The client's secret" + secretDoc, form: formSecret,
 			example: `{"file": "client_secret"}`},
-		{name: "scopes", doc: "What the token is for.", form: formList, example: `["read"]`},
+		{name: "scopes", doc: "The access that the token gives.", form: formList, example: `["read"]`},
 		{name: "auth", doc: "How the client authenticates: body (default) or basic.", example: `"body"`,
 			words: []string{"body", "basic"}},
 		{name: "params", doc: "Further parameters of the authorization request; of the token request with " +
@@ -107,27 +107,27 @@ func (o *OAuth2) addIdentity(id *mintIdentity) {
 	id.addTable("params", o.Params)
 }
 
-func (v *configValidator) checkOAuth2(path string, m *rawMint) Mint {
+func (v *configValidator) buildOAuth2(path string, m *rawMint) Mint {
 	o := &OAuth2{
-		Grant:    Grant(v.checkOption(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
+		Grant:    Grant(v.readOption(path, "grant", m, []string{string(GrantRefreshToken), string(GrantClientCredentials)})),
 		TokenURL: m.text["token_url"], AuthURL: m.text["auth_url"], DeviceURL: m.text["device_url"],
 		ClientID: m.text["client_id"], ClientSecret: v.readInnerSecret(path, "client_secret", m), Scopes: m.list["scopes"],
 		ScopeSeparator: " ", Resource: m.text["resource"], Params: m.texts["params"],
-		Basic:        v.checkOption(path, "auth", m, []string{"body", "basic"}) == "basic",
-		RedirectHost: v.checkOption(path, "redirect_host", m, []string{"127.0.0.1", "localhost"}),
+		Basic:        v.readOption(path, "auth", m, []string{"body", "basic"}) == "basic",
+		RedirectHost: v.readOption(path, "redirect_host", m, []string{"127.0.0.1", "localhost"}),
 		RedirectPort: m.number["redirect_port"],
 	}
-	o.Provider = v.checkOption(path, "provider", m, providerNames())
+	o.Provider = v.readOption(path, "provider", m, providerNames())
 	// Before the checks: they judge the addresses of the preset, too.
 	v.applyPreset(path, m, o)
 	for _, f := range []struct{ name, text string }{
 		{"token_url", o.TokenURL}, {"auth_url", o.AuthURL}, {"device_url", o.DeviceURL}, {"resource", o.Resource},
 	} {
 		if m.has[f.name] {
-			v.checkURL(path+"."+f.name, f.text, `"https://auth.example.com/`+strings.TrimSuffix(f.name, "_url")+`"`)
+			v.parseURL(path+"."+f.name, f.text, `"https://auth.example.com/`+strings.TrimSuffix(f.name, "_url")+`"`)
 		}
 	}
-	v.oauth2Fits(path, m, o)
+	v.checkOAuth2Fields(path, m, o)
 	for i, s := range o.Scopes {
 		if s == "" || strings.ContainsAny(s, " \"\\") {
 			v.AddError(fmt.Sprintf("%s.scopes[%d]", path, i), "not a scope", "one scope per entry, without spaces and quotes")
@@ -236,8 +236,8 @@ func (v *configValidator) applyPreset(path string, m *rawMint, o *OAuth2) {
 	}
 }
 
-// oauth2Fits checks that the fields are complete and do not contradict each other.
-func (v *configValidator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
+// checkOAuth2Fields checks that the fields are complete and do not contradict each other.
+func (v *configValidator) checkOAuth2Fields(path string, m *rawMint, o *OAuth2) {
 	missing := func(field, want string) {
 		if !m.has[field] {
 			v.AddError(path+"."+field, "missing", want)
@@ -247,7 +247,7 @@ func (v *configValidator) oauth2Fits(path string, m *rawMint, o *OAuth2) {
 	case m.has["resource"]:
 		for _, f := range []string{"provider", "token_url", "auth_url", "device_url", "auth"} {
 			if m.has[f] {
-				v.AddError(path+"."+f, "a field that a resource's authorization server answers for", "resource without it")
+				v.AddError(path+"."+f, "a field that resource's authorization server supplies", "resource without it")
 			}
 		}
 		if o.Grant == GrantClientCredentials {

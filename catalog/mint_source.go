@@ -18,7 +18,7 @@ import (
 
 func fetchKind() mintKind {
 	const about = "A secret that a secret manager gives for one HTTPS request."
-	return mintKind{kindFetch, about, (*configValidator).checkFetch, []mintField{
+	return mintKind{kindFetch, about, (*configValidator).buildFetch, []mintField{
 		{name: "url", doc: "Where to ask.", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
 		{name: "method", doc: "GET, or POST if there is a body.", example: `"GET"`, words: []string{"GET", "POST"}},
 		{name: "headers", doc: "Headers, with token names of APIs that have the host.", form: formTexts,
@@ -26,7 +26,7 @@ func fetchKind() mintKind {
 		{name: "body", doc: "The body of a POST, without token names.", example: `"{}"`},
 		{name: "json", doc: "A JSON pointer to the secret in the answer. Default: the whole answer.",
 			example: `"/data/data/key"`},
-		{name: "base64", doc: "true: what json finds is base64.", form: formBoolean, example: `true`},
+		{name: "base64", doc: "true: the value that json finds is base64.", form: formBoolean, example: `true`},
 	}}
 }
 
@@ -105,12 +105,12 @@ func (v *configValidator) readTTL(raw rawCredential) Seconds {
 	return Seconds(ttl / time.Second)
 }
 
-func (v *configValidator) checkFetch(path string, m *rawMint) Mint {
-	f := &Fetch{URL: m.text["url"], Method: v.checkOption(path, "method", m, []string{"GET", "POST"}),
+func (v *configValidator) buildFetch(path string, m *rawMint) Mint {
+	f := &Fetch{URL: m.text["url"], Method: v.readOption(path, "method", m, []string{"GET", "POST"}),
 		Headers: map[string]string{},
 		Body:    m.text["body"], Pointer: m.text["json"], Base64: m.boolean["base64"], TTL: m.ttl}
 	if m.has["url"] {
-		v.checkURL(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
+		v.parseURL(path+".url", f.URL, `"https://vault.example.com/v1/secret/data/stripe"`)
 	}
 	if f.Method == "" {
 		f.Method = "GET"
@@ -126,7 +126,7 @@ func (v *configValidator) checkFetch(path string, m *rawMint) Mint {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.texts["headers"])) {
 		value := m.texts["headers"][name]
-		field := strictjson.FieldLabel(path+".headers.", name, plainKey(name))
+		field := strictjson.FieldLabel(path+".headers.", name, isPlainKey(name))
 		uses := tokenNames(value)
 		switch {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
@@ -134,7 +134,7 @@ func (v *configValidator) checkFetch(path string, m *rawMint) Mint {
 		case slices.Contains([]string{"host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer",
 			"accept-encoding", "range"}, foldHeader(name)):
 			v.AddError(field, "a header that CodeForge sets", "it left out")
-		case secretName(name) && len(uses) == 0 && !isHarmless(value):
+		case isSecretName(name) && len(uses) == 0 && !isHarmless(value):
 			v.AddError(field, "a value that is not a token name, under a name that suggests a credential",
 				`the credential in the "credentials" of an API with the host, and its token name here`)
 		default:
@@ -161,7 +161,7 @@ func tokenNames(text string) []string {
 	return out
 }
 
-func (v *configValidator) checkCommand(path string, m *rawMint) Mint {
+func (v *configValidator) buildCommand(path string, m *rawMint) Mint {
 	args := m.list["args"]
 	if args != nil && len(args) == 0 {
 		v.AddError(path, "an empty list", `a program and its arguments, e.g. ["op", "read", "op://Work/Stripe/key"]`)
@@ -171,7 +171,7 @@ func (v *configValidator) checkCommand(path string, m *rawMint) Mint {
 		case name == "" || strings.HasPrefix(name, "-"):
 			v.AddError(path+"[0]", "not a program", "the name of a program, or its absolute path")
 		case len(args) == 1 && strings.Contains(name, " "):
-			v.AddError(path+"[0]", "a command line in one text, which no shell reads", "each argument as an entry of its own")
+			v.AddError(path+"[0]", "a command line in one text, which no shell reads", "one entry for each argument")
 		case strings.Contains(name, "/") && !strings.HasPrefix(name, "/"):
 			v.AddError(path+"[0]", "a relative path", "the name of a program, or its absolute path")
 		}
@@ -179,11 +179,11 @@ func (v *configValidator) checkCommand(path string, m *rawMint) Mint {
 	return &Command{Args: args, TTL: m.ttl}
 }
 
-// checkWatchedFile checks a file that is read again and again.
-func (v *configValidator) checkWatchedFile(raw rawCredential) Mint {
+// buildWatchedFile checks a file that is read again and again.
+func (v *configValidator) buildWatchedFile(raw rawCredential) Mint {
 	ttl := v.readTTL(raw)
 	if raw.file == nil {
-		v.AddError(raw.fieldPath()+".ttl", "a lifetime for a credential that nothing changes",
+		v.AddError(raw.fieldPath()+".ttl", "a lifetime for a credential that never changes",
 			"ttl with fetch, command or file only")
 		return nil
 	}
@@ -193,7 +193,7 @@ func (v *configValidator) checkWatchedFile(raw rawCredential) Mint {
 	}
 	// Read the file now, so that a mistake shows at the load and not at the first use.
 	if text, ok := v.resolveSecret(raw.fieldPath(), raw.secretSource); ok {
-		v.secretText(raw.fieldPath(), raw.secretSource, text)
+		v.parseSecretText(raw.fieldPath(), raw.secretSource, text)
 	}
 	return f
 }

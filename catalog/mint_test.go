@@ -243,7 +243,7 @@ func TestInternal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.MatchHost(h.AtPort(8200)); len(got) != 0 || !c.MayHold(h.AtPort(8200)) || len(c.ListPorts()) != 0 {
+	if got := c.ListHolders(h.AtPort(8200)); len(got) != 0 || !c.MayHold(h.AtPort(8200)) || len(c.ListPorts()) != 0 {
 		t.Errorf("code reaches %d APIs there, held: %t, open ports: %v", len(got), c.MayHold(h.AtPort(8200)), c.ListPorts())
 	}
 	if len(c.AllSecrets()) != 1 || c.AllSecrets()[0].Name != "VAULT_TOKEN" {

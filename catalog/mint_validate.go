@@ -26,18 +26,18 @@ const (
 	minRSA      = 2048 // bits
 )
 
-// checkMint checks a kind. It returns nil for a credential with a fixed value, and after a mistake.
-func (v *configValidator) checkMint(raw rawCredential) Mint {
+// buildMint checks a kind. It returns nil for a credential with a fixed value, and after a mistake.
+func (v *configValidator) buildMint(raw rawCredential) Mint {
 	path := raw.fieldPath()
 	if raw.mint == nil {
 		// Without ttl a file is read once, at the load.
 		if raw.ttl == nil {
 			return nil
 		}
-		return v.checkWatchedFile(raw)
+		return v.buildWatchedFile(raw)
 	}
 	if raw.json != nil {
-		v.AddError(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or none")
+		v.AddError(path+".json", "a JSON pointer without a file", "json inside "+raw.mint.kind+", or no json")
 	}
 	path += "." + raw.mint.kind
 	switch {
@@ -49,7 +49,7 @@ func (v *configValidator) checkMint(raw rawCredential) Mint {
 	}
 	v.checkMintTexts(path, raw.mint)
 	if raw.mint.kind == kindCommand {
-		return v.checkCommand(path, raw.mint)
+		return v.buildCommand(path, raw.mint)
 	}
 	for _, k := range mintKinds() {
 		if k.name == raw.mint.kind {
@@ -61,7 +61,7 @@ func (v *configValidator) checkMint(raw rawCredential) Mint {
 
 // checkMintTexts checks the common rules for all texts of a kind: they must not contain a secret.
 func (v *configValidator) checkMintTexts(path string, m *rawMint) {
-	const want = "what belongs there; secrets have fields of their own"
+	const want = "a value that is not secret; secrets have separate fields"
 	check := func(field, s string) {
 		switch {
 		case len(s) > maxMintText:
@@ -73,16 +73,16 @@ func (v *configValidator) checkMintTexts(path string, m *rawMint) {
 	for _, key := range slices.Sorted(maps.Keys(m.text)) {
 		check(path+"."+key, m.text[key])
 		// An id may look like a key, and the body of a fetch contains ids.
-		if key != "client_id" && key != "body" && secretLike(m.text[key]) {
-			v.AddError(path+"."+key, "what looks like a credential", want)
+		if key != "client_id" && key != "body" && hasLikelySecret(m.text[key]) {
+			v.AddError(path+"."+key, "a value that looks like a credential", want)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.list)) {
 		for i, s := range v.AtMost(path+"."+key, m.list[key], maxMintList) {
 			field := fmt.Sprintf("%s.%s[%d]", path, key, i)
 			check(field, s)
-			if secretLike(s) {
-				v.AddError(field, "what looks like a credential", want)
+			if hasLikelySecret(s) {
+				v.AddError(field, "a value that looks like a credential", want)
 			}
 		}
 	}
@@ -91,23 +91,23 @@ func (v *configValidator) checkMintTexts(path string, m *rawMint) {
 			v.AddError(path+"."+key, fmt.Sprintf("%d entries", len(m.texts[key])), fmt.Sprintf("at most %d", maxMintList))
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.texts[key])) {
-			field := strictjson.FieldLabel(path+"."+key+".", name, plainKey(name))
+			field := strictjson.FieldLabel(path+"."+key+".", name, isPlainKey(name))
 			check(field, m.texts[key][name])
-			if secretLike(m.texts[key][name]) {
-				v.AddError(field, "what looks like a credential", want)
+			if hasLikelySecret(m.texts[key][name]) {
+				v.AddError(field, "a value that looks like a credential", want)
 			}
 		}
 	}
 }
 
-// checkOption checks an optional setting with a few allowed words. It quotes a wrong value only if it is close to an
+// readOption checks an optional setting with a few allowed words. It quotes a wrong value only if it is close to an
 // allowed word.
-func (v *configValidator) checkOption(path, field string, m *rawMint, known []string) string {
+func (v *configValidator) readOption(path, field string, m *rawMint, known []string) string {
 	s := m.text[field]
 	if !m.has[field] || slices.Contains(known, s) {
 		return s
 	}
-	found, want := "none of the known words", "one of "+strings.Join(known, ", ")
+	found, want := "an unknown word", "one of "+strings.Join(known, ", ")
 	if near := strictjson.NearestName(s, known); near != "" {
 		found, want = strconv.Quote(strictjson.CutQuote(s)), fmt.Sprintf("did you mean %q?", near)
 	}
@@ -115,8 +115,8 @@ func (v *configValidator) checkOption(path, field string, m *rawMint, known []st
 	return ""
 }
 
-// checkURL checks a URL. Messages never quote the URL, because it may contain a secret.
-func (v *configValidator) checkURL(field, s, example string) (*url.URL, bool) {
+// parseURL checks a URL. Messages never quote the URL, because it may contain a secret.
+func (v *configValidator) parseURL(field, s, example string) (*url.URL, bool) {
 	want := "an address like " + example
 	u, err := url.Parse(s)
 	switch {
@@ -125,12 +125,12 @@ func (v *configValidator) checkURL(field, s, example string) (*url.URL, bool) {
 	case u.Scheme != "https":
 		v.AddError(field, "an address that is not https", want)
 	case u.User != nil:
-		v.AddError(field, "an address with a user", "one without; secrets have fields of their own")
+		v.AddError(field, "an address with a user", "an address without a user; secrets have separate fields")
 	case u.Fragment != "":
 		v.AddError(field, "an address with a fragment", want)
 	default:
 		host, err := serverHost(s)
-		if err == nil && isReserved(host) {
+		if err == nil && isOwnPattern(host) {
 			err = errReserved
 		}
 		if err == nil {
@@ -143,15 +143,15 @@ func (v *configValidator) checkURL(field, s, example string) (*url.URL, bool) {
 
 // readInnerSecret reads a one-line secret inside a kind. The result is empty if the secret is absent or refused.
 func (v *configValidator) readInnerSecret(path, field string, m *rawMint) secret.Value {
-	text, ok := v.innerText(path, field, m)
+	text, ok := v.readInnerText(path, field, m)
 	if !ok {
 		return secret.Value{}
 	}
-	s, _ := v.secretText(path+"."+field, m.secret[field], text)
+	s, _ := v.parseSecretText(path+"."+field, m.secret[field], text)
 	return s
 }
 
-func (v *configValidator) innerText(path, field string, m *rawMint) (string, bool) {
+func (v *configValidator) readInnerText(path, field string, m *rawMint) (string, bool) {
 	from, ok := m.secret[field]
 	if !ok {
 		return "", false
@@ -159,8 +159,8 @@ func (v *configValidator) innerText(path, field string, m *rawMint) (string, boo
 	return v.resolveSecret(path+"."+field, from)
 }
 
-// rsaKey checks a private RSA key in PEM. The result is empty if the key is refused.
-func (v *configValidator) rsaKey(field, text string) secret.Value {
+// parseRSAKey checks a private RSA key in PEM. The result is empty if the key is refused.
+func (v *configValidator) parseRSAKey(field, text string) secret.Value {
 	const want = "a private key in PEM: -----BEGIN PRIVATE KEY----- or -----BEGIN RSA PRIVATE KEY-----"
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
@@ -176,7 +176,7 @@ func (v *configValidator) rsaKey(field, text string) secret.Value {
 	if err != nil {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			v.AddError(field, "a PEM block that is no private key", want)
+			v.AddError(field, "a PEM block that is not a private key", want)
 			return secret.Value{}
 		}
 		var ok bool

@@ -66,7 +66,7 @@ func (l *loadState) warnMisnamed(name string) {
 		switch file := strings.ToLower(e.Name()); {
 		case strings.HasSuffix(file, ".example"):
 			template = true
-		case likeConfig(file):
+		case isLikeConfig(file):
 			warn(strictjson.QuoteKey(name)+"/"+strictjson.QuoteKey(e.Name()), "not read", "config.json")
 			template = true
 		}
@@ -76,8 +76,8 @@ func (l *loadState) warnMisnamed(name string) {
 	}
 }
 
-// likeConfig reports whether a file name, in lower case, was probably meant to be config.json.
-func likeConfig(file string) bool {
+// isLikeConfig reports whether a file name, in lower case, was probably meant to be config.json.
+func isLikeConfig(file string) bool {
 	switch file {
 	case "config", "conf.json", "configuration.json", "config.jsonc", "config.json5", "config.json.txt", "config.yaml",
 		"config.yml", "config.toml":
@@ -94,7 +94,7 @@ func loneConfig(file string) (api string, ok bool) {
 	if !isJSON || file == schema {
 		return "", false
 	}
-	if likeConfig(file) || folderProblem(stem) != "" {
+	if isLikeConfig(file) || folderProblem(stem) != "" {
 		stem = "<name>"
 	}
 	return stem, true

@@ -29,7 +29,8 @@ func operationsFields() fieldSpecs[Operations] {
 			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadString(f, n, &o.Source) }},
 		{"sha256", "The digest of operations.jsonl.", jsonSchema{Type: "string", Pattern: "^[0-9a-f]{64}$"},
 			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadString(f, n, &o.SHA256) }},
-		{"only", "Refuses every request that is no operation of the document.", jsonSchema{Type: "boolean", Default: false},
+		{"only", "Refuses every request that is not an operation of the document.",
+			jsonSchema{Type: "boolean", Default: false},
 			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadBool(f, n, &o.Only) }},
 	}
 }
@@ -45,8 +46,8 @@ func (d *configDecoder) readOperations(n *node) *Operations {
 	return o
 }
 
-// checkOperations checks "operations".
-func (v *configValidator) checkOperations(o *Operations) *Operations {
+// buildOperations checks "operations".
+func (v *configValidator) buildOperations(o *Operations) *Operations {
 	if o == nil {
 		return nil
 	}
@@ -60,8 +61,8 @@ func (v *configValidator) checkOperations(o *Operations) *Operations {
 		v.AddError("operations.source", "a line break or control character", want)
 	case remote && u.User != nil:
 		v.AddError("operations.source", "a URL with a user", want)
-	case remote && secretLike(u.RawQuery):
-		v.AddError("operations.source", "a URL with what looks like a credential", want)
+	case remote && hasLikelySecret(u.RawQuery):
+		v.AddError("operations.source", "a URL that seems to contain a credential", want)
 	}
 	if s := o.SHA256; s != "" && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
 		v.AddError("operations.sha256", "not a digest", "64 of 0-9 and a-f: codeforge api update writes it")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // Action is the treatment of the requests that a rule matches. The zero Action refuses.
@@ -37,7 +37,7 @@ func (a Action) String() string {
 // matches decides; if no rule matches, the request is refused.
 type Rule struct {
 	Then Action
-	// Tools are globs over the aliases of an MCP server's tools; see package toolname. The rule is then about calls of
+	// Tools are globs over the aliases of an MCP server's tools; see package mcpserver. The rule is then about calls of
 	// those tools, and Body about their arguments. Nil means that the rule is about requests.
 	Tools []string
 	// Methods are in upper case. Nil means any method.
@@ -187,7 +187,7 @@ func ruleFields() fieldSpecs[rawRule] {
 			"calls of them, and body about their arguments.",
 			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}, MinItems: 1},
 			func(d *configDecoder, r *rawRule, f string, n *node) { r.Tools = d.ReadStrings(f, n, `["delete_*"]`) }},
-		{"graphql", "What all operations of a GraphQL document must be. Only with path.",
+		{"graphql", "The type of all operations in a GraphQL document. Only with path.",
 			jsonSchema{Enum: []string{"query", "mutation", "subscription"}},
 			func(d *configDecoder, r *rawRule, f string, n *node) {
 				if d.ReadString(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
@@ -196,11 +196,12 @@ func ruleFields() fieldSpecs[rawRule] {
 			}},
 		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
 			jsonSchema{Type: "object", PatternProperties: map[string]jsonSchema{".+": conditionFields().objectSchema()}},
-			func(d *configDecoder, r *rawRule, f string, n *node) { r.Body = d.fieldRules(f, n) }},
-		{"then", "What happens to a request that matches. approve: it waits until a person decides.",
+			func(d *configDecoder, r *rawRule, f string, n *node) { r.Body = d.readFieldRules(f, n) }},
+		{"then", "The decision about a request that matches. approve: it waits until a person decides.",
 			jsonSchema{Enum: []string{"allow", "approve", "refuse"}},
 			func(d *configDecoder, r *rawRule, f string, n *node) { d.ReadString(f, n, &r.then) }},
-		{"by", "Who decides, with approve. any: also the user in the MCP client, and the console. Default: operator.",
+		{"by", "The person who decides, with approve. any: also the user in the MCP client, and the console. " +
+			"Default: operator.",
 			jsonSchema{Enum: []string{"operator", "any"}},
 			func(d *configDecoder, r *rawRule, f string, n *node) {
 				if d.ReadString(f, n, &r.by); r.by != "any" && r.by != "operator" {
@@ -267,13 +268,13 @@ func (d *configDecoder) readRule(field string, n *node) Rule {
 		d.AddError(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
 	}
 	if r.by != "" && r.then != "approve" {
-		d.AddError(field+".by", "a rule that asks nobody", `"then": "approve", or no "by"`)
+		d.AddError(field+".by", "a rule that does not ask for approval", `"then": "approve", or no "by"`)
 	}
 	r.ByAny = r.by == "any"
 	return r.Rule
 }
 
-func (d *configDecoder) fieldRules(field string, n *node) []FieldRule {
+func (d *configDecoder) readFieldRules(field string, n *node) []FieldRule {
 	const example = `an object, e.g. {"amount": {"max": 5000}}`
 	if n.Kind != jsonread.Object || len(n.Members) == 0 {
 		d.AddError(field, n.Kind.String(), example)
@@ -284,7 +285,7 @@ func (d *configDecoder) fieldRules(field string, n *node) []FieldRule {
 		return nil
 	}
 	var out []FieldRule
-	for _, m := range d.ListMembers(field+".", n, plainKey) {
+	for _, m := range d.ReadMembers(field+".", n, isPlainKey) {
 		at := field + "." + strictjson.QuoteKey(m.Key)
 		if m.Key == "" || strings.Contains("."+m.Key+".", "..") || strings.ContainsAny(m.Key, "[]") {
 			d.AddError(at, "not a field's name", `a name like "amount", or "payment.amount" for a field of an object`)
@@ -294,13 +295,13 @@ func (d *configDecoder) fieldRules(field string, n *node) []FieldRule {
 			d.AddError(at, m.Node.Kind.String(), `an object, e.g. {"max": 5000}`)
 			continue
 		}
-		out = append(out, d.fieldRule(at, m))
+		out = append(out, d.readFieldRule(at, m))
 	}
 	slices.SortFunc(out, func(a, b FieldRule) int { return strings.Compare(a.Field, b.Field) })
 	return out
 }
 
-func (d *configDecoder) fieldRule(at string, m jsonread.Member) FieldRule {
+func (d *configDecoder) readFieldRule(at string, m jsonread.Member) FieldRule {
 	f := FieldRule{Field: m.Key}
 	conditionFields().decodeObject(d, at+".", m.Node, &f)
 	if f.OneOf != nil && (f.Min != nil || f.Max != nil) {
@@ -364,7 +365,7 @@ func (v *configValidator) splitRules(rules []Rule, server bool) (requests, calls
 	for i := range rules {
 		r, field := &rules[i], fmt.Sprintf("rules[%d]", i)
 		if r.Tools != nil {
-			v.toolRule(field, r, server)
+			v.checkToolRule(field, r, server)
 			calls = append(calls, *r)
 			continue
 		}
@@ -398,11 +399,11 @@ func (v *configValidator) splitRules(rules []Rule, server bool) (requests, calls
 	return requests, calls
 }
 
-// toolRule checks a rule about calls of tools.
-func (v *configValidator) toolRule(field string, r *Rule, server bool) {
+// checkToolRule checks a rule about calls of tools.
+func (v *configValidator) checkToolRule(field string, r *Rule, server bool) {
 	switch {
 	case !server:
-		v.AddError(field+".tools", "a rule about tools in an API that is no MCP server", `"mcp", or "path"`)
+		v.AddError(field+".tools", "a rule about tools in an API that is not an MCP server", `"mcp", or "path"`)
 	case r.Methods != nil || r.Path != "" || r.GraphQL != "":
 		v.AddError(field+".tools", "together with methods, path or graphql", "a rule about calls, or one about requests")
 	case len(r.Tools) == 0:
@@ -410,7 +411,7 @@ func (v *configValidator) toolRule(field string, r *Rule, server bool) {
 	}
 	v.checkGlobs(field+".tools", r.Tools)
 	for i, glob := range r.Tools {
-		r.Tools[i] = toolname.AliasGlob(glob)
+		r.Tools[i] = mcpserver.AliasGlob(glob)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestToolRules(t *testing.T) {
 		{"refund_1", nil, "approve"}, {"refund-1", nil, "approve"}, {"refund", nil, "none"}, {"", nil, "none"}, {"*", nil, "none"}, {"get_*", nil, "allow"},
 	} {
 		got := "none"
-		r, err := DecideCall(a.ToolRules, row.tool, row.arguments)
+		r, err := FindCallRule(a.ToolRules, row.tool, row.arguments)
 		if r != nil {
 			got = r.Then.String()
 		}
@@ -68,7 +68,7 @@ func TestToolRules(t *testing.T) {
 			t.Errorf("%q: %s %v, want %s", row.tool, got, err, row.want)
 		}
 	}
-	if _, err := DecideCall(a.ToolRules, "pay", nil); err != ErrUnread { //nolint:errorlint // it is that error
+	if _, err := FindCallRule(a.ToolRules, "pay", nil); err != ErrUnread { //nolint:errorlint // it is that error
 		t.Errorf("arguments that nobody has read: %v", err)
 	}
 	other, _ := loadServer(t, `[{"tools": ["get_*"], "then": "allow"}]`)
@@ -88,7 +88,7 @@ func TestToolRules(t *testing.T) {
 			t.Errorf("%s: %s", rules, problems)
 		}
 	}
-	if a, problems := loadRules(t, `[{"tools": ["a"], "then": "allow"}]`); a != nil || !strings.Contains(problems.String(), "no MCP server") {
+	if a, problems := loadRules(t, `[{"tools": ["a"], "then": "allow"}]`); a != nil || !strings.Contains(problems.String(), "not an MCP server") {
 		t.Errorf("an API without mcp: %s", problems)
 	}
 }
@@ -143,10 +143,10 @@ func TestRuleValues(t *testing.T) {
 				}
 				return yes
 			}
-			if got := said(DecideByRules(requests.Rules, "POST", "/", fields{"x": row.v})); got != want {
+			if got := said(FindRule(requests.Rules, "POST", "/", fields{"x": row.v})); got != want {
 				t.Errorf("%s if %s, of %+v: %s; want %s", then, row.is, row.v, got, want)
 			}
-			if got := said(DecideCall(server.ToolRules, "pay", fields{"x": row.v})); got != want {
+			if got := said(FindCallRule(server.ToolRules, "pay", fields{"x": row.v})); got != want {
 				t.Errorf("%s calls if %s, of %+v: %s; want %s", then, row.is, row.v, got, want)
 			}
 		}

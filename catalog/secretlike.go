@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// holdsName reports whether a value contains a token name of the API.
-func holdsName(a *API, value string) bool { return withoutNames(a, value) != value }
+// hasTokenName reports whether a value contains a token name of the API.
+func hasTokenName(a *API, value string) bool { return withoutNames(a, value) != value }
 
 // withoutNames removes the API's token names from a value.
 func withoutNames(a *API, value string) string {
@@ -24,38 +24,38 @@ var keyPrefixes = []string{
 	"tvly-", "ctx7sk-", "sbp_", "key-", "SG.",
 }
 
-// LooksSecret reports whether a value is most likely a credential. It judges the value, and the name of the variable,
-// header or parameter (key, which may be empty). The settings of a server may not contain such a value.
-func LooksSecret(key, value string) bool {
-	return secretLike(value) || secretName(key) && !isHarmless(value)
+// IsLikelySecret reports whether a value is most likely a credential. It judges the value, and the name of the
+// variable, header or parameter (key, which may be empty). The settings of a server may not contain such a value.
+func IsLikelySecret(key, value string) bool {
+	return hasLikelySecret(value) || isSecretName(key) && !isHarmless(value)
 }
 
-// secretLike reports whether a text most likely contains a credential: a word that begins like those of a well-known
-// service, or a long random word.
-func secretLike(s string) bool {
+// hasLikelySecret reports whether a text most likely contains a credential: a word that begins like those of a
+// well-known service, or a long random word.
+func hasLikelySecret(s string) bool {
 	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
 	for _, word := range strings.FieldsFunc(s, separator) {
 		const rest = 8
 		for _, p := range keyPrefixes {
 			// A prefix alone, or before ordinary words, is not a credential.
-			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !plainWord(tail) {
+			if tail, ok := strings.CutPrefix(word, p); ok && len(tail) >= rest && !isPlainWord(tail) {
 				return true
 			}
 		}
 		pieces := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-_.", r) })
-		if slices.ContainsFunc(pieces, looksRandom) {
+		if slices.ContainsFunc(pieces, isRandomWord) {
 			return true
 		}
 	}
 	return false
 }
 
-// plainWord reports whether the text after a prefix is ordinary: lower-case letters and separators.
-func plainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
+// isPlainWord reports whether the text after a prefix is ordinary: lower-case letters and separators.
+func isPlainWord(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-_.") == "" }
 
-// looksRandom reports whether a word is not typed by a person: a long word with letters of both cases and digits, or
+// isRandomWord reports whether a word is not typed by a person: a long word with letters of both cases and digits, or
 // with more hexadecimal digits than an identifier has.
-func looksRandom(s string) bool {
+func isRandomWord(s string) bool {
 	const mixed, hex = 20, 40
 	has := func(from, to rune) bool {
 		return strings.ContainsFunc(s, func(r rune) bool { return from <= r && r <= to })
@@ -66,8 +66,8 @@ func looksRandom(s string) bool {
 	return len(s) >= mixed && has('0', '9') && has('a', 'z') && has('A', 'Z')
 }
 
-// secretName reports whether a variable, header or parameter with this name usually has a credential.
-func secretName(key string) bool {
+// isSecretName reports whether a variable, header or parameter with this name usually has a credential.
+func isSecretName(key string) bool {
 	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 	if len(words) == 0 {
 		return false

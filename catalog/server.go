@@ -2,54 +2,13 @@ package catalog
 
 import (
 	"slices"
-	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
-// Server is "mcp" of a config.json: how to start or reach an MCP server, and which of its tools are allowed. Exactly
-// one of URL, Package and Command is set. No value is a credential: Env, Headers and Args have constants and token
-// names of the server's API.
-type Server struct {
-	// URL is the address of a remote server.
-	URL string
-	// Closed is the URL's host if domains does not name it. Code reaches this host only through the server's tools.
-	// Otherwise code could talk to the server directly, without Allow, Deny and ExclusiveWith.
-	Closed string
-	// Package is npm:NAME@VERSION with an exact version, and optionally /BIN.
-	Package string
-	// Registry is the https URL of the package's registry. Empty means the registry of PACKAGE_REGISTRY.
-	Registry string
-	// Command is a program and its arguments.
-	Command []string
-	// Args are passed to a package.
-	Args []string
-	Env  map[string]string
-	// Headers are sent with every request to URL.
-	Headers map[string]string
-	// Transport is the transport for URL: "auto", "http" or "sse".
-	Transport string
-	// Protocol is the protocol revision to use without negotiation, or "".
-	Protocol string
-	// Allow and Deny are globs over names of tools: "*" stands for any characters, "?" for one. An empty Allow allows all
-	// tools.
-	Allow, Deny []string
-	// Timeout bounds one call, and Connect bounds connecting. The server is stopped after the time Idle without a call.
-	Timeout, Connect, Idle time.Duration
-	// State selects the calls that share a process: "shared", "session" or "run".
-	State string
-	// MaxConcurrent is the number of calls that may run at the same time.
-	MaxConcurrent int
-	// ExclusiveWith names servers that may not be used in the same run.
-	ExclusiveWith []string
-	// Permissions are the further permissions of a package: "run".
-	Permissions []string
-	// Retry repeats calls of tools that claim to be read-only or idempotent.
-	Retry bool
-	// Pins is "off" if tools may change without the user's consent, or else "".
-	Pins string
-}
-
-// allTexts returns all strings of the settings. mcp-server sees them, and perhaps the model. A nil Server has no texts.
-func (s *Server) allTexts() []string {
+// serverTexts returns all strings of a server's settings. mcp-server sees them, and perhaps the model. Nil has
+// none.
+func serverTexts(s *mcpserver.Settings) []string {
 	if s == nil {
 		return nil
 	}
@@ -63,25 +22,18 @@ func (s *Server) allTexts() []string {
 	return out
 }
 
-// The defaults of a server.
-const (
-	serverTimeout    = 60 * time.Second
-	serverConnect    = 30 * time.Second
-	serverIdle       = 10 * time.Minute
-	serverConcurrent = 8
-)
-
 // The bounds of a server's settings.
 const (
+	serverConcurrent    = 8 // the default
 	maxServerConcurrent = 64
 	maxServerList       = 100
 	maxServerText       = 4096 // bytes of one argument, variable or header
 )
 
 // newServer returns a server with the defaults.
-func newServer() *Server {
-	return &Server{
-		Timeout: serverTimeout, Connect: serverConnect, Idle: serverIdle, MaxConcurrent: serverConcurrent,
+func newServer() *mcpserver.Settings {
+	return &mcpserver.Settings{
+		TimeoutMS: 60_000, ConnectTimeoutMS: 30_000, IdleMS: 600_000, MaxConcurrent: serverConcurrent,
 		Transport: serverTransports()[0], State: serverStates()[0],
 	}
 }
@@ -97,64 +49,70 @@ func serverPins() []string { return []string{"on", "off"} }
 func serverPermissions() []string { return []string{"run"} }
 
 // serverFields are the fields of "mcp", in the order of the documentation.
-func serverFields() fieldSpecs[Server] {
-	return fieldSpecs[Server]{
+func serverFields() fieldSpecs[mcpserver.Settings] {
+	return fieldSpecs[mcpserver.Settings]{
 		{"url", "Where a remote server is. Its host is open to the server alone, unless domains names it.",
 			jsonSchema{Type: "string", Pattern: "^https?://"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.URL) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.URL) }},
 		{"package", "A package from npm, with an exact version: npm:NAME@VERSION.",
 			jsonSchema{Type: "string", Pattern: "^npm:.+@[0-9]"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Package) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.Package) }},
 		{"registry", "The registry that a package comes from, if PACKAGE_REGISTRY does not name it.",
 			jsonSchema{Type: "string", Pattern: "^https://"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Registry) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.Registry) }},
 		{"command", "A program and its arguments.", listShape(1),
-			func(d *configDecoder, s *Server, f string, n *node) {
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.Command = d.ReadStrings(f, n, `["github-mcp-server", "stdio"]`)
 			}},
 		{"args", "Arguments of a package.", listShape(0),
-			func(d *configDecoder, s *Server, f string, n *node) { s.Args = d.ReadStrings(f, n, `["--read-only"]`) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
+				s.Args = d.ReadStrings(f, n, `["--read-only"]`)
+			}},
 		{"env", "Environment variables: constants and token names of this API.", textsShape(envPattern),
-			func(d *configDecoder, s *Server, f string, n *node) {
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.Env = d.readTexts(f, n, `{"API_TOKEN": "EXAMPLE_TOKEN"}`)
 			}},
 		{"headers", "Headers of every request to url: constants and token names of this API.",
 			textsShape("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"),
-			func(d *configDecoder, s *Server, f string, n *node) {
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.Headers = d.readTexts(f, n, `{"Authorization": "Bearer EXAMPLE_TOKEN"}`)
 			}},
-		{"transport", "How url is spoken to.", jsonSchema{Type: "string", Enum: serverTransports(), Default: "auto"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Transport) }},
+		{"transport", "The transport of url.", jsonSchema{Type: "string", Enum: serverTransports(), Default: "auto"},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.Transport) }},
 		{"protocol", "A protocol revision to use without negotiation.", jsonSchema{Type: "string", Pattern: protocolPattern},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Protocol) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.Protocol) }},
 		{"tools", "Which tools may be used: names, in which * stands for any characters and ? for one.",
 			toolsFields().objectSchema(),
-			func(d *configDecoder, s *Server, f string, n *node) { d.readTools(f, s, n) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.readTools(f, s, n) }},
 		{"timeout", "How long a call may take.", durationShape(60),
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Timeout) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.milliseconds(f, n, &s.TimeoutMS) }},
 		{"connect_timeout", "How long the server may take to start or to be reached, and then to list its tools.",
 			durationShape(30),
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Connect) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
+				d.milliseconds(f, n, &s.ConnectTimeoutMS)
+			}},
 		{"idle", "After how long without a call the server is stopped.", durationShape(600),
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadDuration(f, n, &s.Idle) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.milliseconds(f, n, &s.IdleMS) }},
 		{"state", "Which calls share a process: all, those of an MCP session, or those of a run.",
 			jsonSchema{Type: "string", Enum: serverStates(), Default: "shared"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.State) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.State) }},
 		{"max_concurrent", "How many calls there may be at once.", jsonSchema{Type: "integer", Default: serverConcurrent},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadInt(f, n, &s.MaxConcurrent) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadInt(f, n, &s.MaxConcurrent) }},
 		{"exclusive_with", "Servers that may not be used in the same run.", listShape(0),
-			func(d *configDecoder, s *Server, f string, n *node) {
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.ExclusiveWith = d.ReadStrings(f, n, `["browser"]`)
 			}},
-		{"permissions", "What else a package may do: \"run\" lets it start programs.",
+		{"permissions", "Further permissions of a package: \"run\" lets it start programs.",
 			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
-			func(d *configDecoder, s *Server, f string, n *node) { s.Permissions = d.ReadStrings(f, n, `["run"]`) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
+				s.Permissions = d.ReadStrings(f, n, `["run"]`)
+			}},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
 			jsonSchema{Type: "boolean", Default: false},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadBool(f, n, &s.Retry) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadBool(f, n, &s.Retry) }},
 		{"pins", "Whether tools that are new or changed wait until the user has seen them.",
 			jsonSchema{Type: "string", Enum: serverPins(), Default: "on"},
-			func(d *configDecoder, s *Server, f string, n *node) { d.ReadString(f, n, &s.Pins) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) { d.ReadString(f, n, &s.Pins) }},
 	}
 }
 
@@ -177,17 +135,19 @@ func durationShape(seconds int) jsonSchema {
 		Default: seconds}
 }
 
-func toolsFields() fieldSpecs[Server] {
+func toolsFields() fieldSpecs[mcpserver.Settings] {
 	list := jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}}
 	some := list
 	some.MinItems = 1
-	return fieldSpecs[Server]{
+	return fieldSpecs[mcpserver.Settings]{
 		{"allow", "The only tools that may be used. Default: all.", some,
-			func(d *configDecoder, s *Server, f string, n *node) {
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.Allow = d.ReadStrings(f, n, `["get_*", "search"]`)
 			}},
 		{"deny", "Tools that may not be used.", list,
-			func(d *configDecoder, s *Server, f string, n *node) { s.Deny = d.ReadStrings(f, n, `["delete_*"]`) }},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
+				s.Deny = d.ReadStrings(f, n, `["delete_*"]`)
+			}},
 	}
 }
 

@@ -2,13 +2,15 @@ package catalog
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // readServer reads "mcp". It returns nil if the value is not an object.
-func (d *configDecoder) readServer(n *node) *Server {
+func (d *configDecoder) readServer(n *node) *mcpserver.Settings {
 	if n.Kind != jsonread.Object {
 		d.AddError("mcp", n.Kind.String(), `an object, e.g. {"url": "https://mcp.example.com/mcp"}`)
 		return nil
@@ -48,6 +50,13 @@ func (d *configDecoder) reportMisplaced(field, with, instead string) {
 	d.AddError("mcp."+field, "a field that is only for a server with "+with, want)
 }
 
+// milliseconds reads a duration.
+func (d *configDecoder) milliseconds(field string, n *node, to *int64) {
+	t := time.Duration(*to) * time.Millisecond
+	d.ReadDuration(field, n, &t)
+	*to = t.Milliseconds()
+}
+
 // readTexts reads an object of strings.
 func (d *configDecoder) readTexts(field string, n *node, example string) map[string]string {
 	if n.Kind != jsonread.Object {
@@ -55,10 +64,10 @@ func (d *configDecoder) readTexts(field string, n *node, example string) map[str
 		return nil
 	}
 	out := map[string]string{}
-	for _, m := range d.ListMembers(field+".", n, plainKey) {
+	for _, m := range d.ReadMembers(field+".", n, isPlainKey) {
 		var s string
 		before := d.Count
-		d.ReadString(strictjson.FieldLabel(field+".", m.Key, plainKey(m.Key)), m.Node, &s)
+		d.ReadString(strictjson.FieldLabel(field+".", m.Key, isPlainKey(m.Key)), m.Node, &s)
 		if d.Count == before {
 			out[m.Key] = s
 		}
@@ -66,15 +75,15 @@ func (d *configDecoder) readTexts(field string, n *node, example string) map[str
 	return out
 }
 
-// plainKey reports whether a message may show a key. It looks like the name of a variable or a header, and not like a
+// isPlainKey reports whether a message may show a key. It looks like the name of a variable or a header, and not like a
 // value.
-func plainKey(s string) bool {
+func isPlainKey(s string) bool {
 	const longest = 64
-	return isToken(s) && len(s) <= longest && !secretLike(s)
+	return isToken(s) && len(s) <= longest && !hasLikelySecret(s)
 }
 
 // readTools reads the allowed and denied tools.
-func (d *configDecoder) readTools(field string, s *Server, n *node) {
+func (d *configDecoder) readTools(field string, s *mcpserver.Settings, n *node) {
 	if n.Kind != jsonread.Object {
 		d.AddError(field, n.Kind.String(), `an object, e.g. {"deny": ["delete_*"]}`)
 		return

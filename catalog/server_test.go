@@ -2,11 +2,11 @@ package catalog_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 func server(t *testing.T, config string) *catalog.API {
@@ -17,9 +17,9 @@ func server(t *testing.T, config string) *catalog.API {
 // TestServerDefaults: what a server is when its settings are left out.
 func TestServerDefaults(t *testing.T) {
 	got := server(t, `{"description": "A", "mcp": {"command": ["acme", "stdio"]}}`).Server
-	want := &catalog.Server{
+	want := &mcpserver.Settings{
 		Command: []string{"acme", "stdio"}, Transport: "auto", State: "shared", MaxConcurrent: 8,
-		Timeout: time.Minute, Connect: 30 * time.Second, Idle: 10 * time.Minute,
+		TimeoutMS: 60_000, ConnectTimeoutMS: 30_000, IdleMS: 600_000,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -33,16 +33,16 @@ func TestServerSettings(t *testing.T) {
 		"url": "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", "headers": {"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
 		"transport": "sse", "protocol": "2025-06-18", "tools": {"allow": ["get_*"], "deny": ["get_all"]}, "timeout": 1.5,
 		"connect_timeout": "2m", "idle": "1h", "state": "session", "max_concurrent": 3, "exclusive_with": [], "retry": true}}`)
-	want := &catalog.Server{
-		URL: "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", Closed: "mcp.acme.com", Headers: map[string]string{"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
-		Transport: "sse", Protocol: "2025-06-18", Allow: []string{"get_*"}, Deny: []string{"get_all"}, Timeout: 1500 * time.Millisecond,
-		Connect: 2 * time.Minute, Idle: time.Hour, State: "session", MaxConcurrent: 3, ExclusiveWith: []string{}, Retry: true,
+	want := &mcpserver.Settings{
+		URL: "https://MCP.acme.com/mcp?project=4af1-22&key=ACME_TOKEN", Headers: map[string]string{"Authorization": "Bearer ACME_TOKEN", "X-Team": "core"},
+		Transport: "sse", Protocol: "2025-06-18", Allow: []string{"get_*"}, Deny: []string{"get_all"}, TimeoutMS: 1500,
+		ConnectTimeoutMS: 120_000, IdleMS: 3_600_000, State: "session", MaxConcurrent: 3, ExclusiveWith: []string{}, Retry: true,
 	}
 	if diff := cmp.Diff(want, a.Server); diff != "" {
 		t.Error(diff)
 	}
-	if len(a.Hosts) != 1 || a.Hosts[0].String() != "mcp.acme.com" {
-		t.Errorf("hosts: %v", a.Hosts)
+	if len(a.Hosts) != 1 || a.Hosts[0].String() != "mcp.acme.com" || a.ServerHost != "mcp.acme.com" {
+		t.Errorf("hosts: %v, of the server: %q", a.Hosts, a.ServerHost)
 	}
 	p := server(t, `{"description": "A", "domains": ["*.acme.com"], "credentials": {"ACME_TOKEN": "dummy-0123456789"},
 		"mcp": {"url": "https://mcp.acme.com/"}}`)

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
-// checkServer checks "mcp" and adds it to the API. Call it after the API's credentials are set.
-func (v *configValidator) checkServer(a *API, s *Server) {
+// addServer checks "mcp" and adds it to the API. Call it after the API's credentials are set.
+func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	if s == nil {
 		return
 	}
@@ -79,7 +80,7 @@ func serverHost(text string) (HostPattern, error) {
 }
 
 // serverURL checks a remote server's URL. It adds the host to the API's hosts.
-func (v *configValidator) serverURL(a *API, s *Server) {
+func (v *configValidator) serverURL(a *API, s *mcpserver.Settings) {
 	if s.URL == "" {
 		return
 	}
@@ -101,7 +102,7 @@ func (v *configValidator) serverURL(a *API, s *Server) {
 		return
 	}
 	host, err := serverHost(s.URL)
-	if err == nil && isReserved(host) {
+	if err == nil && isOwnPattern(host) {
 		err = errReserved
 	}
 	if err != nil {
@@ -117,9 +118,9 @@ func (v *configValidator) serverURL(a *API, s *Server) {
 	}
 	// A wildcard in domains does not open the server's host to code.
 	if !slices.Contains(a.Hosts, host) {
-		s.Closed = host.String()
+		a.ServerHost = host.String()
 	}
-	if !coversHost(a.Hosts, host) {
+	if !isHostCovered(a.Hosts, host) {
 		a.Hosts = append(a.Hosts, host)
 	}
 }
@@ -140,8 +141,8 @@ func (v *configValidator) serverRegistry(s string) {
 	}
 }
 
-// coversHost reports whether one of the patterns covers a host.
-func coversHost(patterns []HostPattern, host HostPattern) bool {
+// isHostCovered reports whether one of the patterns covers a host.
+func isHostCovered(patterns []HostPattern, host HostPattern) bool {
 	_, parent, _ := strings.Cut(host.String(), ".")
 	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
 }
@@ -159,7 +160,7 @@ func (v *configValidator) serverPackage(s string) {
 		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
 	default:
 		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s))+", which is not a name and an exact version",
-			`"npm:@scope/server@1.2.3": what is not pinned (npx -y, a range, latest) runs whatever is published next`)
+			`"npm:@scope/server@1.2.3": an unpinned package (npx -y, a range, latest) runs the version published next`)
 	}
 }
 
@@ -197,7 +198,7 @@ func (v *configValidator) serverEnv(a *API, env map[string]string) {
 	}
 	name := regexp.MustCompile(envPattern)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		field := strictjson.FieldLabel("mcp.env.", key, plainKey(key))
+		field := strictjson.FieldLabel("mcp.env.", key, isPlainKey(key))
 		switch {
 		case !name.MatchString(key) || len(key) > maxField:
 			v.AddError(field, "not the name of a variable", "letters, digits and _, e.g. API_TOKEN")
@@ -214,7 +215,7 @@ func (v *configValidator) serverHeaders(a *API, headers map[string]string) {
 		v.AddError("mcp.headers", fmt.Sprintf("%d headers", len(headers)), fmt.Sprintf("at most %d", maxServerList))
 	}
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
-		field := strictjson.FieldLabel("mcp.headers.", key, plainKey(key))
+		field := strictjson.FieldLabel("mcp.headers.", key, isPlainKey(key))
 		folded := foldHeader(key)
 		switch {
 		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
@@ -222,8 +223,8 @@ func (v *configValidator) serverHeaders(a *API, headers map[string]string) {
 		case strings.HasPrefix(folded, "mcp-"), strings.HasPrefix(folded, "content-"),
 			slices.Contains([]string{"host", "connection", "transfer-encoding", "accept", "upgrade", "last-event-id"}, folded):
 			v.AddError(field, "a header that the protocol sets", "it left out")
-		case SinkHeader(key) && holdsName(a, headers[key]):
-			v.AddError(field, "a token name in a header that servers log, store or hand on; nothing is swapped there",
+		case IsSinkHeader(key) && hasTokenName(a, headers[key]):
+			v.AddError(field, "a token name in a header that servers log, store or pass on; CodeForge does not swap there",
 				"the header that the server wants, e.g. Authorization")
 		default:
 			v.checkConstant(a, field, key, headers[key])
@@ -240,15 +241,16 @@ func (v *configValidator) checkConstant(a *API, field, key, value string) {
 		v.AddError(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
 	case strings.ContainsFunc(value, unicode.IsControl):
 		v.AddError(field, "a control character", "text without control characters")
-	case secretLike(withoutNames(a, value)):
-		v.AddError(field, "what looks like a credential", want)
-	case secretName(key) && !holdsName(a, value) && !isHarmless(value):
+	case hasLikelySecret(withoutNames(a, value)):
+		v.AddError(field, "a value that looks like a credential", want)
+	case isSecretName(key) && !hasTokenName(a, value) && !isHarmless(value):
 		v.AddError(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
-// foreignName returns a token name of another API in the values for the server, or "".
-func (s *Server) foreignName(own *API, owner map[string]*API) string {
+// foreignName returns a token name of another API in the values for an API's server, or "".
+func foreignName(own *API, owner map[string]*API) string {
+	s := own.Server
 	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
 		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))
 	separator := func(r rune) bool { return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') }

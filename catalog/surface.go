@@ -68,8 +68,8 @@ func parseHeaderSurface(name string) (Surface, error) {
 		return Surface{}, errors.New("not a header name")
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	if SinkHeader(name) {
-		return Surface{}, fmt.Errorf("%s, a header that servers log, store or hand on", name)
+	if IsSinkHeader(name) {
+		return Surface{}, fmt.Errorf("%s, a header that servers log, store or pass on", name)
 	}
 	return Surface{Kind: SurfaceHeader, Field: name}, nil
 }
@@ -87,9 +87,9 @@ func checkField(field string) error {
 	return nil
 }
 
-// SinkHeader reports whether servers publish, store or hand on a request header. A token name is never swapped there.
+// IsSinkHeader reports whether servers publish, store or pass on a request header. A token name is never swapped there.
 // The name may be in any letter case, and in any spelling that servers treat as the same.
-func SinkHeader(name string) bool {
+func IsSinkHeader(name string) bool {
 	name = foldHeader(name)
 	return slices.ContainsFunc(sinkPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) ||
 		slices.ContainsFunc(sinkSuffixes(), func(s string) bool { return strings.HasSuffix(name, s) }) ||
@@ -143,9 +143,9 @@ func isSink(name string) bool {
 	return false
 }
 
-// SameHeader reports whether servers may treat two header names as the same. CGI and its successors ignore case, and
+// IsSameHeader reports whether servers may treat two header names as the same. CGI and its successors ignore case, and
 // replace every character other than letters and digits by the same one.
-func SameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
+func IsSameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
 
 func foldHeader(name string) string {
 	return strings.Map(func(r rune) rune {

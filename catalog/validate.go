@@ -29,14 +29,14 @@ type configValidator struct {
 	soon   bool // see Options.Soon
 }
 
-// validateConfig checks all parts of a config, even after mistakes, so that one load reports every mistake.
-func (v *configValidator) validateConfig(c configFile) *API {
+// buildAPI checks all parts of a config, even after mistakes, so that one load reports every mistake.
+func (v *configValidator) buildAPI(c configFile) *API {
 	a := &API{Name: v.API, Active: c.active, AllowHTTP: c.allowHTTP, Compress: c.compress,
 		KeepETag: c.etag == etagKeep, MessageFraming: c.framing == framingMessage}
-	a.Description = v.checkDescription(c.description)
-	a.Reference = v.checkReference(c.reference)
-	a.Hosts = v.checkHosts(c.domains)
-	a.Methods = v.checkMethods(c)
+	a.Description = v.readDescription(c.description)
+	a.Reference = v.readReference(c.reference)
+	a.Hosts = v.parseHosts(c.domains)
+	a.Methods = v.buildMethods(c)
 	a.Rules, a.ToolRules = v.splitRules(c.rules, c.server != nil)
 	a.Limits, a.Idempotency = c.limits, c.idempotency
 	a.AllowPrivate = v.compileRanges(c)
@@ -46,12 +46,12 @@ func (v *configValidator) validateConfig(c configFile) *API {
 	}
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	a.Internal = c.internal
-	a.ClientCert = v.clientCert(c.clientCert)
+	a.ClientCert = v.buildClientCert(c.clientCert)
 	// After hosts and credentials: the check compares both.
 	v.checkSigners(a)
-	v.checkServer(a, c.server)
+	v.addServer(a, c.server)
 	v.checkResources(a)
-	a.Operations = v.checkOperations(c.operations)
+	a.Operations = v.buildOperations(c.operations)
 	if a.AllowHTTP && len(a.Credentials) > 0 {
 		v.AddWarning("allow_http", "credentials of this API may cross the network in clear text",
 			"HTTPS wherever the API has it")
@@ -92,7 +92,7 @@ func (d *configDecoder) readWord(field string, n *node, to *string, only string)
 // maxDescription bounds a description in characters. It keeps list_apis, which a model reads, short.
 const maxDescription = 500
 
-func (v *configValidator) checkDescription(s string) string {
+func (v *configValidator) readDescription(s string) string {
 	n := utf8.RuneCountInString(s)
 	switch {
 	case n > maxDescription:
@@ -103,7 +103,7 @@ func (v *configValidator) checkDescription(s string) string {
 	return s
 }
 
-func (v *configValidator) checkReference(s string) string {
+func (v *configValidator) readReference(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -116,7 +116,7 @@ func (v *configValidator) checkReference(s string) string {
 	return s
 }
 
-func (v *configValidator) checkHosts(domains []string) []HostPattern {
+func (v *configValidator) parseHosts(domains []string) []HostPattern {
 	if domains != nil && len(domains) == 0 {
 		v.AddError("domains", "an empty list", `at least one host name, e.g. ["api.example.com"]`)
 	}
@@ -126,7 +126,7 @@ func (v *configValidator) checkHosts(domains []string) []HostPattern {
 	seen := map[HostPattern]bool{}
 	for i, d := range domains {
 		p, err := ParseHostPattern(d)
-		if err == nil && isReserved(p) {
+		if err == nil && isOwnPattern(p) {
 			err = errReserved
 		}
 		switch {
@@ -153,8 +153,8 @@ func IsOwnHost(h Host) bool {
 	return h.Name() == ownDomain || strings.HasSuffix(h.Name(), "."+ownDomain)
 }
 
-// isReserved reports whether a pattern is for hosts of ownDomain.
-func isReserved(p HostPattern) bool {
+// isOwnPattern reports whether a pattern is for hosts of ownDomain.
+func isOwnPattern(p HostPattern) bool {
 	return p.Name() == ownDomain || strings.HasSuffix(p.Name(), "."+ownDomain)
 }
 
@@ -169,7 +169,7 @@ func quoteFound(s string, err error) string {
 // wantHost suggests a valid entry for a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
-	if p, err := ParseHostPattern(s); err == nil && isReserved(p) {
+	if p, err := ParseHostPattern(s); err == nil && isOwnPattern(p) {
 		return want
 	}
 	s = strings.TrimSpace(s)
@@ -189,7 +189,7 @@ func wantHost(s string) string {
 	return want
 }
 
-func (v *configValidator) checkMethods(c configFile) Methods {
+func (v *configValidator) buildMethods(c configFile) Methods {
 	if c.restricted != nil && c.allowed != nil {
 		v.AddError("allowed_methods", "restricted_methods is set too", "one of the two")
 	}
@@ -197,12 +197,12 @@ func (v *configValidator) checkMethods(c configFile) Methods {
 		v.AddError("allowed_methods", "an empty list, which refuses everything", `at least one method, e.g. ["GET"]`)
 	}
 	return Methods{
-		Restricted: v.methodList("restricted_methods", c.restricted),
-		Allowed:    v.methodList("allowed_methods", c.allowed),
+		Restricted: v.parseMethods("restricted_methods", c.restricted),
+		Allowed:    v.parseMethods("allowed_methods", c.allowed),
 	}
 }
 
-func (v *configValidator) methodList(field string, list []string) []string {
+func (v *configValidator) parseMethods(field string, list []string) []string {
 	var out []string
 	for i, text := range v.AtMost(field, list, maxMethods) {
 		path := fmt.Sprintf("%s[%d]", field, i)
@@ -292,9 +292,9 @@ func (v *configValidator) readCAs(name string) []byte {
 }
 
 func (v *configValidator) buildCredential(raw rawCredential) Credential {
-	c := Credential{Name: raw.name, Surfaces: v.checkSurfaces(raw), Placeholder: v.checkPlaceholder(raw)}
-	v.oneWord(raw)
-	if m := v.checkMint(raw); m != nil || raw.mint != nil {
+	c := Credential{Name: raw.name, Surfaces: v.parseSurfaces(raw), Placeholder: v.readPlaceholder(raw)}
+	v.warnSingleWord(raw)
+	if m := v.buildMint(raw); m != nil || raw.mint != nil {
 		c.Mint = m
 		v.checkSigningSurfaces(raw, &c)
 		return c
@@ -308,12 +308,12 @@ func (v *configValidator) buildCredential(raw rawCredential) Credential {
 		v.AddError(raw.fieldPath(), "the token name itself", "the credential")
 		return c
 	}
-	c.Value, _ = v.secretText(raw.fieldPath(), raw.secretSource, text)
+	c.Value, _ = v.parseSecretText(raw.fieldPath(), raw.secretSource, text)
 	return c
 }
 
-// secretText checks a secret of one line. It returns false if the secret is rejected.
-func (v *configValidator) secretText(path string, from secretSource, text string) (secret.Value, bool) {
+// parseSecretText checks a secret of one line. It returns false if the secret is rejected.
+func (v *configValidator) parseSecretText(path string, from secretSource, text string) (secret.Value, bool) {
 	isReference := from.value != nil && reference.MatchString(text)
 	if problem, want := valueProblem(text); problem != "" {
 		if isReference {
@@ -331,8 +331,8 @@ func (v *configValidator) secretText(path string, from secretSource, text string
 	return secret.New(text), true
 }
 
-// oneWord warns of a token name that requests may contain by chance.
-func (v *configValidator) oneWord(raw rawCredential) {
+// warnSingleWord warns of a token name that requests may contain by chance.
+func (v *configValidator) warnSingleWord(raw rawCredential) {
 	if strings.Trim(raw.name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
 		v.AddWarning(raw.fieldPath(), "a token name that is a single word, which requests may contain by chance",
 			"one like "+raw.name+"_TOKEN")
@@ -345,8 +345,8 @@ const (
 	maxAround      = 24
 )
 
-// checkPlaceholder checks a credential's placeholder.
-func (v *configValidator) checkPlaceholder(raw rawCredential) string {
+// readPlaceholder checks a credential's placeholder.
+func (v *configValidator) readPlaceholder(raw rawCredential) string {
 	if raw.placeholder == nil {
 		return ""
 	}
@@ -382,7 +382,7 @@ func (v *configValidator) resolveSecret(path string, from secretSource) (string,
 	}
 	found, err := jsonpointer.Find([]byte(text), *from.json)
 	if err != nil {
-		v.AddError(path+".json", err.Error(), `the place of the credential, e.g. "/password"`)
+		v.AddError(path+".json", err.Error(), `the JSON pointer to the credential, e.g. "/password"`)
 	}
 	return found, err == nil
 }
@@ -412,7 +412,7 @@ func (v *configValidator) readStoredSecret(path string, from secretSource) (stri
 	return text, text != ""
 }
 
-func (v *configValidator) checkSurfaces(raw rawCredential) []Surface {
+func (v *configValidator) parseSurfaces(raw rawCredential) []Surface {
 	if raw.in == nil {
 		return []Surface{{Kind: SurfaceHeader}}
 	}
@@ -443,7 +443,7 @@ func (v *configValidator) checkSurfaces(raw rawCredential) []Surface {
 
 func wantSurface(text string) string {
 	kind, field, named := strings.Cut(text, ":")
-	if kind == "header" && SinkHeader(field) {
+	if kind == "header" && IsSinkHeader(field) {
 		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
 	}
 	near := strictjson.NearestName(kind, []string{"header", "query", "path", "body"})

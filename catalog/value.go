@@ -47,8 +47,8 @@ var reference = regexp.MustCompile(
 
 // The mistake of a credential that is a reference.
 const (
-	foundReference = "the name of a variable, which nothing replaces here"
-	wantReference  = `the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`
+	foundReference = "the name of a variable, which CodeForge does not replace here"
+	wantReference  = `the credential itself, or {"file": "..."}; in embedded mode {"env": "NAME"} too`
 )
 
 // placeholderReason returns why a credential looks like a placeholder, or "".

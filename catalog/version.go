@@ -31,7 +31,7 @@ func hashField(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
 }
 
-// contentDigest returns the digest of everything in the API except LoadedAt.
+// contentDigest returns the digest of everything in the API.
 func (a *API) contentDigest() apiDigest {
 	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())
@@ -87,6 +87,9 @@ func (a *API) contentDigest() apiDigest {
 	}
 	return apiDigest(h.Sum(nil))
 }
+
+// VersionOf identifies the content of some APIs, including their credentials.
+func VersionOf(apis []*API) string { return versionOf(apis, nil) }
 
 // versionOf identifies a set of APIs and the other closed host patterns.
 func versionOf(apis []*API, closed []string) string {

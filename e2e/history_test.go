@@ -57,7 +57,7 @@ func TestHistory(t *testing.T) {
 			}
 			kept()
 			tool(1, []string{"is not running"}, "runs", "rm", run, "--yes")
-			tool(1, []string{"nothing to follow"}, "logs", "--follow")
+			tool(1, []string{"cannot show new exchanges"}, "logs", "--follow")
 			keptLeaks(t, w)
 			up := func(history string) {
 				t.Helper()

@@ -126,12 +126,12 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"a token name", "h = f'Bearer {HTTPBIN_TOKEN}'\n", "NameError", "write \"HTTPBIN_TOKEN\" in quotes"},
 		{"a variable", "import os\nos.environ['HTTPBIN_TOKEN']\n", "KeyError", "write \"HTTPBIN_TOKEN\" in quotes"},
 		{"fetch", "r = fetch('https://httpbin.test/')\nprint(r)\n", "NameError", "fetch is TypeScript's; Python has "},
-		{"typed client", "from apis import httpbin\n", "ModuleNotFoundError", "Typed clients are for TypeScript alone"},
+		{"typed client", "from apis import httpbin\n", "ModuleNotFoundError", "Typed clients are only for TypeScript"},
 		{"main", "def main():\n    print(1)\n", "it defines main and never calls it", ""},
 		{"exit code", "import sys\nprint('done')\nsys.exit(3)\n", "done\n", "ended with exit code 3, not 0."},
 		{"crash", "import ctypes\nctypes.string_at(0)\n", "segmentation fault (signal 11)", ""},
 		{"stderr", "import logging\nlogging.warning('skipped 3')\nprint('out')\n", "out\n", "stderr:\nWARNING:root:skipped 3\n"},
-		{"nothing printed", "x = 1\n", "The code ran and printed nothing. Print what you need with print.", ""},
+		{"nothing printed", "x = 1\n", "The code ran without output. Print what you need with print.", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			res := w.MustPython(t, row.code)

@@ -21,7 +21,7 @@ for n in (200, 400 + 29, 400 + 29):
 print("done")
 `
 	const note = "2 of 3 responses of httpbin.test had status 429. Neither the code nor its output mentions this: data may be missing. " +
-		"After 429 wait as Retry-After says, then send the request again.\n"
+		"After 429, wait for Retry-After, then send the request again.\n"
 	run := map[string]func(string) world.Result{
 		"TypeScript": func(code string) world.Result { return w.MustExecute(t, code, "httpbin") },
 		"Python":     func(code string) world.Result { return w.MustPython(t, code, "httpbin") },

@@ -159,7 +159,7 @@ await shop("PUT /json", { body: { a: 1 } });`, "shop")
 			`const a = await shop("POST /anything/{id}", { path: { id: "1" }, body: { amount: 1 } }); a.uri;`: `2:92 Property 'uri' does not exist on type 'Echo'.`,
 		} {
 			res := w.MustExecute(t, begin+code, "shop")
-			if !res.IsError || !strings.HasPrefix(res.Out, "Type errors, nothing was run:\n") || !strings.Contains(res.Out, want) || len(res.Receipt.Exchanges) != 0 {
+			if !res.IsError || !strings.HasPrefix(res.Out, "Type errors, not run:\n") || !strings.Contains(res.Out, want) || len(res.Receipt.Exchanges) != 0 {
 				t.Errorf("%s\ngives %v %s\n%+v\nwant %s", code, res.IsError, res.Out, res.Receipt, want)
 			}
 		}

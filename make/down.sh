@@ -15,6 +15,6 @@ if why=$(make/engine.sh 2>&1); then
 		stopped=yes
 	fi
 elif command -v docker >/dev/null; then
-	echo "In Docker nothing was stopped: $why." >&2
+	echo "The containers were not stopped: $why." >&2
 fi
-[ -n "$stopped" ] || echo "Nothing of CodeForge runs in $PWD."
+[ -n "$stopped" ] || echo "CodeForge does not run in $PWD."

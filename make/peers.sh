@@ -1,5 +1,5 @@
 #!/bin/sh
-# peers.sh: installs the server-side parsers that proxy/internal/readings compares the proxy with. The test installs those
+# peers.sh: installs the server-side parsers that proxy/internal/egress compares the proxy with. The test installs those
 # of Node itself, with npm.
 set -eu
 cd "$(dirname "$0")/.."

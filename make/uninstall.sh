@@ -46,13 +46,13 @@ done
 	count networks $networks
 	count images $images
 }
-[ -n "$found" ] || { echo "There is nothing to remove."; exit 0; }
+[ -n "$found" ] || { echo "CodeForge left no files to remove."; exit 0; }
 echo "Skills, the sandbox's certificate authority, logs, and the logins and tokens of credentials are among it."
 if [ -z "${YES:-}" ]; then
-	[ -t 0 ] || { echo "Nothing was removed: set YES=1 to remove everything without confirmation." >&2; exit 1; }
+	[ -t 0 ] || { echo "Not removed: set YES=1 to remove everything without confirmation." >&2; exit 1; }
 	printf 'Remove all of it? [y/N] '
 	read -r answer
-	case $answer in y | Y) ;; *) echo "Nothing was removed." && exit 1 ;; esac
+	case $answer in y | Y) ;; *) echo "Not removed." && exit 1 ;; esac
 fi
 
 if [ -x bin/codeforge ] && [ -d .codeforge ]; then bin/codeforge down; fi

@@ -42,7 +42,7 @@ func ListMethods() []string {
 func (h Head) checkHead() error {
 	// Another version may give the same fields another meaning.
 	if h.Format != Format {
-		return fmt.Errorf("format %d; want %d: codeforge api update writes it anew", h.Format, Format)
+		return fmt.Errorf("format %d; want %d: codeforge api update writes it again", h.Format, Format)
 	}
 	if h.Operations < 0 || h.Types < 0 || len(h.Auth) > maxAuth {
 		return errors.New("a head with impossible numbers")
@@ -122,7 +122,7 @@ func (l Line) checkType() error {
 	case !isIdentifier(l.Type):
 		return fmt.Errorf("the type name %s; want an identifier", visible.QuoteText(cutQuote(l.Type)))
 	case l.TS == "":
-		return errors.New("a type that stands for nothing")
+		return errors.New("a type without a definition")
 	}
 	return checkShownText("type", l.TS, MaxLine)
 }

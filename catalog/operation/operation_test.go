@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 		{head + `{"m":"GET","p":"/a","type":"A","ts":"string"}` + "\n", "or both"},
 		{head + `{}` + "\n", "neither"},
 		{head + `{"type":"A b","ts":"string"}` + "\n", "identifier"},
-		{head + `{"type":"A"}` + "\n", "stands for nothing"},
+		{head + `{"type":"A"}` + "\n", "a type without a definition"},
 		{head + `{"type":"A","ts":"string","s":"x"}` + "\n", "fields of an operation"},
 		{head + `{"m":"GET","p":"/a","a":"` + strings.Repeat("a", operation.MaxLine) + `"}` + "\n", "longer than"},
 		{head + "{\"m\":\"GET\",\"p\":\"/a\",\"s\":\"\xff\"}\n", "character"},

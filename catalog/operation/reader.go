@@ -106,7 +106,7 @@ func (r *Reader) readText() ([]byte, error) {
 	case r.left < 0:
 		return nil, fmt.Errorf("a file larger than %d MiB", MaxFile>>20)
 	case !utf8.Valid(text):
-		return nil, errors.New("a character that is no UTF-8")
+		return nil, errors.New("a character that is not UTF-8")
 	}
 	return text[:len(text)-1], nil
 }

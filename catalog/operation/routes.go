@@ -157,13 +157,13 @@ func (r *Routes) Allows(host, method, path string) bool {
 		return false
 	}
 	// A server behind a proxy that decodes paths may see a shorter path. Both must be allowed.
-	cut, differs := beforeQuery(segments)
+	cut, differs := cutAtQuery(segments)
 	return !differs || r.hosts[host].allowsSegments(cut, method)
 }
 
-// beforeQuery returns the segments that remain if a server ends the path at an escaped ? or #. That happens behind a
+// cutAtQuery returns the segments that remain if a server ends the path at an escaped ? or #. That happens behind a
 // proxy that decodes and does not encode again.
-func beforeQuery(segments []string) ([]string, bool) {
+func cutAtQuery(segments []string) ([]string, bool) {
 	for i, s := range segments {
 		s = decodePlain(s)
 		if at := strings.IndexAny(s, "?#"); at >= 0 {

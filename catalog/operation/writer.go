@@ -23,7 +23,7 @@ func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	if err := h.checkHead(); err != nil {
 		return nil, fmt.Errorf("head: %w", err)
 	}
-	if err := e.putJSON(h); err != nil {
+	if err := e.writeJSON(h); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -44,7 +44,7 @@ func (w *Writer) writeLine(l Line) error {
 	if err := w.count.countLine(l, w.head); err != nil {
 		return err
 	}
-	return w.putJSON(l)
+	return w.writeJSON(l)
 }
 
 // Close reports whether the file has as many lines as its head states. It does not close the underlying writer.
@@ -55,7 +55,7 @@ func (w *Writer) Close() error {
 	return w.count.checkTotals(w.head)
 }
 
-func (w *Writer) putJSON(v any) error {
+func (w *Writer) writeJSON(v any) error {
 	text, err := MarshalLine(v)
 	if err != nil {
 		return err

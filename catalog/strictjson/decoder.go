@@ -90,7 +90,7 @@ func (d *Decoder) ReadObject(
 	path string, n *jsonread.Node, known []string, read func(i int, field string, n *jsonread.Node),
 ) (has, misspelt map[string]bool) {
 	has, misspelt = map[string]bool{}, map[string]bool{}
-	for _, m := range d.ListMembers(path, n, func(key string) bool { return slices.Contains(known, key) }) {
+	for _, m := range d.ReadMembers(path, n, func(key string) bool { return slices.Contains(known, key) }) {
 		i := slices.Index(known, m.Key)
 		if i < 0 {
 			if near := d.reportUnknown(path, m, known); near != "" {
@@ -104,8 +104,8 @@ func (d *Decoder) ReadObject(
 	return has, misspelt
 }
 
-// ListMembers lists an object's members. It reports repeated keys and keeps the first.
-func (d *Decoder) ListMembers(path string, n *jsonread.Node, known func(key string) bool) []jsonread.Member {
+// ReadMembers lists an object's members. It reports repeated keys and keeps the first.
+func (d *Decoder) ReadMembers(path string, n *jsonread.Node, known func(key string) bool) []jsonread.Member {
 	first := map[string]uint32{}
 	var out []jsonread.Member
 	for _, m := range n.Members {

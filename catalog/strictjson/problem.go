@@ -56,12 +56,12 @@ func (p Problem) String() string {
 type Problems []Problem
 
 // Errors returns the problems that prevent an API from being loaded.
-func (ps Problems) Errors() Problems { return ps.ofSeverity(Error) }
+func (ps Problems) Errors() Problems { return ps.filterSeverity(Error) }
 
 // Warnings returns the problems that do not prevent loading.
-func (ps Problems) Warnings() Problems { return ps.ofSeverity(Warning) }
+func (ps Problems) Warnings() Problems { return ps.filterSeverity(Warning) }
 
-func (ps Problems) ofSeverity(s Severity) Problems {
+func (ps Problems) filterSeverity(s Severity) Problems {
 	var out Problems
 	for _, p := range ps {
 		if p.Severity == s {

@@ -56,8 +56,8 @@ const (
 // MayUse reports whether the tenant may use an API.
 func (t Tenant) MayUse(api string) bool { return t.APIs == nil || slices.Contains(t.APIs, api) }
 
-// SharesSkill reports whether the tenant may use a shared skill.
-func (t Tenant) SharesSkill(skill string) bool {
+// CanUseSkill reports whether the tenant may use a shared skill.
+func (t Tenant) CanUseSkill(skill string) bool {
 	return slices.ContainsFunc(t.Skills, func(glob string) bool {
 		ok, err := path.Match(glob, skill)
 		return ok && err == nil
@@ -102,7 +102,7 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 	if !has["tenants"] && !misspelt["tenants"] {
 		d.AddError("tenants", "missing", "an object, e.g. "+example)
 	}
-	d.tellApart(list)
+	d.reportRepeatedTokens(list)
 	if more := d.Count - len(d.Problems); more > 0 {
 		d.Problems = append(d.Problems, strictjson.MoreMistakes(strictjson.Problem{File: file}, more))
 	}
@@ -128,8 +128,8 @@ func (d *fileDecoder) readTenants(n *jsonread.Node) []Tenant {
 		d.AddError("tenants", fmt.Sprintf("%d tenants", len(n.Members)), fmt.Sprintf("at most %d", maxTenants))
 	}
 	var list []Tenant
-	for _, m := range d.ListMembers("tenants.", n, validName) {
-		if !validName(m.Key) { // not shown, because it may be a token
+	for _, m := range d.ReadMembers("tenants.", n, isValidName) {
+		if !isValidName(m.Key) { // not shown, because it may be a token
 			d.AddError(fmt.Sprintf("tenants (line %d)", m.Node.Line), "a name that no tenant can have",
 				fmt.Sprintf("1 to %d of a-z, 0-9 and -, the first one no -", maxName))
 			continue
@@ -139,7 +139,7 @@ func (d *fileDecoder) readTenants(n *jsonread.Node) []Tenant {
 	return list
 }
 
-func validName(name string) bool {
+func isValidName(name string) bool {
 	return name != "" && len(name) <= maxName && name[0] != '-' &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -241,8 +241,8 @@ func (d *fileDecoder) readBound(field string, n *jsonread.Node, to *int) {
 	}
 }
 
-// tellApart reports tokens that occur twice, because they would not identify a tenant.
-func (d *fileDecoder) tellApart(list []Tenant) {
+// reportRepeatedTokens reports tokens that occur twice, because they would not identify a tenant.
+func (d *fileDecoder) reportRepeatedTokens(list []Tenant) {
 	owner := map[[sha256.Size]byte]string{}
 	for _, t := range list {
 		for i, h := range t.Hashes {

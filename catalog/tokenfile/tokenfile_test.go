@@ -27,7 +27,7 @@ func TestTenants(t *testing.T) {
 	if a.Name != "alice" || !a.MayUse("stripe") || a.MayUse("github") || !b.MayUse("github") {
 		t.Errorf("%+v %+v", a, b)
 	}
-	if !a.SharesSkill("report-daily") || a.SharesSkill("secret") || b.SharesSkill("report-daily") {
+	if !a.CanUseSkill("report-daily") || a.CanUseSkill("secret") || b.CanUseSkill("report-daily") {
 		t.Error("shared skills")
 	}
 	if a.Runs != 2 || a.Waiting != 3 || a.Timeout != 30*time.Second || b.Runs != 0 {

@@ -26,7 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/turn"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // width is how many attacks run at the same time, and how many slots there are for them.
@@ -200,7 +200,7 @@ func judge(a Attack, e *Evidence) (string, bool) {
 	if where := misplaced(e.World, e.Arrived); where != "" {
 		return "SENT: " + where, false
 	}
-	if alarm := e.Result.Receipt.Alarm; alarm != nil && alarm.Kind == controlapi.AlarmCredential && strings.Contains(a.Code, "REVERSED_") {
+	if alarm := e.Result.Receipt.Alarm; alarm != nil && alarm.Kind == proxyapi.AlarmCredential && strings.Contains(a.Code, "REVERSED_") {
 		for _, s := range e.Arrived {
 			if where := e.World.Leak(s.Target + fmt.Sprint(s.Header) + string(s.Body)); where != "" {
 				return "SENT: " + where, false

@@ -10,7 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // task is what cmd/intruder takes as code.
@@ -175,9 +175,9 @@ func fences(ctx context.Context, w *world.World) (string, bool) {
 	defer c.Close()
 	const id, now = slot.ID(3), uint64(1) << 40 // far beyond any generation of this world's leases
 	reg := func(g uint64) error {
-		return c.RegisterRun(ctx, id, controlapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
+		return c.RegisterRun(ctx, id, proxyapi.Registration{Generation: g, Run: "late", Deadline: time.Now().Add(time.Minute)})
 	}
-	end := func(g uint64) error { _, err := c.UnregisterRun(ctx, id, g, controlapi.Summary{}); return err }
+	end := func(g uint64) error { _, err := c.UnregisterRun(ctx, id, g, proxyapi.Summary{}); return err }
 	if err := reg(now); err != nil {
 		return "the first registration: " + err.Error(), false
 	}
@@ -185,7 +185,7 @@ func fences(ctx context.Context, w *world.World) (string, bool) {
 		"the same registration again": reg(now), "an older registration": reg(now - 1),
 		"the end of an older lease": end(now - 1), "the end of a later lease": end(now + 1),
 	} {
-		if !errors.Is(err, controlapi.ErrFenced) {
+		if !errors.Is(err, proxyapi.ErrFenced) {
 			return fmt.Sprintf("%s: %v", name, err), false
 		}
 	}
@@ -195,13 +195,13 @@ func fences(ctx context.Context, w *world.World) (string, bool) {
 	if err := reg(now + 1); err != nil {
 		return "a newer registration: " + err.Error(), false
 	}
-	if err := end(now); !errors.Is(err, controlapi.ErrFenced) {
+	if err := end(now); !errors.Is(err, proxyapi.ErrFenced) {
 		return fmt.Sprintf("the end of the replaced lease: %v", err), false
 	}
 	if err := end(now + 1); err != nil {
 		return "the end of the newer lease: " + err.Error(), false
 	}
-	if err := reg(now + 1); !errors.Is(err, controlapi.ErrFenced) {
+	if err := reg(now + 1); !errors.Is(err, proxyapi.ErrFenced) {
 		return fmt.Sprintf("an ended lease registered again: %v", err), false
 	}
 	return "eight fenced", true

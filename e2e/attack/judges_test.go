@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // still is an upstream that saw these connections.
@@ -144,8 +144,8 @@ func TestJudges(t *testing.T) {
 func (e *Evidence) exchanges(all ...string) *Evidence {
 	for _, x := range all {
 		method, path, _ := strings.Cut(x, " ")
-		e.Result.Receipt.Exchanges = append(e.Result.Receipt.Exchanges, controlapi.Exchange{
-			Method: method, URL: "https://" + upstream.HTTPBin + path + "?t", Outcome: controlapi.OutcomeServed,
+		e.Result.Receipt.Exchanges = append(e.Result.Receipt.Exchanges, proxyapi.Exchange{
+			Method: method, URL: "https://" + upstream.HTTPBin + path + "?t", Outcome: proxyapi.OutcomeServed,
 		})
 	}
 	return e
@@ -193,7 +193,7 @@ func TestHostsExist(t *testing.T) {
 	named := regexp.MustCompile(`(?:https?|wss?)://(?:[a-z.]+@)?([a-z][a-zA-Z0-9.-]*[a-z])(?::\d+)?[/"]`)
 	known := slices.Concat(nowhere, upstream.ForbiddenNames(), []string{
 		upstream.HTTPBin, upstream.Other, upstream.Strict, upstream.Plain, upstream.H2, upstream.Wild, upstream.Shared, upstream.Evil, upstream.EvilH2,
-		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind, upstream.Ports, controlapi.ServersHost,
+		upstream.BadCA, upstream.Wrong, upstream.Expired, upstream.Rebind, upstream.Ports, proxyapi.ServersHost,
 	})
 	names := map[string]bool{}
 	for _, a := range Suite() {

@@ -73,11 +73,11 @@ await fetch("https://d.wild.test/anything/held/1?t=TRIAL", { method: "POST", hea
 			go func() {
 				_, _ = w.Do(ctx, s, world.Run{Timeout: 40, Code: fmt.Sprintf(`await fetch("https://d.wild.test/anything/held/1?t=%s", { method: "POST", body: "x" }).catch(() => {});`, trial)})
 			}()
-			mine := func() (approvalapi.Held, bool) {
+			mine := func() (approvalapi.HeldRequest, bool) {
 				list, _ := w.Control().FetchHeld(ctx)
-				i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return strings.Contains(h.URL, trial) })
+				i := slices.IndexFunc(list, func(h approvalapi.HeldRequest) bool { return strings.Contains(h.URL, trial) })
 				if i < 0 {
-					return approvalapi.Held{}, false
+					return approvalapi.HeldRequest{}, false
 				}
 				return list[i], true
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Judges of which requests arrived, on which connections.
@@ -135,9 +135,9 @@ func (e *Evidence) unaccounted() string {
 	left := slices.Clone(e.Result.Receipt.Exchanges)
 	for _, s := range e.Arrived {
 		path, _, _ := strings.Cut(s.Target, "?")
-		i := slices.IndexFunc(left, func(x controlapi.Exchange) bool {
+		i := slices.IndexFunc(left, func(x proxyapi.Exchange) bool {
 			u, err := url.Parse(x.URL)
-			return err == nil && x.Outcome != controlapi.OutcomeDenied && x.Method == s.Method && u.Host == s.Host && u.EscapedPath() == path
+			return err == nil && x.Outcome != proxyapi.OutcomeDenied && x.Method == s.Method && u.Host == s.Host && u.EscapedPath() == path
 		})
 		if i < 0 {
 			return fmt.Sprintf("a request arrived that the proxy never read as one: %s %s", s.Method, clip(s.Target, 60))

@@ -47,7 +47,7 @@ func TestHeldCall(t *testing.T) {
 		if (want == "answered") != (len(seen) == 1) || len(seen) == 1 && !strings.Contains(string(seen[0].Body), `"page_size":7`) {
 			t.Errorf("%s: the server sent %d requests %+v", want, len(seen), seen)
 		}
-		b.see(t, ".pane", "Nothing waits for you")
+		b.see(t, ".pane", "No request waits for you")
 	}
 	b.clean(t)
 }

@@ -120,7 +120,7 @@ func TestConsole(t *testing.T) {
 		b.see(t, "ol.runs", "Close the <img src=x")
 		b.see(t, ".page .title", "Close the <img src=x")
 		b.see(t, ".page .title", "U+202E")
-		b.see(t, ".flowbox", "stopped here, nothing sent")
+		b.see(t, ".flowbox", "stopped here, not sent")
 		b.see(t, ".why", "method_restricted")
 		b.see(t, ".why", "Why it was refused")
 		b.see(t, ".wf", "HTTPBIN_TOKEN")
@@ -178,7 +178,7 @@ func TestConsole(t *testing.T) {
 		if r := <-yes; !strings.HasPrefix(r.Out, "200 ") {
 			t.Errorf("after the approval the code saw %s", r.JSON)
 		}
-		b.see(t, ".pane", "Nothing waits for you")
+		b.see(t, ".pane", "No request waits for you")
 		b.see(t, ".pane", "Decided here")
 
 		no := later(t, w, 90, send("/anything/refunds"))
@@ -220,9 +220,9 @@ func TestConsole(t *testing.T) {
 
 	t.Run("every page", func(t *testing.T) {
 		pages := []struct{ key, page, see string }{
-			{"l", "ledger", "What left this machine"}, {"a", "apis", "httpbin"}, {"s", "servers", "MCP servers behind CodeForge"},
-			{"k", "skills", "page-through"}, {"b", "alerts", "What is worth an alert"}, {"e", "settings", "the console never writes configuration"},
-			{"h", "held", "nothing is sent until you say so"}, {"r", "runs", "Runs"},
+			{"l", "ledger", "Sent from this machine"}, {"a", "apis", "httpbin"}, {"s", "servers", "MCP servers behind CodeForge"},
+			{"k", "skills", "page-through"}, {"b", "alerts", "Events that raise an alert"}, {"e", "settings", "the console never writes configuration"},
+			{"h", "held", "each request waits until you approve it"}, {"r", "runs", "Runs"},
 		}
 		for _, scheme := range []string{"light", "dark", "forced colours"} {
 			forced := "none"
@@ -260,7 +260,7 @@ func TestConsole(t *testing.T) {
 		b.press(t, "l", "e", "d", "g", "e", "r")
 		b.see(t, "[role=option][aria-selected=true]", "Ledger")
 		b.press(t, "enter")
-		b.see(t, "main", "What left this machine")
+		b.see(t, "main", "Sent from this machine")
 		if got := eval[string](t, b, typedAtOnce); got != "waits" {
 			t.Errorf("of what was typed as soon as there was a field, %q is left", got)
 		}
@@ -336,7 +336,7 @@ func TestConsole(t *testing.T) {
 		b.turn(t, "e", "settings")
 		b.see(t, "main", "This browser")
 		eval[bool](t, b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Sign out').click() || true")
-		b.see(t, "main", "Who is there?")
+		b.see(t, "main", "Sign in")
 		if status := ask(t, w, http.MethodGet, "status", map[string]string{"Authorization": "Bearer " + bearer}, ""); status != http.StatusUnauthorized {
 			t.Errorf("a session that has ended answers %d", status)
 		}

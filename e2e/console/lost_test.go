@@ -93,7 +93,7 @@ func TestLost(t *testing.T) {
 			t.Error("the session does not end")
 		}
 		b.press(t, "a")
-		b.see(t, "[role=alert]", "The session has ended, so nothing was done")
+		b.see(t, "[role=alert]", "The session has ended, so the change was not made")
 		b.open(t, address(t, w))
 		b.wait(t, "document.querySelector('nav.rail')")
 		open()

@@ -51,7 +51,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 	b.turn(t, "r", "runs")
 	b.see(t, ".page .title", "Close what is stale")
 	b.see(t, ".wf", "planned, not sent")
-	b.see(t, ".page .note", "3 writes recorded, none sent")
+	b.see(t, ".page .note", "3 writes recorded, not sent")
 	b.see(t, ".why", "Step 1 of a plan")
 	if n := eval[int](t, b, "document.querySelectorAll('.wf .bad, .wf i.err, .why .bad').length"); n != 0 {
 		t.Errorf("%d things of a dry run are drawn like a failure", n)

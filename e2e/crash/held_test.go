@@ -23,7 +23,7 @@ func TestHeldRestart(t *testing.T) {
 		t.Fatalf("within the limit: %s", got)
 	}
 	caller := s.call(t.Context(), `await fetch("https://d.wild.test/anything/held/1?t=waits", {method: "POST", body: "x"}).catch(() => {});`, "ruled")
-	var held []approvalapi.Held
+	var held []approvalapi.HeldRequest
 	testkit.WaitFor(t, func() bool {
 		held, _ = s.control.FetchHeld(t.Context())
 		_, err := os.Stat(s.at("tokens", "limits")) // within a second

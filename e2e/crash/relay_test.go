@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // step is one of the messages of mcp-server that make up a call of execute_code.
@@ -43,7 +43,7 @@ func stepOf(r *http.Request, body []byte) step {
 		if r.Method != s.method || !strings.HasPrefix(r.URL.Path, s.path) {
 			continue
 		}
-		var asked runapi.LeaseRequest
+		var asked sandboxapi.LeaseRequest
 		if s.step == lease && json.Unmarshal(body, &asked) == nil && asked.Ahead {
 			return ahead
 		}
@@ -81,7 +81,7 @@ type stop struct {
 
 // registration is a PUT or DELETE that the proxy answered.
 type registration struct {
-	controlapi.Registration
+	proxyapi.Registration
 	step   step
 	slot   string
 	status int

@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // slots is the number of slots: one for each of two clients.
@@ -47,7 +47,7 @@ type system struct {
 	canaries map[string]*canary.Canary
 	daemons  map[string]*daemon
 	relays   map[string]*relay
-	control  *controlapi.Client // not through the relay
+	control  *proxyapi.Client // not through the relay
 }
 
 // start makes a system that ends with the test.
@@ -91,7 +91,7 @@ func (s *system) compose() {
 	s.World = &world.World{Mode: world.Embedded, URL: "http://" + listen + "/mcp"}
 	sockets, namespaces := networks(s.t)
 	controlSocket, sandboxSocket := s.at("run", "control.sock"), s.at("run", "sandboxd.sock")
-	s.control = controlapi.NewClient(controlSocket)
+	s.control = proxyapi.NewClient(controlSocket)
 	s.t.Cleanup(s.control.Close)
 	s.daemons[proxy] = &daemon{files: sockets, args: []string{
 		"--mode", "embedded", "--apis", s.at("apis"), "--ca-private", s.at("ca-private"), "--ca-public", s.at("ca-public"), "--control", controlSocket, "--tokens", s.at("tokens"), "--audit", s.at("audit"), "--credentials", s.at("credentials.sock"),
@@ -161,7 +161,7 @@ func (s *system) start(name string) {
 		names = append(names, slot.FileName(f.Slot, f.Kind))
 	}
 	if len(names) > 0 {
-		d.cmd.Env = append(d.cmd.Env, slot.InheritEnviron(names)...)
+		d.cmd.Env = append(d.cmd.Env, slot.ChildEnviron(names)...)
 	}
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	testkit.Must(s.t, d.cmd.Start())

@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // stack is shared by all tests here; root is the repository, apis the folder mounted as apis/.
@@ -161,7 +161,7 @@ func start() error {
 type result struct {
 	Text, Notes string
 	Failed      bool
-	Receipt     controlapi.Receipt
+	Receipt     proxyapi.Receipt
 }
 
 // execute runs code over a new MCP session. A call that could not be made is also a Failed result.

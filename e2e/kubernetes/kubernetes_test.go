@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
@@ -166,7 +166,7 @@ func doors(t *testing.T, w *world.World) {
 		id, done, err := w.Cluster.Identity(ctx, secret[0], secret[1])
 		testkit.Must(t, err)
 		defer done()
-		c := runapi.NewClient(runapi.ClientConfig{Dial: dialer(id, ip+":8443")})
+		c := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: dialer(id, ip+":8443")})
 		_, err = c.Health(ctx)
 		if (err == nil) != (role == "mcp-server") {
 			t.Errorf("with the certificate of %s: %v", role, err)

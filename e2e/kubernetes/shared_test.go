@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestShared tests a release in which all sandboxes share a proxy, in namespaces that PodSecurity restricts.
@@ -106,12 +106,12 @@ func sharedDoors(t *testing.T, w *world.World) {
 				return id.Dial(ctx, world.SharedAddress+":"+port, mtls.Proxy)
 			}
 		}
-		c := controlapi.NewClientOver(dial("8444"))
+		c := proxyapi.NewClientOver(dial("8444"))
 		_, err = c.FetchHealth(ctx)
 		if (err == nil) != (role == "mcp-server") {
 			t.Errorf("the control API, with the certificate of %s: %v", role, err)
 		}
-		err = c.RegisterRun(ctx, 0, controlapi.Registration{Run: "x", Generation: 1 << 60, Deadline: time.Now().Add(time.Minute)})
+		err = c.RegisterRun(ctx, 0, proxyapi.Registration{Run: "x", Generation: 1 << 60, Deadline: time.Now().Add(time.Minute)})
 		if err == nil || role == "mcp-server" && !strings.Contains(err.Error(), "pod: want one address") {
 			t.Errorf("a slot of no pod, with the certificate of %s: %v", role, err)
 		}

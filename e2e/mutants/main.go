@@ -1,34 +1,42 @@
-// Command mutants measures what the tests notice: it changes single places of the product, and runs the tests of the
-// changed package and then those of the packages that import it. A change that no test fails on is printed.
+// Command mutants measures what the tests notice. It changes single places of the product, and runs the tests of the
+// changed package. If they pass, it runs those of packages that import it, but never those of programs or of e2e, which
+// take minutes. It prints each change that no test fails on.
 //
-//	mutants -seed 7 -n 20            draws 20 mutants
-//	mutants -for 2m -packages pool   draws as many as fit into two minutes, in packages whose path matches
+//	mutants -seed 7 -n 20                        tries the first 20 mutants of seed 7
+//	mutants -for 2m -packages pool               tries mutants for two minutes, in packages whose path matches
+//	mutants -seed 7 -n 150 -for 6m -results F    goes on where an earlier call with F ended, and prints the score of both
 //
-// The seed decides which package, which kind in it and which place are drawn; a package counts by the root of its number
-// of places. Mutants in reviewed.txt are not drawn: somebody has judged that no test should fail on them.
+// The seed orders all mutants. A package counts by the root of its number of mutants, and each kind in it counts the same.
+// Mutants in reviewed.txt are drawn but not tried: a person has judged that no test should fail on them. Delete a line of
+// the file F to try its mutant again.
 package main
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // reviewed has a line for each mutant that no test should fail on: kind, file, the line as it is, and the reason,
@@ -40,80 +48,189 @@ var reviewed string
 const module = "github.com/codeforge-mcp/codeforge/"
 
 func main() {
-	seed := flag.Uint64("seed", 1, "the `number` that decides what is drawn")
-	n := flag.Int("n", 20, "how many mutants are drawn")
-	most := flag.Duration("for", 0, "end after this `time`, if it is not 0")
-	packages := flag.String("packages", ".", "draw only in packages whose path matches this `expression`")
-	root := flag.String("root", "..", "the root of the source tree")
+	var o options
+	flag.Uint64Var(&o.seed, "seed", 1, "the `number` that decides which mutants come first")
+	flag.IntVar(&o.n, "n", 20, "how many mutants are drawn")
+	flag.DurationVar(&o.most, "for", 0, "end after this `time`, if it is not 0")
+	flag.IntVar(&o.users, "dependants", 2, "how many packages that import the changed one are tested")
+	flag.StringVar(&o.packages, "packages", ".", "draw only in packages whose path matches this `expression`")
+	flag.StringVar(&o.results, "results", "", "the `file` with the results of earlier calls, which gets those of this one")
+	flag.StringVar(&o.root, "root", "..", "the root of the source tree")
 	flag.Parse()
-	if err := run(*root, *seed, *n, *most, *packages, os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-// lab is where mutants are tried.
-type lab struct {
-	root, dir string
-	users     map[string][]string // the folders of the packages that import one, by its folder
+type options struct {
+	seed                    uint64
+	n                       int
+	users                   int
+	most                    time.Duration
+	packages, results, root string
 }
 
-func run(root string, seed uint64, n int, most time.Duration, packages string, out io.Writer) error {
-	match, err := regexp.Compile(packages)
+func run(ctx context.Context, o options, out io.Writer) error {
+	match, err := regexp.Compile(o.packages)
 	if err != nil {
 		return err
 	}
-	if root, err = filepath.Abs(root); err != nil {
-		return err
-	}
-	l := &lab{root: root, users: map[string][]string{}}
-	if l.dir, err = os.MkdirTemp("", "mutants-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(l.dir)
-	all, err := l.list(match)
+	l, err := newLab(o.root)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	random := rand.New(rand.NewPCG(seed, 0))
-	fmt.Fprintf(out, "seed %d, %d packages\n", seed, len(all))
-	results := map[string]map[string]int{} // package or kind, then result
-	count, seen := 0, map[string]bool{}
-	for tries := 0; count < n && tries < 20*n && (most == 0 || time.Since(began) < most); tries++ {
-		m, ok := draw(random, all)
-		key := fmt.Sprint(m.file, m.from, m.kind, m.to)
-		if !ok || seen[key] {
-			continue
+	defer l.close()
+	all, err := l.listMutants(ctx, match)
+	if err != nil {
+		return err
+	}
+	known, err := readResults(o.results, o.seed)
+	if err != nil {
+		return err
+	}
+	if o.most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.most)
+		defer cancel()
+	}
+	fmt.Fprintf(out, "seed %d, %d packages\n", o.seed, len(all))
+	scores := map[string]score{} // by package or kind
+	began, tried, drawn := time.Now(), 0, 0
+	for _, m := range orderMutants(o.seed, all) {
+		r, ok := known[m.key()]
+		if drawn == o.n || !ok && ctx.Err() != nil {
+			break
 		}
-		seen[key] = true
-		result, err := l.try(m)
-		if err != nil {
-			return err
-		}
-		if result == "" { // it does not compile
-			continue
-		}
-		count++
-		for _, key := range []string{m.kind, m.pkg, "all"} {
-			if results[key] == nil {
-				results[key] = map[string]int{}
+		switch {
+		case isReviewed(m):
+			r = result{text: skipped}
+		case !ok:
+			start := time.Now()
+			if r, err = l.tryMutant(ctx, m, o.users); err != nil {
+				return err
 			}
-			results[key][result]++
+			if ctx.Err() != nil { // it ended the tests, so they say nothing
+				continue
+			}
+			if err := appendResult(o.results, o.seed, m, r, time.Since(start)); err != nil {
+				return err
+			}
+			tried++
 		}
-		if result == survived {
-			fmt.Fprintf(out, "survived: %s:%d %s: %s\n", m.file, m.line, m.kind, m.text)
+		if r.text == noBuild {
+			continue
+		}
+		drawn++
+		for _, key := range []string{m.kind, m.pkg, "all"} {
+			if scores[key] == nil {
+				scores[key] = score{}
+			}
+			scores[key][r.text]++
+		}
+		if r.text == survived || r.text == unsound {
+			fmt.Fprintf(out, "%s: %s:%d %s: %s %s\n", r.text, m.file, m.line, m.kind, m.text, r.test)
 		}
 	}
-	printResults(out, results)
-	fmt.Fprintf(out, "%d mutants, %.1f s each\n", count, time.Since(began).Seconds()/max(1, float64(count)))
+	printScores(out, scores)
+	fmt.Fprintf(out, "%d mutants, %d tried now, %.1f s each\n", drawn, tried, time.Since(began).Seconds()/max(1, float64(tried)))
 	return nil
 }
 
-// list lists the mutants of each package that has tests, without those in reviewed.
-func (l *lab) list(match *regexp.Regexp) (map[string][]mutant, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
-	cmd.Dir = l.root
+// isReviewed reports whether reviewed.txt has a mutant.
+func isReviewed(m mutant) bool {
+	return strings.Contains("\n"+reviewed, "\n"+strings.Join([]string{m.kind, m.file, m.text}, "\t")+"\t")
+}
+
+// key names a mutant by the text of its line, so it stays the same if other lines change.
+func (m mutant) key() string {
+	return strings.Join([]string{m.kind, m.file, m.text, strconv.Itoa(m.nth)}, "\t")
+}
+
+// orderMutants draws without replacement, each mutant with its weight (Efraimidis and Spirakis 2006). Unlike a sequence
+// of random numbers, the order of two mutants does not depend on other mutants.
+func orderMutants(seed uint64, all map[string][]mutant) []mutant {
+	at := map[string]float64{}
+	var list []mutant
+	for _, of := range all {
+		kinds := map[string]float64{}
+		for _, m := range of {
+			kinds[m.kind]++
+		}
+		for _, m := range of {
+			weight := math.Sqrt(float64(len(of))) / float64(len(kinds)) / kinds[m.kind]
+			sum := sha256.Sum256(fmt.Appendf(nil, "%d\t%s", seed, m.key()))
+			at[m.key()] = -math.Log1p(-math.Ldexp(float64(binary.BigEndian.Uint64(sum[:])>>11), -53)) / weight
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b mutant) int { return cmp.Compare(at[a.key()], at[b.key()]) })
+	return list
+}
+
+// result is the end of a mutant, with the first test that failed.
+type result struct{ text, test string }
+
+// The texts of results.
+const (
+	killed   = "killed"
+	byOthers = "killed by dependants"
+	timedOut = "timed out"
+	survived = "survived"
+	skipped  = "reviewed"
+	noBuild  = "does not compile"
+	unsound  = "fails without a mutant too"
+)
+
+// readResults reads what appendResult has written with a seed. The file may be missing.
+func readResults(file string, seed uint64) (map[string]result, error) {
+	known := map[string]result{}
+	text, err := os.ReadFile(file)
+	if err != nil && file != "" && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) == 8 && f[0] == strconv.FormatUint(seed, 10) {
+			known[strings.Join(f[4:], "\t")] = result{text: f[1], test: f[2]}
+		}
+	}
+	return known, nil
+}
+
+func appendResult(file string, seed uint64, m mutant, r result, took time.Duration) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%d\t%s\t%s\t%.1f\t%s\n", seed, r.text, r.test, took.Seconds(), m.key())
+	return errors.Join(err, f.Close())
+}
+
+// score counts results by their text.
+type score map[string]int
+
+// printScores prints the score of each kind and package.
+func printScores(out io.Writer, scores map[string]score) {
+	for _, key := range slices.SortedFunc(maps.Keys(scores), func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
+	}) {
+		s := scores[key]
+		caught := s[killed] + s[byOthers] + s[timedOut]
+		fmt.Fprintf(out, "%-40s %3d of %3d caught, %d by dependants, %d by the time limit; %d reviewed\n",
+			key, caught, caught+s[survived], s[byOthers], s[timedOut], s[skipped])
+	}
+}
+
+// listMutants lists the mutants of each package that has tests.
+func (l *lab) listMutants(ctx context.Context, match *regexp.Regexp) (map[string][]mutant, error) {
+	cmd := l.newCommand(ctx, "list",
+		"-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
 	text, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -133,9 +250,11 @@ func (l *lab) list(match *regexp.Regexp) (map[string][]mutant, error) {
 		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
 			continue
 		}
-		for _, of := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Imports, p.TestImports, p.XTestImports)))) {
-			of = strings.TrimPrefix(of, module)
-			l.users[of] = append(l.users[of], pkg)
+		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		for _, of := range slices.Compact(slices.Sorted(slices.Values(imports))) {
+			if of = strings.TrimPrefix(of, module); of != pkg && !strings.Contains(pkg, "/cmd/") {
+				l.users[of] = append(l.users[of], pkg)
+			}
 		}
 		if !match.MatchString(pkg) {
 			continue
@@ -151,89 +270,9 @@ func (l *lab) list(match *regexp.Regexp) (map[string][]mutant, error) {
 				return nil, err
 			}
 			for _, m := range list {
-				if m.pkg = pkg; !isReviewed(m) {
-					all[pkg] = append(all[pkg], m)
-				}
+				m.pkg = pkg
+				all[pkg] = append(all[pkg], m)
 			}
 		}
-	}
-}
-
-func isReviewed(m mutant) bool {
-	return strings.Contains("\n"+reviewed, "\n"+strings.Join([]string{m.kind, m.file, m.text}, "\t")+"\t")
-}
-
-// draw draws a package, then a kind, then a mutant.
-func draw(random *rand.Rand, all map[string][]mutant) (m mutant, ok bool) {
-	packages := slices.Sorted(maps.Keys(all))
-	sum := 0.0
-	for _, p := range packages {
-		sum += math.Sqrt(float64(len(all[p])))
-	}
-	at := random.Float64() * sum
-	for _, p := range packages {
-		if at -= math.Sqrt(float64(len(all[p]))); at > 0 {
-			continue
-		}
-		kinds := map[string][]mutant{}
-		for _, m := range all[p] {
-			kinds[m.kind] = append(kinds[m.kind], m)
-		}
-		names := slices.Sorted(maps.Keys(kinds))
-		of := kinds[names[random.IntN(len(names))]]
-		return of[random.IntN(len(of))], true
-	}
-	return mutant{}, false
-}
-
-// The results of a mutant.
-const (
-	killed   = "killed"
-	byOthers = "killed by dependants"
-	survived = "survived"
-)
-
-// mostUsers bounds the packages whose tests run on a mutant that the tests of its own package do not notice.
-const mostUsers = 5
-
-// try runs the tests on a mutant. The result is empty if it does not compile.
-func (l *lab) try(m mutant) (string, error) {
-	source, err := os.ReadFile(filepath.Join(l.root, m.file))
-	if err != nil {
-		return "", err
-	}
-	changed := string(source[:m.from]) + m.new + string(source[m.to:])
-	to, overlay := filepath.Join(l.dir, "mutant.txt"), filepath.Join(l.dir, "overlay.json")
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(l.root, m.file): to}})
-	if err := errors.Join(err, os.WriteFile(to, []byte(changed), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		return "", err
-	}
-	if l.execute(time.Minute, "build", "-overlay", overlay, "-o", os.DevNull, "./"+m.pkg) != nil {
-		return "", nil
-	}
-	for i, pkg := range append([]string{m.pkg}, l.users[m.pkg][:min(mostUsers, len(l.users[m.pkg]))]...) {
-		if l.execute(5*time.Minute, "test", "-vet=off", "-failfast", "-timeout", "4m", "-overlay", overlay, "./"+pkg) != nil {
-			return []string{killed, byOthers}[min(i, 1)], nil
-		}
-	}
-	return survived, nil
-}
-
-func (l *lab) execute(most time.Duration, args ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = l.root
-	return cmd.Run()
-}
-
-// printResults prints the score of each kind and package.
-func printResults(out io.Writer, results map[string]map[string]int) {
-	for _, key := range slices.SortedFunc(maps.Keys(results), func(a, b string) int {
-		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
-	}) {
-		r := results[key]
-		caught := r[killed] + r[byOthers]
-		fmt.Fprintf(out, "%-40s %3d of %3d, %d by dependants\n", key, caught, caught+r[survived], r[byOthers])
 	}
 }

@@ -27,6 +27,7 @@ type mutant struct {
 	kind      string
 	line      int
 	text      string // the line as it is, without the space around it
+	nth       int    // counts the mutants of the file with this kind and text
 	from, to  int    // the bytes that new replaces
 	new       string
 }
@@ -48,9 +49,12 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 		return nil, err
 	}
 	lines := strings.Split(string(source), "\n")
+	count := map[string]int{} // by kind and text
 	add := func(kind string, from, to token.Pos, text string) {
 		at := set.Position(from)
-		list = append(list, mutant{file: file, kind: kind, line: at.Line, text: strings.TrimSpace(lines[at.Line-1]),
+		line := strings.TrimSpace(lines[at.Line-1])
+		count[kind+line]++
+		list = append(list, mutant{file: file, kind: kind, line: at.Line, text: line, nth: count[kind+line],
 			from: at.Offset, to: set.Position(to).Offset, new: text})
 	}
 	part := func(n ast.Node) string {

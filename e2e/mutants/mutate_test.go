@@ -1,10 +1,13 @@
 package main
 
 import (
-	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -69,25 +72,62 @@ func TestReviewed(t *testing.T) {
 	}
 }
 
-// TestDraw: a seed draws the same mutants each time, and from all packages.
-func TestDraw(t *testing.T) {
-	all := map[string][]mutant{"a": {{pkg: "a", kind: andOr}}, "b": {{pkg: "b", kind: andOr}, {pkg: "b", kind: constant}}}
-	var first []string
-	for round := range 2 {
-		random, seen := rand.New(rand.NewPCG(3, 0)), map[string]bool{}
-		for i := range 50 {
-			m, ok := draw(random, all)
-			if seen[m.pkg+m.kind] = true; !ok {
-				t.Fatal("nothing was drawn")
-			}
-			if round == 0 {
-				first = append(first, m.pkg+m.kind)
-			} else if first[i] != m.pkg+m.kind {
-				t.Fatalf("draw %d: %s%s, then %s", i, m.pkg, m.kind, first[i])
-			}
+// TestOrder: a seed orders mutants in the same way each time, also if others are missing, and draws from all kinds.
+func TestOrder(t *testing.T) {
+	all := map[string][]mutant{"a": nil, "b": {{pkg: "b", kind: constant}}}
+	for i := range 100 {
+		all["a"] = append(all["a"], mutant{pkg: "a", kind: andOr, nth: i})
+	}
+	list := orderMutants(3, all)
+	if again := orderMutants(3, all); !slices.Equal(list, again) {
+		t.Errorf("%v, then %v", list, again)
+	}
+	if other := orderMutants(4, all); slices.Equal(list, other) {
+		t.Error("two seeds, one order")
+	}
+	first := 0 // of the mutant of b, whose share is a tenth of that of a
+	for seed := range uint64(1000) {
+		if orderMutants(seed, all)[0].pkg == "b" {
+			first++
 		}
-		if len(seen) != 3 {
-			t.Errorf("drawn: %v", seen)
+	}
+	if first < 60 || first > 125 {
+		t.Errorf("the only mutant of b was first %d times, want about 91", first)
+	}
+	without := slices.DeleteFunc(slices.Clone(list), func(m mutant) bool { return m.pkg == "b" })
+	if delete(all, "b"); !slices.Equal(orderMutants(3, all), without) {
+		t.Error("the order changed with another package")
+	}
+}
+
+// TestResults: results are read back by seed.
+func TestResults(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results")
+	m := mutant{kind: andOr, file: "a.go", text: "a && b", nth: 2}
+	want := result{text: byOthers, test: "TestX"}
+	if err := appendResult(file, 3, m, want, 1); err != nil {
+		t.Fatal(err)
+	}
+	for seed, n := range map[uint64]int{3: 1, 4: 0} {
+		if known, err := readResults(file, seed); err != nil || len(known) != n || n == 1 && known[m.key()] != want {
+			t.Errorf("seed %d: %v, %v", seed, known, err)
 		}
+	}
+}
+
+// TestKillOrphans kills a process that has left the group of its parent.
+func TestKillOrphans(t *testing.T) {
+	l, err := newLab(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	text, err := exec.Command("setsid", "--fork", "sh", "-c", "echo $$; exec sleep 600 >&- 2>&-").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killOrphans()
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || syscall.Kill(pid, 0) == nil {
+		t.Errorf("%q, %v: it is still there", text, err)
 	}
 }

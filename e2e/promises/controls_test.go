@@ -68,6 +68,8 @@ var promisesOf = map[string][]string{
 	"override":           {"restricted-methods"},
 	"package-lock":       {"first-installed-package"},
 	"pattern-work":       {"bounded-servers"},
+	"place-length":       {"bounded-servers"},
+	"proxied-address":    {"no-private-address"},
 	"pending-signals":    {"memory-limits"},
 	"plan-by":            {"a-plan-is-what-was-shown"},
 	"plan-digest":        {"a-plan-is-what-was-shown"},

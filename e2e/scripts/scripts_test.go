@@ -106,12 +106,12 @@ func TestMacOS(t *testing.T) {
 		{"up without an engine", "Darwin", stopped, "make/up.sh", 1, []string{"Cannot connect to the Docker daemon", "Start Docker"}, ""},
 		{"up without docker", "Darwin", "", "make/up.sh", 1, []string{"docker is not installed", "Start Docker"}, ""},
 		{"rebuild with a wrong setting", "Darwin", strings.Replace(running, "esac", "\"compose run\"*) exit 1 ;;\nesac", 1), "rebuild.sh", 1,
-			[]string{"Nothing was replaced"}, "docker compose run --rm --no-deps -T settings\n"},
+			[]string{"CodeForge was not replaced"}, "docker compose run --rm --no-deps -T settings\n"},
 		{"rebuild without an engine", "Darwin", stopped, "rebuild.sh", 1, []string{"Cannot connect to the Docker daemon", "Docker Desktop"}, ""},
 		{"mode on Linux without an engine", "Linux", stopped, "make/mode.sh", 0, []string{"Cannot connect to the Docker daemon", "embedded\n"}, ""},
 		{"down", "Darwin", running, "make/down.sh", 0, nil, "docker compose down"},
-		{"down with nothing", "Darwin", empty, "make/down.sh", 0, []string{"Nothing of CodeForge runs in"}, "docker ps"},
-		{"down without an engine", "Darwin", stopped, "make/down.sh", 0, []string{"In Docker nothing was stopped: no Docker engine answers: Cannot connect"}, ""},
+		{"down with nothing", "Darwin", empty, "make/down.sh", 0, []string{"CodeForge does not run in"}, "docker ps"},
+		{"down without an engine", "Darwin", stopped, "make/down.sh", 0, []string{"The containers were not stopped: no Docker engine answers: Cannot connect"}, ""},
 		{"deno", "Darwin", "", "make/deno.sh", 1, []string{"embedded mode needs Linux"}, ""},
 	}
 	for _, r := range rows {
@@ -170,7 +170,7 @@ esac`
 	const listed = "  folders      .codeforge bin .tools bench/out\n  containers   2\n  volumes      codeforge_skills codeforge_run-sandbox\n" +
 		"  networks     1\n  images       2\n"
 	out, code, calls := m.run("make/uninstall.sh")
-	if code != 1 || !strings.Contains(out, listed) || !strings.Contains(out, "Nothing was removed: set YES=1") {
+	if code != 1 || !strings.Contains(out, listed) || !strings.Contains(out, "Not removed: set YES=1") {
 		t.Errorf("without an answer: exit %d\n%s", code, out)
 	}
 	if strings.Contains(calls, " rm") || left() != strings.Join(folders, " ") {

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // vendor is one real server with one call of it.
@@ -182,7 +182,7 @@ func TestVendors(t *testing.T) {
 }
 
 // recorded is what codeforge receipt shows of a run.
-func recorded(t *testing.T, w *world.World, run string) (r controlapi.Receipt) {
+func recorded(t *testing.T, w *world.World, run string) (r proxyapi.Receipt) {
 	t.Helper()
 	out, code, err := world.Tool(t.Context(), world.Command{
 		Dir: w.Dir, Args: []string{"receipt", run, "--json", "--state", w.Process.State},
@@ -197,7 +197,7 @@ func recorded(t *testing.T, w *world.World, run string) (r controlapi.Receipt) {
 }
 
 // caused reports whether a receipt shows a request with a swapped credential to a host below a call of a tool.
-func caused(r controlapi.Receipt, host string) bool {
+func caused(r proxyapi.Receipt, host string) bool {
 	for _, x := range r.Exchanges {
 		for _, c := range x.Caused {
 			if x.CalledTool() != "" && c.Host == host && len(c.Swapped) > 0 {

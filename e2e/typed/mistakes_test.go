@@ -260,7 +260,7 @@ func TestMistakes(t *testing.T) {
 		res := w.MustExecute(t, wrong[i].code(), wrong[i].api)
 		c := count[kinds[i]]
 		c[1]++
-		if res.IsError && strings.HasPrefix(res.Out, "Type errors, nothing was run:") {
+		if res.IsError && strings.HasPrefix(res.Out, "Type errors, not run:") {
 			caught++
 			c[0]++
 		} else {

@@ -47,7 +47,7 @@ var slips = []slip{
 	{"a program", `new Deno.Command("ls").outputSync();`, []string{"NotFound: Failed to spawn", "processes and native code are not available"}},
 	{"CommonJS", `const fs = require("fs");`, []string{"ReferenceError: require is not defined", "There is no CommonJS"}},
 	{"a file that was not sent", `import { f } from "./lib.ts"; f();`, []string{"Only this module is sent"}},
-	{"a skill that does not load", `await Deno.writeTextFile("/skills/broken.ts", "// @description x\nexport const a = ;"); await Deno.writeTextFile("/skills/my notes.ts", "");`, []string{"The skill broken does not load: SyntaxError: Expression expected at /skills/broken.ts:2:18", `"my notes.ts" in /skills is no skill`}},
+	{"a skill that does not load", `await Deno.writeTextFile("/skills/broken.ts", "// @description x\nexport const a = ;"); await Deno.writeTextFile("/skills/my notes.ts", "");`, []string{"The skill broken does not load: SyntaxError: Expression expected at /skills/broken.ts:2:18", `"my notes.ts" in /skills is not a skill`}},
 }
 
 // TestMistakesInCode makes typical mistakes in code, through MCP: the result tells the model what to do.

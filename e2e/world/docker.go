@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // images are built once per test process.
@@ -75,6 +75,6 @@ func (w *World) startDocker(cfg Config) error {
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
-	w.control = func() *controlapi.Client { return controlapi.NewClient(filepath.Join(control, "proxy.sock")) }
+	w.control = func() *proxyapi.Client { return proxyapi.NewClient(filepath.Join(control, "proxy.sock")) }
 	return nil
 }

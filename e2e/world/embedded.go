@@ -19,7 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Process is a started `codeforge` command.
@@ -293,7 +293,7 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 	}
 	w.URL = ready.URL + "/mcp"
 	w.Process = p
-	w.control = func() *controlapi.Client { return controlapi.NewClient(filepath.Join(p.State, "run", "control.sock")) }
+	w.control = func() *proxyapi.Client { return proxyapi.NewClient(filepath.Join(p.State, "run", "control.sock")) }
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The environment of tests in Kubernetes: the folder of the node's programs (.ci/k8s/build), and the tag of the images.
@@ -139,7 +139,7 @@ func (w *World) startKubernetes(cfg Config) (err error) {
 		return err
 	}
 	w.URL = "http://" + address + "/mcp"
-	w.control = func() *controlapi.Client { return c.control() }
+	w.control = func() *proxyapi.Client { return c.control() }
 	return nil
 }
 
@@ -359,8 +359,8 @@ func (c *Cluster) describe() string {
 }
 
 // control is a client of the first pod's proxy, or of the shared one, with mcp-server's certificate.
-func (c *Cluster) control() *controlapi.Client {
-	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) {
+func (c *Cluster) control() *proxyapi.Client {
+	return proxyapi.NewClientOver(func(ctx context.Context) (net.Conn, error) {
 		id, done, err := c.Identity(ctx, c.Server, "cf-mcp-server-tls")
 		if err != nil {
 			return nil, err

@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // User is the user that runs CodeForge in embedded mode.
@@ -93,7 +93,7 @@ type World struct {
 	session *mcp.ClientSession
 	stop    func() error
 	logs    func() string
-	control func() *controlapi.Client
+	control func() *proxyapi.Client
 }
 
 // Start makes a world and stops it when the test ends.
@@ -245,7 +245,7 @@ func (w *World) Close() error {
 func (w *World) Logs() string { return w.logs() }
 
 // Control is a client of the proxy's control API. In Docker mode only root on the engine's machine can reach it.
-func (w *World) Control() *controlapi.Client { return w.control() }
+func (w *World) Control() *proxyapi.Client { return w.control() }
 
 // Processes are the command lines of all processes in the tests' pid namespace, in the sandbox's container, or in pods.
 func (w *World) Processes(ctx context.Context) ([]string, error) {
@@ -271,7 +271,7 @@ type Result struct {
 	// Notes are the other text blocks, for the model.
 	Notes   string
 	IsError bool
-	Receipt controlapi.Receipt
+	Receipt proxyapi.Receipt
 	// JSON is the whole result as it came.
 	JSON string
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goroutineClock returns the processor time of this process. Other processes do not affect it.
-func goroutineClock() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// processClock returns the processor time of this process. Other processes do not affect it.
+func processClock() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 // threadClock returns the processor time of the calling thread.
 func threadClock() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }

@@ -6,6 +6,6 @@ import "time"
 
 var start = time.Now()
 
-// goroutineClock and threadClock return the elapsed time.
-func goroutineClock() time.Duration { return time.Since(start) }
-func threadClock() time.Duration    { return time.Since(start) }
+// processClock and threadClock return the elapsed time.
+func processClock() time.Duration { return time.Since(start) }
+func threadClock() time.Duration  { return time.Since(start) }

@@ -14,7 +14,7 @@ import (
 var (
 	ErrSyntax  = errors.New("not a JSON pointer")
 	ErrNotJSON = errors.New("not JSON")
-	ErrMissing = errors.New("nothing at the JSON pointer")
+	ErrMissing = errors.New("no value at the JSON pointer")
 	ErrNotText = errors.New("an object, a list, true, false or null at the JSON pointer")
 )
 

@@ -100,7 +100,7 @@ func TestPosition(t *testing.T) {
 		`["x" "y"]`:           "line 1, column 6: an entry without a comma before it; want entries separated by commas",
 		"[\"x\n\"]":           "line 1, column 4: a string that is not closed on its line, or has a bad escape; want a string like \"text\", with \\\\ for a backslash",
 		"[\n\"ä\xff\"]":       "line 2, column 3: bytes that are not UTF-8; want the file saved as UTF-8",
-		`{"a": {"b": 1} }  x`: "line 1, column 19: more text after the object; want one object and nothing else",
+		`{"a": {"b": 1} }  x`: "line 1, column 19: more text after the object; want only one object",
 		`{"k": 1, "K" : 2}`:   `line 1, column 10: the key "K" a second time; want each key once`,
 		"[[[[]]]]":            "line 1, column 4: values in values; want at most 3 levels",
 		"[1,2,3,4,5]":         "line 1, column 12: many values; want at most 4",
@@ -113,7 +113,7 @@ func TestPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := n.GetKey("a")
+	list := n.GetValue("a")
 	if got := fmt.Sprint(n.Line, list.Line, list.ListItems()[0].Node.Line, list.ListItems()[1].Node.Line); got != "1 2 4 5" {
 		t.Errorf("lines %s", got)
 	}

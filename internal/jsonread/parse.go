@@ -194,8 +194,8 @@ func (p *nodeBuilder) addValue(kind Kind, text string, members []Member, line in
 	return nil
 }
 
-// GetKey returns an object's value, or nil. The first of equal keys counts.
-func (n *Node) GetKey(key string) *Node {
+// GetValue returns an object's value, or nil. The first of equal keys counts.
+func (n *Node) GetValue(key string) *Node {
 	if !n.Is(Object) {
 		return nil
 	}
@@ -210,14 +210,14 @@ func (n *Node) GetKey(key string) *Node {
 // FollowKeys follows keys of nested objects.
 func (n *Node) FollowKeys(keys ...string) *Node {
 	for _, k := range keys {
-		n = n.GetKey(k)
+		n = n.GetValue(k)
 	}
 	return n
 }
 
 // TextOf returns the text of an object's string, number or boolean, or "".
 func (n *Node) TextOf(key string) string {
-	if v := n.GetKey(key); v != nil {
+	if v := n.GetValue(key); v != nil {
 		return v.Text
 	}
 	return ""
@@ -225,7 +225,7 @@ func (n *Node) TextOf(key string) string {
 
 // IsTrue reports whether an object's value is true.
 func (n *Node) IsTrue(key string) bool {
-	v := n.GetKey(key)
+	v := n.GetValue(key)
 	return v.Is(Bool) && v.Text == "true"
 }
 

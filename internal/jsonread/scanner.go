@@ -116,7 +116,7 @@ func (s *Scanner) End() (Event, error) {
 		return 0, s.err
 	}
 	e := Event(0)
-	if s.endsNumber() {
+	if s.canEndNumber() {
 		e = EndNumber
 		s.state = s.stateAfterValue()
 	}
@@ -141,8 +141,8 @@ func (s *Scanner) stateAfterValue() scanState {
 	return wantComma
 }
 
-// endsNumber reports whether the current number is complete.
-func (s *Scanner) endsNumber() bool {
+// canEndNumber reports whether the current number is complete.
+func (s *Scanner) canEndNumber() bool {
 	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
 }
 
@@ -164,7 +164,7 @@ func (s *Scanner) stepByte(c byte) Event {
 			s.state = next
 			return 0
 		}
-		if !s.endsNumber() {
+		if !s.canEndNumber() {
 			return s.failOnByte(c)
 		}
 		s.state = s.stateAfterValue()
@@ -339,7 +339,7 @@ func (s *Scanner) closeNesting(e Event) Event {
 func (s *Scanner) failOnByte(c byte) Event {
 	switch {
 	case s.state == wantEnd:
-		return s.failAt("more text after the object", "one object and nothing else")
+		return s.failAt("more text after the object", "only one object")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
 		s.failAt("a trailing comma", "no comma after the last entry")
 		// Report the comma, not the bracket after it.

@@ -137,8 +137,8 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 	return b.freed
 }
 
-// TakeOrWait is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
-func (a *Account) TakeOrWait(ctx context.Context, n int64) error {
+// TakeMore is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
+func (a *Account) TakeMore(ctx context.Context, n int64) error {
 	if a == nil || a.TryTake(n) {
 		return nil
 	}
@@ -186,9 +186,9 @@ func (a *Account) giveLocked(n int64) {
 	}
 }
 
-// CountReads returns a reader of src that takes memory for the bytes read. It fails with ErrFull if the share does not
+// NewReader returns a reader of src that takes memory for the bytes read. It fails with ErrFull if the share does not
 // allow them.
-func (a *Account) CountReads(src io.Reader) io.Reader { return &countingReader{src, a} }
+func (a *Account) NewReader(src io.Reader) io.Reader { return &countingReader{src, a} }
 
 type countingReader struct {
 	src     io.Reader
@@ -216,7 +216,7 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 	if err != nil || len(text) < Free || limit <= Free {
 		return text, err
 	}
-	if err := a.TakeOrWait(ctx, cost); err != nil {
+	if err := a.TakeMore(ctx, cost); err != nil {
 		return nil, err
 	}
 	// append would need twice the memory while the slice grows.

@@ -85,7 +85,7 @@ func TestNoDeadlock(t *testing.T) {
 				a := b.OpenAccount(run % 2)
 				defer a.Close()
 				for range 8 {
-					if a.TakeOrWait(t.Context(), 8) != nil {
+					if a.TakeMore(t.Context(), 8) != nil {
 						mu.Lock()
 						defer mu.Unlock()
 						full++
@@ -140,10 +140,10 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestReader(t *testing.T) {
 	b := New(200)
 	a := b.OpenAccount("run")
-	if text, err := io.ReadAll(a.CountReads(strings.NewReader("0123456789"))); err != nil || len(text) != 10 || b.UsedBytes() != 10 {
+	if text, err := io.ReadAll(a.NewReader(strings.NewReader("0123456789"))); err != nil || len(text) != 10 || b.UsedBytes() != 10 {
 		t.Error(err, b.UsedBytes())
 	}
-	if _, err := io.ReadAll(a.CountReads(strings.NewReader(strings.Repeat("x", 50)))); !errors.Is(err, ErrFull) {
+	if _, err := io.ReadAll(a.NewReader(strings.NewReader(strings.Repeat("x", 50)))); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
 }

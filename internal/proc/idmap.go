@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// MapHolds reports whether one line of an id map contains all ids from first to last (user_namespaces(7)). text is the
-// content of /proc/<pid>/uid_map or gid_map. Several lines that contain them together do not count, because their ids
-// may belong to different owners.
-func MapHolds(text string, first, last int) bool {
+// HasIDRange reports whether one line of an id map contains all ids from first to last (user_namespaces(7)). text is
+// the content of /proc/<pid>/uid_map or gid_map. Several lines that contain them together do not count, because their
+// ids may belong to different owners.
+func HasIDRange(text string, first, last int) bool {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 {

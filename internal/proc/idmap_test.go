@@ -22,7 +22,7 @@ func TestMapHolds(t *testing.T) {
 		{"garbage\n", false},
 		{"0 0\nx y z\n", false},
 	} {
-		if got := MapHolds(c.text, 20000, 20099); got != c.want {
+		if got := HasIDRange(c.text, 20000, 20099); got != c.want {
 			t.Errorf("MapHolds(%q) = %v, want %v", c.text, got, c.want)
 		}
 	}

@@ -178,9 +178,9 @@ func ListProcesses() ([]int, error) {
 	return pids, nil
 }
 
-// OfUser lists the processes with this real, effective or saved uid: those alive, and zombies. It skips processes for
-// which known returns true, because reading one takes some fifty microseconds.
-func OfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
+// ListOfUser lists the processes with this real, effective or saved uid: those alive, and zombies. It skips processes
+// for which known returns true, because reading one takes some fifty microseconds.
+func ListOfUser(uid int, known func(pid int) bool) (alive, dead []int, err error) {
 	pids, err := ListProcesses()
 	if err != nil {
 		return nil, nil, err

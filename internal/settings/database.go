@@ -15,8 +15,8 @@ const postgresPort = 5432
 // removed are settings of earlier versions that must not be ignored.
 var removed = []string{"SKILLS_BUCKET", "HISTORY_BUCKET"}
 
-// checkRemoved reports settings that CodeForge no longer has.
-func checkRemoved(getenv func(string) string) (found []Mistake) {
+// listRemoved reports settings that CodeForge no longer has.
+func listRemoved(getenv func(string) string) (found []Mistake) {
 	for _, name := range removed {
 		// Ignoring the setting would silently start with empty data.
 		if getenv(name) != "" {

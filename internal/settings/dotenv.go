@@ -77,7 +77,7 @@ func (p *dotenvParser) readAssignment() error {
 	if after, ok := strings.CutPrefix(name, "export "); ok {
 		name = strings.TrimSpace(after)
 	}
-	if !validName(name) {
+	if !isValidName(name) {
 		return errors.New("not a variable's name before \"=\": want letters, digits and _, not starting with a digit")
 	}
 	p.rest = strings.TrimLeft(p.rest[offset:], " \t")
@@ -89,7 +89,7 @@ func (p *dotenvParser) readAssignment() error {
 	return nil
 }
 
-func validName(s string) bool {
+func isValidName(s string) bool {
 	for i := range len(s) {
 		b := s[i]
 		letter := b == '_' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'

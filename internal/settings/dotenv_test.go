@@ -96,7 +96,7 @@ func FuzzReadFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		vars, err := ReadFile(dotenvFile(t, text))
 		for name, value := range vars {
-			if !validName(name) {
+			if !isValidName(name) {
 				t.Fatalf("%q is a variable", name)
 			}
 			if err != nil || strings.ContainsAny(value, "'\r") {

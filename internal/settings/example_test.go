@@ -35,14 +35,14 @@ func TestEnvExample(t *testing.T) {
 	if _, err := Parse(env(vars)); err != nil {
 		t.Error(err)
 	}
-	if wrong := FindMisspelt(vars); len(wrong) > 0 {
+	if wrong := ListMisspelt(vars); len(wrong) > 0 {
 		t.Errorf("taken for misspelt: %v", wrong)
 	}
 	defaults := composeDefaults(t)
 	var order []string
 	for line := range strings.Lines(string(data)) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "#"), "=")
-		if !ok || !validName(name) {
+		if !ok || !isValidName(name) {
 			continue
 		}
 		order = append(order, name)

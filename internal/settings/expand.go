@@ -68,7 +68,7 @@ func (p *dotenvParser) expandNames(s string) (string, error) {
 			s = rest
 		default:
 			n := 0
-			for n < len(after) && validName(after[:n+1]) {
+			for n < len(after) && isValidName(after[:n+1]) {
 				n++
 			}
 			// A dollar without a name stands for itself.
@@ -84,7 +84,7 @@ func (p *dotenvParser) expandNames(s string) (string, error) {
 
 func (p *dotenvParser) expandBraced(inner string) (string, error) {
 	n := 0
-	for n < len(inner) && validName(inner[:n+1]) {
+	for n < len(inner) && isValidName(inner[:n+1]) {
 		n++
 	}
 	name, rest := inner[:n], inner[n:]

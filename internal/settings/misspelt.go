@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// FindMisspelt lists the variables of a .env file that are probably misspelt settings, sorted. Want is the setting.
-func FindMisspelt(vars map[string]string) []Mistake {
+// ListMisspelt lists the variables of a .env file that are probably misspelt settings, sorted. Want is the setting.
+func ListMisspelt(vars map[string]string) []Mistake {
 	names := ListNames()
 	var out []Mistake
 	for _, name := range slices.Sorted(maps.Keys(vars)) {

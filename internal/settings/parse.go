@@ -44,7 +44,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 			mistakes = append(mistakes, Mistake{v.name, quoteFound(v.name, text), want})
 		}
 	}
-	mistakes = append(mistakes, checkRemoved(getenv)...)
+	mistakes = append(mistakes, listRemoved(getenv)...)
 	// The comparisons below need every value.
 	if mistakes != nil {
 		return s, mistakes
@@ -149,7 +149,7 @@ func parseSize(t string, least int64, to *int64) string {
 func parseSubnet(t string, to *slot.Network) string {
 	n, ok := slot.ParseNetwork(t)
 	if !ok {
-		return `the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`
+		return `the first three numbers of a private network that is not in use here, e.g. "10.78.0"`
 	}
 	*to = n
 	return ""
@@ -193,7 +193,7 @@ func parseBearer(t string, to *secret.Value) string {
 
 func parseHosts(t string, to *[]string) string {
 	for _, part := range splitList(t) {
-		entry, ok := hostPort(part)
+		entry, ok := parseHostPort(part)
 		if !ok {
 			return "host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com"
 		}
@@ -202,8 +202,8 @@ func parseHosts(t string, to *[]string) string {
 	return ""
 }
 
-// hostPort normalises the value of a Host header: a name or an address (IPv6 in brackets), with an optional port.
-func hostPort(s string) (string, bool) {
+// parseHostPort normalises the value of a Host header: a name or an address (IPv6 in brackets), with an optional port.
+func parseHostPort(s string) (string, bool) {
 	name, port := s, ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
 		var n int
@@ -234,7 +234,7 @@ func splitList(t string) []string {
 	return out
 }
 
-func proxyURL(t string, to **url.URL) string {
+func parseProxyURL(t string, to **url.URL) string {
 	if t == "" {
 		return ""
 	}
@@ -250,8 +250,9 @@ func proxyURL(t string, to **url.URL) string {
 	return "a URL that starts with http://, https:// or socks5://"
 }
 
-// registryURL reads the address of a package registry. An installation can reach only this host, over TLS on port 443.
-func registryURL(t string, to **url.URL) string {
+// parseRegistryURL reads the address of a package registry. An installation can reach only this host, over TLS on port
+// 443.
+func parseRegistryURL(t string, to **url.URL) string {
 	if t == "" {
 		return ""
 	}
@@ -278,7 +279,7 @@ var registryRanges = [...]string{
 func parseRanges(t string, to *[]netip.Prefix) string {
 	for _, part := range splitList(t) {
 		p, err := netip.ParsePrefix(part)
-		if err != nil || p != p.Masked() || !isInRegistry(p) {
+		if err != nil || p != p.Masked() || !isRegistryRange(p) {
 			return "ranges of private addresses or of addresses for documentation, separated by commas, e.g. 10.1.0.0/16"
 		}
 		*to = append(*to, p)
@@ -286,8 +287,8 @@ func parseRanges(t string, to *[]netip.Prefix) string {
 	return ""
 }
 
-// isInRegistry reports whether a whole range is in registryRanges.
-func isInRegistry(p netip.Prefix) bool {
+// isRegistryRange reports whether a whole range is in registryRanges.
+func isRegistryRange(p netip.Prefix) bool {
 	for _, text := range registryRanges {
 		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
 			return true
@@ -312,21 +313,21 @@ func parseZone(t string, to *string) string {
 		}
 	}
 	// "Local" would be the zone of this machine, not of the sandbox.
-	if _, err := time.LoadLocation(t); t == "Local" || err != nil && haveZones() {
+	if _, err := time.LoadLocation(t); t == "Local" || err != nil && hasZones() {
 		return want
 	}
 	*to = t
 	return ""
 }
 
-// haveZones reports whether this machine has the time zone database. Without it a zone cannot be checked; Deno has its
+// hasZones reports whether this machine has the time zone database. Without it a zone cannot be checked; Deno has its
 // own database.
-func haveZones() bool {
+func hasZones() bool {
 	_, err := time.LoadLocation("Europe/London")
 	return err == nil
 }
 
-func oneOf(t string, to *string, options ...string) string {
+func parseOption(t string, to *string, options ...string) string {
 	for _, o := range options {
 		if strings.EqualFold(t, o) {
 			*to = o

@@ -179,11 +179,11 @@ func settingSpecs() []settingSpec {
 			return parsePath(t, "the path of a folder",
 				&s.Programs)
 		}},
-		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return registryURL(t, &s.Registry) }},
+		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return parseRegistryURL(t, &s.Registry) }},
 		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return parseRanges(t, &s.RegistryPrivate) }},
 		{"CANARIES", "on", func(s *Settings, t string) string {
 			text := ""
-			want := oneOf(t, &text, "on", "off")
+			want := parseOption(t, &text, "on", "off")
 			s.Canaries = text == "on"
 			return want
 		}},
@@ -194,11 +194,11 @@ func settingSpecs() []settingSpec {
 		}},
 		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutDefault) }},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutMax) }},
-		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return proxyURL(t, &s.UpstreamProxy) }},
+		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return parseProxyURL(t, &s.UpstreamProxy) }},
 		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
 			return parsePath(t, "the path of a PEM file", &s.UpstreamCAFile)
 		}},
-		{"AUDIT", "on", func(s *Settings, t string) string { return oneOf(t, &s.Audit, "on", "off", "required") }},
+		{"AUDIT", "on", func(s *Settings, t string) string { return parseOption(t, &s.Audit, "on", "off", "required") }},
 		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
 			days := 0
 			// A hundred years, which is far from overflow.
@@ -212,8 +212,11 @@ func settingSpecs() []settingSpec {
 				&s.AuditAnchor)
 		}},
 		{"TZ", "UTC", func(s *Settings, t string) string { return parseZone(t, &s.TZ) }},
-		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return oneOf(t, &s.LogFormat, "text", "json") }},
-		{"HISTORY", "full", func(s *Settings, t string) string { return oneOf(t, &s.History, "full", "receipts", "off") }},
+		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return parseOption(t, &s.LogFormat, "text", "json") }},
+		{"HISTORY", "full", func(s *Settings, t string) string {
+			return parseOption(t, &s.History, "full", "receipts",
+				"off")
+		}},
 		{"DATABASE_URL", "", func(s *Settings, t string) string { return parseDatabase(t, &s.Database) }},
 		{"DATABASE_URL_FILE", "", func(s *Settings, t string) string {
 			return readFromFile(t, !s.Database.IsEmpty(), func(text string) string { return parseDatabase(text, &s.Database) })

@@ -153,7 +153,7 @@ func TestRefused(t *testing.T) {
 		{"SANDBOX_MEMORY", "1t", `SANDBOX_MEMORY: "1t"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
 		{"SANDBOX_MEMORY", "b", `SANDBOX_MEMORY: "b"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
 		{"SANDBOX_MEMORY", "9223372036854775807g", `SANDBOX_MEMORY: "9223372036854775807g"; want a number with k, m or g, e.g. 512m or 1g, from 128m to 1024g`},
-		{"SANDBOX_SUBNET", "10.78.0.0/24", `SANDBOX_SUBNET: "10.78.0.0/24"; want the first three numbers of a private network that nothing else uses here, e.g. "10.78.0"`},
+		{"SANDBOX_SUBNET", "10.78.0.0/24", `SANDBOX_SUBNET: "10.78.0.0/24"; want the first three numbers of a private network that is not in use here, e.g. "10.78.0"`},
 		{"SANDBOX_SERVERS", "33", `SANDBOX_SERVERS: "33"; want a whole number from 0 to 32`},
 		{"SANDBOX_SERVER_MEMORY", "1m", `SANDBOX_SERVER_MEMORY: "1m"; want a number with k, m or g, e.g. 512m or 1g, from 64m to 1024g`},
 		{"SANDBOX_PROGRAMS", "a\x00b", `SANDBOX_PROGRAMS: "a\x00b"; want the path of a folder`},
@@ -276,7 +276,7 @@ func TestMisspelt(t *testing.T) {
 		"TZ": "UTC", "T": "x", "CODEFORGE_URL": "x", "HTTP_PROXY": "x",
 	}
 	var got []string
-	for _, m := range FindMisspelt(vars) {
+	for _, m := range ListMisspelt(vars) {
 		got = append(got, m.Name+" "+m.Want)
 	}
 	want := "MCP_PROT MCP_PORT, OUTPUT_LIMITS OUTPUT_LIMIT, SANDBOX_SLOT SANDBOX_SLOTS, TIMEOUT_DEFALT TIMEOUT_DEFAULT, YOLO YOLO_MODE, mcp_port MCP_PORT"

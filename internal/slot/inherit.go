@@ -41,8 +41,8 @@ func InheritedFiles(getenv func(string) string) ([]File, error) {
 	return files, nil
 }
 
-// InheritEnviron returns the variables for a child that inherits files with these names, in order, from descriptor 3
+// ChildEnviron returns the variables for a child that inherits files with these names, in order, from descriptor 3
 // on.
-func InheritEnviron(names []string) []string {
+func ChildEnviron(names []string) []string {
 	return []string{"LISTEN_FDS=" + strconv.Itoa(len(names)), "LISTEN_FDNAMES=" + strings.Join(names, ":")}
 }

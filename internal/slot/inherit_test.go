@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func TestInheritedByChild(t *testing.T) {
 	names := []string{FileName(3, HTTPS), FileName(0, NetNS), FileName(99, DNSUDP)}
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), append(InheritEnviron(names), "SLOT_TEST_CHILD=1")...)
+	cmd.Env = append(os.Environ(), append(ChildEnviron(names), "SLOT_TEST_CHILD=1")...)
 	for _, name := range names {
 		r, w, err := os.Pipe()
 		if err != nil {

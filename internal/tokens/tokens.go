@@ -20,7 +20,7 @@ func EstimateTokens(text string) int {
 	for i := 0; i < len(runes); {
 		kind := kindOf(runes[i])
 		j := i + 1
-		for j < len(runes) && kindOf(runes[j]) == kind && (kind != letter || !beginsHump(runes[j-1], runes[j])) {
+		for j < len(runes) && kindOf(runes[j]) == kind && (kind != letter || !isHumpStart(runes[j-1], runes[j])) {
 			j++
 		}
 		length := j - i
@@ -72,5 +72,5 @@ func kindOf(r rune) charKind {
 	return other
 }
 
-// beginsHump reports whether a new word of camel case begins.
-func beginsHump(before, after rune) bool { return unicode.IsLower(before) && unicode.IsUpper(after) }
+// isHumpStart reports whether a new word of camel case begins.
+func isHumpStart(before, after rune) bool { return unicode.IsLower(before) && unicode.IsUpper(after) }

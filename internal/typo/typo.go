@@ -21,7 +21,7 @@ func CountSlips(a, b string, limit int) int {
 	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	return inBand(a, b, min(limit, maxLen+1))
+	return countWithin(a, b, min(limit, maxLen+1))
 }
 
 // letterBag is the set of a word's bytes, and the set of bytes that occur at least twice. Each byte has a bit; some
@@ -46,8 +46,8 @@ func minDistance(a, b letterBag) int {
 		bits.OnesCount64(b.once&^a.once)+bits.OnesCount64(b.twice&^a.twice))
 }
 
-// inBand computes Distance by its matrix. It fills only the cells that are closer than limit to the diagonal.
-func inBand(a, b string, limit int) int {
+// countWithin computes Distance by its matrix. It fills only the cells that are closer than limit to the diagonal.
+func countWithin(a, b string, limit int) int {
 	const short = 32 // clearing the longest rows would take longer than comparing short words
 	if len(b) < short {
 		var rows [3][short + 1]uint16
@@ -101,8 +101,11 @@ type NameIndex struct {
 	letters []letterBag
 }
 
-// AddName adds a name.
+// AddName adds a name. Nearest never finds a name of more than 255 bytes.
 func (n *NameIndex) AddName(name string) {
+	if len(name) > maxLen { // a server may have written it, so reading it for each search would take too long
+		name = ""
+	}
 	name = strings.ToLower(name)
 	n.lower, n.letters = append(n.lower, name), append(n.letters, bagOf(name))
 }
@@ -111,6 +114,9 @@ func (n *NameIndex) AddName(name string) {
 // close enough, it returns -1. Two letters of the name must be right, or one of two.
 func (n *NameIndex) NearestIndex(s string, slips int) int {
 	best, limit := -1, min(slips, maxSlips)+1
+	if len(s) > maxLen {
+		return best
+	}
 	s = strings.ToLower(s)
 	letters := bagOf(s)
 	for i, name := range n.lower {

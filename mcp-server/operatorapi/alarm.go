@@ -6,7 +6,7 @@ import (
 	"net/url"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ErrNotFrozen is the error for a session that is not frozen.
@@ -17,7 +17,7 @@ var ErrNotFrozen error = &rpc.Error{
 // Alarm is an alarm of the proxy with the session of its run. Numbers only grow.
 type Alarm struct {
 	Number int64 `json:"number"`
-	controlapi.Alarm
+	proxyapi.Alarm
 	// Session is a name for the MCP session, or for the client if it has no sessions. It is empty if an MCP server sent
 	// the request.
 	Session string `json:"session,omitempty"`

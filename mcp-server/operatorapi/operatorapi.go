@@ -3,16 +3,16 @@
 // data: the state of an MCP server, the stored runs, the frozen sessions, and the sessions of the web console.
 //
 //	GET /operator/v1/about                                     -> About
-//	GET /operator/v1/catalog                                   -> controlapi.Catalog
-//	GET /operator/v1/inspection                                -> controlapi.Inspection
-//	GET /operator/v1/diagnosis?offline=                        -> controlapi.Diagnosis
+//	GET /operator/v1/catalog                                   -> proxyapi.Catalog
+//	GET /operator/v1/inspection                                -> proxyapi.Inspection
+//	GET /operator/v1/diagnosis?offline=                        -> proxyapi.Diagnosis
 //	GET /operator/v1/tenants                                   -> Tenants
 //	GET /operator/v1/database                                  -> Database
-//	GET /operator/v1/runs?filter=&cursor=                      -> historyapi.Page
-//	GET /operator/v1/run?run=                                  -> historyapi.Detail | 404
-//	GET /operator/v1/exchanges?filter=&cursor=                 -> historyapi.ExchangePage
-//	GET /operator/v1/events?cursor=                            -> NDJSON of historyapi.Event, with empty lines between
-//	GET /operator/v1/history                                   -> historyapi.Status
+//	GET /operator/v1/runs?filter=&cursor=                      -> Page
+//	GET /operator/v1/run?run=                                  -> Detail | 404
+//	GET /operator/v1/exchanges?filter=&cursor=                 -> ExchangePage
+//	GET /operator/v1/events?cursor=                            -> NDJSON of Event, with empty lines between
+//	GET /operator/v1/history                                   -> Status
 //	GET /operator/v1/server/review?server=                     -> Review | 404
 //	GET /operator/v1/server/log?server=                        -> []Line | 404
 //	POST /operator/v1/server/approve?server=&digest=           -> {} | 404 | 409
@@ -22,7 +22,7 @@
 //	POST /operator/v1/unfreeze?session=                        -> {} | 409
 //	POST /operator/v1/console                                  -> ConsoleLogin
 //
-// A filter is one of historyapi as JSON. Other answers have the body {"error": "..."}.
+// A filter is one of operatorapi as JSON. Other answers have the body {"error": "..."}.
 //
 // Only the socket's owner can reach it. In embedded mode it is in the state directory. In Docker it is in a tmpfs of
 // mcp-server's container, which only docker exec can reach.
@@ -41,8 +41,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ContainerSocket is the path of the socket in mcp-server's container.
@@ -53,7 +52,7 @@ const Prefix = "/operator/v1/"
 
 // ErrNotFound is the error for a run that is not in the history.
 var ErrNotFound error = &rpc.Error{
-	Status: http.StatusNotFound, Code: "not_recorded", Text: "nothing is recorded of this run",
+	Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
 }
 
 // About describes the running CodeForge.
@@ -131,19 +130,19 @@ func (c Client) Console(ctx context.Context) (ConsoleLogin, error) {
 }
 
 // Catalog fetches the public catalog.
-func (c Client) Catalog(ctx context.Context) (controlapi.Catalog, error) {
-	return fetchAnswer[controlapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
+func (c Client) Catalog(ctx context.Context) (proxyapi.Catalog, error) {
+	return fetchAnswer[proxyapi.Catalog](ctx, c, http.MethodGet, "catalog", nil)
 }
 
 // Inspection fetches the content of apis/ and its mistakes.
-func (c Client) Inspection(ctx context.Context) (controlapi.Inspection, error) {
-	return fetchAnswer[controlapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
+func (c Client) Inspection(ctx context.Context) (proxyapi.Inspection, error) {
+	return fetchAnswer[proxyapi.Inspection](ctx, c, http.MethodGet, "inspection", nil)
 }
 
-// Diagnose fetches the checks that only the proxy can make: see controlapi.Client.Diagnose.
-func (c Client) Diagnose(ctx context.Context, offline bool) (controlapi.Diagnosis, error) {
+// Diagnose fetches the checks that only the proxy can make: see proxyapi.Client.Diagnose.
+func (c Client) Diagnose(ctx context.Context, offline bool) (proxyapi.Diagnosis, error) {
 	v := url.Values{"offline": {strconv.FormatBool(offline)}}
-	return fetchAnswer[controlapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
+	return fetchAnswer[proxyapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
 }
 
 // Removed is the number of removed runs.
@@ -152,30 +151,30 @@ type Removed struct {
 }
 
 // Runs lists runs, latest first. An empty cursor starts with the latest.
-func (c Client) Runs(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
-	return fetchAnswer[historyapi.Page](ctx, c, http.MethodGet, "runs", listParams(f, cursor))
+func (c Client) Runs(ctx context.Context, f ParseFilter, cursor string) (Page, error) {
+	return fetchAnswer[Page](ctx, c, http.MethodGet, "runs", listParams(f, cursor))
 }
 
 // Run fetches all stored data of a run, by its ID or a prefix. "" means the latest run. The error is ErrNotFound if
 // there is no such run.
-func (c Client) Run(ctx context.Context, run string) (historyapi.Detail, error) {
-	return fetchAnswer[historyapi.Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
+func (c Client) Run(ctx context.Context, run string) (Detail, error) {
+	return fetchAnswer[Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
 }
 
 // Exchanges lists exchanges.
 func (c Client) Exchanges(
-	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
-) (historyapi.ExchangePage, error) {
-	return fetchAnswer[historyapi.ExchangePage](ctx, c, http.MethodGet, "exchanges", listParams(f, cursor))
+	ctx context.Context, f ExchangeFilter, cursor string,
+) (ExchangePage, error) {
+	return fetchAnswer[ExchangePage](ctx, c, http.MethodGet, "exchanges", listParams(f, cursor))
 }
 
 // History fetches the status of the history.
-func (c Client) History(ctx context.Context) (historyapi.Status, error) {
-	return fetchAnswer[historyapi.Status](ctx, c, http.MethodGet, "history", nil)
+func (c Client) History(ctx context.Context) (Status, error) {
+	return fetchAnswer[Status](ctx, c, http.MethodGet, "history", nil)
 }
 
 // RemoveRuns removes runs, and returns their number.
-func (c Client) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
+func (c Client) RemoveRuns(ctx context.Context, f ParseFilter) (int, error) {
 	out, err := fetchAnswer[Removed](ctx, c, http.MethodPost, "runs/remove", listParams(f, ""))
 	return out.Removed, err
 }
@@ -186,8 +185,8 @@ func listParams(f any, cursor string) url.Values {
 	return url.Values{"filter": {string(text)}, "cursor": {cursor}}
 }
 
-// ParseFilter parses the filter of a request for a list.
-func ParseFilter[F any](v url.Values) (f F, err error) {
+// ReadFilter parses the filter of a request for a list.
+func ReadFilter[F any](v url.Values) (f F, err error) {
 	if text := v.Get("filter"); text != "" {
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
 			return f, fmt.Errorf("filter: %w", err)
@@ -200,7 +199,7 @@ func ParseFilter[F any](v url.Values) (f F, err error) {
 const maxLine = 4 << 20
 
 // Events calls on for each event after the cursor, until ctx ends. "" means from now on.
-func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Event)) error {
+func (c Client) Events(ctx context.Context, cursor string, on func(Event)) error {
 	resp, err := rpc.Send(ctx, c, http.MethodGet, pathAddress("events", url.Values{"cursor": {cursor}}), nil)
 	if err != nil {
 		return explainMissing(err)
@@ -212,7 +211,7 @@ func (c Client) Events(ctx context.Context, cursor string, on func(historyapi.Ev
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		var e historyapi.Event
+		var e Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("reading events: %w", err)
 		}
@@ -243,7 +242,7 @@ func explainMissing(err error) error {
 }
 
 // errNobody is the error of the zero Client.
-var errNobody = errors.New("nobody answers an operator there: run this where CodeForge runs, or name docker://NAME")
+var errNobody = errors.New("no operator's socket answers there: run this where CodeForge runs, or name docker://NAME")
 
 // Name implements rpc.Peer.
 func (c Client) Name() string { return "mcp-server" }

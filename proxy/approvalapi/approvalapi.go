@@ -1,5 +1,5 @@
 // Package approvalapi defines how a person decides about requests that a rule holds: HTTP on a unix socket of the proxy
-// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (controlapi),
+// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (proxyapi),
 // mcp-server sees the held requests, and passes on decisions for rules with "by": "any".
 //
 //	GET  /approvals/v1              -> []Held, the oldest first
@@ -20,13 +20,13 @@ import (
 // Prefix begins every path.
 const Prefix = "/approvals/v1"
 
-// Held is a request that waits for a person. It contains token names, but no credential.
-type Held struct {
+// HeldRequest is a request that waits for a person. It contains token names, but no credential.
+type HeldRequest struct {
 	ID string `json:"id"`
-	// Run is the run that waits. A request of an MCP server without a run has controlapi.ServerPrefix and the server's
+	// Run is the run that waits. A request of an MCP server without a run has proxyapi.ServerPrefix and the server's
 	// name here; a person can then approve only this one request.
 	Run string `json:"run"`
-	// Tenant is the same as in controlapi.Registration.
+	// Tenant is the same as in proxyapi.Registration.
 	Tenant string `json:"tenant,omitempty"`
 	// Server is the MCP server that sends the request, or "" if code sends it.
 	Server string `json:"server,omitempty"`
@@ -80,11 +80,11 @@ type Answer struct {
 type Client struct{ HTTP *http.Client }
 
 // ListHeld lists the held requests, the oldest first.
-func (c Client) ListHeld(ctx context.Context) ([]Held, error) {
-	return rpc.Call[[]Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
+func (c Client) ListHeld(ctx context.Context) ([]HeldRequest, error) {
+	return rpc.Call[[]HeldRequest](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
 }
 
 // DecideHeld approves or refuses a request. It returns an error if the id is no longer held.
-func (c Client) DecideHeld(ctx context.Context, id string, a Answer) (Held, error) {
-	return rpc.Call[Held](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+id, a)
+func (c Client) DecideHeld(ctx context.Context, id string, a Answer) (HeldRequest, error) {
+	return rpc.Call[HeldRequest](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+id, a)
 }

@@ -4,7 +4,10 @@ package ledger
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,13 +15,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ledger is a ledger in a folder of the test's, with a clock.
@@ -46,7 +50,7 @@ func open(t *testing.T, dir string, change ...func(*Config)) *ledger {
 func (l *ledger) send(t *testing.T, run string, urls ...string) Head {
 	t.Helper()
 	for _, u := range urls {
-		testkit.Must(t, l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: run, Method: "GET", URL: u}}))
+		testkit.Must(t, l.AppendRecord(Entry{Exchange: &proxyapi.Exchange{Run: run, Method: "GET", URL: u}}))
 	}
 	testkit.Must(t, l.AppendRecord(Entry{Run: &Run{Run: run}}))
 	head, err := l.WriteCheckpoint(run)
@@ -84,14 +88,14 @@ func TestTree(t *testing.T) {
 		if got := ours.currentHead(); got.Root != want || got.Size != n+1 {
 			t.Fatalf("%d records: %s, want %s", n+1, got, want)
 		}
-		if ours, err = growTree(ours.size, ours.completeRoots()); err != nil || ours.currentHead().Root != want {
+		if ours, err = newTree(ours.size, ours.completeRoots()); err != nil || ours.currentHead().Root != want {
 			t.Fatalf("%d records: grown from the edge: %v", n+1, err)
 		}
 	}
-	if _, err := growTree(5, ours.completeRoots()[:1]); err == nil {
+	if _, err := newTree(5, ours.completeRoots()[:1]); err == nil {
 		t.Error("an edge that is too short is taken")
 	}
-	if _, err := growTree(4, ours.completeRoots()); err == nil {
+	if _, err := newTree(4, ours.completeRoots()); err == nil {
 		t.Error("an edge that is too long is taken")
 	}
 }
@@ -200,7 +204,7 @@ func TestDamage(t *testing.T) {
 		"no record": {func(l []string) []string {
 			l[at(6)] = "hello\n"
 			return l
-		}, "record 6 was changed: it is no record any more"},
+		}, "record 6 was changed: it is no longer a record"},
 		"truncated": {func(l []string) []string { return l[:at(9)] }, "the ledger has 9 records, the checkpoint of run rc says 13: its end is missing"},
 		"another signature": {func(l []string) []string {
 			i := len(l) - 1
@@ -233,6 +237,104 @@ func TestDamage(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// unreadable is a ledger in which one file, or the list of them, cannot be read.
+type unreadable struct {
+	Dir
+	what string
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (u unreadable) ListDays() ([]string, error) {
+	if u.what == "days" {
+		return nil, errUnreadable
+	}
+	return u.Dir.ListDays()
+}
+
+func (u unreadable) Open(name string) (io.ReadCloser, error) {
+	if u.what == name {
+		return nil, errUnreadable
+	}
+	if u.what == "in "+name {
+		return io.NopCloser(iotest.ErrReader(errUnreadable)), nil
+	}
+	return u.Dir.Open(name)
+}
+
+// TestUnreadable: a ledger that cannot be read is an error, and not a whole one.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	l.send(t, "ra", "https://a.test/1")
+	testkit.Must(t, l.Close())
+	const day = "2026-11-20.ndjson"
+	for _, what := range []string{"days", pubName, "in " + pubName, day, "in " + day} {
+		if r, err := Verify(unreadable{Dir(dir), what}, "", nil); !errors.Is(err, errUnreadable) {
+			t.Errorf("%s: %+v, %v", what, r, err)
+		}
+	}
+	for _, what := range []string{"days", day, "in " + day} {
+		if err := EachRecord(unreadable{Dir(dir), what}, Query{}, func(Record) error { return nil }); !errors.Is(err, errUnreadable) {
+			t.Errorf("reading %s: %v", what, err)
+		}
+		if err := ExportOTLP(unreadable{Dir(dir), what}, Query{}, io.Discard); !errors.Is(err, errUnreadable) {
+			t.Errorf("exporting %s: %v", what, err)
+		}
+	}
+	for _, name := range []string{hashesName, rootsName} {
+		cut := filepath.Join(dir, "2026-11-19"+name)
+		testkit.Must(t, os.WriteFile(cut, []byte("cut off"), 0o600))
+		if r, err := Verify(Dir(dir), "", nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s that are cut off: %+v, %v", name, r, err)
+		}
+		testkit.Must(t, os.Remove(cut))
+	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, pubName)))
+	if _, err := Verify(Dir(dir), "", nil); err == nil || !strings.Contains(err.Error(), "there is no ledger") {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// TestExportOTLP writes a span for a run and one for each request, and marks those that failed.
+func TestExportOTLP(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	for _, x := range []proxyapi.Exchange{
+		{Outcome: proxyapi.OutcomeServed, Host: "served.test", Swapped: []proxyapi.Swap{{Name: "A_TOKEN"}, {Name: "B_TOKEN"}}},
+		{Outcome: proxyapi.OutcomePlanned, Host: "planned.test"},
+		{Outcome: proxyapi.OutcomeDenied, Host: "denied.test", Code: "host_unknown"},
+		{Outcome: proxyapi.OutcomeFailed, Host: "failed.test"},
+		{Outcome: proxyapi.OutcomeAborted, Host: "aborted.test"},
+	} {
+		x.Run, x.Method, x.At, x.Milliseconds = "ra", "GET", l.now, 1.5
+		testkit.Must(t, l.AppendRecord(Entry{Exchange: &x}))
+	}
+	testkit.Must(t, l.AppendRecord(Entry{Run: &Run{Run: "ra", Summary: proxyapi.Summary{ExitCode: 3}}}))
+	testkit.Must(t, l.Close())
+	var out bytes.Buffer
+	testkit.Must(t, ExportOTLP(Dir(dir), Query{}, &out))
+	var got otlpTrace
+	testkit.Must(t, json.Unmarshal(out.Bytes(), &got))
+	spans := got.ResourceSpans[0].ScopeSpans[0].Spans
+	var list []string
+	for _, s := range spans {
+		list = append(list, fmt.Sprint(s.Name, " ", s.Kind, " ", s.Status.Code))
+		if s.TraceID != spans[0].TraceID || s.Name != "execute_code" && s.ParentSpanID != spans[0].SpanID {
+			t.Errorf("%s is not of the run: %+v", s.Name, s)
+		}
+	}
+	want := "execute_code 1 2, GET served.test 3 0, GET planned.test 3 0, GET denied.test 3 2, GET failed.test 3 2, GET aborted.test 3 2"
+	if text := strings.Join(list, ", "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	for part, n := range map[string]int{`"error.type"`: 1, `"host_unknown"`: 1, `"codeforge.names"`: 1, `"A_TOKEN,B_TOKEN"`: 1} {
+		if strings.Count(out.String(), part) != n {
+			t.Errorf("%s is there %d times", part, strings.Count(out.String(), part))
+		}
 	}
 }
 
@@ -363,6 +465,60 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// TestSetAsideKinds: a ledger whose end cannot be continued is set aside. A crash alone sets none aside.
+// Promise: ledger
+func TestSetAsideKinds(t *testing.T) {
+	const first, last = "2026-11-20.ndjson", "2026-11-21.ndjson"
+	isCheckpoint := func(line string) bool { return strings.HasPrefix(line, checkpointPrefix) }
+	edit := func(name string, change func([]string) []string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			testkit.Must(t, err)
+			lines := change(strings.SplitAfter(string(text), "\n"))
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(lines, "")), 0o600))
+		}
+	}
+	noCheckpoints := func(l []string) []string { return slices.DeleteFunc(l, isCheckpoint) }
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		kept   bool
+	}{
+		"untouched":                         {func(*testing.T, string) {}, true},
+		"the last file without checkpoints": {edit(last, noCheckpoints), false},
+		"only one file, without checkpoints": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Remove(filepath.Join(dir, last)))
+			edit(first, noCheckpoints)(t, dir)
+		}, true},
+		"only one file, without its beginning": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Remove(filepath.Join(dir, last)))
+			edit(first, func(l []string) []string { return noCheckpoints(l)[1:] })(t, dir)
+		}, false},
+		"a last file that is just begun": {edit(last, func([]string) []string { return nil }), true},
+		"records only as hashes": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.Rename(filepath.Join(dir, last), filepath.Join(dir, "2026-11-21"+hashesName)))
+		}, false},
+		"another public key": {func(t *testing.T, dir string) {
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, pubName), []byte(otherKey(t)+"\n"), 0o600))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			l := open(t, dir)
+			l.send(t, "ra", "https://a.test/1")
+			l.now = l.now.Add(24 * time.Hour)
+			l.send(t, "rb", "https://a.test/2")
+			testkit.Must(t, l.Close())
+			c.damage(t, dir)
+			again := open(t, dir, func(c *Config) { c.Now = func() time.Time { return l.now } })
+			testkit.Must(t, again.Close())
+			aside, err := filepath.Glob(filepath.Join(dir, "set-aside-*"))
+			if testkit.Must(t, err); (len(aside) == 0) != c.kept {
+				t.Errorf("set aside: %v", aside)
+			}
+		})
+	}
+}
+
 // TestKeep: of days that are over, the hashes stay, and with them what was signed; their records are gone.
 // Promise: ledger
 func TestKeep(t *testing.T) {
@@ -460,7 +616,7 @@ func TestMost(t *testing.T) {
 	}
 	lost := int64(0)
 	for range 200 {
-		if l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "rb", URL: url}}) != nil {
+		if l.AppendRecord(Entry{Exchange: &proxyapi.Exchange{Run: "rb", URL: url}}) != nil {
 			lost++
 		}
 	}
@@ -529,7 +685,7 @@ func TestFull(t *testing.T) {
 	head := l.send(t, "ra", "https://a.test/1")
 	filler := filepath.Join(dir, "filler")
 	testkit.Must(t, fill(filler))
-	entry := Entry{Exchange: &controlapi.Exchange{URL: strings.Repeat("x", 5000)}}
+	entry := Entry{Exchange: &proxyapi.Exchange{URL: strings.Repeat("x", 5000)}}
 	if err := l.AppendRecord(entry); err == nil {
 		t.Fatal("a record is written to a full disk")
 	}
@@ -676,10 +832,10 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer l.Close()
-	e := Entry{Exchange: &controlapi.Exchange{
+	e := Entry{Exchange: &proxyapi.Exchange{
 		At: time.Now(), Run: "rabcdefghijkl", Method: "POST", URL: "https://api.stripe.com/v1/refunds?expand", Host: "api.stripe.com",
-		APIs: []string{"stripe"}, Outcome: controlapi.OutcomeServed, Status: 200, Type: "application/json",
-		Swapped: []controlapi.Swap{{Name: "STRIPE_AUTH_TOKEN", In: "header:authorization"}}, BytesUp: 312, BytesDown: 4211, Milliseconds: 81.25,
+		APIs: []string{"stripe"}, Outcome: proxyapi.OutcomeServed, Status: 200, Type: "application/json",
+		Swapped: []proxyapi.Swap{{Name: "STRIPE_AUTH_TOKEN", In: "header:authorization"}}, BytesUp: 312, BytesDown: 4211, Milliseconds: 81.25,
 	}}
 	b.ReportAllocs()
 	since := busy(b)
@@ -699,7 +855,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 100_000 {
-		if err := l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
+		if err := l.AppendRecord(Entry{Exchange: &proxyapi.Exchange{Run: "rabcdefghijkl", Method: "GET", URL: "https://api.stripe.com/v1/refunds", BytesUp: int64(i)}}); err != nil {
 			b.Fatal(err)
 		}
 		if i%10 == 0 {

@@ -53,12 +53,12 @@ type Config struct {
 // halfOfMost returns half of Most.
 func (c Config) halfOfMost() int64 { return c.Most / 2 }
 
-// todayBytes returns how many bytes today's records may take. The rest of the half is for the roots of the oldest days,
-// a few hundred bytes each.
-func (c Config) todayBytes() int64 { return c.halfOfMost() - c.halfOfMost()/16 }
+// maxTodayBytes returns how many bytes today's records may take. The rest of the half is for the roots of the oldest
+// days, a few hundred bytes each.
+func (c Config) maxTodayBytes() int64 { return c.halfOfMost() - c.halfOfMost()/16 }
 
-// ordinaryBytes returns today without the part for starts, checkpoints, and the records that count lost ones.
-func (c Config) ordinaryBytes() int64 { return c.todayBytes() - c.halfOfMost()/16 }
+// maxOrdinaryBytes returns today without the part for starts, checkpoints, and the records that count lost ones.
+func (c Config) maxOrdinaryBytes() int64 { return c.maxTodayBytes() - c.halfOfMost()/16 }
 
 // Log writes the ledger. It is safe for concurrent use. One process at a time writes a folder.
 type Log struct {
@@ -91,9 +91,9 @@ func (l *Log) AppendRecord(e Entry) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := l.conf.ordinaryBytes()
+	most := l.conf.maxOrdinaryBytes()
 	if e.Start != nil {
-		most = l.conf.todayBytes()
+		most = l.conf.maxTodayBytes()
 	}
 	// The gap comes first: after it, each record follows the one before without a silent loss.
 	if err = l.retryWrite(); err == nil {
@@ -150,7 +150,7 @@ func (l *Log) retryWrite() error {
 	}
 	entry, err := json.Marshal(Entry{Gap: &Gap{Lost: l.gap}})
 	if err == nil {
-		err = l.appendRecord(entry, l.conf.todayBytes())
+		err = l.appendRecord(entry, l.conf.maxTodayBytes())
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // folderSize is what the ledger's files take.
@@ -34,7 +34,7 @@ func folderSize(t *testing.T, dir string) (size int64) {
 // crowd appends until today's part is full, and returns how many records were lost.
 func crowd(l *ledger, n int, url string) (lost int) {
 	for range n {
-		if l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: url}}) != nil {
+		if l.AppendRecord(Entry{Exchange: &proxyapi.Exchange{Run: "ra", URL: url}}) != nil {
 			lost++
 		}
 	}
@@ -151,7 +151,7 @@ func TestMostAfterKill(t *testing.T) {
 func TestForgetMemory(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	testkit.Must(t, l.AppendRecord(Entry{Exchange: &controlapi.Exchange{Run: "ra", URL: "https://a.test/"}}))
+	testkit.Must(t, l.AppendRecord(Entry{Exchange: &proxyapi.Exchange{Run: "ra", URL: "https://a.test/"}}))
 	testkit.Must(t, l.Close())
 	path := filepath.Join(dir, l.now.Format(dayLayout)+recordsName)
 	text, err := os.ReadFile(path)

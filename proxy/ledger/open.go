@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	keyName  = "key"
-	lockName = "lock"
+	keyName = "key"
 	// searchChunk is how many bytes are read at once in the search for the last checkpoint.
 	searchChunk = 1 << 20
 )
@@ -126,7 +125,7 @@ func (l *Log) readKey() error {
 	}
 	l.signer, err = note.NewSigner(strings.TrimSpace(text))
 	if err != nil {
-		return fmt.Errorf("%s: it is no key of a ledger", l.filePath(keyName))
+		return fmt.Errorf("%s: not the key of a ledger", l.filePath(keyName))
 	}
 	return nil
 }
@@ -425,7 +424,7 @@ func (l *Log) forgetHashes(names []string, day string) (size int64, err error) {
 	if err != nil {
 		return size, nil //nolint:nilerr // an earlier day has its records still
 	}
-	roots, err := listRoots(bufio.NewReader(f), begin)
+	roots, err := computeRoots(bufio.NewReader(f), begin)
 	if err != nil || int64(len(roots)) >= size {
 		return size, err
 	}

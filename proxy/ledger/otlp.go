@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxOpenRuns bounds the runs without an end that ExportOTLP holds in memory.
@@ -27,7 +27,7 @@ func ExportOTLP(src Source, q Query, w io.Writer) error {
 	err := EachRecord(src, q, func(r Record) error {
 		run := r.RunID()
 		switch {
-		case r.Exchange != nil && controlapi.IsRun(run) && run != "" && len(open) < maxOpenRuns:
+		case r.Exchange != nil && proxyapi.IsRunID(run) && run != "" && len(open) < maxOpenRuns:
 			open[run] = append(open[run], r)
 		case r.Exchange != nil:
 			return enc.Encode(newTrace(r.At, nil, []Record{r}))
@@ -171,7 +171,7 @@ func newRequestSpan(trace, parent string, r Record) span {
 	if len(names) > 0 {
 		s.Attributes = append(s.Attributes, textAttribute("codeforge.names", strings.Join(names, ",")))
 	}
-	if x.Outcome != controlapi.OutcomeServed && x.Outcome != controlapi.OutcomePlanned {
+	if x.Outcome != proxyapi.OutcomeServed && x.Outcome != proxyapi.OutcomePlanned {
 		s.Status.Code = statusError
 	}
 	return s
@@ -189,7 +189,7 @@ func traceIDs(run *Run, sent []Record) (trace, parent, root string) {
 	} else {
 		// A server's or an installation's name is the same for every request: its traces need the salt.
 		seed = cmp.Or(sent[0].Exchange.Run, sent[0].Salt)
-		if !controlapi.IsRun(seed) {
+		if !proxyapi.IsRunID(seed) {
 			seed = sent[0].Salt
 		}
 	}

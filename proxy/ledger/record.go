@@ -22,13 +22,13 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Entry is the content of a record. Exactly one field is set.
 type Entry struct {
 	// Exchange is a finished or refused request.
-	Exchange *controlapi.Exchange `json:"exchange,omitempty"`
+	Exchange *proxyapi.Exchange `json:"exchange,omitempty"`
 	// Sending is a request that is about to leave, if AUDIT is "required".
 	Sending *Sending `json:"sending,omitempty"`
 	// Run is a run that has ended.
@@ -36,7 +36,7 @@ type Entry struct {
 	// Decision is a person's decision about a held request or a plan.
 	Decision *Decision `json:"decision,omitempty"`
 	// Alarm is a request that carried a canary or a credential's value.
-	Alarm *controlapi.Alarm `json:"alarm,omitempty"`
+	Alarm *proxyapi.Alarm `json:"alarm,omitempty"`
 	// Login is a login or a logout.
 	Login *Login `json:"login,omitempty"`
 	// Start is the proxy's start.
@@ -49,10 +49,10 @@ type Entry struct {
 type Sending struct {
 	Run    string `json:"run"`
 	Tenant string `json:"tenant,omitempty"`
-	// CausedBy is the same as in controlapi.Exchange.
-	CausedBy *controlapi.Cause `json:"caused_by,omitempty"`
-	Method   string            `json:"method"`
-	URL      string            `json:"url"`
+	// CausedBy is the same as in proxyapi.Exchange.
+	CausedBy *proxyapi.Cause `json:"caused_by,omitempty"`
+	Method   string          `json:"method"`
+	URL      string          `json:"url"`
 }
 
 // Run is a run with mcp-server's description.
@@ -61,8 +61,8 @@ type Run struct {
 	Tenant     string `json:"tenant,omitempty"`
 	Slot       int    `json:"slot"`
 	Generation uint64 `json:"generation"`
-	controlapi.Summary
-	Count controlapi.Count `json:"count"`
+	proxyapi.Summary
+	Count proxyapi.Count `json:"count"`
 }
 
 // Decision is a person's answer about a held request, or about the plan of a dry run.

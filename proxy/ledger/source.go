@@ -165,11 +165,11 @@ func listDays(dir string) ([]string, error) {
 			out = append(out, e.Name())
 		}
 	}
-	return withoutTwins(out), nil
+	return dropDuplicateDays(out), nil
 }
 
-// withoutTwins sorts the files of days, and keeps the most complete file of each day.
-func withoutTwins(names []string) []string {
+// dropDuplicateDays sorts the files of days, and keeps the most complete file of each day.
+func dropDuplicateDays(names []string) []string {
 	slices.Sort(names)
 	all := slices.Clone(names)
 	return slices.DeleteFunc(names, func(name string) bool {

@@ -43,9 +43,9 @@ func (t *tree) graftSubtree(height int, h tlog.Hash) bool {
 // rootSize is the size of an entry in a file of roots, in bytes: the height and the hash.
 const rootSize = 1 + tlog.HashSize
 
-// listRoots returns the roots of the largest complete subtrees of the leaves in r. begin is the number of the first
+// computeRoots returns the roots of the largest complete subtrees of the leaves in r. begin is the number of the first
 // leaf.
-func listRoots(r io.Reader, begin int64) ([]byte, error) {
+func computeRoots(r io.Reader, begin int64) ([]byte, error) {
 	type root struct {
 		height int
 		hash   tlog.Hash
@@ -95,8 +95,8 @@ func (t *tree) completeRoots() []tlog.Hash {
 	return out
 }
 
-// growTree returns the tree of a size with these complete subtrees.
-func growTree(size int64, complete []tlog.Hash) (tree, error) {
+// newTree returns the tree of a size with these complete subtrees.
+func newTree(size int64, complete []tlog.Hash) (tree, error) {
 	t := tree{size: size}
 	for height := 0; size>>height != 0; height++ {
 		var h tlog.Hash
@@ -164,13 +164,13 @@ func (c *Checkpoint) matchTree(origin string, t *tree) bool {
 func (c *Checkpoint) parseNote(origin string) (Head, tree, error) {
 	lines := strings.SplitN(c.Note, "\n", 5)
 	if len(lines) != 5 || lines[0] != origin || lines[3] != "" {
-		return Head{}, tree{}, errors.New("it is no checkpoint of this ledger")
+		return Head{}, tree{}, errors.New("it is not a checkpoint of this ledger")
 	}
 	h, err := ParseHead(lines[1] + " " + lines[2])
 	if err != nil {
 		return Head{}, tree{}, err
 	}
-	t, err := growTree(h.Size, c.Edge)
+	t, err := newTree(h.Size, c.Edge)
 	if err == nil && t.currentHead() != h {
 		// The signature covers only the head: an edge that is not its tree would let the next records grow on a forged one.
 		err = errEdge

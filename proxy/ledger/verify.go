@@ -62,7 +62,7 @@ func Verify(src Source, key string, known []KnownCheckpoint) (Report, error) {
 	}
 	verifier, err := note.NewVerifier(strings.TrimSpace(key))
 	if err != nil {
-		return Report{}, errors.New("the key is none: want the line of " + pubName)
+		return Report{}, errors.New("the key is not valid: want the line of " + pubName)
 	}
 	names, err := src.ListDays()
 	if err != nil {
@@ -167,7 +167,7 @@ func (v *verification) readRoots(f io.Reader) error {
 		}
 		height := int(root[0])
 		if !v.lost && !v.tree.graftSubtree(height, tlog.Hash(root[1:])) {
-			v.addFinding("what is kept of the records from %d on was changed", v.tree.size)
+			v.addFinding("the kept hash of the records from %d on was changed", v.tree.size)
 			v.lost = true
 			continue
 		}
@@ -189,7 +189,7 @@ func (v *verification) checkRecord(text []byte) {
 	n, prev, ok := parsePlace(text)
 	switch {
 	case !ok || text[len(text)-1] != '}':
-		v.addFinding("record %d was changed: it is no record any more", v.tree.size)
+		v.addFinding("record %d was changed: it is no longer a record", v.tree.size)
 		v.lost, v.prev = true, tlog.Hash{}
 		// Count the broken line as a record, so that the numbers after it still match.
 		v.addLeaf(v.prev)
@@ -232,8 +232,8 @@ func (v *verification) compareKnown(k KnownCheckpoint, have Head) {
 		v.report.Compared++
 		return
 	}
-	v.addFinding("with %d records, the ledger is not the one that %s saw: it was rewritten, or is another one", k.Size,
-		k.Where)
+	v.addFinding("with %d records, the ledger is not the one that %s saw: "+
+		"it was rewritten, or is another ledger", k.Size, k.Where)
 }
 
 // checkCheckpoint verifies a checkpoint.

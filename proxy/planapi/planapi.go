@@ -1,5 +1,5 @@
 // Package planapi defines how a person decides about the plan of a dry run: HTTP on a unix socket of the proxy
-// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (controlapi),
+// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (proxyapi),
 // mcp-server sees the plans. It passes on decisions about a plan only if a rule with "by": "any" holds every step.
 //
 //	GET  /plans/v1              -> []Plan without bodies, headers and answers, the oldest first
@@ -131,8 +131,8 @@ func (c Client) GetPlan(ctx context.Context, id string) (Plan, error) {
 	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, at, nil)
 }
 
-// SendDecision approves or refuses a plan, once.
-func (c Client) SendDecision(ctx context.Context, id string, a Answer) (Plan, error) {
+// DecidePlan approves or refuses a plan, once.
+func (c Client) DecidePlan(ctx context.Context, id string, a Answer) (Plan, error) {
 	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
 	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, at, a)
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Probe is the request.
@@ -26,7 +26,7 @@ type Probe struct {
 // New chooses a request that changes nothing: GET, or HEAD or OPTIONS where GET is not allowed. The scheme is https,
 // except at another port if the API allows plain http. An API with a broken file is not tried: CodeForge would answer
 // with the version before it.
-func New(a controlapi.API, path string) (Probe, error) {
+func New(a proxyapi.API, path string) (Probe, error) {
 	p := Probe{API: a.Name}
 	if a.Stale {
 		return p, fmt.Errorf("apis/%s/config.json has a mistake, so the running CodeForge still uses the version before "+
@@ -40,7 +40,7 @@ func New(a controlapi.API, path string) (Probe, error) {
 		}
 	}
 	if p.Method == "" {
-		return p, fmt.Errorf("%s allows none of GET, HEAD and OPTIONS: there is no harmless request to try", a.Name)
+		return p, fmt.Errorf("%s does not allow GET, HEAD or OPTIONS, so there is no harmless request to try", a.Name)
 	}
 	i := slices.IndexFunc(a.Domains, func(d string) bool { return !strings.HasPrefix(d, "*.") })
 	if i < 0 {
@@ -56,7 +56,7 @@ func New(a controlapi.API, path string) (Probe, error) {
 }
 
 // addToken puts the first token name where it may be swapped harmlessly: into a header or the query.
-func (p *Probe) addToken(tokens []controlapi.Token) {
+func (p *Probe) addToken(tokens []proxyapi.Token) {
 	for _, t := range tokens {
 		for _, in := range t.In {
 			kind, field, _ := strings.Cut(in, ":")
@@ -107,7 +107,7 @@ type Verdict struct {
 }
 
 // ExplainReceipt explains the receipt of the run. printed is what the run printed, where nothing reached the proxy.
-func (p Probe) ExplainReceipt(r controlapi.Receipt, printed string) Verdict {
+func (p Probe) ExplainReceipt(r proxyapi.Receipt, printed string) Verdict {
 	v := Verdict{Request: p}
 	for _, h := range r.Hints {
 		v.Hints = append(v.Hints, h.VoiceText().Person)
@@ -118,7 +118,7 @@ func (p Probe) ExplainReceipt(r controlapi.Receipt, printed string) Verdict {
 	}
 	x := r.Exchanges[0]
 	// The script hangs up once it has the status, possibly before the proxy has forwarded the whole answer.
-	answered := x.Outcome == controlapi.OutcomeServed || x.Outcome == controlapi.OutcomeAborted && x.Status != 0
+	answered := x.Outcome == proxyapi.OutcomeServed || x.Outcome == proxyapi.OutcomeAborted && x.Status != 0
 	v.Status, v.Swapped = x.Status, len(x.Swapped) > 0
 	swap := "no credential was needed"
 	switch {
@@ -128,11 +128,11 @@ func (p Probe) ExplainReceipt(r controlapi.Receipt, printed string) Verdict {
 		swap = p.Token + " was not swapped"
 	}
 	switch {
-	case x.Outcome == controlapi.OutcomeDenied:
+	case x.Outcome == proxyapi.OutcomeDenied:
 		v.Text = "the proxy refused the request (" + x.Code + ")"
 	case !answered:
 		v.Text = "the API could not be reached (" + x.Code + "): check the host name, the network, the certificate " +
-			"(ca_file for an authority of your own) and the proxy's log"
+			"(ca_file for your own authority) and the proxy's log"
 	case x.Status == http.StatusUnauthorized:
 		v.Text = swap + ", and the API does not accept it (401): check the credential, and how the API expects it"
 	case x.Status == http.StatusForbidden:

@@ -78,7 +78,7 @@ func (o *Operation) UnmarshalJSON(text []byte) error {
 
 // ClientModule returns the source of a client's module.
 func ClientModule(t Table) ([]byte, error) {
-	if !CheckIdentifier(t.Call) {
+	if !IsIdentifier(t.Call) {
 		return nil, fmt.Errorf("%q cannot be imported", t.Call)
 	}
 	text, err := json.Marshal(t)
@@ -92,8 +92,8 @@ func ClientModule(t Table) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// CheckIdentifier reports whether a name can be exported: an ASCII identifier, including reserved words.
-func CheckIdentifier(s string) bool {
+// IsIdentifier reports whether a name can be exported: an ASCII identifier, including reserved words.
+func IsIdentifier(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c == '$'

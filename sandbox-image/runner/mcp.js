@@ -98,7 +98,7 @@ class Call {
     const blocks = blocksOf(content);
     const text = blocks.filter((b) => b.type === "text").map((b) => textOf(b.text)).join("\n");
     if (isError) {
-      throw this.failure(text || "the tool failed and did not say why", "tool_error", {
+      throw this.failure(text || "the tool failed without a reason", "tool_error", {
         text, ...(structuredContent !== undefined && { structured: structuredContent }), ...(_hint && { hint: _hint }),
       });
     }

@@ -128,7 +128,7 @@ class _Call:
         structured = answer.get("structuredContent")
         if answer.get("isError"):
             raise self.failure(
-                text or "the tool failed and did not say why", "tool_error", hint=answer.get("_hint") or "",
+                text or "the tool failed without a reason", "tool_error", hint=answer.get("_hint") or "",
                 text=text, structured=structured)
         if structured is not None:
             return structured

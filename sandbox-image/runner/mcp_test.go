@@ -144,7 +144,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte("// deno-lint-ignore-file\n"+prelude+"\n"+code), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.js"), Warm, 0o600))
-	input, err := StartInput(false, servers)
+	input, err := BuildStartInput(false, servers)
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
@@ -409,11 +409,11 @@ func TestGo(t *testing.T) {
 	if out != "100 100 null\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
-	if first, err := StartInput(false, nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
+	if first, err := BuildStartInput(false, nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
 		t.Errorf("%q %v", first, err)
 	}
 	var servers map[string][]string
-	line, _ := StartInput(false, known)
+	line, _ := BuildStartInput(false, known)
 	if err := json.NewDecoder(bytes.NewReader(line[1:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
 	}

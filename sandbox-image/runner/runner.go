@@ -36,9 +36,9 @@ var (
 	mcpPython []byte
 )
 
-// StartInput returns the input that starts the main module. The run may call the given MCP servers; each has its known
-// tool names.
-func StartInput(python bool, servers map[string][]string) ([]byte, error) {
+// BuildStartInput returns the input that starts the main module. The run may call the given MCP servers; each has its
+// known tool names.
+func BuildStartInput(python bool, servers map[string][]string) ([]byte, error) {
 	if len(servers) == 0 {
 		return []byte{GoByte}, nil
 	}

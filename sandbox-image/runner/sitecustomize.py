@@ -76,7 +76,7 @@ class SkillFinder:
         for at in (own, ""):
             files = [n for n in names if os.path.isfile(f"{at}/skills/{n}")]
             if len(files) > 1:
-                raise ImportError(f"{' and '.join(files)} are both imported as {fullname}: one of them has to go", name=fullname)
+                raise ImportError(f"{' and '.join(files)} are both imported as {fullname}: remove one", name=fullname)
             if files:
                 file = f"{at}/skills/{files[0]}"
                 spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)

@@ -22,7 +22,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	code := cli.Run(ctx, &cli.Env{
 		Program: os.Args[0], Args: os.Args[1:], Environ: os.Environ(),
-		Stdin: os.Stdin, Stdout: terminal.OpenStream(os.Stdout), Stderr: terminal.OpenStream(os.Stderr),
+		Stdin: os.Stdin, Stdout: terminal.NewStream(os.Stdout), Stderr: terminal.NewStream(os.Stderr),
 	})
 	stop()
 	os.Exit(code)

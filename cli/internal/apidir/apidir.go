@@ -38,7 +38,7 @@ type Entry struct {
 	Inactive bool
 }
 
-// Server is "mcp" of config.json, see catalog.Server. Exactly one of URL, Package and Command is set.
+// Server is "mcp" of config.json, see mcpserver.Settings. Exactly one of URL, Package and Command is set.
 type Server struct {
 	URL           string            `json:"url,omitempty"`
 	Package       string            `json:"package,omitempty"`

@@ -18,7 +18,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // relative matches a possible import of a file.
@@ -30,8 +30,8 @@ type Script struct {
 	places *placeMap // nil: the code is unchanged
 }
 
-// ReadScript makes a Script from the code of a file. Code without relative imports stays unchanged.
-func ReadScript(path, code string) (Script, error) {
+// NewScript makes a Script from the code of a file. Code without relative imports stays unchanged.
+func NewScript(path, code string) (Script, error) {
 	same := Script{Code: code}
 	if !relative.MatchString(code) {
 		return same, nil
@@ -50,8 +50,8 @@ func ReadScript(path, code string) (Script, error) {
 		return same, nil
 	case err != nil:
 		return same, err
-	case len(out.Code) > runapi.MaxCode:
-		return same, fmt.Errorf("the script with what it imports is over %d bytes", runapi.MaxCode)
+	case len(out.Code) > sandboxapi.MaxCode:
+		return same, fmt.Errorf("the script with what it imports is over %d bytes", sandboxapi.MaxCode)
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func bundleScript(dir, name, code string, r *importResolver) (Script, error) {
 	if len(result.Errors) > 0 {
 		var errs []error
 		for _, m := range result.Errors[:min(len(result.Errors), maxMistakes)] {
-			errs = append(errs, placeMistake(m))
+			errs = append(errs, messageError(m))
 		}
 		return Script{}, errors.Join(errs...)
 	}
@@ -107,8 +107,8 @@ func bundleScript(dir, name, code string, r *importResolver) (Script, error) {
 	return out, nil
 }
 
-// placeMistake returns a message of esbuild with its place.
-func placeMistake(m api.Message) error {
+// messageError returns a message of esbuild with its place.
+func messageError(m api.Message) error {
 	if m.Location == nil {
 		return errors.New(m.Text)
 	}

@@ -34,7 +34,7 @@ func TestScript(t *testing.T) {
 	script := filepath.Join(dir, "main.ts")
 	run := func(code string) (string, error) {
 		t.Helper()
-		out, err := ReadScript(script, code)
+		out, err := NewScript(script, code)
 		testkit.Must(t, err)
 		path := filepath.Join(t.TempDir(), "main.ts")
 		testkit.Must(t, os.WriteFile(path, []byte(out.Code), 0o600))
@@ -62,7 +62,7 @@ func TestAsItWas(t *testing.T) {
 		"", "console.log(1 as number)", "import { f } from \"/skills/f.ts\"; f();", "syntax error (", "const path = \"./x\"; console.log(path)",
 		"import fs from \"node:fs\"; import x from \"npm:x\"; console.log(`../${x}`, fs)", "const a = './x' (;",
 	} {
-		if got, err := ReadScript(filepath.Join(dir, "main.ts"), code); got.Code != code || err != nil {
+		if got, err := NewScript(filepath.Join(dir, "main.ts"), code); got.Code != code || err != nil {
 			t.Errorf("%q: got %q, %v", code, got.Code, err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRefused(t *testing.T) {
 		`export * from "./key.json"`:                                        "no module",
 		`const k = new URL("./key.json", import.meta.url); await import(k)`: "",
 	} {
-		got, err := ReadScript(filepath.Join(dir, "in", "main.ts"), code)
+		got, err := NewScript(filepath.Join(dir, "in", "main.ts"), code)
 		if want == "" {
 			if err != nil || strings.Contains(got.Code, "hunter2") {
 				t.Errorf("%s: got %q, %v", code, got.Code, err)
@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	t.Chdir(dir) // of which both are below
-	if got, err := ReadScript(filepath.Join("in", "main.ts"), `import { k } from "../out.ts"; console.log(k)`); err != nil || !strings.Contains(got.Code, "hunter2") {
+	if got, err := NewScript(filepath.Join("in", "main.ts"), `import { k } from "../out.ts"; console.log(k)`); err != nil || !strings.Contains(got.Code, "hunter2") {
 		t.Errorf("below the working directory: %q, %v", got.Code, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestComputed(t *testing.T) {
 		"require('../' + x + '.txt')", "require(`./${x}.json`)", "await import(`../${x}.ts`)", "await import(`./${x}`)",
 		"await import('./' + x, { with: { type: 'json' } })",
 	} {
-		got, err := ReadScript(filepath.Join(dir, "in", "main.ts"), "import { x } from './lib.ts'; console.log("+code+")")
+		got, err := NewScript(filepath.Join(dir, "in", "main.ts"), "import { x } from './lib.ts'; console.log("+code+")")
 		if err == nil || !strings.Contains(err.Error(), "made while the code runs") || strings.Contains(got.Code, "hunter2") {
 			t.Errorf("%s: got %q, %v", code, got.Code, err)
 		}
@@ -135,7 +135,7 @@ func TestNoMaps(t *testing.T) {
 		"//# sourceMappingURL=map", "//@ sourceMappingURL=map", "/*# sourceMappingURL=map */",
 		"//# sourceMappingURL=data:application/json," + text,
 	} {
-		got, err := ReadScript(filepath.Join(dir, "main.ts"), "import { y } from './lib.ts';\nconsole.log(y);\n"+comment+"\n")
+		got, err := NewScript(filepath.Join(dir, "main.ts"), "import { y } from './lib.ts';\nconsole.log(y);\n"+comment+"\n")
 		if err != nil || got.places == nil || strings.Contains(strings.Join(got.places.sources, " "), "hunter2") {
 			t.Errorf("%s: got %+v, %v", comment, got.places, err)
 		}

@@ -68,7 +68,7 @@ func parseNumbers(text string) ([]int, error) {
 	for i := range len(text) {
 		d := strings.IndexByte(digits, text[i])
 		if d < 0 || shift > 30 {
-			return nil, errors.New("reading a source map: something that is no number")
+			return nil, errors.New("reading a source map: a value that is not a number")
 		}
 		value |= d & 31 << shift
 		if shift += 5; d&32 != 0 {

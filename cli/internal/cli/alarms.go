@@ -19,17 +19,18 @@ func alarmsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "alarms", Short: "list requests that tried to send a credential or a canary",
 		Long: `
-These are requests with the value of a credential or with a canary. Only code
-that searches for credentials finds a canary. No such request has left whole:
-CodeForge ended its run and froze its session. --watch prints new requests, and
-with --notify starts a program for each, with two arguments: a title and a text.
+These requests carry the value of a credential or a canary. Only code that
+searches for credentials finds a canary. CodeForge stopped each request before
+it had left whole, ended its run and froze its session. --watch prints new
+requests. With --notify it starts a program for each request, with two
+arguments: a title and a text.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	watch := c.Flags().Bool("watch", false, "keep printing alarms that come in, until Ctrl-C")
-	notify := c.Flags().String("notify", "", "`PROGRAM` to start for each of them")
+	watch := c.Flags().Bool("watch", false, "print new alarms until Ctrl-C")
+	notify := c.Flags().String("notify", "", "`PROGRAM` to start for each alarm")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *notify != "" && !*watch {
 			return usageError("alarms: --notify needs --watch")
@@ -52,10 +53,10 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 
 func unfreezeCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "unfreeze [SESSION]", Short: "let a session run code again that an alarm has frozen",
+		Use: "unfreeze [SESSION]", Short: "let a frozen session run code again",
 		Long: `
-codeforge alarms lists them. Without SESSION: the one that is frozen, if it is
-only one.
+codeforge alarms lists frozen sessions. SESSION is optional if only one session
+is frozen.
 
 Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		Example: exampleText("codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"),
@@ -79,7 +80,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 			case 1:
 				session = names[0]
 			default:
-				return usageError("unfreeze: which? %s", strings.Join(names, ", "))
+				return usageError("unfreeze: several sessions are frozen; name one of %s", strings.Join(names, ", "))
 			}
 		}
 		if err := op.Unfreeze(c.Context(), session); err != nil {

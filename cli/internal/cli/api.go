@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func apiCommand(e *Env) *cobra.Command {
@@ -31,14 +31,14 @@ func apiCommand(e *Env) *cobra.Command {
 	test.RunE = func(c *cobra.Command, a []string) error { return o.testAll(c.Context(), e, strings.Join(a, "")) }
 	test.Flags().StringVar(&o.path, "path", "/", "the `PATH` to request")
 	search := &cobra.Command{
-		Use: "search WORDS...", Short: "ask which operations, tools and skills fit, as a model does",
+		Use: "search WORDS...", Short: "search operations, tools and skills, as a model does",
 		Example: exampleText("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, a []string) error {
 			return o.searchAPIs(c.Context(), e, strings.Join(a, " "))
 		},
 	}
-	search.Flags().StringVar(&o.api, "api", "", "in the API of this `NAME` only")
+	search.Flags().StringVar(&o.api, "api", "", "only in the API of this `NAME`")
 	search.Flags().BoolVar(&o.explainHits, "explain", false, "print why each result was found: words, meaning, intent")
 	explain := &cobra.Command{
 		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
@@ -50,11 +50,12 @@ func apiCommand(e *Env) *cobra.Command {
 			return o.explainRequest(e, a[0], strings.ToUpper(a[1]), a[2])
 		},
 	}
-	propose := nameCommand(e, "api propose", "show rules that permit what runs did; changes nothing", o.showProposal)
-	propose.Long = "The rules permit the requests of the ledger. Those in force are shown beside\nthem."
+	propose := nameCommand(e, "api propose", "show rules that permit the requests of runs", o.showProposal)
+	propose.Long = "The rules permit the requests of the ledger. The rules in force are shown beside\nthem. " +
+		"No file changes."
 	propose.Example = exampleText("codeforge api propose stripe", "codeforge api propose stripe --since 30d --json=rules")
-	propose.Flags().StringVar(&o.since, "since", "7d", "what runs did since this `TIME`: 7d, 2h ago, or 2026-11-22")
-	propose.Flags().StringVar(&o.ofRun, "run", "", "what the run with this `ID` did, or with this prefix of it")
+	propose.Flags().StringVar(&o.since, "since", "7d", "only requests since this `TIME`: 7d, 2h ago, or 2026-11-22")
+	propose.Flags().StringVar(&o.ofRun, "run", "", "only requests of the run with this `ID`, or prefix of an ID")
 	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.editConfig)
 	edit.Example = exampleText("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
 	c.AddCommand(o.addCommand(e), update,
@@ -63,7 +64,7 @@ func apiCommand(e *Env) *cobra.Command {
 			Example: exampleText("codeforge api list", "codeforge api list --json name,domains"),
 			RunE:    func(*cobra.Command, []string) error { return o.listAPIs(e) },
 		},
-		nameCommand(e, "api check", "look for mistakes in one API, without starting anything", o.checkAPI),
+		nameCommand(e, "api check", "look for mistakes in one API, without starting CodeForge", o.checkAPI),
 		test, search, explain, propose, edit)
 	c.AddCommand(o.changeCommands(e, "api", "API")...)
 	return c
@@ -73,11 +74,11 @@ func (o *apiOptions) addCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add NAME", Short: "write apis/NAME/config.json, mode 0600",
 		Long: `
-On a terminal it prompts for what the flags leave out, and checks each answer.
-If there is an example, it asks for the credential only. A credential is never a
-flag: it is prompted for without echo, or read as one line from standard input.
-With --openapi, --graphql or --google, operations and types come from a
-document, and as a rule hosts and the way to authenticate.`,
+On a terminal it prompts for missing flags, and checks each answer. If the API
+has an example, it asks only for the credential. A credential is never a flag:
+the command prompts for it without echo, or reads it as one line from standard
+input. With --openapi, --graphql or --google, operations and types come from a
+document. Hosts and the way to authenticate usually come from there too.`,
 		Example: exampleText("codeforge api add stripe",
 			"codeforge api add maps --domain maps.example.com --token MAPS_KEY \\\n      --in query:key <key.txt",
 			"codeforge api add shop --openapi https://shop.example.com/openapi.json \\\n      --read-only"),
@@ -94,7 +95,7 @@ document, and as a rule hosts and the way to authenticate.`,
 	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the API")
 	flags.StringVar(&o.scheme, "scheme", "", "`NAME` of the document's way to authenticate, or none")
 	flags.BoolVar(&o.readOnly, "read-only", false, "allow GET and HEAD only")
-	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are no operation of the document")
+	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are not an operation of the document")
 	o.documentFlags(c)
 	return c
 }
@@ -104,10 +105,10 @@ func (o *apiOptions) documentFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&o.openapi, "openapi", "", "`FILE|URL|-` of an OpenAPI or Swagger document")
 	flags.StringVar(&o.graphql, "graphql", "",
-		"`FILE|URL|-` of a schema of GraphQL, or the URL of an endpoint that tells it without a credential")
+		"`FILE|URL|-` of a schema of GraphQL, or the URL of an endpoint that shows it without a credential")
 	flags.StringVar(&o.google, "google", "",
 		"`FILE|URL|NAME:VERSION` of a document of Google's discovery service, e.g. drive:v3")
-	flags.StringVar(&o.server, "server", "", "`URL` that requests go to, in place of the document's")
+	flags.StringVar(&o.server, "server", "", "`URL` that requests go to, instead of the document's")
 	flags.Func("var", "`NAME=VALUE` of a variable in the document's server; repeatable", o.parseVariable)
 	c.MarkFlagsMutuallyExclusive("openapi", "graphql", "google")
 }
@@ -161,8 +162,8 @@ func (o *apiOptions) parseVariable(s string) error {
 }
 
 // publicParts returns the parts of an API that may be shown: no credential values.
-func publicParts(a *catalog.API) controlapi.InspectedAPI {
-	p := controlapi.InspectedAPI{Active: a.Active, API: controlapi.API{
+func publicParts(a *catalog.API) proxyapi.InspectedAPI {
+	p := proxyapi.InspectedAPI{Active: a.Active, API: proxyapi.API{
 		Name: a.Name, Description: a.Description,
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 	}}
@@ -170,7 +171,7 @@ func publicParts(a *catalog.API) controlapi.InspectedAPI {
 		p.Domains = append(p.Domains, h.String())
 	}
 	for _, c := range a.Credentials {
-		t := controlapi.Token{Name: c.Name}
+		t := proxyapi.Token{Name: c.Name}
 		for _, s := range c.Surfaces {
 			t.In = append(t.In, s.String())
 		}
@@ -186,7 +187,7 @@ func (o *apiOptions) listAPIs(e *Env) error {
 			return errors.New(f.Text)
 		}
 	}
-	rows := []controlapi.InspectedAPI{}
+	rows := []proxyapi.InspectedAPI{}
 	for _, a := range cat.APIs() {
 		rows = append(rows, publicParts(a))
 	}

@@ -161,7 +161,7 @@ func surfacesOf(s string) (string, error) {
 func (o *apiOptions) askMore(ctx context.Context, in linePrompter, entry *apidir.Entry) error {
 	var err error
 	if entry.Description == "" {
-		const question = "What it is for, in a line that the model reads ["
+		const question = "Description, in one line that the model reads ["
 		entry.Description, err = in.askLine(ctx, question+entry.Name+"]: ", "--description",
 			func(s string) (string, error) { return s, nil })
 		if err != nil {
@@ -239,7 +239,7 @@ func hostsOf(s string) ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("found nothing; want a host name like api.example.com")
+		return nil, errors.New("no host name; want one like api.example.com")
 	}
 	return out, nil
 }

@@ -21,7 +21,7 @@ func (o *apiOptions) setActive(ctx context.Context, e *Env, name string, on bool
 	// The file is written, but only the running CodeForge opens or closes hosts.
 	if o.waitForLoad(ctx, e, name, on) == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
-			"that yet; codeforge check and codeforge status say more"
+			"that yet; codeforge check and codeforge status show why"
 	}
 	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.OneLine(name), state)
 	return err
@@ -44,10 +44,10 @@ func (o *apiOptions) removeAPI(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	if o.waitForLoad(ctx, e, name, false) == notLoaded {
-		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status says more\n",
+		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status shows why\n",
 			visible.OneLine(name))
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials where they were made if nothing else "+
+	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials at the provider, unless another program "+
 		"uses them.\n", visible.OneLine(strings.Join(files, ", ")), folder)
 	return err
 }

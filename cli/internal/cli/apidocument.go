@@ -74,7 +74,7 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	if flagName == "--google" {
 		return google.ImportDiscovery(text, with)
 	}
-	root, err := tree.ParseTree(text, openapi.SkipExamples)
+	root, err := tree.ParseTree(text, openapi.IsExample)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	if o.json {
 		out = e.Stderr
 	}
-	describeDocument(out, name, doc)
+	printDocument(out, name, doc)
 	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used up standard input
 		tty, err := os.Open(terminalDevice)
 		if err != nil {
@@ -188,8 +188,8 @@ func renderOperations(doc *document.Document) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// describeDocument prints a summary of a document.
-func describeDocument(out io.Writer, name string, doc *document.Document) {
+// printDocument prints a summary of a document.
+func printDocument(out io.Writer, name string, doc *document.Document) {
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.OneLine(name), visible.OneLine(doc.Kind),
 		countNoun(len(doc.Operations), "operation"), countNoun(len(doc.Types), "type"))
 	fmt.Fprintf(out, "  host  %s\n", visible.OneLine(strings.Join(doc.Hosts, ", ")))
@@ -203,7 +203,7 @@ func describeDocument(out io.Writer, name string, doc *document.Document) {
 		also = ""
 	}
 	if len(doc.Scheme.Tokens) == 0 {
-		fmt.Fprintln(out, "  auth  none; --token NAME adds a bearer token if the API wants one")
+		fmt.Fprintln(out, "  auth  not in the document; --token NAME adds a bearer token if the API wants one")
 	}
 	for _, note := range doc.Notes {
 		fmt.Fprintf(out, "  note  %s\n", visible.OneLine(note))
@@ -217,7 +217,7 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 	_, cat := inspectConfig(e, o.apis)
 	a := cat.API(name)
 	if a == nil {
-		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s says more", name, o.apis, name)
+		return fmt.Errorf("there is no API %q without mistakes in %s; codeforge api check %s shows why", name, o.apis, name)
 	}
 	flagName, from := o.documentFlag()
 	if from == "" && a.Operations != nil && a.Operations.Source != "-" {
@@ -302,7 +302,8 @@ func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.H
 	for _, t := range doc.Scheme.Tokens {
 		known := slices.ContainsFunc(old.Auth, func(x operation.Auth) bool { return strings.EqualFold(x.Place, t.Place) })
 		if !known && len(old.Auth) > 0 {
-			fmt.Fprintf(out, "  note  the document sends its credential in %s, and config.json does not: nothing was changed\n",
+			fmt.Fprintf(out, "  note  config.json was not changed: the document sends its credential in %s, and config.json "+
+				"does not\n",
 				visible.OneLine(t.Place))
 		}
 	}
@@ -314,7 +315,7 @@ func serverHost(server string) string {
 	if server == "" {
 		return ""
 	}
-	_, host, err := document.CheckServer(server)
+	_, host, err := document.ParseServer(server)
 	if err != nil {
 		return "?"
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -45,7 +45,7 @@ func (o *apiOptions) explainRequest(e *Env, name, method, path string) error {
 	if a == nil {
 		return fmt.Errorf("there is no API %q in %s that loads; codeforge api list lists them", name, o.apis)
 	}
-	x := explainRequest(a, method, path)
+	x := newExplanation(a, method, path)
 	if o.json {
 		return printJSON(e.Stdout, x)
 	}
@@ -61,8 +61,8 @@ func (o *apiOptions) explainRequest(e *Env, name, method, path string) error {
 	return nil
 }
 
-// explainRequest decides in the proxy's order.
-func explainRequest(a *catalog.API, method, path string) requestExplanation {
+// newExplanation decides in the proxy's order.
+func newExplanation(a *catalog.API, method, path string) requestExplanation {
 	x := requestExplanation{API: a.Name, Method: method, Path: path, Verdict: "refused"}
 	switch {
 	case !a.Active:
@@ -76,7 +76,7 @@ func explainRequest(a *catalog.API, method, path string) requestExplanation {
 	case a.Only != nil && !slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool {
 		return a.Only.Allows(h.String(), method, path)
 	}):
-		x.Why = "operations.only is set, and this is no operation of the document"
+		x.Why = "operations.only is set, and this is not an operation of the document"
 	case a.Rules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules"
 	default:
@@ -84,7 +84,7 @@ func explainRequest(a *catalog.API, method, path string) requestExplanation {
 			path = "/"
 		}
 		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
-			return catalog.DecideByRules(one, method, path, nil)
+			return catalog.FindRule(one, method, path, nil)
 		})
 	}
 	return x
@@ -95,10 +95,10 @@ const callMethod = "CALL"
 
 // explainCall explains the decision on calls of the tool whose name is the path.
 func (x *requestExplanation) explainCall(a *catalog.API) {
-	named := func(glob string) bool { return toolname.MatchPattern(glob, x.Path) }
+	named := func(glob string) bool { return mcpserver.MatchTool(glob, x.Path) }
 	switch {
 	case a.Server == nil:
-		x.Why = "the API is no MCP server"
+		x.Why = "the API is not an MCP server"
 	case slices.ContainsFunc(a.Server.Deny, named):
 		x.Why = "mcp.tools.deny has it"
 	case len(a.Server.Allow) > 0 && !slices.ContainsFunc(a.Server.Allow, named):
@@ -107,7 +107,7 @@ func (x *requestExplanation) explainCall(a *catalog.API) {
 		x.Verdict, x.Why = "allowed", "the API has no rules about tools"
 	default:
 		x.byRules(a.ToolRules, func(one []catalog.Rule) (*catalog.Rule, error) {
-			return catalog.DecideCall(one, x.Path, nil)
+			return catalog.FindCallRule(one, x.Path, nil)
 		})
 	}
 }

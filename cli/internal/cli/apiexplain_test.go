@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 		{"CALL", "get-x", "refused", "rule 2: approve"}, {"CALL", "old", "refused", "rule 3: refuse"},
 		{"CALL", "other", "refused", "no rule matches"}, {"CALL", "wipe", "refused", "mcp.tools.deny has it"},
 	} {
-		x := explainRequest(cat.API("pay"), row.method, row.path)
+		x := newExplanation(cat.API("pay"), row.method, row.path)
 		if x.Verdict != row.verdict || !strings.Contains(x.Why, row.why) {
 			t.Errorf("%s %s: %s: %s", row.method, row.path, x.Verdict, x.Why)
 		}

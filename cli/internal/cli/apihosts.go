@@ -44,7 +44,7 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Wr
 	doc.Hosts = open
 	doc.Operations = slices.DeleteFunc(doc.Operations, func(l operation.Line) bool { return closed[serverHost(l.Server)] })
 	if doc.Head.Operations = len(doc.Operations); len(doc.Operations) == 0 {
-		return &document.RefusedError{Found: "operations at closed hosts only", Want: "--domain for one of them"}
+		return &document.UnsupportedError{Found: "operations at closed hosts only", Want: "--domain for one of them"}
 	}
 	return nil
 }

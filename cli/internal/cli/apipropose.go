@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ruleProposal describes an API's past requests as rules.
@@ -54,9 +54,9 @@ func (o *apiOptions) showProposal(ctx context.Context, e *Env, name string) erro
 	if err != nil {
 		return err
 	}
-	var list []controlapi.Exchange
+	var list []proxyapi.Exchange
 	err = ledger.EachRecord(src, ledger.Query{Since: since, Run: o.ofRun}, func(r ledger.Record) error {
-		if x := r.Exchange; x != nil && x.Outcome == controlapi.OutcomeServed && slices.Contains(x.APIs, name) {
+		if x := r.Exchange; x != nil && x.Outcome == proxyapi.OutcomeServed && slices.Contains(x.APIs, name) {
 			list = append(list, *x)
 		}
 		return nil
@@ -74,7 +74,7 @@ func (o *apiOptions) showProposal(ctx context.Context, e *Env, name string) erro
 }
 
 // proposeRules makes the rules for served requests.
-func proposeRules(a *catalog.API, list []controlapi.Exchange) ruleProposal {
+func proposeRules(a *catalog.API, list []proxyapi.Exchange) ruleProposal {
 	p := ruleProposal{API: a.Name, Requests: len(list), Rules: []proposedRule{}}
 	runs, used := map[string]bool{}, map[string]bool{}
 	counts := map[requestShape]int{}
@@ -92,7 +92,7 @@ func proposeRules(a *catalog.API, list []controlapi.Exchange) ruleProposal {
 		if !strings.Contains(u.Path, "*") { // in a rule, "*" would match more than the request
 			counts[requestShape{x.Method, u.EscapedPath()}]++
 		}
-		if r, err := catalog.DecideByRules(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
+		if r, err := catalog.FindRule(a.Rules, x.Method, u.EscapedPath(), nil); err == nil && r != nil {
 			now[slices.IndexFunc(a.Rules, func(o catalog.Rule) bool { return o.String() == r.String() })]++
 		}
 	}
@@ -198,7 +198,8 @@ func isID(s string) bool {
 // printProposal prints the proposal as a difference.
 func printProposal(e *Env, p ruleProposal) {
 	paint := newPainter(e, e.Stdout)
-	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. Nothing is changed: put what you want into apis/%s/config.json.\n",
+	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. No file was changed: put the rules that you want into "+
+		"apis/%s/config.json.\n",
 		countNoun(p.Requests, "request"), countNoun(p.Runs, "run"), visible.OneLine(p.API), visible.OneLine(p.API))
 	if p.Requests == 0 {
 		return

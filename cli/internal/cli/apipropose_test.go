@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestPropose: what was served becomes rules by which all of it passes, and no other method or shape of a path.
@@ -14,10 +14,10 @@ func TestPropose(t *testing.T) {
 	a := &catalog.API{Name: "pay", Credentials: []catalog.Credential{{Name: "PAY_TOKEN", Surfaces: []catalog.Surface{
 		{Kind: catalog.SurfaceHeader}, {Kind: catalog.SurfaceQuery, Field: "key"},
 	}}}}
-	var list []controlapi.Exchange
+	var list []proxyapi.Exchange
 	served := func(method, path string) {
-		list = append(list, controlapi.Exchange{Run: fmt.Sprint("r", len(list)%3), Method: method, URL: "https://pay.test" + path + "?limit",
-			Swapped: []controlapi.Swap{{Name: "PAY_TOKEN", In: "header:Authorization"}}})
+		list = append(list, proxyapi.Exchange{Run: fmt.Sprint("r", len(list)%3), Method: method, URL: "https://pay.test" + path + "?limit",
+			Swapped: []proxyapi.Swap{{Name: "PAY_TOKEN", In: "header:Authorization"}}})
 	}
 	for i := range 5 {
 		served("GET", fmt.Sprint("/v1/customers/cus_9s6XKzkNRiz8i", i))

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // testAPI tests one API through the running CodeForge.
@@ -44,7 +44,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	var receipt controlapi.Receipt
+	var receipt proxyapi.Receipt
 	if r.Receipt != nil {
 		receipt = *r.Receipt
 	}
@@ -53,7 +53,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 }
 
 // publicAPI returns an API as the proxy would publish it.
-func publicAPI(a *catalog.API) controlapi.API {
+func publicAPI(a *catalog.API) proxyapi.API {
 	p := publicParts(a).API
 	p.AllowHTTP = a.AllowHTTP
 	return p
@@ -61,7 +61,7 @@ func publicAPI(a *catalog.API) controlapi.API {
 
 // findRunning returns the API as the running CodeForge has loaded it. If CodeForge does not answer, it returns the API
 // of the file.
-func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (controlapi.API, error) {
+func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (proxyapi.API, error) {
 	own := publicAPI(a)
 	op, _, isLocal, err := server.ConnectOperator(ctx, c)
 	if err != nil || !isLocal || o.target.hasFlag("apis") {
@@ -76,7 +76,7 @@ func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalo
 			return r, nil
 		}
 	}
-	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check says whether something is wrong",
+	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes",
 		a.Name)
 }
 

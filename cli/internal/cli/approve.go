@@ -15,16 +15,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func heldCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "held", Short: "list the requests that wait for your approval",
 		Long: `
-These are requests that a rule with "then": "approve" holds. One can be decided
-for 15 minutes. While its run waits, it goes out as soon as you approve; after
-that, an approval lets the very same request pass once when the run is repeated.
+A rule with "then": "approve" holds these requests. You can decide about each
+for 15 minutes. While its run waits, CodeForge sends the request as soon as you
+approve. Later, your approval lets the same request pass once if the code runs
+again.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge held", "codeforge held --json id,method,url"),
@@ -39,26 +40,26 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		if err != nil {
 			return err
 		}
-		return printList(e, *asJSON, list, "No request waits.", func(h approvalapi.Held) { printHeld(e, e.Stdout, h) })
+		return printList(e, *asJSON, list, "No request waits.", func(h approvalapi.HeldRequest) { printHeld(e, e.Stdout, h) })
 	}
 	return c
 }
 
 func approveCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "approve [ID...]", Short: "let requests pass; without an ID, show each and ask",
+		Use: "approve [ID...]", Short: "approve requests; without an ID, show each and ask",
 		Long: `
 Approves exactly the request that codeforge held shows: its method, URL, headers
 and body. It is sent once.
 
-Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: exampleText("codeforge approve --watch", "codeforge approve mzxw6ytb"),
 		Args:    cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
 	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
 		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
-	watch := c.Flags().Bool("watch", false, "keep asking about requests that come in, until Ctrl-C")
+	watch := c.Flags().Bool("watch", false, "ask about new requests too, until Ctrl-C")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		client, err := connectApprovals(c.Context(), e, t)
 		if err != nil {
@@ -77,10 +78,10 @@ func refuseCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "refuse ID...", Short: "refuse requests that wait for you",
 		Long: `
-The code is told that the user refused the request, and to ask rather than to
-send it in another way.
+The code learns that you refused the request. Its hint says to ask you and not
+to send the request in another way.
 
-Exit codes: 0 done; 1 CodeForge does not run, or nothing waits under an ID.`,
+Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Example: exampleText("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
 		Args:    cobra.MinimumNArgs(1),
 	}
@@ -115,7 +116,7 @@ func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []strin
 }
 
 // describeDecision describes the effect of a decision.
-func describeDecision(h approvalapi.Held, approve bool) string {
+func describeDecision(h approvalapi.HeldRequest, approve bool) string {
 	what := fmt.Sprintf("%s %s %s", h.ID, visible.OneLine(h.Method), visible.OneLine(h.URL))
 	switch {
 	case !approve:
@@ -127,15 +128,16 @@ func describeDecision(h approvalapi.Held, approve bool) string {
 	case h.Waiting:
 		return "Approved, and sent: " + what
 	}
-	return "Approved: " + what + "\nIts run does not wait any more. The same request passes once within 15 minutes: " +
-		"have the code run again."
+	return "Approved: " + what + "\nIts run no longer waits. Run the code again within 15 minutes: " +
+		"then the same request passes once."
 }
 
 // askEach shows each held request and asks about it.
 func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) error {
 	p := newPrompter(e)
 	if !p.terminal {
-		return usageError("approve: which? codeforge held lists them; on a terminal each is shown and asked about")
+		return usageError("approve: want the ID of a request, which codeforge held lists; on a terminal, approve asks " +
+			"about each")
 	}
 	asked := map[string]bool{}
 	for {
@@ -152,7 +154,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			printHeld(e, e.Stderr, h)
 			wider := "in this run [p]ath: all of this method and path, [r]ule: all of this rule; "
 			// The wider scopes end with a run, and this request belongs to none.
-			if !controlapi.IsRun(h.Run) {
+			if !proxyapi.IsRunID(h.Run) {
 				wider = ""
 			}
 			answer, err := p.askLine(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
@@ -197,7 +199,7 @@ func anyAnswer(s string) (string, error) {
 
 // printHeld shows a request: the facts of the decision first, text of the code last. All text of the code is escaped
 // for the terminal.
-func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
+func printHeld(e *Env, w *terminal.Stream, h approvalapi.HeldRequest) {
 	p := newPainter(e, w)
 	state := "its run waits"
 	switch {
@@ -205,7 +207,7 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.Held) {
 		state = "approved, and not used yet"
 	case !h.Waiting:
 		state = "its run has ended"
-	case !controlapi.IsRun(h.Run):
+	case !proxyapi.IsRunID(h.Run):
 		state = "it belongs to no run"
 	}
 	from := visible.OneLine(h.API)
@@ -233,7 +235,7 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 	shown, how := body, ""
 	var indented bytes.Buffer
 	if json.Indent(&indented, []byte(body), "", "  ") == nil { // it changes only white space
-		shown, how = indented.String(), ", its lines broken anew"
+		shown, how = indented.String(), ", with new line breaks"
 	}
 	for line := range strings.Lines(shown) {
 		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))

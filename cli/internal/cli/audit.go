@@ -17,19 +17,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 func auditCommand(e *Env) *cobra.Command {
 	c := groupCommand("audit", "verify, read or export the ledger of what left the machine", `
-Whoever can write the ledger's folder can replace all of it by one of their own.
-A checkpoint from elsewhere shows that: each result of execute_code has one (in
-its _meta, so in the client's transcripts), and so have each line "run ended" of
-the log and the file of AUDIT_ANCHOR. verify compares with those of the receipts
-by itself, and with --checkpoint and --anchor.
+A program that can write the ledger's folder can replace the whole ledger. A
+checkpoint from elsewhere detects that. These have one:
 
-Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
+- each result of execute_code, in its _meta and so in the client's transcripts
+- each line "run ended" of the log
+- the file of AUDIT_ANCHOR
+
+verify always compares with the checkpoints of the receipts. --checkpoint and
+--anchor name others.
+
+Exit codes: 0 the ledger is whole, or done; 1 it is not whole, or is missing.`,
 		"codeforge audit verify", "codeforge audit show --since 1h")
 	o := auditOptions{target: targetFlags(c.PersistentFlags())}
 	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
@@ -48,7 +52,7 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not, or there is none.`,
 		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verifyLedger)
 	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
 	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
-	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, where it was kept elsewhere")
+	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, if you keep a copy elsewhere")
 	jsonVar(e, verify.Flags(), &o.json)
 	show := verb("show", "print the records",
 		exampleText("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.showRecords)
@@ -173,7 +177,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownChe
 	}
 	defer rec.close()
 	for cursor := ""; len(known) < maxReceipts; {
-		page, err := rec.Runs(ctx, historyapi.Filter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
+		page, err := rec.Runs(ctx, operatorapi.ParseFilter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
 		if err != nil {
 			return known
 		}
@@ -200,14 +204,14 @@ func printReport(e *Env, r ledger.Report) {
 	fmt.Fprintf(e.Stdout, "%s%d records, %s, %s\n", p(terminal.Green, "ok: "), r.Records, countNoun(r.Days, "day"),
 		countNoun(r.Checkpoints, "checkpoint"))
 	if r.Forgotten > 0 {
-		fmt.Fprintf(e.Stdout, "    %d older records are no longer kept; their hashes are\n", r.Forgotten)
+		fmt.Fprintf(e.Stdout, "    %d older records were deleted; their hashes are kept\n", r.Forgotten)
 	}
 	if r.Unsigned > 0 {
 		fmt.Fprintf(e.Stdout, "    %d records came after the last checkpoint\n", r.Unsigned)
 	}
 	if r.Compared == 0 {
-		fmt.Fprintln(e.Stdout, "    compared with no checkpoint from elsewhere: a ledger that was replaced as a whole looks "+
-			"like this too")
+		fmt.Fprintln(e.Stdout, "    not compared with a checkpoint from elsewhere: a ledger that was replaced as a whole "+
+			"looks like this too")
 		return
 	}
 	fmt.Fprintf(e.Stdout, "    it fits %s from elsewhere\n", countNoun(r.Compared, "checkpoint"))

@@ -11,21 +11,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // checkFinding is one mistake or warning.
-type checkFinding = controlapi.InspectedProblem
+type checkFinding = proxyapi.InspectedProblem
 
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "check", Short: "look for mistakes in apis/ and .env, without starting anything",
+		Use: "check", Short: "look for mistakes in apis/ and .env, without starting CodeForge",
 		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
 		Example: exampleText("codeforge check", "codeforge check --json ok"),
 	}
@@ -55,20 +56,20 @@ func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
 			})
 		}
 	}
-	found = append(found, warnMisspelt(e)...)
-	if !e.inContainer() { // a container has other paths
-		found = append(found, reportMissing(w)...)
+	found = append(found, findMisspelt(e)...)
+	if !e.isInContainer() { // a container has other paths
+		found = append(found, findMissing(w)...)
 	}
 	// In a container only the proxy sees the folder.
 	if _, err := os.Stat(apis); errors.Is(err, os.ErrNotExist) {
-		if e.inContainer() {
+		if e.isInContainer() {
 			more, cat := inspectProxy(e)
 			return append(append(found, more...), inspectTenants(w, cat)...), cat
 		}
 		text := fmt.Sprintf("%s: there is no such folder; codeforge init creates it", apis)
 		return append(found, checkFinding{Severity: "error", File: apis, Text: text}), nil
 	}
-	cat, problems := catalog.Load(apis, catalog.Options{Getenv: w.getenv})
+	cat, problems := catalog.Load(apis, catalog.Options{Getenv: credentialEnvironment(e, w)})
 	for _, p := range problems {
 		found = append(found, checkFinding{
 			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
@@ -76,6 +77,15 @@ func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
 		})
 	}
 	return append(found, inspectTenants(w, cat)...), cat
+}
+
+// credentialEnvironment returns the function that looks up a credential in the environment. It is nil if CodeForge runs
+// in Docker: the proxy there accepts no such credential.
+func credentialEnvironment(e *Env, w envVariables) func(string) string {
+	if name, _ := docker.FindContainer(context.Background(), e.homeDir(), w.getenv("COMPOSE_PROJECT_NAME")); name != "" {
+		return nil
+	}
+	return w.getenv
 }
 
 // inspectTenants reads MCP_TOKENS_FILE.
@@ -97,11 +107,11 @@ func inspectTenants(w envVariables, cat *catalog.Catalog) []checkFinding {
 	return found
 }
 
-// warnMisspelt warns of variables in .env that look like misspelt settings.
-func warnMisspelt(e *Env) []checkFinding {
+// findMisspelt warns of variables in .env that look like misspelt settings.
+func findMisspelt(e *Env) []checkFinding {
 	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // inspect has reported its errors
 	var found []checkFinding
-	for _, m := range settings.FindMisspelt(file) {
+	for _, m := range settings.ListMisspelt(file) {
 		found = append(found, checkFinding{
 			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
 			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
@@ -110,8 +120,8 @@ func warnMisspelt(e *Env) []checkFinding {
 	return found
 }
 
-// reportMissing reports files and folders that settings name but that do not exist.
-func reportMissing(w envVariables) []checkFinding {
+// findMissing reports files and folders that settings name but that do not exist.
+func findMissing(w envVariables) []checkFinding {
 	var found []checkFinding
 	for _, s := range []struct {
 		name   string
@@ -178,7 +188,7 @@ func inspectProxy(e *Env) ([]checkFinding, *catalog.Catalog) {
 const inspectTime = 10 * time.Second
 
 // inspectedAPI returns an API without the values of its credentials.
-func inspectedAPI(a controlapi.InspectedAPI) (*catalog.API, error) {
+func inspectedAPI(a proxyapi.InspectedAPI) (*catalog.API, error) {
 	out := &catalog.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
 		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},

@@ -209,7 +209,7 @@ func prepareCommand(e *Env, c *cobra.Command) {
 			if err := e.setHome(); err != nil {
 				return err
 			}
-			if err := e.needsApis(c, args); err != nil {
+			if err := e.requireAPIFolder(c, args); err != nil {
 				return err
 			}
 			for _, name := range []string{"apis", "state"} {
@@ -318,7 +318,7 @@ func readVariables(e *Env) (envVariables, error) {
 	v := envVariables{values: map[string]string{}}
 	for name, value := range file {
 		// A relative path in .env means a path from the folder of .env, not from the working directory.
-		if namesFile(name) && value != "" && !filepath.IsAbs(value) {
+		if isPathSetting(name) && value != "" && !filepath.IsAbs(value) {
 			value = e.inHome(value)
 		}
 		v.values[name] = value
@@ -342,8 +342,8 @@ func readVariables(e *Env) (envVariables, error) {
 	return v, nil
 }
 
-// namesFile reports whether a setting is a path, which .env may write relative to its folder.
-func namesFile(name string) bool {
+// isPathSetting reports whether a setting is a path, which .env may write relative to its folder.
+func isPathSetting(name string) bool {
 	return strings.HasSuffix(name, "_FILE") ||
 		slices.Contains([]string{"SANDBOX_PROGRAMS", "DENO_PATH", "PYTHON_PATH"}, name)
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestExitCode: codeforge run has the script's exit code.
@@ -36,10 +36,10 @@ func TestExitCode(t *testing.T) {
 	}{
 		{server.Result{}, 0},
 		{server.Result{Failed: true}, ExitNotRun},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Exited, Code: 7}}, 7},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.Timeout, Code: 137}}, ExitTimeout},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM}}, ExitFailed},
-		{server.Result{Failed: true, Exit: &runapi.Exit{Reason: runapi.OOM, Code: 137}}, 137},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Exited, Code: 7}}, 7},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Timeout, Code: 137}}, ExitTimeout},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM}}, ExitFailed},
+		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM, Code: 137}}, 137},
 	} {
 		if got := exitCode(row.r); got != row.want {
 			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)
@@ -106,7 +106,7 @@ func TestExamplesParse(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", "")) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), "codeforge ")
 			line, _, _ = strings.Cut(strings.NewReplacer(" <key.txt", "", " >", " |", ")", "").Replace(line), " |")
-			e := &Env{Stdout: terminal.OpenStream(os.Stdout)}
+			e := &Env{Stdout: terminal.NewStream(os.Stdout)}
 			root := newRoot(e)
 			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)
 			if slices.Contains(words, "codeforge") { // docker exec CONTAINER codeforge
@@ -211,7 +211,7 @@ func TestSince(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "yep\n": false} {
 		terminalEnd, program := testkit.OpenTerminal(t)
-		e := &Env{Stdin: program, Stderr: terminal.OpenStream(program)}
+		e := &Env{Stdin: program, Stderr: terminal.NewStream(program)}
 		if _, err := io.WriteString(terminalEnd, answer); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestConfirm(t *testing.T) {
 	defer read.Close()
 	_, _ = io.WriteString(write, "y\n")
 	_ = write.Close()
-	if err := confirmRemoval(t.Context(), &Env{Stdin: read, Stderr: terminal.OpenStream(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
+	if err := confirmRemoval(t.Context(), &Env{Stdin: read, Stderr: terminal.NewStream(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("not a terminal: %v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestFields(t *testing.T) {
 		{`[{"name":1,"x":2}]`, "name", `[{"name":1}]`, ""},
 		{`{"status":1}`, "staus", "", "did you mean status?"},
 		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
-		{`3`, "a", "", "no object"},
+		{`3`, "a", "", "prints no fields"},
 	} {
 		got, err := pickFields(json.RawMessage(row.in), splitList(row.fields))
 		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
@@ -273,7 +273,7 @@ func TestFieldsOfType(t *testing.T) {
 	} {
 		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 		testkit.Must(t, err)
-		e := &Env{Stdout: terminal.OpenStream(file)}
+		e := &Env{Stdout: terminal.NewStream(file)}
 		e.Stdout.Fields = splitList(row.fields)
 		err = printJSON(e.Stdout, row.v)
 		text, _ := os.ReadFile(file.Name())
@@ -337,9 +337,9 @@ func TestProbe(t *testing.T) {
 // A call of an MCP server's tool shows as one, with the sizes of its arguments and result.
 func TestExchangeLine(t *testing.T) {
 	plain := func(_ terminal.Colour, s string) string { return s }
-	x := controlapi.Exchange{
+	x := proxyapi.Exchange{
 		Method: "POST", URL: "https://mcp.codeforge.internal/github/create_issue", APIs: []string{"github"},
-		Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
+		Outcome: proxyapi.OutcomeServed, Status: 200, BytesUp: 17, BytesDown: 240, Milliseconds: 12.4,
 	}
 	want := "served  200 CALL   github.create_issue  17 bytes up, 240 down  12 ms"
 	if got := exchangeLine(plain, x); got != want {
@@ -379,7 +379,7 @@ func TestInspect(t *testing.T) {
 		`error: .env: SANDBOX_PROGRAMS: ".env": a file; want the path of a folder`,
 		`warning: apis/foo.json: not read; want apis/foo/config.json`,
 		`warning: apis/shop/config.jsn: not read; want config.json`,
-		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which nothing replaces here; want the credential itself, or {"file": "..."} in its place; in embedded mode {"env": "NAME"} too`,
+		`warning: apis/stripe/config.json: credentials.STRIPE_TOKEN: the name of a variable, which CodeForge does not replace here; want the credential itself, or {"file": "..."}; in embedded mode {"env": "NAME"} too`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

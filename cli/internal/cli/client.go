@@ -26,20 +26,22 @@ func connectCommand(e *Env) *cobra.Command {
 		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
 		Long: `
 CLIENT is ` + joinWithOr(clients.ListNames()) + `. Without
-one, the lines for all clients are printed.
+one, connect prints the lines for all clients.
 
-With one, the change of its configuration is shown, and made once you confirm,
-or at once with --write. Everything else in the file stays as it is, and a copy
-of it is kept beside it. A file with comments is not changed; the entry to paste
-is printed instead. The token is never written: where one is required the client
-starts codeforge stdio, which needs none, or with --http sends the value of
-MCP_AUTH_TOKEN in its own environment.
+With CLIENT, connect shows the change of its configuration file. It writes the
+change once you confirm, or at once with --write. It keeps the rest of the file,
+and a copy of the old file beside it. It does not change a file with comments,
+but prints the entry to paste.
 
---tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP,
-with a token of its own.
+connect never writes a token. If CodeForge requires one, the client starts
+codeforge stdio, which needs no token. With --http, the client sends the value
+of MCP_AUTH_TOKEN in its own environment instead.
 
-Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or
-nothing was written; 2 wrong command line.`,
+--tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP
+with its own token.
+
+Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or the
+file was not written; 2 wrong command line.`,
 		Example: exampleText("codeforge connect", "codeforge connect cursor --write"),
 		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.ListNames(),
 	}
@@ -133,7 +135,7 @@ type connectOutput struct {
 
 // configureClient shows the change of a client's file, and makes it.
 func (o connectOptions) configureClient(ctx context.Context, e *Env, client clients.Client, a endpointAccess) error {
-	if e.inContainer() {
+	if e.isInContainer() {
 		fmt.Fprintf(e.Stdout, "%s\n", client.OneLineConfig(a.clientAccess(e)))
 		return nil // the file is on the host
 	}
@@ -150,7 +152,7 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 	}
 	after, err := client.AddCodeForge(before, a.clientAccess(e), o.http)
 	if errors.Is(err, jsonfile.ErrNotJSON) {
-		return fmt.Errorf("%s: %w: nothing was written. Put this into it:\n%s", path, err,
+		return fmt.Errorf("%s: %w: the file was not changed. Put this into it:\n%s", path, err,
 			client.OneLineConfig(a.clientAccess(e)))
 	}
 	if err != nil {
@@ -161,7 +163,7 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 		printChange(e, path, before, after)
 	}
 	if result.Changed {
-		if err := mayWrite(ctx, e, o.write); err != nil {
+		if err := requireWrite(ctx, e, o.write); err != nil {
 			return err
 		}
 		if result.Backup, err = clients.ReplaceWithBackup(path, before, after, time.Now()); err != nil {
@@ -207,7 +209,7 @@ func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, 
 	}
 	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.OneLine(r.File))
 	if r.Backup != "" {
-		fmt.Fprintf(e.Stdout, " What was there is in %s.", visible.OneLine(r.Backup))
+		fmt.Fprintf(e.Stdout, " The old file is in %s.", visible.OneLine(r.Backup))
 	}
 	fmt.Fprintln(e.Stdout)
 	if a.token && http {
@@ -223,7 +225,7 @@ func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, 
 func usualFile(e *Env, client clients.Client) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("your home folder is not known: %w; name the file with --file", err)
+		return "", fmt.Errorf("finding your home folder: %w; name the file with --file", err)
 	}
 	work, err := os.Getwd()
 	if err != nil {

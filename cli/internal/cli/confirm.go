@@ -13,12 +13,12 @@ import (
 
 // confirmRemoval asks before a removal.
 func confirmRemoval(ctx context.Context, e *Env, question string) error {
-	return requireAgreement(ctx, e, false, question, "nothing was removed", "--yes to remove without confirmation")
+	return requireAgreement(ctx, e, false, question, "not removed", "--yes to remove without confirmation")
 }
 
-// mayWrite returns nil if the shown file may be written.
-func mayWrite(ctx context.Context, e *Env, write bool) error {
-	return requireAgreement(ctx, e, write, "Write it?", "nothing was written", "--write to write it")
+// requireWrite returns nil if the shown file may be written.
+func requireWrite(ctx context.Context, e *Env, write bool) error {
+	return requireAgreement(ctx, e, write, "Write it?", "not written", "--write to write it")
 }
 
 // requireAgreement returns nil if the user agrees, by a flag or by a yes on a terminal. Otherwise its error says what

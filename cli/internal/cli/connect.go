@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // endpointAccess is the address of the running CodeForge.
@@ -37,7 +37,7 @@ func (a endpointAccess) clientAccess(e *Env) clients.Access {
 		return out
 	}
 	switch self, err := os.Executable(); {
-	case a.container != "" && (e.inContainer() || err != nil):
+	case a.container != "" && (e.isInContainer() || err != nil):
 		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
 	case a.container != "": // this command reconnects after a restart of the container, which ends every docker exec
 		out.Command = []string{self, "stdio", "--url", docker.Scheme + a.container}
@@ -70,14 +70,15 @@ func printConnect(e *Env, a endpointAccess) {
 		return
 	}
 	if a.token {
-		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node needs none.\n", clients.Placeholder)
+		fmt.Fprintf(w, "  %s is the value of that setting (.env); the line without Node "+
+			"needs no token.\n", clients.Placeholder)
 	}
 	fmt.Fprintf(w, "  try it          %s\n", tryIt(e, a))
 }
 
 // tryIt returns a command that runs a script.
 func tryIt(e *Env, a endpointAccess) string {
-	if a.container != "" && e.inContainer() {
+	if a.container != "" && e.isInContainer() {
 		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.OneLine(a.container) + " codeforge run -"
 	}
 	run := e.programName() + " run FILE.ts"
@@ -100,7 +101,7 @@ func printReady(e *Env, r embedded.Ready) {
 }
 
 // printCatalog lists the active APIs and the problems of the others.
-func printCatalog(w io.Writer, c controlapi.Catalog, dir string) {
+func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
 		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.OneLine(dir))

@@ -18,8 +18,8 @@ func consoleCommand(e *Env) *cobra.Command {
 		Use: "console", Short: "open the web console in a browser",
 		Long: `
 Prints an address that works once, within a minute, and opens it if this machine
-has a screen. Whoever opens it sees what runs, and can stop it, for 12 hours or
-until it is ended in the console.
+has a screen. The browser that opens it can see and stop runs, for 12 hours or
+until you end the session in the console.
 
 With Docker: docker compose exec mcp-server codeforge console
 
@@ -38,7 +38,7 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("%s gives no way in: run this where CodeForge runs, or sign in with MCP_AUTH_TOKEN", place.URL)
+			return fmt.Errorf("%s cannot sign you in: run this where CodeForge runs, or sign in with MCP_AUTH_TOKEN", place.URL)
 		}
 		login, err := op.Console(c.Context())
 		if err != nil {

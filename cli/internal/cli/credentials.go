@@ -19,11 +19,10 @@ import (
 
 func credentialsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "credentials", Short: "list the credentials that change, with what went wrong",
+		Use: "credentials", Short: "list the credentials that change, with their last error",
 		Long: `
-These are the credentials of apis/ that CodeForge obtains itself: by a login,
-from a token server, from a secret manager, or from a program. No value is
-shown, here or anywhere.
+CodeForge obtains these credentials of apis/ itself: by a login, from a token
+server, from a secret manager, or from a program. It never shows a value.
 
 Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used
 now.`,
@@ -58,7 +57,7 @@ func readCredentials(ctx context.Context, e *Env, t serverTarget) (credentialapi
 
 func printCredentials(e *Env, list []credentialapi.Credential) {
 	if len(list) == 0 {
-		fmt.Fprintln(e.Stdout, "No credential of apis/ changes: all are values that config.json or a file gives.")
+		fmt.Fprintln(e.Stdout, "No credential of apis/ changes: config.json or a file gives each value.")
 		return
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns
@@ -91,10 +90,10 @@ func untilText(t *time.Time) string {
 
 func logoutCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "logout NAME", Short: "forget a login, or what else was obtained for a credential",
+		Use: "logout NAME", Short: "forget a login, or another value that CodeForge obtained",
 		Long: `
-What is stored is deleted. The provider is not told: to end the access there
-too, remove CodeForge from the apps of your account.
+CodeForge deletes the stored value and does not inform the provider. To end the
+access there too, remove CodeForge from the apps of your account.
 
 Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2
 wrong command line.`,
@@ -120,20 +119,20 @@ func secretsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "secrets", Short: "run the programs of credentials with \"command\" for CodeForge",
 		Long: `
-Programs such as op, pass or vault run here, as you, and not in a container:
-they need your key chain. codeforge up does this by itself; with Docker, run
-this on the host. --watch stays, and runs each program again when its output is
-about to end.
+Programs such as op, pass or vault run here, as you, and not in a container,
+because they need your key chain. codeforge up runs them by itself. With Docker,
+run this command on the host. With --watch it stays, and runs each program again
+when its output is about to expire.
 
-Which programs there are is read from apis/ on this machine. A program that
-everybody, or a user of the sandbox, can write is not run. What programs print
-is neither shown nor logged.
+The command takes the programs from apis/ on this machine. It does not run a
+program that everybody, or a user of the sandbox, can write. It neither shows
+nor logs their output.
 
 Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`,
 		Example: exampleText("codeforge secrets", "codeforge secrets --watch"),
 	}
 	t, apis := targetFlags(c.Flags()), apisFlag(c.Flags())
-	watch := c.Flags().Bool("watch", false, "stay, and supply again when it is time")
+	watch := c.Flags().Bool("watch", false, "stay, and run each program again in time")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		vars, err := readVariables(e)
 		if err != nil {

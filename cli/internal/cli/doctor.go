@@ -17,22 +17,25 @@ func doctorCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "check what CodeForge needs on this machine, and say how to fix it",
 		Long: `
-It changes nothing. Where embedded mode can run, it starts a temporary CodeForge
-without APIs, runs a line of code in it and stops it. It sends one HEAD request,
-without a credential, to each host of an active API, and to each server that
-gives it credentials; --offline skips those. If CodeForge runs, its proxy sends
-them, because the proxy may resolve names in another way than this machine.
+doctor leaves your files as they are. If embedded mode can run here, it starts a
+temporary CodeForge without APIs, runs a line of code in it and stops it.
+
+It sends one HEAD request without a credential to each host of an active API,
+and to each server that gives the API credentials. --offline skips these. If
+CodeForge runs, its proxy sends them, because the proxy may resolve names
+differently.
 
 --attack attacks the running CodeForge instead, from inside its sandbox and at
 its MCP endpoint, and prints a table of the results. The attacks reach no API
-and use no credential. They cover what needs no hostile server: ways out other
-than the proxy, forged names, requests that two servers would read differently,
-overridden methods, permissions, links, limits, and who may call. Swapping,
-scrubbing, redirects, bodies, bad certificates and code that has escaped from
-Deno are covered only by make attack, which brings its own servers.
+and use no credential. They try ways around the proxy, forged names, requests
+that two servers would read differently, and overridden methods. They also try
+permissions, links, limits, and calls by strangers.
 
-Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
-1 something failed or was not held.`,
+make attack brings its own servers. Only it covers swapping, scrubbing,
+redirects, bodies, bad certificates and code that has escaped from Deno.
+
+Exit codes: 0 no check failed (there may be warnings) and every attack was held;
+1 a check failed or an attack was not held.`,
 		Example: exampleText("codeforge doctor", "codeforge doctor --attack"),
 	}
 	flags := c.Flags()
@@ -50,7 +53,8 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 		if err == nil {
 			c.Settings, err = settings.Parse(w.getenv)
 		}
-		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, w.getenv
+		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, credentialEnvironment(e, w)
+		c.Project = w.getenv("COMPOSE_PROJECT_NAME")
 		c.OwnAPIs = flags.Changed("apis")
 		c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 		c.Python = w.getenv("PYTHON_PATH")
@@ -70,7 +74,7 @@ Exit codes: 0 nothing failed (there may be warnings) and every attack was held;
 // otherSettings returns the findings of check in .env besides wrong values.
 func otherSettings(e *Env, w envVariables) []doctor.Finding {
 	var out []doctor.Finding
-	for _, f := range append(warnMisspelt(e), reportMissing(w)...) {
+	for _, f := range append(findMisspelt(e), findMissing(w)...) {
 		status := doctor.Warn
 		if f.Severity == "error" {
 			status = doctor.Fail

@@ -19,8 +19,8 @@ func downCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "down", Short: "stop the CodeForge that codeforge up started",
 		Long: `
-Skills, the certificate authority and logs are kept. --purge lists them and,
-once you confirm, removes them; apis/ and .env are never removed.
+down keeps skills, the certificate authority and logs. --purge lists them, and
+removes them once you confirm. It never removes apis/ and .env.
 
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 		Example: exampleText("codeforge down", "codeforge down --purge"),
@@ -29,7 +29,7 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 	purge := c.Flags().Bool("purge", false, "remove the state directory too")
 	yes := c.Flags().Bool("yes", false, "remove without confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if e.inContainer() {
+		if e.isInContainer() {
 			return errContainer
 		}
 		chosen := c.Flags().Changed("state")
@@ -88,7 +88,7 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	}
 	// A folder without this file is not a state directory: a mistyped --state must not delete it.
 	if _, err := os.Stat(dir.Join("lock")); err != nil {
-		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock): nothing was removed",
+		return fmt.Errorf("%s is not a CodeForge state directory (it has no file named lock), so it was not removed",
 			dir.Path())
 	}
 	entries, err := os.ReadDir(dir.Path())

@@ -78,7 +78,7 @@ func pickEach(text json.RawMessage, fields []string, known map[string]bool) (jso
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(text, &object); err != nil {
-		return nil, errors.New("--json FIELDS: this command prints no object that has fields")
+		return nil, errors.New("--json FIELDS: this command prints no fields; want --json alone")
 	}
 	for name := range object {
 		known[name] = true

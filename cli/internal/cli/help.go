@@ -110,7 +110,7 @@ func endSentence(s string) string {
 func manCommand(*Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "man [COMMAND...]", Short: "print a manual page, of codeforge or of one command",
-		Long: "The page is for man and groff, made from what --help prints.\n\n" +
+		Long: "The page is for man and groff, and has the text of --help.\n\n" +
 			"Exit codes: 0 printed; 2 wrong command line.",
 		Example: exampleText("codeforge man | man -l -", "codeforge man run >codeforge-run.1"),
 		Args:    cobra.ArbitraryArgs,

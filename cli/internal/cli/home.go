@@ -93,19 +93,19 @@ func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
 // homeDir returns the home folder.
 func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 
-// inContainer reports whether this program runs in mcp-server's container, in Docker or in a pod.
-func (e *Env) inContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }
+// isInContainer reports whether this program runs in mcp-server's container, in Docker or in a pod.
+func (e *Env) isInContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "" }
 
 // errContainer is the error of up and down in a container.
 var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
 	"docker compose down")
 
-// needsApis returns an error in the container if a command of api or mcp needs apis/, which the container lacks.
-func (e *Env) needsApis(c *cobra.Command, args []string) error {
+// requireAPIFolder returns an error in the container if a command of api or mcp needs apis/, which the container lacks.
+func (e *Env) requireAPIFolder(c *cobra.Command, args []string) error {
 	path := commandPath(c)
 	group, verb, _ := strings.Cut(path, " ")
 	without := map[string][]string{"api": {"list", "check", "test", "search"}, "mcp": {"logs"}}[group]
-	if !e.inContainer() || verb == "" || without == nil || slices.Contains(without, verb) {
+	if !e.isInContainer() || verb == "" || without == nil || slices.Contains(without, verb) {
 		return nil
 	}
 	return fmt.Errorf("%s needs apis/, which is on the host and which this container does not see: run "+

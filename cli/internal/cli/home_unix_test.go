@@ -110,7 +110,7 @@ func TestCompleteNames(t *testing.T) {
 	testkit.Must(t, err)
 	defer out.Close()
 	code := Run(t.Context(), &Env{
-		Args: []string{"__complete", "api", "edit", ""}, Stdout: terminal.OpenStream(out), Stderr: terminal.OpenStream(os.Stderr),
+		Args: []string{"__complete", "api", "edit", ""}, Stdout: terminal.NewStream(out), Stderr: terminal.NewStream(os.Stderr),
 	})
 	if got, err := os.ReadFile("out"); code != 0 || err != nil || string(got) != "shop\n:4\n" { // 4: offer no files
 		t.Errorf("exit code %d, %q, %v", code, got, err)

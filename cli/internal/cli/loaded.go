@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // loadedWithin limits the wait for a running CodeForge to load a change of apis/: its slowest poll and a little more.
@@ -30,7 +30,7 @@ func (r loadEffect) String() string {
 	case loaded:
 		return "The running CodeForge has loaded it"
 	case notLoaded:
-		return "The running CodeForge has not loaded it yet: codeforge check says whether something is wrong"
+		return "The running CodeForge has not loaded it yet: codeforge check lists mistakes"
 	}
 	return "CodeForge is not running, and will load it when it is"
 }
@@ -56,7 +56,7 @@ func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, activ
 		if err != nil && ctx.Err() == nil {
 			return notRunning
 		}
-		has := slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == name })
+		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name })
 		if err == nil && has == active {
 			return loaded
 		}

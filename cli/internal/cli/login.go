@@ -24,18 +24,17 @@ const (
 )
 
 // errLoginTime means that the user did not finish the login in time.
-var errLoginTime = fmt.Errorf("nobody logged in within %s", loginTime)
+var errLoginTime = fmt.Errorf("the login was not finished within %s; run it again", loginTime)
 
 func loginCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "login NAME", Short: "log in for a credential with oauth2, in a browser",
 		Long: `
-The browser opens at the provider, and comes back to a port of 127.0.0.1. Where
-that cannot work, over ssh for instance, use --device, if the provider offers
-that, or --paste. The page at which the browser ends then need not exist.
+The browser opens at the provider, and returns to a port of 127.0.0.1. Over ssh,
+for instance, that cannot work. Then use --device, if the provider supports it,
+or --paste, with which the browser may end at a page that does not exist.
 
-The token goes to the proxy and nowhere else: neither this command nor
-mcp-server sees it.
+The token goes only to the proxy: neither this command nor mcp-server sees it.
 
 Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
 		Example: exampleText("codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"),
@@ -56,7 +55,7 @@ type loginOptions struct {
 // addFlags declares the flags that choose the way to log in.
 func (o *loginOptions) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.device, "device", false, "show a code to enter on any device")
-	c.Flags().BoolVar(&o.paste, "paste", false, "show an address to open anywhere; paste where the browser ends")
+	c.Flags().BoolVar(&o.paste, "paste", false, "show an address to open anywhere; paste the last address back")
 	c.Flags().BoolVar(&o.quiet, "no-browser", false, "print the address, and open no browser")
 	c.MarkFlagsMutuallyExclusive("device", "paste")
 }
@@ -101,7 +100,8 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 		}
 	}
 	if len(names) == 0 {
-		return credentialapi.Credential{}, errors.New(`no credential of apis/ needs a login: none has "oauth2" with a user`)
+		return credentialapi.Credential{},
+			errors.New(`no credential of apis/ needs a login: want one with "oauth2" and a user`)
 	}
 	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, didYouMean(name, "", names))
 }

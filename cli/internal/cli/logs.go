@@ -15,17 +15,17 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func logsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "logs", Short: "show what went through the proxy, one line per exchange",
+		Use: "logs", Short: "show exchanges with APIs, one line each",
 		Long: `
-They are kept with the runs: see codeforge runs. What the daemons log is
-embedded in log/codeforge.log of the state directory, and in Docker what docker
-compose logs shows.
+CodeForge keeps exchanges with the runs: see codeforge runs. The daemons' log is
+log/codeforge.log in the state directory. In Docker, docker compose logs shows
+it.
 
 Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 		Example: exampleText("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
@@ -77,7 +77,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 
 type logsOptions struct {
 	target serverTarget
-	filter historyapi.ExchangeFilter
+	filter operatorapi.ExchangeFilter
 	last   int
 	follow bool
 	json   bool
@@ -91,7 +91,7 @@ func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	}
 	defer rec.close()
 	if o.follow && rec.stopped {
-		return errors.New("CodeForge does not run: there is nothing to follow")
+		return errors.New("CodeForge does not run, so --follow cannot show new exchanges; start it with codeforge up")
 	}
 	status, err := rec.History(ctx)
 	if err == nil && status.Mode == "off" {
@@ -100,7 +100,7 @@ func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	show := func(x controlapi.Exchange) { o.printExchange(e.Stdout, p, x) }
+	show := func(x proxyapi.Exchange) { o.printExchange(e.Stdout, p, x) }
 	if o.follow {
 		return o.followExchanges(ctx, rec, status.Cursor, show)
 	}
@@ -109,18 +109,17 @@ func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 		return nil
 	}
 	// Without exchanges, an unknown run would look like a silent one.
-	if err == nil && n == 0 && o.filter.Run != "" && controlapi.IsRun(o.filter.Run) {
+	if err == nil && n == 0 && o.filter.Run != "" && proxyapi.IsRunID(o.filter.Run) {
 		_, err = rec.findRun(ctx, o.filter.Run) // a run without exchanges is known too
 	}
 	return err
 }
 
 // listExchanges calls on for each recorded exchange, oldest first.
-func (o logsOptions) listExchanges(ctx context.Context, rec runHistory, on func(controlapi.Exchange)) (n int,
-	err error) {
+func (o logsOptions) listExchanges(ctx context.Context, rec runHistory, on func(proxyapi.Exchange)) (n int, err error) {
 	f := o.filter
 	f.Limit, f.Oldest = 1000, o.last == 0
-	var latest []historyapi.Exchange
+	var latest []operatorapi.Exchange
 	for cursor := ""; ; {
 		if !f.Oldest {
 			f.Limit = min(1000, o.last-n)
@@ -153,9 +152,9 @@ const maxShown = 100_000
 // followExchanges shows the recorded exchanges, and then new ones after the cursor until ctx ends, each once. After a
 // gap it lists again from the last exchange.
 func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor string,
-	on func(controlapi.Exchange)) error {
+	on func(proxyapi.Exchange)) error {
 	shown := map[string]bool{}
-	show := func(x controlapi.Exchange) {
+	show := func(x proxyapi.Exchange) {
 		if shown[x.ID] {
 			return
 		}
@@ -170,10 +169,10 @@ func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor
 	// The stream starts at the cursor, which is older than the list: shown removes the exchanges in both.
 	last := time.Now()
 	if err == nil {
-		err = rec.Events(ctx, cursor, func(ev historyapi.Event) {
+		err = rec.Events(ctx, cursor, func(ev operatorapi.Event) {
 			x := ev.Exchange
 			switch {
-			case ev.Kind == historyapi.EventGap:
+			case ev.Kind == operatorapi.EventGap:
 				missed := o
 				missed.last, missed.filter.Since = 0, last
 				_, _ = missed.listExchanges(ctx, rec, show) // an error ends the stream too
@@ -189,9 +188,9 @@ func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor
 	return err
 }
 
-func (o logsOptions) printExchange(w io.Writer, p textPainter, x controlapi.Exchange) {
+func (o logsOptions) printExchange(w io.Writer, p textPainter, x proxyapi.Exchange) {
 	if o.json {
-		_ = printJSONLine(w, controlapi.Event{Exchange: &x})
+		_ = printJSONLine(w, proxyapi.Event{Exchange: &x})
 		return
 	}
 	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
@@ -200,7 +199,7 @@ func (o logsOptions) printExchange(w io.Writer, p textPainter, x controlapi.Exch
 
 func receiptCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "receipt [RUN]", Short: "show what the proxy did for one run",
+		Use: "receipt [RUN]", Short: "show the exchanges of one run",
 		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
 		Example: exampleText("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),
@@ -224,10 +223,10 @@ func receiptCommand(e *Env) *cobra.Command {
 }
 
 // receiptOf returns the receipt of a run.
-func receiptOf(d historyapi.Detail) controlapi.Receipt {
-	r := controlapi.Receipt{
+func receiptOf(d operatorapi.Detail) proxyapi.Receipt {
+	r := proxyapi.Receipt{
 		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,
-		Exchanges: []controlapi.Exchange{},
+		Exchanges: []proxyapi.Exchange{},
 	}
 	for _, x := range d.Exchanges {
 		r.Exchanges = append(r.Exchanges, x.Exchange)

@@ -15,10 +15,11 @@ func manifestCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "manifest", Short: "show what a model sees of CodeForge, and how many tokens it takes",
 		Long: `
-Always is what a client puts into the model's context at the start: the tools
-and the server's instructions. On demand is what a model gets once it calls the
-tool. Token counts are estimates, without any model's tokenizer: models differ
-by a tenth from each other, and the estimate by about as much from them.
+"Always" lists the texts that a client puts into the model's context at the
+start: the tools and the server's instructions. "On demand" lists the texts that
+a model gets when it calls the tool. Token counts are estimates without a
+model's tokenizer. Models differ from each other by a tenth, and the estimate
+differs from them by about as much.
 
 Exit codes: 0 shown; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge manifest", "codeforge manifest --full"),

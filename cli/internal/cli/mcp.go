@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -24,7 +24,7 @@ func mcpCommand(e *Env) *cobra.Command {
 	o := &mcpOptions{}
 	o.target = serverTarget{flags: flags, state: stateFlag(flags)}
 	o.target.url = flags.String("endpoint", "",
-		"`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER, if it is not found by itself")
+		"`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER (default: searched)")
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 	jsonVar(e, flags, &o.json)
 	importFile := &cobra.Command{
@@ -36,9 +36,9 @@ servers are written, switched off.`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, a []string) error { return o.importFile(c.Context(), e, a[0]) },
 	}
-	importFile.Flags().StringSliceVar(&o.only, "only", nil, "the `NAMES` of these servers only, separated by commas")
+	importFile.Flags().StringSliceVar(&o.only, "only", nil, "only the servers of these `NAMES`, separated by commas")
 	importFile.Flags().BoolVar(&o.clients, "clients", false,
-		"leave CodeForge alone in the file; a copy is kept in apis/.backup")
+		"leave only CodeForge in the file, and a copy of the file in apis/.backup")
 	importFile.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
 	login := nameCommand(e, "mcp login", "log in at a remote server that was added with --oauth", o.logIn)
 	login.Example = exampleText("codeforge mcp login linear", "codeforge mcp login linear --device")
@@ -51,25 +51,25 @@ servers are written, switched off.`,
 		Args: cobra.RangeArgs(2, 3), ValidArgsFunction: completeNames(e),
 		RunE: func(c *cobra.Command, a []string) error { return o.callTool(c.Context(), e, a[0], a[1], a[2:]) },
 	}
-	test := nameCommand(e, "mcp test", "start a server anew and say what it needs", o.testServer)
+	test := nameCommand(e, "mcp test", "start a server again and say what it needs", o.testServer)
 	test.Long = "It may need hosts, trust in the CA, or a key of a certain form."
 	test.Example = exampleText("codeforge mcp test notion",
 		`codeforge mcp test acme --tool search --arguments '{"q": "x"}'`)
-	test.Flags().StringVar(&o.tool, "tool", "", "call the tool of this `NAME` too, with the arguments of --arguments")
+	test.Flags().StringVar(&o.tool, "tool", "", "also call the tool of this `NAME`, with the arguments of --arguments")
 	test.Flags().StringVar(&o.arguments, "arguments", "{}", "`JSON` for the tool")
 	test.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
 	approve := nameCommand(e, "mcp approve", "show new and changed tools, and accept them", o.approveTools)
 	approve.Flags().BoolVar(&o.yes, "yes", false, "accept without confirmation")
 	c.AddCommand(o.addCommand(e), importFile, login,
 		&cobra.Command{
-			Use: "list", Short: "list every server, with what the running CodeForge knows of it",
+			Use: "list", Short: "list every server, with its state in the running CodeForge",
 			Example: exampleText("codeforge mcp list", "codeforge mcp list --json name,state,tools"),
 			RunE:    func(c *cobra.Command, _ []string) error { return o.listServers(c.Context(), e) },
 		},
 		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.listTools),
 		call, test, approve,
 		nameCommand(e, "mcp restart", "end a server's processes; the next call starts it", o.restartServer),
-		nameCommand(e, "mcp logs", "show what a server printed, and what happened to it", o.showServerLog))
+		nameCommand(e, "mcp logs", "show the output of a server, and its starts and stops", o.showServerLog))
 	c.AddCommand(o.changeCommands(e, "mcp", "MCP server")...)
 	return c
 }
@@ -78,10 +78,10 @@ func (o *mcpOptions) addCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add NAME [-- COMMAND...]", Short: "write apis/NAME/config.json for a server",
 		Long: `
-Behind -- is the command that other programs start the server with. --url names
-a remote server instead, with --oauth if one logs in there. A package gets an
-exact version. Keys become credentials. Those that are not typed are prompted
-for without echo, or read as lines from standard input.`,
+After --, write the command with which other programs start the server. --url
+names a remote server instead, with --oauth if it needs a login. A package gets
+an exact version. Keys become credentials. The command prompts for missing keys
+without echo, or reads them as lines from standard input.`,
 		Example: exampleText("codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
 			"codeforge mcp add linear --url https://mcp.linear.app/mcp \\\n      --header 'Authorization: Bearer ${LINEAR_KEY}'",
 			"codeforge mcp add linear --oauth --url https://mcp.linear.app/mcp",
@@ -94,7 +94,7 @@ for without echo, or read as lines from standard input.`,
 	flags.StringArrayVar(&o.env, "env", nil,
 		"`KEY=VALUE` of its environment; KEY alone prompts for a key; repeatable")
 	flags.StringArrayVar(&o.headers, "header", nil, "`\"KEY: VALUE\"` of every request to a remote server; repeatable")
-	flags.BoolVar(&o.oauth, "oauth", false, "the remote server has a login, which it tells of by itself")
+	flags.BoolVar(&o.oauth, "oauth", false, "the remote server needs a login, and describes it by itself")
 	flags.StringSliceVar(&o.domains, "domain", nil, "a host `NAME` that the server may reach; repeatable")
 	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the server")
 	return c
@@ -115,15 +115,15 @@ type mcpRow struct {
 	Server string `json:"server"`
 	Active bool   `json:"active"`
 	// State is the state in the running CodeForge, empty if none runs.
-	State   serverstate.State `json:"state,omitempty"`
-	Tools   *int              `json:"tools,omitempty"`
-	Held    int               `json:"held,omitempty"`
-	Calls   int               `json:"calls"`
-	Problem string            `json:"problem,omitempty"`
+	State   mcpserver.State `json:"state,omitempty"`
+	Tools   *int            `json:"tools,omitempty"`
+	Held    int             `json:"held,omitempty"`
+	Calls   int             `json:"calls"`
+	Problem string          `json:"problem,omitempty"`
 }
 
 // serverOrigin returns the address, package or command of a server.
-func serverOrigin(s *catalog.Server) string {
+func serverOrigin(s *mcpserver.Settings) string {
 	switch {
 	case s.URL != "":
 		return s.URL
@@ -136,7 +136,7 @@ func serverOrigin(s *catalog.Server) string {
 func (o *mcpOptions) listServers(ctx context.Context, e *Env) error {
 	found, cat := inspectConfig(e, o.apis)
 	rows := []mcpRow{}
-	states := map[string]serverstate.Server{}
+	states := map[string]mcpserver.Status{}
 	if c, err := o.target.newConfig(e); err == nil {
 		if place, err := server.LocateServer(ctx, c); err == nil {
 			list, _ := server.ListServers(ctx, c, place) // without a running CodeForge there are no states
@@ -182,7 +182,7 @@ func printMCPRow(e *Env, p textPainter, r mcpRow) {
 		state, colour = "off", terminal.Dim
 	case state == "":
 		state, colour = "on", terminal.Dim
-	case r.State == serverstate.Failing:
+	case r.State == mcpserver.Failing:
 		colour = terminal.Red
 	}
 	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n",
@@ -243,7 +243,7 @@ func (o *mcpOptions) connectOperator(ctx context.Context, e *Env) (operatorapi.C
 	}
 	op, place, local, err := server.ConnectOperator(ctx, c)
 	if err == nil && !local {
-		err = fmt.Errorf("%s is an MCP endpoint, at which nobody decides about servers: run this where CodeForge runs, or "+
+		err = fmt.Errorf("%s is an MCP endpoint, which cannot decide about servers: run this where CodeForge runs, or "+
 			"name docker://CONTAINER", place.Name())
 	}
 	return op, err
@@ -283,7 +283,7 @@ func (o *mcpOptions) showServerLog(ctx context.Context, e *Env, name string) err
 		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.OneLine(l.Text))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintf(e.Stdout, "%s has printed nothing since CodeForge was started.\n", name)
+		fmt.Fprintf(e.Stdout, "%s has not printed since CodeForge was started.\n", name)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (o *mcpOptions) parseServer(name string, command []string) (mcpconfig.Serve
 	case s.URL != "" && len(command) > 0:
 		return s, usageError("mcp add: a command and an address; want one of them")
 	case s.URL == "" && len(command) == 0:
-		return s, usageError("mcp add: what is %s? Want -- and the command that starts it, or --url", name)
+		return s, usageError("mcp add: %s has no command; want -- and the command that starts it, or --url", name)
 	case s.URL != "" && len(o.env) > 0:
 		return s, usageError("mcp add: --env is for a server that is started here; want --header")
 	case s.URL == "" && len(o.headers) > 0:

@@ -30,7 +30,7 @@ func (o *mcpOptions) approveTools(ctx context.Context, e *Env, name string) erro
 		printReview(e, r)
 	}
 	if len(r.Changes) > 0 && (o.yes || !o.json) {
-		if err := requireAgreement(ctx, e, o.yes, "Accept these tools?", "nothing was accepted",
+		if err := requireAgreement(ctx, e, o.yes, "Accept these tools?", "the tools were not accepted",
 			"--yes to accept without confirmation"); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (o *mcpOptions) approveTools(ctx context.Context, e *Env, name string) erro
 	case approved:
 		_, err = fmt.Fprintf(e.Stdout, "%s is accepted as it is now.\n", name)
 	default:
-		_, err = fmt.Fprintf(e.Stdout, "The tools of %s are as you accepted them.\n", name)
+		_, err = fmt.Fprintf(e.Stdout, "The tools of %s have not changed since you accepted them.\n", name)
 	}
 	return err
 }

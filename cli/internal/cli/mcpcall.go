@@ -94,7 +94,7 @@ func (o *mcpOptions) listTools(ctx context.Context, e *Env, name string) error {
 	}
 	defer s.Close()
 	p := startProgress(e, "asking "+name)
-	text, err := s.ToolsText(ctx, name)
+	text, err := s.ReadTools(ctx, name)
 	p.stop()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (o *mcpOptions) callTool(ctx context.Context, e *Env, name, tool string, re
 	}
 	var object map[string]any
 	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
-		return usageError("mcp call: the arguments are no object; want JSON like '{\"query\": \"x\"}'")
+		return usageError("mcp call: the arguments are not an object; want JSON like '{\"query\": \"x\"}'")
 	}
 	out, _, err := o.evaluateExpression(ctx, e, "mcp call "+name+" "+tool, name, "mcp[name][tool].raw(args)",
 		map[string]any{"tool": tool, "args": json.RawMessage(arguments)})

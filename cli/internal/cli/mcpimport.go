@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
@@ -64,7 +65,7 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	}
 	written, backup := false, ""
 	if (fresh || o.clients) && (o.write || !o.json) {
-		if err := mayWrite(ctx, e, o.write); err != nil {
+		if err := requireWrite(ctx, e, o.write); err != nil {
 			return err
 		}
 		if backup, err = o.writeImport(ctx, e, path, text, list); err != nil {
@@ -109,7 +110,7 @@ func (o *mcpOptions) draftServers(ctx context.Context, e *Env, servers []mcpconf
 		list = append(list, i)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("--only: the file has none of %s", visible.OneLine(strings.Join(o.only, ", ")))
+		return nil, fmt.Errorf("--only: the file does not have %s", visible.OneLine(strings.Join(o.only, ", ")))
 	}
 	return list, nil
 }
@@ -151,7 +152,7 @@ func (o *mcpOptions) fillResult(i *importResult, d mcpconfig.Draft, cat *catalog
 }
 
 // isSameServer reports whether an API already is the server of a draft.
-func isSameServer(have *catalog.Server, drafted *apidir.Server) bool {
+func isSameServer(have *mcpserver.Settings, drafted *apidir.Server) bool {
 	if have == nil {
 		return false
 	}
@@ -264,11 +265,11 @@ func printImported(e *Env, path, backup string, list []importResult) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintln(e.Stdout, "They are switched off: look at them, then codeforge mcp enable NAME and "+
+		fmt.Fprintln(e.Stdout, "They are switched off: read them, then codeforge mcp enable NAME and "+
 			"codeforge mcp test NAME.")
 	}
 	if backup != "" {
-		fmt.Fprintf(e.Stdout, "%s has CodeForge alone now. What was there, keys included, is in %s, which only you "+
+		fmt.Fprintf(e.Stdout, "%s now has only CodeForge. The old file, keys included, is %s, which only you "+
 			"can read: remove it when everything works.\n", visible.OneLine(path), visible.OneLine(backup))
 	} else if n > 0 {
 		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.OneLine(path))

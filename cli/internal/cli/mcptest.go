@@ -17,9 +17,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // serverTrial is the result of mcp test.
@@ -72,7 +71,7 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 	}
 	var args map[string]any
 	if json.Unmarshal([]byte(o.arguments), &args) != nil || args == nil {
-		return usageError("mcp test: --arguments is no object; want JSON like '{\"query\": \"x\"}'")
+		return usageError("mcp test: --arguments is not an object; want JSON like '{\"query\": \"x\"}'")
 	}
 	op, err := o.connectOperator(ctx, e)
 	if err != nil {
@@ -104,7 +103,7 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 		got.Failed = out.Error.Message
 	}
 	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.OneLine(got.Failed)
-	var exchanges []controlapi.Exchange
+	var exchanges []proxyapi.Exchange
 	if r.Receipt != nil {
 		for _, x := range r.Receipt.Exchanges {
 			exchanges = append(exchanges, x.Caused...)
@@ -144,7 +143,7 @@ const tryExpression = `(async () => {
 const settle = time.Second
 
 // listRequests returns the requests that a server has sent since a time.
-func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, since time.Time) []controlapi.Exchange {
+func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, since time.Time) []proxyapi.Exchange {
 	rec, err := openRecord(ctx, e, o.target)
 	if err != nil {
 		return nil
@@ -154,10 +153,10 @@ func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, sinc
 	case <-time.After(settle):
 	case <-ctx.Done():
 	}
-	var all []controlapi.Exchange
-	run := controlapi.ServerPrefix + name
-	logs := logsOptions{filter: historyapi.ExchangeFilter{Run: run, Since: since}}
-	_, _ = logs.listExchanges(ctx, rec, func(x controlapi.Exchange) {
+	var all []proxyapi.Exchange
+	run := proxyapi.ServerPrefix + name
+	logs := logsOptions{filter: operatorapi.ExchangeFilter{Run: run, Since: since}}
+	_, _ = logs.listExchanges(ctx, rec, func(x proxyapi.Exchange) {
 		if x.Run == run {
 			all = append(all, x)
 		}
@@ -179,8 +178,8 @@ var (
 		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
 )
 
-// ownsHost reports whether a host is one of an API's hosts.
-func ownsHost(a *catalog.API, host string) bool {
+// hasHost reports whether a host is one of an API's hosts.
+func hasHost(a *catalog.API, host string) bool {
 	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
 		suffix, wildcard := strings.CutPrefix(p.String(), "*")
 		return p.String() == host || wildcard && strings.HasSuffix(host, suffix)
@@ -188,7 +187,7 @@ func ownsHost(a *catalog.API, host string) bool {
 }
 
 // diagnose draws the conclusions from the exchanges and the log.
-func (t *serverTrial) diagnose(a *catalog.API, exchanges []controlapi.Exchange, lines []operatorapi.Line) {
+func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
 		if s != "" && !slices.Contains(*list, s) {
 			*list = append(*list, s)
@@ -206,14 +205,14 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []controlapi.Exchange, 
 		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
 			add(&t.Untrusting, host)
-		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0 && isTelemetry(host):
+		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0 && isTelemetry(host):
 			add(&t.Telemetry, host)
-		case x.Outcome == controlapi.OutcomeDenied && len(x.APIs) == 0:
+		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0:
 			add(&t.Wanted, host)
-		case x.Outcome == controlapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
+		case x.Outcome == proxyapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
 			add(&t.Reached, host)
 			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
-		case x.Outcome == controlapi.OutcomeServed, x.Outcome == controlapi.OutcomeAborted && x.Status/100 == 2:
+		case x.Outcome == proxyapi.OutcomeServed, x.Outcome == proxyapi.OutcomeAborted && x.Status/100 == 2:
 			add(&t.Reached, host) // or a stream that the server read until it was stopped
 		case x.Code != "":
 			add(&t.Failed, host+" ("+x.Code+")")
@@ -249,7 +248,7 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []controlapi.Exchange, 
 			host += ":" + m[2]
 		}
 		switch {
-		case ownsHost(a, host):
+		case hasHost(a, host):
 		case isTelemetry(m[1]):
 			add(&t.Telemetry, host)
 		default:
@@ -268,10 +267,10 @@ func (t *serverTrial) addAdvice(a *catalog.API, distrust bool) {
 	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
 	if len(t.Wanted) > 0 {
 		list, _ := json.Marshal(t.Wanted) // texts
-		say("it wants hosts that are not in \"domains\": %s. Add those that are the service's own", list)
+		say("it wants hosts that are not in \"domains\": %s. Add the hosts of the service", list)
 	}
 	if len(t.Telemetry) > 0 {
-		say("%s only count what it does: refused, which is harmless", strings.Join(t.Telemetry, ", "))
+		say("%s only collect statistics: refused, which is harmless", strings.Join(t.Telemetry, ", "))
 	}
 	for _, v := range t.Variables {
 		if len(a.Credentials) == 0 {
@@ -285,22 +284,22 @@ func (t *serverTrial) addAdvice(a *catalog.API, distrust bool) {
 	for _, s := range t.Shapes {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0].Name
-			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp in its place",
+			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp instead",
 				s, c, s, c)
 		}
 	}
 	if len(t.Untrusting) > 0 || distrust {
-		say("it does not accept CodeForge's CA, so nothing can be swapped for it: a server that pins certificates does not " +
+		say("it does not accept CodeForge's CA, so CodeForge cannot swap for it: a server that pins certificates does not " +
 			"work here")
 	}
 	if len(t.Unused) > 0 && t.Called != "" && len(t.Reached) > 0 {
 		say("%s was not swapped in what it sent: see \"in\" in config.json and codeforge logs", strings.Join(t.Unused, ", "))
 	}
 	if t.Called == "" && t.Tools > 0 {
-		say("no tool claims to change nothing without arguments: --tool NAME --arguments JSON calls one")
+		say("no read-only tool without arguments was found: --tool NAME --arguments JSON calls a tool")
 	}
 	if t.Tools == 0 && t.Failure == "" {
-		say("it lists no tools; some servers list only what the key may do")
+		say("it lists no tools; some servers list only the tools that the key permits")
 	}
 }
 
@@ -345,13 +344,13 @@ func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t ser
 	}
 	domains := []string{}
 	for _, h := range a.Hosts {
-		if h.String() != a.Server.Closed {
+		if h.String() != a.ServerHost {
 			domains = append(domains, h.String())
 		}
 	}
 	for _, host := range t.Wanted {
 		if _, err := catalog.ParseHostPattern(host); err != nil {
-			return errors.New("one of the hosts is no name: " + visible.OneLine(host))
+			return errors.New("a host is not a name: " + visible.OneLine(host))
 		}
 		domains = append(domains, host)
 	}

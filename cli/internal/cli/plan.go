@@ -19,9 +19,9 @@ func plansCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "plans", Short: "list the plans of dry runs",
 		Long: `
-A dry run (execute_code with dry_run, or codeforge run --dry-run) sends what
-reads only. What it would have sent besides is a plan, which you can approve for
-15 minutes, once, unless the configuration changes.
+A dry run (execute_code with dry_run, or codeforge run --dry-run) sends only
+reads. Its writes are a plan, which you can approve once within 15 minutes,
+unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge plans", "codeforge plans --json id,state,writes"),
@@ -43,12 +43,13 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 
 func planCommand(e *Env) *cobra.Command {
 	c := groupCommand("plan", "show a plan of a dry run, and approve or refuse it", `
-Each step is sent as it is shown, with credentials in the place of their names,
-if the rules permit it at that moment. What a step changes is read again before,
-if the run had read it. The first step that has no success ends the plan.
+CodeForge sends each step as shown, with credentials instead of their names, if
+the rules then permit it. If the run had read the object that a step changes,
+CodeForge first reads that object again. The first step without success ends the
+plan.
 
-Exit codes: 0 done; 1 a step had no success, or the plan cannot be decided any
-more, or CodeForge does not run; 2 wrong command line.`,
+Exit codes: 0 done; 1 a step had no success, or the plan can no longer be
+decided, or CodeForge does not run; 2 wrong command line.`,
 		"codeforge plan show mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5")
 	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(e, c.PersistentFlags())
 	steps := new(string)
@@ -68,13 +69,13 @@ more, or CodeForge does not run; 2 wrong command line.`,
 			},
 		}
 	}
-	approve := verb("approve", "send it, or some steps of it, in order, and show the answers",
+	approve := verb("approve", "send all or some steps in order, and show the answers",
 		exampleText("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
 	approve.Flags().StringVar(steps, "steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
 	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes",
 		exampleText("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json=steps")),
 		approve,
-		verb("refuse", "send none of it",
+		verb("refuse", "refuse the plan, so that no step is sent",
 			exampleText("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json=state")))
 	return c
 }
@@ -94,7 +95,7 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 	if verb != "show" {
 		// Digest: the proxy rejects the decision if the plan is not the one that was just read.
 		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
-		if _, err := c.SendDecision(ctx, id, in); err != nil {
+		if _, err := c.DecidePlan(ctx, id, in); err != nil {
 			return fmt.Errorf("%s: %w", visible.OneLine(id), err)
 		}
 		if p, err = waitForPlan(ctx, c, id); err != nil {
@@ -109,7 +110,7 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 	case verb == "show":
 		printPlan(e, p)
 	case verb == "refuse":
-		fmt.Fprintln(e.Stdout, "Refused: nothing of it was sent.")
+		fmt.Fprintln(e.Stdout, "Refused: no step was sent.")
 	default:
 		printSent(e, p)
 	}
@@ -228,8 +229,8 @@ func printSent(e *Env, p planapi.Plan) {
 	if p.State == planapi.StateDone {
 		fmt.Fprintf(e.Stdout, "Sent: %s.\n", countNoun(sent, "step"))
 	} else {
-		fmt.Fprintf(e.Stdout, "Stopped: %s had success. Nothing after the last one above was sent.\n",
-			countNoun(sent, "step"))
+		fmt.Fprintf(e.Stdout, "Stopped: %s succeeded. The steps after the last one above "+
+			"were not sent.\n", countNoun(sent, "step"))
 	}
 	if p.Audit != "" {
 		fmt.Fprintf(e.Stdout, "audit %s\n", visible.OneLine(p.Audit))

@@ -28,7 +28,7 @@ type progressLine struct {
 func startProgress(e *Env, what string) *progressLine {
 	p := &progressLine{e: e, what: what, started: time.Now(), quit: make(chan struct{})}
 	if e.Stderr.IsTerminal() {
-		p.wg.Go(p.refresh)
+		p.wg.Go(p.refreshUntilQuit)
 	}
 	return p
 }
@@ -51,7 +51,7 @@ func (p *progressLine) stop() {
 	p.wg.Wait()
 }
 
-func (p *progressLine) refresh() {
+func (p *progressLine) refreshUntilQuit() {
 	wait := time.NewTimer(progressAfter)
 	defer wait.Stop()
 	shown := false

@@ -102,7 +102,7 @@ func readTyped[T any](ctx context.Context, e *Env, read func() (T, error)) (T, e
 		}
 		fmt.Fprintln(e.Stderr)
 		if errors.Is(a.err, io.EOF) {
-			return none, errors.New("standard input ended without an answer: nothing was changed")
+			return none, errors.New("standard input ended without an answer: no change was made")
 		}
 		return none, fmt.Errorf("reading the answer: %w", a.err)
 	}

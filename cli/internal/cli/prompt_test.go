@@ -35,7 +35,7 @@ func newTypist(t *testing.T, args ...string) *typist {
 	t.Cleanup(func() { _ = master.Close() }) // not slave: after Ctrl-C it is still read from, until master is closed
 	w := &typist{t: t, master: master, code: make(chan int, 1), fd: int(slave.Fd())}
 	w.ctx, w.ctrlC = context.WithCancel(t.Context())
-	w.e = &Env{Args: args, Stdin: slave, Stdout: terminal.OpenStream(slave), Stderr: terminal.OpenStream(slave)}
+	w.e = &Env{Args: args, Stdin: slave, Stdout: terminal.NewStream(slave), Stderr: terminal.NewStream(slave)}
 	w.shown = make(chan string, 1000)
 	go func() {
 		defer close(w.shown)
@@ -123,7 +123,7 @@ func TestCtrlC(t *testing.T) {
 func TestContainer(t *testing.T) {
 	t.Chdir(t.TempDir()) // commands look for CodeForge's folder from here upwards
 	rows := map[string]string{
-		"audit verify": "the proxy is not reached from", "approve h1": "the proxy is not reached from",
+		"audit verify": "the proxy cannot be reached from", "approve h1": "the proxy cannot be reached from",
 		"down": "is stopped from the host", "up": "is stopped from the host",
 	}
 	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /", "propose shop"} {
@@ -136,7 +136,7 @@ func TestContainer(t *testing.T) {
 	for line, want := range rows {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
-		out := terminal.OpenStream(write)
+		out := terminal.NewStream(write)
 		e := &Env{Args: strings.Fields(line), Environ: []string{"CODEFORGE_CONTAINER=1"}, Stdout: out, Stderr: out}
 		code := Run(t.Context(), e)
 		_ = write.Close()
@@ -204,7 +204,7 @@ func TestAddWithoutToken(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "stderr")
 		stderr, err := os.Create(path) //nolint:gosec // the test's
 		testkit.Must(t, err)
-		e := &Env{Args: args, Stdin: stderr, Stdout: terminal.OpenStream(stderr), Stderr: terminal.OpenStream(stderr)}
+		e := &Env{Args: args, Stdin: stderr, Stdout: terminal.NewStream(stderr), Stderr: terminal.NewStream(stderr)}
 		code := Run(t.Context(), e)
 		testkit.Must(t, stderr.Close())
 		text, err := os.ReadFile(path) //nolint:gosec // the test's

@@ -7,11 +7,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // printReceipt prints one line per exchange, the totals, and the hints.
-func printReceipt(p textPainter, w io.Writer, r controlapi.Receipt) {
+func printReceipt(p textPainter, w io.Writer, r proxyapi.Receipt) {
 	fmt.Fprintf(w, "receipt of run %s\n", visible.OneLine(r.Run))
 	for _, x := range r.Exchanges {
 		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
@@ -32,7 +32,7 @@ func printReceipt(p textPainter, w io.Writer, r controlapi.Receipt) {
 }
 
 // printCaused prints the requests that a call of an MCP server's tool caused.
-func printCaused(p textPainter, w io.Writer, x controlapi.Exchange) {
+func printCaused(p textPainter, w io.Writer, x proxyapi.Exchange) {
 	if x.Among > 1 {
 		fmt.Fprintf(w, "    sent for this or for one of %s at the same time:\n", countNoun(x.Among-1, "other call"))
 	}
@@ -43,12 +43,12 @@ func printCaused(p textPainter, w io.Writer, x controlapi.Exchange) {
 
 // exchangeLine describes one exchange: outcome, status, method, URL, and the proxy's changes. For a call of an MCP
 // server's tool, it shows the tool instead of method and URL, and the sizes of arguments and result.
-func exchangeLine(p textPainter, x controlapi.Exchange) string {
+func exchangeLine(p textPainter, x proxyapi.Exchange) string {
 	colour := terminal.Green
 	switch {
-	case x.Outcome == controlapi.OutcomeDenied:
+	case x.Outcome == proxyapi.OutcomeDenied:
 		colour = terminal.Red
-	case x.Outcome != controlapi.OutcomeServed:
+	case x.Outcome != proxyapi.OutcomeServed:
 		colour = terminal.Yellow
 	}
 	method, target, sizes := x.Method, x.URL, ""

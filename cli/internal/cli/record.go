@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // errOff means that no history is kept.
-var errOff = errors.New("nothing is kept of runs: HISTORY=off in .env or the environment")
+var errOff = errors.New("runs are not kept: HISTORY=off in .env or the environment")
 
 // runHistory is the history of runs: of the running CodeForge, or of a state directory without one.
 type runHistory struct {
@@ -35,7 +34,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 	case err == nil && local:
 		return runHistory{Client: op, name: place.Name(), close: func() {}}, nil
 	case c.URL != "" && err == nil:
-		return runHistory{}, fmt.Errorf("%s does not tell what is kept of runs; want docker://CONTAINER, or no URL for "+
+		return runHistory{}, fmt.Errorf("%s does not show stored runs; want docker://CONTAINER, or no URL for "+
 			"the CodeForge of this folder", c.URL)
 	case c.URL != "":
 		return runHistory{}, err
@@ -57,7 +56,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 }
 
 // findRun returns the history of a run, or of the last run if id is empty.
-func (r runHistory) findRun(ctx context.Context, id string) (historyapi.Detail, error) {
+func (r runHistory) findRun(ctx context.Context, id string) (operatorapi.Detail, error) {
 	d, err := r.Run(ctx, id)
 	switch {
 	case !errors.Is(err, operatorapi.ErrNotFound):

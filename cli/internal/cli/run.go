@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/bundle"
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func runCommand(e *Env) *cobra.Command {
@@ -27,14 +27,16 @@ func runCommand(e *Env) *cobra.Command {
 		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
 		Long: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
-input; -e CODE takes its place. A script in TypeScript can import modules such
-as "./lib.ts" from below its folder or the working directory. Arguments after
-FILE are Deno.args of a script in TypeScript; its flags need -- before them. The
-script's standard output and standard error go to yours. If the script failed,
-both go to standard error. Notes and the receipt always go to standard error.
+input; -e CODE replaces it. A script in TypeScript can import modules such as
+"./lib.ts" from below its folder or the working directory. Arguments after FILE
+are Deno.args of a script in TypeScript; put -- before its flags.
 
-Exit codes: the script's own; 124 it reached its time limit; 125 it could not be
-run; 130 interrupted; 2 wrong command line.`,
+The script's standard output and standard error go to yours. If the script
+failed, both go to standard error. Notes and the receipt always go to standard
+error.
+
+Exit codes: those of the script; 124 it reached its time limit; 125 it could not
+be run; 130 interrupted; 2 wrong command line.`,
 		Example: exampleText("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -42,10 +44,10 @@ run; 130 interrupted; 2 wrong command line.`,
 	var timeout secondsFlag
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
-	dryRun := c.Flags().Bool("dry-run", false, "send what reads only, and make a plan of the rest: see codeforge plan")
-	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: what the proxy did")
+	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
+	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
 	language := c.Flags().String("language", "",
-		"language `L` of the script, typescript or python (default: what its name says)")
+		"language `L` of the script, typescript or python (default: by its name)")
 	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -59,7 +61,7 @@ run; 130 interrupted; 2 wrong command line.`,
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
 			}
 			if *language == "" && strings.HasSuffix(args[0], ".py") {
-				*language = runapi.LanguagePython
+				*language = sandboxapi.LanguagePython
 			}
 			var err error
 			if script, err = readScript(e, args[0], *language); err != nil {
@@ -67,8 +69,8 @@ run; 130 interrupted; 2 wrong command line.`,
 			}
 			args = args[1:]
 		}
-		if *language == runapi.LanguagePython && len(args) > 0 {
-			return usageError("run takes arguments for scripts in TypeScript alone, got %d for one in Python", len(args))
+		if *language == sandboxapi.LanguagePython && len(args) > 0 {
+			return usageError("run takes arguments only for scripts in TypeScript, got %d for a script in Python", len(args))
 		}
 		c, err := t.newConfig(e)
 		if err != nil {
@@ -79,7 +81,7 @@ run; 130 interrupted; 2 wrong command line.`,
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
 		// A run that ended before Ctrl-C keeps its own exit code.
-		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == runapi.Cancelled) {
+		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
 		}
 		if err != nil {
@@ -94,7 +96,7 @@ run; 130 interrupted; 2 wrong command line.`,
 }
 
 // languages are the values of --language.
-var languages = []string{runapi.LanguageTypeScript, runapi.LanguagePython}
+var languages = []string{sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython}
 
 // secondsFlag is a flag for a time: 30s, 2m, or a number of seconds.
 type secondsFlag time.Duration
@@ -145,17 +147,17 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 		in = f
 	}
 	// One byte more than allowed shows that the script is too long.
-	code, err := io.ReadAll(io.LimitReader(in, runapi.MaxCode+1))
+	code, err := io.ReadAll(io.LimitReader(in, sandboxapi.MaxCode+1))
 	if err != nil {
 		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
-	if len(code) > runapi.MaxCode {
-		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", runapi.MaxCode)
+	if len(code) > sandboxapi.MaxCode {
+		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
-	if name == "-" || language == runapi.LanguagePython {
+	if name == "-" || language == sandboxapi.LanguagePython {
 		return bundle.Script{Code: string(code)}, nil
 	}
-	return bundle.ReadScript(name, string(code))
+	return bundle.NewScript(name, string(code))
 }
 
 // splitList splits a comma-separated flag.
@@ -184,7 +186,7 @@ func executeRun(ctx context.Context, e *Env, c server.Config, run server.Run) (s
 
 // approvalText explains how a person decides about a held request.
 func approvalText(e *Env) string {
-	if e.inContainer() {
+	if e.isInContainer() {
 		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
 			"it; so does the console."
 	}
@@ -214,7 +216,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 	}
 	if receipt && r.Receipt != nil {
 		rest := *r.Receipt
-		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h controlapi.Hint) bool {
+		rest.Hints = slices.DeleteFunc(slices.Clone(rest.Hints), func(h proxyapi.Hint) bool {
 			// The notes have been printed above.
 			return slices.Contains(r.Notes, h.VoiceText().Person)
 		})
@@ -230,7 +232,7 @@ func exitCode(r server.Result) int {
 		return 0
 	case r.Exit == nil:
 		return ExitNotRun
-	case r.Exit.Reason == runapi.Timeout:
+	case r.Exit.Reason == sandboxapi.Timeout:
 		return ExitTimeout
 	case r.Exit.Code == 0:
 		return ExitFailed

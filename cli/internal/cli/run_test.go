@@ -54,7 +54,7 @@ func TestStderr(t *testing.T) {
 		out, errs := file("out"), file("err")
 		code := Run(t.Context(), &Env{
 			Args: []string{"run", "-e", "x", row.flag}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
-			Stdin: os.Stdin, Stdout: terminal.OpenStream(out), Stderr: terminal.OpenStream(errs),
+			Stdin: os.Stdin, Stdout: terminal.NewStream(out), Stderr: terminal.NewStream(errs),
 		})
 		stdout, _ := os.ReadFile(out.Name())
 		stderr, _ := os.ReadFile(errs.Name())
@@ -83,7 +83,7 @@ func TestInterruptedAfterRun(t *testing.T) {
 	defer out.Close()
 	code := Run(ctx, &Env{
 		Args: []string{"run", script}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
-		Stdin: os.Stdin, Stdout: terminal.OpenStream(out), Stderr: terminal.OpenStream(os.Stderr),
+		Stdin: os.Stdin, Stdout: terminal.NewStream(out), Stderr: terminal.NewStream(os.Stderr),
 	})
 	text, err := os.ReadFile(out.Name())
 	if ctx.Err() == nil || code != 0 || string(text) != "printed\n" || err != nil {
@@ -112,7 +112,7 @@ func TestWaitsForApproval(t *testing.T) {
 	defer said.Close()
 	code := Run(t.Context(), &Env{
 		Args: []string{"run", "-e", "1"}, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
-		Stdin: os.Stdin, Stdout: terminal.OpenStream(os.Stdout), Stderr: terminal.OpenStream(said),
+		Stdin: os.Stdin, Stdout: terminal.NewStream(os.Stdout), Stderr: terminal.NewStream(said),
 	})
 	text, err := os.ReadFile(said.Name())
 	if code != 0 || err != nil || !strings.Contains(string(text), "codeforge approve") {
@@ -152,7 +152,7 @@ func TestOneSentence(t *testing.T) {
 		testkit.Must(t, err)
 		code := Run(t.Context(), &Env{
 			Args: row.args, Environ: []string{"CODEFORGE_URL=" + srv.URL, "HOME=" + dir}, home: dir,
-			Stdin: os.Stdin, Stdout: terminal.OpenStream(os.Stdout), Stderr: terminal.OpenStream(said),
+			Stdin: os.Stdin, Stdout: terminal.NewStream(os.Stdout), Stderr: terminal.NewStream(said),
 		})
 		text, err := os.ReadFile(said.Name())
 		if code != row.code || err != nil || string(text) != row.says {

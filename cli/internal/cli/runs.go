@@ -14,29 +14,28 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // runStates are the values of --status.
 var runStates = []string{
-	historyapi.OK, historyapi.Failed, historyapi.Stopped, historyapi.Frozen, historyapi.Lost, historyapi.Running,
-	historyapi.Waiting,
+	operatorapi.OK, operatorapi.Failed, operatorapi.Stopped, operatorapi.Frozen, operatorapi.Lost, operatorapi.Running,
+	operatorapi.Waiting,
 	"denied",
 }
 
 func runsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
-		Use: "runs", Short: "list the runs that are kept, and search them",
+		Use: "runs", Short: "list and search the stored runs",
 		Long: `
-The latest run is the last one. --grep finds runs by words of their code, output
-and URLs; a word may be the beginning of one. --status is ok, failed, stopped,
-frozen, lost, running, waiting, or denied, for runs of which something was
-refused.
+The latest run comes last. --grep finds runs by words of their code, output and
+URLs, or by the beginnings of words. --status is ok, failed, stopped, frozen,
+lost, running, waiting, or denied, for runs with a refused request.
 
-HISTORY in .env says what is kept: full, receipts or off. Code and output go
-after 7 days, the rest after 90.
+HISTORY in .env is full, receipts or off. CodeForge deletes code and output
+after 7 days, the rest of a run after 90.
 
-Exit codes: 0 done; 1 nothing is kept, or there is no such run; 2 wrong command
+Exit codes: 0 done; 1 HISTORY is off, or there is no such run; 2 wrong command
 line.`,
 		Example: exampleText("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
 	}
@@ -68,7 +67,7 @@ line.`,
 	}
 	c.RunE = onRecord(o.listRuns)
 	remove := &cobra.Command{
-		Use: "rm RUN...", Short: "forget runs, once you confirm; with --all every run",
+		Use: "rm RUN...", Short: "delete runs, once you confirm; with --all every run",
 		Example: exampleText("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 != o.all {
@@ -81,7 +80,7 @@ line.`,
 	remove.Flags().BoolVar(&o.all, "all", false, "every run")
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	c.AddCommand(&cobra.Command{
-		Use: "show RUN", Short: "show a run: its code, its output, and what the proxy did for it",
+		Use: "show RUN", Short: "show a run: its code, its output, and its exchanges",
 		Long:    "RUN is an id or a prefix of it.",
 		Example: exampleText("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
 		Args:    cobra.ExactArgs(1), RunE: onRecord(o.showRuns),
@@ -91,7 +90,7 @@ line.`,
 
 type runsOptions struct {
 	target         serverTarget
-	filter         historyapi.Filter
+	filter         operatorapi.ParseFilter
 	since          string
 	last           int
 	all, yes, json bool
@@ -114,7 +113,7 @@ func (o *runsOptions) checkFlags() (err error) {
 
 // listRuns prints runs, the latest last.
 func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec runHistory, _ []string) error {
-	var runs []historyapi.Run
+	var runs []operatorapi.Run
 	f := o.filter
 	for cursor := ""; ; {
 		f.Limit = min(1000, o.last-len(runs))
@@ -139,13 +138,13 @@ func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec runHistory, _ []
 		fmt.Fprintln(e.Stdout, runLine(p, r))
 	}
 	if len(runs) == 0 && !o.json {
-		fmt.Fprintln(e.Stderr, "No run that is kept is like that.")
+		fmt.Fprintln(e.Stderr, "No stored run matches.")
 	}
 	return nil
 }
 
 // runLine describes one run: start, id, state, duration, requests, APIs, title and client.
-func runLine(p textPainter, r historyapi.Run) string {
+func runLine(p textPainter, r operatorapi.Run) string {
 	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.OneLine(r.ID) + " " +
 		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", formatDuration(r.WallMS)) +
 		"  " + countNoun(r.Count.Exchanges, "request")
@@ -168,11 +167,11 @@ func runLine(p textPainter, r historyapi.Run) string {
 	return line
 }
 
-func stateColour(r historyapi.Run) terminal.Colour {
+func stateColour(r operatorapi.Run) terminal.Colour {
 	switch {
-	case r.State == historyapi.Failed || r.State == historyapi.Frozen:
+	case r.State == operatorapi.Failed || r.State == operatorapi.Frozen:
 		return terminal.Red
-	case r.State == historyapi.OK && r.Count.Denied == 0:
+	case r.State == operatorapi.OK && r.Count.Denied == 0:
 		return terminal.Green
 	}
 	return terminal.Yellow
@@ -198,7 +197,7 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	p := newPainter(e, e.Stdout)
 	w := e.Stdout
 	fmt.Fprintln(w, runLine(p, d.Run))
-	if d.State == historyapi.Frozen {
+	if d.State == operatorapi.Frozen {
 		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
 			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.OneLine(d.Session)))
 	}
@@ -230,7 +229,7 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 }
 
 // joinOutput joins a run's output.
-func joinOutput(list []historyapi.Print) string {
+func joinOutput(list []operatorapi.Print) string {
 	var b strings.Builder
 	for _, p := range list {
 		b.WriteString(p.Text)
@@ -260,16 +259,16 @@ func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, id
 	if !o.all {
 		what = strings.Join(ids, ", ")
 	}
-	var filters []historyapi.Filter
+	var filters []operatorapi.ParseFilter
 	for _, id := range ids { // check all ids before the first removal
 		d, err := rec.findRun(ctx, id)
 		if err != nil {
 			return err
 		}
-		filters = append(filters, historyapi.Filter{Run: d.ID})
+		filters = append(filters, operatorapi.ParseFilter{Run: d.ID})
 	}
 	if o.all {
-		filters = []historyapi.Filter{{}}
+		filters = []operatorapi.ParseFilter{{}}
 	}
 	if !o.yes {
 		if err := confirmRemoval(ctx, e, "Forget "+visible.OneLine(what)+"?"); err != nil {

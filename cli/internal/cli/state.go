@@ -31,7 +31,7 @@ Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.`,
 	}
 	state := stateFlag(move.Flags())
 	move.RunE = func(c *cobra.Command, args []string) error {
-		if e.inContainer() {
+		if e.isInContainer() {
 			return errContainer
 		}
 		return moveState(c.Context(), e, *state, c.Flags().Changed("state"), args[0])

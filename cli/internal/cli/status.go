@@ -11,10 +11,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // statusOutput is the output of status.
@@ -24,14 +24,14 @@ type statusOutput struct {
 	// URL is the endpoint of a server that no supervisor on Dir started: in Docker, or another user's.
 	URL string `json:"url,omitempty"`
 	// Container is mcp-server's container in Docker, and About its description of itself.
-	Container string              `json:"container,omitempty"`
-	About     *operatorapi.About  `json:"about,omitempty"`
-	Up        *statedir.UpState   `json:"up,omitempty"`
-	Catalog   *controlapi.Catalog `json:"catalog,omitempty"`
+	Container string             `json:"container,omitempty"`
+	About     *operatorapi.About `json:"about,omitempty"`
+	Up        *statedir.UpState  `json:"up,omitempty"`
+	Catalog   *proxyapi.Catalog  `json:"catalog,omitempty"`
 	// Frozen are the sessions that an alarm has frozen.
 	Frozen []string `json:"frozen,omitempty"`
 	// Servers are the MCP servers among the APIs.
-	Servers []serverstate.Server `json:"servers,omitempty"`
+	Servers []mcpserver.Status `json:"servers,omitempty"`
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants *operatorapi.Tenants `json:"tenants,omitempty"`
 	// Database is the Postgres that several CodeForges share.
@@ -195,7 +195,7 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 			countNoun(t.Sessions, "session"), countNoun(t.Runs, "run"), t.Waiting)
 	}
 	if list.Problem != "" {
-		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, what it had before is in force: %s\n",
+		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, so its last version without mistakes is in force: %s\n",
 			visible.OneLine(list.Problem))
 	}
 }
@@ -216,7 +216,7 @@ func printDatabase(w io.Writer, d *operatorapi.Database) {
 }
 
 // printServers prints a line for each MCP server: its state, its number of tools, and its last failure.
-func printServers(w io.Writer, list []serverstate.Server) {
+func printServers(w io.Writer, list []mcpserver.Status) {
 	if len(list) > 0 {
 		fmt.Fprintln(w, "  MCP servers:")
 	}

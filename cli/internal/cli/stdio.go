@@ -10,8 +10,8 @@ func stdioCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stdio", Short: "speak MCP on standard input and output",
 		Long: `
-It is for clients that start a program. It connects to the CodeForge of the
-state directory, or at the URL; it does not start one.
+stdio is for clients that start a program. It connects to the CodeForge of the
+state directory, or at the URL. It does not start CodeForge.
 
 Exit codes: 0 the client or the server closed the connection; 1 there is no
 server.`,

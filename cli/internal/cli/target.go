@@ -56,7 +56,7 @@ func (t serverTarget) newConfig(e *Env) (server.Config, error) {
 		c.URL = e.Getenv("CODEFORGE_URL")
 	}
 	// There, mcp-server's own socket is the only way.
-	if e.inContainer() {
+	if e.isInContainer() {
 		c.Socket = operatorapi.ContainerSocket
 		return c, nil
 	}

@@ -81,7 +81,7 @@ func (o *apiOptions) addTryAPI(ctx context.Context, e *Env) error {
 	if _, err := apidir.ConfigPath(o.apis, tryName); err == nil {
 		return nil
 	}
-	if e.inContainer() {
+	if e.isInContainer() {
 		return errors.New("the container cannot write apis/: run codeforge try on the host")
 	}
 	path, warnings, err := apidir.AddAPI(o.apis, apidir.Entry{

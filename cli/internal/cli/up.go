@@ -36,7 +36,7 @@ func upCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "up", Short: "start CodeForge on this machine, without Docker",
 		Long: `
-It stays in the foreground until Ctrl-C; --detach returns when everything is
+up stays in the foreground until Ctrl-C; --detach returns when CodeForge is
 ready. Settings come from the environment, then from .env in the working
 directory. If CodeForge is already running on the state directory, it prints how
 to connect.
@@ -60,7 +60,7 @@ start, or a part of it failed.`,
 	_ = flags.MarkHidden("report-fd") // the flag exists
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o.apis, o.state = *apis, *state
-		if e.inContainer() {
+		if e.isInContainer() {
 			return errContainer
 		}
 		if o.detach {

@@ -42,7 +42,7 @@ func TestSecondUp(t *testing.T) {
 	read, write, err := os.Pipe()
 	testkit.Must(t, err)
 	defer read.Close()
-	e := &Env{Stdin: read, Stdout: terminal.OpenStream(write), Stderr: terminal.OpenStream(write)}
+	e := &Env{Stdin: read, Stdout: terminal.NewStream(write), Stderr: terminal.NewStream(write)}
 	testkit.Must(t, upOptions{apis: t.TempDir(), state: d.Path(), port: 0, slots: 1}.runForeground(t.Context(), e))
 	said := make([]byte, 4096)
 	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
@@ -68,7 +68,7 @@ func TestDownBesideDocker(t *testing.T) {
 	for args, want := range map[string]bool{"down": true, "down --state " + t.TempDir(): false} {
 		read, write, err := os.Pipe()
 		testkit.Must(t, err)
-		out := terminal.OpenStream(write)
+		out := terminal.NewStream(write)
 		code := Run(t.Context(), &Env{
 			Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home}, Stdout: out, Stderr: out,
 		})
@@ -81,13 +81,43 @@ func TestDownBesideDocker(t *testing.T) {
 	}
 }
 
+// TestCheckBesideDocker: where CodeForge runs in Docker, a credential of the environment is a mistake, as for its proxy.
+func TestCheckBesideDocker(t *testing.T) {
+	home, bin := t.TempDir(), t.TempDir()
+	testkit.Must(t, os.MkdirAll(filepath.Join(home, "apis", "shop"), 0o755))
+	config := `{"description": "x", "domains": ["shop.example"], "credentials": {"SHOP_TOKEN": {"env": "SHOP"}}}`
+	testkit.Must(t, os.WriteFile(filepath.Join(home, "apis", "shop", "config.json"), []byte(config), 0o600))
+	docker := filepath.Join(bin, "docker")
+	t.Setenv("PATH", bin)
+	for _, inDocker := range []bool{false, true} {
+		if inDocker {
+			text := "#!/bin/sh\nprintf 'cf-mcp-server-1\\tcf\\t" + home + "\\n'\n"
+			testkit.Must(t, os.WriteFile(docker, []byte(text), 0o755)) //nolint:gosec // a program
+		}
+		for _, args := range []string{"check", "api check shop", "doctor --offline"} {
+			read, write, err := os.Pipe()
+			testkit.Must(t, err)
+			out := terminal.NewStream(write)
+			_ = Run(t.Context(), &Env{
+				Args: strings.Fields(args), Environ: []string{homeVariable + "=" + home, "SHOP=k9Xz2vLmQ7rT4wYs"}, Stdout: out, Stderr: out,
+			})
+			_ = write.Close()
+			said, _ := io.ReadAll(read)
+			_ = read.Close()
+			if strings.Contains(string(said), "which docker inspect shows") != inDocker {
+				t.Errorf("%s, in Docker %v: %s", args, inDocker, said)
+			}
+		}
+	}
+}
+
 // TestPurgeMeanwhile: what was started again while down --purge asked is not removed.
 func TestPurgeMeanwhile(t *testing.T) {
 	d, lock := inUse(t)
 	terminalEnd, program := testkit.OpenTerminal(t)
 	defer terminalEnd.Close()
 	defer program.Close()
-	e := &Env{Stdin: program, Stdout: terminal.OpenStream(program), Stderr: terminal.OpenStream(program)}
+	e := &Env{Stdin: program, Stdout: terminal.NewStream(program), Stderr: terminal.NewStream(program)}
 	purge := func() error {
 		_, err := terminalEnd.WriteString("y\n")
 		testkit.Must(t, err)

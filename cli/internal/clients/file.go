@@ -24,7 +24,7 @@ func ReadConfig(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxFile)
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
 	}
 	return os.ReadFile(path)
 }

@@ -49,16 +49,16 @@ func FindDeno(ctx context.Context, path, bin string) (real, warning string, err 
 	if err != nil {
 		return "", "", err
 	}
-	warning, err = CompareVersion(have)
+	warning, err = CheckVersion(have)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", real, err)
 	}
 	return real, warning, nil
 }
 
-// CompareVersion compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
+// CheckVersion compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
 // CodeForge was tested with another one, it returns a warning.
-func CompareVersion(version string) (warning string, err error) {
+func CheckVersion(version string) (warning string, err error) {
 	v, err := parseVersion(version)
 	if err != nil {
 		return "", err

@@ -14,7 +14,7 @@ func TestJudge(t *testing.T) {
 		pinned: "", "2.9.5": "older", "2.10.0": "is not", "3.0.0": "is not", "2.3.9": "too old", "1.46.3": "too old",
 		"2.9": "three numbers", "x.y.z": "three numbers", pinned + "+abc": "",
 	} {
-		warning, err := CompareVersion(version)
+		warning, err := CheckVersion(version)
 		got := warning
 		if err != nil {
 			got = err.Error()

@@ -132,7 +132,7 @@ func (t *stderrStart) firstLine() string {
 	defer t.mu.Unlock()
 	line, _, _ := strings.Cut(strings.TrimSpace(t.buf.String()), "\n")
 	if line == "" {
-		return "the relay in the container ended without a word"
+		return "the relay in the container ended without a message"
 	}
 	return line
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// attackAttempt is one attempt. An attempt that could not be made counts as not held.
-type attackAttempt struct {
+// attackCase is one attempt. An attempt that could not be made counts as not held.
+type attackCase struct {
 	name, expected string
-	// code runs in the sandbox and prints lines of {held, seen}.
-	code string
-	// seconds is the run's time limit; zero means 20.
+	// code runs in the sandbox and prints lines of {held, seen}. seconds is its time limit.
+	code    string
 	seconds float64
-	// judge decides from the run's result. Nil: the output of code decides.
+	// judge decides from the run's result.
 	judge func(server.Result) (seen string, held bool)
 	// do replaces code for an attack from outside the sandbox.
 	do func(context.Context, attackTarget) (seen string, held bool)
@@ -72,7 +71,11 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	} else if up, err := c.Server.State.ReadUp(); err == nil {
 		t.url = up.Endpoint()
 	}
-	for _, a := range listAttacks(t) {
+	list, err := listAttacks(t)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
 		if ctx.Err() != nil {
 			break
 		}
@@ -95,24 +98,17 @@ func activeHost(c Config) string {
 	return ""
 }
 
-func (a attackAttempt) runAttack(ctx context.Context, t attackTarget) (string, bool) {
+func (a attackCase) runAttack(ctx context.Context, t attackTarget) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, attackTimeout)
 	defer cancel()
 	if a.do != nil {
 		return a.do(ctx, t)
 	}
-	seconds := a.seconds
-	if seconds == 0 {
-		seconds = 20
-	}
-	r, err := t.session.RunCode(ctx, server.Run{Code: a.code, Timeout: seconds})
+	r, err := t.session.RunCode(ctx, server.Run{Code: a.code, Timeout: a.seconds})
 	if err != nil {
 		return "could not be tried: " + clipText(err.Error()), false
 	}
-	if a.judge != nil {
-		return a.judge(r)
-	}
-	return allRefused(r)
+	return a.judge(r)
 }
 
 // allRefused evaluates the output of code about its attempts. There must be at least one, and all must have failed.
@@ -161,14 +157,14 @@ func nothingRead(r server.Result) (string, bool) {
 		}
 		return seen, held
 	}
-	if r.Exit == nil || r.Exit.Reason != runapi.Exited || !r.Failed {
+	if r.Exit == nil || r.Exit.Reason != sandboxapi.Exited || !r.Failed {
 		return "could not be tried: " + clipText(r.Output), false
 	}
 	return nothing, true
 }
 
 // endedBy: sandboxd ended the run for this reason.
-func endedBy(reason runapi.Reason) func(server.Result) (string, bool) {
+func endedBy(reason sandboxapi.Reason) func(server.Result) (string, bool) {
 	return func(r server.Result) (string, bool) {
 		if r.Exit == nil {
 			return "not ended: " + clipText(r.Output), false
@@ -202,8 +198,8 @@ func sendInitialize(ctx context.Context, t attackTarget, token secret.Value, cha
 }
 
 // newForbiddenAttack returns an attack whose initialize request must get status 403.
-func newForbiddenAttack(name string, change func(*http.Request)) attackAttempt {
-	return attackAttempt{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
+func newForbiddenAttack(name string, change func(*http.Request)) attackCase {
+	return attackCase{name: name, expected: "403", do: func(ctx context.Context, t attackTarget) (string, bool) {
 		status, err := sendInitialize(ctx, t, t.token, change)
 		if err != nil {
 			return "could not be tried: " + clipText(err.Error()), false

@@ -58,7 +58,10 @@ type Config struct {
 	Python  string
 	Port    int
 	Environ []string
-	Getenv  func(string) string
+	// Getenv looks up credentials in the environment. It is nil if CodeForge runs in Docker.
+	Getenv func(string) string
+	// Project is the name of Docker's stack, or "".
+	Project string
 	// Settings are the parsed settings. SettingsErr is the reason if they could not be parsed.
 	Settings    settings.Settings
 	SettingsErr error

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // checkRunning checks the supervisor of the state directory, or else the server that Docker publishes.
@@ -37,7 +37,7 @@ func checkRunning(ctx context.Context, c Config) []Finding {
 		case c.Container || !errors.Is(err, syscall.ECONNREFUSED):
 			return append(out, newFailure("server", err.Error(), "docker compose ps and docker compose logs show more"))
 		}
-		return append(out, newSkip("server", "nothing answers at "+place.URL))
+		return append(out, newSkip("server", "no answer at "+place.URL))
 	}
 	out := []Finding{newOK("embedded mode", fmt.Sprintf("is running (process %d, %s)", up.PID, up.Endpoint()))}
 	if up.Again != nil {
@@ -48,7 +48,7 @@ func checkRunning(ctx context.Context, c Config) []Finding {
 		return append(out, newFailure("proxy", err.Error(), "codeforge down, then codeforge up"))
 	}
 	defer release()
-	client := controlapi.NewClient(path)
+	client := proxyapi.NewClient(path)
 	defer client.Close()
 	h, err := client.FetchHealth(ctx)
 	switch {
@@ -71,7 +71,7 @@ func checkPort(ctx context.Context, c Config) []Finding {
 	if c.Port == 0 {
 		return nil
 	}
-	if _, err := embedded.CheckPort(ctx, c.Port); err != nil {
+	if _, err := embedded.ChoosePort(ctx, c.Port); err != nil {
 		// CodeForge itself may hold the port, in Docker or as another user.
 		if place, locateErr := server.LocateServer(ctx, c.Server); locateErr == nil &&
 			server.CheckReady(ctx, c.Server, place) == nil {
@@ -169,7 +169,7 @@ func checkAuthority(_ context.Context, c Config) []Finding {
 	path := c.State.Join("ca-public", "ca.pem")
 	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{newSkip("certificate authority", "none has been created yet")}
+		return []Finding{newSkip("certificate authority", "it has not been created yet")}
 	}
 	if err != nil {
 		return []Finding{newSkip("certificate authority", err.Error())}

@@ -26,7 +26,7 @@ func TestTenants(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tenants.json")
 	for text, want := range map[string]Finding{
 		`{"tenants": {"a": {"tokens": ["token-0123456789"], "apis": ["*"]}, "b": {"tokens": ["token-9876543210"], "apis": ["*"]}}}`: newOK("tenants", "2 in "+path),
-		`{"tenants": {"a": {"tokens": ["token-0123456789"], "apis": ["gone"]}}}`:                                                    newWarning("tenants", "1; "+path+`: tenants.a.apis: "gone", which is no API`, ""),
+		`{"tenants": {"a": {"tokens": ["token-0123456789"], "apis": ["gone"]}}}`:                                                    newWarning("tenants", "1; "+path+`: tenants.a.apis: "gone", which is not an API`, ""),
 		`{"tenants": {"a": {"tokens": ["` + operator + `"], "apis": ["gone"]}}}`:                                                    newFailure("tenants", path+": tenants.a.tokens: the value of MCP_AUTH_TOKEN; want another token: that one is the operator's", "codeforge check lists all mistakes: 1"),
 		`{"tenants": {"a": {"tokens": ["short"], "apis": []}}}`:                                                                     newFailure("tenants", path+": tenants.a.tokens[0]: a token that is too short", "codeforge check lists all mistakes: 2"),
 		"": newFailure("tenants", "MCP_TOKENS_FILE: ", ""),

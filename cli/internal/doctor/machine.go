@@ -88,7 +88,7 @@ func pythonFinding(ctx context.Context, c Config) Finding {
 	case err != nil && c.Python != "":
 		return newWarning("Python", err.Error(), "correct PYTHON_PATH")
 	case err != nil:
-		return newSkip("Python", err.Error()+": code is TypeScript only; Docker mode has a Python of its own")
+		return newSkip("Python", err.Error()+": code is TypeScript only; Docker mode has its own Python")
 	case i.Environment != "":
 		return newOK("Python", fmt.Sprintf("%s at %s, with the packages of %s", i.Version, i.Program, i.Environment))
 	}
@@ -103,7 +103,7 @@ func checkMachine(ctx context.Context, c Config) []Finding {
 	var out []Finding
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
-		out = append(out, newWarning("kernel", err.Error(), "is /proc mounted?"))
+		out = append(out, newWarning("kernel", err.Error(), "mount /proc"))
 	} else {
 		out = append(out, newOK("kernel", "Linux "+strings.TrimSpace(string(release))))
 	}
@@ -148,13 +148,13 @@ func checkEngine(ctx context.Context, c Config) []Finding {
 	}
 	text, err = exec.CommandContext(ctx, "docker", "ps", "--all", "--format", "{{.Names}}\t{{.Status}}",
 		"--filter", //nolint:gosec // a filter
-		"label=com.docker.compose.project="+cmp.Or(c.Getenv("COMPOSE_PROJECT_NAME"), "codeforge")).Output()
+		"label=com.docker.compose.project="+cmp.Or(c.Project, "codeforge")).Output()
 	if err != nil {
 		return append(out, newWarning("containers", "they cannot be listed"+stderrOf(err), ""))
 	}
 	for line := range strings.Lines(string(text)) {
 		name, status, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if containerRuns(name, status) {
+		if isContainerHealthy(name, status) {
 			out = append(out, newOK("container "+name, status))
 		} else {
 			out = append(out, newFailure("container "+name, status+lastHealthOutput(ctx, name),
@@ -164,9 +164,9 @@ func checkEngine(ctx context.Context, c Config) []Finding {
 	return out
 }
 
-// containerRuns reports whether a container's status in docker ps is as expected. The settings container checks the
-// settings and then exits.
-func containerRuns(name, status string) bool {
+// isContainerHealthy reports whether a container's status in docker ps is as expected. The settings container checks
+// the settings and then exits.
+func isContainerHealthy(name, status string) bool {
 	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
 		return true
 	}

@@ -23,7 +23,7 @@ esac
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	var failed []string
-	for _, f := range checkEngine(t.Context(), Config{Getenv: func(name string) string { return map[string]string{"COMPOSE_PROJECT_NAME": "two"}[name] }}) {
+	for _, f := range checkEngine(t.Context(), Config{Project: "two"}) {
 		if f.Status == Fail {
 			failed = append(failed, f.Check+": "+f.Text)
 		}

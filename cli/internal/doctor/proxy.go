@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // checkOutside checks the certificate authority and the hosts. If CodeForge runs, its proxy makes the checks. The
@@ -41,7 +41,7 @@ func checkOutside(ctx context.Context, c Config) []Finding {
 }
 
 // hostFinding returns the finding for the proxy's check of a host. A host that may answer later is a warning.
-func hostFinding(h controlapi.HostCheck) Finding {
+func hostFinding(h proxyapi.HostCheck) Finding {
 	check := "host " + h.Host
 	switch h.Code {
 	case "":

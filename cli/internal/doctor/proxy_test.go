@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestOutside: if CodeForge runs, its proxy checks the hosts and shows its certificate, since this machine may know
@@ -26,13 +26,13 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := controlapi.Diagnosis{CA: string(ca.PEM())}
+		d := proxyapi.Diagnosis{CA: string(ca.PEM())}
 		if r.URL.Path != operatorapi.Prefix+"diagnosis" {
 			rpc.WriteError(w, http.StatusNotFound, r.URL.Path)
 			return
 		}
 		if skew := int64(600_000); r.URL.Query().Get("offline") == "false" {
-			d.Hosts = []controlapi.HostCheck{
+			d.Hosts = []proxyapi.HostCheck{
 				{Host: "host.docker.internal:3000", Status: 401, Milliseconds: 3, Plain: true, SkewMilliseconds: &skew},
 				{Host: "a.test", Code: "upstream_certificate", Problem: "not verified", Hint: "name its authority"},
 				{Host: "b.test", Code: "upstream_timeout", Problem: "late"},
@@ -96,11 +96,11 @@ func TestContainerRuns(t *testing.T) {
 		"Created": false, "Exited (0) 3 minutes ago": false, "Exited (1) 3 minutes ago": false, "Restarting (1) 2 seconds ago": false,
 		"Dead": false, "Removal In Progress": false, "": false,
 	} {
-		if got := containerRuns("codeforge-mcp-server-1", status); got != want {
+		if got := isContainerHealthy("codeforge-mcp-server-1", status); got != want {
 			t.Errorf("%s: %v", status, got)
 		}
 	}
-	if !containerRuns("codeforge-settings-1", "Exited (0) 3 minutes ago") || containerRuns("codeforge-settings-1", "Exited (1) 1 minute ago") {
+	if !isContainerHealthy("codeforge-settings-1", "Exited (0) 3 minutes ago") || isContainerHealthy("codeforge-settings-1", "Exited (1) 1 minute ago") {
 		t.Error("settings")
 	}
 }

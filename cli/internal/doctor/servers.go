@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // mcpServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
@@ -22,11 +22,11 @@ func mcpServers(ctx context.Context, c Config) []Finding {
 	return serverFindings(list)
 }
 
-func serverFindings(list []serverstate.Server) []Finding {
+func serverFindings(list []mcpserver.Status) []Finding {
 	up := 0
 	var out []Finding
 	for _, s := range list {
-		if s.State == serverstate.Running {
+		if s.State == mcpserver.Running {
 			up++
 		}
 		if s.Problem != "" {

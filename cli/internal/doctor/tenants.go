@@ -31,7 +31,7 @@ func ReadTenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenan
 			if cat == nil || cat.API(name) != nil {
 				continue
 			}
-			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is no API", name),
+			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is not an API", name),
 				Severity: catalog.Warning}
 			var known []string
 			for _, a := range cat.APIs() {

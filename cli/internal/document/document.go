@@ -58,19 +58,19 @@ type Document struct {
 	Notes []string
 }
 
-// RefusedError is the error for a document that cannot be imported, with a remedy.
-type RefusedError struct{ Found, Want string }
+// UnsupportedError is the error for a document that cannot be imported, with a remedy.
+type UnsupportedError struct{ Found, Want string }
 
-func (r *RefusedError) Error() string { return r.Found + "; want " + r.Want }
+func (r *UnsupportedError) Error() string { return r.Found + "; want " + r.Want }
 
 // ErrNoOperations is the error for a document without a usable operation.
 var ErrNoOperations = errors.New("no operations")
 
-// CheckServer checks the URL of a server. It returns the URL without a final slash, and its host.
-func CheckServer(text string) (server, host string, err error) {
+// ParseServer checks the URL of a server. It returns the URL without a final slash, and its host.
+func ParseServer(text string) (server, host string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
-		return "", "", fmt.Errorf("%s is no URL with a host", CleanLine(text, shortText))
+		return "", "", fmt.Errorf("%s is not a URL with a host", CleanLine(text, shortText))
 	}
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":

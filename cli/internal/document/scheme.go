@@ -80,8 +80,8 @@ func BasicWay(name string) AuthWay {
 	}}
 }
 
-// RefusedWay returns a way that cannot be used.
-func RefusedWay(name, why string) AuthWay { return AuthWay{Name: name, Why: why, Rank: 9} }
+// UnusableWay returns a way that cannot be used.
+func UnusableWay(name, why string) AuthWay { return AuthWay{Name: name, Why: why, Rank: 9} }
 
 // CombineWays returns a way that needs all of several ways.
 func CombineWays(ways []AuthWay) AuthWay {
@@ -115,7 +115,7 @@ func CombineWays(ways []AuthWay) AuthWay {
 // NameTokens gives token names to a way: the user's, or names made from the API's name.
 func (w AuthWay) NameTokens(api string, tokens []string) (Scheme, error) {
 	if len(tokens) > len(w.Parts) {
-		return Scheme{}, &RefusedError{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
+		return Scheme{}, &UnsupportedError{fmt.Sprintf("%d token names, and %s has %d", len(tokens), w.Name, len(w.Parts)),
 			"as many at most"}
 	}
 	s := Scheme{Name: w.Name}
@@ -129,7 +129,7 @@ func (w AuthWay) NameTokens(api string, tokens []string) (Scheme, error) {
 			t.Name = TokenName(api, fmt.Sprintf("%s_%d", p.Suffix, n))
 		}
 		if !catalog.ValidTokenName(t.Name) || used[t.Name] {
-			return Scheme{}, &RefusedError{"the token name " + CleanLine(t.Name, shortText),
+			return Scheme{}, &UnsupportedError{"the token name " + CleanLine(t.Name, shortText),
 				"5 to 64 of A-Z, 0-9 and _, starting with a letter, each once: --token"}
 		}
 		used[t.Name] = true

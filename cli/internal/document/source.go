@@ -66,14 +66,14 @@ func readLimited(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
 	if len(text) > tree.MaxSize {
-		return nil, &RefusedError{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
+		return nil, &UnsupportedError{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
 			"a smaller one, in which schemas have names instead of being repeated"}
 	}
 	return text, nil
 }
 
 func fetchSource(ctx context.Context, u *url.URL) (Source, error) {
-	return sendQuestion(ctx, u, http.MethodGet, nil)
+	return sendRequest(ctx, u, http.MethodGet, nil)
 }
 
 // IntrospectGraphQL asks a GraphQL endpoint for its schema, without a credential. If the name is a file, standard input
@@ -89,17 +89,17 @@ func IntrospectGraphQL(ctx context.Context, name, question string, stdin io.Read
 	if err != nil {
 		return Source{}, false, err
 	}
-	source, err = sendQuestion(ctx, u, http.MethodPost, body)
+	source, err = sendRequest(ctx, u, http.MethodPost, body)
 	return source, true, err
 }
 
 // schemaFiles returns the suffixes of schema files.
 func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
 
-// sendQuestion makes one request.
-func sendQuestion(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
+// sendRequest makes one request.
+func sendRequest(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
 	if u.User != nil {
-		return Source{}, &RefusedError{"a URL with a user in it", "a file: fetch the document with your own tools first"}
+		return Source{}, &UnsupportedError{"a URL with a user in it", "a file: fetch the document with your own tools first"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -129,16 +129,16 @@ func sendQuestion(ctx context.Context, u *url.URL, method string, body []byte) (
 	case answer.StatusCode == http.StatusOK:
 	case body != nil:
 		found := fmt.Sprintf("%s answered %d to an introspection", CleanLine(u.Host, shortText), answer.StatusCode)
-		return Source{}, &RefusedError{found, "a file with the schema, and --server: what needs a credential is " +
-			"fetched with your own tools"}
+		return Source{}, &UnsupportedError{found, "a file with the schema, and --server: if the schema needs a credential, " +
+			"fetch it with your own tools"}
 	default:
-		return Source{}, &RefusedError{fmt.Sprintf("%s answered %d", CleanLine(u.Host, shortText), answer.StatusCode),
+		return Source{}, &UnsupportedError{fmt.Sprintf("%s answered %d", CleanLine(u.Host, shortText), answer.StatusCode),
 			"the URL of a document, which needs no credential"}
 	}
 	text, err := readLimited(answer.Body)
 	if err == nil && strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") &&
 		bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")) {
-		err = &RefusedError{"a page of HTML at " + CleanLine(u.String(), shortText),
+		err = &UnsupportedError{"a page of HTML at " + CleanLine(u.String(), shortText),
 			"the document's own URL, as a rule one that " +
 				"ends with .json or .yaml; on GitHub the one behind \"Raw\""}
 	}

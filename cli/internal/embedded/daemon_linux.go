@@ -50,7 +50,7 @@ func startDaemon(c daemonConfig) (*childProcess, error) {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, f.File)
 			names = append(names, slot.FileName(f.Slot, f.Kind))
 		}
-		cmd.Env = append(append([]string(nil), c.Env...), slot.InheritEnviron(names)...)
+		cmd.Env = append(append([]string(nil), c.Env...), slot.ChildEnviron(names)...)
 	}
 	d := &childProcess{name: c.Name, cmd: cmd, out: &lineTail{to: c.Log}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = d.out, d.out

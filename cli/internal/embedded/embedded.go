@@ -15,7 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Commands that start inner processes.
@@ -63,9 +63,9 @@ func (c Config) getenv(name string) string {
 
 // Ready describes the running system when all parts are ready.
 type Ready struct {
-	Up      statedir.UpState   `json:"up"`
-	Deno    string             `json:"deno"`
-	Catalog controlapi.Catalog `json:"catalog"`
+	Up      statedir.UpState `json:"up"`
+	Deno    string           `json:"deno"`
+	Catalog proxyapi.Catalog `json:"catalog"`
 	// Warnings describe problems that do not stop CodeForge but should be fixed.
 	Warnings []string `json:"warnings,omitempty"`
 }

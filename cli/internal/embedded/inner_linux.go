@@ -103,7 +103,7 @@ func isPrivileged() bool {
 		}
 	}
 	table, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && proc.MapHolds(string(table), slot.BaseUID-1, slot.BaseUID+slot.Total-1)
+	return err == nil && proc.HasIDRange(string(table), slot.BaseUID-1, slot.BaseUID+slot.Total-1)
 }
 
 // explainRefusal adds a remedy to the kernel's refusal of a namespace.
@@ -121,7 +121,7 @@ func explainRefusal(err error) error {
 // isRealRoot reports whether this process is root, and not an ordinary user who is root in a user namespace.
 func isRealRoot() bool {
 	table, err := os.ReadFile("/proc/self/uid_map")
-	return os.Geteuid() == 0 && err == nil && proc.MapHolds(string(table), 0, 1<<16-1)
+	return os.Geteuid() == 0 && err == nil && proc.HasIDRange(string(table), 0, 1<<16-1)
 }
 
 // explainWith is explainRefusal for given settings of the machine. sysctl returns "" for a missing setting.

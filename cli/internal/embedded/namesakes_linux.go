@@ -14,9 +14,9 @@ import (
 // namesakesTime bounds the lookup of users, which may ask a directory on the network.
 const namesakesTime = 2 * time.Second
 
-// warnSharedUIDs warns of users of this machine whose user id is mcp-server's or a slot's. They could read the memory
+// findSharedUIDs warns of users of this machine whose user id is mcp-server's or a slot's. They could read the memory
 // and files of these parts of CodeForge. Only if root starts embedded mode do the parts have separate user ids.
-func warnSharedUIDs(ctx context.Context, p supervisorPlan) (warnings []string) {
+func findSharedUIDs(ctx context.Context, p supervisorSetup) (warnings []string) {
 	if !p.Privileged {
 		return nil
 	}

@@ -17,15 +17,15 @@ func TestNamesakes(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "getent"), []byte(script), 0o700)) //nolint:gosec // a program
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	for _, row := range []struct {
-		plan supervisorPlan
+		plan supervisorSetup
 		want string
 	}{
-		{supervisorPlan{Privileged: true, Slots: 8, Servers: 8}, "alice19999 alice20003 alice20100"},
-		{supervisorPlan{Privileged: true, Slots: 3}, "alice19999"},
-		{supervisorPlan{Slots: 8, Servers: 8}, ""},
+		{supervisorSetup{Privileged: true, Slots: 8, Servers: 8}, "alice19999 alice20003 alice20100"},
+		{supervisorSetup{Privileged: true, Slots: 3}, "alice19999"},
+		{supervisorSetup{Slots: 8, Servers: 8}, ""},
 	} {
 		var got []string
-		for _, w := range warnSharedUIDs(t.Context(), row.plan) {
+		for _, w := range findSharedUIDs(t.Context(), row.plan) {
 			got = append(got, strings.Split(w, "\"")[1])
 		}
 		if strings.Join(got, " ") != row.want {

@@ -9,8 +9,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// supervisorPlan is the supervisor's configuration. The outer process passes it to the inner one.
-type supervisorPlan struct {
+// supervisorSetup is the supervisor's configuration. The outer process passes it to the inner one.
+type supervisorSetup struct {
 	State, APIs, Bin, Deno string
 	TypeScript             string // empty: no compiler
 	// Keep lists the paths that the proxy reads under their real names: APIs, and the file of further authorities.
@@ -36,12 +36,12 @@ type supervisorPlan struct {
 	Quiet bool
 }
 
-func (p supervisorPlan) endpointAddress() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
+func (p supervisorSetup) endpointAddress() string { return "127.0.0.1:" + strconv.Itoa(p.Port) }
 
-func (p supervisorPlan) endpointURL() string { return "http://" + p.endpointAddress() }
+func (p supervisorSetup) endpointURL() string { return "http://" + p.endpointAddress() }
 
 // proxyArgs returns egress-proxy's arguments.
-func proxyArgs(p supervisorPlan, v hostView) []string {
+func proxyArgs(p supervisorSetup, v hostView) []string {
 	return []string{
 		"--mode", "embedded",
 		"--apis", p.APIs,
@@ -56,7 +56,7 @@ func proxyArgs(p supervisorPlan, v hostView) []string {
 }
 
 // sandboxArgs returns sandboxd's arguments.
-func sandboxArgs(p supervisorPlan, v hostView) []string {
+func sandboxArgs(p supervisorSetup, v hostView) []string {
 	args := []string{
 		"serve",
 		"--mode", "embedded",
@@ -94,7 +94,7 @@ func sandboxArgs(p supervisorPlan, v hostView) []string {
 }
 
 // serverArgs returns mcp-server's arguments. mcp-server also listens on [::1] if the machine has IPv6.
-func serverArgs(p supervisorPlan, v hostView) []string {
+func serverArgs(p supervisorSetup, v hostView) []string {
 	return []string{
 		"--listen", p.endpointAddress(),
 		"--sandbox", "unix:" + v.Path("run", statedir.SandboxSocket),
@@ -123,8 +123,8 @@ var (
 	}
 )
 
-// setSlotCounts returns environ with the actual numbers of slots, because --slots overrides SANDBOX_SLOTS.
-func (p supervisorPlan) setSlotCounts(environ []string) []string {
+// withSlotCounts returns environ with the actual numbers of slots, because --slots overrides SANDBOX_SLOTS.
+func (p supervisorSetup) withSlotCounts(environ []string) []string {
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return name == "SANDBOX_SLOTS" || name == "SANDBOX_WARM" || name == "SANDBOX_WARM_PYTHON"

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestCommandLines compares the daemons' command lines with a golden file.
 func TestCommandLines(t *testing.T) {
-	p := supervisorPlan{State: "/home/me/.codeforge", APIs: "/home/me/apis", Port: 8080, Slots: 8, Warm: 2, WarmPython: 1, Pythons: []string{"/usr/bin/python3"}, Memory: 1 << 30, Servers: 8, ServerMemory: 512 << 20, Programs: "/opt/servers", OwnerUID: 1000, SkillsReadonly: true}
+	p := supervisorSetup{State: "/home/me/.codeforge", APIs: "/home/me/apis", Port: 8080, Slots: 8, Warm: 2, WarmPython: 1, Pythons: []string{"/usr/bin/python3"}, Memory: 1 << 30, Servers: 8, ServerMemory: 512 << 20, Programs: "/opt/servers", OwnerUID: 1000, SkillsReadonly: true}
 	var v hostView
 	var b strings.Builder
 	for _, row := range []struct {
@@ -46,7 +46,7 @@ func TestCommandLines(t *testing.T) {
 // gets the token of the MCP endpoint and the settings of buckets.
 // Promise: shared-skills
 func TestEnvironments(t *testing.T) {
-	proxy, sandbox, server := daemonEnvirons(supervisorPlan{Slots: 4, Warm: 1}.setSlotCounts([]string{
+	proxy, sandbox, server := daemonEnvirons(supervisorSetup{Slots: 4, Warm: 1}.withSlotCounts([]string{
 		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "DATABASE_URL=postgres://a", "DATABASE_URL_FILE=/url", "DATABASE_CA_FILE=/ca", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=9", "SANDBOX_SLOTS=8",
 		"UPSTREAM_PROXY=http://u:p@h", "TZ=UTC", "MCP_PORT=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "LD_PRELOAD=x",
 	}))
@@ -90,7 +90,7 @@ func TestOwnerUID(t *testing.T) {
 		sudo       string
 		want       int
 	}{{true, "1000", 1000}, {true, "", 0}, {true, "0", 0}, {true, "-5", 0}, {true, "me", 0}, {false, "1000", 0}} {
-		if got := ownerUID(row.privileged, func(string) string { return row.sudo }); got != row.want {
+		if got := operatorUID(row.privileged, func(string) string { return row.sudo }); got != row.want {
 			t.Errorf("ownerUID(%v, SUDO_UID=%q) = %d, want %d", row.privileged, row.sudo, got, row.want)
 		}
 	}

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/codeforge-mcp/codeforge/internal/tcpsocket"
 )
 
-// CheckPort returns the port if it is free on both loopback addresses. If want is 0, Port chooses a free one.
-func CheckPort(ctx context.Context, want int) (int, error) {
+// ChoosePort returns the port if it is free on both loopback addresses. If want is 0, Port chooses a free one.
+func ChoosePort(ctx context.Context, want int) (int, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:"+strconv.Itoa(want))
 	if err != nil {
@@ -50,20 +53,15 @@ func explainPort(port int, err error) error {
 
 // describeListener names the process that listens on a port. It returns "" if this user may not see the process.
 func describeListener(port int) string {
-	inodes := map[string]bool{}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(table)
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			// Fields: sl local_address rem_address st ... inode. State 0A is LISTEN.
-			if len(f) > 9 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
-				inodes["socket:["+f[9]+"]"] = true
-			}
+	links := map[string]bool{}
+	for _, address := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
+		if s, err := tcpsocket.FindListener(netip.AddrPortFrom(address, uint16(port))); err == nil {
+			links[fmt.Sprintf("socket:[%d]", s.Inode)] = true
 		}
 	}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err != nil || !inodes[target] {
+		if target, err := os.Readlink(fd); err != nil || !links[target] {
 			continue
 		}
 		dir := filepath.Dir(filepath.Dir(fd))

@@ -11,7 +11,7 @@ import (
 
 // TestPort: a port in use on either address is an error that names its user and says how to choose another one.
 func TestPort(t *testing.T) {
-	if got, err := CheckPort(t.Context(), 0); err != nil || got == 0 {
+	if got, err := ChoosePort(t.Context(), 0); err != nil || got == 0 {
 		t.Errorf("Port(0) = %d, %v; want a free one", got, err)
 	}
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
@@ -22,7 +22,7 @@ func TestPort(t *testing.T) {
 		}
 		defer l.Close()
 		taken := l.Addr().(*net.TCPAddr).Port
-		_, err = CheckPort(t.Context(), taken)
+		_, err = ChoosePort(t.Context(), taken)
 		if err == nil {
 			t.Errorf("port %d of %s counts as free", taken, address)
 			continue

@@ -14,15 +14,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
-// preparePlan checks the machine and makes the plan. Warnings are problems that do not stop CodeForge but should be
+// prepareSetup checks the machine and makes the plan. Warnings are problems that do not stop CodeForge but should be
 // fixed.
-func preparePlan(ctx context.Context, c Config) (p supervisorPlan, warnings []string, err error) {
-	p = supervisorPlan{
+func prepareSetup(ctx context.Context, c Config) (p supervisorSetup, warnings []string, err error) {
+	p = supervisorSetup{
 		State: c.State.Path(), Slots: c.Slots, Warm: min(c.Settings.Warm, c.Slots), Memory: c.Settings.Memory,
 		WarmPython: min(c.Settings.WarmPython, c.Slots), Servers: c.Settings.Servers, ServerMemory: c.Settings.ServerMemory,
 		Privileged: isPrivileged(), Quiet: c.Quiet, SkillsReadonly: c.Settings.SkillsReadonly,
 	}
-	p.OwnerUID = ownerUID(p.Privileged, c.getenv)
+	p.OwnerUID = operatorUID(p.Privileged, c.getenv)
 	if p.Bin, err = findBinaries(c.Bin); err != nil {
 		return p, nil, err
 	}
@@ -55,12 +55,12 @@ func preparePlan(ctx context.Context, c Config) (p supervisorPlan, warnings []st
 	p.Keep = append([]string{
 		p.APIs, c.Settings.UpstreamCAFile, c.Settings.MCPTokensFile, c.Settings.DatabaseCAFile,
 	}, p.Pythons...)
-	p.Port, err = CheckPort(ctx, c.Port)
-	return p, append(warnings, warnSharedUIDs(ctx, p)...), err
+	p.Port, err = ChoosePort(ctx, c.Port)
+	return p, append(warnings, findSharedUIDs(ctx, p)...), err
 }
 
-// ownerUID returns the user who may connect if root started CodeForge: the user behind sudo, else root.
-func ownerUID(privileged bool, getenv func(string) string) int {
+// operatorUID returns the user who may connect if root started CodeForge: the user behind sudo, else root.
+func operatorUID(privileged bool, getenv func(string) string) int {
 	if uid, err := strconv.Atoi(getenv("SUDO_UID")); err == nil && privileged && uid > 0 {
 		return uid
 	}

@@ -25,7 +25,7 @@ func (s *supervisor) reapOrphans(ctx context.Context) {
 		// A daemon between fork and its entry in s.daemons would look like an orphan, and Wait4 would steal its status.
 		s.mu.Lock()
 		for _, pid := range listChildren() {
-			if !s.ownsProcess(pid) {
+			if !s.isOwnProcess(pid) {
 				// WNOHANG: the child may still run.
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
@@ -34,7 +34,7 @@ func (s *supervisor) reapOrphans(ctx context.Context) {
 	}
 }
 
-func (s *supervisor) ownsProcess(pid int) bool {
+func (s *supervisor) isOwnProcess(pid int) bool {
 	for _, d := range s.daemons {
 		if d.PID() == pid {
 			return true

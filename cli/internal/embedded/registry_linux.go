@@ -12,7 +12,7 @@ import (
 // withRegistry sets PACKAGE_REGISTRY from npm's configuration if it is not set and an API uses a package. npm takes a
 // while to answer, so other starts skip it. The warning is the reason why packages cannot be installed.
 func withRegistry(ctx context.Context, c Config, apis string) (environ []string, warning string) {
-	if c.Settings.Registry != nil || !usesPackages(apis) {
+	if c.Settings.Registry != nil || !needsPackages(apis) {
 		return c.Environ, ""
 	}
 	registry, err := mcpconfig.FromNPM(ctx, c.Environ)
@@ -22,9 +22,9 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], "PACKAGE_REGISTRY="+string(registry)), ""
 }
 
-// usesPackages reports whether a config.json below the folder of APIs could name a package. It may report too many,
+// needsPackages reports whether a config.json below the folder of APIs could name a package. It may report too many,
 // because only the proxy parses these files.
-func usesPackages(apis string) bool {
+func needsPackages(apis string) bool {
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
 	for _, path := range files {
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(`"package"`)) {

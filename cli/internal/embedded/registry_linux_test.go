@@ -19,7 +19,7 @@ func TestRegistry(t *testing.T) {
 		{"not needed", `{"domains": ["example.com"]}`, "", "exit 1", "", ""},
 		{"set", `{"mcp": {"package": "npm:x@1.0.0"}}`, "https://other.example.com/", "exit 1", "", ""},
 		{"asked", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "[ \"$*\" = 'config get registry' ] && echo " + address, address, ""},
-		{"silent", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "exit 1", "", "does not tell"},
+		{"silent", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "exit 1", "", "does not print its registry"},
 		{"no TLS", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "echo http://packages.example.com/", "", "is not an https URL"},
 		{"missing", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "", "", "npm is not installed"},
 	} {

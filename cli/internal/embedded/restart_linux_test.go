@@ -46,7 +46,7 @@ func TestRestart(t *testing.T) {
 				if again == nil || again.Reason != "sandboxd stopped" {
 					t.Errorf("started again because of %v", again)
 				}
-				if e, ok := dir.LastEnd(); !ok || e.Reason != "sandboxd stopped" {
+				if e, ok := dir.ReadLastEnd(); !ok || e.Reason != "sandboxd stopped" {
 					t.Errorf("before it is ready again: %v, %v", e, ok)
 				}
 			}
@@ -59,7 +59,7 @@ func TestRestart(t *testing.T) {
 			ports = append(ports, c.Port)
 			if now.start >= 0 {
 				testkit.Must(t, ready(Ready{Up: statedir.UpState{Port: 4711}}))
-				if e, ok := dir.LastEnd(); ok {
+				if e, ok := dir.ReadLastEnd(); ok {
 					t.Errorf("while it runs: %v", e)
 				}
 			}
@@ -76,7 +76,7 @@ func TestRestart(t *testing.T) {
 		if got, want := fmt.Sprint(ports), "[0 4711 4711 4711 4711]"; got != want || told != 1 {
 			t.Errorf("ports %s, told %d times", got, told)
 		}
-		if e, ok := dir.LastEnd(); ok {
+		if e, ok := dir.ReadLastEnd(); ok {
 			t.Errorf("after a stop: %v", e)
 		}
 	})
@@ -134,7 +134,7 @@ func TestNoRestart(t *testing.T) {
 				t.Errorf("%v after %d starts", err, starts)
 			}
 			testkit.Must(t, lock.Close())
-			if e, ok := dir.LastEnd(); ok != c.ended {
+			if e, ok := dir.ReadLastEnd(); ok != c.ended {
 				t.Errorf("kept: %v, %v", e, ok)
 			}
 			if _, err := dir.ReadUp(); c.ended && !strings.Contains(fmt.Sprint(err), "mcp-server stopped") {

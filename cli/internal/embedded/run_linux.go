@@ -40,7 +40,7 @@ func runOnce(ctx context.Context, c Config, lock *os.File, again *statedir.Ended
 	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
 	defer c.State.RemoveLeftovers()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
-	p, warnings, err := preparePlan(ctx, c)
+	p, warnings, err := prepareSetup(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 }
 
 // launchInner starts the inner process and passes it the plan. The child writes its status to report.
-func launchInner(c Config, p supervisorPlan, lock *os.File) (child *innerProcess, report *os.File, err error) {
+func launchInner(c Config, p supervisorSetup, lock *os.File) (child *innerProcess, report *os.File, err error) {
 	planRead, planWrite, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)

@@ -26,7 +26,7 @@ func TestStopAnother(t *testing.T) {
 	go func() { ended <- other.Wait() }()
 	testkit.Must(t, os.WriteFile(d.Join("lock"), []byte(strconv.Itoa(other.Process.Pid)), 0o600))
 	stopped, err := Stop(t.Context(), d)
-	if stopped || err == nil || !strings.Contains(err.Error(), "not to be seen from here") {
+	if stopped || err == nil || !strings.Contains(err.Error(), "cannot be seen from here") {
 		t.Errorf("%v, %v", stopped, err)
 	}
 	select {

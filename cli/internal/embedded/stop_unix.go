@@ -29,7 +29,7 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 	signalled := 0
 	for {
 		// The lock may briefly hold an earlier supervisor's process id, or a process id of another namespace.
-		if pid > 0 && signalled == 0 && d.HeldBy(pid) {
+		if pid > 0 && signalled == 0 && d.IsHeldByProcess(pid) {
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return false, fmt.Errorf("stopping process %d: %w; it belongs to another user", pid, err)
 			}
@@ -44,7 +44,7 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 			return true, nil // a supervisor that starts only now must keep running
 		}
 		if signalled == 0 && time.Since(started) > unseen {
-			return false, fmt.Errorf("what runs on %s is not to be seen from here: stop it as the user, and in the container, "+
+			return false, fmt.Errorf("the CodeForge of %s cannot be seen from here: stop it as the user, and in the container, "+
 				"in which it was started", d.Path())
 		}
 		// Only the process that got the first signal: the lock may have another holder now.

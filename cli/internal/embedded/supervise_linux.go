@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +27,6 @@ import (
 const (
 	planFD   = 3 // the plan as JSON
 	statusFD = 4 // status as JSON lines
-	lockFD   = 5 // locks the state directory until this process has ended too
 )
 
 const (
@@ -38,10 +37,10 @@ const (
 
 // innerStatus is the inner process's report to the outer one: ready, or the error that ended it.
 type innerStatus struct {
-	Ready   bool                `json:"ready,omitempty"`
-	Catalog *controlapi.Catalog `json:"catalog,omitempty"`
-	Deno    string              `json:"deno,omitempty"`
-	Error   string              `json:"error,omitempty"`
+	Ready   bool              `json:"ready,omitempty"`
+	Catalog *proxyapi.Catalog `json:"catalog,omitempty"`
+	Deno    string            `json:"deno,omitempty"`
+	Error   string            `json:"error,omitempty"`
 }
 
 // Supervise is the inner process: process 1 of its namespaces. It starts the daemons and reports when they are ready.
@@ -55,7 +54,7 @@ func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 	if err := unix.CloseRange(planFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
-	var p supervisorPlan
+	var p supervisorSetup
 	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
 		return fmt.Errorf("reading the plan: %w", err)
 	}
@@ -70,7 +69,7 @@ func Supervise(ctx context.Context, environ []string, stderr io.Writer) error {
 
 // supervisor owns the daemons.
 type supervisor struct {
-	plan   supervisorPlan
+	plan   supervisorSetup
 	view   hostView
 	status *json.Encoder
 	log    io.Writer
@@ -141,7 +140,7 @@ func (s *supervisor) startDaemons(ctx context.Context, environ []string) (innerS
 	defer ask.Close()
 	proxyFiles, sandboxFiles := inheritedFiles(slots)
 	proxyFiles = append(proxyFiles, slot.File{Kind: slot.Ports, File: ask})
-	proxyEnv, sandboxEnv, serverEnv := daemonEnvirons(p.setSlotCounts(environ))
+	proxyEnv, sandboxEnv, serverEnv := daemonEnvirons(p.withSlotCounts(environ))
 	if serverEnv, err = s.shareFiles(ctx, serverEnv); err != nil {
 		return innerStatus{}, err
 	}
@@ -275,7 +274,7 @@ func (s *supervisor) awaitReady(ctx context.Context, d *childProcess, ready func
 }
 
 func (s *supervisor) proxyReady(ctx context.Context) error {
-	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	c := proxyapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()
 	h, err := c.FetchHealth(ctx)
 	if err != nil {
@@ -299,8 +298,8 @@ func (s *supervisor) sandboxReady(ctx context.Context) error {
 	return nil
 }
 
-func (s *supervisor) sandboxHealth(ctx context.Context) (runapi.Health, error) {
-	c := runapi.NewClient(runapi.ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
+func (s *supervisor) sandboxHealth(ctx context.Context) (sandboxapi.Health, error) {
+	c := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.view.Path("run", statedir.SandboxSocket))
 	}})
 	defer c.Close()
@@ -327,7 +326,7 @@ func (s *supervisor) serverReady(ctx context.Context) error {
 
 // readyStatus returns the status of the running system.
 func (s *supervisor) readyStatus(ctx context.Context) (innerStatus, error) {
-	c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+	c := proxyapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 	defer c.Close()
 	catalog, err := c.FetchCatalog(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -69,7 +69,7 @@ func askAll(ctx context.Context, daemons []livenessProbe) []error {
 func (s *supervisor) listProbes() []livenessProbe {
 	return []livenessProbe{
 		{"egress-proxy", func(ctx context.Context) error {
-			c := controlapi.NewClient(s.view.Path("run", statedir.ControlSocket))
+			c := proxyapi.NewClient(s.view.Path("run", statedir.ControlSocket))
 			defer c.Close()
 			_, err := c.FetchHealth(ctx)
 			return err

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	errWorld   = errors.New("everybody can write it, so nothing in it is run")
-	errSandbox = errors.New("it belongs to the sandbox, so nothing in it is run")
-	errOther   = errors.New("it belongs to another user, so nothing in it is run")
+	errWorld   = errors.New("everybody can write it, so CodeForge does not run it")
+	errSandbox = errors.New("it belongs to the sandbox, so CodeForge does not run it")
+	errOther   = errors.New("it belongs to another user, so CodeForge does not run it")
 )
 
 // checkSafe rejects a file or folder that a user of the sandbox, or any user except root and this one, can write.
@@ -31,7 +31,7 @@ func checkSafe(path string) error {
 		return errSandbox
 	case info.Mode().Perm()&world != 0 && (!info.IsDir() || info.Mode()&fs.ModeSticky == 0):
 		return errWorld
-	case sandboxUser(own.Uid), info.Mode().Perm()&group != 0 && own.Gid == slot.GroupID:
+	case isSandboxUser(own.Uid), info.Mode().Perm()&group != 0 && own.Gid == slot.GroupID:
 		return errSandbox
 	case own.Uid != 0 && int(own.Uid) != os.Geteuid():
 		return errOther
@@ -39,8 +39,8 @@ func checkSafe(path string) error {
 	return nil
 }
 
-// sandboxUser reports whether a user belongs to a slot or to a service of the sandbox.
-func sandboxUser(uid uint32) bool {
+// isSandboxUser reports whether a user belongs to a slot or to a service of the sandbox.
+func isSandboxUser(uid uint32) bool {
 	const others = 1000
 	return uid >= slot.ServiceUID && uid < slot.BaseUID+others
 }

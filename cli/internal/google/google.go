@@ -17,14 +17,14 @@ import (
 // and converting them would grow without bound.
 func ImportDiscovery(text []byte, o document.Options) (*document.Document, error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n"), []byte("{")) {
-		return nil, &document.RefusedError{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
+		return nil, &document.UnsupportedError{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
 	}
 	root, err := tree.ParseTree(text, nil)
 	if err != nil {
 		return nil, err
 	}
 	if root.TextOf("discoveryVersion") == "" && root.TextOf("kind") != "discovery#restDescription" {
-		return nil, &document.RefusedError{Found: "no document of Google's discovery service",
+		return nil, &document.UnsupportedError{Found: "no document of Google's discovery service",
 			Want: "the JSON at https://NAME.googleapis.com/$discovery/rest?version=VERSION"}
 	}
 	// Converting reuses the bounds and checks of package openapi.
@@ -96,7 +96,7 @@ func convertDocument(root *jsonread.Node) *jsonread.Node {
 		title = root.TextOf("name")
 	}
 	var schemas []jsonread.Member
-	for _, m := range root.GetKey("schemas").ObjectMembers() {
+	for _, m := range root.GetValue("schemas").ObjectMembers() {
 		schemas = append(schemas, jsonread.Member{Key: m.Key, Node: convertSchema(m.Node)})
 	}
 	security := objectNode()
@@ -117,8 +117,8 @@ func convertDocument(root *jsonread.Node) *jsonread.Node {
 		jsonread.Member{Key: "openapi", Node: stringNode("3.0.0")},
 		jsonread.Member{Key: "info", Node: objectNode(
 			jsonread.Member{Key: "title", Node: stringNode(title)},
-			jsonread.Member{Key: "version", Node: root.GetKey("version")},
-			jsonread.Member{Key: "description", Node: root.GetKey("description")})},
+			jsonread.Member{Key: "version", Node: root.GetValue("version")},
+			jsonread.Member{Key: "description", Node: root.GetValue("description")})},
 		jsonread.Member{Key: "servers", Node: servers},
 		jsonread.Member{Key: "paths", Node: objectNode(c.paths...)},
 		jsonread.Member{Key: "components", Node: objectNode(
@@ -129,7 +129,7 @@ func convertDocument(root *jsonread.Node) *jsonread.Node {
 
 // convertResources converts the methods of resources and of their sub-resources. The parser bounds the tree's depth.
 func (c *discoveryConverter) convertResources(n *jsonread.Node) {
-	for _, m := range n.GetKey("resources").ObjectMembers() {
+	for _, m := range n.GetValue("resources").ObjectMembers() {
 		c.tags = append(c.tags, m.Key)
 		c.convertMethods(m.Node)
 		c.convertResources(m.Node)
@@ -138,7 +138,7 @@ func (c *discoveryConverter) convertResources(n *jsonread.Node) {
 }
 
 func (c *discoveryConverter) convertMethods(n *jsonread.Node) {
-	for _, m := range n.GetKey("methods").ObjectMembers() {
+	for _, m := range n.GetValue("methods").ObjectMembers() {
 		if verb := strings.ToLower(m.Node.TextOf("httpMethod")); verb != "" {
 			path, op := c.convertMethod(m.Node)
 			i, known := c.at[path]
@@ -148,7 +148,7 @@ func (c *discoveryConverter) convertMethods(n *jsonread.Node) {
 				c.paths = append(c.paths, jsonread.Member{Key: path, Node: objectNode()})
 			}
 			item := c.paths[i].Node
-			if item.GetKey(verb) == nil {
+			if item.GetValue(verb) == nil {
 				item.Members = append(item.Members, jsonread.Member{Key: verb, Node: op})
 			}
 		}
@@ -168,7 +168,7 @@ func (c *discoveryConverter) convertMethod(n *jsonread.Node) (path string, op *j
 		path = "/" + c.prefix + path
 	}
 	var parameters []*jsonread.Node
-	for _, p := range n.GetKey("parameters").ObjectMembers() {
+	for _, p := range n.GetValue("parameters").ObjectMembers() {
 		in := p.Node.TextOf("location")
 		if in == "path" && flat || in != "path" && in != "query" {
 			continue
@@ -186,8 +186,8 @@ func (c *discoveryConverter) convertMethod(n *jsonread.Node) (path string, op *j
 		jsonread.Member{Key: "in", Node: stringNode("query")},
 		jsonread.Member{Key: "schema", Node: objectNode(jsonread.Member{Key: "type", Node: stringNode("string")})}))
 	op = objectNode(
-		jsonread.Member{Key: "operationId", Node: n.GetKey("id")},
-		jsonread.Member{Key: "description", Node: n.GetKey("description")},
+		jsonread.Member{Key: "operationId", Node: n.GetValue("id")},
+		jsonread.Member{Key: "description", Node: n.GetValue("description")},
 		jsonread.Member{Key: "parameters", Node: listNode(parameters...)})
 	if n.IsTrue("deprecated") {
 		op.Members = append(op.Members, jsonread.Member{Key: "deprecated", Node: trueNode()})
@@ -195,13 +195,13 @@ func (c *discoveryConverter) convertMethod(n *jsonread.Node) (path string, op *j
 	if len(c.tags) > 0 {
 		op.Members = append(op.Members, jsonread.Member{Key: "tags", Node: listNode(stringNode(strings.Join(c.tags, ".")))})
 	}
-	if body := n.GetKey("request"); body.TextOf("$ref") != "" {
+	if body := n.GetValue("request"); body.TextOf("$ref") != "" {
 		content := jsonMedia(convertSchema(body))
 		content.Members = append(content.Members, jsonread.Member{Key: "required", Node: trueNode()})
 		op.Members = append(op.Members, jsonread.Member{Key: "requestBody", Node: content})
 	}
 	answer := objectNode()
-	if body := n.GetKey("response"); body.TextOf("$ref") != "" {
+	if body := n.GetValue("response"); body.TextOf("$ref") != "" {
 		answer = jsonMedia(convertSchema(body))
 	}
 	ok := jsonread.Member{Key: "200", Node: answer}

@@ -23,7 +23,7 @@ func ImportSchema(text []byte, o document.Options) (*document.Document, error) {
 	}
 	doc := &document.Document{Kind: "GraphQL"}
 	doc.Head.GraphQL = true
-	path, err := findEndpoint(doc, o)
+	path, err := setEndpoint(doc, o)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func ImportSchema(text []byte, o document.Options) (*document.Document, error) {
 		return nil, err
 	}
 	if o.Methods != nil && !hasString(o.Methods, "POST") {
-		return nil, &document.RefusedError{Found: "GraphQL without POST, by which it reads too",
+		return nil, &document.UnsupportedError{Found: "GraphQL without POST, by which it reads too",
 			Want: "no --read-only, and a credential that may only read"}
 	}
 	s.writeOperations(doc, path)
@@ -44,7 +44,8 @@ func ImportSchema(text []byte, o document.Options) (*document.Document, error) {
 		doc.AddNote("subscriptions were left out: they need a WebSocket")
 	}
 	if err := doc.Finish(); err != nil {
-		return nil, &document.RefusedError{Found: "a schema without a query", Want: "the whole schema, with its root types"}
+		return nil, &document.UnsupportedError{Found: "a schema without a query",
+			Want: "the whole schema, with its root types"}
 	}
 	return doc, nil
 }
@@ -63,19 +64,19 @@ func parseSchema(text []byte) (*graphSchema, error) {
 	return parseIntrospection(root)
 }
 
-// findEndpoint returns the path of all operations, and sets the server and its host.
-func findEndpoint(doc *document.Document, o document.Options) (path string, err error) {
+// setEndpoint returns the path of all operations, and sets the server and its host.
+func setEndpoint(doc *document.Document, o document.Options) (path string, err error) {
 	text := o.Server
 	if text == "" && o.Base != nil {
 		text = o.Base.String()
 	}
 	if text == "" {
-		return "", &document.RefusedError{Found: "no endpoint in a schema",
+		return "", &document.UnsupportedError{Found: "no endpoint in a schema",
 			Want: "--server https://..., the whole URL that requests go to"}
 	}
-	server, host, err := document.CheckServer(text)
+	server, host, err := document.ParseServer(text)
 	if err != nil {
-		return "", &document.RefusedError{Found: "--server: " + err.Error(),
+		return "", &document.UnsupportedError{Found: "--server: " + err.Error(),
 			Want: "a URL like https://api.example.com/graphql"}
 	}
 	u, err := url.Parse(server)
@@ -83,7 +84,7 @@ func findEndpoint(doc *document.Document, o document.Options) (path string, err 
 		return "", err
 	}
 	if doc.HTTP = u.Scheme == "http"; doc.HTTP && o.Server == "" {
-		return "", &document.RefusedError{Found: server + ", which is plain HTTP",
+		return "", &document.UnsupportedError{Found: server + ", which is plain HTTP",
 			Want: "--server http://... beside it, to let requests cross the network in clear text"}
 	}
 	path = u.EscapedPath()
@@ -91,7 +92,7 @@ func findEndpoint(doc *document.Document, o document.Options) (path string, err 
 		path = "/"
 	}
 	if err := operation.CheckPath(path); err != nil {
-		return "", &document.RefusedError{Found: err.Error(), Want: "--server with another path"}
+		return "", &document.UnsupportedError{Found: err.Error(), Want: "--server with another path"}
 	}
 	doc.Head.Server = u.Scheme + "://" + u.Host
 	doc.AddHost(host)
@@ -101,8 +102,8 @@ func findEndpoint(doc *document.Document, o document.Options) (path string, err 
 // setScheme sets the scheme from the user's flags, because schemas do not describe authentication.
 func setScheme(doc *document.Document, o document.Options) error {
 	if o.Scheme != "" && o.Scheme != "none" {
-		return &document.RefusedError{Found: "--scheme " + document.CleanLine(o.Scheme, 60),
-			Want: "--token NAME, and --in header:NAME if it is no bearer token: a schema does not say how to authenticate"}
+		return &document.UnsupportedError{Found: "--scheme " + document.CleanLine(o.Scheme, 60),
+			Want: "--token NAME, and --in header:NAME if it is not a bearer token: a schema does not say how to authenticate"}
 	}
 	if len(o.Tokens) == 0 || o.Scheme == "none" {
 		return nil
@@ -111,10 +112,10 @@ func setScheme(doc *document.Document, o document.Options) error {
 	if header, ok := strings.CutPrefix(o.In, "header:"); ok {
 		way = document.HeaderWay("header", header, "")
 	} else if o.In != "" && o.In != "header" {
-		return &document.RefusedError{Found: "--in " + document.CleanLine(o.In, 60), Want: "header:NAME"}
+		return &document.UnsupportedError{Found: "--in " + document.CleanLine(o.In, 60), Want: "header:NAME"}
 	}
 	if way.Why != "" {
-		return &document.RefusedError{Found: way.Why, Want: "--in header:NAME with another name"}
+		return &document.UnsupportedError{Found: way.Why, Want: "--in header:NAME with another name"}
 	}
 	var err error
 	doc.Scheme, err = way.NameTokens(o.Name, o.Tokens)

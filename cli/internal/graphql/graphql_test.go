@@ -191,7 +191,7 @@ func TestRefused(t *testing.T) {
 		"type Query { a: String ; }":         "Cannot parse the unexpected character \";\"",
 		"type Query { a(x: Int = $y): Int }": "Unexpected $",
 		"type Query { a: " + strings.Repeat("[", 80) + "Int }": "at most 64 levels",
-		"type Query { \"\a\" a: Int }":                         "Invalid character", "type Query { a: \xff }": "no UTF-8",
+		"type Query { \"\a\" a: Int }":                         "Invalid character", "type Query { a: \xff }": "not UTF-8",
 		`{"data":null,"errors":[{"message":"\u001b[31mintrospection is off"}]}`:                                           "errors instead of a schema: [31mintrospection is off",
 		`{"__schema":{"queryType":{"name":"Query"},"types":[{"kind":"OBJECT","name":"Que ry"}]}}`:                         "the type name Que ry",
 		`{"__schema":{"queryType":{"name":"Query"},"types":[{"kind":"OBJECT","name":"Query","fields":[{"name":"*/"}]}]}}`: "the field */; want a name",

@@ -20,22 +20,23 @@ const Question = `query IntrospectionQuery { __schema { queryType { name } mutat
 
 // parseIntrospection parses the response to an introspection.
 func parseIntrospection(root *jsonread.Node) (*graphSchema, error) {
-	from := root.GetKey("__schema")
+	from := root.GetValue("__schema")
 	if from == nil {
 		from = root.FollowKeys("data", "__schema")
 	}
 	if from == nil {
-		if first := root.GetKey("errors").ListItems(); len(first) > 0 {
+		if first := root.GetValue("errors").ListItems(); len(first) > 0 {
 			message := document.CleanLine(first[0].Node.TextOf("message"), 120)
-			return nil, &document.RefusedError{Found: "errors instead of a schema: " + message,
+			return nil, &document.UnsupportedError{Found: "errors instead of a schema: " + message,
 				Want: "the answer to an introspection, or a file in the schema language"}
 		}
-		return nil, &document.RefusedError{Found: "JSON without __schema", Want: "the answer to an introspection of GraphQL"}
+		return nil, &document.UnsupportedError{Found: "JSON without __schema",
+			Want: "the answer to an introspection of GraphQL"}
 	}
 	s := &graphSchema{types: map[string]*typeDefinition{}, query: from.FollowKeys("queryType").TextOf("name"),
 		mutation:     from.FollowKeys("mutationType").TextOf("name"),
 		subscription: from.FollowKeys("subscriptionType").TextOf("name")}
-	for _, t := range from.GetKey("types").ListItems() {
+	for _, t := range from.GetValue("types").ListItems() {
 		name := t.Node.TextOf("name")
 		if strings.HasPrefix(name, "__") { // part of the introspection
 			continue
@@ -61,13 +62,13 @@ func parseIntrospection(root *jsonread.Node) (*graphSchema, error) {
 // parseBody parses the members of a type.
 func (s *graphSchema) parseBody(d *typeDefinition, n *jsonread.Node) error {
 	for _, list := range []string{"fields", "inputFields"} {
-		for _, m := range n.GetKey(list).ListItems() {
+		for _, m := range n.GetValue(list).ListItems() {
 			f, err := s.parseField(m.Node, list == "inputFields")
 			if err != nil {
 				return err
 			}
 			names := map[string]bool{}
-			for _, a := range m.Node.GetKey("args").ListItems() {
+			for _, a := range m.Node.GetValue("args").ListItems() {
 				argument, err := s.parseField(a.Node, true)
 				if err != nil {
 					return err
@@ -80,9 +81,9 @@ func (s *graphSchema) parseBody(d *typeDefinition, n *jsonread.Node) error {
 			d.addField(f)
 		}
 	}
-	list := n.GetKey("enumValues").ListItems()
+	list := n.GetValue("enumValues").ListItems()
 	if d.kind == "union" {
-		list = n.GetKey("possibleTypes").ListItems()
+		list = n.GetValue("possibleTypes").ListItems()
 	}
 	for _, m := range list {
 		if d.kind != "enum" && d.kind != "union" {
@@ -102,10 +103,10 @@ func (s *graphSchema) parseBody(d *typeDefinition, n *jsonread.Node) error {
 func (s *graphSchema) parseField(n *jsonread.Node, input bool) (fieldDefinition, error) {
 	f := fieldDefinition{name: n.TextOf("name"), description: n.TextOf("description"), input: input,
 		deprecated: n.IsTrue("isDeprecated"),
-		preset:     n.GetKey("defaultValue").Is(jsonread.String)}
+		preset:     n.GetValue("defaultValue").Is(jsonread.String)}
 	err := s.checkMember("field", f.name)
 	if err == nil {
-		f.typ, err = typeReference(n.GetKey("type"))
+		f.typ, err = typeReference(n.GetValue("type"))
 	}
 	return f, err
 }
@@ -128,7 +129,7 @@ func typeReference(n *jsonread.Node) (string, error) {
 			}
 			return "", fmt.Errorf("the type %s; want a name", document.CleanLine(n.TextOf("name"), 60))
 		}
-		n = n.GetKey("ofType")
+		n = n.GetValue("ofType")
 	}
 	return "", fmt.Errorf("a type of more than %d lists", maxWrapped)
 }

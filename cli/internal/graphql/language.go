@@ -24,7 +24,7 @@ const (
 // parseLanguage parses a file in the schema language.
 func parseLanguage(text string) (*graphSchema, error) {
 	if !utf8.ValidString(text) {
-		return nil, errors.New("bytes that are no UTF-8")
+		return nil, errors.New("bytes that are not UTF-8")
 	}
 	source := &ast.Source{Input: strings.TrimPrefix(text, "\ufeff")}
 	if err := checkTokens(source); err != nil {

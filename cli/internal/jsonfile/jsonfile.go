@@ -123,7 +123,7 @@ func AppendToList(text []byte, key string, list any) ([]byte, error) {
 	}
 	var have, more []json.RawMessage
 	if err := json.Unmarshal(array, &have); err != nil {
-		return nil, fmt.Errorf("%w: %q is no array", ErrNotJSON, key)
+		return nil, fmt.Errorf("%w: %q is not an array", ErrNotJSON, key)
 	}
 	_ = json.Unmarshal([]byte(FormatCompact(list)), &more) // ours
 	return SetValue(text, append(have, more...), key)

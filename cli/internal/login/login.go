@@ -52,12 +52,12 @@ func listenPort(ctx context.Context, host string, port int) (*Listener, error) {
 	var c net.ListenConfig
 	first, err := c.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("the port for the browser's way back: %w", err)
+		return nil, fmt.Errorf("the port for the browser's redirect: %w", err)
 	}
 	l := &Listener{host: host, ports: []net.Listener{first}}
 	addr, ok := first.Addr().(*net.TCPAddr)
 	if !ok {
-		return nil, errors.Join(errors.New("the port for the browser's way back is not known"), first.Close())
+		return nil, errors.Join(errors.New("the port for the browser's redirect is unknown"), first.Close())
 	}
 	l.port = addr.Port
 	if host != "localhost" {
@@ -68,7 +68,7 @@ func listenPort(ctx context.Context, host string, port int) (*Listener, error) {
 	case err == nil:
 		l.ports = append(l.ports, second)
 	case isPortTaken(err):
-		return nil, errors.Join(fmt.Errorf("the port for the browser's way back: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("the port for the browser's redirect: %w", err), l.Close())
 	}
 	return l, nil
 }
@@ -158,12 +158,12 @@ func (w *loginHandler) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.over = true
 	w.mu.Unlock()
 	if over {
-		writePage(out, http.StatusConflict, "This login is over.")
+		writePage(out, http.StatusConflict, "This login has ended.")
 		return
 	}
 	err := w.finish(context.WithoutCancel(r.Context()), redirect) // a closed page must not waste the code
 	if err != nil {
-		writePage(out, http.StatusBadGateway, "The login failed. The terminal says why.")
+		writePage(out, http.StatusBadGateway, "The login failed. See the cause in the terminal.")
 	} else {
 		writePage(out, http.StatusOK, "CodeForge is logged in. You can close this page.")
 	}

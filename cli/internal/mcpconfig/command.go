@@ -70,7 +70,7 @@ func startOf(command []string) startCommand {
 	case !ok:
 		return startCommand{refused: "it is started by a line of shell: name the program and its arguments instead"}
 	case len(words) == 0:
-		return startCommand{refused: "it says neither how it is started nor where it is"}
+		return startCommand{refused: "it has neither a command nor a URL"}
 	}
 	s := startIn(words)
 	s.env = env
@@ -160,10 +160,10 @@ func parsePackage(words []string) startCommand {
 	name, version := cutVersion(spec)
 	if strings.ContainsAny(name, ":\\") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") ||
 		strings.Contains(name, "/") && !strings.HasPrefix(name, "@") || strings.Contains(version, ":") {
-		return startCommand{refused: "it is no package of the registry, but one from a folder or a repository"}
+		return startCommand{refused: "it is not a package of the registry, but one from a folder or a repository"}
 	}
 	if name == "mcp-remote" || name == "supergateway" {
-		s := parseBridge(words)
+		s := parseRemote(words)
 		s.login = name == "mcp-remote" && len(s.headers) == 0
 		return s
 	}
@@ -179,8 +179,8 @@ func cutVersion(spec string) (name, version string) {
 	return spec[:i], spec[i+1:]
 }
 
-// parseBridge parses the arguments of mcp-remote: the address and headers of a remote server.
-func parseBridge(args []string) startCommand {
+// parseRemote parses the arguments of mcp-remote: the address and headers of a remote server.
+func parseRemote(args []string) startCommand {
 	s := startCommand{headers: map[string]string{}}
 	for i := 0; i < len(args); i++ {
 		next := ""

@@ -21,7 +21,7 @@ type Draft struct {
 	// Where maps each token name to the variable, header or argument that held its credential.
 	Where map[string]string
 	// Known is the example for this server, or nil.
-	Known *KnownServer
+	Known *ServerExample
 	// Notes are for the user. Refused is the reason why the server cannot run here, or empty.
 	Notes   []string
 	Refused string
@@ -29,7 +29,7 @@ type Draft struct {
 
 // Drafter makes drafts.
 type Drafter struct {
-	Examples []KnownServer
+	Examples []ServerExample
 	// Lookup returns a variable of the user's environment.
 	Lookup func(name string) (string, bool)
 	// Version returns the exact version for a tag or range of a package.
@@ -64,7 +64,7 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	}
 	if how.refused != "" {
 		out.Refused = how.refused
-		if k := matchImage(d.Examples, s.Command); k != nil {
+		if k := findImageExample(d.Examples, s.Command); k != nil {
 			out.Notes = append(out.Notes, "put the program "+k.Server.Command[0]+" into the folder SANDBOX_PROGRAMS and use "+
 				"the example: codeforge api add "+k.Name)
 		}
@@ -77,13 +77,13 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	if keys.lookup == nil {
 		keys.lookup = func(string) (string, bool) { return "", false }
 	}
-	out.Known = matchExample(d.Examples, how)
+	out.Known = findExample(d.Examples, how)
 	out.Entry.Server = &apidir.Server{}
 	out.fillValues(how, s, keys)
 	if how.pkg != "" {
 		d.pinVersion(ctx, &out, how)
 	}
-	out.addKnown(keys)
+	out.applyExample(keys)
 	out.Entry.Credentials, out.Where = keys.list, keys.where
 	for _, c := range keys.list {
 		d.tokens[c.Name] = true
@@ -120,7 +120,7 @@ func (d *Drafter) pinVersion(ctx context.Context, out *Draft, how startCommand) 
 			break // it was said
 		} // already reported
 		if d.noRegistry = d.noRegistry || errors.Is(err, ErrNoRegistry); err != nil {
-			out.addNote("npm:" + how.pkg + "@" + version + " will not install as things are: " + err.Error())
+			out.addNote("npm:" + how.pkg + "@" + version + " cannot be installed now: " + err.Error())
 		}
 	default:
 		found, err := d.Version(ctx, how.pkg, version)
@@ -130,7 +130,7 @@ func (d *Drafter) pinVersion(ctx context.Context, out *Draft, how startCommand) 
 			return
 		}
 		version = found
-		out.addNote("npm:" + how.pkg + " is pinned to " + version + ", which is today's")
+		out.addNote("npm:" + how.pkg + " is pinned to " + version + ", today's version")
 	}
 	out.Entry.Server.Package = "npm:" + how.pkg + "@" + version
 	if how.bin != "" && how.bin != path.Base(how.pkg) {
@@ -143,7 +143,7 @@ func (d *Drafter) pinVersion(ctx context.Context, out *Draft, how startCommand) 
 	out.Entry.Server.Registry = string(d.Registry())
 	if out.Entry.Server.Registry == "" && !d.noRegistry {
 		d.noRegistry = true
-		out.addNote("npm:" + how.pkg + "@" + version + " will not install as things are: " + ErrNoRegistry.Error())
+		out.addNote("npm:" + how.pkg + "@" + version + " cannot be installed now: " + ErrNoRegistry.Error())
 	}
 }
 
@@ -187,7 +187,7 @@ func (d *Draft) fillValues(how startCommand, s Server, keys *keyExtractor) {
 		}
 		server.Headers = cleanValues(keys, headers)
 		if server.URL = keys.cleanURL(expanded); keys.mayLeak(expanded, server.URL) {
-			d.Refused = "a key of your variables is in its address, where no token name can stand for it"
+			d.Refused = "a key of your variables is in its address, which cannot contain a token name"
 			return
 		}
 		if u, err := url.Parse(server.URL); err == nil && u.Scheme == "http" {
@@ -290,8 +290,8 @@ func isLocalPath(arg string) bool {
 		strings.Contains(arg, "${userHome") || len(arg) > 2 && arg[1] == ':' && (arg[2] == '\\' || arg[2] == '/')
 }
 
-// addKnown adds the example's values: hosts, constants, the form of the key, and the keys that the user must type.
-func (d *Draft) addKnown(keys *keyExtractor) {
+// applyExample adds the example's values: hosts, constants, the form of the key, and the keys that the user must type.
+func (d *Draft) applyExample(keys *keyExtractor) {
 	k, server := d.Known, d.Entry.Server
 	if k == nil {
 		if server.URL == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 )
 
-// KnownServer is an example of a server in the folder of APIs: its hosts, and the variable that holds the key.
-type KnownServer struct {
+// ServerExample is an example of a server in the folder of APIs: its hosts, and the variable that holds the key.
+type ServerExample struct {
 	// Name is the folder of the example.
 	Name        string                     `json:"-"`
 	Description string                     `json:"description"`
@@ -38,12 +38,12 @@ func (c *KnownCredential) UnmarshalJSON(text []byte) error {
 }
 
 // ListExamples returns the examples of servers in the folder of APIs.
-func ListExamples(dir string) []KnownServer {
+func ListExamples(dir string) []ServerExample {
 	files, _ := filepath.Glob(filepath.Join(dir, "*", "config.json.example")) // the pattern is valid
-	var out []KnownServer
+	var out []ServerExample
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		k := KnownServer{Name: filepath.Base(filepath.Dir(file))}
+		k := ServerExample{Name: filepath.Base(filepath.Dir(file))}
 		if err != nil || json.Unmarshal(text, &k) != nil || k.Server == nil {
 			continue
 		}
@@ -53,12 +53,12 @@ func ListExamples(dir string) []KnownServer {
 }
 
 // packageAndVersion returns the name and the version of an example's package.
-func (k KnownServer) packageAndVersion() (name, version string) {
+func (k ServerExample) packageAndVersion() (name, version string) {
 	return cutVersion(strings.TrimPrefix(k.Server.Package, "npm:"))
 }
 
-// matchExample returns the example of a server, or nil.
-func matchExample(all []KnownServer, s startCommand) *KnownServer {
+// findExample returns the example of a server, or nil.
+func findExample(all []ServerExample, s startCommand) *ServerExample {
 	for i, k := range all {
 		name, _ := k.packageAndVersion()
 		switch {
@@ -71,8 +71,8 @@ func matchExample(all []KnownServer, s startCommand) *KnownServer {
 	return nil
 }
 
-// matchImage returns the example of a program that has the name of a container image, or nil.
-func matchImage(all []KnownServer, words []string) *KnownServer {
+// findImageExample returns the example of a program that has the name of a container image, or nil.
+func findImageExample(all []ServerExample, words []string) *ServerExample {
 	for i, k := range all {
 		if len(k.Server.Command) == 0 {
 			continue

@@ -114,7 +114,7 @@ func decodeFile(name string, text []byte) (map[string]any, error) {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &kind):
-		return nil, errors.New("no object; want JSON, with comments or without")
+		return nil, errors.New("not an object; want JSON, with comments or without")
 	case err != nil: // the parser's message could quote the file
 		return nil, fmt.Errorf("a mistake in line %d; want JSON, with comments or without", lineOf(text))
 	}
@@ -233,7 +233,7 @@ func parseEntry(name string, m map[string]any) Server {
 		s.addNote("it has a cwd: here a server starts in a private home and sees no folder of yours")
 	}
 	if m["oauth"] != nil || m["auth"] != nil || m["authorization"] != nil {
-		s.addNote("it logs in with OAuth: what the other program got from that is not taken over")
+		s.addNote("it logs in with OAuth: CodeForge does not take over the login of the other program")
 	}
 	return s
 }

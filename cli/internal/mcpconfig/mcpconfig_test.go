@@ -37,7 +37,7 @@ func drafts(t *testing.T, file string) map[string]Draft {
 		Version: func(_ context.Context, pkg, wanted string) (string, error) {
 			switch pkg {
 			case "unknown", "acme-mcp":
-				return "", fmt.Errorf("the registry of packages has no %s %s", pkg, wanted)
+				return "", fmt.Errorf("the package registry has no %s %s", pkg, wanted)
 			case "weather-mcp", "@modelcontextprotocol/server-postgres":
 				return "", ErrNoRegistry
 			}
@@ -109,7 +109,7 @@ func TestFifteen(t *testing.T) {
 		t.Errorf("%d servers, of which %d are expected", len(got), len(want))
 	}
 	notes := map[string]string{
-		"GitHub (work)": "codeforge api add github-mcp", "filesystem": "the version that the example was tried with", "windows": "PATH is left out|npm:acme-mcp@1.2.3 will not install as things are: the registry of packages has no acme-mcp 1.2.3",
+		"GitHub (work)": "codeforge api add github-mcp", "filesystem": "the version that the example was tried with", "windows": "PATH is left out|npm:acme-mcp@1.2.3 cannot be installed now: the package registry has no acme-mcp 1.2.3",
 		"from-env": "it is switched off in the file|NOT_SET_REGION", "postgres": "a connection that is not HTTP", "local": "copy /home/me/bin/acme-server",
 		"zapier": "", "notion": "is pinned to 2.5.2", "stripe": "is pinned to 0.3.3",
 	}

@@ -28,7 +28,7 @@ type Registry string
 const askTime = 15 * time.Second
 
 // ErrNoRegistry means that the registry of packages is unknown.
-var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not tell its registry")
+var ErrNoRegistry = errors.New("PACKAGE_REGISTRY is not set, and npm does not print its registry")
 
 // npmTime bounds the call of npm.
 const npmTime = 15 * time.Second
@@ -46,7 +46,7 @@ func FromNPM(ctx context.Context, environ []string) (Registry, error) {
 	cmd.Env, cmd.Dir = environ, homeFolder()
 	out, err := cmd.Output()
 	if err != nil {
-		return "", errors.New("npm does not tell its registry")
+		return "", errors.New("npm does not print its registry")
 	}
 	address := strings.TrimSpace(string(out))
 	s, err := settings.Parse(func(name string) string { return map[string]string{"PACKAGE_REGISTRY": address}[name] })
@@ -78,18 +78,18 @@ func (r Registry) ResolveVersion(ctx context.Context, pkg, wanted string) (strin
 	address := strings.TrimRight(string(r), "/") + "/" + url.PathEscape(pkg) + "/" + url.PathEscape(wanted)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return "", errors.New("PACKAGE_REGISTRY is no address")
+		return "", errors.New("PACKAGE_REGISTRY is not an address")
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", errors.New("the registry of packages is not reached")
+		return "", errors.New("the package registry cannot be reached")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusNotFound {
-		return "", fmt.Errorf("the registry of packages has no %s %s", pkg, wanted)
+		return "", fmt.Errorf("the package registry has no %s %s", pkg, wanted)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the registry of packages answers %d for %s %s", resp.StatusCode, pkg, wanted)
+		return "", fmt.Errorf("the package registry answers %d for %s %s", resp.StatusCode, pkg, wanted)
 	}
 	var about struct {
 		Version string `json:"version"`
@@ -97,7 +97,7 @@ func (r Registry) ResolveVersion(ctx context.Context, pkg, wanted string) (strin
 	const most = 4 << 20
 	err = json.NewDecoder(io.LimitReader(resp.Body, most)).Decode(&about)
 	if err != nil || !exact.MatchString(about.Version) {
-		return "", fmt.Errorf("the registry of packages does not tell a version of %s", pkg)
+		return "", fmt.Errorf("the package registry names no version of %s", pkg)
 	}
 	return about.Version, nil
 }

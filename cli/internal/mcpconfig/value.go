@@ -55,15 +55,16 @@ func (k *keyExtractor) cleanValue(key, value string) (text string, ok bool) {
 		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // the value may end before the key
 			prefix = m[1]
 		}
-		if k.inputs[missing] || catalog.LooksSecret(missing, "nobody-knows") || catalog.LooksSecret(key, "nobody-knows") {
+		if k.inputs[missing] || catalog.IsLikelySecret(missing, "nobody-knows") ||
+			catalog.IsLikelySecret(key, "nobody-knows") {
 			return prefix + k.addCredential(key, Typed), true
 		}
 		k.addNote(key + " was " + missing + " of the other program's environment, which is not set here: set it in mcp if " +
 			"the server needs it")
 		return "", false
 	}
-	own := k.containsKey(value)
-	if m := scheme.FindStringSubmatch(value); m != nil && (own || catalog.LooksSecret(key, m[2])) {
+	own := k.hasKey(value)
+	if m := scheme.FindStringSubmatch(value); m != nil && (own || catalog.IsLikelySecret(key, m[2])) {
 		return m[1] + k.addCredential(key, m[2]), true
 	}
 	if isURL(value) {
@@ -78,12 +79,13 @@ func (k *keyExtractor) cleanValue(key, value string) (text string, ok bool) {
 		return text, true
 	}
 	if u, err := url.Parse(value); err == nil && u.User != nil && u.Host != "" {
-		k.addNote(key + " has the password of a connection that is not HTTP: nothing is swapped there, and a server that " +
+		k.addNote(key +
+			" has the password of a connection that is not HTTP: CodeForge cannot swap there, and a server that " +
 			"opens it does not work here")
 		return k.addCredential(key, value), true
 	}
-	if catalog.LooksSecret(key, value) {
-		if !catalog.LooksSecret("", value) || !strings.ContainsAny(value, " =,;") {
+	if catalog.IsLikelySecret(key, value) {
+		if !catalog.IsLikelySecret("", value) || !strings.ContainsAny(value, " =,;") {
 			return k.addCredential(key, value), true
 		}
 		return k.cleanWords(key, value), true
@@ -104,8 +106,8 @@ func (k *keyExtractor) cleanObject(value string) (text string, is bool) {
 	return string(line), true
 }
 
-// containsKey reports whether a text contains a key from the user's variables.
-func (k *keyExtractor) containsKey(text string) bool {
+// hasKey reports whether a text contains a key from the user's variables.
+func (k *keyExtractor) hasKey(text string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(k.own)), func(v string) bool { return strings.Contains(text, v) })
 }
 
@@ -136,7 +138,7 @@ func (k *keyExtractor) cleanWords(key, text string) string {
 			word = text[:i]
 		}
 		text = text[len(word):]
-		if catalog.LooksSecret("", word) {
+		if catalog.IsLikelySecret("", word) {
 			word = k.addCredential(key, word)
 		}
 		b.WriteString(word)
@@ -156,7 +158,7 @@ func (k *keyExtractor) cleanURL(text string) string {
 		k.addNote("the address had a user and a password: put them into a header, as the service wants them")
 	}
 	for _, part := range strings.Split(u.EscapedPath(), "/") {
-		if k.own[part] || catalog.LooksSecret("", part) {
+		if k.own[part] || catalog.IsLikelySecret("", part) {
 			token := k.addCredential("path", part, "path")
 			return k.cleanURL(strings.Replace(u.String(), part, token, 1))
 		}
@@ -164,7 +166,7 @@ func (k *keyExtractor) cleanURL(text string) string {
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
-		if (k.own[value] || catalog.LooksSecret(name, value)) && k.where[value] == "" {
+		if (k.own[value] || catalog.IsLikelySecret(name, value)) && k.where[value] == "" {
 			pairs[i] = name + "=" + k.addCredential(name, value, "query:"+name)
 		}
 	}
@@ -188,7 +190,7 @@ func (k *keyExtractor) expandReferences(key, value string) (text, missing string
 		default:
 			if got, ok := k.lookup(name); ok && got != "" {
 				k.addNote(cmp.Or(key, "an argument") + " is your variable " + name)
-				if catalog.LooksSecret(name, got) && (!isURL(got) || catalog.LooksSecret(name, "nobody-knows")) {
+				if catalog.IsLikelySecret(name, got) && (!isURL(got) || catalog.IsLikelySecret(name, "nobody-knows")) {
 					k.own[got] = true // in a URL, address finds the keys
 				}
 				return got
@@ -208,7 +210,8 @@ func (k *keyExtractor) addCredential(key, value string, surfaces ...string) stri
 	if value != Typed && (len(value) < least || len(value) > most || strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r > '~'
 	})) {
-		k.addNote("the value of " + key + " is no credential that can be found again in answers (8 to 8192 characters of " +
+		k.addNote("the value of " + key +
+			" is not a credential that can be found again in answers (8 to 8192 characters of " +
 			"ASCII): type another one")
 		value = Typed
 	}

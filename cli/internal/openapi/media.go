@@ -53,14 +53,14 @@ func isXML(media string) bool {
 
 // chooseContent chooses one of a body's media types.
 func chooseContent(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
-	members := atMost(n.GetKey("content").ObjectMembers(), maxShared)
+	members := atMost(n.GetValue("content").ObjectMembers(), maxShared)
 	if len(members) == 0 {
 		return "", nil, false
 	}
 	best := slices.MinFunc(members, func(a, b jsonread.Member) int {
 		return rankMedia(mediaType(a.Key)) - rankMedia(mediaType(b.Key))
 	})
-	return mediaType(best.Key), best.Node.GetKey("schema"), true
+	return mediaType(best.Key), best.Node.GetValue("schema"), true
 }
 
 // writeBody writes the body of an OpenAPI 3 operation.
@@ -70,7 +70,8 @@ func (im *docImporter) writeBody(l *operation.Line, n *jsonread.Node) {
 		return
 	}
 	resolved := im.refs.followRefs(schema)
-	nothing := resolved == nil || len(resolved.GetKey("properties").ObjectMembers()) == 0 && len(resolved.Members) <= 3 &&
+	nothing := resolved == nil || len(resolved.GetValue("properties").ObjectMembers()) == 0 &&
+		len(resolved.Members) <= 3 &&
 		resolved.TextOf("type") == "object"
 	// An optional, empty body of these methods is left out.
 	if (l.Method == "GET" || l.Method == "HEAD" || l.Method == "DELETE") && !n.IsTrue("required") && nothing {
@@ -78,7 +79,7 @@ func (im *docImporter) writeBody(l *operation.Line, n *jsonread.Node) {
 	}
 	l.BodyMedia, l.BodyOptional = media, !n.IsTrue("required")
 	if media == formMedia {
-		setEncodings(l, n.GetKey("content"))
+		setEncodings(l, n.GetValue("content"))
 	}
 	switch {
 	case schema != nil && rankMedia(media) <= 3:
@@ -98,7 +99,7 @@ func setEncodings(l *operation.Line, content *jsonread.Node) {
 		if mediaType(m.Key) != formMedia {
 			continue
 		}
-		for _, e := range atMost(m.Node.GetKey("encoding").ObjectMembers(), maxShared) {
+		for _, e := range atMost(m.Node.GetValue("encoding").ObjectMembers(), maxShared) {
 			switch style := e.Node.TextOf("style"); {
 			case style == "deepObject":
 				setStyle(l, e.Key, "deep")
@@ -117,9 +118,9 @@ func setEncodings(l *operation.Line, content *jsonread.Node) {
 
 // bodyMedia returns the media type of a Swagger 2 body.
 func (im *docImporter) bodyMedia(op *jsonread.Node, usual string) string {
-	list := op.GetKey("consumes").ListItems()
+	list := op.GetValue("consumes").ListItems()
 	if len(list) == 0 {
-		list = im.root.GetKey("consumes").ListItems()
+		list = im.root.GetValue("consumes").ListItems()
 	}
 	best := usual
 	for i, m := range atMost(list, maxShared) {
@@ -140,7 +141,7 @@ const maxAnswers = 3
 // writeAnswer writes the response type of a successful operation.
 func (im *docImporter) writeAnswer(l *operation.Line, op *jsonread.Node) {
 	var parts []tsType
-	responses := atMost(op.GetKey("responses").ObjectMembers(), maxShared)
+	responses := atMost(op.GetValue("responses").ObjectMembers(), maxShared)
 	success := func(code string) bool {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
@@ -163,13 +164,13 @@ func (im *docImporter) writeAnswer(l *operation.Line, op *jsonread.Node) {
 
 func (im *docImporter) answerType(r *jsonread.Node, op *jsonread.Node) (tsType, bool) {
 	if im.swagger {
-		schema := r.GetKey("schema")
+		schema := r.GetValue("schema")
 		if schema == nil {
 			return tsType{}, false
 		}
-		produces := op.GetKey("produces").ListItems()
+		produces := op.GetValue("produces").ListItems()
 		if len(produces) == 0 {
-			produces = im.root.GetKey("produces").ListItems()
+			produces = im.root.GetValue("produces").ListItems()
 		}
 		produces = atMost(produces, maxShared)
 		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m jsonread.Member) bool {

@@ -15,19 +15,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// SkipExamples leaves out examples, which are most of many documents. In a map with names as keys, such a key is a name
+// IsExample leaves out examples, which are most of many documents. In a map with names as keys, such a key is a name
 // and stays.
-func SkipExamples(around, key string) bool {
+func IsExample(around, key string) bool {
 	switch key {
 	case "example", "examples", "x-examples", "x-example", "externalDocs", "x-codeSamples", "x-code-samples",
 		"x-readme", "links", "callbacks", "webhooks":
-		return !ofNames(around)
+		return !hasNamedMembers(around)
 	}
 	return false
 }
 
-// ofNames reports whether the keys of a map are names that the author chose.
-func ofNames(key string) bool {
+// hasNamedMembers reports whether the keys of a map are names that the author chose.
+func hasNamedMembers(key string) bool {
 	switch key {
 	case "properties", "patternProperties", "schemas", "definitions", "$defs", "parameters", "responses", "headers",
 		"securitySchemes", "securityDefinitions", "requestBodies", "pathItems", "paths", "mapping", "variables", "content",
@@ -57,7 +57,7 @@ func FromTree(root *jsonread.Node, o document.Options) (*document.Document, erro
 		return nil, err
 	}
 	im.gen = newGenerator(root, im.refs)
-	info := root.GetKey("info")
+	info := root.GetValue("info")
 	im.out.Head.Title = document.CleanLine(info.TextOf("title"), operation.MaxTitle)
 	im.out.Head.Version = document.CleanLine(info.TextOf("version"), operation.MaxVersion)
 	im.out.Description = describeAPI(im.out.Head.Title, info.TextOf("description"))
@@ -68,14 +68,14 @@ func FromTree(root *jsonread.Node, o document.Options) (*document.Document, erro
 		return nil, err
 	}
 	im.tags = map[string]string{}
-	for _, t := range root.GetKey("tags").ListItems() {
+	for _, t := range root.GetValue("tags").ListItems() {
 		im.tags[t.Node.TextOf("name")] = t.Node.TextOf("description")
 	}
 	im.writeOperations()
 	im.out.Types = im.gen.writeTypes()
 	if im.refs.outside > 0 {
-		im.out.AddNote("%d references to other files or addresses were left out; a bundled document has none",
-			im.refs.outside)
+		im.out.AddNote("%d references to other files or addresses were left out; bundle the document to "+
+			"import them", im.refs.outside)
 	}
 	if im.gen.cutOff > 0 {
 		im.out.AddNote("%d types were too large or too intricate to write out, and are unknown", im.gen.cutOff)
@@ -113,20 +113,20 @@ func (im *docImporter) detectVersion() error {
 	case strings.HasPrefix(v2, "2"):
 		im.out.Kind, im.swagger = "Swagger "+document.CleanLine(v2, 20), true
 	case im.root.TextOf("swaggerVersion") != "":
-		return &document.RefusedError{Found: "Swagger " + document.CleanLine(im.root.TextOf("swaggerVersion"), 20),
+		return &document.UnsupportedError{Found: "Swagger " + document.CleanLine(im.root.TextOf("swaggerVersion"), 20),
 			Want: "OpenAPI 3 or Swagger 2; swagger-converter of npm converts older documents"}
 	case im.root.TextOf("discoveryVersion") != "" || im.root.TextOf("kind") == "discovery#restDescription":
-		return &document.RefusedError{Found: "a document of Google's discovery service",
+		return &document.UnsupportedError{Found: "a document of Google's discovery service",
 			Want: "an OpenAPI 3 or Swagger 2 document"}
 	case im.root.TextOf("asyncapi") != "":
-		return &document.RefusedError{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
-	case im.root.GetKey("info").TextOf("_postman_id") != "" || im.root.GetKey("item").Is(jsonread.List):
-		return &document.RefusedError{Found: "what may be a Postman collection",
+		return &document.UnsupportedError{Found: "an AsyncAPI document", Want: "OpenAPI 3 or Swagger 2"}
+	case im.root.GetValue("info").TextOf("_postman_id") != "" || im.root.GetValue("item").Is(jsonread.List):
+		return &document.UnsupportedError{Found: "a document like a Postman collection",
 			Want: "OpenAPI 3 or Swagger 2; postman-to-openapi of npm converts it"}
 	case v3 != "" || v2 != "":
-		return &document.RefusedError{Found: "version " + document.CleanLine(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}
+		return &document.UnsupportedError{Found: "version " + document.CleanLine(v3+v2, 20), Want: "OpenAPI 3 or Swagger 2"}
 	default:
-		return &document.RefusedError{Found: `neither "openapi" nor "swagger" at the top`, Want: "OpenAPI 3 or Swagger 2"}
+		return &document.UnsupportedError{Found: `neither "openapi" nor "swagger" at the top`, Want: "OpenAPI 3 or Swagger 2"}
 	}
 	return nil
 }
@@ -138,13 +138,13 @@ func (im *docImporter) explainEmpty(err error) error {
 	}
 	switch {
 	case im.refs.outside > 0:
-		return &document.RefusedError{Found: "no operations: the paths are in other files",
+		return &document.UnsupportedError{Found: "no operations: the paths are in other files",
 			Want: "one document: `npx @redocly/cli bundle` makes one"}
-	case len(im.root.GetKey("paths").ObjectMembers()) == 0:
-		return &document.RefusedError{Found: "no paths", Want: "a document with operations"}
+	case len(im.root.GetValue("paths").ObjectMembers()) == 0:
+		return &document.UnsupportedError{Found: "no paths", Want: "a document with operations"}
 	case im.o.Methods != nil:
-		return &document.RefusedError{Found: fmt.Sprintf("no operation with %s", strings.Join(im.o.Methods, ", ")),
+		return &document.UnsupportedError{Found: fmt.Sprintf("no operation with %s", strings.Join(im.o.Methods, ", ")),
 			Want: "a document with some, or other methods (--read-only, allowed_methods, restricted_methods)"}
 	}
-	return &document.RefusedError{Found: "paths without a usable operation", Want: "a document with operations"}
+	return &document.UnsupportedError{Found: "paths without a usable operation", Want: "a document with operations"}
 }

@@ -142,9 +142,9 @@ func TestAuth(t *testing.T) {
 		{`{"k":{"type":"apiKey","in":"header","name":"x-k1"},"j":{"type":"apiKey","in":"header","name":"x-k2"}}`, `[{"k":[],"j":[]}]`, "", "T_API_KEY header:X-K1 T_API_KEY T_API_KEY_2 header:X-K2 T_API_KEY_2"},
 		{`{"p":{"type":"http","scheme":"basic"},"b":{"type":"http","scheme":"bearer"}}`, `[{"p":[]},{"b":[]}]`, "", "T_AUTH_TOKEN header:Authorization Bearer T_AUTH_TOKEN"},
 		{`{"p":{"type":"http","scheme":"basic"},"k":{"type":"apiKey","in":"query","name":"key"}}`, `[{"p":[]}]`, "k", "T_API_KEY query:key T_API_KEY"},
-		{`{"c":{"type":"apiKey","in":"cookie","name":"s"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is sent in a cookie, where no credential is put; want --scheme none, to import without a credential"},
+		{`{"c":{"type":"apiKey","in":"cookie","name":"s"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is sent in a cookie, where CodeForge puts no credential; want --scheme none, to import without a credential"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is a client certificate (mutual TLS); want --scheme none, to import without a credential"},
-		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or hand on; want another one, or none"},
+		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or pass on; want another scheme, or none"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "none", ""},
 		{`{"c":{"type":"mutualTLS"}}`, ``, "x", "error: --scheme x; want one of c, none"},
 	} {
@@ -300,7 +300,7 @@ func TestShared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			growth.RequireLinear(t, 1500, func(n int) func() {
-				root, err := tree.ParseTree([]byte(doc(n)), openapi.SkipExamples)
+				root, err := tree.ParseTree([]byte(doc(n)), openapi.IsExample)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -372,7 +372,7 @@ func FuzzImport(f *testing.F) {
 
 // importText imports a document in JSON or YAML.
 func importText(text []byte, o document.Options) (*document.Document, error) {
-	root, err := tree.ParseTree(text, openapi.SkipExamples)
+	root, err := tree.ParseTree(text, openapi.IsExample)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:m
 func (im *docImporter) eachOperation(visit func(path, method string, item, op *jsonread.Node)) {
 	n, members := 0, 0
 	for _, group := range []string{"paths", "x-ms-paths"} {
-		for _, p := range im.root.GetKey(group).ObjectMembers() {
+		for _, p := range im.root.GetValue(group).ObjectMembers() {
 			item := im.refs.followRefs(p.Node)
 			// Many paths can refer to one large item.
 			if members += len(item.ObjectMembers()); members > maxMembers {
@@ -102,10 +102,10 @@ func (im *docImporter) addWords(l *operation.Line, op *jsonread.Node) {
 	texts := []string{op.TextOf("description")}
 	l.Summary = document.FirstSentence(op.TextOf("summary"), long)
 	about := document.FirstSentence(op.TextOf("description"), long)
-	if about != "" && (l.Summary == "" || saysNothing(l.Summary)) {
+	if about != "" && (l.Summary == "" || isGenerated(l.Summary)) {
 		l.Summary = about
 	}
-	for _, t := range atMost(op.GetKey("tags").ListItems(), maxShared) {
+	for _, t := range atMost(op.GetValue("tags").ListItems(), maxShared) {
 		if tag := document.CleanLine(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
 			l.Tags = append(l.Tags, tag)
 			texts = append(texts, im.tags[t.Node.Text])
@@ -114,9 +114,9 @@ func (im *docImporter) addWords(l *operation.Line, op *jsonread.Node) {
 	l.Words = document.SearchWords(l.Summary, texts...)
 }
 
-// saysNothing reports whether a summary only repeats the end of the path. Microsoft's OData converter writes such
+// isGenerated reports whether a summary only repeats the end of the path. Microsoft's OData converter writes such
 // summaries for actions and functions.
-func saysNothing(summary string) bool {
+func isGenerated(summary string) bool {
 	name, made := strings.CutPrefix(summary, "Invoke action ")
 	if !made {
 		name, made = strings.CutPrefix(summary, "Invoke function ")
@@ -151,7 +151,7 @@ func cleanPath(path string) (string, error) {
 
 // formField is a parameter, or a field of a form.
 type formField struct {
-	name, in string
+	name     string
 	required bool
 	schema   tsType
 }
@@ -161,7 +161,7 @@ type formField struct {
 func (im *docImporter) resolveParams(item, op *jsonread.Node) []*jsonread.Node {
 	var out []*jsonread.Node
 	at := map[string]int{}
-	for _, list := range []*jsonread.Node{item.GetKey("parameters"), op.GetKey("parameters")} {
+	for _, list := range []*jsonread.Node{item.GetValue("parameters"), op.GetValue("parameters")} {
 		for _, m := range atMost(list.ListItems(), maxParameters) {
 			p := im.refs.followRefs(m.Node)
 			if p.TextOf("name") == "" || len(out) >= maxParameters {
@@ -241,7 +241,7 @@ func (im *docImporter) writeParameters(l *operation.Line, item, op *jsonread.Nod
 		if !p.IsTrue("required") && shared.keys[in+":"+name] || im.isTokenPlace(in+":"+name) {
 			continue
 		}
-		f := formField{name: name, in: in, required: p.IsTrue("required")}
+		f := formField{name: name, required: p.IsTrue("required")}
 		switch in {
 		case "body":
 			body = p
@@ -278,7 +278,8 @@ func (im *docImporter) writeParameters(l *operation.Line, item, op *jsonread.Nod
 	l.Query, l.Headers = im.gen.writeObject(query), im.gen.writeObject(headers)
 	switch {
 	case im.swagger && body != nil:
-		l.Body, l.BodyMedia = im.gen.writeSchema(body.GetKey("schema"), schemaContext{input: true}).text, im.bodyMedia(op, "")
+		l.Body, l.BodyMedia = im.gen.writeSchema(body.GetValue("schema"), schemaContext{input: true}).text,
+			im.bodyMedia(op, "")
 		l.BodyOptional = !body.IsTrue("required")
 	case len(form) > 0:
 		l.Body, l.BodyMedia = im.gen.writeObject(form), im.bodyMedia(op, formMedia)
@@ -287,7 +288,7 @@ func (im *docImporter) writeParameters(l *operation.Line, item, op *jsonread.Nod
 			l.BodyMedia = multipart
 		}
 	case !im.swagger:
-		im.writeBody(l, im.refs.followRefs(op.GetKey("requestBody")))
+		im.writeBody(l, im.refs.followRefs(op.GetValue("requestBody")))
 	}
 	if l.BodyMedia == jsonMedia {
 		l.BodyMedia = ""
@@ -299,7 +300,7 @@ func (im *docImporter) setStyle(l *operation.Line, p *jsonread.Node, f formField
 	way := ""
 	list := strings.HasSuffix(f.schema.text, "[]")
 	switch style := p.TextOf("style"); {
-	case p.GetKey("content") != nil:
+	case p.GetValue("content") != nil:
 		way = "json"
 	case style == "deepObject":
 		way = "deep"
@@ -334,13 +335,13 @@ func setStyle(l *operation.Line, name, way string) {
 func (im *docImporter) parameterType(p *jsonread.Node) tsType {
 	c := schemaContext{input: true}
 	switch {
-	case p.GetKey("schema") != nil:
-		return im.gen.writeSchema(p.GetKey("schema"), c)
+	case p.GetValue("schema") != nil:
+		return im.gen.writeSchema(p.GetValue("schema"), c)
 	case im.swagger:
 		return im.gen.writeSchema(p, c)
 	}
-	for _, m := range p.GetKey("content").ObjectMembers() {
-		return im.gen.writeSchema(m.Node.GetKey("schema"), c)
+	for _, m := range p.GetValue("content").ObjectMembers() {
+		return im.gen.writeSchema(m.Node.GetValue("schema"), c)
 	}
 	return tsType{text: "string"}
 }

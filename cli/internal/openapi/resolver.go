@@ -29,7 +29,7 @@ const maxChain = 20
 // followRefs follows a node's reference, and the references of its targets. If the chain ends nowhere, it returns nil.
 func (r *refResolver) followRefs(n *jsonread.Node) *jsonread.Node {
 	for range maxChain {
-		ref := n.GetKey("$ref")
+		ref := n.GetValue("$ref")
 		if !ref.Is(jsonread.String) {
 			return n
 		}
@@ -85,7 +85,7 @@ func (r *refResolver) childNode(n *jsonread.Node, key string) *jsonread.Node {
 	}
 	const large = 16
 	if n == nil || len(n.Members) <= large {
-		return n.GetKey(key)
+		return n.GetValue(key)
 	}
 	index := r.index[n]
 	if index == nil {

@@ -44,11 +44,11 @@ func (g *typeGenerator) writeCombined(n *jsonread.Node, c schemaContext) tsType 
 		return tsType{text: unknown}
 	}
 	nullable := n.IsTrue("nullable") || n.IsTrue("x-nullable")
-	if ref := n.GetKey("$ref"); ref.Is(jsonread.String) {
+	if ref := n.GetValue("$ref"); ref.Is(jsonread.String) {
 		return orNull(g.typeOfReference(ref.Text, c), nullable)
 	}
 	var parts []tsType
-	for _, m := range n.GetKey("allOf").ListItems() {
+	for _, m := range n.GetValue("allOf").ListItems() {
 		if t := g.writeSchema(m.Node, c.besideSchema()); !isOpen(t) && len(parts) < maxAlternatives {
 			parts = append(parts, t)
 		}
@@ -93,7 +93,7 @@ const maxAlternatives = 1000
 
 // writeAlternatives writes oneOf or anyOf. It skips alternatives that only list required properties.
 func (g *typeGenerator) writeAlternatives(n *jsonread.Node, word string, c schemaContext) (tsType, bool) {
-	items := n.GetKey(word).ListItems()
+	items := n.GetValue(word).ListItems()
 	if len(items) > maxAlternatives {
 		g.cutOff++
 		return tsType{text: unknown}, true
@@ -101,7 +101,7 @@ func (g *typeGenerator) writeAlternatives(n *jsonread.Node, word string, c schem
 	tell := g.newDiscriminator(n)
 	var parts []tsType
 	for _, m := range items {
-		if onlyRequires(m.Node) {
+		if hasOnlyRequired(m.Node) {
 			continue
 		}
 		t := g.writeSchema(m.Node, c.besideSchema())
@@ -117,7 +117,7 @@ func (g *typeGenerator) writeAlternatives(n *jsonread.Node, word string, c schem
 	return t, !isOpen(t)
 }
 
-func onlyRequires(n *jsonread.Node) bool {
+func hasOnlyRequired(n *jsonread.Node) bool {
 	return n.Is(jsonread.Object) && !slices.ContainsFunc(n.Members, func(m jsonread.Member) bool {
 		return m.Key != "required" && m.Key != "title" && m.Key != "description" && m.Key != "not"
 	})
@@ -126,7 +126,7 @@ func onlyRequires(n *jsonread.Node) bool {
 // newDiscriminator returns a function for the property that distinguishes an alternative, with the alternative's value.
 // The function returns "" if the alternative's schema already has the value.
 func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jsonread.Node) string {
-	d := n.GetKey("discriminator")
+	d := n.GetValue("discriminator")
 	name := d.TextOf("propertyName")
 	return func(alternative *jsonread.Node) string {
 		ref := alternative.TextOf("$ref")
@@ -134,12 +134,12 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 			return ""
 		}
 		p := g.refs.followRefs(g.findProperty(alternative, name, 0))
-		if p == nil || p.TextOf("type") != "string" || p.GetKey("enum") != nil || p.GetKey("const") != nil {
+		if p == nil || p.TextOf("type") != "string" || p.GetValue("enum") != nil || p.GetValue("const") != nil {
 			return ""
 		}
 		last := ref[strings.LastIndexByte(ref, '/')+1:]
 		var values []tsType
-		for _, m := range atMost(d.GetKey("mapping").ObjectMembers(), maxAlternatives) {
+		for _, m := range atMost(d.GetValue("mapping").ObjectMembers(), maxAlternatives) {
 			if to := m.Node.Text; to == ref || to == last {
 				values = append(values, tsType{text: quoteString(m.Key)})
 			}
@@ -158,10 +158,10 @@ func (g *typeGenerator) findProperty(n *jsonread.Node, name string, depth int) *
 	if n == nil || depth > deep {
 		return nil
 	}
-	if p := g.refs.childNode(n.GetKey("properties"), name); p != nil {
+	if p := g.refs.childNode(n.GetValue("properties"), name); p != nil {
 		return p
 	}
-	for i, m := range n.GetKey("allOf").ListItems() {
+	for i, m := range n.GetValue("allOf").ListItems() {
 		if p := g.findProperty(m.Node, name, depth+1); p != nil || i > deep {
 			return p
 		}
@@ -172,10 +172,10 @@ func (g *typeGenerator) findProperty(n *jsonread.Node, name string, depth int) *
 // writeBase writes a schema without its combinations, and reports whether it may be null.
 func (g *typeGenerator) writeBase(n *jsonread.Node, c schemaContext) (t tsType, null bool) {
 	kinds, null := kindsOf(n)
-	if v := n.GetKey("const"); v != nil {
+	if v := n.GetValue("const"); v != nil {
 		return writeLiteral(v, kinds), null
 	}
-	if values := n.GetKey("enum").ListItems(); len(values) > 0 {
+	if values := n.GetValue("enum").ListItems(); len(values) > 0 {
 		return writeEnum(values, kinds, null), false
 	}
 	var parts []tsType
@@ -193,7 +193,7 @@ func (g *typeGenerator) writeBase(n *jsonread.Node, c schemaContext) (t tsType, 
 
 // kindsOf returns the types that a schema allows. If "type" is missing, it derives them from other keywords.
 func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
-	t := n.GetKey("type")
+	t := n.GetValue("type")
 	if t.Is(jsonread.String) {
 		kinds = []string{t.Text}
 	}
@@ -210,11 +210,12 @@ func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
 		return kinds, null
 	}
 	switch {
-	case n.GetKey("properties") != nil, n.GetKey("additionalProperties") != nil, n.GetKey("patternProperties") != nil:
+	case n.GetValue("properties") != nil, n.GetValue("additionalProperties") != nil,
+		n.GetValue("patternProperties") != nil:
 		return []string{"object"}, false
-	case n.GetKey("items") != nil, n.GetKey("prefixItems") != nil:
+	case n.GetValue("items") != nil, n.GetValue("prefixItems") != nil:
 		return []string{"array"}, false
-	case n.GetKey("format").Is(jsonread.String) && n.TextOf("format") == "binary":
+	case n.GetValue("format").Is(jsonread.String) && n.TextOf("format") == "binary":
 		return []string{"string"}, false
 	}
 	return nil, false
@@ -225,7 +226,7 @@ func (g *typeGenerator) writeKind(n *jsonread.Node, kind string, c schemaContext
 	switch kind {
 	case "string":
 		if f := n.TextOf("format"); f == "binary" || n.TextOf("contentMediaType") == "application/octet-stream" &&
-			n.GetKey("contentEncoding") == nil {
+			n.GetValue("contentEncoding") == nil {
 			return tsType{text: blob}
 		}
 		return tsType{text: "string"}
@@ -244,10 +245,10 @@ func (g *typeGenerator) writeKind(n *jsonread.Node, kind string, c schemaContext
 }
 
 func (g *typeGenerator) writeArray(n *jsonread.Node, c schemaContext) tsType {
-	items := n.GetKey("items")
-	tuple := n.GetKey("prefixItems").ListItems()
+	items := n.GetValue("items")
+	tuple := n.GetValue("prefixItems").ListItems()
 	if items.Is(jsonread.List) {
-		tuple, items = items.ListItems(), n.GetKey("additionalItems")
+		tuple, items = items.ListItems(), n.GetValue("additionalItems")
 	}
 	const long = 20
 	if len(tuple) == 0 || len(tuple) > long {
@@ -282,13 +283,13 @@ const maxProperties = 2000
 
 // writeProperties writes an object.
 func (g *typeGenerator) writeProperties(n *jsonread.Node, c schemaContext) tsType {
-	members := n.GetKey("properties").ObjectMembers()
+	members := n.GetValue("properties").ObjectMembers()
 	if len(members) > maxProperties {
 		g.cutOff++
 		members = members[:maxProperties]
 	}
 	required := map[string]bool{}
-	for _, m := range n.GetKey("required").ListItems() {
+	for _, m := range n.GetValue("required").ListItems() {
 		required[m.Node.Text] = true
 	}
 	var fields []formField
@@ -318,7 +319,7 @@ func (g *typeGenerator) writeProperties(n *jsonread.Node, c schemaContext) tsTyp
 // requires all properties to match the index type.
 func (g *typeGenerator) writeAdditional(n *jsonread.Node, c schemaContext, others bool) (string, bool) {
 	const index = "[key: string]: "
-	add, patterns := n.GetKey("additionalProperties"), n.GetKey("patternProperties").ObjectMembers()
+	add, patterns := n.GetValue("additionalProperties"), n.GetValue("patternProperties").ObjectMembers()
 	switch {
 	case len(patterns) == 1 && !others && (add == nil || add.Text == "false"):
 		return index + g.writeSchema(patterns[0].Node, c).text, true
@@ -341,7 +342,7 @@ func inputVariants(root *jsonread.Node, refs *refResolver) map[*jsonread.Node]bo
 	users := map[*jsonread.Node][]*jsonread.Node{}
 	left := maxSchemas
 	var first []*jsonread.Node
-	for _, group := range []*jsonread.Node{root.FollowKeys("components", "schemas"), root.GetKey("definitions")} {
+	for _, group := range []*jsonread.Node{root.FollowKeys("components", "schemas"), root.GetValue("definitions")} {
 		for _, m := range group.ObjectMembers() {
 			t := variantFinder{refs: refs, left: &left}
 			t.walkSchema(m.Node, 0)
@@ -376,14 +377,14 @@ func (t *variantFinder) walkSchema(n *jsonread.Node, depth int) {
 	if *t.left--; *t.left < 0 || depth > maxNesting*2 || n == nil {
 		return
 	}
-	if ref := n.GetKey("$ref"); ref.Is(jsonread.String) {
+	if ref := n.GetValue("$ref"); ref.Is(jsonread.String) {
 		if to := t.refs.findTarget(ref.Text); to != nil {
 			t.uses = append(t.uses, to)
 		}
 		return
 	}
-	for _, m := range n.GetKey("required").ListItems() {
-		p := t.refs.followRefs(t.refs.childNode(n.GetKey("properties"), m.Node.Text))
+	for _, m := range n.GetValue("required").ListItems() {
+		p := t.refs.followRefs(t.refs.childNode(n.GetValue("properties"), m.Node.Text))
 		t.differs = t.differs || p.IsTrue("readOnly") || p.IsTrue("writeOnly")
 	}
 	for _, m := range n.Members {

@@ -16,7 +16,7 @@ const None = "none"
 func (im *docImporter) chooseScheme() error {
 	defined := im.root.FollowKeys("components", "securitySchemes")
 	if im.swagger {
-		defined = im.root.GetKey("securityDefinitions")
+		defined = im.root.GetValue("securityDefinitions")
 	}
 	ways := map[string]document.AuthWay{}
 	var names []string
@@ -41,7 +41,8 @@ func (im *docImporter) chooseScheme() error {
 	}
 	best := options[0]
 	if best.Why != "" {
-		return &document.RefusedError{Found: fmt.Sprintf("the way to authenticate %s: %s", document.CleanLine(best.Name, 60),
+		return &document.UnsupportedError{Found: fmt.Sprintf("the way to authenticate %s: %s",
+			document.CleanLine(best.Name, 60),
 			best.Why),
 			Want: "--scheme none, to import without a credential"}
 	}
@@ -71,7 +72,7 @@ func (im *docImporter) applyChosen(ways map[string]document.AuthWay, names []str
 	for name := range strings.SplitSeq(im.o.Scheme, "+") {
 		w, ok := ways[name]
 		if !ok {
-			return &document.RefusedError{Found: fmt.Sprintf("--scheme %s", document.CleanLine(im.o.Scheme, 60)),
+			return &document.UnsupportedError{Found: fmt.Sprintf("--scheme %s", document.CleanLine(im.o.Scheme, 60)),
 				Want: "one of " + document.CleanLine(strings.Join(append(names, None), ", "), 300)}
 		}
 		all = append(all, w)
@@ -81,8 +82,8 @@ func (im *docImporter) applyChosen(ways map[string]document.AuthWay, names []str
 		w = document.CombineWays(all)
 	}
 	if w.Why != "" {
-		return &document.RefusedError{Found: fmt.Sprintf("--scheme %s: %s", document.CleanLine(w.Name, 60), w.Why),
-			Want: "another one, or none"}
+		return &document.UnsupportedError{Found: fmt.Sprintf("--scheme %s: %s", document.CleanLine(w.Name, 60), w.Why),
+			Want: "another scheme, or none"}
 	}
 	return im.setTokens(w)
 }
@@ -115,10 +116,10 @@ func (im *docImporter) listWays(ways map[string]document.AuthWay, names []string
 			}
 		}
 	}
-	general := im.root.GetKey("security")
+	general := im.root.GetValue("security")
 	im.eachOperation(func(_ string, _ string, item, op *jsonread.Node) {
 		// The requirements of an operation replace the general ones.
-		if own := op.GetKey("security"); own != nil {
+		if own := op.GetValue("security"); own != nil {
 			add(own)
 		} else {
 			add(general)
@@ -172,16 +173,17 @@ func (im *docImporter) readWay(name string, s *jsonread.Node) document.AuthWay {
 		case "basic":
 			return document.BasicWay(name)
 		case "digest", "hoba", "mutual", "negotiate", "ntlm", "scram-sha-1", "scram-sha-256", "vapid", "dpop", "privatetoken":
-			return document.RefusedWay(name, "it is "+scheme+", where each request is computed with the credential")
+			return document.UnusableWay(name, "it is "+scheme+", where each request is computed with the credential")
 		default:
 			return document.HeaderWay(name, "Authorization", document.CleanLine(s.TextOf("scheme"), 40)+" ")
 		}
 	case "mutualtls":
-		return document.RefusedWay(name, "it is a client certificate (mutual TLS)")
+		return document.UnusableWay(name, "it is a client certificate (mutual TLS)")
 	case "apikey":
 		return im.apiKey(name, s)
 	}
-	return document.RefusedWay(name, fmt.Sprintf("it is of the unknown type %q", document.CleanLine(s.TextOf("type"), 40)))
+	return document.UnusableWay(name, fmt.Sprintf("it is of the unknown type %q",
+		document.CleanLine(s.TextOf("type"), 40)))
 }
 
 func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
@@ -189,7 +191,7 @@ func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
 	signed := strings.Contains(strings.ToLower(s.TextOf("x-amazon-apigateway-authtype")), "sigv4") ||
 		strings.Contains(description, "signature") && strings.EqualFold(s.TextOf("name"), "Authorization")
 	if signed {
-		return document.RefusedWay(name, "requests are signed with the credential")
+		return document.UnusableWay(name, "requests are signed with the credential")
 	}
 	switch strings.ToLower(s.TextOf("in")) {
 	case "header":
@@ -201,7 +203,7 @@ func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
 	case "query":
 		return document.QueryWay(name, s.TextOf("name"))
 	case "cookie":
-		return document.RefusedWay(name, "it is sent in a cookie, where no credential is put")
+		return document.UnusableWay(name, "it is sent in a cookie, where CodeForge puts no credential")
 	}
-	return document.RefusedWay(name, "the document does not say where it is sent")
+	return document.UnusableWay(name, "the document does not say where it is sent")
 }

@@ -16,9 +16,9 @@ const maxHosts = 50
 // chooseServer chooses the server of requests, and collects all hosts.
 func (im *docImporter) chooseServer() error {
 	if im.o.Server != "" {
-		server, host, err := document.CheckServer(im.o.Server)
+		server, host, err := document.ParseServer(im.o.Server)
 		if err != nil {
-			return &document.RefusedError{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
+			return &document.UnsupportedError{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
 		}
 		im.out.Head.Server, im.out.HTTP = server, strings.HasPrefix(server, "http:")
 		im.out.AddHost(host)
@@ -26,7 +26,7 @@ func (im *docImporter) chooseServer() error {
 	}
 	var first error
 	for _, text := range im.rootServers() {
-		server, err := im.checkServer(text.url, text.variables)
+		server, err := im.resolveServer(text.url, text.variables)
 		if err != nil {
 			if first == nil {
 				first = err
@@ -39,7 +39,7 @@ func (im *docImporter) chooseServer() error {
 	}
 	switch {
 	case im.out.Head.Server == "" && first == nil:
-		return &document.RefusedError{Found: "no server in the document", Want: "--server https://..., where requests go"}
+		return &document.UnsupportedError{Found: "no server in the document", Want: "--server https://..., where requests go"}
 	case im.out.Head.Server == "":
 		return first
 	case first != nil:
@@ -69,7 +69,7 @@ func (im *docImporter) rootServers() []rawServer {
 	if _, rest, ok := strings.Cut(host, "://"); ok {
 		host = rest
 	}
-	schemes := im.root.GetKey("schemes").ListItems()
+	schemes := im.root.GetValue("schemes").ListItems()
 	scheme := "https"
 	for i, s := range schemes {
 		if s.Node.Text == "https" {
@@ -85,9 +85,9 @@ func (im *docImporter) rootServers() []rawServer {
 
 func rawServers(n *jsonread.Node) []rawServer {
 	var out []rawServer
-	for _, s := range atMost(n.GetKey("servers").ListItems(), maxHosts) {
+	for _, s := range atMost(n.GetValue("servers").ListItems(), maxHosts) {
 		if s.Node.Is(jsonread.Object) {
-			out = append(out, rawServer{s.Node.TextOf("url"), s.Node.GetKey("variables")})
+			out = append(out, rawServer{s.Node.TextOf("url"), s.Node.GetValue("variables")})
 		}
 	}
 	return out
@@ -105,7 +105,7 @@ func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
 		if im.o.Server != "" && im.isRoot(raw.url) { // --server replaces it
 			return "", true
 		}
-		server, err := im.checkServer(raw.url, raw.variables)
+		server, err := im.resolveServer(raw.url, raw.variables)
 		switch {
 		case err == nil && server == im.out.Head.Server:
 			return "", true
@@ -116,7 +116,7 @@ func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
 		}
 	}
 	if first != nil {
-		im.out.AddNote("operations with a server of their own were left out: %v", first)
+		im.out.AddNote("operations with another server were left out: %v", first)
 	}
 	return "", first == nil
 }
@@ -133,8 +133,8 @@ func (im *docImporter) isRoot(server string) bool {
 
 var variable = regexp.MustCompile(`\{[^{}/]*\}`)
 
-// checkServer checks one server and adds its host.
-func (im *docImporter) checkServer(text string, variables *jsonread.Node) (string, error) {
+// resolveServer checks one server and adds its host.
+func (im *docImporter) resolveServer(text string, variables *jsonread.Node) (string, error) {
 	text = strings.TrimSpace(text)
 	full, err := im.fillVariables(text, variables)
 	if err != nil {
@@ -142,7 +142,8 @@ func (im *docImporter) checkServer(text string, variables *jsonread.Node) (strin
 	}
 	u, err := url.Parse(full)
 	if err != nil {
-		return "", &document.RefusedError{Found: "the server " + document.CleanLine(full, 100), Want: "--server https://..."}
+		return "", &document.UnsupportedError{Found: "the server " + document.CleanLine(full, 100),
+			Want: "--server https://..."}
 	}
 	if u.Host == "" && u.Scheme == "" {
 		switch {
@@ -153,10 +154,10 @@ func (im *docImporter) checkServer(text string, variables *jsonread.Node) (strin
 			if base, err := url.Parse(im.out.Head.Server + "/"); err == nil {
 				u = base.ResolveReference(u)
 			}
-		case firstWord(full):
+		case hasHost(full):
 			u, _ = url.Parse("https://" + full) // nil is rejected below
 		default:
-			return "", &document.RefusedError{Found: fmt.Sprintf("the server %q, which has no host",
+			return "", &document.UnsupportedError{Found: fmt.Sprintf("the server %q, which has no host",
 				document.CleanLine(full, 100)),
 				Want: "--server https://..., the whole of it"}
 		}
@@ -165,15 +166,16 @@ func (im *docImporter) checkServer(text string, variables *jsonread.Node) (strin
 		u.Scheme = "https"
 	}
 	if u == nil {
-		return "", &document.RefusedError{Found: "the server " + document.CleanLine(full, 100), Want: "--server https://..."}
+		return "", &document.UnsupportedError{Found: "the server " + document.CleanLine(full, 100),
+			Want: "--server https://..."}
 	}
-	server, host, err := document.CheckServer(u.String())
+	server, host, err := document.ParseServer(u.String())
 	if err != nil {
-		return "", &document.RefusedError{Found: err.Error(), Want: "--server https://..."}
+		return "", &document.UnsupportedError{Found: err.Error(), Want: "--server https://..."}
 	}
 	// Credentials must not cross the network in clear text unless the user asks for it.
 	if strings.HasPrefix(server, "http:") {
-		return "", &document.RefusedError{Found: server + ", which is plain HTTP",
+		return "", &document.UnsupportedError{Found: server + ", which is plain HTTP",
 			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
 				"clear text"}
 	}
@@ -183,10 +185,10 @@ func (im *docImporter) checkServer(text string, variables *jsonread.Node) (strin
 	return server, nil
 }
 
-// firstWord reports whether a URL without a scheme begins with a host: api.example.com/v1.
-func firstWord(s string) bool {
+// hasHost reports whether a URL without a scheme begins with a host: api.example.com/v1.
+func hasHost(s string) bool {
 	host, _, _ := strings.Cut(s, "/")
-	_, _, err := document.CheckServer("https://" + host)
+	_, _, err := document.ParseServer("https://" + host)
 	return err == nil && strings.Contains(host, ".")
 }
 
@@ -203,15 +205,15 @@ func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (str
 		if value, ok := im.o.Vars[name]; ok {
 			return value
 		}
-		def := variables.GetKey(name)
-		preset, one := def.GetKey("default"), def.GetKey("enum").ListItems()
+		def := variables.GetValue(name)
+		preset, one := def.GetValue("default"), def.GetValue("enum").ListItems()
 		fixed := len(one) == 1 && preset != nil && one[0].Node.Text == preset.Text
 		if preset != nil && preset.Text != "" &&
 			(fixed || !strings.Contains(host, v) || strings.HasPrefix(preset.Text, "/")) {
 			return preset.Text
 		}
 		if bad == nil {
-			bad = &document.RefusedError{
+			bad = &document.UnsupportedError{
 				Found: fmt.Sprintf("the server %s with the variable %s", document.CleanLine(text, 100),
 					document.CleanLine(name, 40)),
 				Want: "--var " + document.CleanLine(name, 40) + "=" + describeChoice(preset, one) + ", or --server https://...",

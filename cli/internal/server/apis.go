@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ToolsText returns the lines about a server's tools that list_apis shows after the API.
-func (s *Session) ToolsText(ctx context.Context, name string) (string, error) {
+// ReadTools returns the lines about a server's tools that list_apis shows after the API.
+func (s *Session) ReadTools(ctx context.Context, name string) (string, error) {
 	r, err := s.callTool(ctx, "asking for "+name, "list_apis", map[string]any{"api": name})
 	if len(r.Notes) > 0 {
 		return strings.Join(r.Notes, "\n"), err

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// stdioBridge translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and without
-// sessions. It parses only the fields that the headers need; everything else passes through unchanged.
-type stdioBridge struct {
+// stdioTranslator translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and
+// without sessions. It parses only the fields that the headers need; everything else passes through unchanged.
+type stdioTranslator struct {
 	url    string
 	client *http.Client
 	// reconnect is how long a message waits while CodeForge cannot be reached.
@@ -62,9 +62,9 @@ const (
 	goneInterval = 100 * time.Millisecond
 )
 
-// runBridge translates messages until stdin has ended and every request is answered, or ctx ends. After the end of
-// stdin it also stops if gone reports that the client no longer reads.
-func (b *stdioBridge) runBridge(ctx context.Context, stdin io.Reader, gone func() bool) error {
+// translateMessages translates messages until stdin has ended and every request is answered, or ctx ends. After the end
+// of stdin it also stops if gone reports that the client no longer reads.
+func (b *stdioTranslator) translateMessages(ctx context.Context, stdin io.Reader, gone func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inFlight := make(chan struct{}, maxInFlight)
@@ -101,7 +101,7 @@ func (b *stdioBridge) runBridge(ctx context.Context, stdin io.Reader, gone func(
 }
 
 // forwardMessage sends one message: requests concurrently, initialize and notifications in order.
-func (b *stdioBridge) forwardMessage(ctx context.Context, inFlight chan struct{}, line []byte) {
+func (b *stdioTranslator) forwardMessage(ctx context.Context, inFlight chan struct{}, line []byte) {
 	var m rpcMessage
 	_ = json.Unmarshal(line, &m) // the server rejects invalid messages
 	// Later messages depend on initialize, and notifications must keep their order.
@@ -117,11 +117,11 @@ func (b *stdioBridge) forwardMessage(ctx context.Context, inFlight chan struct{}
 }
 
 // sendMessage posts one message and writes the answer.
-func (b *stdioBridge) sendMessage(ctx context.Context, m rpcMessage, line []byte) {
+func (b *stdioTranslator) sendMessage(ctx context.Context, m rpcMessage, line []byte) {
 	resp, err := b.postMessage(ctx, m, line)
 	switch {
-	case notSent(err):
-		b.writeFailure(m, "CodeForge cannot be reached, so nothing was run: "+err.Error())
+	case isUnsent(err):
+		b.writeFailure(m, "CodeForge cannot be reached, so the code did not run: "+err.Error())
 		return
 	case err != nil:
 		b.writeFailure(m,
@@ -165,7 +165,7 @@ func isAnswer(text []byte) bool {
 
 // postMessage sends one message. While CodeForge is unreachable or stopping, which may be a restart, it retries until
 // reconnectTime has passed. It never resends a message that may have arrived.
-func (b *stdioBridge) postMessage(ctx context.Context, m rpcMessage, line []byte) (*http.Response, error) {
+func (b *stdioTranslator) postMessage(ctx context.Context, m rpcMessage, line []byte) (*http.Response, error) {
 	for giveUp := time.Now().Add(b.reconnect); ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url, bytes.NewReader(line))
 		if err != nil {
@@ -176,7 +176,7 @@ func (b *stdioBridge) postMessage(ctx context.Context, m rpcMessage, line []byte
 		b.setHeaders(req.Header, m)
 		resp, err := b.client.Do(req)
 		stopping := err == nil && resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
-		if !stopping && !notSent(err) || time.Now().After(giveUp) {
+		if !stopping && !isUnsent(err) || time.Now().After(giveUp) {
 			return resp, err
 		}
 		// The answer is discarded: the message was not processed and is sent again.
@@ -191,14 +191,14 @@ func (b *stdioBridge) postMessage(ctx context.Context, m rpcMessage, line []byte
 	}
 }
 
-// notSent reports whether a request failed because no connection was made.
-func notSent(err error) bool {
+// isUnsent reports whether a request failed because no connection was made.
+func isUnsent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // setHeaders sets the headers that repeat parts of the message.
-func (b *stdioBridge) setHeaders(h http.Header, m rpcMessage) {
+func (b *stdioTranslator) setHeaders(h http.Header, m rpcMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	version := b.version
@@ -234,7 +234,7 @@ func headerValue(s string) string {
 }
 
 // rememberVersion stores the version that initialize negotiated.
-func (b *stdioBridge) rememberVersion(m rpcMessage, answer []byte) {
+func (b *stdioTranslator) rememberVersion(m rpcMessage, answer []byte) {
 	if m.Method != "initialize" {
 		return
 	}
@@ -251,7 +251,7 @@ func (b *stdioBridge) rememberVersion(m rpcMessage, answer []byte) {
 }
 
 // listenForMessages keeps a stream open for the server's own messages, if there is a session.
-func (b *stdioBridge) listenForMessages(ctx context.Context) {
+func (b *stdioTranslator) listenForMessages(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session == "" || b.listening {
@@ -270,7 +270,7 @@ func (b *stdioBridge) listenForMessages(ctx context.Context) {
 }
 
 // listenOnce reports whether to reopen the stream after its end.
-func (b *stdioBridge) listenOnce(ctx context.Context) bool {
+func (b *stdioTranslator) listenOnce(ctx context.Context) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
 	if err != nil {
 		return false
@@ -293,7 +293,7 @@ func (b *stdioBridge) listenOnce(ctx context.Context) bool {
 }
 
 // deleteSession ends the session.
-func (b *stdioBridge) deleteSession(ctx context.Context) {
+func (b *stdioTranslator) deleteSession(ctx context.Context) {
 	if b.session == "" {
 		return
 	}
@@ -310,7 +310,7 @@ func (b *stdioBridge) deleteSession(ctx context.Context) {
 }
 
 // writeFailure writes an error as the answer to a request that the server did not answer.
-func (b *stdioBridge) writeFailure(m rpcMessage, text string) {
+func (b *stdioTranslator) writeFailure(m rpcMessage, text string) {
 	if len(m.ID) == 0 || m.Method == "" {
 		return
 	}
@@ -329,7 +329,7 @@ func (b *stdioBridge) writeFailure(m rpcMessage, text string) {
 }
 
 // writeLine writes one message as one line.
-func (b *stdioBridge) writeLine(text []byte) {
+func (b *stdioTranslator) writeLine(text []byte) {
 	var line bytes.Buffer
 	if json.Compact(&line, text) != nil {
 		return

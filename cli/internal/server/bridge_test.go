@@ -74,10 +74,10 @@ func startServer(t *testing.T) (*both, string) {
 func converse(t *testing.T, url string, lines ...string) map[string]string {
 	t.Helper()
 	var out bytes.Buffer
-	b := &stdioBridge{url: url, client: http.DefaultClient, to: &out}
+	b := &stdioTranslator{url: url, client: http.DefaultClient, to: &out}
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	if err := b.runBridge(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
+	if err := b.translateMessages(ctx, strings.NewReader(strings.Join(lines, "\n")), func() bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	answers := map[string]string{}
@@ -188,9 +188,9 @@ func TestBridgeRestart(t *testing.T) {
 	})
 	in, feed := io.Pipe()
 	answers := make(chan string, 10)
-	b := &stdioBridge{url: "http://codeforge/mcp", client: client, reconnect: testkit.Patience, to: lineWriter(answers)}
+	b := &stdioTranslator{url: "http://codeforge/mcp", client: client, reconnect: testkit.Patience, to: lineWriter(answers)}
 	ended := make(chan error, 1)
-	go func() { ended <- b.runBridge(t.Context(), in, func() bool { return false }) }()
+	go func() { ended <- b.translateMessages(t.Context(), in, func() bool { return false }) }()
 	say := func(id int) {
 		_, _ = fmt.Fprintf(feed, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`+"\n", id)
 	}
@@ -269,10 +269,10 @@ func TestBridgeHungUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer write.Close()
-	b := &stdioBridge{url: srv.URL, client: http.DefaultClient, to: io.Discard}
+	b := &stdioTranslator{url: srv.URL, client: http.DefaultClient, to: io.Discard}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- b.runBridge(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func() bool { return hungUp(write) })
+		ended <- b.translateMessages(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func() bool { return hasHungUp(write) })
 	}()
 	select {
 	case <-cancelled:

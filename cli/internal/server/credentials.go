@@ -30,9 +30,9 @@ func ConnectCredentials(ctx context.Context, c Config) (credentialapi.Client, Pl
 		}
 		dial = func(ctx context.Context) (net.Conn, error) { return docker.DialProxy(ctx, name) }
 	case place.Socket != "":
-		return none, place, errors.New("the proxy is not reached from mcp-server's container: run codeforge on the host")
+		return none, place, errors.New("the proxy cannot be reached from mcp-server's container: run codeforge on the host")
 	default:
-		return none, place, fmt.Errorf("no CodeForge of this folder runs, and at %s nobody serves credentials: run "+
+		return none, place, fmt.Errorf("no CodeForge of this folder runs, and %s does not serve credentials: run "+
 			"codeforge on its machine, with --state or --url docker://CONTAINER", place.URL)
 	}
 	return CredentialsOver(dial), place, nil

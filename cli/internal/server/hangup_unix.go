@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether the reader of w has closed its end.
-func hungUp(w any) bool {
+// hasHungUp reports whether the reader of w has closed its end.
+func hasHungUp(w any) bool {
 	c, ok := w.(syscall.Conn)
 	if !ok {
 		return false

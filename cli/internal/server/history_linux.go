@@ -35,7 +35,7 @@ func OpenHistory(d statedir.Dir, bin string) (client operatorapi.Client, stop fu
 	cmd.Stdin, cmd.Stderr = theirs, &said
 	if err := cmd.Start(); err != nil {
 		_ = conn.Close()
-		return client, nil, fmt.Errorf("starting mcp-server, which reads what is kept of runs: %w", err)
+		return client, nil, fmt.Errorf("starting mcp-server, which reads stored runs: %w", err)
 	}
 	stop = func() {
 		_ = conn.Close()

@@ -11,5 +11,6 @@ import (
 
 // OpenHistory returns an error: embedded mode needs Linux.
 func OpenHistory(statedir.Dir, string) (operatorapi.Client, func(), error) {
-	return operatorapi.Client{}, nil, errors.New("what is kept of runs can only be read while CodeForge runs")
+	return operatorapi.Client{}, nil, errors.New("stored runs can only be read while CodeForge runs: start it with " +
+		"codeforge up")
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures the search for the server.
@@ -112,7 +112,7 @@ func explainAbsent(c Config) error {
 
 // describeEnd returns how the CodeForge in the state directory ended by itself, in parentheses, or "".
 func describeEnd(c Config) string {
-	if e, ok := c.State.LastEnd(); ok {
+	if e, ok := c.State.ReadLastEnd(); ok {
 		return " (" + e.String() + ")"
 	}
 	return ""
@@ -209,13 +209,13 @@ func explainFailure(err error, c Config, p Place) error {
 		return fmt.Errorf("%s closed the connection: without MCP_AUTH_TOKEN it accepts only the user who started it "+
 			"(%w)", p.URL, err)
 	case refused && c.URL == "" && !c.State.IsReadable():
-		return &absentError{fmt.Sprintf("nothing answers at %s, and whether CodeForge runs in %s can only be seen by the "+
-			"user whose folder that is", p.URL, c.State.Path()), err}
+		return &absentError{fmt.Sprintf("CodeForge does not answer at %s, and only the owner of %s can see whether it "+
+			"runs there", p.URL, c.State.Path()), err}
 	case refused && c.URL == "":
-		return &absentError{fmt.Sprintf("CodeForge is not running: nothing in %s%s, and nothing answers at %s. "+
+		return &absentError{fmt.Sprintf("CodeForge is not running, neither in %s%s nor at %s. "+
 			"Start it with codeforge up or docker compose up -d", c.State.Path(), describeEnd(c), p.URL), err}
 	case strings.Contains(err.Error(), "Unauthorized"):
-		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to the server's", p.URL)
+		return fmt.Errorf("%s requires a token: set MCP_AUTH_TOKEN (in the environment or .env) to its value there", p.URL)
 	}
 	return fmt.Errorf("connecting to %s: %w", p.URL, err)
 }
@@ -266,8 +266,8 @@ type Result struct {
 	Notes  []string `json:"notes,omitempty"`
 	Failed bool     `json:"failed"`
 	// Exit is nil if the code did not run or its end is unknown.
-	Exit    *runapi.Exit        `json:"exit,omitempty"`
-	Receipt *controlapi.Receipt `json:"receipt,omitempty"`
+	Exit    *sandboxapi.Exit  `json:"exit,omitempty"`
+	Receipt *proxyapi.Receipt `json:"receipt,omitempty"`
 }
 
 // Keys in the _meta of a result, and of a block.

@@ -41,7 +41,7 @@ func TestNoSocket(t *testing.T) {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		if !notSent(err) {
+		if !isUnsent(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := os.RemoveAll(dir.Join("run")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // ServeStdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
@@ -21,8 +21,8 @@ func ServeStdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer
 	if _, err := fetchBody(ctx, c, place, "/healthz"); err != nil { // so that a client's log has the reason
 		return err
 	}
-	b := &stdioBridge{url: place.URL, client: place.newClient(c.Token), reconnect: reconnectTime, to: stdout}
-	return b.runBridge(ctx, stdin, func() bool { return hungUp(stdout) })
+	b := &stdioTranslator{url: place.URL, client: place.newClient(c.Token), reconnect: reconnectTime, to: stdout}
+	return b.translateMessages(ctx, stdin, func() bool { return hasHungUp(stdout) })
 }
 
 // CheckReady asks a server whether it can run code. Its error names the problem and a remedy.
@@ -39,16 +39,16 @@ func CheckReady(ctx context.Context, c Config, p Place) error {
 const maxAnswer = 4 << 20
 
 // ListServers returns the MCP servers with mcp-server's state of them.
-func ListServers(ctx context.Context, c Config, p Place) ([]serverstate.Server, error) {
-	text, err := fetchBody(ctx, c, p, serverstate.Path)
+func ListServers(ctx context.Context, c Config, p Place) ([]mcpserver.Status, error) {
+	text, err := fetchBody(ctx, c, p, mcpserver.StatusPath)
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
-		Servers []serverstate.Server `json:"servers"`
+		Servers []mcpserver.Status `json:"servers"`
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("reading the answer of %s%s: %w", p.URL, serverstate.Path, err)
+		return nil, fmt.Errorf("reading the answer of %s%s: %w", p.URL, mcpserver.StatusPath, err)
 	}
 	return out.Servers, nil
 }

@@ -22,7 +22,7 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found, is := findStranger(ctx, p.URL)
+	found, is := probeStranger(ctx, p.URL)
 	if !is {
 		return err
 	}
@@ -33,9 +33,9 @@ func orStranger(ctx context.Context, c Config, p Place, err error) error {
 	return fmt.Errorf("another program answers at %s (%s): %s", p.URL, found, remedy)
 }
 
-// findStranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does
+// probeStranger reports whether another program than CodeForge answers at an endpoint, and its answer's status. It does
 // not send the token.
-func findStranger(ctx context.Context, url string) (found string, is bool) {
+func probeStranger(ctx context.Context, url string) (found string, is bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/healthz", nil)
 	if err != nil {
 		return "", false

@@ -33,9 +33,9 @@ func (d Dir) WriteEnded(e Ended) error { return d.writeJSON(endedFile, e) }
 // ForgetEnded removes the stored end, at a start or a requested end.
 func (d Dir) ForgetEnded() { _ = os.Remove(d.Join(endedFile)) }
 
-// LastEnd returns how the last supervisor ended, unless the end was requested. A killed supervisor writes no
+// ReadLastEnd returns how the last supervisor ended, unless the end was requested. A killed supervisor writes no
 // ended.json, but leaves up.json behind.
-func (d Dir) LastEnd() (Ended, bool) {
+func (d Dir) ReadLastEnd() (Ended, bool) {
 	var e Ended
 	if data, err := os.ReadFile(d.Join(endedFile)); err == nil && json.Unmarshal(data, &e) == nil {
 		return e, true

@@ -85,8 +85,8 @@ func (d Dir) FindHolder() (pid int, held bool) {
 	return pid, true
 }
 
-// HeldBy reports whether a process has the lock open, as far as this user can see.
-func (d Dir) HeldBy(pid int) bool {
+// IsHeldByProcess reports whether a process has the lock open, as far as this user can see.
+func (d Dir) IsHeldByProcess(pid int) bool {
 	lock, err := os.Stat(d.Join("lock"))
 	if err != nil {
 		return false

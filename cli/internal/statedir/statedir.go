@@ -164,7 +164,7 @@ func (d Dir) writeJSON(name string, v any) error {
 // ready yet, it returns ErrNotRunning.
 func (d Dir) ReadUp() (UpState, error) {
 	if _, held := d.FindHolder(); !held {
-		if e, ok := d.LastEnd(); ok {
+		if e, ok := d.ReadLastEnd(); ok {
 			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
 		return UpState{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
@@ -172,7 +172,7 @@ func (d Dir) ReadUp() (UpState, error) {
 	var u UpState
 	data, err := os.ReadFile(d.Join(upFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		if e, ok := d.LastEnd(); ok {
+		if e, ok := d.ReadLastEnd(); ok {
 			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
 		return UpState{}, fmt.Errorf("%w: it is starting, or stopping (state directory %s)", ErrNotRunning, d.path)

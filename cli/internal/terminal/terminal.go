@@ -37,8 +37,8 @@ type Stream struct {
 	Fields []string
 }
 
-// OpenStream makes the stream of a file.
-func OpenStream(f *os.File) *Stream {
+// NewStream makes the stream of a file.
+func NewStream(f *os.File) *Stream {
 	return &Stream{file: f, terminal: term.IsTerminal(int(f.Fd())), mark: "\x1b" + rand.Text()}
 }
 

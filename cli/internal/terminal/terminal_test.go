@@ -24,7 +24,7 @@ func received(t *testing.T, print func(*terminal.Stream)) string {
 		text, _ := io.ReadAll(master) // ends with an error when the other end is closed
 		got <- string(text)
 	}()
-	print(terminal.OpenStream(slave))
+	print(terminal.NewStream(slave))
 	if err := slave.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestPiped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := terminal.OpenStream(f)
+	s := terminal.NewStream(f)
 	text := strings.Join(hostile, "")
 	n, err := io.WriteString(s, text)
 	s.Rewrite("never")

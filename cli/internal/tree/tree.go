@@ -32,7 +32,7 @@ var ErrTooMany = fmt.Errorf("more than %d values", MaxValues)
 
 var (
 	errTooDeep = fmt.Errorf("values nested more than %d deep", MaxDepth)
-	errNoText  = errors.New("bytes that are no UTF-8; want JSON or YAML in UTF-8")
+	errNoText  = errors.New("bytes that are not UTF-8; want JSON or YAML in UTF-8")
 )
 
 // ParseTree parses JSON if the text begins with a brace, else YAML. The tree shares memory with the text.

@@ -65,7 +65,7 @@ func (c *yamlConverter) convertNode(y *yaml.Node, around string, depth int) (*js
 	if y.Kind == yaml.AliasNode {
 		n, known := c.shared[y.Alias]
 		if !known || n == nil {
-			return nil, fmt.Errorf("line %d: an alias inside of what it stands for", y.Line)
+			return nil, fmt.Errorf("line %d: an alias inside its own value", y.Line)
 		}
 		return n, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // CodeForgeConfig describes the proxy to start. The zero config has Standard credentials in one API.
@@ -68,7 +68,7 @@ func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 		Name: "codeforge", Address: arena.CodeForge + ":443", StreamAddress: arena.CodeForge + ":443", Process: proc, StreamProcess: proc, Auth: bearer,
 		stop: func() { proc.Stop(); _ = os.RemoveAll(dir) },
 	}
-	control := controlapi.NewClient(at("control.sock"))
+	control := proxyapi.NewClient(at("control.sock"))
 	defer control.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -80,7 +80,7 @@ func CodeForge(c CodeForgeConfig) (p *Peer, start time.Duration, err error) {
 		return nil, 0, err
 	}
 	start = time.Since(began)
-	err = control.RegisterRun(ctx, slot.ID(0), controlapi.Registration{Generation: generations.Add(1), Run: "bench", Deadline: time.Now().Add(time.Hour)})
+	err = control.RegisterRun(ctx, slot.ID(0), proxyapi.Registration{Generation: generations.Add(1), Run: "bench", Deadline: time.Now().Add(time.Hour)})
 	if err == nil {
 		p.Roots, err = pool(at("public/ca.pem"))
 	}

@@ -78,6 +78,14 @@ func call(ctx context.Context, cfg Config, l language) (bench.Report, error) {
 		}
 		w, b := bench.Median(warms), bench.Median(bares)
 		col.Add(l.one, b/w, "warm %.1f ms, bare %.1f ms", w, b)
+		if l.name != "" {
+			continue
+		}
+		many, err := measureLoad(8, cfg.Each, func() error { _, _, err := s.run(ctx, ours, called); return err })
+		if err != nil {
+			return bench.Report{}, err
+		}
+		col.Add("runs.rate.call", many.rate, "%.1f ms of processor time a run", many.cost)
 	}
 	return bench.Report{Results: col.Results()}, nil
 }

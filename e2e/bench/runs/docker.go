@@ -23,7 +23,7 @@ func Docker(ctx context.Context, cfg Config) (bench.Report, error) {
 	err := docker(ctx, cfg, col)
 	var missing *missingError
 	if errors.As(err, &missing) {
-		col.Miss(missing.why, "runs.docker")
+		col.Miss(missing.why, "runs.docker", "runs.docker.cost", "runs.docker.rate")
 		err = nil
 	}
 	return bench.Report{Results: col.Results()}, err
@@ -106,7 +106,7 @@ func docker(ctx context.Context, cfg Config, col *bench.Collector) error {
 		w, e := bench.Median(warms), bench.Median(execs)
 		col.Add("runs.docker", e/w, "warm %.1f ms, exec of `deno run -` %.1f ms", w, e)
 	}
-	return nil
+	return cost(ctx, cfg, s, "runs.docker.cost", "runs.docker.rate", col)
 }
 
 // oneExec is the baseline: create an exec of `deno run -`, attach, send the script, read all output, ask for the exit

@@ -24,7 +24,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/bench/arena"
 	"github.com/codeforge-mcp/codeforge/e2e/bench/origin"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Script is the code of every run, in CodeForge and in bare Deno.
@@ -65,7 +65,7 @@ func (cfg Config) deno() language {
 // python is Python.
 func (cfg Config) python() language {
 	return language{
-		name: runapi.LanguagePython, program: "python3", script: "print(1 + 1)\n",
+		name: sandboxapi.LanguagePython, program: "python3", script: "print(1 + 1)\n",
 		warm: "python.warm", one: "python.call", memory: "python.idle", prints: "python.print",
 		call: "import json, urllib.request\n" +
 			"request = urllib.request.Request('https://" + origin.Host + "/small', headers={'Authorization': 'Bearer %s'})\n" +

@@ -1,4 +1,4 @@
-// Command gopeer serves the readings of net/http, encoding/json, gjson and jsoniter to proxy/internal/readings. It prints
+// Command gopeer serves the readings of net/http, encoding/json, gjson and jsoniter to proxy/internal/egress. It prints
 // its port.
 package main
 
@@ -18,7 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// The words of proxy/internal/readings.
+// The words of proxy/internal/egress/readings_types_test.go.
 const (
 	InPath     = "path"
 	InQuery    = "query"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // gcPercent trades a few megabytes for time: answers are read with large buffers that soon become garbage.
@@ -39,6 +39,6 @@ func main() {
 // runBridge is the program without its process.
 func runBridge(ctx context.Context, env []string, stdin io.Reader, stdout io.Writer) error {
 	return bridge.New(bridge.Config{
-		In: stdin, Out: stdout, Env: env, Programs: runapi.ProgramsDir, Version: version.Version,
+		In: stdin, Out: stdout, Env: env, Programs: sandboxapi.ProgramsDir, Version: version.Version,
 	}).Run(ctx)
 }

@@ -6,16 +6,16 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // BenchmarkCall measures what mcp-server adds to a call over HTTP: of a tool that does nothing else, and of
 // execute_code with a sandbox and a proxy that answer at once.
 func BenchmarkCall(b *testing.B) {
 	p := start(b, 8, nil)
-	p.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "1\n"})
-		return runapi.Exit{Reason: runapi.Exited}
+	p.sandbox.Script = func(_ context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "1\n"})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		c := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)

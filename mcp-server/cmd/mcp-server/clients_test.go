@@ -19,27 +19,27 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // scripted is what the drivers' code does: "slow" prints in two halves, "write:" writes a skill, "forever" never ends.
 func scripted(p *program) peertest.Script {
-	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		switch r.Code {
 		case "slow":
-			emit(runapi.Event{Stdout: "half\n"})
+			emit(sandboxapi.Event{Stdout: "half\n"})
 			time.Sleep(3 * time.Second) // the first half is told meanwhile
-			emit(runapi.Event{Stdout: "whole\n"})
+			emit(sandboxapi.Event{Stdout: "whole\n"})
 		case "write:/skills/made.ts":
 			if err := os.WriteFile(filepath.Join(p.skills, "made.ts"), []byte("// @description Made\nexport const n = 1;\n"), 0o600); err != nil {
-				emit(runapi.Event{Stderr: err.Error()})
+				emit(sandboxapi.Event{Stderr: err.Error()})
 			}
-			emit(runapi.Event{Stdout: "written"})
+			emit(sandboxapi.Event{Stdout: "written"})
 		case "forever":
 			<-ctx.Done()
-			return runapi.Exit{Reason: runapi.Cancelled}
+			return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
 		}
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 }
 

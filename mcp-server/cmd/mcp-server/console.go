@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // openConsole creates the web console.
@@ -20,7 +20,7 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.checkReady, Load: d.currentLoad,
 		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.StopRun, Approvals: d.control,
 		Execute: func(ctx context.Context, r execution.Request) (execution.Outcome, error) {
-			return d.executor.Run(ctx, r, func(runapi.Event) {})
+			return d.executor.Run(ctx, r, func(sandboxapi.Event) {})
 		},
 		Log: d.log, Stop: ctx.Done(),
 	})
@@ -35,7 +35,7 @@ func (d *daemon) currentLoad() console.Load {
 
 // consoleLogin returns a sign-in code for the console, and the port on which the endpoint listens.
 func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
-	l := operatorapi.ConsoleLogin{Code: d.console.NewCode(), Port: d.settings.MCPPort}
+	l := operatorapi.ConsoleLogin{Code: d.console.NewSignInCode(), Port: d.settings.MCPPort}
 	for _, a := range d.endpoint.ListAddrs() {
 		if t, ok := a.(*net.TCPAddr); ok {
 			l.Port = t.Port

@@ -36,8 +36,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -60,8 +60,8 @@ type daemon struct {
 
 	// sandbox and control belong to the only sandbox. If there are many, they belong to any one that is used for common
 	// requests.
-	sandbox  *runapi.Client
-	control  *controlapi.Client
+	sandbox  *sandboxapi.Client
+	control  *proxyapi.Client
 	fleet    *fleet.Fleet // nil if there is one sandbox
 	queue    *queue.Queue
 	catalog  *published.Watcher
@@ -72,14 +72,14 @@ type daemon struct {
 	database *database.DB                   // Postgres, or nil
 	carried  func(string) map[string]string // skills that runs carry along, or nil
 	history  *history.Store
-	alarms   *alarm.AlarmBook
+	alarms   *alarm.Set
 	surface  *tools.Surface
 	mcp      *transport.Handler
 	guard    *guard.Guard
 	console  *console.Console
 	tenants  *tenantSet
 	meter    *serverMeter
-	python   atomic.Pointer[runapi.Python]
+	python   atomic.Pointer[sandboxapi.Python]
 	endpoint *endpoint.Endpoint
 }
 
@@ -104,12 +104,12 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	var source sandbox.Source = only
 	// A cluster has several sandboxes, each with its proxy and catalog.
 	if f.follow == nil {
-		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: f.sandbox})
-		d.control = controlapi.NewClient(f.control)
+		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: f.sandbox})
+		d.control = proxyapi.NewClient(f.control)
 	} else {
 		d.fleet = fleet.New(d.fleetConfig())
-		d.sandbox = runapi.NewClient(runapi.ClientConfig{Dial: d.fleet.DialRuns})
-		d.control = controlapi.NewClientOver(d.fleet.DialControl)
+		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: d.fleet.DialRuns})
+		d.control = proxyapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
 	}
 	d.openHistory()
@@ -117,8 +117,8 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.library = apidoc.NewLibrary(d.control, d.log)
 	d.catalog = published.New(published.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
-		Changed: func(c controlapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
-		Python: func(p runapi.Python) {
+		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
+		Python: func(p sandboxapi.Python) {
 			d.python.Store(&p)
 			d.surface.OfferPython(p)
 			d.tenants.offerPython(p)
@@ -157,8 +157,8 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.executor = execution.New(execution.Config{
 		Queue: d.queue, Catalog: d.catalog, Servers: d.broker, Log: d.log,
 		Sources: execution.Sources{
-			Modules: d.typedModules(d.library, d.skills, func(c controlapi.Catalog) controlapi.Catalog { return c }),
-			Skills:  d.carried, Pins: d.skills.PinnedSources,
+			Modules: d.newModuleLookup(d.library, d.skills, func(c proxyapi.Catalog) proxyapi.Catalog { return c }),
+			Skills:  d.carried, Pins: d.skills.ReadPinned,
 		},
 		Alarms: d.alarms, Database: d.database,
 	})
@@ -181,7 +181,7 @@ func (d *daemon) fleetConfig() fleet.Config {
 	c := fleet.Config{Follow: f.follow, Dial: fleet.NewDialer(f.identity, mtls.Sandbox), Log: d.log}
 	// Each pod has a proxy for its sandbox, so each is served when it joins.
 	if f.proxy == "" {
-		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.attendProxy(ctx, s.Control) }
+		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.followProxy(ctx, s.Control) }
 		return c
 	}
 	dial := fleet.NewDialer(f.identity, mtls.Proxy)
@@ -204,11 +204,11 @@ func (d *daemon) surfaceConfig() tools.Config {
 // knownWithin bounds the wait for the documents of APIs before a run that imports their clients.
 const knownWithin = 5 * time.Second
 
-// typedModules returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
-func (d *daemon) typedModules(
-	library *apidoc.Library, store *skill.Store, view func(controlapi.Catalog) controlapi.Catalog,
-) func(ctx context.Context, code string) []runapi.Module {
-	return func(ctx context.Context, code string) []runapi.Module {
+// newModuleLookup returns a function for the typed clients that code imports, of the APIs in a view of the catalog.
+func (d *daemon) newModuleLookup(
+	library *apidoc.Library, store *skill.Store, view func(proxyapi.Catalog) proxyapi.Catalog,
+) func(ctx context.Context, code string) []sandboxapi.Module {
+	return func(ctx context.Context, code string) []sandboxapi.Module {
 		ctx, cancel := context.WithTimeout(ctx, knownWithin)
 		defer cancel()
 		return library.TypedModules(ctx, view(d.catalog.Catalog()), code, func(name string) string {
@@ -298,7 +298,7 @@ func (d *daemon) serveUntilDone(ctx context.Context) error {
 		parts.Go(func() { d.fleet.Run(background) })
 	}
 	if d.fleet == nil || d.flags.proxy != "" {
-		parts.Go(func() { d.attendProxy(background, d.control) })
+		parts.Go(func() { d.followProxy(background, d.control) })
 	}
 	if d.history.Mode() != history.Off {
 		parts.Go(func() { alert.New(d.history, d.broker.ListStates).Run(background) })
@@ -322,7 +322,7 @@ func (d *daemon) stopAll() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.CountCalls()))
 	if d.fleet != nil { // another mcp-server takes over
 		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
-		d.endpoint.CloseIdle()
+		d.endpoint.DisableKeepAlives()
 		time.Sleep(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)

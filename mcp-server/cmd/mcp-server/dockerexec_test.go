@@ -21,7 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/shim"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // serveStdio as the first argument makes the test binary the far end of the stream, inside a container.
@@ -51,20 +51,20 @@ type oneConn struct {
 
 func (l oneConn) Accept() (net.Conn, error) { return <-l.conn, nil }
 
-// serve answers runapi's HTTP/2 on stdio: health at once, and runs that print and never end.
+// serve answers sandboxapi's HTTP/2 on stdio: health at once, and runs that print and never end.
 func serveFarEnd() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(runapi.Health{Ready: true, Slots: os.Getpid()})
+		_ = json.NewEncoder(w).Encode(sandboxapi.Health{Ready: true, Slots: os.Getpid()})
 	})
 	mux.HandleFunc("POST /v1/runs", func(w http.ResponseWriter, r *http.Request) {
-		_ = json.NewEncoder(w).Encode(runapi.Event{Stdout: "running"})
+		_ = json.NewEncoder(w).Encode(sandboxapi.Event{Stdout: "running"})
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
 	mux.HandleFunc("PUT /v1/permissions", func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
-		_ = json.NewEncoder(w).Encode(runapi.PermissionSet{Hash: fmt.Sprint(n), AllowNet: []string{strings.Repeat("x", int(n))}})
+		_ = json.NewEncoder(w).Encode(sandboxapi.PermissionSet{Hash: fmt.Sprint(n), AllowNet: []string{strings.Repeat("x", int(n))}})
 	})
 	near, _ := net.Pipe() // for addresses and deadlines only
 	l := oneConn{conn: make(chan net.Conn, 1)}
@@ -142,10 +142,10 @@ func runDocker(t *testing.T, args ...string) {
 	}
 }
 
-// TestStream runs runapi's client over an exec: many calls on one stream, bodies larger than a frame, stderr logged.
+// TestStream runs sandboxapi's client over an exec: many calls on one stream, bodies larger than a frame, stderr logged.
 func TestExecStream(t *testing.T) {
 	s := newDockerStack(t)
-	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
+	c := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
@@ -166,7 +166,7 @@ func TestExecStream(t *testing.T) {
 	}
 	t.Logf("%v per call", time.Since(began)/n)
 	big := []string{strings.Repeat("h", 1<<20)}
-	set, err := c.SetPermissions(ctx, runapi.Permissions{AllowNet: big})
+	set, err := c.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: big})
 	if err != nil || len(set.AllowNet[0]) < 1<<20 {
 		t.Errorf("a large body: %q, %v", set.Hash, err)
 	}
@@ -179,16 +179,16 @@ func TestExecStream(t *testing.T) {
 // it is away, and work again when it is back, without a new client.
 func TestExecReconnect(t *testing.T) {
 	s := newDockerStack(t)
-	c := runapi.NewClient(runapi.ClientConfig{Dial: s.cfg.Dial})
+	c := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.cfg.Dial})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*testkit.Patience)
 	defer cancel()
 	killed := make(chan struct{})
-	_, err := c.Run(ctx, runapi.RunRequest{Run: "r"}, func(runapi.Event) {
+	_, err := c.Run(ctx, sandboxapi.RunRequest{Run: "r"}, func(sandboxapi.Event) {
 		go func() { defer close(killed); runDocker(t, "kill", s.name) }()
 	})
 	<-killed
-	if !errors.Is(err, runapi.ErrInterrupted) {
+	if !errors.Is(err, sandboxapi.ErrInterrupted) {
 		t.Errorf("the run ended with %v", err)
 	}
 	if _, err := c.Health(ctx); err == nil || !strings.Contains(err.Error(), "is not running") {

@@ -51,18 +51,18 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.StringVar(&identity, "identity", "", "directory of the certificate to show sandboxes of a cluster, with its key "+
 		"and authority")
 	set.StringVar(&f.proxy, "proxy", "", "address of the control API of a proxy that the sandboxes of a cluster share")
-	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on when this is told to end")
+	set.DurationVar(&f.drain, "drain", drainTime, "how long running calls may go on after a signal to end")
 	set.StringVar(&f.control, "control", "", "socket of the proxy's control API")
 	set.StringVar(&f.skills, "skills", "", "directory of the skills")
 	set.StringVar(&f.tenants, "tenants", "", "folder of the skills of the clients of MCP_TOKENS_FILE")
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
-	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, none are kept")
+	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, runs are not kept")
 	set.StringVar(&f.definitions, "definitions", "",
 		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
 		"are forgotten at the end")
-	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections are accepted without a token, beside root")
+	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections need no token, beside root")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}

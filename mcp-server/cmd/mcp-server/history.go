@@ -35,7 +35,7 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	dir, remove, err := readableCopy(dir)
+	dir, remove, err := makeReadableCopy(dir)
 	if err != nil {
 		return err
 	}
@@ -55,14 +55,14 @@ func serveHistory(ctx context.Context, dir string, stdin *os.File) error {
 	return nil
 }
 
-// readableCopy returns a folder in which this process may open the store. That is the folder itself, unless root reads
-// a folder of mcp-server's user. SQLite would create files there that mcp-server could not open. It would also follow
-// symbolic links from a hostile mcp-server. So root works on a copy.
-func readableCopy(dir string) (path string, remove func(), err error) {
+// makeReadableCopy returns a folder in which this process may open the store. That is the folder itself, unless root
+// reads a folder of mcp-server's user. SQLite would create files there that mcp-server could not open. It would also
+// follow symbolic links from a hostile mcp-server. So root works on a copy.
+func makeReadableCopy(dir string) (path string, remove func(), err error) {
 	//nolint:gosec // a path that the operator gives on the command line
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
+		return "", nil, fmt.Errorf("reading the history: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() != 0 || stat.Uid == 0 {
@@ -70,7 +70,7 @@ func readableCopy(dir string) (path string, remove func(), err error) {
 	}
 	copied, err := os.MkdirTemp("", "codeforge-history-")
 	if err != nil {
-		return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
+		return "", nil, fmt.Errorf("reading the history: %w", err)
 	}
 	remove = func() { _ = os.RemoveAll(copied) }
 	// The write-ahead log may have the latest runs.
@@ -78,7 +78,7 @@ func readableCopy(dir string) (path string, remove func(), err error) {
 		err := copyFile(filepath.Join(dir, name), filepath.Join(copied, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			remove()
-			return "", nil, fmt.Errorf("reading what is kept of runs: %w", err)
+			return "", nil, fmt.Errorf("reading the history: %w", err)
 		}
 	}
 	return copied, remove, nil
@@ -95,7 +95,7 @@ func copyFile(from, to string) error {
 	defer in.Close()
 	// A special file that a hostile mcp-server made could block the copy or give it no end.
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is no regular file", from))
+		return errors.Join(err, fmt.Errorf("%s is not a regular file", from))
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // mostPerRun is how many bytes of the heap may stay of a run. What is kept of runs is in a file.
@@ -33,12 +33,12 @@ func TestLoad(t *testing.T) {
 		sessions, calls = 50, 300
 	}
 	p := start(t, 8, nil, "--history", t.TempDir())
-	p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
-		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
+	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
+		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
 	}
-	p.sandbox.Script = func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: r.Code})
-		return runapi.Exit{Reason: runapi.Exited}
+	p.sandbox.Script = func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: r.Code})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	// The first calls fill what is made once, and the list of the latest events, which is bounded.
 	warm(t, p, 20, max(calls, 2000))

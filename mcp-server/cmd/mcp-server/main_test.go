@@ -15,13 +15,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // stripe is an API of the tests.
-var stripe = controlapi.API{
+var stripe = proxyapi.API{
 	Name: "stripe", Description: "Stripe payments", Domains: []string{"api.stripe.com"},
-	Credentials:       []controlapi.Token{{Name: "STRIPE_AUTH_TOKEN", In: []string{"header"}}},
+	Credentials:       []proxyapi.Token{{Name: "STRIPE_AUTH_TOKEN", In: []string{"header"}}},
 	Reference:         "https://docs.stripe.com/api",
 	RestrictedMethods: []string{"DELETE"},
 }
@@ -146,8 +146,8 @@ func texts(res *mcp.CallToolResult) []string {
 func TestExecuteCodeInDeno(t *testing.T) {
 	p := start(t, 2, nil)
 	p.sandbox.SetScript(peertest.NewDenoScript(t, p.sandbox, p.skills))
-	p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
-		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 1, Swapped: 1}}
+	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
+		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
 	}
 	s := p.connect(t, nil)
 

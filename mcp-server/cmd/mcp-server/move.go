@@ -68,7 +68,7 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%d runs and %d files were copied to %s. Nothing was removed.\n", runs, files, to)
+	_, err = fmt.Fprintf(stdout, "%d runs and %d files were copied to %s. The source is unchanged.\n", runs, files, to)
 	return err
 }
 
@@ -224,7 +224,7 @@ func (m *stateMover) exportSkills(ctx context.Context, from database.Documents, 
 	for _, one := range list {
 		name := strings.TrimSuffix(one.Name, ".ts")
 		// The names come from the database, so a name that is no skill's must not become a path.
-		if !skill.ValidName(name) || skill.FileName(name) != one.Name {
+		if !skill.IsValidName(name) || skill.FileName(name) != one.Name {
 			continue
 		}
 		data, _, err := from.Read(ctx, one.Name)

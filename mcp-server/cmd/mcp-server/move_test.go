@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -32,10 +31,10 @@ func TestMoveState(t *testing.T) {
 		}, func(name string) string { return map[string]string{"DATABASE_URL": p.URL()}[name] }, &out, &log)
 		return out.String(), err
 	}
-	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. Nothing was removed.\n" {
+	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. The source is unchanged.\n" {
 		t.Fatalf("%q %v", said, err)
 	}
-	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "there are runs in the target already") {
+	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "the target already has runs") {
 		t.Errorf("a second time: %v", err)
 	}
 	dump := source.RunProgram(nil, "pg_dump", "-d", "postgres", "-n", "codeforge")
@@ -61,7 +60,7 @@ func TestMoveState(t *testing.T) {
 	}
 	server = start(t, 1, nil, "--history", filepath.Join(again, "history"))
 	op := operatorapi.Client{HTTP: server.onSocket()}
-	page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "quaggaroot"}, "")
+	page, err := op.Runs(t.Context(), operatorapi.ParseFilter{Grep: "quaggaroot"}, "")
 	if err != nil || len(page.Runs) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}

@@ -17,10 +17,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // onSocket is an HTTP client of the program's unix socket.
@@ -74,8 +73,8 @@ func TestOperatorOnSocketOnly(t *testing.T) {
 }
 
 // exchangeOf makes an exchange, each with another id.
-func exchangeOf(run string) controlapi.Event {
-	return controlapi.Event{Exchange: &controlapi.Exchange{ID: rand.Text(), Run: run, At: time.Now()}}
+func exchangeOf(run string) proxyapi.Event {
+	return proxyapi.Event{Exchange: &proxyapi.Exchange{ID: rand.Text(), Run: run, At: time.Now()}}
 }
 
 // TestOperatorAnswers: what runs CodeForge, the catalog, and the exchanges of whatever has no receipt here, which are
@@ -97,7 +96,7 @@ func TestOperatorAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seen, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		ended <- op.Events(ctx, "", func(e historyapi.Event) {
+		ended <- op.Events(ctx, "", func(e operatorapi.Event) {
 			if e.Exchange != nil {
 				seen <- e.Exchange.Run
 			}
@@ -121,11 +120,11 @@ func TestOperatorAnswers(t *testing.T) {
 	if s, err := op.History(t.Context()); err != nil || s.Mode != "full" || s.Exchanges == 0 || s.Problem != "" || s.Cursor == "" {
 		t.Errorf("history: %+v, %v", s, err)
 	}
-	page, err := op.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-", Limit: 1, Since: time.Now().Add(-time.Hour)}, "")
+	page, err := op.Exchanges(t.Context(), operatorapi.ExchangeFilter{Run: "server-", Limit: 1, Since: time.Now().Add(-time.Hour)}, "")
 	if err != nil || len(page.Exchanges) != 1 {
 		t.Errorf("exchanges: %+v, %v", page, err)
 	}
-	if page, err := op.Exchanges(t.Context(), historyapi.ExchangeFilter{Run: "nobody"}, ""); err != nil || len(page.Exchanges) != 0 {
+	if page, err := op.Exchanges(t.Context(), operatorapi.ExchangeFilter{Run: "nobody"}, ""); err != nil || len(page.Exchanges) != 0 {
 		t.Errorf("an unknown run: %+v, %v", page, err)
 	}
 }
@@ -135,14 +134,14 @@ func TestOperatorAnswers(t *testing.T) {
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, 2, nil, "--history", dir)
-	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "printed "})
-		p.proxy.PublishEvent(controlapi.Event{Exchange: &controlapi.Exchange{ID: "x1", Run: r.Run, At: time.Now(), Host: "api.stripe.com"}})
-		return runapi.Exit{Reason: runapi.Exited, WallMS: 5, MaxRSS: 1}
+	p.sandbox.SetScript(func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "printed "})
+		p.proxy.PublishEvent(proxyapi.Event{Exchange: &proxyapi.Exchange{ID: "x1", Run: r.Run, At: time.Now(), Host: "api.stripe.com"}})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited, WallMS: 5, MaxRSS: 1}
 	})
-	p.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
-		both := []controlapi.Exchange{{ID: "x1", Run: r.Run, Host: "api.stripe.com"}, {ID: "x2", Run: r.Run, Host: "api.stripe.com", APIs: []string{"stripe"}}}
-		return controlapi.Receipt{Run: r.Run, Exchanges: both, Count: controlapi.Count{Exchanges: 2}}
+	p.proxy.Receipt = func(r proxyapi.Registration) proxyapi.Receipt {
+		both := []proxyapi.Exchange{{ID: "x1", Run: r.Run, Host: "api.stripe.com"}, {ID: "x2", Run: r.Run, Host: "api.stripe.com", APIs: []string{"stripe"}}}
+		return proxyapi.Receipt{Run: r.Run, Exchanges: both, Count: proxyapi.Count{Exchanges: 2}}
 	}
 	const code = "// Late invoices\nconsole.log('zebrawort')"
 	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code, "apis": []string{"stripe"}})
@@ -152,7 +151,7 @@ func TestHistory(t *testing.T) {
 		if s, err := op.History(t.Context()); err != nil || s.Problem != "" {
 			t.Fatalf("%+v %v", s, err)
 		}
-		page, err := op.Runs(t.Context(), historyapi.Filter{Grep: "zebra invoices", API: "stripe", State: "ok"}, "")
+		page, err := op.Runs(t.Context(), operatorapi.ParseFilter{Grep: "zebra invoices", API: "stripe", State: "ok"}, "")
 		if err != nil || len(page.Runs) != 1 {
 			t.Fatalf("%+v %v", page, err)
 		}
@@ -182,7 +181,7 @@ func TestHistory(t *testing.T) {
 		return conn, nil
 	}}}}
 	check(reader)
-	if _, err := reader.RemoveRuns(t.Context(), historyapi.Filter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
+	if _, err := reader.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
 		t.Errorf("a reader removes: %v", err)
 	}
 	for _, f := range []interface{ Close() error }{conn, ours, theirs} {
@@ -193,7 +192,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.launch(t, nil, "--history", dir)
 	check(op)
-	if n, err := op.RemoveRuns(t.Context(), historyapi.Filter{Run: id}); err != nil || n != 1 {
+	if n, err := op.RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: id}); err != nil || n != 1 {
 		t.Errorf("removed %d: %v", n, err)
 	}
 	if _, err := op.Run(t.Context(), id); !errors.Is(err, operatorapi.ErrNotFound) {
@@ -213,7 +212,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.launch(t, map[string]string{"HISTORY": "off"}, "--history", filepath.Join(dir, "off"))
 	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code})
-	if _, err := op.Runs(t.Context(), historyapi.Filter{}, ""); err == nil || !strings.Contains(err.Error(), "HISTORY=off") {
+	if _, err := op.Runs(t.Context(), operatorapi.ParseFilter{}, ""); err == nil || !strings.Contains(err.Error(), "HISTORY=off") {
 		t.Errorf("off: %v", err)
 	}
 	kept, err := os.ReadDir(filepath.Join(dir, "off"))
@@ -230,7 +229,7 @@ func TestStopEndsStreams(t *testing.T) {
 	op := operatorapi.Client{HTTP: p.onSocket()}
 	seen, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		ended <- op.Events(t.Context(), "", func(historyapi.Event) {
+		ended <- op.Events(t.Context(), "", func(operatorapi.Event) {
 			select {
 			case seen <- "":
 			default:
@@ -279,45 +278,59 @@ func TestOperatorServers(t *testing.T) {
 	}
 }
 
+// rawSession is an MCP session that goes on at any program, by its ID alone.
+type rawSession struct{ id string }
+
+// begin begins a session at a program.
+func begin(t *testing.T, p *program) *rawSession {
+	t.Helper()
+	s := &rawSession{}
+	s.post(t, p, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude","version":"1"}}}`)
+	s.post(t, p, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return s
+}
+
+// run runs code at a program, and returns the text of the answer.
+func (s *rawSession) run(t *testing.T, p *program, code string) string {
+	t.Helper()
+	return s.post(t, p, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":%q}}}`, code))
+}
+
+func (s *rawSession) post(t *testing.T, p *program, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url(), strings.NewReader(body))
+	testkit.Must(t, err)
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if s.id != "" {
+		req.Header.Set("Mcp-Session-Id", s.id)
+		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	testkit.Must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	testkit.Must(t, err)
+	s.id = cmp.Or(s.id, resp.Header.Get("Mcp-Session-Id"))
+	return string(text)
+}
+
 // TestFrozenAfterRestart: a session that an alarm has frozen stays so when it is begun anew, after a restart, until the
 // operator frees it.
 // Promise: canaries
 func TestFrozenAfterRestart(t *testing.T) {
 	pins := t.TempDir()
 	p := start(t, 2, nil, "--pins", pins)
-	p.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "it runs"})
+	p.sandbox.SetScript(func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "it runs"})
 		if r.Code == "steal" {
-			p.proxy.PublishEvent(controlapi.Event{Alarm: &controlapi.Alarm{At: time.Now(), Run: r.Run, Kind: controlapi.AlarmCanary, Host: "thief.test"}})
+			p.proxy.PublishEvent(proxyapi.Event{Alarm: &proxyapi.Alarm{At: time.Now(), Run: r.Run, Kind: proxyapi.AlarmCanary, Host: "thief.test"}})
 			<-ctx.Done()
-			return runapi.Exit{Reason: runapi.Cancelled}
+			return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
 		}
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	})
-	session := ""
-	post := func(body string) string {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url(), strings.NewReader(body))
-		testkit.Must(t, err)
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-		if session != "" {
-			req.Header.Set("Mcp-Session-Id", session)
-			req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-		}
-		resp, err := http.DefaultClient.Do(req)
-		testkit.Must(t, err)
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		testkit.Must(t, err)
-		session = cmp.Or(session, resp.Header.Get("Mcp-Session-Id"))
-		return string(text)
-	}
-	run := func(code string) string {
-		t.Helper()
-		return post(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":%q}}}`, code))
-	}
-	post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude","version":"1"}}}`)
-	post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	session := begin(t, p)
+	run := func(code string) string { return session.run(t, p, code) }
 	run("steal")
 	testkit.Must(t, p.stop())
 	p.launch(t, nil, "--pins", pins)

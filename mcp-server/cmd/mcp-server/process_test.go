@@ -16,7 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestStartRefused: what is wrong at the start is said in one clear text, and nothing is left.
@@ -222,17 +222,17 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	p := start(t, 2, nil)
-	p.sandbox.Script = func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	p.sandbox.Script = func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		limit := time.Second
 		if r.Code == "forever" {
 			limit = time.Hour
 		}
 		select {
 		case <-time.After(limit):
-			emit(runapi.Event{Stdout: "finished"})
+			emit(sandboxapi.Event{Stdout: "finished"})
 		case <-ctx.Done():
 		}
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	s := p.connect(t, nil)
 	results := make(chan string, 2)
@@ -271,7 +271,7 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	for _, debug := range []string{"false", "true"} {
 		p := start(t, 1, map[string]string{"DEBUG_MODE": debug})
-		p.sandbox.SetScript(prints("printed-canary", "error-canary", runapi.Exit{Code: 1}))
+		p.sandbox.SetScript(prints("printed-canary", "error-canary", sandboxapi.Exit{Code: 1}))
 		s := p.connect(t, nil)
 		call(t, s, "execute_code", map[string]any{"code": "// code-canary"})
 		log := p.log.String()
@@ -316,9 +316,9 @@ func TestBusyAnswer(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
 	release := make(chan struct{})
-	p.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+	p.sandbox.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
 		<-release
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	s := p.connect(t, nil)
 	answers := make(chan string, 100)
@@ -334,7 +334,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	busy := 0
 	for range 5 { // one runs, 64 of the session wait
-		if got := <-answers; strings.Contains(got, "Busy: all slots are taken and 64 runs are already waiting. Nothing was run.") {
+		if got := <-answers; strings.Contains(got, "Busy, not run: all slots are taken and 64 runs are already waiting.") {
 			busy++
 		} else {
 			t.Error(got)
@@ -345,7 +345,7 @@ func TestBusyAnswer(t *testing.T) {
 	}
 	close(release)
 	for range 65 {
-		if got := <-answers; !strings.Contains(got, "printed nothing") {
+		if got := <-answers; !strings.Contains(got, "ran without output") {
 			t.Error(got)
 		}
 	}
@@ -361,7 +361,7 @@ func TestNoSandbox(t *testing.T) {
 	s := p.connect(t, nil)
 	p.sandbox.Stop()
 	res, got := call(t, s, "execute_code", map[string]any{"code": "x"})
-	if !res.IsError || !strings.HasPrefix(got[0], "The sandbox is not available. Nothing was run.") || strings.Contains(fmt.Sprint(got), p.sandbox.Socket) {
+	if !res.IsError || !strings.HasPrefix(got[0], "Not run: the sandbox is not available.") || strings.Contains(fmt.Sprint(got), p.sandbox.Socket) {
 		t.Errorf("%q", got)
 	}
 	if !strings.Contains(p.log.String(), "connecting to sandboxd") {

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -48,7 +48,7 @@ func (d *daemon) openShared(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.carried = func(code string) map[string]string { return d.skills.ImportedFiles(code, runapi.MaxSkills) }
+	d.carried = func(code string) map[string]string { return d.skills.ReadImported(code, sandboxapi.MaxSkills) }
 	return d.skills.PinInDatabase(ctx, d.pinsFolder(), database.SkillPins)
 }
 

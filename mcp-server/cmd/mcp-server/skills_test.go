@@ -17,7 +17,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // replica starts an mcp-server whose state is in Postgres, and whose sandbox has the files that a run brings and no
@@ -27,7 +27,7 @@ func replica(t *testing.T, p *testkit.Postgres, more map[string]string) *program
 	env := map[string]string{"DATABASE_URL": p.URL()}
 	maps.Copy(env, more)
 	secret, server := p.Password, start(t, 2, env, "--history", t.TempDir(), "--tenants", t.TempDir())
-	server.sandbox.SetScript(func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	server.sandbox.SetScript(func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		if text, _ := json.Marshal(r); strings.Contains(string(text), secret) || !r.Private {
 			t.Errorf("a run got %s", text)
 		}

@@ -15,21 +15,21 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // prints is a script that prints and exits so.
-func prints(stdout, stderr string, exit runapi.Exit) peertest.Script {
+func prints(stdout, stderr string, exit sandboxapi.Exit) peertest.Script {
 	if exit.Reason == "" {
-		exit.Reason = runapi.Exited
+		exit.Reason = sandboxapi.Exited
 	}
-	return func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	return func(_ context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		if stdout != "" {
-			emit(runapi.Event{Stdout: stdout})
+			emit(sandboxapi.Event{Stdout: stdout})
 		}
 		if stderr != "" {
-			emit(runapi.Event{Stderr: stderr})
+			emit(sandboxapi.Event{Stderr: stderr})
 		}
 		return exit
 	}
@@ -44,57 +44,57 @@ func TestResultShape(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		stdout, stderr string
-		exit           runapi.Exit
-		hints          []controlapi.Hint
+		exit           sandboxapi.Exit
+		hints          []proxyapi.Hint
 		failed         bool
 		want           string
 	}{
-		{"success is stdout exactly", " a\tb\r\n\n", "", runapi.Exit{}, nil, false, " a\tb\r\n\n"},
-		{"stderr of a success has a block", " a\tb\r\n\n", "warning", runapi.Exit{}, nil, false, " a\tb\r\n\n|stderr:\nwarning"},
-		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", runapi.Exit{}, []controlapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
-		{"a success with much of both", long, long, runapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
+		{"success is stdout exactly", " a\tb\r\n\n", "", sandboxapi.Exit{}, nil, false, " a\tb\r\n\n"},
+		{"stderr of a success has a block", " a\tb\r\n\n", "warning", sandboxapi.Exit{}, nil, false, " a\tb\r\n\n|stderr:\nwarning"},
+		{"stderr alone, and a hint", "", "\x1b[1merror: x\n\n    info: Deno y\n", sandboxapi.Exit{}, []proxyapi.Hint{{Text: "One."}}, false, "|stderr:\n\x1b[1merror: x\n\n    info: Deno y\n|One."},
+		{"a success with much of both", long, long, sandboxapi.Exit{}, nil, false, long[:500] + "\n[... 750 characters left out ...]\n" + long[1500-250:] + "|stderr:\n" + long[:166] + "\n[... 1250 characters left out ...]\n" + long[1500-84:] +
 			"|Output was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
-		{"silence", "", "", runapi.Exit{}, nil, false, "|The code ran and printed nothing. Print what you need with console.log."},
-		{"failure is stderr, then stdout", "out", "err", runapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
-		{"a silent failure", "", "", runapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and printed nothing."},
-		{"timeout", "out", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
-		{"timeout without output", "", "", runapi.Exit{Code: 137, Reason: runapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
-		{"binary output", "\uFFFD", "", runapi.Exit{InvalidUTF8: 3}, nil, false, "\uFFFD|3 bytes of the output were not valid UTF-8 and are shown as U+FFFD. Print binary data as base64."},
-		{"hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "One."}, {Text: "Two."}, {Text: "One."}}, false, "out|One.\nTwo."},
-		{"at most five hints", "out", "", runapi.Exit{}, []controlapi.Hint{{Text: "1"}, {Text: "2"}, {Text: "3"}, {Text: "4"}, {Text: "5"}, {Text: "6"}, {Text: "7"}}, false, "out|1\n2\n3\n4\n5\n2 more hints are left out."},
-		{"cut", long, "", runapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
+		{"silence", "", "", sandboxapi.Exit{}, nil, false, "|The code ran without output. Print what you need with console.log."},
+		{"failure is stderr, then stdout", "out", "err", sandboxapi.Exit{Code: 1}, nil, true, "err\nout|The run failed because the code ended with exit code 1, not 0."},
+		{"a silent failure", "", "", sandboxapi.Exit{Code: 7}, nil, true, "The code ended with exit code 7 and no output."},
+		{"timeout", "out", "", sandboxapi.Exit{Code: 137, Reason: sandboxapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "out|The run took longer than 5 s."},
+		{"timeout without output", "", "", sandboxapi.Exit{Code: 137, Reason: sandboxapi.Timeout, Detail: "The run took longer than 5 s."}, nil, true, "The run took longer than 5 s."},
+		{"binary output", "\uFFFD", "", sandboxapi.Exit{InvalidUTF8: 3}, nil, false, "\uFFFD|3 bytes of the output were not valid UTF-8 and are shown as U+FFFD. Print binary data as base64."},
+		{"hints", "out", "", sandboxapi.Exit{}, []proxyapi.Hint{{Text: "One."}, {Text: "Two."}, {Text: "One."}}, false, "out|One.\nTwo."},
+		{"at most five hints", "out", "", sandboxapi.Exit{}, []proxyapi.Hint{{Text: "1"}, {Text: "2"}, {Text: "3"}, {Text: "4"}, {Text: "5"}, {Text: "6"}, {Text: "7"}}, false, "out|1\n2\n3\n4\n5\n2 more hints are left out."},
+		{"cut", long, "", sandboxapi.Exit{StdoutFile: "/runs/r1/stdout.txt"}, nil, false, long[:666] + "\n[... 500 characters left out ...]\n" + long[1500-334:] +
 			"|Output was cut: 500 of 1500 characters were left out. The whole stdout is in /runs/r1/stdout.txt: read parts of it with Deno.readTextFile in a later run. Print less: filter, count, or select fields in code."},
-		{"output that is not kept", "out", "", runapi.Exit{Unkept: "The disk of /runs is full."}, nil, false, "out|The disk of /runs is full."},
-		{"a failure with much of both", long, long, runapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
+		{"output that is not kept", "out", "", sandboxapi.Exit{Unkept: "The disk of /runs is full."}, nil, false, "out|The disk of /runs is full."},
+		{"a failure with much of both", long, long, sandboxapi.Exit{Code: 1}, nil, true, long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] + "\n" + long[:333] + "\n[... 1000 characters left out ...]\n" + long[1500-167:] +
 			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 2000 of 3000 characters were left out. Print less: filter, count, or select fields in code."},
-		{"a failure with a long stdout keeps stderr whole", long, "err", runapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
+		{"a failure with a long stdout keeps stderr whole", long, "err", sandboxapi.Exit{Code: 1}, nil, true, "err\n" + long[:664] + "\n[... 503 characters left out ...]\n" + long[1500-333:] +
 			"|The run failed because the code ended with exit code 1, not 0.\nOutput was cut: 503 of 1503 characters were left out. Print less: filter, count, or select fields in code."},
-		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, runapi.Exit{Code: 1}, nil, true,
+		{"Deno refuses a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "EVIL.example.com:443", run again with the --allow-net flag`, sandboxapi.Exit{Code: 1}, nil, true,
 			"NotCapable: Requires net access to \"EVIL.example.com:443\"\n|evil.example.com is in no API. list_apis shows the open hosts; the user can add others."},
-		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", runapi.Exit{Code: 1}, nil, true,
+		{"a slip in a host", "", `error: Uncaught (in promise) NotCapable: Requires net access to "api.strpe.com:443", run again with the --allow-net flag` + "\nawait fetch(\"https://api.strpe.com\")\n      ^\n    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at file:///code/main.ts:1:7\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"NotCapable: Requires net access to \"api.strpe.com:443\"\n    at file:///code/main.ts:1:7\n|api.strpe.com is in no API. Did you mean api.stripe.com? list_apis shows the open hosts; the user can add others."},
-		{"another port", `Requires net access to "api.stripe.com:8443"`, "", runapi.Exit{}, nil, false, `Requires net access to "api.stripe.com:8443"|api.stripe.com is not open at this port. The open hosts are: api.stripe.com. The user can add the port to "domains" in apis/<name>/config.json.`},
-		{"out of memory", "out", "\n<--- Last few GCs --->\n\n[2:0x5] Scavenge\n\n#\n# Fatal JavaScript out of memory\n", runapi.Exit{Code: 133, Reason: runapi.OOM, Detail: "Too much memory."}, nil, true, "out|Too much memory."},
-		{"require", "", "error: Uncaught (in promise) ReferenceError: require is not defined\nrequire(\"fs\")\n^\n    at file:///code/main.ts:1:1\n\n    info: Deno supports CommonJS modules in \x1b[4m.cjs\x1b[24m files\n", runapi.Exit{Code: 1}, nil, true,
+		{"another port", `Requires net access to "api.stripe.com:8443"`, "", sandboxapi.Exit{}, nil, false, `Requires net access to "api.stripe.com:8443"|api.stripe.com is not open at this port. The open hosts are: api.stripe.com. The user can add the port to "domains" in apis/<name>/config.json.`},
+		{"out of memory", "out", "\n<--- Last few GCs --->\n\n[2:0x5] Scavenge\n\n#\n# Fatal JavaScript out of memory\n", sandboxapi.Exit{Code: 133, Reason: sandboxapi.OOM, Detail: "Too much memory."}, nil, true, "out|Too much memory."},
+		{"require", "", "error: Uncaught (in promise) ReferenceError: require is not defined\nrequire(\"fs\")\n^\n    at file:///code/main.ts:1:1\n\n    info: Deno supports CommonJS modules in \x1b[4m.cjs\x1b[24m files\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"ReferenceError: require is not defined\n    at file:///code/main.ts:1:1\n|There is no CommonJS: write import fs from \"node:fs\"."},
-		{"a program", "", "error: Uncaught (in promise) NotFound: Failed to spawn 'ls': entity not found", runapi.Exit{Code: 1}, nil, true, "NotFound: Failed to spawn 'ls': entity not found\n|Environment variables, processes and native code are not available to code."},
-		{"a package", "", "error: Import \"lodash\" not a dependency\n  hint: If you want to use the npm package, try running `deno add npm:lodash`\n    at file:///code/main.ts:1:23\n", runapi.Exit{Code: 1}, nil, true,
+		{"a program", "", "error: Uncaught (in promise) NotFound: Failed to spawn 'ls': entity not found", sandboxapi.Exit{Code: 1}, nil, true, "NotFound: Failed to spawn 'ls': entity not found\n|Environment variables, processes and native code are not available to code."},
+		{"a package", "", "error: Import \"lodash\" not a dependency\n  hint: If you want to use the npm package, try running `deno add npm:lodash`\n    at file:///code/main.ts:1:23\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"Import \"lodash\" not a dependency\n    at file:///code/main.ts:1:23\n|Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills."},
-		{"a file beside the script", "", "error: Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n", runapi.Exit{Code: 1}, nil, true,
+		{"a file beside the script", "", "error: Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n|Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."},
-		{"a slip in a skill", "", "error: Module not found \"file:///skills/page-thru.ts\".\n", runapi.Exit{Code: 1}, nil, true, "Module not found \"file:///skills/page-thru.ts\".\n|There is no skill \"page-thru\". Did you mean \"page-through\"?"},
-		{"a broken skill", "", "error: SyntaxError: Expression expected\n  |\n1 | export const a = ;\n  |                  ~\n    at file:///skills/page-through.ts:1:18\n", runapi.Exit{Code: 1}, nil, true,
+		{"a slip in a skill", "", "error: Module not found \"file:///skills/page-thru.ts\".\n", sandboxapi.Exit{Code: 1}, nil, true, "Module not found \"file:///skills/page-thru.ts\".\n|There is no skill \"page-thru\". Did you mean \"page-through\"?"},
+		{"a broken skill", "", "error: SyntaxError: Expression expected\n  |\n1 | export const a = ;\n  |                  ~\n    at file:///skills/page-through.ts:1:18\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"SyntaxError: Expression expected\n  |\n1 | export const a = ;\n  |                  ~\n    at file:///skills/page-through.ts:1:18\n|The skill page-through does not load: correct it with update_skill."},
-		{"a large file", "", "error: Uncaught (in promise) Error: File too large (os error 27): writefile '/tmp/x'", runapi.Exit{Code: 1}, nil, true, "Error: File too large (os error 27): writefile '/tmp/x'\n|A file may have at most 128 MiB: write several."},
-		{"a list that is cut", "[\n  1,\n  ... 50 more items\n]", "", runapi.Exit{}, nil, false, "[\n  1,\n  ... 50 more items\n]|console.log shortens long lists and deep objects: print JSON.stringify(x) to see all."},
-		{"a hint about a request", "403", "", runapi.Exit{}, []controlapi.Hint{{Text: "One.", Method: "GET", Host: "a.test"}, {Text: "One.", Method: "PUT", Host: "a.test"}}, false, "403|GET a.test: One."},
-		{"a hint that code has printed", `{"error":"x","hint":"Say \"one\"."}`, "", runapi.Exit{}, []controlapi.Hint{{Text: `Say "one".`, Method: "GET", Host: "a.test"}}, false, `{"error":"x","hint":"Say \"one\"."}`},
-		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", runapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
-		{"Deno refuses a file", "", `error: NotCapable: Requires read access to "/etc/passwd"`, runapi.Exit{Code: 1}, nil, true, "NotCapable: Requires read access to \"/etc/passwd\"\n" + `|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
+		{"a large file", "", "error: Uncaught (in promise) Error: File too large (os error 27): writefile '/tmp/x'", sandboxapi.Exit{Code: 1}, nil, true, "Error: File too large (os error 27): writefile '/tmp/x'\n|A file may have at most 128 MiB: write several."},
+		{"a list that is cut", "[\n  1,\n  ... 50 more items\n]", "", sandboxapi.Exit{}, nil, false, "[\n  1,\n  ... 50 more items\n]|console.log shortens long lists and deep objects: print JSON.stringify(x) to see all."},
+		{"a hint about a request", "403", "", sandboxapi.Exit{}, []proxyapi.Hint{{Text: "One.", Method: "GET", Host: "a.test"}, {Text: "One.", Method: "PUT", Host: "a.test"}}, false, "403|GET a.test: One."},
+		{"a hint that code has printed", `{"error":"x","hint":"Say \"one\"."}`, "", sandboxapi.Exit{}, []proxyapi.Hint{{Text: `Say "one".`, Method: "GET", Host: "a.test"}}, false, `{"error":"x","hint":"Say \"one\"."}`},
+		{"Deno refuses an address", `Requires net access to "169.254.169.254:80"`, "", sandboxapi.Exit{}, nil, false, `Requires net access to "169.254.169.254:80"|The sandbox reaches hosts by name only, and only those of configured APIs.`},
+		{"Deno refuses a file", "", `error: NotCapable: Requires read access to "/etc/passwd"`, sandboxapi.Exit{Code: 1}, nil, true, "NotCapable: Requires read access to \"/etc/passwd\"\n" + `|Code may read /tmp, /skills and /runs, and write /tmp and /skills.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.sandbox.SetScript(prints(c.stdout, c.stderr, c.exit))
-			p.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt { return controlapi.Receipt{Hints: c.hints} }
+			p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt { return proxyapi.Receipt{Hints: c.hints} }
 			res, got := call(t, s, "execute_code", map[string]any{"code": "x"})
 			if joined := strings.Join(got, "|"); joined != c.want || res.IsError != c.failed {
 				t.Errorf("error %v\n got %q\nwant %q", res.IsError, joined, c.want)
@@ -161,12 +161,12 @@ func TestArguments(t *testing.T) {
 	if n := len(p.sandbox.Journal()); n != 0 {
 		t.Errorf("something ran: %v", p.sandbox.Journal())
 	}
-	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "shop", Domains: []string{"api.shop.test"}}}})
+	p.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "shop", Domains: []string{"api.shop.test"}}}})
 	testkit.WaitFor(t, func() bool {
 		_, got := call(t, s, "execute_code", json.RawMessage(`{"code": "1", "apis": ["stripe"]}`))
 		return strings.Contains(got[0], "the active ones are shop") && strings.Contains(got[0], `Example: {"code": "console.log(1 + 1)", "apis": ["shop"]`)
 	})
-	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
+	p.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{stripe}})
 	testkit.WaitFor(t, func() bool { _, got := call(t, s, "list_apis", nil); return strings.Contains(got[0], "stripe") })
 	for _, args := range []string{`{"code": "1", "timeout": "30"}`, `{"code": "1", "apis": "stripe"}`, `{"code": "1", "apis": null, "timeout": null}`, `{"code": "1", "apis": []}`, `{"code": "1", "timeout": 0.5}`} {
 		if res, got := call(t, s, "execute_code", json.RawMessage(args)); res.IsError {
@@ -184,9 +184,9 @@ func TestListAPIs(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p.proxy.Types["maps"] = "export interface Place { id: string }\n"
-	p.proxy.SetCatalog(controlapi.Catalog{YOLO: true, Problems: []controlapi.Problem{{API: "x", Text: "secret text"}, {API: "y", Text: "secret text", Warning: true}}, APIs: []controlapi.API{
+	p.proxy.SetCatalog(proxyapi.Catalog{YOLO: true, Problems: []proxyapi.Problem{{API: "x", Text: "secret text"}, {API: "y", Text: "secret text", Warning: true}}, APIs: []proxyapi.API{
 		stripe,
-		{Name: "maps", Domains: []string{"*.maps.example.com"}, Credentials: []controlapi.Token{{Name: "MAPS_KEY", In: []string{"query:key"}}}, AllowedMethods: []string{"GET"}, HasTypes: true, Stale: true},
+		{Name: "maps", Domains: []string{"*.maps.example.com"}, Credentials: []proxyapi.Token{{Name: "MAPS_KEY", In: []string{"query:key"}}}, AllowedMethods: []string{"GET"}, HasTypes: true, Stale: true},
 	}})
 	testkit.WaitFor(t, func() bool { _, got = call(t, s, "list_apis", map[string]any{"api": "maps"}); return len(got) == 4 })
 	var list []map[string]any
@@ -197,7 +197,7 @@ func TestListAPIs(t *testing.T) {
 	if !strings.Contains(got[1], "interface Place") || !strings.Contains(got[2], "YOLO_MODE is on") || !strings.Contains(got[3], "1 mistakes") || strings.Contains(strings.Join(got, ""), "secret text") {
 		t.Errorf("%q", got[1:])
 	}
-	p.proxy.SetCatalog(controlapi.Catalog{Problems: []controlapi.Problem{{API: "y", Text: "x", Warning: true}}})
+	p.proxy.SetCatalog(proxyapi.Catalog{Problems: []proxyapi.Problem{{API: "y", Text: "x", Warning: true}}})
 	testkit.WaitFor(t, func() bool { _, got = call(t, s, "list_apis", nil); return got[0] == "[]" })
 	if len(got) != 2 || !strings.Contains(got[1], "No API is configured") {
 		t.Errorf("%q", got)
@@ -210,13 +210,13 @@ func TestInstructions(t *testing.T) {
 	if !strings.Contains(s.InitializeResult().Instructions, "YOLO_MODE is on") {
 		t.Error("the instructions do not say YOLO_MODE")
 	}
-	p.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
+	p.proxy.SetCatalog(proxyapi.Catalog{YOLO: true})
 	var got []string
 	testkit.WaitFor(t, func() bool {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], "YOLO_MODE is on")
 	})
-	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only where code imports", "- page-through: Page through", "No API is configured yet"} {
+	for _, want := range []string{"33 s per run, up to 44", "read-only here", "About 40000 characters", "Types are checked only if code imports", "- page-through: Page through", "No API is configured yet"} {
 		if !strings.Contains(got[0], want) {
 			t.Errorf("no %q in %s", want, got[0])
 		}
@@ -224,7 +224,7 @@ func TestInstructions(t *testing.T) {
 	if strings.Contains(strings.ToLower(got[0]), "stripe") {
 		t.Errorf("the guide has an example with an API that does not exist: %s", got[0])
 	}
-	p.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{stripe}})
+	p.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{stripe}})
 	testkit.WaitFor(t, func() bool {
 		_, got = call(t, s, "get_instructions", nil)
 		return strings.Contains(got[0], `"apis": ["stripe"]`) && strings.Contains(got[0], `fetch("https://api.stripe.com/`) && strings.Contains(got[0], "Bearer STRIPE_AUTH_TOKEN")
@@ -339,14 +339,14 @@ func TestHostileDescription(t *testing.T) {
 func TestProgress(t *testing.T) {
 	p := start(t, 1, nil)
 	told := make(chan struct{})
-	p.sandbox.Script = func(ctx context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "first\n"})
+	p.sandbox.Script = func(ctx context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "first\n"})
 		select {
 		case <-told:
 		case <-ctx.Done():
 		}
-		emit(runapi.Event{Stdout: "last\n"})
-		return runapi.Exit{Reason: runapi.Exited}
+		emit(sandboxapi.Event{Stdout: "last\n"})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	messages := make(chan string, 100)
 	tell := sync.OnceFunc(func() { close(told) })
@@ -384,8 +384,8 @@ func TestRemarksOnSkills(t *testing.T) {
 	}
 	const described = "// @description Works\n"
 	for _, row := range []struct{ name, source, want string }{
-		{"my skill.ts", "x", `"my skill.ts" in /skills is no skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
-		{"notes.md", "x", `"notes.md" in /skills is no skill: its name ends neither in .ts nor in .py.`},
+		{"my skill.ts", "x", `"my skill.ts" in /skills is not a skill: want at most 64 letters, digits, - and _ before .ts or .py.`},
+		{"notes.md", "x", `"notes.md" in /skills is not a skill: its name ends neither in .ts nor in .py.`},
 		{"broken.ts", described + "export const a = ;", "The skill broken does not load: SyntaxError: Expression expected"},
 		{"lost.ts", described + "import { x } from './nowhere.ts'; export const a = x;", `The skill lost does not load: Module not found "file:///`},
 		{"stranger.ts", described + "import { x } from '/skills/page-through.ts'; export const a = x;", "The skill stranger does not load: "},
@@ -425,7 +425,7 @@ func TestSkillsOfOthers(t *testing.T) {
 		testkit.Must(t, os.WriteFile(filepath.Join(p.skills, name), []byte("export const a = ;"), 0o660))
 	}
 	began, release := make(chan struct{}, 2), make(chan struct{})
-	p.sandbox.SetScript(func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	p.sandbox.SetScript(func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		switch {
 		case strings.Contains(r.Code, "waits"):
 			began <- struct{}{}
@@ -438,14 +438,14 @@ func TestSkillsOfOthers(t *testing.T) {
 		case strings.Contains(r.Code, "for (const name of"): // the check
 			for _, name := range []string{"broken", "fleeting"} {
 				if strings.Contains(r.Code, name) {
-					emit(runapi.Event{Stdout: `{"name":"` + name + `","reason":"SyntaxError: x"}` + "\n"})
+					emit(sandboxapi.Event{Stdout: `{"name":"` + name + `","reason":"SyntaxError: x"}` + "\n"})
 				}
 			}
 			if strings.Contains(r.Code, "fleeting") {
 				testkit.Must(t, os.Remove(filepath.Join(p.skills, "fleeting.ts")))
 			}
 		}
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	})
 	waiting := make(chan []string, 2)
 	for _, code := range []string{"waits()", `import { f } from "/skills/broken.ts"; waits(f.broken)`} {
@@ -459,7 +459,7 @@ func TestSkillsOfOthers(t *testing.T) {
 	s := p.connect(t, nil)
 	_, got := call(t, s, "execute_code", map[string]any{"code": `writes broken: Deno.writeTextFile("/skills/broken.ts", "/skills/broken-notes.txt")`})
 	all := strings.Join(got, "\n")
-	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is no skill`} {
+	for _, want := range []string{"Skills changed during this run: broken (new).", "The skill broken does not load: SyntaxError: x. Correct it.", `"broken-notes.txt" in /skills is not a skill`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the run that wrote it: %q, want %q", all, want)
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -43,14 +43,14 @@ type tenantSet struct {
 	path   string
 
 	mu      sync.Mutex
-	list    []*tenantClient
+	list    []*tenantState
 	file    os.FileInfo // the file of the current list
 	problem error       // the mistake in the current file
 	closed  bool
 }
 
-// tenantClient is one tenant.
-type tenantClient struct {
+// tenantState is one tenant.
+type tenantState struct {
 	tokenfile.Tenant
 	share *queue.Share
 
@@ -96,7 +96,7 @@ func (t *tenantSet) readIfChanged() {
 	t.file = info
 	if err != nil {
 		if t.problem == nil || t.problem.Error() != err.Error() {
-			t.daemon.log.Error("the tokens file has mistakes, what it had before stays in force", logline.Tag("mcp"),
+			t.daemon.log.Error("the tokens file has mistakes, so its last good version stays in force", logline.Tag("mcp"),
 				slog.String("error", err.Error()))
 		}
 		t.problem = err
@@ -134,7 +134,7 @@ func (t *tenantSet) readFile() ([]tokenfile.Tenant, error) {
 // replaceTenants replaces the tenants by a list. A tenant that was changed or removed ends with all its sessions and
 // calls. The caller holds mu.
 func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
-	old := map[string]*tenantClient{}
+	old := map[string]*tenantState{}
 	for _, c := range t.list {
 		old[c.Name] = c
 	}
@@ -153,12 +153,12 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 		if waiting == 0 {
 			waiting = tenantWaiting
 		}
-		t.list = append(t.list, &tenantClient{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
+		t.list = append(t.list, &tenantState{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
 	}
 	for _, c := range old {
 		if c.mcp != nil {
 			// In the background, because closing waits for calls and mu is held.
-			go c.closeClient(context.Background(), t.daemon.executor)
+			go c.closeTenant(context.Background(), t.daemon.executor)
 		}
 	}
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
@@ -170,7 +170,7 @@ func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	hash := sha256.Sum256([]byte(token))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var found *tenantClient
+	var found *tenantState
 	// No early return: the time would reveal the tenant's place in the list.
 	for _, c := range t.list {
 		if c.HasToken(hash) {
@@ -182,7 +182,7 @@ func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	}
 	// The server is made with the first request, so that tenants without requests take no memory.
 	if found.mcp == nil {
-		if err := t.openClient(found); err != nil {
+		if err := t.openTenant(found); err != nil {
 			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
 				slog.String("error", err.Error()))
 			return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -193,8 +193,8 @@ func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	return found.Name, found.mcp
 }
 
-// openClient creates a tenant's MCP server. The caller holds mu.
-func (t *tenantSet) openClient(c *tenantClient) error {
+// openTenant creates a tenant's MCP server. The caller holds mu.
+func (t *tenantSet) openTenant(c *tenantState) error {
 	d := t.daemon
 	dir := filepath.Join(d.flags.tenants, c.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -206,14 +206,14 @@ func (t *tenantSet) openClient(c *tenantClient) error {
 		stop()
 		return err
 	}
-	store.AddShared(d.skills, c.SharesSkill)
+	store.SetShared(d.skills, c.CanUseSkill)
 	c.skills, c.library = store, apidoc.NewLibrary(d.control, d.log)
 	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
 	cfg := d.surfaceConfig()
 	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, d.broker
 	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
-		Modules: d.typedModules(c.library, store, own.ViewCatalog),
-		Skills:  func(code string) map[string]string { return store.ImportedFiles(code, runapi.MaxSkills) },
+		Modules: d.newModuleLookup(c.library, store, own.NarrowCatalog),
+		Skills:  func(code string) map[string]string { return store.ReadImported(code, sandboxapi.MaxSkills) },
 	}}
 	cfg.Tenant = c.tenant
 	if c.Timeout > 0 {
@@ -232,12 +232,12 @@ func (t *tenantSet) openClient(c *tenantClient) error {
 	c.parts.Go(func() { store.Follow(ctx) })
 	c.parts.Go(func() { c.library.Run(ctx) })
 	c.parts.Go(func() { c.surface.WatchSkills(ctx) })
-	c.library.Follow(own.ViewCatalog(d.catalog.Catalog()))
+	c.library.Follow(own.NarrowCatalog(d.catalog.Catalog()))
 	return nil
 }
 
-// closeClient cancels a tenant's calls and ends its sessions.
-func (c *tenantClient) closeClient(ctx context.Context, e *execution.Executor) {
+// closeTenant cancels a tenant's calls and ends its sessions.
+func (c *tenantState) closeTenant(ctx context.Context, e *execution.Executor) {
 	e.StopTenant(c.tenant)
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
@@ -248,13 +248,13 @@ func (c *tenantClient) closeClient(ctx context.Context, e *execution.Executor) {
 }
 
 // listOpened returns the tenants that have had a request.
-func (t *tenantSet) listOpened() []*tenantClient {
+func (t *tenantSet) listOpened() []*tenantState {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []*tenantClient
+	var out []*tenantState
 	for _, c := range t.list {
 		if c.mcp != nil {
 			out = append(out, c)
@@ -286,19 +286,19 @@ func (t *tenantSet) Close(ctx context.Context) {
 	t.closed = true
 	t.mu.Unlock()
 	for _, c := range t.listOpened() {
-		c.closeClient(ctx, t.daemon.executor)
+		c.closeTenant(ctx, t.daemon.executor)
 	}
 }
 
 // SetCatalog passes a new catalog to the tenants. Each gets its part.
-func (t *tenantSet) SetCatalog(cat controlapi.Catalog) {
+func (t *tenantSet) SetCatalog(cat proxyapi.Catalog) {
 	for _, c := range t.listOpened() {
-		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).ViewCatalog(cat))
+		c.library.Follow((&tenant.Tenant{Tenant: c.Tenant}).NarrowCatalog(cat))
 	}
 }
 
 // offerPython passes the sandbox's report about Python to the tenants.
-func (t *tenantSet) offerPython(p runapi.Python) {
+func (t *tenantSet) offerPython(p sandboxapi.Python) {
 	for _, c := range t.listOpened() {
 		c.surface.OfferPython(p)
 	}
@@ -338,7 +338,7 @@ func (d *daemon) listHandlers() []*transport.Handler {
 // isKnownElsewhere reports whether another endpoint knows a session.
 func (d *daemon) isKnownElsewhere(id string, here *transport.Handler) bool {
 	for _, h := range d.listHandlers() {
-		if h != here && h.KnowsSession(id) {
+		if h != here && h.IsKnownSession(id) {
 			return true
 		}
 	}

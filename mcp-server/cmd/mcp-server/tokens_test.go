@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/tokens"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxTokens is what tools and instructions may cost a model.
@@ -24,9 +24,9 @@ const maxTokens = 550
 func TestTokens(t *testing.T) {
 	p := start(t, 1, nil)
 	few := surfaceTexts(t, p)
-	many := controlapi.Catalog{}
+	many := proxyapi.Catalog{}
 	for i := range 500 {
-		many.APIs = append(many.APIs, controlapi.API{Name: fmt.Sprintf("api%d", i), Description: strings.Repeat("long ", 20), Domains: []string{fmt.Sprintf("h%d.example.com", i)}})
+		many.APIs = append(many.APIs, proxyapi.API{Name: fmt.Sprintf("api%d", i), Description: strings.Repeat("long ", 20), Domains: []string{fmt.Sprintf("h%d.example.com", i)}})
 	}
 	p.proxy.SetCatalog(many)
 	testkit.WaitFor(t, func() bool { return len(p.sandbox.AllowedHosts()) == 500 })

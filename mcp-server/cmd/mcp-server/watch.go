@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// attendProxy serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
+// followProxy serves a proxy until ctx ends: as the broker of MCP servers, as the receiver of its alarms, and as the
 // recorder of its events.
-func (d *daemon) attendProxy(ctx context.Context, proxy *controlapi.Client) {
+func (d *daemon) followProxy(ctx context.Context, proxy *proxyapi.Client) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	// Without MCP servers, several mcp-servers may share the proxy, which accepts only one broker.
@@ -31,7 +30,7 @@ func (d *daemon) attendProxy(ctx context.Context, proxy *controlapi.Client) {
 
 // serveProxy answers the proxy's requests to the broker of MCP servers until ctx ends. It connects again if the
 // connection breaks.
-func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
+func (d *daemon) serveProxy(ctx context.Context, proxy *proxyapi.Client) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := proxy.ServeBroker(ctx, d.broker)
@@ -53,16 +52,16 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *controlapi.Client) {
 
 // recordExchanges stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the
 // connection breaks, the missing exchanges are in the runs' receipts.
-func (d *daemon) recordExchanges(ctx context.Context, proxy *controlapi.Client) {
+func (d *daemon) recordExchanges(ctx context.Context, proxy *proxyapi.Client) {
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			// Events may be missing from here, so readers of the history must load it again.
-			d.history.NoteGap()
+			d.history.NotifyGap()
 		}
-		if events, err := proxy.Subscribe(ctx, controlapi.RequestEvents); err == nil {
-			_ = events.EachEvent(func(e controlapi.Event) { // until the connection breaks
+		if events, err := proxy.Subscribe(ctx, proxyapi.RequestEvents); err == nil {
+			_ = events.EachEvent(func(e proxyapi.Event) { // until the connection breaks
 				if e.Lost > 0 {
-					d.history.NoteGap()
+					d.history.NotifyGap()
 				}
 				if e.Exchange != nil {
 					d.history.RecordExchange(*e.Exchange)
@@ -78,10 +77,10 @@ func (d *daemon) recordExchanges(ctx context.Context, proxy *controlapi.Client) 
 
 // watchAlarms ends runs and freezes sessions when the proxy reports an alarm, until ctx ends. Missed alarms are in the
 // runs' receipts.
-func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
+func (d *daemon) watchAlarms(ctx context.Context, proxy *proxyapi.Client) {
 	for ctx.Err() == nil {
-		if events, err := proxy.Subscribe(ctx, controlapi.AlarmEvents); err == nil {
-			_ = events.EachEvent(func(e controlapi.Event) { // until the connection breaks
+		if events, err := proxy.Subscribe(ctx, proxyapi.AlarmEvents); err == nil {
+			_ = events.EachEvent(func(e proxyapi.Event) { // until the connection breaks
 				if e.Alarm != nil {
 					d.executor.RaiseAlarm(*e.Alarm)
 				}
@@ -96,8 +95,8 @@ func (d *daemon) watchAlarms(ctx context.Context, proxy *controlapi.Client) {
 
 // showAlarm shows an alarm in the console.
 func (d *daemon) showAlarm(a operatorapi.Alarm) {
-	d.history.AddAlert(historyapi.Alert{
-		Kind: historyapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.DescribeSecret(),
+	d.history.AddAlert(operatorapi.Alert{
+		Kind: operatorapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.DescribeSecret(),
 		Text: strings.TrimSpace(a.Method+" "+a.Host) + ", in the " + a.In,
 	})
 }

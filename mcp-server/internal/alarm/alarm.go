@@ -27,7 +27,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // most bounds the stored alarms, without the alarms of frozen sessions. Each frozen session has one alarm. If a tenant
@@ -41,8 +41,8 @@ const (
 // File is the book's file. The folder also has a file for each server's accepted tools; no server has this name.
 const File = ".alarms.json"
 
-// AlarmBook holds alarms. A nil Book is empty, and ignores new alarms.
-type AlarmBook struct {
+// Set holds alarms. A nil Book is empty, and ignores new alarms.
+type Set struct {
 	path  string
 	added func(operatorapi.Alarm)
 	log   *slog.Logger
@@ -69,8 +69,8 @@ const Document = "book.json"
 // With Postgres, all replicas have one list. Until it is read, all sessions count as frozen: the file may be older than
 // an alarm at another replica. Postgres gets the sessions that only the file has as frozen: an earlier process ended
 // before Postgres had them, or had no Postgres.
-func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*AlarmBook, error) {
-	b := &AlarmBook{added: added, log: log, wake: make(chan struct{}, 1)}
+func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Set, error) {
+	b := &Set{added: added, log: log, wake: make(chan struct{}, 1)}
 	if db != nil {
 		b.shared = &database.Documents{DB: db, Folder: database.Alarms}
 		ctx, cancel := context.WithTimeout(context.Background(), syncTime)
@@ -90,7 +90,7 @@ func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.
 	}
 	// An unreadable file must not free every session, so the start fails.
 	if err != nil {
-		return nil, fmt.Errorf("reading which sessions are frozen: %w; removing %s frees all", err, b.path)
+		return nil, fmt.Errorf("reading the frozen sessions: %w; remove %s to unfreeze all", err, b.path)
 	}
 	if db != nil {
 		for _, a := range b.list {
@@ -109,7 +109,7 @@ const (
 )
 
 // Follow keeps the book and Postgres identical until ctx ends.
-func (b *AlarmBook) Follow(ctx context.Context) {
+func (b *Set) Follow(ctx context.Context) {
 	if b == nil || b.shared == nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (b *AlarmBook) Follow(ctx context.Context) {
 }
 
 // wakeFollow wakes Follow.
-func (b *AlarmBook) wakeFollow() {
+func (b *Set) wakeFollow() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -135,7 +135,7 @@ func (b *AlarmBook) wakeFollow() {
 }
 
 // syncWithPostgres writes the pending changes to Postgres, and reads its list.
-func (b *AlarmBook) syncWithPostgres(ctx context.Context) {
+func (b *Set) syncWithPostgres(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	b.mu.Lock()
@@ -186,7 +186,7 @@ func (b *AlarmBook) syncWithPostgres(ctx context.Context) {
 }
 
 // applyChange makes a change here at once, and later in Postgres. The caller holds the lock.
-func (b *AlarmBook) applyChange(c listChange) {
+func (b *Set) applyChange(c listChange) {
 	b.list = c(b.list)
 	b.writeFile()
 	if b.shared != nil {
@@ -195,14 +195,14 @@ func (b *AlarmBook) applyChange(c listChange) {
 	}
 }
 
-// SessionName distinguishes sessions without their IDs, which clients use like passwords.
-func SessionName(session string) string {
+// SessionDigest distinguishes sessions without their IDs, which clients use like passwords.
+func SessionDigest(session string) string {
 	sum := sha256.Sum256([]byte(session))
 	return hex.EncodeToString(sum[:6])
 }
 
 // Add records an alarm once, and freezes the session of its run, if it has one.
-func (b *AlarmBook) Add(a controlapi.Alarm, session *string, client string) {
+func (b *Set) Add(a proxyapi.Alarm, session *string, client string) {
 	if b == nil {
 		return
 	}
@@ -210,7 +210,7 @@ func (b *AlarmBook) Add(a controlapi.Alarm, session *string, client string) {
 	defer b.mu.Unlock()
 	n := operatorapi.Alarm{Alarm: a, Client: client}
 	if session != nil {
-		n.Session, n.Frozen = SessionName(*session), true
+		n.Session, n.Frozen = SessionDigest(*session), true
 	}
 	if hasAlarm(b.list, a) {
 		return
@@ -224,7 +224,7 @@ func (b *AlarmBook) Add(a controlapi.Alarm, session *string, client string) {
 
 // hasAlarm reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from
 // another replica.
-func hasAlarm(list []operatorapi.Alarm, a controlapi.Alarm) bool {
+func hasAlarm(list []operatorapi.Alarm, a proxyapi.Alarm) bool {
 	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
 }
 
@@ -253,7 +253,7 @@ func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm
 }
 
 // writeFile writes the book. The caller holds the lock.
-func (b *AlarmBook) writeFile() {
+func (b *Set) writeFile() {
 	if b.path == "" {
 		return
 	}
@@ -267,9 +267,9 @@ func (b *AlarmBook) writeFile() {
 	b.unstored = err != nil
 }
 
-// FindFreeze returns the alarm that froze a session. If the list is in a Postgres that has not answered yet, it returns
-// an alarm without a number for every session.
-func (b *AlarmBook) FindFreeze(session string) (operatorapi.Alarm, bool) {
+// FreezingAlarm returns the alarm that froze a session. If the list is in a Postgres that has not answered yet, it
+// returns an alarm without a number for every session.
+func (b *Set) FreezingAlarm(session string) (operatorapi.Alarm, bool) {
 	//defence:freeze permits
 	if b == nil {
 		return operatorapi.Alarm{}, false
@@ -277,7 +277,7 @@ func (b *AlarmBook) FindFreeze(session string) (operatorapi.Alarm, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shared != nil && !b.known {
-		return operatorapi.Alarm{Session: SessionName(session), Frozen: true}, true
+		return operatorapi.Alarm{Session: SessionDigest(session), Frozen: true}, true
 	}
 	if len(b.list) == 0 {
 		return operatorapi.Alarm{}, false
@@ -286,7 +286,7 @@ func (b *AlarmBook) FindFreeze(session string) (operatorapi.Alarm, bool) {
 	if b.unstored {
 		b.writeFile()
 	}
-	name, of := SessionName(session), tenant.TenantOf(session)
+	name, of := SessionDigest(session), tenant.TenantOf(session)
 	full := b.countFrozen(of) >= mostFrozen
 	i := slices.IndexFunc(b.list, func(a operatorapi.Alarm) bool {
 		return a.Frozen && (a.Session == name || full && a.Tenant == of)
@@ -298,7 +298,7 @@ func (b *AlarmBook) FindFreeze(session string) (operatorapi.Alarm, bool) {
 }
 
 // List returns the alarms, latest first.
-func (b *AlarmBook) List() []operatorapi.Alarm {
+func (b *Set) List() []operatorapi.Alarm {
 	if b == nil {
 		return []operatorapi.Alarm{}
 	}
@@ -310,7 +310,7 @@ func (b *AlarmBook) List() []operatorapi.Alarm {
 }
 
 // Unfreeze unfreezes a session by its name. The alarms stay in the list.
-func (b *AlarmBook) Unfreeze(name string) error {
+func (b *Set) Unfreeze(name string) error {
 	if b == nil {
 		return operatorapi.ErrNotFrozen
 	}
@@ -338,7 +338,7 @@ func unfreezeIn(list []operatorapi.Alarm, name string) (_ []operatorapi.Alarm, f
 }
 
 // countFrozen counts the frozen sessions of a tenant. "" means the operator. The caller holds the lock.
-func (b *AlarmBook) countFrozen(of string) (n int) {
+func (b *Set) countFrozen(of string) (n int) {
 	for _, a := range b.list {
 		if a.Frozen && a.Tenant == of {
 			n++

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestBook: an alarm freezes its session until it is freed, also across a restart, and is told once.
@@ -25,7 +25,7 @@ import (
 func TestBook(t *testing.T) {
 	dir, log := t.TempDir(), logline.New(t.Output(), "text", nil)
 	var told []operatorapi.Alarm
-	open := func() *alarm.AlarmBook {
+	open := func() *alarm.Set {
 		b, err := alarm.Open(dir, nil, func(a operatorapi.Alarm) { told = append(told, a) }, log)
 		if err != nil {
 			t.Fatal(err)
@@ -34,20 +34,20 @@ func TestBook(t *testing.T) {
 	}
 	b := open()
 	mine, other := "session 1", "session 2"
-	a := controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary, In: "body", Host: "thief.test"}
+	a := proxyapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: proxyapi.AlarmCanary, In: "body", Host: "thief.test"}
 	for range 2 { // by the event, and by the receipt
 		b.Add(a, &mine, "client 1")
 	}
-	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "server-x", Kind: controlapi.AlarmCredential, In: "query"}, nil, "")
+	b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "server-x", Kind: proxyapi.AlarmCredential, In: "query"}, nil, "")
 	if len(told) != 2 || len(b.List()) != 2 || b.List()[1].Client != "client 1" {
 		t.Errorf("told %+v, kept %+v", told, b.List())
 	}
-	for _, b := range []*alarm.AlarmBook{b, open()} {
-		if _, ok := b.FindFreeze(mine); !ok {
+	for _, b := range []*alarm.Set{b, open()} {
+		if _, ok := b.FreezingAlarm(mine); !ok {
 			t.Error("the session is not frozen")
 		}
 		for _, free := range []string{other, "", "server-x"} {
-			if _, ok := b.FindFreeze(free); ok {
+			if _, ok := b.FreezingAlarm(free); ok {
 				t.Errorf("%q is frozen", free)
 			}
 		}
@@ -55,10 +55,10 @@ func TestBook(t *testing.T) {
 			t.Errorf("freed by its id: %v", err)
 		}
 	}
-	if err := b.Unfreeze(alarm.SessionName(mine)); err != nil {
+	if err := b.Unfreeze(alarm.SessionDigest(mine)); err != nil {
 		t.Error(err)
 	}
-	if _, ok := open().FindFreeze(mine); ok || len(open().List()) != 2 {
+	if _, ok := open().FreezingAlarm(mine); ok || len(open().List()) != 2 {
 		t.Error("after it was freed")
 	}
 	info, err := os.Stat(filepath.Join(dir, ".alarms.json"))
@@ -73,12 +73,12 @@ func TestNotStored(t *testing.T) {
 	b, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
 	session := "session 1"
-	b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: controlapi.AlarmCanary}, &session, "client 1")
+	b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r1", Kind: proxyapi.AlarmCanary}, &session, "client 1")
 	testkit.Must(t, os.Mkdir(dir, 0o700))
-	b.FindFreeze("another")
+	b.FreezingAlarm("another")
 	again, err := alarm.Open(dir, nil, nil, log)
 	testkit.Must(t, err)
-	if _, ok := again.FindFreeze(session); !ok {
+	if _, ok := again.FreezingAlarm(session); !ok {
 		t.Error("a restart has forgotten it")
 	}
 }
@@ -95,10 +95,10 @@ func TestBesidePins(t *testing.T) {
 	session := "s"
 	for _, frozen := range []bool{false, true} {
 		b, err := alarm.Open(dir, nil, nil, log)
-		if _, ok := b.FindFreeze(session); ok != frozen || err != nil {
+		if _, ok := b.FreezingAlarm(session); ok != frozen || err != nil {
 			t.Errorf("frozen %t, %v, want %t", ok, err, frozen)
 		}
-		b.Add(controlapi.Alarm{Run: "r"}, &session, "")
+		b.Add(proxyapi.Alarm{Run: "r"}, &session, "")
 		if text, _ := os.ReadFile(path); string(text) != pins {
 			t.Errorf("the tools of the server are %q", text)
 		}
@@ -112,11 +112,11 @@ func TestMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := "frozen"
-	b.Add(controlapi.Alarm{Run: "first"}, &mine, "")
+	b.Add(proxyapi.Alarm{Run: "first"}, &mine, "")
 	for i := range 500 {
-		b.Add(controlapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
+		b.Add(proxyapi.Alarm{Run: fmt.Sprint("r", i)}, nil, "")
 	}
-	if _, ok := b.FindFreeze(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
+	if _, ok := b.FreezingAlarm(mine); !ok || len(b.List()) != 100 || b.List()[0].Run != "r499" {
 		t.Errorf("%d kept, frozen: %t", len(b.List()), ok)
 	}
 }
@@ -130,7 +130,7 @@ func TestManyFrozen(t *testing.T) {
 	}
 	at := time.Now()
 	add := func(session string, n int) {
-		b.Add(controlapi.Alarm{Run: session, At: at.Add(time.Duration(n))}, &session, "")
+		b.Add(proxyapi.Alarm{Run: session, At: at.Add(time.Duration(n))}, &session, "")
 	}
 	for i := range 300 {
 		add("again", i)
@@ -139,20 +139,20 @@ func TestManyFrozen(t *testing.T) {
 		t.Errorf("one session takes the room of %d", n)
 	}
 	for i := range 999 {
-		if _, ok := b.FindFreeze("innocent"); ok {
+		if _, ok := b.FreezingAlarm("innocent"); ok {
 			t.Fatalf("frozen with the others after %d", i)
 		}
 		add(fmt.Sprint("s", i), 0)
 	}
-	if _, ok := b.FindFreeze("innocent"); !ok {
+	if _, ok := b.FreezingAlarm("innocent"); !ok {
 		t.Error("a thousand are frozen, and nothing else is")
 	}
-	if err := b.Unfreeze(alarm.SessionName("s7")); err != nil {
+	if err := b.Unfreeze(alarm.SessionDigest("s7")); err != nil {
 		t.Fatal(err)
 	}
-	_, innocent := b.FindFreeze("innocent")
-	_, first := b.FindFreeze("again")
-	if _, ok := b.FindFreeze("s7"); ok || innocent || !first {
+	_, innocent := b.FreezingAlarm("innocent")
+	_, first := b.FreezingAlarm("again")
+	if _, ok := b.FreezingAlarm("s7"); ok || innocent || !first {
 		t.Errorf("after one was freed: it %t, one that never was %t, the first %t", ok, innocent, first)
 	}
 }
@@ -169,13 +169,13 @@ func TestFrozenOfTenant(t *testing.T) {
 	}
 	for i := range 1000 {
 		session := of("mallory", fmt.Sprint(i))
-		b.Add(controlapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
+		b.Add(proxyapi.Alarm{Run: session, Tenant: "mallory", Host: "mallory.test"}, &session, "")
 	}
-	if _, ok := b.FindFreeze(of("mallory", "new")); !ok {
+	if _, ok := b.FreezingAlarm(of("mallory", "new")); !ok {
 		t.Error("a tenant goes on after a thousand alarms")
 	}
 	for _, session := range []string{of("alice", "s"), "the operator's"} {
-		if a, ok := b.FindFreeze(session); ok {
+		if a, ok := b.FreezingAlarm(session); ok {
 			t.Errorf("%q is frozen, and learns of %s", session, a.Host)
 		}
 	}
@@ -197,7 +197,7 @@ func TestDamaged(t *testing.T) {
 // Promise: shared-runs
 func TestShared(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	openIn := func(dir string) *alarm.AlarmBook {
+	openIn := func(dir string) *alarm.Set {
 		db, err := database.OpenPostgres(secret.New(p.URL()))
 		testkit.Must(t, err)
 		_ = db.Migrate(t.Context(), database.Migrations) // it fails if Postgres is away
@@ -207,16 +207,16 @@ func TestShared(t *testing.T) {
 		follow(t, b)
 		return b
 	}
-	open := func() *alarm.AlarmBook { return openIn(t.TempDir()) }
-	frozen := func(b *alarm.AlarmBook) func() bool {
-		return func() bool { _, ok := b.FindFreeze("session"); return ok }
+	open := func() *alarm.Set { return openIn(t.TempDir()) }
+	frozen := func(b *alarm.Set) func() bool {
+		return func() bool { _, ok := b.FreezingAlarm("session"); return ok }
 	}
 	one, two, session := open(), open(), "session"
 	if frozen(two)() {
 		t.Fatal("it is frozen before the alarm")
 	}
-	one.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
-	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r2"}, nil, "")
+	one.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
+	two.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r2"}, nil, "")
 	began := time.Now()
 	testkit.WaitFor(t, frozen(two))
 	t.Logf("frozen elsewhere after %v", time.Since(began))
@@ -226,7 +226,7 @@ func TestShared(t *testing.T) {
 	}
 	p.Stop()
 	other := "other"
-	two.Add(controlapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
+	two.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r3"}, &other, "client")
 	if !frozen(open())() {
 		t.Error("a replica that knows nothing lets sessions run")
 	}
@@ -236,8 +236,8 @@ func TestShared(t *testing.T) {
 		t.Error("a replica with a file from before the alarm lets the session run")
 	}
 	p.Start()
-	testkit.WaitFor(t, func() bool { _, ok := one.FindFreeze(other); return ok })
-	testkit.Must(t, two.Unfreeze(alarm.SessionName(session)))
+	testkit.WaitFor(t, func() bool { _, ok := one.FreezingAlarm(other); return ok })
+	testkit.Must(t, two.Unfreeze(alarm.SessionDigest(session)))
 	testkit.WaitFor(t, func() bool { return !frozen(one)() })
 }
 
@@ -246,7 +246,7 @@ func TestShared(t *testing.T) {
 // Promise: shared-runs
 func TestOnlyInFile(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	open := func(dir string, shares bool) (*alarm.AlarmBook, *database.DB) {
+	open := func(dir string, shares bool) (*alarm.Set, *database.DB) {
 		var db *database.DB
 		if shares {
 			var err error
@@ -259,9 +259,9 @@ func TestOnlyInFile(t *testing.T) {
 		testkit.Must(t, err)
 		return b, db
 	}
-	frozen := func(b *alarm.AlarmBook, session string) bool { _, is := b.FindFreeze(session); return is }
-	freeze := func(b *alarm.AlarmBook, run, session string) {
-		b.Add(controlapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
+	frozen := func(b *alarm.Set, session string) bool { _, is := b.FreezingAlarm(session); return is }
+	freeze := func(b *alarm.Set, run, session string) {
+		b.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: run}, &session, "client")
 	}
 	dir := t.TempDir()
 	alone, _ := open(dir, false)
@@ -285,7 +285,7 @@ func TestOnlyInFile(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(copied, alarm.File), text, 0o600))
 	freer, _ := open(dir, true)
-	testkit.Must(t, freer.Unfreeze(alarm.SessionName("away")))
+	testkit.Must(t, freer.Unfreeze(alarm.SessionDigest("away")))
 	follow(t, freer)
 	testkit.WaitFor(t, func() bool { other, _ := open(t.TempDir(), true); return !frozen(other, "away") })
 	if late, _ := open(copied, true); frozen(late, "away") || !frozen(late, "before") {
@@ -294,7 +294,7 @@ func TestOnlyInFile(t *testing.T) {
 }
 
 // follow keeps a book and Postgres alike until the end of the test.
-func follow(t *testing.T, b *alarm.AlarmBook) {
+func follow(t *testing.T, b *alarm.Set) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); b.Follow(ctx) }()

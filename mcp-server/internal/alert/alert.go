@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -27,14 +27,14 @@ const (
 
 // Store stores alerts and provides events.
 type Store interface {
-	AddAlert(a historyapi.Alert)
-	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
+	AddAlert(a operatorapi.Alert)
+	Follow(ctx context.Context, after string) ([]operatorapi.Event, error)
 }
 
 // Watcher watches for events. Create it with New.
 type Watcher struct {
 	store   Store
-	servers func() []serverstate.Server
+	servers func() []mcpserver.Status
 	now     func() time.Time
 
 	apis    map[string]*latestRequests
@@ -44,7 +44,7 @@ type Watcher struct {
 }
 
 // New returns a watcher of a store and the states of MCP servers.
-func New(store Store, servers func() []serverstate.Server) *Watcher {
+func New(store Store, servers func() []mcpserver.Status) *Watcher {
 	return &Watcher{
 		store: store, servers: servers, now: time.Now,
 		apis: map[string]*latestRequests{}, skills: map[string]time.Time{}, failing: map[string]bool{},
@@ -55,7 +55,7 @@ func New(store Store, servers func() []serverstate.Server) *Watcher {
 // Run watches until ctx ends or the store closes.
 func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	events := make(chan []historyapi.Event)
+	events := make(chan []operatorapi.Event)
 	ended := make(chan struct{})
 	defer func() { cancel(); <-ended }()
 	go func() {
@@ -81,7 +81,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // followEvents sends events until ctx ends.
-func (w *Watcher) followEvents(ctx context.Context, to chan<- []historyapi.Event) {
+func (w *Watcher) followEvents(ctx context.Context, to chan<- []operatorapi.Event) {
 	for after := ""; ; {
 		list, err := w.store.Follow(ctx, after)
 		if err != nil || len(list) == 0 {
@@ -97,7 +97,7 @@ func (w *Watcher) followEvents(ctx context.Context, to chan<- []historyapi.Event
 }
 
 // handleEvent handles one event.
-func (w *Watcher) handleEvent(e historyapi.Event) {
+func (w *Watcher) handleEvent(e operatorapi.Event) {
 	switch {
 	case e.Exchange != nil:
 		w.checkExchange(*e.Exchange)
@@ -106,8 +106,8 @@ func (w *Watcher) handleEvent(e historyapi.Event) {
 	}
 }
 
-func (w *Watcher) checkExchange(x historyapi.Exchange) {
-	if len(x.APIs) == 0 || x.Outcome == controlapi.OutcomeDenied { // a refusal by the proxy reveals no fault of the API
+func (w *Watcher) checkExchange(x operatorapi.Exchange) {
+	if len(x.APIs) == 0 || x.Outcome == proxyapi.OutcomeDenied { // a refusal by the proxy reveals no fault of the API
 		return
 	}
 	name := x.APIs[0]
@@ -121,8 +121,8 @@ func (w *Watcher) checkExchange(x historyapi.Exchange) {
 	}
 	// Only the change to failing is an alert, not each further failure.
 	if l.addRequest(isAPIFailure(x.Exchange)) {
-		w.store.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertAPI, Run: runOf(x.Run), API: name, Title: name + " fails",
+		w.store.AddAlert(operatorapi.Alert{
+			Kind: operatorapi.AlertAPI, Run: runOf(x.Run), API: name, Title: name + " fails",
 			Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, describeFailure(x)),
 		})
 	}
@@ -138,13 +138,13 @@ func runOf(of string) string {
 
 // isAPIFailure reports whether an API failed by a fault of the API. An answer to a mistake in the code is no such
 // failure.
-func isAPIFailure(x controlapi.Exchange) bool {
-	return x.Outcome != controlapi.OutcomeServed || x.Status >= 500 ||
+func isAPIFailure(x proxyapi.Exchange) bool {
+	return x.Outcome != proxyapi.OutcomeServed || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429
 }
 
-func describeFailure(x historyapi.Exchange) string {
-	if x.Outcome == controlapi.OutcomeServed {
+func describeFailure(x operatorapi.Exchange) string {
+	if x.Outcome == proxyapi.OutcomeServed {
 		return fmt.Sprint("status ", x.Status)
 	}
 	return strings.TrimSpace("no answer " + x.Code)
@@ -184,8 +184,8 @@ func (l *latestRequests) addRequest(failed bool) bool {
 
 // checkSkill reports a change that was not made by hand. Skills that exist when CodeForge first lists them are not
 // changes.
-func (w *Watcher) checkSkill(v historyapi.SkillVersion) {
-	if v.By == historyapi.ByHand || v.By == historyapi.ByPerson && v.Version == 1 {
+func (w *Watcher) checkSkill(v operatorapi.SkillVersion) {
+	if v.By == operatorapi.ByHand || v.By == operatorapi.ByPerson && v.Version == 1 {
 		return
 	}
 	if now := w.now(); now.Sub(w.skills[v.Skill]) >= skillTime {
@@ -201,30 +201,30 @@ func (w *Watcher) checkSkill(v historyapi.SkillVersion) {
 		case v.Version == 1:
 			title = "A new skill: " + v.Skill
 		}
-		w.store.AddAlert(historyapi.Alert{
-			Kind: historyapi.AlertSkill, Run: v.Run, Skill: v.Skill, Title: title,
-			Text: what + ". It is told once an hour.",
+		w.store.AddAlert(operatorapi.Alert{
+			Kind: operatorapi.AlertSkill, Run: v.Run, Skill: v.Skill, Title: title,
+			Text: what + ". You get this alert at most once an hour.",
 		})
 	}
 }
 
 // checkServers reports servers that start to fail, and servers with new held tools.
-func (w *Watcher) checkServers(states []serverstate.Server) {
+func (w *Watcher) checkServers(states []mcpserver.Status) {
 	for _, s := range states {
 		// A server that keeps failing is reported once.
-		if fails := s.State == serverstate.Failing; fails != w.failing[s.Name] {
+		if fails := s.State == mcpserver.Failing; fails != w.failing[s.Name] {
 			if w.failing[s.Name] = fails; fails {
-				w.store.AddAlert(historyapi.Alert{
-					Kind: historyapi.AlertServer, API: s.Name, Title: "The MCP server " + s.Name + " does not start", Text: s.Problem,
+				w.store.AddAlert(operatorapi.Alert{
+					Kind: operatorapi.AlertServer, API: s.Name, Title: "The MCP server " + s.Name + " does not start", Text: s.Problem,
 				})
 			}
 		}
 		// Fewer held tools mean that the user has approved some.
 		if s.Held > w.held[s.Name] {
-			w.store.AddAlert(historyapi.Alert{
-				Kind: historyapi.AlertServer, API: s.Name,
+			w.store.AddAlert(operatorapi.Alert{
+				Kind: operatorapi.AlertServer, API: s.Name,
 				Title: fmt.Sprintf("Tools of the MCP server %s are held: %d", s.Name, s.Held),
-				Text: "They are new, or not as you accepted them. See what changed, and accept it, with: " +
+				Text: "They are new, or changed since you accepted them. See the changes, and accept them, with: " +
 					"codeforge mcp approve " + s.Name,
 			})
 		}

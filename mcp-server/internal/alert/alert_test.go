@@ -9,25 +9,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // told is a Store that remembers titles.
 type told struct {
 	mu     sync.Mutex
 	titles []string
-	events chan []historyapi.Event
+	events chan []operatorapi.Event
 }
 
-func (s *told) AddAlert(a historyapi.Alert) {
+func (s *told) AddAlert(a operatorapi.Alert) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.titles = append(s.titles, a.Title)
 }
 
-func (s *told) Follow(ctx context.Context, _ string) ([]historyapi.Event, error) {
+func (s *told) Follow(ctx context.Context, _ string) ([]operatorapi.Event, error) {
 	select {
 	case list := <-s.events:
 		return list, nil
@@ -44,8 +44,8 @@ func (s *told) take() string {
 	return all
 }
 
-func exchange(api, outcome string, status int) historyapi.Event {
-	return historyapi.Event{Exchange: &historyapi.Exchange{Exchange: controlapi.Exchange{
+func exchange(api, outcome string, status int) operatorapi.Event {
+	return operatorapi.Event{Exchange: &operatorapi.Exchange{Exchange: proxyapi.Exchange{
 		Run: "r1", APIs: []string{api}, Host: api + ".test", Outcome: outcome, Status: status,
 	}}}
 }
@@ -67,16 +67,16 @@ func TestAPI(t *testing.T) {
 		status  int
 		want    string
 	}{
-		{20, controlapi.OutcomeServed, 200, ""},
-		{50, controlapi.OutcomeDenied, 403, ""},
-		{50, controlapi.OutcomeServed, 404, ""},
-		{10, controlapi.OutcomeServed, 500, ""},
-		{1, controlapi.OutcomeFailed, 0, "a fails"},
-		{50, controlapi.OutcomeServed, 401, ""},
-		{14, controlapi.OutcomeServed, 200, ""},
-		{20, controlapi.OutcomeFailed, 0, ""}, // it had not recovered
-		{15, controlapi.OutcomeServed, 200, ""},
-		{20, controlapi.OutcomeServed, 429, "a fails"},
+		{20, proxyapi.OutcomeServed, 200, ""},
+		{50, proxyapi.OutcomeDenied, 403, ""},
+		{50, proxyapi.OutcomeServed, 404, ""},
+		{10, proxyapi.OutcomeServed, 500, ""},
+		{1, proxyapi.OutcomeFailed, 0, "a fails"},
+		{50, proxyapi.OutcomeServed, 401, ""},
+		{14, proxyapi.OutcomeServed, 200, ""},
+		{20, proxyapi.OutcomeFailed, 0, ""}, // it had not recovered
+		{15, proxyapi.OutcomeServed, 200, ""},
+		{20, proxyapi.OutcomeServed, 429, "a fails"},
 	} {
 		if got := send(step.n, step.outcome, step.status); got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
@@ -90,15 +90,15 @@ func TestSkill(t *testing.T) {
 	w := New(s, nil)
 	now := time.Now()
 	w.now = func() time.Time { return now }
-	change := func(v historyapi.SkillVersion) string {
-		w.handleEvent(historyapi.Event{Skill: &v})
+	change := func(v operatorapi.SkillVersion) string {
+		w.handleEvent(operatorapi.Event{Skill: &v})
 		return s.take()
 	}
-	run, shipped := historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Version: 2}, historyapi.SkillVersion{Skill: "b", By: historyapi.ByPerson, Version: 1}
+	run, shipped := operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByRun, Version: 2}, operatorapi.SkillVersion{Skill: "b", By: operatorapi.ByPerson, Version: 1}
 	if got := change(shipped); got != "" {
 		t.Error(got)
 	}
-	if got := change(historyapi.SkillVersion{Skill: "a", By: historyapi.ByHand, Version: 2}); got != "" {
+	if got := change(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByHand, Version: 2}); got != "" {
 		t.Error(got)
 	}
 	if got := change(run); got != "The skill a changed" {
@@ -108,7 +108,7 @@ func TestSkill(t *testing.T) {
 		t.Error(got)
 	}
 	now = now.Add(skillTime)
-	if got := change(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}); got != "The skill a was deleted" {
+	if got := change(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByTool, Deleted: true}); got != "The skill a was deleted" {
 		t.Error(got)
 	}
 }
@@ -116,30 +116,30 @@ func TestSkill(t *testing.T) {
 // TestServers: a server that does not start, and one whose tools are held, are told when that begins.
 func TestServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &told{events: make(chan []historyapi.Event)}
+		s := &told{events: make(chan []operatorapi.Event)}
 		var state atomic.Value
-		state.Store(serverstate.Server{Name: "a", State: serverstate.Running})
-		w := New(s, func() []serverstate.Server { return []serverstate.Server{state.Load().(serverstate.Server)} })
+		state.Store(mcpserver.Status{Name: "a", State: mcpserver.Running})
+		w := New(s, func() []mcpserver.Status { return []mcpserver.Status{state.Load().(mcpserver.Status)} })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
 		for i, step := range []struct {
-			state serverstate.State
+			state mcpserver.State
 			held  int
 			want  string
 		}{
-			{serverstate.Running, 0, ""}, {serverstate.Failing, 0, "The MCP server a does not start"}, {serverstate.Failing, 0, ""},
-			{serverstate.Running, 2, "Tools of the MCP server a are held: 2"}, {serverstate.Running, 2, ""}, {serverstate.Running, 0, ""},
-			{serverstate.Failing, 0, "The MCP server a does not start"},
+			{mcpserver.Running, 0, ""}, {mcpserver.Failing, 0, "The MCP server a does not start"}, {mcpserver.Failing, 0, ""},
+			{mcpserver.Running, 2, "Tools of the MCP server a are held: 2"}, {mcpserver.Running, 2, ""}, {mcpserver.Running, 0, ""},
+			{mcpserver.Failing, 0, "The MCP server a does not start"},
 		} {
-			state.Store(serverstate.Server{Name: "a", State: step.state, Held: step.held})
+			state.Store(mcpserver.Status{Name: "a", State: step.state, Held: step.held})
 			time.Sleep(serverTime)
 			synctest.Wait()
 			if got := s.take(); got != step.want {
 				t.Errorf("step %d: %q, want %q", i, got, step.want)
 			}
 		}
-		s.events <- []historyapi.Event{{Skill: &historyapi.SkillVersion{Skill: "x", By: historyapi.ByRun, Version: 1}}}
+		s.events <- []operatorapi.Event{{Skill: &operatorapi.SkillVersion{Skill: "x", By: operatorapi.ByRun, Version: 1}}}
 		synctest.Wait()
 		if got := s.take(); got != "A new skill: x" {
 			t.Error(got)

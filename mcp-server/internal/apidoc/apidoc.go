@@ -19,8 +19,8 @@ import (
 // block is the size of a compressed block, in bytes. Reading one line means unpacking up to one block.
 const block = 24 << 10
 
-// APIDoc holds the operations and types of one API. It is immutable.
-type APIDoc struct {
+// Document holds the operations and types of one API. It is immutable.
+type Document struct {
 	Name  string
 	Head  operation.Head
 	Index *search.Index // its entries are the operations, in the same order
@@ -38,13 +38,13 @@ type APIDoc struct {
 // linePosition is the place of a line.
 type linePosition struct{ block, from, to uint32 }
 
-// ReadDoc reads an operations.jsonl. It rejects the same input as operation.Reader.
-func ReadDoc(name string, r io.Reader) (*APIDoc, error) {
+// ReadDocument reads an operations.jsonl. It rejects the same input as operation.Reader.
+func ReadDocument(name string, r io.Reader) (*Document, error) {
 	lines, err := operation.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the operations of %s: %w", name, err)
 	}
-	d := &APIDoc{Name: name, Head: lines.Head(), ids: map[string]int{}}
+	d := &Document{Name: name, Head: lines.Head(), ids: map[string]int{}}
 	p := linePacker{doc: d}
 	builder := search.NewBuilder(name)
 	var keys []byte
@@ -97,14 +97,14 @@ func ReadDoc(name string, r io.Reader) (*APIDoc, error) {
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
 	}
-	d.keys, d.Index, d.groups = string(keys), builder.BuildIndex(), sortBySize(groups)
+	d.keys, d.Index, d.groups = string(keys), builder.BuildIndex(), largestGroups(groups)
 	d.lines, d.ends = slices.Clip(d.lines), slices.Clip(d.ends)
 	return d, nil
 }
 
 // linePacker compresses lines in blocks.
 type linePacker struct {
-	doc   *APIDoc
+	doc   *Document
 	text  []byte
 	write *flate.Writer
 }
@@ -145,10 +145,10 @@ func (p *linePacker) flushBlock() error {
 }
 
 // OperationCount returns the number of operations.
-func (d *APIDoc) OperationCount() int { return len(d.ends) }
+func (d *Document) OperationCount() int { return len(d.ends) }
 
 // OperationKey returns an operation's method and path, such as "POST /v1/refunds".
-func (d *APIDoc) OperationKey(i int) string {
+func (d *Document) OperationKey(i int) string {
 	if i == 0 {
 		return d.keys[:d.ends[0]]
 	}
@@ -156,10 +156,10 @@ func (d *APIDoc) OperationKey(i int) string {
 }
 
 // Operation returns an operation in full.
-func (d *APIDoc) Operation(i int) operation.Line { return d.readLine(d.lines[i]) }
+func (d *Document) Operation(i int) operation.Line { return d.readLine(d.lines[i]) }
 
 // Type returns a type by its name.
-func (d *APIDoc) Type(name string) (operation.Line, bool) {
+func (d *Document) Type(name string) (operation.Line, bool) {
 	i, ok := slices.BinarySearch(d.types, name)
 	if !ok {
 		return operation.Line{}, false
@@ -168,7 +168,7 @@ func (d *APIDoc) Type(name string) (operation.Line, bool) {
 }
 
 // readLine reads a line. packer wrote the block, so an error cannot happen; it would give an empty line.
-func (d *APIDoc) readLine(p linePosition) operation.Line {
+func (d *Document) readLine(p linePosition) operation.Line {
 	r := flate.NewReader(bytes.NewReader(d.blocks[p.block]))
 	text := make([]byte, p.to)
 	var l operation.Line
@@ -183,7 +183,7 @@ func (d *APIDoc) readLine(p linePosition) operation.Line {
 const meantWords = 20
 
 // indexOperation adds an operation to an index. The end of its path counts most, and the names in its types least.
-func indexOperation(b *search.Builder, d *APIDoc, l operation.Line) {
+func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 	path, last := pathWords(l.Path)
 	does := operationKind(l)
 	if d.Head.GraphQL {

@@ -19,9 +19,9 @@ const shop = `{"format":1,"server":"https://api.shop.test/v1","auth":[{"token":"
 {"type":"Charge","ts":"{ id: string }"}
 `
 
-func read(t testing.TB, text string) *APIDoc {
+func read(t testing.TB, text string) *Document {
 	t.Helper()
-	d, err := ReadDoc("shop", strings.NewReader(text))
+	d, err := ReadDocument("shop", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "{}\n", strings.Replace(shop, "Create", "Cre\u202eate", 1), strings.Replace(shop, `"operations":5`, `"operations":6`, 1)} {
-		if d, err := ReadDoc("shop", strings.NewReader(bad)); err == nil {
+		if d, err := ReadDocument("shop", strings.NewReader(bad)); err == nil {
 			t.Errorf("%.60q gives %+v", bad, d)
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // ClientName returns the name under which code imports an API's client: the API's name as an identifier.
 func ClientName(api string) string {
 	name := strings.ReplaceAll(api, "-", "_")
-	if name == "" || '0' <= name[0] && name[0] <= '9' || !runner.CheckIdentifier(name) {
+	if name == "" || '0' <= name[0] && name[0] <= '9' || !runner.IsIdentifier(name) {
 		name = "_" + name
 	}
 	return name
@@ -30,7 +30,7 @@ func ClientName(api string) string {
 
 // ClientTable returns the client's table of the operations with these keys, and its TypeScript declarations. It omits
 // operations that the API does not have. tokens are the names of the API's tokens.
-func (d *APIDoc) ClientTable(keys map[string]bool, tokens []string) (t runner.Table, types string) {
+func (d *Document) ClientTable(keys map[string]bool, tokens []string) (t runner.Table, types string) {
 	t = runner.Table{Name: d.Name, Call: ClientName(d.Name), Server: d.Head.Server, Auth: d.tokenPlaces(tokens)}
 	if d.Head.GraphQL {
 		t.Note = d.Name + " is an API of GraphQL: send its queries with fetch"
@@ -74,7 +74,7 @@ func (d *APIDoc) ClientTable(keys map[string]bool, tokens []string) (t runner.Ta
 var basic = regexp.MustCompile(`^Basic \$\{btoa\("([A-Za-z0-9_]+):([A-Za-z0-9_]*)"\)\}$`)
 
 // tokenPlaces returns how requests carry the tokens that the API has.
-func (d *APIDoc) tokenPlaces(tokens []string) []runner.Auth {
+func (d *Document) tokenPlaces(tokens []string) []runner.Auth {
 	out := []runner.Auth{}
 	for _, a := range d.Head.Auth {
 		kind, name, _ := strings.Cut(a.Place, ":")
@@ -100,7 +100,7 @@ func (d *APIDoc) tokenPlaces(tokens []string) []runner.Auth {
 }
 
 // resolveType returns the type that a type's name stands for, or the type itself.
-func (d *APIDoc) resolveType(ts string) string {
+func (d *Document) resolveType(ts string) string {
 	// Bounded, because a hostile document may have types that name each other in a circle.
 	const chain = 5
 	for range chain {
@@ -127,7 +127,7 @@ func fieldNames(ts string) []string {
 
 // findList returns the property of an operation's answer that holds its list, or "". Of several arrays this is the only
 // one with objects that are not links, or else the one that the path names.
-func (d *APIDoc) findList(l operation.Line) string {
+func (d *Document) findList(l operation.Line) string {
 	all, _ := objectMembers(d.resolveType(l.Answer))
 	var arrays, objects []string
 	for _, m := range all {
@@ -203,7 +203,7 @@ func splitMember(member string) (name, ts string, ok bool) {
 	name = strings.TrimSuffix(member[:at], "?")
 	if strings.HasPrefix(name, `"`) {
 		var err error
-		if name, err = strconv.Unquote(braced.ReplaceAllStringFunc(name, indentEight)); err != nil {
+		if name, err = strconv.Unquote(braced.ReplaceAllStringFunc(name, padEscape)); err != nil {
 			return "", "", false
 		}
 	}
@@ -213,7 +213,7 @@ func splitMember(member string) (name, ts string, ok bool) {
 // braced matches an escaped character in a TypeScript string. Go writes it with eight digits.
 var braced = regexp.MustCompile(`\\u\{[0-9a-f]{1,6}\}`)
 
-func indentEight(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
+func padEscape(s string) string { return fmt.Sprintf(`\U%08s`, s[3:len(s)-1]) }
 
 // declared is the start of the names of generated declarations. A document that uses such a name only spoils the check
 // of its client.

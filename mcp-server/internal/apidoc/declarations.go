@@ -11,7 +11,7 @@ import (
 
 // declarationWriter builds the text that declares a client.
 type declarationWriter struct {
-	doc        *APIDoc
+	doc        *Document
 	call       string
 	types      strings.Builder
 	operations strings.Builder
@@ -38,7 +38,7 @@ func (c *declarationWriter) declareOperation(l operation.Line, key string) {
 	}
 	path, query := c.declarePath(l), c.declareWireType(mergeObjects(l.Query, c.doc.Head.Common), l.Styles)
 	part("path", path, path != "")
-	part("query", query, anyRequired(query))
+	part("query", query, hasRequired(query))
 	headers, must := c.declareHeaders(l.Headers)
 	part("headers", headers, must)
 	body := l.Body
@@ -46,14 +46,14 @@ func (c *declarationWriter) declareOperation(l operation.Line, key string) {
 		if l.BodyMedia == "application/x-www-form-urlencoded" || l.BodyMedia == "multipart/form-data" {
 			body = c.declareWireType(body, nil)
 		} else {
-			body = c.usableType(body)
+			body = c.useType(body)
 		}
 	}
 	part("body", body, !l.BodyOptional)
 	input = append(input, "signal?: any")
 	answer := "any"
 	if l.Answer != "" {
-		answer = c.usableType(l.Answer)
+		answer = c.useType(l.Answer)
 	}
 	mark := "?"
 	if needed {
@@ -76,8 +76,8 @@ func (c *declarationWriter) aliasFor(part string) string {
 	return fmt.Sprintf("%s%s$%d$%s", declared, part, c.n, c.call)
 }
 
-// usableType returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
-func (c *declarationWriter) usableType(ts string) string {
+// useType returns a type for the declarations, with any for unknown parts. It queues the types that the type names.
+func (c *declarationWriter) useType(ts string) string {
 	// Queued and not written at once: types may refer to each other.
 	c.queue = append(c.queue, c.doc.typesNamedBy(ts)...)
 	return lenientType(ts)
@@ -117,18 +117,18 @@ func (c *declarationWriter) declarePath(l operation.Line) string {
 func (c *declarationWriter) declareWireType(ts string, styles map[string]string) string {
 	list, ok := objectMembers(ts)
 	if !ok {
-		return c.usableType(ts)
+		return c.useType(ts)
 	}
 	for i, m := range list {
 		name, t, ok := splitMember(m)
 		if !ok {
-			list[i] = c.usableType(m)
+			list[i] = c.useType(m)
 			continue
 		}
 		one, isList := strings.CutSuffix(t, "[]")
 		wide := c.wireValueType(t)
 		if isList && wide == lenientType(t) { // a list of items other than words and numbers
-			wide = c.usableType(t)
+			wide = c.useType(t)
 		}
 		if isList && styles != nil && styles[name] == "" {
 			wide += " | " + c.wireValueType(one)
@@ -152,7 +152,7 @@ func (c *declarationWriter) wireValueType(ts string) string {
 	case "number[]":
 		return "(number | `${number}`)[]"
 	}
-	return c.usableType(ts)
+	return c.useType(ts)
 }
 
 // declareHeaders declares headers. Further headers are always allowed. must reports whether a header is required.
@@ -161,7 +161,7 @@ func (c *declarationWriter) declareHeaders(ts string) (declared string, must boo
 	list, _ := objectMembers(ts)
 	for _, m := range list {
 		name, _, ok := splitMember(m)
-		if !ok || countOptional(m) == 1 {
+		if !ok || optionalCount(m) == 1 {
 			continue
 		}
 		switch strings.ToLower(name) {
@@ -193,11 +193,11 @@ func mergeObjects(a, b string) string {
 	return "{ " + strings.Join(first, "; ") + " }"
 }
 
-// anyRequired reports whether an object has a required property.
-func anyRequired(ts string) bool {
+// hasRequired reports whether an object has a required property.
+func hasRequired(ts string) bool {
 	list, _ := objectMembers(ts)
 	return slices.ContainsFunc(list, func(m string) bool {
-		return countOptional(m) == 0 && !strings.HasPrefix(m, "[")
+		return optionalCount(m) == 0 && !strings.HasPrefix(m, "[")
 	})
 }
 
@@ -218,7 +218,7 @@ func (c *declarationWriter) renderText() string {
 		if c.types.Len()+named.Len()+len(ts) > maxDeclared {
 			ts = "any"
 		}
-		fmt.Fprintf(&named, "type %s = %s;\n", name, c.usableType(ts))
+		fmt.Fprintf(&named, "type %s = %s;\n", name, c.useType(ts))
 	}
 	var b strings.Builder
 	b.WriteString("export {};\n") // this makes the file a module with local declarations

@@ -123,13 +123,13 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 		batch, size = nil, 0
 	}
 	for name, path := range files {
-		var d *APIDoc
+		var d *Document
 		if path[0] == '{' {
 			d = read(t, path)
 		} else {
 			f, err := os.Open(path)
 			testkit.Must(t, err)
-			d, err = ReadDoc(name, f)
+			d, err = ReadDocument(name, f)
 			_ = f.Close()
 			testkit.Must(t, err)
 		}
@@ -168,7 +168,7 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 }
 
 // crowded reports whether declarations have a type as any that the document says more of.
-func crowded(d *APIDoc, types string) bool {
+func crowded(d *Document, types string) bool {
 	for _, m := range asAny.FindAllStringSubmatch(types, -1) {
 		if known, ok := d.Type(m[1]); ok && lenientType(known.TS) != "any" {
 			return true

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // release is the number of read operations after which their temporary memory is returned to the system.
@@ -23,16 +23,16 @@ type Library struct {
 	changed chan struct{}
 
 	mu      sync.Mutex
-	want    controlapi.Catalog
+	want    proxyapi.Catalog
 	version string // of the catalog that docs belong to
-	docs    []loadedDoc
+	docs    []loadedDocument
 	done    chan struct{} // closed when version changes
 }
 
-// loadedDoc is the Doc of a file with this digest.
-type loadedDoc struct {
+// loadedDocument is the Doc of a file with this digest.
+type loadedDocument struct {
 	name, digest string
-	doc          *APIDoc
+	doc          *Document
 }
 
 // Source provides the operations.jsonl of an API.
@@ -46,7 +46,7 @@ func NewLibrary(control Source, log *slog.Logger) *Library {
 }
 
 // Follow gives the library a new catalog.
-func (l *Library) Follow(c controlapi.Catalog) {
+func (l *Library) Follow(c proxyapi.Catalog) {
 	l.mu.Lock()
 	l.want = c
 	l.mu.Unlock()
@@ -64,35 +64,35 @@ func (l *Library) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.changed:
-			l.updateDocs(ctx)
+			l.updateDocuments(ctx)
 		}
 	}
 }
 
-// updateDocs updates the docs to the catalog. The Doc of an unchanged file stays.
-func (l *Library) updateDocs(ctx context.Context) {
+// updateDocuments updates the docs to the catalog. The Doc of an unchanged file stays.
+func (l *Library) updateDocuments(ctx context.Context) {
 	l.mu.Lock()
 	want, old := l.want, l.docs
 	l.mu.Unlock()
-	var docs []loadedDoc
+	var docs []loadedDocument
 	fetched := 0
 	for _, api := range want.APIs {
 		if api.Operations == "" {
 			continue
 		}
-		i := slices.IndexFunc(old, func(h loadedDoc) bool { return h.name == api.Name && h.digest == api.Operations })
+		i := slices.IndexFunc(old, func(h loadedDocument) bool { return h.name == api.Name && h.digest == api.Operations })
 		if i >= 0 {
 			docs = append(docs, old[i])
 			continue
 		}
-		doc, err := l.fetchDoc(ctx, api.Name)
+		doc, err := l.fetchDocument(ctx, api.Name)
 		if err != nil {
 			l.log.Warn("the operations of an API cannot be searched", logline.Tag("mcp"), slog.String("api", api.Name),
 				slog.String("error", err.Error()))
 			continue // retried at the next catalog change
 		}
 		fetched += doc.OperationCount()
-		docs = append(docs, loadedDoc{api.Name, api.Operations, doc})
+		docs = append(docs, loadedDocument{api.Name, api.Operations, doc})
 	}
 	l.mu.Lock()
 	l.docs, l.version = docs, want.Version
@@ -105,18 +105,18 @@ func (l *Library) updateDocs(ctx context.Context) {
 	}
 }
 
-func (l *Library) fetchDoc(ctx context.Context, api string) (*APIDoc, error) {
+func (l *Library) fetchDocument(ctx context.Context, api string) (*Document, error) {
 	body, err := l.control.OpenOperations(ctx, api)
 	if err != nil {
 		return nil, fmt.Errorf("fetching the operations of %s: %w", api, err)
 	}
 	defer body.Close()
-	return ReadDoc(api, body)
+	return ReadDocument(api, body)
 }
 
-// WaitForDocs returns the docs of the latest catalog. It waits for them until ctx ends, and then returns the ones read
-// so far.
-func (l *Library) WaitForDocs(ctx context.Context) []*APIDoc {
+// WaitForDocuments returns the docs of the latest catalog. It waits for them until ctx ends, and then returns the ones
+// read so far.
+func (l *Library) WaitForDocuments(ctx context.Context) []*Document {
 	if l == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (l *Library) WaitForDocs(ctx context.Context) []*APIDoc {
 			}
 			continue
 		}
-		out := make([]*APIDoc, len(docs))
+		out := make([]*Document, len(docs))
 		for i, h := range docs {
 			out[i] = h.doc
 		}

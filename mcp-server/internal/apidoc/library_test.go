@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // stuck is a Source that never answers.
@@ -25,11 +25,11 @@ func TestWaitsForNobody(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { defer close(done); l.Run(ctx) }()
 	for i := range 10 {
-		l.Follow(controlapi.Catalog{Version: fmt.Sprint(i), APIs: []controlapi.API{{Name: "shop", Operations: fmt.Sprint(i)}}})
+		l.Follow(proxyapi.Catalog{Version: fmt.Sprint(i), APIs: []proxyapi.API{{Name: "shop", Operations: fmt.Sprint(i)}}})
 	}
 	now, cancel := context.WithCancel(t.Context())
 	cancel()
-	if docs := l.WaitForDocs(now); len(docs) > 0 || !l.IsBehind() {
+	if docs := l.WaitForDocuments(now); len(docs) > 0 || !l.IsBehind() {
 		t.Errorf("%v, behind %v", docs, l.IsBehind())
 	}
 	stop()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 var (
@@ -29,7 +29,7 @@ const maxMistake = 300
 
 // DescribeMistake returns a mistake in one line for a model: the place, the mistake, and the correction. modules are
 // the run's modules.
-func (l *Library) DescribeMistake(ctx context.Context, m runapi.Mistake, modules []runapi.Module) string {
+func (l *Library) DescribeMistake(ctx context.Context, m sandboxapi.Mistake, modules []sandboxapi.Module) string {
 	lines := strings.Split(m.Text, "\n")
 	text := lines[0]
 	// The compiler would list all operations of the client.
@@ -59,7 +59,7 @@ func (l *Library) DescribeMistake(ctx context.Context, m runapi.Mistake, modules
 }
 
 // tablesOf returns the tables of modules.
-func tablesOf(modules []runapi.Module) []runner.Table {
+func tablesOf(modules []sandboxapi.Module) []runner.Table {
 	out := make([]runner.Table, len(modules))
 	for i, m := range modules {
 		_ = json.Unmarshal(m.Table, &out[i]) // this package wrote them
@@ -68,7 +68,7 @@ func tablesOf(modules []runapi.Module) []runner.Table {
 }
 
 // noOperation reports that there is no such operation, and names the nearest one.
-func (l *Library) noOperation(ctx context.Context, asked string, modules []runapi.Module) string {
+func (l *Library) noOperation(ctx context.Context, asked string, modules []sandboxapi.Module) string {
 	method, path, _ := strings.Cut(asked, " ")
 	text := "'" + asked + "' is no operation of "
 	for i, m := range modules {
@@ -77,8 +77,8 @@ func (l *Library) noOperation(ctx context.Context, asked string, modules []runap
 		}
 		text += m.Name
 	}
-	for _, d := range l.WaitForDocs(ctx) {
-		if !slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Name == d.Name }) {
+	for _, d := range l.WaitForDocuments(ctx) {
+		if !slices.ContainsFunc(modules, func(m sandboxapi.Module) bool { return m.Name == d.Name }) {
 			continue
 		}
 		if near := operation.NearestKey(method, path, d.OperationCount(), d.OperationKey); near != "" {

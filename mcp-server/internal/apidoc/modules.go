@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -41,8 +41,8 @@ var unquote = strings.NewReplacer(`\"`, `"`, `\'`, "'", "\\`", "`")
 // TypedModules returns the typed clients that code and its imported skills import, with the operations that they name.
 // It reads no document if there are no imports. source returns the source of a skill, or "".
 func (l *Library) TypedModules(
-	ctx context.Context, cat controlapi.Catalog, code string, source func(skill string) string,
-) []runapi.Module {
+	ctx context.Context, cat proxyapi.Catalog, code string, source func(skill string) string,
+) []sandboxapi.Module {
 	text := code
 	// Reading skills takes disk accesses, and most code imports none.
 	if strings.Contains(code, skillRoot) {
@@ -61,8 +61,8 @@ func (l *Library) TypedModules(
 		return nil
 	}
 	keys := findKeys(text)
-	docs := l.WaitForDocs(ctx)
-	var out []runapi.Module
+	docs := l.WaitForDocuments(ctx)
+	var out []sandboxapi.Module
 	for _, api := range cat.APIs {
 		if !slices.Contains(names, api.Name) {
 			continue
@@ -70,7 +70,7 @@ func (l *Library) TypedModules(
 		table := runner.Table{Name: api.Name, Call: ClientName(api.Name), Note: api.Name + " has no list of operations, " +
 			"which codeforge api add with --openapi makes: call it with fetch"}
 		types := ""
-		if i := slices.IndexFunc(docs, func(d *APIDoc) bool { return d.Name == api.Name }); i >= 0 {
+		if i := slices.IndexFunc(docs, func(d *Document) bool { return d.Name == api.Name }); i >= 0 {
 			var tokens []string
 			for _, c := range api.Credentials {
 				tokens = append(tokens, c.Name)
@@ -78,7 +78,7 @@ func (l *Library) TypedModules(
 			table, types = docs[i].ClientTable(keys, tokens)
 		}
 		if text, err := json.Marshal(table); err == nil {
-			out = append(out, runapi.Module{Name: api.Name, Table: text, Types: types})
+			out = append(out, sandboxapi.Module{Name: api.Name, Table: text, Types: types})
 		}
 	}
 	return dropOversize(out)
@@ -94,13 +94,13 @@ func findKeys(code string) map[string]bool {
 }
 
 // dropOversize drops modules that do not fit into a run: first types, then clients.
-func dropOversize(all []runapi.Module) []runapi.Module {
+func dropOversize(all []sandboxapi.Module) []sandboxapi.Module {
 	for i := range all {
 		// The types are only for checking, so they go first.
-		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
+		if (sandboxapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > sandboxapi.MaxModules {
 			all[i].Types = ""
 		}
-		if (runapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > runapi.MaxModules {
+		if (sandboxapi.RunRequest{Modules: all[:i+1]}).ModulesSize() > sandboxapi.MaxModules {
 			return all[:i]
 		}
 	}
@@ -114,7 +114,7 @@ func importedSources(code string, source func(string) string) string {
 	for next := []string{code}; len(next) > 0; next = next[1:] {
 		for _, m := range importsSkill.FindAllStringSubmatch(next[0], -1) {
 			// Bounded, because skills may import each other without end.
-			if slices.Contains(seen, m[1]) || len(seen) == maxSkills || b.Len() > runapi.MaxCode {
+			if slices.Contains(seen, m[1]) || len(seen) == maxSkills || b.Len() > sandboxapi.MaxCode {
 				continue
 			}
 			seen = append(seen, m[1])

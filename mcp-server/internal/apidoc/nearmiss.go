@@ -10,12 +10,12 @@ import (
 
 // ExplainMiss explains a request that failed with an error status, from the document, or returns "". The request is
 // given by method and URL.
-func (d *APIDoc) ExplainMiss(method, address string, status int) string {
+func (d *Document) ExplainMiss(method, address string, status int) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return ""
 	}
-	path, under := d.matchPath(u)
+	path, under := d.pathInDocument(u)
 	if path == "" || d.Head.GraphQL {
 		return ""
 	}
@@ -60,9 +60,9 @@ func showPath(path string) string {
 	return path
 }
 
-// matchPath returns a request's path in the form of the document's operations, or "" for another host. under reports
-// whether the path is below the document's server. If not, the result is the whole path.
-func (d *APIDoc) matchPath(u *url.URL) (path string, under bool) {
+// pathInDocument returns a request's path in the form of the document's operations, or "" for another host. under
+// reports whether the path is below the document's server. If not, the result is the whole path.
+func (d *Document) pathInDocument(u *url.URL) (path string, under bool) {
 	base, err := url.Parse(d.Head.Server)
 	if err != nil || !strings.EqualFold(u.Host, base.Host) {
 		return "", false

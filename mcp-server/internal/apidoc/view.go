@@ -28,7 +28,7 @@ const (
 )
 
 // ShowResult returns an operation as a search result: a line with method, path and summary, then its types.
-func (d *APIDoc) ShowResult(i int, detail Detail) string {
+func (d *Document) ShowResult(i int, detail Detail) string {
 	l := d.Operation(i)
 	if detail == Plain {
 		return d.titleLine(l, shortSummary)
@@ -54,7 +54,7 @@ func (d *APIDoc) ShowResult(i int, detail Detail) string {
 }
 
 // queryName returns the name of Line.Query for a model.
-func (d *APIDoc) queryName() string {
+func (d *Document) queryName() string {
 	if d.Head.GraphQL {
 		return "arguments"
 	}
@@ -62,11 +62,11 @@ func (d *APIDoc) queryName() string {
 }
 
 // Label returns the name by which a model asks for an operation.
-func (d *APIDoc) Label(i int) string { return d.labelOf(d.Operation(i)) }
+func (d *Document) Label(i int) string { return d.labelOf(d.Operation(i)) }
 
 // labelOf returns the method and path of an operation. In GraphQL it returns the ID. It returns both if the path means
 // nothing, as in APIs whose operations are values of a header.
-func (d *APIDoc) labelOf(l operation.Line) string {
+func (d *Document) labelOf(l operation.Line) string {
 	key := l.Method + " " + l.Path
 	switch {
 	case d.Head.GraphQL:
@@ -81,7 +81,7 @@ func (d *APIDoc) labelOf(l operation.Line) string {
 const longSummary, shortSummary = 120, 64
 
 // titleLine returns the first line of an operation, with at most most bytes of its summary.
-func (d *APIDoc) titleLine(l operation.Line, most int) string {
+func (d *Document) titleLine(l operation.Line, most int) string {
 	line := d.labelOf(l)
 	if l.Server != "" {
 		line = l.Method + " " + l.Server + l.Path
@@ -96,7 +96,7 @@ func (d *APIDoc) titleLine(l operation.Line, most int) string {
 }
 
 // writePart writes one type on a separate line. After the name of a type it writes the type.
-func (d *APIDoc) writePart(b *strings.Builder, name, ts string, most int) {
+func (d *Document) writePart(b *strings.Builder, name, ts string, most int) {
 	if ts == "" {
 		return
 	}
@@ -115,7 +115,7 @@ func (d *APIDoc) writePart(b *strings.Builder, name, ts string, most int) {
 }
 
 // ImportLine returns the import of the API's typed client, or "".
-func (d *APIDoc) ImportLine() string {
+func (d *Document) ImportLine() string {
 	if d.Head.GraphQL {
 		return ""
 	}
@@ -123,7 +123,7 @@ func (d *APIDoc) ImportLine() string {
 }
 
 // HostAndTokens returns the host of an API's requests, and how they carry its tokens.
-func (d *APIDoc) HostAndTokens(tokens []string) string {
+func (d *Document) HostAndTokens(tokens []string) string {
 	line := "# " + d.Name + " " + d.Head.Server
 	if d.Head.GraphQL && d.OperationCount() > 0 {
 		_, path, _ := strings.Cut(d.OperationKey(0), " ")
@@ -150,7 +150,7 @@ const (
 )
 
 // ShowAll returns all of an operation, with the types that it names.
-func (d *APIDoc) ShowAll(i int) string {
+func (d *Document) ShowAll(i int) string {
 	l := d.Operation(i)
 	var b strings.Builder
 	b.WriteString(d.titleLine(l, longSummary))
@@ -174,7 +174,7 @@ func (d *APIDoc) ShowAll(i int) string {
 }
 
 // FullType returns all of a type, with the types that it names.
-func (d *APIDoc) FullType(name string) (string, bool) {
+func (d *Document) FullType(name string) (string, bool) {
 	t, ok := d.Type(name)
 	if !ok {
 		return "", false
@@ -186,7 +186,7 @@ func (d *APIDoc) FullType(name string) (string, bool) {
 }
 
 // writeTypes writes the types of a list as far as they fit, and names the others.
-func (d *APIDoc) writeTypes(b *strings.Builder, queue []string, shown map[string]bool) {
+func (d *Document) writeTypes(b *strings.Builder, queue []string, shown map[string]bool) {
 	var left []string
 	for _, name := range queue {
 		if shown[name] {
@@ -209,7 +209,7 @@ func (d *APIDoc) writeTypes(b *strings.Builder, queue []string, shown map[string
 const maxNamed = 400
 
 // typesNamedBy returns the document's types that a type names, in their order.
-func (d *APIDoc) typesNamedBy(ts string) []string {
+func (d *Document) typesNamedBy(ts string) []string {
 	var out []string
 	eachTypeWord(ts, func(word string, reference bool) {
 		if !reference || len(out) == maxNamed {
@@ -223,7 +223,7 @@ func (d *APIDoc) typesNamedBy(ts string) []string {
 }
 
 // FindOperation returns the operation that a text names: by method and path, or by a path with only one method.
-func (d *APIDoc) FindOperation(text string) (int, bool) {
+func (d *Document) FindOperation(text string) (int, bool) {
 	text = strings.Join(strings.Fields(text), " ")
 	for _, name := range []string{text, "query " + text, "mutation " + text} {
 		if i, ok := d.ids[name]; ok {
@@ -248,10 +248,10 @@ func (d *APIDoc) FindOperation(text string) (int, bool) {
 const maxGroups = 80
 
 // OperationGroups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
-func (d *APIDoc) OperationGroups() []string { return d.groups }
+func (d *Document) OperationGroups() []string { return d.groups }
 
-// sortBySize returns groups in the form of Groups.
-func sortBySize(count map[string]int) []string {
+// largestGroups returns groups in the form of Groups.
+func largestGroups(count map[string]int) []string {
 	var names []string
 	for n := range count {
 		names = append(names, n)
@@ -296,7 +296,7 @@ func shortenType(ts string, most int) string {
 	}
 	whole := len(ts) <= most
 	// Required properties come first, because a call without them fails.
-	slices.SortStableFunc(list, func(a, b string) int { return countOptional(a) - countOptional(b) })
+	slices.SortStableFunc(list, func(a, b string) int { return optionalCount(a) - optionalCount(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
 	for i, m := range list {
@@ -317,7 +317,7 @@ func shortenType(ts string, most int) string {
 	return b.String() + "}"
 }
 
-func countOptional(member string) int {
+func optionalCount(member string) int {
 	name, _, _ := strings.Cut(member, ":")
 	if strings.HasSuffix(name, "?") {
 		return 1

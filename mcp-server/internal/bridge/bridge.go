@@ -273,8 +273,8 @@ func (b *Bridge) newClient() *mcp.Client {
 // serverConn is the connection to a server, on its standard input and output or over HTTP.
 type serverConn interface {
 	readyFrame() *frame.Ready
-	// currentSession returns the session for a new request. For this, a remote server may be connected again.
-	currentSession(ctx context.Context) (*mcp.ClientSession, error)
+	// ensureSession returns the session for a new request. For this, a remote server may be connected again.
+	ensureSession(ctx context.Context) (*mcp.ClientSession, error)
 	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
 	// session. It uses the request's capture and error.
 	isSessionLost(s *mcp.ClientSession, c *wireCapture, err error) bool

@@ -63,8 +63,8 @@ func (c *wireCapture) recordSend() {
 	c.sent = true
 }
 
-// recordRefusal records a response with an error status.
-func (c *wireCapture) recordRefusal(status int, body string) {
+// recordErrorStatus records a response with an error status.
+func (c *wireCapture) recordErrorStatus(status int, body string) {
 	if c == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (c *wireCapture) readMessage(text []byte) (message []byte, ok bool) {
 
 // noteMisread records an answer that is not a message. explain shows this text instead of the SDK's error.
 func (c *wireCapture) noteMisread(status int, kind string, text []byte) {
-	c.recordRefusal(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, startOfText(text)))
+	c.recordErrorStatus(status, fmt.Sprintf("with Content-Type %.80q, and no message of MCP: %s", kind, startOfText(text)))
 }
 
 // startOfText returns the start of a text for an error message.

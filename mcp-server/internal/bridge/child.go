@@ -108,13 +108,13 @@ func (c *childServer) endUnconnected(err error) error {
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
-			code, text = frame.NotStarted, "the server ended while it was being connected"+c.describeEnd()
+			code, text = frame.NotStarted, "the server ended during the connection"+c.describeEnd()
 		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
 	c.closeServer()
 	if words := c.logs.lastOutput(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	err = &frame.Error{Code: code, Message: text}
 	if c.wire.late.Load() {
@@ -175,8 +175,8 @@ func (c *childServer) startProcess(cmd *exec.Cmd) error {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			// Linux reports a missing interpreter or loader in the same way as a missing program.
 			if _, there := os.Stat(cmd.Path); there == nil {
-				return fmt.Errorf("the program %q is there, and what runs it is not: the interpreter in its first line, or the "+
-					"loader of its libraries. In the folder of programs have a static binary, or the interpreter too", cmd.Args[0])
+				return fmt.Errorf("the program %q exists, but not the interpreter in its first line, or the loader of its "+
+					"libraries: put a static binary, or the interpreter too, into the folder of programs", cmd.Args[0])
 			}
 			return fmt.Errorf("there is no program %q", cmd.Args[0])
 		}
@@ -188,12 +188,12 @@ func (c *childServer) startProcess(cmd *exec.Cmd) error {
 		c.logs.followOutput(stderr)
 		_ = stderr.Close()
 	})
-	go c.recordEnd()
+	go c.waitForEnd()
 	return nil
 }
 
-// recordEnd records the end of the process after its last output has been read.
-func (c *childServer) recordEnd() {
+// waitForEnd records the end of the process after its last output has been read.
+func (c *childServer) waitForEnd() {
 	err := c.cmd.Wait()
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // ends child processes that the server left behind
 	read := make(chan struct{})
@@ -224,7 +224,7 @@ func (c *childServer) describeEnd() string {
 
 func (c *childServer) readyFrame() *frame.Ready { return readyOf(c.current) }
 
-func (c *childServer) currentSession(context.Context) (*mcp.ClientSession, error) {
+func (c *childServer) ensureSession(context.Context) (*mcp.ClientSession, error) {
 	return c.current, nil
 }
 
@@ -246,7 +246,7 @@ func (c *childServer) endReason() error {
 		text += ": " + err.Error()
 	}
 	if words := c.logs.lastOutput(); words != "" {
-		text += "; the last it printed: " + words
+		text += "; its last output: " + words
 	}
 	return &frame.Error{Code: frame.Gone, Message: text}
 }

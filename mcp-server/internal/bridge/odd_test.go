@@ -117,6 +117,27 @@ func TestRemoteCause(t *testing.T) {
 	}
 }
 
+// TestRateLimited: a call that the server answers with 429 has a code of its own, because the server did not carry it out.
+func TestRateLimited(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int32
+	b := remoteAt(t, oddServer(as("application/json", "%s"), func(w http.ResponseWriter, _ json.RawMessage) bool {
+		s := status.Load()
+		if s != 0 {
+			http.Error(w, "slow down", int(s))
+		}
+		return s != 0
+	}), frame.Start{Protocol: "2025-11-25"})
+	b.ready()
+	for s, want := range map[int]string{http.StatusTooManyRequests: frame.Limited, http.StatusServiceUnavailable: frame.ServerError} {
+		status.Store(int32(s))
+		_, answer := b.send(frame.CallMethod, frame.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
+		if f := b.wait(answer); f.Error == nil || f.Error.Code != want || !strings.Contains(f.Error.Message, "slow down") {
+			t.Errorf("%d: %+v", s, f.Error)
+		}
+	}
+}
+
 // TestSessionLostOddly: a lost session is known whatever status tells of it, and a tool's own sessions are not taken for
 // it: then the session goes on.
 func TestSessionLostOddly(t *testing.T) {

@@ -46,7 +46,7 @@ type remoteServer struct {
 func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, &frame.Error{Code: frame.BadRequest, Message: "the url is not one"}
+		return nil, &frame.Error{Code: frame.BadRequest, Message: "not a valid url"}
 	}
 	d, err := newDoor(u, b.start.Headers, b.start.Env["SSL_CERT_FILE"])
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 	// A redirect could lead the request, with its arguments, to a host that the user has not named.
 	r.client = &http.Client{Transport: d, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 5 || !d.isServerHost(req.URL) {
-			return errors.New("the server redirects to another host, which is not followed")
+			return errors.New("the server redirects to another host, which CodeForge does not follow")
 		}
 		return nil
 	}}
@@ -131,8 +131,8 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 
 func (r *remoteServer) readyFrame() *frame.Ready { return r.first }
 
-// currentSession returns the current session, or a new one if the session was lost.
-func (r *remoteServer) currentSession(ctx context.Context) (*mcp.ClientSession, error) {
+// ensureSession returns the current session, or a new one if the session was lost.
+func (r *remoteServer) ensureSession(ctx context.Context) (*mcp.ClientSession, error) {
 	r.connecting.Lock()
 	defer r.connecting.Unlock()
 	r.mu.Lock()
@@ -153,7 +153,7 @@ func (r *remoteServer) currentSession(ctx context.Context) (*mcp.ClientSession, 
 // isSessionLost drops a session that the server does not know, or that has ended.
 func (r *remoteServer) isSessionLost(s *mcp.ClientSession, c *wireCapture, err error) bool {
 	// The ping costs a request, so it is sent only if the error names a session.
-	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.namesLostSession(err) && r.cannotPing(s)
+	missing := errors.Is(err, mcp.ErrSessionMissing) || s.ID() != "" && c.hasLostSessionText(err) && r.cannotPing(s)
 	if missing || errors.Is(err, mcp.ErrConnectionClosed) {
 		r.dropSession(s)
 	}
@@ -170,15 +170,15 @@ func (r *remoteServer) cannotPing(s *mcp.ClientSession) bool {
 	defer cancel()
 	ctx, c := withCapture(ctx)
 	err := s.Ping(ctx, nil)
-	return errors.Is(err, mcp.ErrSessionMissing) || c.isUnsent() || c.namesLostSession(err)
+	return errors.Is(err, mcp.ErrSessionMissing) || c.isUnsent() || c.hasLostSessionText(err)
 }
 
 // lostWords are words beside "session" in errors of servers that do not know a session.
 var lostWords = []string{"not found", "no valid", "invalid", "unknown", "expired", "not exist", "terminated"}
 
-// namesLostSession reports whether an error means that the server does not know the session. MCP requires status 404,
+// hasLostSessionText reports whether an error means that the server does not know the session. MCP requires status 404,
 // but many servers answer 400, or 200 with a JSON-RPC error.
-func (c *wireCapture) namesLostSession(err error) bool {
+func (c *wireCapture) hasLostSessionText(err error) bool {
 	c.mu.Lock()
 	text := c.body
 	c.mu.Unlock()
@@ -316,7 +316,7 @@ func (d *remoteTransport) limitResponse(req *http.Request, resp *http.Response) 
 	case resp.StatusCode >= 300:
 		// The SDK would read such a body without a bound.
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		c.recordRefusal(resp.StatusCode, startOfText(text))
+		c.recordErrorStatus(resp.StatusCode, startOfText(text))
 		return replaceBody(resp, text)
 	case kind == "text/event-stream":
 		answers := req.Method == http.MethodPost || req.Header.Get("Last-Event-ID") != ""

@@ -94,7 +94,7 @@ func (b *Bridge) sendOne(
 	ctx context.Context, s serverConn, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
 	for again := true; ; again = false {
-		cs, err := s.currentSession(ctx)
+		cs, err := s.ensureSession(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func (b *Bridge) waitUntilSettled(ctx context.Context, s serverConn, cs *mcp.Cli
 	if <-alive {
 		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
 	}
-	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server answers nothing any more"}
+	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server no longer answers"}
 }
 
 // rawResult returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
@@ -184,7 +184,11 @@ func (c *wireCapture) explainError(err error) error {
 	case c.large:
 		return tooLarge()
 	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
-		return &frame.Error{Code: frame.ServerError, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
+		code := frame.ServerError
+		if c.status == http.StatusTooManyRequests {
+			code = frame.Limited
+		}
+		return &frame.Error{Code: code, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err
 }

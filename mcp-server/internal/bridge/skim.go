@@ -37,7 +37,7 @@ func (s *messageSkimmer) addBytes(text []byte) {
 			}
 			text = text[n:]
 		}
-		s.nextByte(text[0])
+		s.addByte(text[0])
 		text = text[1:]
 	}
 }
@@ -47,7 +47,7 @@ func (s *messageSkimmer) needsText() bool {
 	return s.depth == 1 && (s.key || s.name == "id") && len(s.word) <= maxID
 }
 
-func (s *messageSkimmer) nextByte(b byte) {
+func (s *messageSkimmer) addByte(b byte) {
 	switch {
 	case s.escaped:
 		s.escaped = false

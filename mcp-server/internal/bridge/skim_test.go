@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 )
 
@@ -33,6 +35,28 @@ func TestSkim(t *testing.T) {
 		if json.Valid([]byte(text)) && whole.deepest != frame.NestingDepth([]byte(text)) {
 			t.Errorf("%s: depth %d", text, whole.deepest)
 		}
+	}
+}
+
+// TestLateDiscover: the SDK gets no second answer to server/discover after the bridge has answered for the server.
+func TestLateDiscover(t *testing.T) {
+	id, err := jsonrpc.MakeID(7.0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &stdioConn{incoming: make(chan jsonrpc.Message, 3), closed: make(chan struct{}), discover: id, open: true}
+	w.giveUp(id)
+	for _, line := range []string{`{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":8,"result":{}}`} {
+		w.takeLine([]byte(line), &messageSkimmer{})
+	}
+	for _, want := range []float64{7, 8} {
+		r, _ := (<-w.incoming).(*jsonrpc.Response)
+		if id, _ := jsonrpc.MakeID(want); r == nil || r.ID != id || (r.Error == nil) != (want == 8) {
+			t.Errorf("got %+v, want the answer to %v", r, want)
+		}
+	}
+	if len(w.incoming) > 0 || !w.late.Load() {
+		t.Errorf("%d more messages, late %t", len(w.incoming), w.late.Load())
 	}
 }
 

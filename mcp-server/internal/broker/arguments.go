@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
+	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
@@ -24,6 +25,8 @@ const (
 	maxChecked = 1 << 20
 	// maxMistakes is the largest number of mistakes in one report.
 	maxMistakes = 5
+	// maxPlace bounds the name of a place within the arguments, in bytes.
+	maxPlace = 200
 )
 
 // argumentChecker finds mistakes in arguments by a tool's input schema. It knows the keywords that tools use for their
@@ -223,7 +226,11 @@ func (c *argumentChecker) checkEnum(s map[string]any, value any, path string) {
 	}
 	var shown []string
 	for _, one := range list[:min(len(list), 20)] {
-		shown = append(shown, formatJSON(one))
+		text := formatJSON(one)
+		if !c.spendWork(len(text) / perShown) {
+			return
+		}
+		shown = append(shown, text)
 	}
 	want, more := "one of ", ""
 	if len(list) == 1 {
@@ -259,8 +266,12 @@ func (c *argumentChecker) suggestNearest(value any, list []any) string {
 	return ""
 }
 
-// maxSimple is the longest text that counts as simple, in bytes.
-const maxSimple = 4 << 10
+const (
+	// maxSimple is the longest text that counts as simple, in bytes.
+	maxSimple = 4 << 10
+	// perShown is the number of bytes in a message that count as a unit of work.
+	perShown = 64
+)
 
 // isSimple reports whether a value is cheap to compare.
 func isSimple(value any) bool {
@@ -351,9 +362,18 @@ func (c *argumentChecker) describeWanted(wanted any) string {
 	return "a value"
 }
 
+// joinPath returns the name of a property of the place path.
 func joinPath(path, key string) string {
 	if path == "" {
-		return key
+		return extend("", key)
 	}
-	return path + "." + key
+	return extend(path, "."+key)
+}
+
+// extend returns the name of a place inside path. It cuts the name, because each element of a list gets a copy.
+func extend(path, part string) string {
+	path += part
+	//defence:place-length
+	path = visible.CutText(path, maxPlace, "…")
+	return path
 }

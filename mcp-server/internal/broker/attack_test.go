@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestSchemaCost: whatever a server's schema is, checking arguments by it takes little time, which no caller can end.
@@ -24,11 +24,7 @@ func TestSchemaCost(t *testing.T) {
 	const many = 8000
 	list := func(one string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
 	times := list(`{"$ref":"#/$defs/a"}`, many)
-	var properties []string
-	for i := range many / 2 {
-		properties = append(properties, fmt.Sprintf(`"property%d":{}`, i))
-	}
-	object := `{` + strings.Join(properties, ",") + `}`
+	object := manyProperties(many / 2)
 	defs := func(a, rest string) string { return `{"$defs":{"a":{` + a + `}},` + rest + `}` }
 	any, all := `"properties":{"x":{"anyOf":`+times+`}}`, `"allOf":`+times
 	patterns := func(n int) string { // each costs as much as one may
@@ -39,6 +35,10 @@ func TestSchemaCost(t *testing.T) {
 		return strings.Join(all, ",")
 	}
 	half := list(`{"$ref":"#/$defs/a"}`, many/2)
+	var unknown []string
+	for i := range 2 * many {
+		unknown = append(unknown, fmt.Sprintf(`"unknown%d":0`, i))
+	}
 	for name, c := range map[string][2]string{
 		"a large value":      {`{"allOf":` + list(`{"enum":[{}]}`, many) + `}`, `{"x":"` + strings.Repeat("x", 900<<10) + `"}`},
 		"a large schema":     {`{"x":` + list(`{}`, 6<<20) + `}`, `{}`},
@@ -53,10 +53,26 @@ func TestSchemaCost(t *testing.T) {
 		"a repeated pattern": {defs(`"pattern":"(a{9}|b{9}){9}$"`, any), `{"x":"` + strings.Repeat("a", 900) + `"}`},
 		"long texts":         {defs(`"minLength":1,"uniqueItems":true`, any), `{"x":"` + strings.Repeat("a", 900<<10) + `"}`},
 		"equal items":        {defs(`"uniqueItems":true`, any), `{"x":` + list(`"`+strings.Repeat("a", 1<<10)+`"`, 900) + `}`},
+		"a long key":         {`{"additionalProperties":{"items":{"type":"integer"}}}`, `{"` + strings.Repeat("k", 800<<10) + `":` + list("0", 45_000) + `}`},
+		"a long property":    {`{"additionalProperties":false,"properties":{"` + strings.Repeat("p", 250<<10) + `":{}}}`, `{` + strings.Join(unknown, ",") + `}`},
+		"long literals":      {defs(`"enum":`+list(`"`+strings.Repeat("e", 4<<10)+`"`, 20), any), `{"x":"b"}`},
 		"no such arguments":  {defs(`"additionalProperties":false,"properties":`+object, `"anyOf":`+half), `{"a":"b"}`},
 	} {
 		growth.RequireBounded(t, name, 2*time.Second, func() { findMistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })
 	}
+	required := list(`"other"`, 3*many) // each property was compared with each
+	growth.RequireBounded(t, "a tool's arguments", 2*time.Second, func() {
+		argumentNames(json.RawMessage(`{"properties":` + manyProperties(3*many) + `,"required":` + required + `}`))
+	})
+}
+
+// manyProperties returns the properties of a schema, n of them.
+func manyProperties(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf(`"property%d":{}`, i))
+	}
+	return `{` + strings.Join(all, ",") + `}`
 }
 
 // TestImpatience: calls that code gives up at once say nothing about the server. Other runs can still call it.
@@ -80,7 +96,7 @@ func TestImpatience(t *testing.T) {
 // Promise: bounded-servers
 func TestFlood(t *testing.T) {
 	var out bytes.Buffer
-	s := &serverState{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: controlapi.API{Name: "a"}}
+	s := &configuredServer{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: proxyapi.API{Name: "a"}}
 	i := &serverInstance{server: s}
 	for range 2000 {
 		_ = i.handleFrame(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)

@@ -11,23 +11,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // BenchmarkCall is a call through broker and bridge, without a sandbox or a proxy; BenchmarkDirect is the same call by
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
-	api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{peertest.BuildHostile(b)}, State: "shared"}}
+	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{peertest.BuildHostile(b)}, State: "shared"}}
 	br := New(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
-		Catalog:  func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
+		Catalog:  func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
 		Log:      logline.New(b.Output(), "text", nil),
 	})
 	defer br.Close(context.Background())
 	call := func() {
 		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/a/echo", strings.NewReader(`{"text":"hi"}`))
-		r.Header.Set(controlapi.HeaderRun, "r1")
+		r.Header.Set(proxyapi.HeaderRun, "r1")
 		w := httptest.NewRecorder()
 		if br.ServeHTTP(w, r); w.Code != http.StatusOK {
 			b.Fatal(w.Body)

@@ -1,7 +1,7 @@
 // Package broker calls the tools of MCP servers for code. It starts servers in server slots on their first call, queues
 // and checks calls, cancels them at the server, and stops idle and failing servers.
 //
-// Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/controlapi). The
+// Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/proxyapi). The
 // broker reaches a server through the bridge in its slot, and trusts the bridge no more than the server (package
 // frame).
 package broker
@@ -19,10 +19,11 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Defaults for fields that a server's configuration omits.
@@ -49,9 +50,9 @@ var ErrNotInstalled = errors.New("the package is not installed")
 // Launcher starts bridges in server slots.
 type Launcher interface {
 	// Launch starts the bridge of a server for a tenant. An empty tenant means the operator.
-	Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error)
+	Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error)
 	// Install installs a server's package, and reports its progress in lines.
-	Install(ctx context.Context, api controlapi.API, progress func(string)) error
+	Install(ctx context.Context, api proxyapi.API, progress func(string)) error
 }
 
 // Config configures a Broker.
@@ -61,7 +62,7 @@ type Config struct {
 	// sets no bound for tenants.
 	Slots int
 	// Catalog returns the current public catalog.
-	Catalog func() controlapi.Catalog
+	Catalog func() proxyapi.Catalog
 	// Session returns the MCP session of a run, while the run lasts. If nil, every run is a session and never ends.
 	Session func(run string) (string, bool)
 	// Ask puts a server's question to the user of the client that started a run. If nil, every question is refused.
@@ -90,7 +91,7 @@ type Broker struct {
 	remembered toolCache
 	stash      stashStore
 	memory     *membudget.Budget
-	pins       pinStore
+	pins       acceptedStore
 
 	printing sync.Mutex
 	printed  map[string]*logTail // by server; guarded by printing
@@ -102,7 +103,7 @@ type Broker struct {
 	mu       sync.Mutex
 	tellings *sync.Cond // signals a change of an instance's untold
 	version  string     // of the catalog that servers come from
-	servers  map[string]*serverState
+	servers  map[string]*configuredServer
 	retired  map[*serverInstance]struct{} // instances that still have calls in flight
 	runs     map[string]map[string]bool   // the servers that each run has used
 	lent     map[string]sessionLent       // by run
@@ -135,12 +136,12 @@ func New(cfg Config) *Broker {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*serverState{},
+		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
 		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
 		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
 		seats: map[string]int{},
 		free:  make(chan struct{}), installs: map[string]*packageInstall{},
-		pins: pinStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
+		pins: acceptedStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)
 	b.parts.Go(b.sweepRepeatedly)
@@ -208,7 +209,7 @@ func (b *Broker) LearnTools(ctx context.Context, name string) ([]signature.Tool,
 }
 
 // callableTools returns the tools that the configuration allows and that are not held back. The caller holds Broker.mu.
-func (s *serverState) callableTools(tools []*declaredTool) []signature.Tool {
+func (s *configuredServer) callableTools(tools []*declaredTool) []signature.Tool {
 	var all []signature.Tool
 	for _, t := range tools {
 		if s.mayCall(t) && t.held == "" {
@@ -219,7 +220,7 @@ func (s *serverState) callableTools(tools []*declaredTool) []signature.Tool {
 }
 
 // findServer returns a server of the catalog, or nil.
-func (b *Broker) findServer(name string) *serverState {
+func (b *Broker) findServer(name string) *configuredServer {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,13 +230,13 @@ func (b *Broker) findServer(name string) *serverState {
 
 // adoptCatalog adopts a new catalog. A server that was removed or configured differently ends after its calls in
 // flight. The caller holds b.mu.
-func (b *Broker) adoptCatalog(cat controlapi.Catalog) {
+func (b *Broker) adoptCatalog(cat proxyapi.Catalog) {
 	if cat.Version == b.version || b.ctx.Err() != nil {
 		return
 	}
 	b.version = cat.Version
 	old := b.servers
-	b.servers = map[string]*serverState{}
+	b.servers = map[string]*configuredServer{}
 	for _, api := range cat.APIs {
 		if api.Server == nil {
 			continue
@@ -273,25 +274,25 @@ func (b *Broker) adoptCatalog(cat controlapi.Catalog) {
 }
 
 // serverIdentity returns the settings that make a server a different one. Other settings may change without this.
-func serverIdentity(api controlapi.API) string {
+func serverIdentity(api proxyapi.API) string {
 	line, _ := json.Marshal([]any{api.Server.URL, api.Server.Package, api.Server.Command, api.Domains})
 	return string(line)
 }
 
 // digestOf returns a digest of everything that a server is started with.
-func digestOf(api controlapi.API) string {
+func digestOf(api proxyapi.API) string {
 	line, _ := json.Marshal([]any{api.Server, api.Domains})
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
 }
 
 // recordUse records that a run uses a server. It fails if the configuration excludes one of the run's other servers.
-func (b *Broker) recordUse(run string, s *serverState) *callFailure {
+func (b *Broker) recordUse(run string, s *configuredServer) *callFailure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// Either server's configuration may name the other, so the check must not depend on the order of the calls.
 	for _, other := range slices.Sorted(maps.Keys(b.runs[run])) {
-		if isExclusive(s.spec, other) || (b.servers[other] != nil && isExclusive(b.servers[other].spec, s.api.Name)) {
+		if hasExclusion(s.spec, other) || (b.servers[other] != nil && hasExclusion(b.servers[other].spec, s.api.Name)) {
 			return &callFailure{
 				code: exclusive, message: "this run has used " + other + ", which may not be used in the same run as " + s.api.Name,
 				hint: "Use them in two runs of execute_code.",
@@ -305,20 +306,20 @@ func (b *Broker) recordUse(run string, s *serverState) *callFailure {
 	return nil
 }
 
-func isExclusive(spec controlapi.Server, other string) bool {
+func hasExclusion(spec mcpserver.Settings, other string) bool {
 	return slices.Contains(spec.ExclusiveWith, other)
 }
 
 // admitCall asks the server's breaker whether a call may be made.
-func (b *Broker) admitCall(s *serverState) (ok, probe bool, until time.Time) {
+func (b *Broker) admitCall(s *configuredServer) (ok, probe bool, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ok, probe = s.breaker.admitCall(time.Now())
 	return ok, probe, s.breaker.until
 }
 
-// recordOutcome reports a call's result to the server's breaker.
-func (b *Broker) recordOutcome(s *serverState, probe bool, f *callFailure) {
+// recordResult reports a call's result to the server's breaker.
+func (b *Broker) recordResult(s *configuredServer, probe bool, f *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestMain(m *testing.M) { os.Exit(peertest.RunTests(m)) }
@@ -35,16 +36,16 @@ type local struct {
 	mu        sync.Mutex
 	open      map[*localSlot]bool
 	launches  int
-	tenants   []string               // for whom they were
-	told      controlapi.ServerCalls // the last list of calls
-	deaf      error                  // of the proxy that is told
-	installed map[string]bool        // nil: all packages are
+	tenants   []string             // for whom they were
+	told      proxyapi.ServerCalls // the last list of calls
+	deaf      error                // of the proxy that is told
+	installed map[string]bool      // nil: all packages are
 	installs  int
 }
 
 type localSlot struct {
 	launcher *local
-	api      controlapi.API
+	api      proxyapi.API
 	in       *io.PipeWriter
 	out      *io.PipeReader
 	cancel   context.CancelFunc
@@ -55,7 +56,7 @@ type localSlot struct {
 	stuck    chan struct{} // what freeing it waits for; nil: nothing
 }
 
-func (l *local) Launch(_ context.Context, api controlapi.API, tenant string) (Slot, error) {
+func (l *local) Launch(_ context.Context, api proxyapi.API, tenant string) (Slot, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.installed != nil && api.Server.Package != "" && !l.installed[api.Server.Package] {
@@ -85,7 +86,7 @@ func (l *local) Launch(_ context.Context, api controlapi.API, tenant string) (Sl
 	return s, nil
 }
 
-func (l *local) Install(_ context.Context, api controlapi.API, progress func(string)) error {
+func (l *local) Install(_ context.Context, api proxyapi.API, progress func(string)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.installs++
@@ -106,20 +107,20 @@ func (s *localSlot) Start() frame.Start {
 	}
 }
 
-func (s *localSlot) SetCalls(_ context.Context, list controlapi.ServerCalls) error {
+func (s *localSlot) SetCalls(_ context.Context, list proxyapi.ServerCalls) error {
 	s.launcher.mu.Lock()
 	defer s.launcher.mu.Unlock()
 	s.launcher.told = list
 	return s.launcher.deaf
 }
 
-func (s *localSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
+func (s *localSlot) Drain(context.Context, proxyapi.Cause) (proxyapi.Receipt, error) {
 	s.launcher.mu.Lock()
 	defer s.launcher.mu.Unlock()
 	if s.freed {
-		return controlapi.Receipt{}, controlapi.ErrFenced
+		return proxyapi.Receipt{}, proxyapi.ErrFenced
 	}
-	return controlapi.Receipt{Exchanges: []controlapi.Exchange{{Host: s.api.Name + ".example"}}}, nil
+	return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{Host: s.api.Name + ".example"}}}, nil
 }
 
 func (s *localSlot) Stop() {
@@ -155,35 +156,35 @@ type world struct {
 	launcher *local
 
 	mu       sync.Mutex
-	catalog  controlapi.Catalog
+	catalog  proxyapi.Catalog
 	over     map[string]bool // runs that have ended
 	outcomes map[string]int
 }
 
 // hostile is a server of the catalog that runs testdata/hostile.
-func hostile(t *testing.T, name string, change func(*controlapi.Server), faults ...string) controlapi.API {
+func hostile(t *testing.T, name string, change func(*mcpserver.Settings), faults ...string) proxyapi.API {
 	t.Helper()
-	s := &controlapi.Server{Command: append([]string{peertest.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
+	s := &mcpserver.Settings{Command: append([]string{peertest.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
 	if change != nil {
 		change(s)
 	}
-	return controlapi.API{Name: name, Server: s}
+	return proxyapi.API{Name: name, Server: s}
 }
 
-func newWorld(t *testing.T, slots int, apis ...controlapi.API) *world {
+func newWorld(t *testing.T, slots int, apis ...proxyapi.API) *world {
 	t.Helper()
 	return newWorldIn(t, "", slots, apis...)
 }
 
 // newWorldIn is newWorld with a folder for definitions.
-func newWorldIn(t *testing.T, definitions string, slots int, apis ...controlapi.API) *world {
+func newWorldIn(t *testing.T, definitions string, slots int, apis ...proxyapi.API) *world {
 	t.Helper()
-	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: controlapi.Catalog{Version: "1", APIs: apis}}
+	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: proxyapi.Catalog{Version: "1", APIs: apis}}
 	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
 	before := runtime.NumGoroutine()
 	w.broker = New(Config{
 		Launcher: w.launcher, Slots: slots,
-		Catalog: func() controlapi.Catalog {
+		Catalog: func() proxyapi.Catalog {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.catalog
@@ -220,17 +221,17 @@ func newWorldIn(t *testing.T, definitions string, slots int, apis ...controlapi.
 	return w
 }
 
-func (w *world) change(version string, apis ...controlapi.API) {
+func (w *world) change(version string, apis ...proxyapi.API) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.catalog = controlapi.Catalog{Version: version, APIs: apis}
+	w.catalog = proxyapi.Catalog{Version: version, APIs: apis}
 }
 
 // answer is what a request got.
 type answer struct {
 	status int
 	body   []byte
-	controlapi.Refusal
+	proxyapi.Refusal
 }
 
 // text is the answer in short: the texts of a result, or the code of a failure.
@@ -255,9 +256,9 @@ func (a answer) text() string {
 func (w *world) send(ctx context.Context, run, method, path, body string, timeout time.Duration) answer {
 	w.t.Helper()
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
-	r.Header.Set(controlapi.HeaderRun, run)
+	r.Header.Set(proxyapi.HeaderRun, run)
 	if timeout > 0 {
-		r.Header.Set(controlapi.HeaderTimeout, fmt.Sprint(timeout.Milliseconds()))
+		r.Header.Set(proxyapi.HeaderTimeout, fmt.Sprint(timeout.Milliseconds()))
 	}
 	rec := httptest.NewRecorder()
 	w.broker.ServeHTTP(rec, r)
@@ -266,7 +267,7 @@ func (w *world) send(ctx context.Context, run, method, path, body string, timeou
 		if err := json.Unmarshal(a.body, &a.Refusal); err != nil || a.Code == "" || a.Error == "" {
 			w.t.Errorf("%s: %d %s: no refusal", path, rec.Code, a.body)
 		}
-		if got := rec.Header().Get(controlapi.HeaderCode); got != a.Code {
+		if got := rec.Header().Get(proxyapi.HeaderCode); got != a.Code {
 			w.t.Errorf("%s: header %q, code %q", path, got, a.Code)
 		}
 	}
@@ -334,8 +335,8 @@ func TestCall(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, 4,
-		hostile(t, "a", func(s *controlapi.Server) { s.Deny = []string{"d*"}; s.ExclusiveWith = []string{"b"} }),
-		hostile(t, "b", func(s *controlapi.Server) { s.Allow = []string{"ech?"} }),
+		hostile(t, "a", func(s *mcpserver.Settings) { s.Deny = []string{"d*"}; s.ExclusiveWith = []string{"b"} }),
+		hostile(t, "b", func(s *mcpserver.Settings) { s.Allow = []string{"ech?"} }),
 		hostile(t, "dead", nil, "dies-at-start"),
 	)
 	for _, c := range []struct {
@@ -382,7 +383,7 @@ func TestSilentServer(t *testing.T) {
 	for _, fault := range []string{"silent-at-initialize", "silent-at-tools-list"} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.ConnectTimeoutMS = 5000 }, fault))
+			w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.ConnectTimeoutMS = 5000 }, fault))
 			got := w.call("/a/echo", `{"text":"hi"}`)
 			if got.Code != serverUnavailable || !got.Retryable || !strings.Contains(got.Error, "within 5s") {
 				t.Errorf("%s", got.body)
@@ -405,7 +406,7 @@ func TestTaskOnly(t *testing.T) {
 	if all := string(got.body); strings.Contains(all, "long") || !strings.Contains(all, "short") || !strings.Contains(all, "odd") {
 		t.Errorf("listed: %s", all)
 	}
-	if got := w.call("/a/long", `{}`); got.Code != toolDenied || !strings.Contains(got.Error, "as a task only") {
+	if got := w.call("/a/long", `{}`); got.Code != toolDenied || !strings.Contains(got.Error, "only as a task") {
 		t.Errorf("called: %s", got.body)
 	}
 	if got := w.call("/a/short", `{}`); got.Code != "" {
@@ -432,7 +433,7 @@ func TestStartsOnce(t *testing.T) {
 
 // TestQueue: no more calls are in flight than the configuration says, and waiting is bounded by the call's time.
 func TestQueue(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.MaxConcurrent = 2 }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.MaxConcurrent = 2 }))
 	w.call("/a/echo", `{"text":""}`)
 	began := time.Now()
 	var all sync.WaitGroup

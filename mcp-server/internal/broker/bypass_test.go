@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // bypasses are the ways in which code may name a tool that it may not call: as paths below the server, as they arrive
@@ -27,7 +27,7 @@ func TestBypasses(t *testing.T) {
 	}
 	file := t.TempDir() + "/tools.json"
 	for name, tools := range map[string][]string{"deny": {"delete_*"}, "allow": nil} {
-		r := newRug(t, file, "", func(s *controlapi.Server) {
+		r := newRug(t, file, "", func(s *mcpserver.Settings) {
 			if s.Deny = tools; tools == nil {
 				s.Allow = []string{"get_*"}
 			}

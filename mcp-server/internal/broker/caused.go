@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // causedRequests are the requests that servers sent because of one run's calls.
 type causedRequests struct {
 	pending sync.WaitGroup
-	list    []controlapi.Caused
+	list    []proxyapi.CausedRequests
 	count   int
 }
 
@@ -41,7 +41,7 @@ func (b *Broker) startCall(ctx context.Context, i *serverInstance) (id uint64, f
 	i.untold++
 	i.lastCall++
 	id = i.lastCall
-	call := controlapi.ServerCall{ID: id}
+	call := proxyapi.ServerCall{ID: id}
 	if c := callOf(ctx); c != nil {
 		call.Run, call.Call = c.run, i.server.api.Name+"."+c.tool
 	}
@@ -51,22 +51,22 @@ func (b *Broker) startCall(ctx context.Context, i *serverInstance) (id uint64, f
 	switch {
 	case err == nil || ctx.Err() != nil: // a caller that gave up does not send the call
 		return id, nil
-	case errors.Is(err, controlapi.ErrFenced): // the proxy restarted
-		f = newEnded("the proxy does not know the server's process any more", true)
+	case errors.Is(err, proxyapi.ErrFenced): // the proxy restarted
+		f = newEnded("the proxy no longer knows the server's process", true)
 		b.mu.Lock()
 		b.retireInstance(i)
 		b.mu.Unlock()
 		i.kill(f)
 		return id, f
 	}
-	return id, newUnavailable("the proxy did not take the call: "+cleanText(err.Error()), "Try again.")
+	return id, newUnavailable("the proxy did not accept the call: "+cleanText(err.Error()), "Try again.")
 }
 
 // settleCall records whether a server has stopped working on a call. If it may still work on the call, the list keeps
 // the call as long as the process lives, once per run.
 func (b *Broker) settleCall(i *serverInstance, id uint64, r callState) {
 	b.mu.Lock()
-	n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id })
+	n := slices.IndexFunc(i.calls, func(c proxyapi.ServerCall) bool { return c.ID == id })
 	call := i.calls[n]
 	// A server may send requests for a call that its caller gave up. As long as the proxy has the call, it does not
 	// attribute these requests to another run.
@@ -94,7 +94,7 @@ func (i *serverInstance) sendCalls(ctx context.Context) error {
 	b := i.server.broker
 	b.mu.Lock()
 	i.version++
-	list := controlapi.ServerCalls{Version: i.version, Calls: slices.Clone(i.calls)}
+	list := proxyapi.ServerCalls{Version: i.version, Calls: slices.Clone(i.calls)}
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -109,7 +109,7 @@ func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 	i.inFlight--
 	among := i.window
 	i.window = i.inFlight
-	if n := slices.IndexFunc(i.calls, func(c controlapi.ServerCall) bool { return c.ID == id }); n >= 0 {
+	if n := slices.IndexFunc(i.calls, func(c proxyapi.ServerCall) bool { return c.ID == id }); n >= 0 {
 		// The call stays in the list until settleCall removes it: the server may still work on it.
 		i.calls[n].GivenUp = true
 	}
@@ -129,7 +129,7 @@ func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)
 		defer cancel()
 		_ = i.sendCalls(ctx) // the next call sends the list again
-		cause := controlapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
+		cause := proxyapi.Cause{Run: c.run, Call: i.server.api.Name + "." + c.tool, Among: among}
 		r, err := i.slot.Drain(ctx, cause)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 		}
 		list := r.Exchanges[:min(len(r.Exchanges), maxCaused-of.count)]
 		of.count += len(list)
-		of.list = append(of.list, controlapi.Caused{
+		of.list = append(of.list, proxyapi.CausedRequests{
 			Cause: cause, Exchanges: list, Omitted: r.Omitted + len(r.Exchanges) - len(list),
 		})
 	})
@@ -162,7 +162,7 @@ func (b *Broker) awaitTold(i *serverInstance) {
 
 // TakeRequestsCausedBy returns and forgets the requests that servers sent for a run's calls. Call it once, after the
 // run.
-func (b *Broker) TakeRequestsCausedBy(run string) []controlapi.Caused {
+func (b *Broker) TakeRequestsCausedBy(run string) []proxyapi.CausedRequests {
 	b.mu.Lock()
 	of := b.caused[run]
 	delete(b.caused, run)

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // told is the last list of calls that the proxy was told, as "RUN TOOL", and "given up" behind those that nobody waits
@@ -30,7 +31,7 @@ func (w *world) told() string {
 }
 
 // sending is a server that could send something.
-func sending(t *testing.T, change func(*controlapi.Server)) controlapi.API {
+func sending(t *testing.T, change func(*mcpserver.Settings)) proxyapi.API {
 	api := hostile(t, "a", change)
 	api.Domains = []string{"a.example"}
 	return api
@@ -40,7 +41,7 @@ func sending(t *testing.T, change func(*controlapi.Server)) controlapi.API {
 // for as long as the server may still work on it.
 // Promise: server-requests-belong-to-one-run
 func TestTellsCalls(t *testing.T) {
-	w := newWorld(t, 4, sending(t, func(s *controlapi.Server) { s.State = "session" }))
+	w := newWorld(t, 4, sending(t, func(s *mcpserver.Settings) { s.State = "session" }))
 	w.call("/a/echo", `{"text":"x"}`)
 	first, second := newMeeting(t), newMeeting(t)
 	done := make(chan answer, 2)
@@ -79,7 +80,7 @@ func TestNotTold(t *testing.T) {
 	if got := w.call("/a/echo", `{"text":"x"}`); got.text() != "x" {
 		t.Fatal(got.text())
 	}
-	for _, why := range []error{errors.New("no answer"), fmt.Errorf("%w: no lease", controlapi.ErrFenced)} {
+	for _, why := range []error{errors.New("no answer"), fmt.Errorf("%w: no lease", proxyapi.ErrFenced)} {
 		before := w.launcher.launches
 		w.launcher.mu.Lock()
 		w.launcher.deaf = why
@@ -94,7 +95,7 @@ func TestNotTold(t *testing.T) {
 		if got := w.call("/a/echo", `{"text":"x"}`); got.text() != "x" {
 			t.Errorf("after %v: %s", why, got.body)
 		}
-		if again := w.launcher.launches > before; again != errors.Is(why, controlapi.ErrFenced) {
+		if again := w.launcher.launches > before; again != errors.Is(why, proxyapi.ErrFenced) {
 			t.Errorf("after %v: started anew %v", why, again)
 		}
 	}

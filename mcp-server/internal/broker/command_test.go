@@ -4,14 +4,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // A leading ~/ in what the user wrote is the home of the slot that the server got.
 func TestHomeInStart(t *testing.T) {
-	home := runapi.HomeDir(103)
-	s := &sandboxSlot{lease: runapi.Lease{Slot: 103}, api: controlapi.API{Name: "x", Server: &controlapi.Server{
+	home := sandboxapi.HomeDir(103)
+	s := &sandboxSlot{lease: sandboxapi.Lease{Slot: 103}, api: proxyapi.API{Name: "x", Server: &mcpserver.Settings{
 		Package: "npm:x@1.0.0", Args: []string{"~/data", "~", "a~/b"},
 		Env: map[string]string{"FILE": "~/memory.json", "TOKEN": "X_AUTH_TOKEN"},
 	}}}

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDisarmed: without its defence each of these succeeds. e2e/negative runs it, under the tag disarm.
@@ -52,12 +52,17 @@ func TestDisarmed(t *testing.T) {
 			schema, text := `{"properties":{"x":{"pattern":"(a?a?){400}b"}}}`, `{"x":"`+strings.Repeat("a", 200<<10)+`"}`
 			return growth.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(text)) }) > time.Second
 		},
+		"place-length": func(*testing.T) bool {
+			schema := `{"additionalProperties":{"items":{"type":"integer"}}}`
+			key, items := strings.Repeat("k", 400<<10), strings.Repeat("0,", 20_000)
+			return growth.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(`{"`+key+`":[`+items+`0]}`)) }) > time.Second
+		},
 		"dry-run-tools": func(t *testing.T) bool {
-			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, controlapi.PlanRecord, "")
+			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, proxyapi.PlanRecord, "")
 			return text == "made"
 		},
 		"dry-run-approved": func(t *testing.T) bool {
-			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/read", `{"text":"made"}`, controlapi.PlanCheck, "")
+			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/read", `{"text":"made"}`, proxyapi.PlanCheck, "")
 			return text == "made"
 		},
 	} {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Codes of failures that code can see.
@@ -65,12 +65,12 @@ func (f *callFailure) Error() string { return f.code + ": " + f.message }
 
 // writeFailure answers a request with the failure.
 func (f *callFailure) writeFailure(w http.ResponseWriter) {
-	line, _ := json.Marshal(controlapi.Refusal{
+	line, _ := json.Marshal(proxyapi.Refusal{
 		Error: f.message, Code: f.code, Hint: f.hint, Retryable: f.retryable, Server: f.server, Tool: f.tool,
 		Data: f.data,
 	})
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(controlapi.HeaderCode, f.code)
+	w.Header().Set(proxyapi.HeaderCode, f.code)
 	w.WriteHeader(statuses[f.code])
 	_, _ = w.Write(line) // an error means that the client is gone
 }
@@ -89,8 +89,8 @@ func newEnded(why string, unsent bool) *callFailure {
 	return f
 }
 
-// newLate returns the failure for a call that exceeded its time limit.
-func newLate(limit time.Duration) *callFailure {
+// newTimeout returns the failure for a call that exceeded its time limit.
+func newTimeout(limit time.Duration) *callFailure {
 	return &callFailure{
 		code: timedOut, message: fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond)),
 		hint: "The call was cancelled, but may have been carried out. " +
@@ -116,6 +116,11 @@ func fromBridge(e *frame.Error) *callFailure {
 	switch e.Code {
 	case frame.ServerError, frame.BadRequest, frame.Refused:
 		return &callFailure{code: serverError, message: message, data: dataOf(e)}
+	case frame.Limited:
+		return &callFailure{
+			code: serverError, message: message, retryable: true,
+			hint: "The server limits how often it is called. Wait, then repeat the call.",
+		}
 	case frame.ResultTooLarge:
 		return &callFailure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
 	case frame.NotSent:

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxBody is the largest body of a request, in bytes.
@@ -36,10 +36,10 @@ const maxBody = 16 << 20
 // If a request ends early, its call is cancelled. A call that a dry run records is checked but not made: see plan.go.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	c := callRequest{broker: b, run: r.Header.Get(controlapi.HeaderRun), plan: r.Header.Get(controlapi.HeaderPlan)}
-	if c.plan == controlapi.PlanSend {
+	c := callRequest{broker: b, run: r.Header.Get(proxyapi.HeaderRun), plan: r.Header.Get(proxyapi.HeaderPlan)}
+	if c.plan == proxyapi.PlanSend {
 		// The run that recorded the call is usually over, so cfg.Session no longer knows its session.
-		b.lendSession(c.run, r.Header.Get(controlapi.HeaderSession))
+		b.lendSession(c.run, r.Header.Get(proxyapi.HeaderSession))
 	}
 	c.memory = b.memory.OpenAccount(b.holderOf(c.run))
 	defer c.memory.Close()
@@ -47,12 +47,12 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
 	if f == nil && !c.memory.TryTake(int64(len(result))) {
 		result, f = nil, &callFailure{
-			code: resultTooLarge, message: "this answer and those that nobody has read yet are too large together",
+			code: resultTooLarge, message: "this answer and the unread answers are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
 		}
 	}
 	if c.server != nil {
-		b.cfg.Called(c.server.api.Name, outcomeWord(result, f), time.Since(began))
+		b.cfg.Called(c.server.api.Name, resultWord(result, f), time.Since(began))
 	}
 	if f != nil {
 		own := *f // others may wait for the same, such as a list of tools
@@ -66,8 +66,8 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(result) // an error means that the client is gone
 }
 
-// outcomeWord returns a call's result in one word: "ok", "tool_error" or the code of a failure.
-func outcomeWord(result []byte, f *callFailure) string {
+// resultWord returns a call's result in one word: "ok", "tool_error" or the code of a failure.
+func resultWord(result []byte, f *callFailure) string {
 	if f != nil {
 		return f.code
 	}
@@ -87,7 +87,7 @@ type callRequest struct {
 	run    string
 	name   string // of the server, as the request wrote it
 	tool   string
-	server *serverState
+	server *configuredServer
 	limit  time.Duration      // the timeout that code set, or 0
 	memory *membudget.Account // for arguments and answers
 
@@ -122,7 +122,7 @@ func (c *callRequest) routeRequest(r *http.Request) ([]byte, *callFailure) {
 		c.name = ""
 		return c.doStash(body)
 	}
-	if ms, err := strconv.ParseInt(r.Header.Get(controlapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
+	if ms, err := strconv.ParseInt(r.Header.Get(proxyapi.HeaderTimeout), 10, 64); err == nil && ms > 0 {
 		// The inner min comes first, because a large ms times time.Millisecond would overflow.
 		c.limit = min(time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond, maxTimeout)
 	}
@@ -139,7 +139,7 @@ func (c *callRequest) routeRequest(r *http.Request) ([]byte, *callFailure) {
 
 // readBody reads a request's body, within maxBody and the memory that the run's holder has left.
 func (c *callRequest) readBody(r *http.Request) ([]byte, *callFailure) {
-	body, err := io.ReadAll(c.memory.CountReads(io.LimitReader(r.Body, maxBody+1)))
+	body, err := io.ReadAll(c.memory.NewReader(io.LimitReader(r.Body, maxBody+1)))
 	if errors.Is(err, membudget.ErrFull) {
 		return nil, newUnavailable("the arguments of the calls in flight are too large together",
 			"Call less at once: parallel(calls, {limit: 2}).")
@@ -165,17 +165,17 @@ func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *call
 	switch {
 	case c.tool == "" && get:
 		return c.listTools(ctx)
-	case c.tool == controlapi.ListResources && get:
+	case c.tool == proxyapi.ListResources && get:
 		return c.requestServer(ctx, frame.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
 		return nil, &callFailure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
-	case c.tool == controlapi.ReadResource:
+	case c.tool == proxyapi.ReadResource:
 		var p frame.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
 			return nil, &callFailure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
 		return c.requestServer(ctx, frame.ReadMethod, p, true)
-	case c.tool == controlapi.GetPrompt:
+	case c.tool == proxyapi.GetPrompt:
 		var p frame.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
 			return nil, &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
@@ -192,7 +192,7 @@ func (c *callRequest) instanceKey() (string, *callFailure) {
 	of := tenant.TenantOf(session)
 	switch {
 	case !ok: // its owner is unknown
-		return "", &callFailure{code: cancelled, message: "the run is over"}
+		return "", &callFailure{code: cancelled, message: "the run has ended"}
 	case c.server.spec.State == "run":
 		return c.run, nil
 	case c.server.spec.State == "session":
@@ -240,7 +240,7 @@ func (c *callRequest) requestServer(ctx context.Context, method string, params a
 	raw, f := c.server.requestWithRetry(ctx, key, method, params, repeat)
 	// A failure that was not sent keeps its own code: it is retryable, and a timeout is not.
 	if f != nil && !f.unsent && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return nil, newLate(limit)
+		return nil, newTimeout(limit)
 	}
 	if f != nil && !f.unsent && ctx.Err() != nil {
 		return nil, &callFailure{code: cancelled, message: "the call was cancelled"}
@@ -250,7 +250,7 @@ func (c *callRequest) requestServer(ctx context.Context, method string, params a
 
 // listTools returns the definitions of the tools that code may call, as JSON.
 func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
-	tools, f := c.allTools(ctx, c.server.learnTools)
+	tools, f := c.fetchTools(ctx, c.server.learnTools)
 	if f != nil {
 		return nil, f
 	}
@@ -267,8 +267,8 @@ func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
 	return line, nil
 }
 
-// allTools returns all tools of the server, from one of its methods, within the limit that code has set.
-func (c *callRequest) allTools(ctx context.Context,
+// fetchTools returns all tools of the server, from one of its methods, within the limit that code has set.
+func (c *callRequest) fetchTools(ctx context.Context,
 	from func(context.Context) ([]*declaredTool, *callFailure)) ([]*declaredTool, *callFailure) {
 	if _, f := c.instanceKey(); f != nil { // the run is over
 		return nil, f
@@ -284,14 +284,14 @@ func (c *callRequest) allTools(ctx context.Context,
 // callTool checks and calls a tool.
 func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callFailure) {
 	began := time.Now()
-	tools, f := c.allTools(ctx, c.server.listTools)
+	tools, f := c.fetchTools(ctx, c.server.listTools)
 	if f != nil {
 		return nil, f
 	}
 	t, f := findTool(tools, c.tool)
 	// Another call may just have added the tool.
 	if f != nil && f.code == toolNotFound {
-		if newer, failed := c.allTools(ctx, c.server.listAgain); failed == nil && newer != nil {
+		if newer, failed := c.fetchTools(ctx, c.server.listAgain); failed == nil && newer != nil {
 			t, f = findTool(newer, c.tool)
 		}
 	}
@@ -301,7 +301,7 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 	// From here on the name is the server's, not the alias that code may have written.
 	c.tool = t.Name
 	if t.task {
-		return nil, &callFailure{code: toolDenied, message: "it runs as a task only, which CodeForge does not do",
+		return nil, &callFailure{code: toolDenied, message: "it runs only as a task, which CodeForge does not support",
 			hint: "Do without it."}
 	}
 	if !c.server.mayCall(t) {
@@ -318,10 +318,10 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 		return nil, f
 	}
 	//defence:dry-run-approved
-	checks := c.plan == controlapi.PlanCheck
+	checks := c.plan == proxyapi.PlanCheck
 	// Only a tool that claims to be read-only really runs in a dry run.
 	//defence:dry-run-tools
-	records := c.plan == controlapi.PlanRecord && !t.reads
+	records := c.plan == proxyapi.PlanRecord && !t.reads
 	if checks || records {
 		c.planned = true
 		return []byte("{}"), nil
@@ -329,7 +329,8 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 	// The limit of code includes the time for listing the tools.
 	if c.limit > 0 {
 		if c.limit -= time.Since(began); c.limit <= 0 {
-			return nil, &callFailure{code: timedOut, message: "the time was over before the tool was called", retryable: true}
+			return nil, &callFailure{code: timedOut, message: "the time limit passed before the tool was called",
+				retryable: true}
 		}
 	}
 	again := c.server.spec.Retry && t.repeatable
@@ -372,7 +373,7 @@ func hintOf(t *declaredTool) string {
 func addMarkers(raw json.RawMessage, schema bool, hint string) ([]byte, *callFailure) {
 	text := bytes.TrimSpace(raw)
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
-		return nil, &callFailure{code: serverError, message: "the server's result is no object"}
+		return nil, &callFailure{code: serverError, message: "the result is not an object"}
 	}
 	// The bytes are joined instead of decoded, because a result may be large and its numbers must stay exact.
 	inside := bytes.TrimSpace(text[1 : len(text)-1])
@@ -388,7 +389,7 @@ func addMarkers(raw json.RawMessage, schema bool, hint string) ([]byte, *callFai
 func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
 	session, ok := c.broker.cfg.Session(c.run)
 	if !ok {
-		return nil, &callFailure{code: cancelled, message: "the run is over"}
+		return nil, &callFailure{code: cancelled, message: "the run has ended"}
 	}
 	var r stashRequest
 	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {

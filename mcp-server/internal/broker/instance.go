@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -41,9 +41,9 @@ type Slot interface {
 	// Start returns the first frame for the bridge.
 	Start() frame.Start
 	// SetCalls tells the proxy which calls the server works on.
-	SetCalls(ctx context.Context, calls controlapi.ServerCalls) error
+	SetCalls(ctx context.Context, calls proxyapi.ServerCalls) error
 	// Drain returns the proxy's record of the server since the last Drain. The zero Cause means no call.
-	Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error)
+	Drain(ctx context.Context, cause proxyapi.Cause) (proxyapi.Receipt, error)
 	// Stop ends everything in the slot, so that Read fails. It may be called repeatedly.
 	Stop()
 	// Close is Stop, and frees the slot. It may be called repeatedly.
@@ -52,7 +52,7 @@ type Slot interface {
 
 // serverInstance is one process of a local server, or one connection to a remote server, in a separate slot.
 type serverInstance struct {
-	server *serverState
+	server *configuredServer
 	key    string // its owner: all, a tenant, a session or a run
 
 	ready chan struct{} // closed when the server is connected, or will never be
@@ -76,7 +76,7 @@ type serverInstance struct {
 	// calls are the calls that the server works on, or may still work on. lastCall is the ID of the newest call. abandoned
 	// are the runs whose callers gave up a call that the server may still work on. version counts the lists that the proxy
 	// was sent.
-	calls             []controlapi.ServerCall
+	calls             []proxyapi.ServerCall
 	lastCall, version uint64
 	abandoned         []string
 
@@ -86,7 +86,6 @@ type serverInstance struct {
 	id      uint64
 	pending map[uint64]*pendingRequest
 	err     *callFailure // why the instance is not ready, or has ended
-	info    frame.Ready
 }
 
 // errStopped is the cause of an instance's end if the broker wanted it.
@@ -180,7 +179,6 @@ func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) erro
 		default:
 		}
 		timer.Stop()
-		i.info = *f.Ready
 		close(i.ready)
 	case f.Failed != nil:
 		e := newEnded(cleanText(f.Failed.Message), f.Failed.Code != frame.Gone)
@@ -188,7 +186,7 @@ func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) erro
 		case frame.Refused:
 			e.hint = "Tell the user to check the server's credential and headers in its config.json."
 		case frame.NotStarted:
-			e.hint = "What the server printed is in the log of CodeForge, in the lines with server=" + i.server.api.Name + "."
+			e.hint = "The server's output is in CodeForge's log, in the lines with server=" + i.server.api.Name + "."
 		}
 		return e
 	case f.Log != "":
@@ -360,7 +358,7 @@ func (i *serverInstance) awaitEnd(f frame.FromBridge) {
 	select {
 	case <-i.gone:
 	case <-time.After(settleTime):
-		i.kill(errors.New("the server ended, and its bridge did not"))
+		i.kill(errors.New("the server ended, but its bridge did not"))
 	}
 }
 

@@ -19,12 +19,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // pid is the process that answers a run's calls of a server.
@@ -95,7 +96,7 @@ func TestCallerGone(t *testing.T) {
 
 // TestAbandonedSession: a server with a session's state is kept when it lives on after a cancelled call.
 func TestAbandonedSession(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = "session" }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.State = "session" }))
 	before := w.pid("s1-r1", "a")
 	w.giveUp("a", "never")
 	testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
@@ -118,7 +119,7 @@ func TestAbandonedEnds(t *testing.T) {
 		"run": {"s1-r1", "run", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State = row.state }))
+			w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.State = row.state }))
 			before := w.pid(row.run, "a")
 			w.giveUpOf(row.run, "a", "never")
 			testkit.WaitFor(t, func() bool { return w.broker.idle("a") })
@@ -143,7 +144,7 @@ func TestAbandonedEnds(t *testing.T) {
 // TestRunOver: a run that is over calls no server, whatever calls share its process.
 // Promise: calls-end-with-their-run
 func TestRunOver(t *testing.T) {
-	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
+	state := func(name string) func(*mcpserver.Settings) { return func(s *mcpserver.Settings) { s.State = name } }
 	w := newWorld(t, 4, hostile(t, "shared", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
 	w.over["s1-r1"] = true
 	for _, server := range []string{"shared", "session", "run"} {
@@ -156,8 +157,8 @@ func TestRunOver(t *testing.T) {
 func TestState(t *testing.T) {
 	w := newWorld(t, 8,
 		hostile(t, "shared", nil),
-		hostile(t, "session", func(s *controlapi.Server) { s.State = "session" }),
-		hostile(t, "run", func(s *controlapi.Server) { s.State = "run" }),
+		hostile(t, "session", func(s *mcpserver.Settings) { s.State = "session" }),
+		hostile(t, "run", func(s *mcpserver.Settings) { s.State = "run" }),
 	)
 	for server, same := range map[string][2]bool{"shared": {true, true}, "session": {true, false}, "run": {false, false}} {
 		first, second, other := w.pid("s1-r1", server), w.pid("s1-r2", server), w.pid("s2-r1", server)
@@ -176,7 +177,7 @@ func TestState(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.IdleMS = 500 }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.IdleMS = 500 }))
 	w.pid("s1-r1", "a")
 	testkit.WaitFor(t, func() bool { return w.broker.CountRunning() == 0 })
 	launched := w.launcher.launches
@@ -191,7 +192,7 @@ func TestIdle(t *testing.T) {
 
 // TestSlots: of idle servers the one that was used least recently gives way; of busy ones none does.
 func TestSlots(t *testing.T) {
-	specs := []controlapi.API{hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)}
+	specs := []proxyapi.API{hostile(t, "a", nil), hostile(t, "b", nil), hostile(t, "c", nil)}
 	w := newWorld(t, 2, specs...)
 	a, b := w.pid("s1-r1", "a"), w.pid("s1-r1", "b")
 	if again := w.pid("s1-r1", "a"); again != a {
@@ -211,7 +212,7 @@ func TestSlots(t *testing.T) {
 		busy.Go(func() { w.call("/"+server+"/meet", m.call) })
 	}
 	m.await(2)
-	w.change("2", specs[0], specs[1], hostile(t, "c", func(s *controlapi.Server) { s.ConnectTimeoutMS = 500 }))
+	w.change("2", specs[0], specs[1], hostile(t, "c", func(s *mcpserver.Settings) { s.ConnectTimeoutMS = 500 }))
 	if got := w.call("/c/echo", `{"text":""}`); got.Code != slotsFull || !got.Retryable || !strings.Contains(got.Hint, "SANDBOX_SERVERS") {
 		t.Errorf("%s", got.body)
 	}
@@ -226,7 +227,7 @@ func TestSlots(t *testing.T) {
 // TestReplay: a call that may have been carried out is repeated only if the tool says that is harmless, and the
 // configuration believes it.
 func TestReplay(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "careful", nil), hostile(t, "trusting", func(s *controlapi.Server) { s.Retry = true }))
+	w := newWorld(t, 4, hostile(t, "careful", nil), hostile(t, "trusting", func(s *mcpserver.Settings) { s.Retry = true }))
 	dir := t.TempDir()
 	body := func(name string) string { return fmt.Sprintf(`{"text":%q}`, filepath.Join(dir, name)) }
 	if got := w.call("/careful/die-once", body("1")); got.Code != serverUnavailable || got.Retryable || !strings.Contains(got.Hint, "may have been") {
@@ -264,8 +265,8 @@ func TestAnotherServer(t *testing.T) {
 // gets its name.
 func TestAnotherServerLater(t *testing.T) {
 	a, other := hostile(t, "a", nil), hostile(t, "other", nil)
-	for name, between := range map[string][]controlapi.API{
-		"removed": {other}, "changed": {other, hostile(t, "a", func(s *controlapi.Server) { s.TimeoutMS = 9000 })},
+	for name, between := range map[string][]proxyapi.API{
+		"removed": {other}, "changed": {other, hostile(t, "a", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, a, other)
@@ -295,7 +296,7 @@ func TestAnotherServerLater(t *testing.T) {
 }
 
 func TestListChanged(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.Pins = "off" }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.Pins = "off" }))
 	if got := w.call("/a/grown0", `{"text":""}`); got.Code != toolNotFound {
 		t.Errorf("%s", got.body)
 	}
@@ -306,7 +307,7 @@ func TestListChanged(t *testing.T) {
 // TestListPause: a server that says without end that its tools changed is asked for them once in a while.
 func TestListPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &serverState{broker: &Broker{}, fresh: true, asked: time.Now()}
+		s := &configuredServer{broker: &Broker{}, fresh: true, asked: time.Now()}
 		fresh := func() bool {
 			s.broker.mu.Lock()
 			defer s.broker.mu.Unlock()
@@ -375,7 +376,7 @@ func TestCatalogChanges(t *testing.T) {
 		}
 	})
 	m.await(1)
-	w.change("2", a, hostile(t, "b", func(s *controlapi.Server) { s.TimeoutMS = 9000 }))
+	w.change("2", a, hostile(t, "b", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 }))
 	if pid := w.pid("s1-r1", "a"); pid != before["a"] {
 		t.Error("a was restarted")
 	}
@@ -393,8 +394,8 @@ func TestCatalogChanges(t *testing.T) {
 // TestInstall: a missing package is installed once for all that wait, and then the server starts.
 func TestInstall(t *testing.T) {
 	w := newWorld(t, 8,
-		hostile(t, "a", func(s *controlapi.Server) { s.Package = "npm:a@1.0.0" }),
-		hostile(t, "b", func(s *controlapi.Server) { s.Package = "npm:no-such@1.0.0" }),
+		hostile(t, "a", func(s *mcpserver.Settings) { s.Package = "npm:a@1.0.0" }),
+		hostile(t, "b", func(s *mcpserver.Settings) { s.Package = "npm:no-such@1.0.0" }),
 	)
 	w.launcher.installed = map[string]bool{}
 	var all sync.WaitGroup
@@ -558,10 +559,10 @@ func TestCloseIsBounded(t *testing.T) {
 // TestCausedAtEnd: what a server sent in a call is known, also if it ends during the call or right after it.
 func TestCausedAtEnd(t *testing.T) {
 	const each = 5
-	ways := map[string]func(w *world, s *serverState){
+	ways := map[string]func(w *world, s *configuredServer){
 		"it dies":     nil,
-		"it restarts": func(w *world, s *serverState) { testkit.Must(w.t, w.broker.RestartServer(s.api.Name)) },
-		"it gives way": func(w *world, s *serverState) {
+		"it restarts": func(w *world, s *configuredServer) { testkit.Must(w.t, w.broker.RestartServer(s.api.Name)) },
+		"it gives way": func(w *world, s *configuredServer) {
 			w.broker.mu.Lock()
 			defer w.broker.mu.Unlock()
 			w.broker.retireInstance(s.instances[""])
@@ -569,7 +570,7 @@ func TestCausedAtEnd(t *testing.T) {
 	}
 	for way, end := range ways {
 		t.Run(way, func(t *testing.T) {
-			var apis []controlapi.API
+			var apis []proxyapi.API
 			for i := range each {
 				a := hostile(t, fmt.Sprint("a", i), nil)
 				a.Domains = []string{a.Name + ".example"}
@@ -604,19 +605,19 @@ func TestCausedAtEnd(t *testing.T) {
 // TestSentAtEnd: what a server had sent when it ended is told, whatever the proxy's events tell.
 func TestSentAtEnd(t *testing.T) {
 	sandbox, proxy := peertest.NewSandbox(t, 1), peertest.NewProxy(t)
-	proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
-		return controlapi.Receipt{Exchanges: []controlapi.Exchange{{ID: "x1", Run: r.Run}}}
+	proxy.Receipt = func(r proxyapi.Registration) proxyapi.Receipt {
+		return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{ID: "x1", Run: r.Run}}}
 	}
-	var sent []controlapi.Exchange
+	var sent []proxyapi.Exchange
 	l := &Sandbox{
-		Client: runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial}), Control: controlapi.NewClient(proxy.Socket),
-		Sent: func(list []controlapi.Exchange) { sent = append(sent, list...) },
+		Client: sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: sandbox.Dial}), Control: proxyapi.NewClient(proxy.Socket),
+		Sent: func(list []proxyapi.Exchange) { sent = append(sent, list...) },
 	}
 	t.Cleanup(func() { _ = l.Client.Close(); l.Control.Close() })
 	lease, err := l.Client.Acquire(t.Context())
 	testkit.Must(t, err)
-	testkit.Must(t, l.Control.RegisterRun(t.Context(), lease.Slot, controlapi.Registration{
-		Generation: lease.Generation, Run: controlapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
+	testkit.Must(t, l.Control.RegisterRun(t.Context(), lease.Slot, proxyapi.Registration{
+		Generation: lease.Generation, Run: proxyapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),
 	}))
 	s := &sandboxSlot{launcher: l, lease: lease, end: func() {}}
 	testkit.Must(t, s.Close())
@@ -627,7 +628,7 @@ func TestSentAtEnd(t *testing.T) {
 
 // TestAskedTooLate: a call that an instance can no longer get was not sent, and may be sent to the next one.
 func TestAskedTooLate(t *testing.T) {
-	i := newInstance(&serverState{}, "", nil)
+	i := newInstance(&configuredServer{}, "", nil)
 	i.err = newEnded("it died", false)
 	close(i.gone)
 	for n := range 10 {
@@ -642,7 +643,7 @@ func TestInstallPause(t *testing.T) {
 	l := &broken{}
 	b := New(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
 	defer b.Close(t.Context())
-	s := &serverState{broker: b, spec: controlapi.Server{Package: "npm:x@1.0.0"}}
+	s := &configuredServer{broker: b, spec: mcpserver.Settings{Package: "npm:x@1.0.0"}}
 	for range 5 {
 		if err := b.installOnce(t.Context(), s); err == nil {
 			t.Fatal("it was installed")
@@ -659,7 +660,7 @@ type broken struct {
 	tried atomic.Int32
 }
 
-func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
+func (l *broken) Install(context.Context, proxyapi.API, func(string)) error {
 	l.tried.Add(1)
 	return errors.New("no registry")
 }
@@ -667,15 +668,15 @@ func (l *broken) Install(context.Context, controlapi.API, func(string)) error {
 // TestWhy: a server that ends before it has read anything says why, although writing to it fails first.
 func TestWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := controlapi.API{Name: "a", Server: &controlapi.Server{Command: []string{"x"}, State: "shared"}}
+		api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
 		b := New(Config{
-			Launcher: dying{}, Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: "1", APIs: []controlapi.API{api}} },
+			Launcher: dying{}, Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
 			Session: func(string) (string, bool) { return "s", true }, Started: func(string, bool) {},
 			Called: func(string, string, time.Duration) {}, Log: logline.New(t.Output(), "text", nil),
 		})
 		defer b.Close(context.WithoutCancel(t.Context()))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a", nil)
-		r.Header.Set(controlapi.HeaderRun, "s1-r1")
+		r.Header.Set(proxyapi.HeaderRun, "s1-r1")
 		rec := httptest.NewRecorder()
 		b.ServeHTTP(rec, r)
 		if got := rec.Body.String(); !strings.Contains(got, "KEY is required") {
@@ -687,7 +688,7 @@ func TestWhy(t *testing.T) {
 // dying is a Launcher of bridges that read nothing, and say after a second that the server did not start.
 type dying struct{ Launcher }
 
-func (dying) Launch(context.Context, controlapi.API, string) (Slot, error) {
+func (dying) Launch(context.Context, proxyapi.API, string) (Slot, error) {
 	s := &dyingSlot{}
 	err := frame.NewWriter(&s.said).Write(frame.FromBridge{Failed: &frame.Failed{Code: frame.NotStarted, Message: "KEY is required"}})
 	return s, err
@@ -703,14 +704,14 @@ func (s *dyingSlot) Read(p []byte) (int, error) {
 	return s.said.Read(p)
 }
 
-func (*dyingSlot) Write([]byte) (int, error)                              { return 0, io.ErrClosedPipe }
-func (*dyingSlot) Start() frame.Start                                     { return frame.Start{ConnectTimeoutMS: 60_000} }
-func (*dyingSlot) Stop()                                                  {}
-func (*dyingSlot) Close() error                                           { return nil }
-func (*dyingSlot) SetCalls(context.Context, controlapi.ServerCalls) error { return nil }
+func (*dyingSlot) Write([]byte) (int, error)                            { return 0, io.ErrClosedPipe }
+func (*dyingSlot) Start() frame.Start                                   { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Stop()                                                {}
+func (*dyingSlot) Close() error                                         { return nil }
+func (*dyingSlot) SetCalls(context.Context, proxyapi.ServerCalls) error { return nil }
 
-func (*dyingSlot) Drain(context.Context, controlapi.Cause) (controlapi.Receipt, error) {
-	return controlapi.Receipt{}, nil
+func (*dyingSlot) Drain(context.Context, proxyapi.Cause) (proxyapi.Receipt, error) {
+	return proxyapi.Receipt{}, nil
 }
 
 // TestRoomForOne: a server that needs a slot stops exactly one idle server, even if that takes long.

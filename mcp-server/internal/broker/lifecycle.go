@@ -11,7 +11,7 @@ import (
 )
 
 // acquireInstance returns the instance for a call, and starts one if necessary.
-func (b *Broker) acquireInstance(s *serverState, key string) (*serverInstance, *callFailure) {
+func (b *Broker) acquireInstance(s *configuredServer, key string) (*serverInstance, *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ctx.Err() != nil || s.closed {
@@ -27,7 +27,7 @@ func (b *Broker) acquireInstance(s *serverState, key string) (*serverInstance, *
 }
 
 // startInstance starts an instance. The caller holds b.mu.
-func (b *Broker) startInstance(s *serverState, key string) *serverInstance {
+func (b *Broker) startInstance(s *configuredServer, key string) *serverInstance {
 	ctx, kill := context.WithCancelCause(b.ctx)
 	i := newInstance(s, key, kill)
 	s.instances[key] = i
@@ -49,11 +49,11 @@ func (b *Broker) letGo(i *serverInstance, r callState) {
 	i.used = time.Now()
 	switch {
 	case r == hung:
-		i.server.logWarning("the server does not answer after a cancelled call, and is ended")
+		i.server.logWarning("the server does not answer after a cancelled call, so CodeForge ends it")
 		i.server.breaker.countFailure(time.Now())
 		i.kill(errors.New("the server hung after a cancelled call and was ended"))
 		b.retireInstance(i)
-	case r == abandoned && (i.key == "" || !i.server.keepsState()):
+	case r == abandoned && (i.key == "" || !i.server.isStateful()):
 		b.retireInstance(i)
 	case i.retired && i.users == 0:
 		i.kill(errStopped)
@@ -135,19 +135,19 @@ func (b *Broker) sweepOnce(now time.Time) {
 		}
 	}
 	for run := range b.runs {
-		if _, ok := b.sessionOf(run); !ok {
+		if _, ok := b.sessionOfRunLocked(run); !ok {
 			delete(b.runs, run)
 		}
 	}
 	// Calls can end after their run's receipt was made, and Caused is not called again for that run.
 	for run := range b.caused { // calls that ended after the run was asked for
-		if _, ok := b.sessionOf(run); !ok {
+		if _, ok := b.sessionOfRunLocked(run); !ok {
 			delete(b.caused, run)
 		}
 	}
 	for _, s := range b.servers {
 		for _, i := range s.instances {
-			ended := func(run string) bool { _, runs := b.sessionOf(run); return !runs }
+			ended := func(run string) bool { _, runs := b.sessionOfRunLocked(run); return !runs }
 			over := s.spec.State == "run" && i.key != "" && ended(i.key)
 			// An instance that may still work for an ended run must go: its requests would look like those of the next run.
 			if i.users == 0 && (over || now.Sub(i.used) > s.idleTimeout()) || slices.ContainsFunc(i.abandoned, ended) {
@@ -158,7 +158,7 @@ func (b *Broker) sweepOnce(now time.Time) {
 }
 
 // isConnected reports whether a call would find its server started.
-func (b *Broker) isConnected(s *serverState, key string) bool {
+func (b *Broker) isConnected(s *configuredServer, key string) bool {
 	b.mu.Lock()
 	i := s.instances[key]
 	b.mu.Unlock()

@@ -118,7 +118,7 @@ func (c *argumentChecker) checkArray(s map[string]any, value []any, path string,
 		if !ok || c.isDone() {
 			return
 		}
-		c.checkValue(items, item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		c.checkValue(items, item, extend(path, fmt.Sprintf("[%d]", i)), depth+1)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *argumentChecker) checkUnique(value []any, path string) {
 			continue
 		}
 		if seen[item] {
-			c.addMistake(fmt.Sprintf("%s[%d]", path, i), "found %.80s again, want each item once", formatJSON(item))
+			c.addMistake(extend(path, fmt.Sprintf("[%d]", i)), "found %.80s again, want each item once", formatJSON(item))
 			return
 		}
 		seen[item] = true

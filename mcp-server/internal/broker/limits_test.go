@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestLimitPaused: the time in which requests of a run wait for a person does not count for the run's calls, whether
 // they began before or meanwhile, and counts for those of other runs.
 func TestLimitPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Config{Catalog: func() controlapi.Catalog { return controlapi.Catalog{} }})
+		b := New(Config{Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{} }})
 		defer b.Close(context.WithoutCancel(t.Context()))
 		ended, began := map[string]time.Duration{}, time.Now()
 		limit := func(name, run string) func() {

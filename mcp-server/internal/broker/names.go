@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 )
@@ -18,7 +18,7 @@ func findTool(tools []*declaredTool, name string) (*declaredTool, *callFailure) 
 		if t.Name == name {
 			return t, nil
 		}
-		if toolname.AliasOf(t.Name) == toolname.AliasOf(name) {
+		if mcpserver.AliasTool(t.Name) == mcpserver.AliasTool(name) {
 			same = append(same, t)
 		}
 		names = append(names, t.Name)
@@ -47,7 +47,7 @@ func findTool(tools []*declaredTool, name string) (*declaredTool, *callFailure) 
 
 // matchesGlobs applies a configuration's globs to a tool's name. An empty allow list allows all tools; deny wins.
 func matchesGlobs(name string, allow, deny []string) bool {
-	matches := func(g string) bool { return toolname.MatchPattern(g, name) }
+	matches := func(g string) bool { return mcpserver.MatchTool(g, name) }
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
 }
 

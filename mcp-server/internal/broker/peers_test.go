@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The tests of this file have as data what the tests of Forgemax, code-executor-MCP and codemcp promise.
 
 // listed is a server with tools of these names, which all echo.
-func listed(t *testing.T, name string, change func(*controlapi.Server), tools ...string) controlapi.API {
+func listed(t *testing.T, name string, change func(*mcpserver.Settings), tools ...string) proxyapi.API {
 	t.Helper()
 	var all []string
 	for _, tool := range tools {
@@ -30,8 +31,8 @@ func listed(t *testing.T, name string, change func(*controlapi.Server), tools ..
 // TestGroups: Forgemax's strict groups are servers that exclude each other, its open groups are what excludes nothing.
 // What counts is use, by a call or by reading a resource, and only within one run.
 func TestGroups(t *testing.T) {
-	excluding := func(others ...string) func(*controlapi.Server) {
-		return func(s *controlapi.Server) { s.ExclusiveWith = others }
+	excluding := func(others ...string) func(*mcpserver.Settings) {
+		return func(s *mcpserver.Settings) { s.ExclusiveWith = others }
 	}
 	w := newWorld(t, 8,
 		listed(t, "vault", excluding("slack"), "secrets.list"), listed(t, "database", excluding("slack"), "query"),
@@ -68,7 +69,7 @@ func TestGroups(t *testing.T) {
 
 // TestAllowedForms: the forms in which code-executor's tests try to get past a list of allowed tools.
 func TestAllowedForms(t *testing.T) {
-	w := newWorld(t, 4, listed(t, "filesystem", func(s *controlapi.Server) { s.Allow = []string{"read_file"} },
+	w := newWorld(t, 4, listed(t, "filesystem", func(s *mcpserver.Settings) { s.Allow = []string{"read_file"} },
 		"read_file", "write_file", "read", "read_file_extra", "readFile", "READ_FILE", "*", ".*", "read_fil?"))
 	call := func(tool string) answer {
 		return w.send(t.Context(), "s1-r1", http.MethodPost, "/filesystem/"+url.PathEscape(tool), `{"text":"called"}`, 0)

@@ -17,14 +17,14 @@ import (
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
-// pinStore are the definitions of tools that the user has accepted. The first definitions of a server count as
+// acceptedStore are the definitions of tools that the user has accepted. The first definitions of a server count as
 // accepted, because a user who adds a server trusts its present state. Later changes are held back until the user has
 // reviewed them.
-type pinStore struct {
+type acceptedStore struct {
 	dir string // empty: the pins are lost when the process ends
 
 	mu     sync.Mutex
@@ -42,7 +42,7 @@ type acceptedTools struct {
 
 // serverSubject identifies a server without its version and settings. If another server takes its name, acceptance
 // starts again; a new version of the same server does not cause this.
-func serverSubject(s controlapi.Server) string {
+func serverSubject(s mcpserver.Settings) string {
 	name := s.Package
 	// A scope such as npm:@scope/name begins with @ too, which is no version.
 	if at := strings.LastIndex(name, "@"); at > len("npm:") {
@@ -82,7 +82,7 @@ const (
 // markHeldBack marks each tool that is held back, and accepts a server's first definitions. It accepts nothing from an
 // empty list, because some servers list their tools only for a key that may use them. It accepts no remembered tools
 // either, because no server declares them now.
-func (p *pinStore) markHeldBack(s *serverState, tools []*declaredTool, remembered bool) {
+func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool, remembered bool) {
 	if s.spec.Pins == "off" || len(tools) == 0 {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *pinStore) markHeldBack(s *serverState, tools []*declaredTool, remembere
 	have, err := p.loadAccepted(s.api.Name)
 	if err != nil {
 		s.logWarning("the accepted tools of the server cannot be read, so all of them are held back; "+
-			"codeforge mcp approve "+s.api.Name+" accepts them anew", "error", err)
+			"codeforge mcp approve "+s.api.Name+" accepts them again", "error", err)
 	}
 	if have == nil || err == nil && have.Server != serverSubject(s.spec) {
 		if remembered {
@@ -135,7 +135,7 @@ func (p *pinStore) markHeldBack(s *serverState, tools []*declaredTool, remembere
 
 // loadAccepted returns the accepted tools of a server, or nil if there are none yet. After an error the result is not
 // nil, and accepts no tool.
-func (p *pinStore) loadAccepted(name string) (*acceptedTools, error) {
+func (p *acceptedStore) loadAccepted(name string) (*acceptedTools, error) {
 	if have := p.loaded[name]; have != nil || p.dir == "" {
 		return have, nil
 	}
@@ -156,10 +156,10 @@ func (p *pinStore) loadAccepted(name string) (*acceptedTools, error) {
 }
 
 // acceptedPath returns the path of a server's accepted tools. A catalog's name is safe as a file name.
-func (p *pinStore) acceptedPath(name string) string { return filepath.Join(p.dir, name+".json") }
+func (p *acceptedStore) acceptedPath(name string) string { return filepath.Join(p.dir, name+".json") }
 
 // storeAccepted stores the accepted tools of a server. After an error the earlier ones stay valid.
-func (p *pinStore) storeAccepted(name string, have *acceptedTools) error {
+func (p *acceptedStore) storeAccepted(name string, have *acceptedTools) error {
 	if p.dir != "" {
 		line, err := json.Marshal(have)
 		if err == nil {
@@ -252,7 +252,7 @@ func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
 	b.pins.mu.Unlock()
 	// The tools stay held until the file is written: a restart would otherwise hold them again without a reason.
 	if err != nil {
-		return fmt.Errorf("what you accept cannot be stored, so nothing was accepted: %w", err)
+		return fmt.Errorf("the tools were not accepted, because storing them failed: %w", err)
 	}
 	b.mu.Lock()
 	s.tools = tools
@@ -273,7 +273,7 @@ func (b *Broker) CountHeld(name string) int {
 }
 
 // countHeld returns the number of tools that wait for the user. The caller holds Broker.mu.
-func (s *serverState) countHeld() (n int) {
+func (s *configuredServer) countHeld() (n int) {
 	for _, t := range s.tools {
 		if t.held != "" {
 			n++
@@ -283,13 +283,13 @@ func (s *serverState) countHeld() (n int) {
 }
 
 // checkQuarantine returns the failure for a call of a tool that is held back, or nil.
-func (s *serverState) checkQuarantine(t *declaredTool) *callFailure {
+func (s *configuredServer) checkQuarantine(t *declaredTool) *callFailure {
 	if t.held == "" {
 		return nil
 	}
 	why := "this tool has changed since the user accepted it"
 	if t.held == heldNew {
-		why = "this tool has come since the user accepted those of the server"
+		why = "this tool is newer than the tools that the user accepted"
 	}
 	return &callFailure{
 		code: quarantined, message: why + ", and is held back",

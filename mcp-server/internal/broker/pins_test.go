@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // definition is a tool as a server declares it.
@@ -26,7 +27,7 @@ type rug struct {
 }
 
 // newRug starts a broker with such a server. Pins is the folder of an earlier one, or new.
-func newRug(t *testing.T, file, pins string, change func(*controlapi.Server)) *rug {
+func newRug(t *testing.T, file, pins string, change func(*mcpserver.Settings)) *rug {
 	t.Helper()
 	w := newWorld(t, 4, hostile(t, "a", change, "lists="+file))
 	w.broker.pins.dir = pins
@@ -88,7 +89,7 @@ func TestRugPullBySpelling(t *testing.T) {
 			if changes, _ := r.changes(); changes != "" || len(before) != 1 || len(after) != 1 || after[0].SignatureLine() != before[0].SignatureLine() {
 				t.Errorf("changed %q: %v, %v", changes, before, after)
 			}
-			if code, _, got := r.planned("s1-dry", "/a/send", `{"text":"sent"}`, controlapi.PlanRecord, ""); code != controlapi.CodePlanned {
+			if code, _, got := r.planned("s1-dry", "/a/send", `{"text":"sent"}`, proxyapi.PlanRecord, ""); code != proxyapi.CodePlanned {
 				t.Errorf("a dry run: %q, %q", code, got)
 			}
 		})
@@ -206,7 +207,7 @@ func TestRugPull(t *testing.T) {
 // Promise: accepted-tools
 func TestPinsExceptions(t *testing.T) {
 	file, pins := filepath.Join(t.TempDir(), "tools.json"), t.TempDir()
-	off := newRug(t, file, pins, func(s *controlapi.Server) { s.Pins = "off" })
+	off := newRug(t, file, pins, func(s *mcpserver.Settings) { s.Pins = "off" })
 	off.declare(definition("a", "A", "x"))
 	off.names()
 	off.declare(definition("a", "B", "x"))
@@ -240,8 +241,8 @@ func TestPinsExceptions(t *testing.T) {
 		t.Errorf("no such server: %v", err)
 	}
 	// Another server in the place of this one begins anew; another version of it does not.
-	same := serverSubject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == serverSubject(controlapi.Server{Package: "npm:@s/x@2.0.0", Args: []string{"-v"}})
-	other := serverSubject(controlapi.Server{Package: "npm:@s/x@1.0.0"}) == serverSubject(controlapi.Server{Package: "npm:@s/y@1.0.0"})
+	same := serverSubject(mcpserver.Settings{Package: "npm:@s/x@1.0.0"}) == serverSubject(mcpserver.Settings{Package: "npm:@s/x@2.0.0", Args: []string{"-v"}})
+	other := serverSubject(mcpserver.Settings{Package: "npm:@s/x@1.0.0"}) == serverSubject(mcpserver.Settings{Package: "npm:@s/y@1.0.0"})
 	if !same || other {
 		t.Errorf("versions: %v, other packages: %v", same, other)
 	}

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // lendTime is how long a finished run gets its session back after a call that is sent for its plan.
@@ -30,11 +30,11 @@ func (b *Broker) lendSession(run, session string) {
 func (b *Broker) sessionOfRun(run string) (string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sessionOf(run)
+	return b.sessionOfRunLocked(run)
 }
 
-// sessionOf is session for a caller that holds the lock.
-func (b *Broker) sessionOf(run string) (string, bool) {
+// sessionOfRunLocked is session for a caller that holds the lock.
+func (b *Broker) sessionOfRunLocked(run string) (string, bool) {
 	if session, ok := b.cfg.Session(run); ok {
 		return session, true
 	}
@@ -48,9 +48,9 @@ func (c *callRequest) tellPlan(h http.Header, result []byte) {
 	case c.planned:
 		// The proxy stores the session with the plan, and returns it with PlanSend.
 		session, _ := c.broker.sessionOfRun(c.run)
-		h.Set(controlapi.HeaderCode, controlapi.CodePlanned)
-		h.Set(controlapi.HeaderSession, session)
-	case c.plan == controlapi.PlanSend && outcomeWord(result, nil) != "ok":
-		h.Set(controlapi.HeaderCode, outcomeWord(result, nil))
+		h.Set(proxyapi.HeaderCode, proxyapi.CodePlanned)
+		h.Set(proxyapi.HeaderSession, session)
+	case c.plan == proxyapi.PlanSend && resultWord(result, nil) != "ok":
+		h.Set(proxyapi.HeaderCode, resultWord(result, nil))
 	}
 }

@@ -31,8 +31,8 @@ func (p *logTail) addLine(text string) {
 	}
 }
 
-// noteLine stores a line of the server's log. It uses a separate lock, because some callers hold Broker.mu.
-func (s *serverState) noteLine(text string, attrs ...any) {
+// recordLine stores a line of the server's log. It uses a separate lock, because some callers hold Broker.mu.
+func (s *configuredServer) recordLine(text string, attrs ...any) {
 	for i := 0; i+1 < len(attrs); i += 2 {
 		text += fmt.Sprintf(" %v=%v", attrs[i], attrs[i+1])
 	}

@@ -128,7 +128,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	// Names are refused and not cleaned: the answer returns under the name that the server wrote.
 	hidden := slices.ContainsFunc(form.Required, hasInvisible)
 	for name, field := range form.Properties {
-		hidden = hidden || hasInvisible(name) || hidesName(field)
+		hidden = hidden || hasInvisible(name) || hasHiddenName(field)
 		//defence:question-secret
 		if field["format"] == "password" || field["writeOnly"] == true {
 			return nil, forbidden
@@ -150,14 +150,14 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 // hasInvisible reports whether a name has invisible characters.
 func hasInvisible(name string) bool { return signature.CleanLine(name, len(name)) != name }
 
-// hidesName reports whether a value of a form has a name with invisible characters.
-func hidesName(value any) bool {
+// hasHiddenName reports whether a value of a form has a name with invisible characters.
+func hasHiddenName(value any) bool {
 	switch v := value.(type) {
 	case []any:
-		return slices.ContainsFunc(v, hidesName)
+		return slices.ContainsFunc(v, hasHiddenName)
 	case map[string]any:
 		for name, inside := range v {
-			if hasInvisible(name) || hidesName(inside) {
+			if hasInvisible(name) || hasHiddenName(inside) {
 				return true
 			}
 		}

@@ -71,7 +71,7 @@ func (r toolCache) writeCached(server string, d cacheFile) error {
 }
 
 // removeOthers removes the cached tools of all servers but these.
-func (r toolCache) removeOthers(servers map[string]*serverState) error {
+func (r toolCache) removeOthers(servers map[string]*configuredServer) error {
 	if r == "" {
 		return nil
 	}

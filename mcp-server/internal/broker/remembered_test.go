@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestRemembered: after a restart tools are known without a start, until a server is configured otherwise or is gone.
@@ -69,7 +69,7 @@ func TestRemembered(t *testing.T) {
 	if n := len(files()); n != 2 {
 		t.Errorf("%d files for two servers", n)
 	}
-	other := hostile(t, "a", func(s *controlapi.Server) { s.TimeoutMS = 9000 })
+	other := hostile(t, "a", func(s *mcpserver.Settings) { s.TimeoutMS = 9000 })
 	second.change("2", other)
 	if n := known(second, "a"); n != 0 {
 		t.Errorf("%d tools of a server that is configured otherwise", n)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -33,22 +33,22 @@ const (
 // Sandbox launches bridges in server slots. The order is the fence, as for runs (package execution): lease a slot,
 // register the server at the proxy, run the bridge, end the registration, and only then free the slot.
 type Sandbox struct {
-	Client  *runapi.Client
-	Control *controlapi.Client
+	Client  *sandboxapi.Client
+	Control *proxyapi.Client
 	// Registry is the address of the package registry, or "".
 	Registry string
 	// Sent, if not nil, receives the requests of a server or an installation that Drain had not fetched when it ended. The
 	// proxy's events may end before they report these requests.
-	Sent func([]controlapi.Exchange)
+	Sent func([]proxyapi.Exchange)
 	// Database is the Postgres database that servers must not reach, or nil.
 	Database *database.DB
 }
 
 // Launch implements Launcher.
-func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string) (Slot, error) {
-	head := runapi.ServerHead{Package: packageToInstall(api.Server.Package)}
-	s, err := l.leaseAndOpen(ctx, api, head, controlapi.Registration{
-		Run: controlapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
+func (l *Sandbox) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
+	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package)}
+	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
+		Run: proxyapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
 		Deadline: time.Now().Add(lifeTime),
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func (l *Sandbox) Launch(ctx context.Context, api controlapi.API, tenant string)
 
 // leaseAndOpen leases a slot, registers it, and starts its program.
 func (l *Sandbox) leaseAndOpen(
-	ctx context.Context, api controlapi.API, head runapi.ServerHead, reg controlapi.Registration,
+	ctx context.Context, api proxyapi.API, head sandboxapi.ServerHead, reg proxyapi.Registration,
 ) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
@@ -67,7 +67,7 @@ func (l *Sandbox) leaseAndOpen(
 	leasing, cancelLease := context.WithTimeout(context.WithoutCancel(ctx), launchTime)
 	defer cancelLease()
 	lease, err := l.Client.AcquireServer(leasing)
-	if errors.Is(err, runapi.ErrBusy) {
+	if errors.Is(err, sandboxapi.ErrBusy) {
 		return nil, ErrFull
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *Sandbox) leaseAndOpen(
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	reg.Generation, reg.Database = lease.Generation, l.Database.PostgresAddresses(asking)
+	reg.Generation, reg.Database = lease.Generation, l.Database.ResolvePostgres(asking)
 	if err := l.Control.RegisterRun(asking, lease.Slot, reg); err != nil {
 		return nil, fmt.Errorf("registering the server: %w", err)
 	}
@@ -91,7 +91,7 @@ func (l *Sandbox) leaseAndOpen(
 	if !stop() && err == nil {
 		err = asking.Err()
 	}
-	if errors.Is(err, runapi.ErrNotInstalled) {
+	if errors.Is(err, sandboxapi.ErrNotInstalled) {
 		return nil, ErrNotInstalled
 	}
 	if err != nil {
@@ -101,17 +101,17 @@ func (l *Sandbox) leaseAndOpen(
 }
 
 // Install implements Launcher.
-func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func(string)) error {
+func (l *Sandbox) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
 	registry := cmp.Or(api.Server.Registry, l.Registry)
 	if registry == "" {
-		return errors.New("no package registry is known: codeforge mcp add writes the one that npm names into config.json, " +
+		return errors.New("no package registry is configured: codeforge mcp add writes that of npm into config.json, " +
 			"as registry in mcp; PACKAGE_REGISTRY in .env is for all packages, from the next start on")
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	head := runapi.ServerHead{Package: packageToInstall(api.Server.Package), Install: true, Registry: registry}
-	s, err := l.leaseAndOpen(ctx, api, head, controlapi.Registration{
-		Run: controlapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
+	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package), Install: true, Registry: registry}
+	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
+		Run: proxyapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})
 	if err != nil {
 		return err
@@ -139,19 +139,19 @@ func (l *Sandbox) Install(ctx context.Context, api controlapi.API, progress func
 		return err
 	}
 	switch {
-	case exit.Reason == runapi.Exited && exit.Code == 0:
+	case exit.Reason == sandboxapi.Exited && exit.Code == 0:
 		return nil
 	case exit.Detail == "":
 		exit.Detail = fmt.Sprintf("the installation ended with exit code %d: %s", exit.Code, last)
 	}
-	return errors.New(cleanText(exit.Detail) + s.findBlockReason(ctx))
+	return errors.New(cleanText(exit.Detail) + s.fetchBlockReason(ctx))
 }
 
-// findBlockReason returns the proxy's explanation why an installation could not reach the package registry, or "".
-func (s *sandboxSlot) findBlockReason(ctx context.Context) string {
+// fetchBlockReason returns the proxy's explanation why an installation could not reach the package registry, or "".
+func (s *sandboxSlot) fetchBlockReason(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
-	receipt, err := s.Drain(ctx, controlapi.Cause{})
+	receipt, err := s.Drain(ctx, proxyapi.Cause{})
 	if err != nil {
 		return ""
 	}
@@ -171,9 +171,9 @@ func (s *sandboxSlot) findBlockReason(ctx context.Context) string {
 // sandboxSlot is a server slot in the sandbox.
 type sandboxSlot struct {
 	launcher *Sandbox
-	api      controlapi.API
-	lease    runapi.Lease
-	stream   *runapi.Stream // nil if the program was not started
+	api      proxyapi.API
+	lease    sandboxapi.Lease
+	stream   *sandboxapi.Stream // nil if the program was not started
 	end      context.CancelFunc
 	closing  sync.Once
 	closed   error
@@ -183,7 +183,7 @@ func (s *sandboxSlot) Read(p []byte) (int, error)  { return s.stream.Read(p) }
 func (s *sandboxSlot) Write(p []byte) (int, error) { return s.stream.Write(p) }
 
 func (s *sandboxSlot) Start() frame.Start {
-	spec, home := s.api.Server, runapi.HomeDir(s.lease.Slot)
+	spec, home := s.api.Server, sandboxapi.HomeDir(s.lease.Slot)
 	start := frame.Start{
 		Env: map[string]string{}, URL: spec.URL, Headers: spec.Headers, Transport: spec.Transport,
 		Protocol: spec.Protocol, ConnectTimeoutMS: spec.ConnectTimeoutMS,
@@ -193,7 +193,7 @@ func (s *sandboxSlot) Start() frame.Start {
 	}
 	switch {
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, runapi.PackageDir(packageToInstall(spec.Package)), home)
+		start.Command = denoCommand(s.api, sandboxapi.PackageDir(packageToInstall(spec.Package)), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
@@ -222,7 +222,7 @@ func packageToInstall(pkg string) string {
 
 // denoCommand returns the command line of a package: Deno with the narrowest flags. The boundary is the slot; the flags
 // only catch a server's own mistakes earlier.
-func denoCommand(api controlapi.API, dir, home string) []string {
+func denoCommand(api proxyapi.API, dir, home string) []string {
 	argv := []string{
 		"deno", "run", "--no-prompt", "--cached-only", "--no-config", "--lock=" + dir + "/deno.lock", "--frozen",
 		"--no-code-cache", // the cache could not be stored
@@ -238,11 +238,11 @@ func denoCommand(api controlapi.API, dir, home string) []string {
 	return slices.Concat(argv, []string{api.Server.Package}, api.Server.Args)
 }
 
-func (s *sandboxSlot) SetCalls(ctx context.Context, calls controlapi.ServerCalls) error {
+func (s *sandboxSlot) SetCalls(ctx context.Context, calls proxyapi.ServerCalls) error {
 	return s.launcher.Control.SetCalls(ctx, s.lease.Slot, s.lease.Generation, calls)
 }
 
-func (s *sandboxSlot) Drain(ctx context.Context, cause controlapi.Cause) (controlapi.Receipt, error) {
+func (s *sandboxSlot) Drain(ctx context.Context, cause proxyapi.Cause) (proxyapi.Receipt, error) {
 	return s.launcher.Control.DrainExchanges(ctx, s.lease.Slot, s.lease.Generation, cause)
 }
 
@@ -259,11 +259,11 @@ func (s *sandboxSlot) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), unwindTime)
 		defer cancel()
 		// Unregistered before the slot is released: the next holder must not send with this server's rights.
-		receipt, err := s.launcher.Control.UnregisterRun(ctx, s.lease.Slot, s.lease.Generation, controlapi.Summary{})
+		receipt, err := s.launcher.Control.UnregisterRun(ctx, s.lease.Slot, s.lease.Generation, proxyapi.Summary{})
 		if s.launcher.Sent != nil && len(receipt.Exchanges) > 0 {
 			s.launcher.Sent(receipt.Exchanges)
 		}
-		if errors.Is(err, controlapi.ErrFenced) {
+		if errors.Is(err, proxyapi.ErrFenced) {
 			err = nil // it was never registered, or the proxy restarted
 		}
 		// A new time limit: a slow proxy must not keep the slot from being released.

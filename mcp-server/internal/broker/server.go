@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -27,11 +28,12 @@ const (
 	listTime = 30 * time.Second
 )
 
-// serverState is a server of the catalog with its present configuration. A changed configuration makes another server.
-type serverState struct {
+// configuredServer is a server of the catalog with its present configuration. A changed configuration makes another
+// server.
+type configuredServer struct {
 	broker *Broker
-	api    controlapi.API
-	spec   controlapi.Server
+	api    proxyapi.API
+	spec   mcpserver.Settings
 	digest string
 
 	keeping sync.Mutex    // held while the tools are written to the cache
@@ -62,35 +64,37 @@ type declaredTool struct {
 	task       bool   // it runs only as a task, which CodeForge does not support
 }
 
-func newServer(b *Broker, api controlapi.API, digest string) *serverState {
+func newServer(b *Broker, api proxyapi.API, digest string) *configuredServer {
 	most := api.Server.MaxConcurrent
 	if most <= 0 {
 		most = defaultConcurrent
 	}
-	return &serverState{
+	return &configuredServer{
 		broker: b, api: api, spec: *api.Server, digest: digest,
 		turns: make(chan struct{}, most), instances: map[string]*serverInstance{},
 	}
 }
 
-func (s *serverState) callTimeout() time.Duration {
+func (s *configuredServer) callTimeout() time.Duration {
 	if s.spec.TimeoutMS <= 0 {
 		return defaultTimeout
 	}
 	return time.Duration(s.spec.TimeoutMS) * time.Millisecond
 }
 
-func (s *serverState) connectTimeout() time.Duration {
+func (s *configuredServer) connectTimeout() time.Duration {
 	if s.spec.ConnectTimeoutMS <= 0 {
 		return defaultConnectTimeout
 	}
 	return time.Duration(s.spec.ConnectTimeoutMS) * time.Millisecond
 }
 
-// keepsState reports whether a process of the server belongs to one session or run.
-func (s *serverState) keepsState() bool { return s.spec.State == "session" || s.spec.State == "run" }
+// isStateful reports whether a process of the server belongs to one session or run.
+func (s *configuredServer) isStateful() bool {
+	return s.spec.State == "session" || s.spec.State == "run"
+}
 
-func (s *serverState) idleTimeout() time.Duration {
+func (s *configuredServer) idleTimeout() time.Duration {
 	if s.spec.IdleMS <= 0 {
 		return defaultIdle
 	}
@@ -98,13 +102,13 @@ func (s *serverState) idleTimeout() time.Duration {
 }
 
 // logInfo writes a log line about the server.
-func (s *serverState) logInfo(text string) {
-	s.noteLine(text)
+func (s *configuredServer) logInfo(text string) {
+	s.recordLine(text)
 	s.broker.cfg.Log.Info(text, logline.Tag("server"), slog.String("server", s.api.Name))
 }
 
-func (s *serverState) logWarning(text string, attrs ...any) {
-	s.noteLine(text, attrs...)
+func (s *configuredServer) logWarning(text string, attrs ...any) {
+	s.recordLine(text, attrs...)
 	s.broker.cfg.Log.Warn(text, append([]any{logline.Tag("server"), slog.String("server", s.api.Name)}, attrs...)...)
 }
 
@@ -113,7 +117,7 @@ const listPause = 2 * time.Second
 
 // handleChange handles an instance's report that the server's tools changed. It ignores an instance of one tenant,
 // session or run: its owner may control it, and must not change the tools that others see.
-func (s *serverState) handleChange(list, key string) {
+func (s *configuredServer) handleChange(list, key string) {
 	if list != "tools" || key != "" {
 		return
 	}
@@ -129,7 +133,7 @@ func (s *serverState) handleChange(list, key string) {
 }
 
 // markStale makes the next call list the tools again.
-func (s *serverState) markStale() {
+func (s *configuredServer) markStale() {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	s.fresh, s.again = false, nil
@@ -140,7 +144,7 @@ const noticeTime = 200 * time.Millisecond
 
 // listAgain lists the tools again for a call of an unknown tool, since another call may just have added it. It returns
 // nil if the server does not run, or if it was asked within listPause and has reported no change since.
-func (s *serverState) listAgain(ctx context.Context) ([]*declaredTool, *callFailure) {
+func (s *configuredServer) listAgain(ctx context.Context) ([]*declaredTool, *callFailure) {
 	wait, running, changed := s.nextList()
 	if running && !changed && wait > 0 { // a change may be on its way
 		select {
@@ -167,7 +171,7 @@ func (s *serverState) listAgain(ctx context.Context) ([]*declaredTool, *callFail
 
 // nextList returns the time until the tools may be listed again, whether the server runs, and whether it has reported a
 // change since the last listing.
-func (s *serverState) nextList() (wait time.Duration, running, changed bool) {
+func (s *configuredServer) nextList() (wait time.Duration, running, changed bool) {
 	s.broker.mu.Lock()
 	defer s.broker.mu.Unlock()
 	return max(0, listPause-time.Since(s.asked)), len(s.instances) > 0, s.again != nil || !s.fresh
@@ -181,7 +185,7 @@ type toolListing struct {
 }
 
 // recallTools reads the cached tools, once. The caller holds Broker.mu.
-func (s *serverState) recallTools() {
+func (s *configuredServer) recallTools() {
 	if s.recalled {
 		return
 	}
@@ -195,7 +199,7 @@ func (s *serverState) recallTools() {
 
 // learnTools returns the server's tools for information only. For a server that does not run, these are the last known
 // tools. A server that had no tools is asked again.
-func (s *serverState) learnTools(ctx context.Context) ([]*declaredTool, *callFailure) {
+func (s *configuredServer) learnTools(ctx context.Context) ([]*declaredTool, *callFailure) {
 	b := s.broker
 	b.mu.Lock()
 	s.recallTools()
@@ -209,7 +213,7 @@ func (s *serverState) learnTools(ctx context.Context) ([]*declaredTool, *callFai
 
 // listTools returns the server's tools, and asks the server if they are not fresh. It asks only the shared instance:
 // one that belongs to a tenant, session or run may be under its owner's control.
-func (s *serverState) listTools(ctx context.Context) ([]*declaredTool, *callFailure) {
+func (s *configuredServer) listTools(ctx context.Context) ([]*declaredTool, *callFailure) {
 	b := s.broker
 	b.mu.Lock()
 	if s.fresh && s.listing == nil {
@@ -236,7 +240,7 @@ func (s *serverState) listTools(ctx context.Context) ([]*declaredTool, *callFail
 }
 
 // askForTools lists the server's tools for all calls that wait for l.
-func (s *serverState) askForTools(l *toolListing) {
+func (s *configuredServer) askForTools(l *toolListing) {
 	b := s.broker
 	ctx, cancel := context.WithTimeout(b.ctx, s.connectTimeout()+connectMargin+listTime)
 	defer cancel()
@@ -273,7 +277,7 @@ func (s *serverState) askForTools(l *toolListing) {
 }
 
 // cacheTools writes the known tools to the cache.
-func (s *serverState) cacheTools() {
+func (s *configuredServer) cacheTools() {
 	// Without this lock an older list could overwrite a newer one on disk.
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
@@ -330,13 +334,13 @@ func readDefinitions(all []json.RawMessage) []*declaredTool {
 }
 
 // mayCall reports whether the configuration allows a tool and CodeForge can call it.
-func (s *serverState) mayCall(t *declaredTool) bool {
+func (s *configuredServer) mayCall(t *declaredTool) bool {
 	return !t.task && matchesGlobs(t.Name, s.spec.Allow, s.spec.Deny)
 }
 
 // requestWithRetry makes one request within ctx, after waiting for its turn. It repeats the request once if it was
 // certainly not sent, or if repeat allows that.
-func (s *serverState) requestWithRetry(ctx context.Context, key, method string, params any,
+func (s *configuredServer) requestWithRetry(ctx context.Context, key, method string, params any,
 	repeat bool) (json.RawMessage, *callFailure) {
 	select {
 	case s.turns <- struct{}{}:
@@ -365,7 +369,8 @@ func (s *serverState) requestWithRetry(ctx context.Context, key, method string, 
 }
 
 // requestOnce makes a request once. It calls release when the server no longer works on the request.
-func (s *serverState) requestOnce(ctx context.Context, key, method string, params any, release func()) (json.RawMessage,
+func (s *configuredServer) requestOnce(ctx context.Context, key, method string, params any,
+	release func()) (json.RawMessage,
 	*callFailure) {
 	ok, probe, until := s.broker.admitCall(s)
 	if !ok {
@@ -381,7 +386,7 @@ func (s *serverState) requestOnce(ctx context.Context, key, method string, param
 		}
 	}
 	if f != nil {
-		s.broker.recordOutcome(s, probe, f)
+		s.broker.recordResult(s, probe, f)
 		release()
 		return nil, f
 	}
@@ -403,6 +408,6 @@ func (s *serverState) requestOnce(ctx context.Context, key, method string, param
 		raw, f = i.sendAndWait(ctx, method, params, settled)
 	}
 	s.broker.reportCallEnd(callOf(ctx), i, id)
-	s.broker.recordOutcome(s, probe, f)
+	s.broker.recordResult(s, probe, f)
 	return raw, f
 }

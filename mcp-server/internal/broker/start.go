@@ -10,7 +10,7 @@ import (
 )
 
 // newInstance returns an instance that is not started yet.
-func newInstance(s *serverState, key string, kill context.CancelCauseFunc) *serverInstance {
+func newInstance(s *configuredServer, key string, kill context.CancelCauseFunc) *serverInstance {
 	return &serverInstance{
 		server: s, key: key, kill: kill, used: time.Now(),
 		ready: make(chan struct{}), gone: make(chan struct{}), left: make(chan struct{}),
@@ -94,8 +94,8 @@ func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error)
 		case <-time.After(100 * time.Millisecond): // the last release may be on its way
 		case <-waiting.C:
 			return nil, &callFailure{
-				code: slotsFull, message: "all slots for MCP servers that you may have are in use", unsent: true, retryable: true,
-				hint: "Try again later, or tell the user that SANDBOX_SERVERS is how many there are.",
+				code: slotsFull, message: "all server slots that you may use are in use", unsent: true, retryable: true,
+				hint: "Try again later, or tell the user to raise SANDBOX_SERVERS.",
 			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -146,7 +146,7 @@ type packageInstall struct {
 const installPause = 5 * time.Second
 
 // installOnce installs a server's package, once for all calls that wait for it.
-func (b *Broker) installOnce(ctx context.Context, s *serverState) error {
+func (b *Broker) installOnce(ctx context.Context, s *configuredServer) error {
 	b.mu.Lock()
 	in := b.installs[s.spec.Package]
 	if in == nil {

@@ -7,28 +7,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // ListStates returns the state of each server of the catalog, sorted by name.
-func (b *Broker) ListStates() []serverstate.Server {
+func (b *Broker) ListStates() []mcpserver.Status {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.adoptCatalog(cat)
-	all := make([]serverstate.Server, 0, len(b.servers))
+	all := make([]mcpserver.Status, 0, len(b.servers))
 	for _, s := range b.servers {
 		all = append(all, s.currentState(time.Now()))
 	}
-	slices.SortFunc(all, func(x, y serverstate.Server) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(all, func(x, y mcpserver.Status) int { return strings.Compare(x.Name, y.Name) })
 	return all
 }
 
 // currentState returns the server's state. The caller holds Broker.mu.
-func (s *serverState) currentState(now time.Time) serverstate.Server {
-	out := serverstate.Server{
-		Name: s.api.Name, State: serverstate.Stopped, Processes: len(s.instances), Problem: s.problem,
+func (s *configuredServer) currentState(now time.Time) mcpserver.Status {
+	out := mcpserver.Status{
+		Name: s.api.Name, State: mcpserver.Stopped, Processes: len(s.instances), Problem: s.problem,
 	}
 	if s.recallTools(); s.known {
 		n := len(s.callableTools(s.tools))
@@ -39,20 +39,20 @@ func (s *serverState) currentState(now time.Time) serverstate.Server {
 		}
 	}
 	if now.Before(s.breaker.until) {
-		out.State = serverstate.Failing
+		out.State = mcpserver.Failing
 	}
 	for _, i := range s.instances {
 		out.Calls += i.users
 		select {
 		case <-i.ready:
-			out.State = serverstate.Running
+			out.State = mcpserver.Running
 		default:
-			if out.State != serverstate.Running {
-				out.State = serverstate.Starting
+			if out.State != mcpserver.Running {
+				out.State = mcpserver.Starting
 			}
 		}
 	}
-	out.Down = out.State == serverstate.Failing || out.State == serverstate.Stopped && out.Problem != ""
+	out.Down = out.State == mcpserver.Failing || out.State == mcpserver.Stopped && out.Problem != ""
 	return out
 }
 
@@ -87,9 +87,13 @@ func argumentNames(schema json.RawMessage) []string {
 		Required   []string                   `json:"required"`
 	}
 	_ = json.Unmarshal(schema, &of) // a server may send anything
+	required := map[string]bool{}
+	for _, name := range of.Required {
+		required[name] = true
+	}
 	out := []string{}
 	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		if !slices.Contains(of.Required, name) {
+		if !required[name] {
 			name += "?"
 		}
 		out = append(out, name)

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 )
 
 // TestTenants: a shared server has a process for each tenant and one for the operator, nothing is learned of what
 // tenants are answered, and a stash is its session's, within the bounds of its tenant.
 // Promise: tenant-state
 func TestTenants(t *testing.T) {
-	state := func(name string) func(*controlapi.Server) { return func(s *controlapi.Server) { s.State = name } }
+	state := func(name string) func(*mcpserver.Settings) { return func(s *mcpserver.Settings) { s.State = name } }
 	w := newWorld(t, 7, hostile(t, "a", nil), hostile(t, "session", state("session")), hostile(t, "run", state("run")))
 	session := func(name string) string {
 		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).SessionName("same")
@@ -69,7 +69,7 @@ func TestTenants(t *testing.T) {
 // Promise: tenant-apis, accepted-tools
 func TestToolsOfAll(t *testing.T) {
 	for _, pins := range []string{"off", ""} {
-		w := newWorld(t, 6, hostile(t, "a", func(s *controlapi.Server) { s.Pins = pins }))
+		w := newWorld(t, 6, hostile(t, "a", func(s *mcpserver.Settings) { s.Pins = pins }))
 		mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName("s")
 		call := func(run, tool string) {
 			w.send(t.Context(), run, http.MethodPost, "/a/"+tool, `{"text":"x"}`, 0)
@@ -112,7 +112,7 @@ func TestRoomOfTenant(t *testing.T) {
 // TestListWithOneSlot: where each session or run has its own process, the one that lists the tools gives it the only slot.
 func TestListWithOneSlot(t *testing.T) {
 	for _, state := range []string{"shared", "session", "run"} {
-		w := newWorld(t, 1, hostile(t, "a", func(s *controlapi.Server) { s.State = state }))
+		w := newWorld(t, 1, hostile(t, "a", func(s *mcpserver.Settings) { s.State = state }))
 		if got := w.send(t.Context(), "s1-r1", http.MethodPost, "/a/echo", `{"text":"hi"}`, 0); got.text() != "hi" {
 			t.Errorf("%s: %s", state, got.body)
 		}
@@ -144,7 +144,7 @@ func TestStashEntries(t *testing.T) {
 // not those of anybody else.
 // Promise: tenant-shares
 func TestSlotsOfTenant(t *testing.T) {
-	w := newWorld(t, 4, hostile(t, "a", func(s *controlapi.Server) { s.State, s.ConnectTimeoutMS = "session", 3000 }))
+	w := newWorld(t, 4, hostile(t, "a", func(s *mcpserver.Settings) { s.State, s.ConnectTimeoutMS = "session", 3000 }))
 	session := func(name, id string) string {
 		return (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: name}}).SessionName(id) + "-r1"
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // tidyTime is the interval between checks for a new catalog. Removed servers need a moment to end.
@@ -49,7 +49,7 @@ func (l *Sandbox) RemoveUnused(ctx context.Context, log *slog.Logger) (again boo
 	if !ok {
 		return false
 	}
-	tidied, err := l.Client.Tidy(ctx, runapi.Packages{Keep: keep})
+	tidied, err := l.Client.Tidy(ctx, sandboxapi.Packages{Keep: keep})
 	if err != nil {
 		return true
 	}
@@ -63,7 +63,7 @@ func (l *Sandbox) RemoveUnused(ctx context.Context, log *slog.Logger) (again boo
 // wantedPackages returns the packages that the folders of apis/ name. ok is false if the list may be incomplete,
 // because an unreadable folder may name any package. It is also false without any folder, which is more often a mistake
 // than a wish.
-func wantedPackages(found controlapi.Inspection) (packages []string, ok bool) {
+func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 	for _, p := range found.Problems {
 		if p.Severity == "error" {
 			return nil, false

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestTidies: packages are tidied once after each change of the catalog, and again while that is asked for.
@@ -20,7 +21,7 @@ func TestTidies(t *testing.T) {
 		var again atomic.Bool
 		version.Store("1")
 		b := New(Config{
-			Catalog: func() controlapi.Catalog { return controlapi.Catalog{Version: version.Load().(string)} },
+			Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: version.Load().(string)} },
 			Tidy:    func(context.Context) bool { calls.Add(1); return again.Load() },
 			Log:     logline.New(t.Output(), "text", nil),
 		})
@@ -45,25 +46,25 @@ func TestTidies(t *testing.T) {
 }
 
 func TestWanted(t *testing.T) {
-	api := func(pkg string, active bool) controlapi.InspectedAPI {
-		return controlapi.InspectedAPI{API: controlapi.API{Name: "x", Server: &controlapi.Server{Package: pkg}}, Active: active}
+	api := func(pkg string, active bool) proxyapi.InspectedAPI {
+		return proxyapi.InspectedAPI{API: proxyapi.API{Name: "x", Server: &mcpserver.Settings{Package: pkg}}, Active: active}
 	}
-	plain := controlapi.InspectedAPI{API: controlapi.API{Name: "plain"}}
+	plain := proxyapi.InspectedAPI{API: proxyapi.API{Name: "plain"}}
 	for name, c := range map[string]struct {
-		found controlapi.Inspection
+		found proxyapi.Inspection
 		want  []string
 		ok    bool
 	}{
-		"inactive, twice, one program of it": {controlapi.Inspection{APIs: []controlapi.InspectedAPI{
+		"inactive, twice, one program of it": {proxyapi.Inspection{APIs: []proxyapi.InspectedAPI{
 			plain, api("npm:b@1.0.0", false), api("npm:a@1.0.0/tool", true), api("npm:a@1.0.0", true),
 		}}, []string{"npm:a@1.0.0", "npm:b@1.0.0"}, true},
-		"none is named": {controlapi.Inspection{APIs: []controlapi.InspectedAPI{plain}}, []string{}, true},
-		"no folder":     {controlapi.Inspection{}, []string{}, false},
-		"a folder is broken": {controlapi.Inspection{
-			APIs: []controlapi.InspectedAPI{plain}, Problems: []controlapi.InspectedProblem{{Severity: "error"}},
+		"none is named": {proxyapi.Inspection{APIs: []proxyapi.InspectedAPI{plain}}, []string{}, true},
+		"no folder":     {proxyapi.Inspection{}, []string{}, false},
+		"a folder is broken": {proxyapi.Inspection{
+			APIs: []proxyapi.InspectedAPI{plain}, Problems: []proxyapi.InspectedProblem{{Severity: "error"}},
 		}, nil, false},
-		"a warning": {controlapi.Inspection{
-			APIs: []controlapi.InspectedAPI{plain}, Problems: []controlapi.InspectedProblem{{Severity: "warning"}},
+		"a warning": {proxyapi.Inspection{
+			APIs: []proxyapi.InspectedAPI{plain}, Problems: []proxyapi.InspectedProblem{{Severity: "warning"}},
 		}, []string{}, true},
 	} {
 		if got, ok := wantedPackages(c.found); !slices.Equal(got, c.want) || ok != c.ok {

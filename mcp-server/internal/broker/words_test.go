@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/growth"
-	"github.com/codeforge-mcp/codeforge/internal/toolname"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestFind(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	growth.RequireBounded(t, "a hard pattern", 2*time.Second, func() {
-		if toolname.MatchPattern(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") {
+		if mcpserver.MatchTool(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") {
 			t.Error("a hard pattern matches")
 		}
 	})
@@ -311,9 +311,9 @@ func TestStashOverHTTP(t *testing.T) {
 }
 
 func TestDenoCommand(t *testing.T) {
-	api := controlapi.API{
+	api := proxyapi.API{
 		Name: "x", Domains: []string{"api.x.test", "*.y.test"},
-		Server: &controlapi.Server{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
+		Server: &mcpserver.Settings{Package: "npm:x@1.0.0", Args: []string{"--flag", "-A"}},
 	}
 	got := strings.Join(denoCommand(api, "/packages/p", "/home/100"), " ")
 	want := "deno run --no-prompt --cached-only --no-config --lock=/packages/p/deno.lock --frozen --no-code-cache --allow-env --allow-sys " +
@@ -354,6 +354,14 @@ func TestMarked(t *testing.T) {
 		if string(got) != want || (f != nil) != (want == "") {
 			t.Errorf("%s: %s %v", raw, got, f)
 		}
+	}
+}
+
+// TestLimited: code may repeat a call that the server's limit refused.
+func TestLimited(t *testing.T) {
+	f := fromBridge(&frame.Error{Code: frame.Limited, Message: "HTTP 429"})
+	if f.code != serverError || !f.retryable || f.transport || f.hint == "" {
+		t.Errorf("%+v", f)
 	}
 }
 

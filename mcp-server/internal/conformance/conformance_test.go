@@ -1,4 +1,4 @@
-package conformance_test
+package conformance
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/conformance"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
@@ -21,7 +20,7 @@ import (
 func fixture(t *testing.T) string {
 	t.Helper()
 	log := logline.New(t.Output(), "text", nil)
-	mcp := transport.New(transport.Config{Server: conformance.New(t.Context(), log), Log: log})
+	mcp := transport.New(transport.Config{Server: newFixtures(t.Context(), log), Log: log})
 	g := guard.New(guard.Config{})
 	server := httptest.NewServer(g.RequireLocal(mcp))
 	t.Cleanup(func() {

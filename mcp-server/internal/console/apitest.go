@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // testTime bounds the test of an API.
@@ -19,7 +19,7 @@ func (c *Console) testAPI(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), testTime)
 	defer cancel()
 	apis := c.cfg.Catalog().APIs
-	i := slices.IndexFunc(apis, func(a controlapi.API) bool { return a.Name == r.PathValue("name") })
+	i := slices.IndexFunc(apis, func(a proxyapi.API) bool { return a.Name == r.PathValue("name") })
 	if i < 0 {
 		return nil, &pageError{http.StatusConflict, "This API is not active."}
 	}

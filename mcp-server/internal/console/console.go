@@ -24,13 +24,13 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -51,7 +51,7 @@ type Config struct {
 	// Settings are shown unchanged, so they must contain no secret.
 	Settings []Setting
 	Proxy    Proxy
-	Catalog  func() controlapi.Catalog
+	Catalog  func() proxyapi.Catalog
 	// Ready returns the reason why runs cannot be served, or nil.
 	Ready   func(context.Context) error
 	Load    func() Load
@@ -85,13 +85,13 @@ type Load struct {
 
 // Proxy is the part of the proxy's API that the console uses.
 type Proxy interface {
-	FetchInspection(ctx context.Context) (controlapi.Inspection, error)
-	CheckLedger(ctx context.Context, known []controlapi.KnownHead) (controlapi.LedgerCheck, error)
+	FetchInspection(ctx context.Context) (proxyapi.Inspection, error)
+	CheckLedger(ctx context.Context, known []proxyapi.KnownHead) (proxyapi.LedgerCheck, error)
 }
 
 // Servers gives access to the MCP servers.
 type Servers interface {
-	ListStates() []serverstate.Server
+	ListStates() []mcpserver.Status
 	ServerLog(server string) ([]operatorapi.Line, error)
 	ToolList(server string) ([]operatorapi.Tool, error)
 	RestartServer(server string) error
@@ -101,7 +101,7 @@ type Servers interface {
 type Console struct {
 	cfg      Config
 	sessions sessionStore
-	shell    fileShell
+	shell    staticFiles
 	api      *http.ServeMux
 	decided  decisionLog
 	skills   atomic.Int64 // counts the changes of skills
@@ -114,8 +114,8 @@ func New(cfg Config) *Console {
 	return c
 }
 
-// NewCode returns a new code that opens one session within a minute.
-func (c *Console) NewCode() string { return c.sessions.NewCode() }
+// NewSignInCode returns a new code that opens one session within a minute.
+func (c *Console) NewSignInCode() string { return c.sessions.NewSignInCode() }
 
 // SkillsChanged makes open pages load the skills again.
 func (c *Console) SkillsChanged() { c.skills.Add(1) }
@@ -212,12 +212,12 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s, ok := c.sessions.findSession(bearerOf(r))
 		//defence:console-bearer
 		if !ok {
-			rpc.WriteAnswer(w, http.StatusUnauthorized, refusalBody{"Sign in first: codeforge console."})
+			rpc.WriteAnswer(w, http.StatusUnauthorized, errorBody{"Sign in first: codeforge console."})
 			return
 		}
 		// A signed-in browser must keep its connection even if others flood the listener.
 		if !guard.AdmitConn(r.Context(), "") {
-			rpc.WriteAnswer(w, http.StatusServiceUnavailable, refusalBody{guard.TooMany})
+			rpc.WriteAnswer(w, http.StatusServiceUnavailable, errorBody{guard.TooMany})
 			return
 		}
 		c.api.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)))
@@ -249,8 +249,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The code is tried first, because it works only once and must be used up.
-	if in.Secret == "" || !c.sessions.useCode(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
-		rpc.WriteAnswer(w, http.StatusUnauthorized, refusalBody{
+	if in.Secret == "" || !c.sessions.useSignInCode(in.Secret) && (c.cfg.Token == nil || !c.cfg.Token(in.Secret)) {
+		rpc.WriteAnswer(w, http.StatusUnauthorized, errorBody{
 			"This is neither the token nor a valid code. A code works once, for one minute: run codeforge console again.",
 		})
 		return
@@ -266,7 +266,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 // readJSON reads a JSON body. If it fails, it answers the request and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	if r.Header.Get("Content-Type") != "application/json" {
-		rpc.WriteAnswer(w, http.StatusUnsupportedMediaType, refusalBody{"want application/json"})
+		rpc.WriteAnswer(w, http.StatusUnsupportedMediaType, errorBody{"want application/json"})
 		return false
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -274,14 +274,14 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		rpc.WriteAnswer(w, http.StatusBadRequest, refusalBody{"want JSON of at most 16 KiB"})
+		rpc.WriteAnswer(w, http.StatusBadRequest, errorBody{"want JSON of at most 16 KiB"})
 		return false
 	}
 	return true
 }
 
-// refusalBody is the body of an answer other than 200.
-type refusalBody struct {
+// errorBody is the body of an answer other than 200.
+type errorBody struct {
 	Error string `json:"error"`
 }
 
@@ -293,16 +293,16 @@ type pageError struct {
 
 func (e *pageError) Error() string { return e.text }
 
-var errNotFound = &pageError{http.StatusNotFound, "There is nothing of this name."}
+var errNotFound = &pageError{http.StatusNotFound, "There is no entry with this name."}
 
 // writeError answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) writeError(w http.ResponseWriter, err error) {
 	var t *pageError
 	// Other errors may be faults, so the log gets them too.
 	if errors.As(err, &t) {
-		rpc.WriteAnswer(w, t.status, refusalBody{t.text})
+		rpc.WriteAnswer(w, t.status, errorBody{t.text})
 		return
 	}
 	c.cfg.Log.Warn("the console could not answer", logline.Tag("console"), slog.String("error", err.Error()))
-	rpc.WriteAnswer(w, http.StatusBadGateway, refusalBody{err.Error()})
+	rpc.WriteAnswer(w, http.StatusBadGateway, errorBody{err.Error()})
 }

@@ -22,41 +22,40 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // quiet is a CodeForge in which nothing happens.
 type quiet struct{}
 
-func (quiet) FetchInspection(context.Context) (controlapi.Inspection, error) {
-	return controlapi.Inspection{}, nil
+func (quiet) FetchInspection(context.Context) (proxyapi.Inspection, error) {
+	return proxyapi.Inspection{}, nil
 }
-func (quiet) CheckLedger(context.Context, []controlapi.KnownHead) (controlapi.LedgerCheck, error) {
-	return controlapi.LedgerCheck{}, controlapi.ErrNotFound
+func (quiet) CheckLedger(context.Context, []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
+	return proxyapi.LedgerCheck{}, proxyapi.ErrNotFound
 }
-func (quiet) ToolList(string) ([]operatorapi.Tool, error)           { return nil, operatorapi.ErrNoServer }
-func (quiet) ListStates() []serverstate.Server                      { return nil }
-func (quiet) ServerLog(string) ([]operatorapi.Line, error)          { return nil, operatorapi.ErrNoServer }
-func (quiet) RestartServer(string) error                            { return operatorapi.ErrNoServer }
-func (quiet) FetchHeld(context.Context) ([]approvalapi.Held, error) { return nil, nil }
-func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.Held, error) {
-	return approvalapi.Held{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "No request waits under this id."}
+func (quiet) ToolList(string) ([]operatorapi.Tool, error)                  { return nil, operatorapi.ErrNoServer }
+func (quiet) ListStates() []mcpserver.Status                               { return nil }
+func (quiet) ServerLog(string) ([]operatorapi.Line, error)                 { return nil, operatorapi.ErrNoServer }
+func (quiet) RestartServer(string) error                                   { return operatorapi.ErrNoServer }
+func (quiet) FetchHeld(context.Context) ([]approvalapi.HeldRequest, error) { return nil, nil }
+func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.HeldRequest, error) {
+	return approvalapi.HeldRequest{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "No request waits under this id."}
 }
 func (quiet) FetchPlans(context.Context) ([]planapi.Plan, error) { return nil, nil }
 func (quiet) FetchPlan(context.Context, string) (planapi.Plan, error) {
-	return planapi.Plan{}, controlapi.ErrNotFound
+	return planapi.Plan{}, proxyapi.ErrNotFound
 }
 func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &rpc.Error{Status: controlapi.StatusNotDecided, Text: "There is no plan with this id, or no longer."}
+	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.
@@ -66,7 +65,7 @@ func served(t testing.TB, token string, runs int) (*Console, *memory, http.Handl
 	m := newMemory(t, runs)
 	c := New(Config{
 		Token: g.IsToken, Proxy: quiet{}, Servers: quiet{}, Approvals: quiet{}, History: m,
-		Catalog: func() controlapi.Catalog { return controlapi.Catalog{} }, Load: func() Load { return Load{} },
+		Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{} }, Load: func() Load { return Load{} },
 		Ready: func(context.Context) error { return nil }, StopRun: func(string) bool { return false },
 		Log: slog.New(slog.DiscardHandler), Stop: make(chan struct{}),
 	})
@@ -104,7 +103,7 @@ func signedIn(t testing.TB, h http.Handler, secret string) string {
 // Promise: console-shows-text
 func TestHeaders(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.NewCode())
+	me := signedIn(t, h, c.NewSignInCode())
 	for _, path := range []string{Path, Path + "/", Path + "/app.js", Path + "/none", API + "runs", API + "none", API + "session", API + "../app.js"} {
 		w := ask(h, http.MethodGet, path, "", me)
 		for name, want := range map[string]string{
@@ -184,7 +183,7 @@ func TestScripts(t *testing.T) {
 func TestBearer(t *testing.T) {
 	for _, token := range []string{"", "s3cret-token"} {
 		c, _, h := served(t, token, 1)
-		code := c.NewCode()
+		code := c.NewSignInCode()
 		for _, path := range []string{"runs", "runs/r000000", "held", "ledger?time=24h", "apis", "servers", "skills", "alerts", "settings", "status", "sessions", "live", "kept", "none", ""} {
 			for _, auth := range []string{"Accept: */*", "Authorization: Bearer", "Authorization: Bearer x", "Authorization: Bearer " + code, "Authorization: Bearer s3cret-token", "Authorization: Basic s3cret-token", "Cookie: bearer=" + code} {
 				for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
@@ -201,7 +200,7 @@ func TestBearer(t *testing.T) {
 // Promise: console-sessions
 func TestForeign(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.NewCode())
+	me := signedIn(t, h, c.NewSignInCode())
 	opens := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}
 	for _, x := range []struct {
 		method, path string
@@ -250,12 +249,12 @@ func TestSessions(t *testing.T) {
 		secret := func(s string) int {
 			return ask(h, http.MethodPost, API+"session", fmt.Sprintf(`{"secret": %q}`, s), "Content-Type: application/json").Code
 		}
-		code := c.NewCode()
+		code := c.NewSignInCode()
 		me := signedIn(t, h, code)
 		if !good(me) || secret(code) != http.StatusUnauthorized {
 			t.Error("a code works twice, or not at all")
 		}
-		late, later := c.NewCode(), c.NewCode()
+		late, later := c.NewSignInCode(), c.NewSignInCode()
 		time.Sleep(codeTime - time.Second)
 		other := signedIn(t, h, late)
 		time.Sleep(2 * time.Second)
@@ -278,15 +277,15 @@ func TestSessions(t *testing.T) {
 		if good(me) {
 			t.Error("the session did not end")
 		}
-		first := signedIn(t, h, c.NewCode())
+		first := signedIn(t, h, c.NewSignInCode())
 		for range maxSessions {
-			signedIn(t, h, c.NewCode())
+			signedIn(t, h, c.NewSignInCode())
 		}
 		if good(first) || len(c.sessions.listSessions("")) != maxSessions {
 			t.Errorf("%d sessions are kept", len(c.sessions.listSessions("")))
 		}
 		for range maxCodes + 1 {
-			code = c.NewCode()
+			code = c.NewSignInCode()
 		}
 		if len(c.sessions.codes) != maxCodes || secret(code) != http.StatusOK {
 			t.Errorf("%d codes are kept", len(c.sessions.codes))
@@ -304,10 +303,10 @@ func TestSessionsSleep(t *testing.T) {
 		began := time.Now()
 		now := began
 		s := sessionStore{now: func() time.Time { return now }}
-		code := s.NewCode()
+		code := s.NewSignInCode()
 		bearer, _ := s.openSession("")
 		now = testkit.AfterSleep(began.Add(clock.after), clock.set)
-		if _, found := s.findSession(bearer); found || s.useCode(code) {
+		if _, found := s.findSession(bearer); found || s.useSignInCode(code) {
 			t.Errorf("%s: a session or a code did not end", name)
 		}
 	}
@@ -332,7 +331,7 @@ func TestLive(t *testing.T) {
 	c, m, h := served(t, "", 1)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	me := signedIn(t, h, c.NewCode())
+	me := signedIn(t, h, c.NewSignInCode())
 	open := func(query string) (next func() streamLine, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+API+"live?"+query, nil)
@@ -362,10 +361,10 @@ func TestLive(t *testing.T) {
 	if n := next(); n.Versions == nil {
 		t.Errorf("it begins with %+v", n)
 	}
-	run := func(id, state string) historyapi.Event {
-		return historyapi.Event{Kind: historyapi.EventRun, RunID: id, Run: &historyapi.Run{ID: id, State: state}}
+	run := func(id, state string) operatorapi.Event {
+		return operatorapi.Event{Kind: operatorapi.EventRun, RunID: id, Run: &operatorapi.Run{ID: id, State: state}}
 	}
-	m.Tell(run("r1", historyapi.Running))
+	m.Tell(run("r1", operatorapi.Running))
 	n := next()
 	for n.After == "" {
 		n = next()
@@ -374,9 +373,9 @@ func TestLive(t *testing.T) {
 		t.Errorf("a run that began: %+v", n)
 	}
 	end()
-	m.Tell(run("r2", historyapi.Running))
-	m.Tell(run("r2", historyapi.OK))
-	m.Tell(historyapi.Event{Kind: historyapi.EventAlert})
+	m.Tell(run("r2", operatorapi.Running))
+	m.Tell(run("r2", operatorapi.OK))
+	m.Tell(operatorapi.Event{Kind: operatorapi.EventAlert})
 	next, end = open("after=" + n.After + "&run=r1")
 	var got streamLine
 	for got.After != "4" {
@@ -384,7 +383,7 @@ func TestLive(t *testing.T) {
 		got.After, got.Alerts, got.Touched = one.After, got.Alerts || one.Alerts, got.Touched || one.Touched
 		got.Runs = append(got.Runs, one.Runs...)
 	}
-	if len(got.Runs) != 1 || got.Runs[0].State != historyapi.OK || !got.Alerts || got.Touched {
+	if len(got.Runs) != 1 || got.Runs[0].State != operatorapi.OK || !got.Alerts || got.Touched {
 		t.Errorf("after the break: %+v", got)
 	}
 	ask(h, http.MethodDelete, API+"sessions/this", "", me)
@@ -397,8 +396,8 @@ func TestLive(t *testing.T) {
 // TestStopped: what is over is not stopped, and what waits no more is not decided, with a sentence each.
 func TestStopped(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.NewCode())
-	for path, want := range map[string]string{"runs/r000000/stop": "This run is over.", "held/abc": "No request waits"} {
+	me := signedIn(t, h, c.NewSignInCode())
+	for path, want := range map[string]string{"runs/r000000/stop": "This run has ended.", "held/abc": "No request waits"} {
 		w := ask(h, http.MethodPost, API+path, `{"approve": true}`, me, "Content-Type: application/json")
 		if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -443,7 +442,7 @@ that run after a second: stop run2
 // Promise: no-lock-out
 func TestConnectionStays(t *testing.T) {
 	c, _, h := served(t, "", 1)
-	me := signedIn(t, h, c.NewCode())
+	me := signedIn(t, h, c.NewSignInCode())
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ConnContext: guard.ConnContext}

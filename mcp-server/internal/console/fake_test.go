@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // memory is a History of as many runs as a test likes. Follow gives what Tell was told.
 type memory struct {
 	*history.Store // what is not below is off
-	runs           []historyapi.Run
+	runs           []operatorapi.Run
 
 	mu     sync.Mutex
-	events []historyapi.Event
+	events []operatorapi.Event
 	more   chan struct{}
 }
 
@@ -28,8 +28,8 @@ func newMemory(t testing.TB, runs int) *memory {
 	t.Helper()
 	m := &memory{more: make(chan struct{})}
 	for i := range runs {
-		m.runs = append(m.runs, historyapi.Run{
-			Number: int64(i + 1), ID: fmt.Sprintf("r%06d", i), State: historyapi.OK, Title: fmt.Sprint("run ", i),
+		m.runs = append(m.runs, operatorapi.Run{
+			Number: int64(i + 1), ID: fmt.Sprintf("r%06d", i), State: operatorapi.OK, Title: fmt.Sprint("run ", i),
 			Began: time.Now().Add(-time.Duration(runs-i) * time.Minute),
 		})
 	}
@@ -37,9 +37,9 @@ func newMemory(t testing.TB, runs int) *memory {
 	return m
 }
 
-func (m *memory) ListRuns(_ context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+func (m *memory) ListRuns(_ context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error) {
 	from, _ := strconv.Atoi(cursor)
-	var p historyapi.Page
+	var p operatorapi.Page
 	for i := from; i < len(m.runs); i++ {
 		if f.State != "" && m.runs[i].State != f.State || !strings.Contains(m.runs[i].Title, f.Grep) {
 			continue
@@ -53,17 +53,17 @@ func (m *memory) ListRuns(_ context.Context, f historyapi.Filter, cursor string)
 	return p, nil
 }
 
-func (m *memory) RunAfter(_ context.Context, id string, _ int64) (historyapi.Detail, error) {
+func (m *memory) RunAfter(_ context.Context, id string, _ int64) (operatorapi.Detail, error) {
 	for _, r := range m.runs {
 		if r.ID == id {
-			return historyapi.Detail{Run: r, Kept: true}, nil
+			return operatorapi.Detail{Run: r, Kept: true}, nil
 		}
 	}
-	return historyapi.Detail{}, history.ErrUnknown
+	return operatorapi.Detail{}, history.ErrUnknown
 }
 
 // Tell adds an event.
-func (m *memory) Tell(e historyapi.Event) {
+func (m *memory) Tell(e operatorapi.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.Cursor = strconv.Itoa(len(m.events) + 1)
@@ -72,7 +72,7 @@ func (m *memory) Tell(e historyapi.Event) {
 	m.more = make(chan struct{})
 }
 
-func (m *memory) Follow(ctx context.Context, after string) ([]historyapi.Event, error) {
+func (m *memory) Follow(ctx context.Context, after string) ([]operatorapi.Event, error) {
 	for {
 		m.mu.Lock()
 		from, err := strconv.Atoi(after)

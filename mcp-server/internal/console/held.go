@@ -13,15 +13,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Approvals gives access to the requests that wait for a person. The proxy accepts a decision only if the request's
 // rule permits it here.
 type Approvals interface {
-	FetchHeld(ctx context.Context) ([]approvalapi.Held, error)
-	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Held, error)
+	FetchHeld(ctx context.Context) ([]approvalapi.HeldRequest, error)
+	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
 	FetchPlans(ctx context.Context) ([]planapi.Plan, error)
 	FetchPlan(ctx context.Context, id string) (planapi.Plan, error)
 	DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error)
@@ -32,9 +32,9 @@ const maxDecided = 50
 
 // consoleDecision is a decision made in the console.
 type consoleDecision struct {
-	At      time.Time        `json:"at"`
-	Approve bool             `json:"approve"`
-	Held    approvalapi.Held `json:"held"`
+	At      time.Time               `json:"at"`
+	Approve bool                    `json:"approve"`
+	Held    approvalapi.HeldRequest `json:"held"`
 }
 
 // decisionLog are the latest decisions, newest first. They are lost when mcp-server ends.
@@ -63,9 +63,9 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 		list, err := c.cfg.Approvals.FetchHeld(ctx)
 		plans, none := c.cfg.Approvals.FetchPlans(ctx)
 		return struct {
-			Held    []approvalapi.Held `json:"held"`
-			Decided []consoleDecision  `json:"decided"`
-			Plans   []planapi.Plan     `json:"plans"`
+			Held    []approvalapi.HeldRequest `json:"held"`
+			Decided []consoleDecision         `json:"decided"`
+			Plans   []planapi.Plan            `json:"plans"`
 		}{list, c.decided.listDecisions(), plans}, errors.Join(err, none)
 	})
 	handle("POST held/{id}", c.decideRequest)
@@ -73,8 +73,8 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
 		p, err := c.cfg.Approvals.FetchPlan(ctx, r.PathValue("id"))
-		if errors.Is(err, controlapi.ErrNotFound) {
-			return nil, &pageError{http.StatusNotFound, "There is no plan with this id, or no longer."}
+		if errors.Is(err, proxyapi.ErrNotFound) {
+			return nil, &pageError{http.StatusNotFound, "There is no plan with this id, or it has expired."}
 		}
 		return p, err
 	})
@@ -96,7 +96,7 @@ func answerOf(r *http.Request, to any) error {
 // toPageError converts the proxy's reason for refusing a decision to an error for the page.
 func toPageError(err error) error {
 	// The proxy refused the decision, for example because the request no longer waits.
-	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == controlapi.StatusNotDecided {
+	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == proxyapi.StatusNotDecided {
 		return &pageError{http.StatusConflict, no.Text}
 	}
 	return err
@@ -113,7 +113,7 @@ func (c *Console) decidePlan(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, toPageError(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a plan", logline.Tag("console"),
+	c.cfg.Log.Info("a plan was decided in the console", logline.Tag("console"),
 		slog.String("session", sessionOf(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
 		slog.Bool("approve", in.Approve))
 	return p, nil
@@ -130,7 +130,7 @@ func (c *Console) decideRequest(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, toPageError(err)
 	}
-	c.cfg.Log.Info("somebody in the console decided about a request", logline.Tag("console"),
+	c.cfg.Log.Info("a request was decided in the console", logline.Tag("console"),
 		slog.String("session", sessionOf(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
 		slog.Bool("approve", in.Approve))
 	c.decided.addDecision(consoleDecision{time.Now(), in.Approve, h})

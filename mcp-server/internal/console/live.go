@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -41,26 +41,26 @@ type streamLine struct {
 	// Gap means that events are missing: pages that show runs load them again.
 	Gap bool `json:"gap,omitempty"`
 	// Runs are the runs that started or changed, in their present state.
-	Runs []historyapi.Run `json:"runs,omitempty"`
+	Runs []operatorapi.Run `json:"runs,omitempty"`
 	// Touched means that the watched run has new exchanges or output.
 	Touched bool `json:"touched,omitempty"`
 	Alerts  bool `json:"alerts,omitempty"`
 }
 
 // addEvent adds an event. watched is the run that the page shows.
-func (n *streamLine) addEvent(e historyapi.Event, watched string) {
+func (n *streamLine) addEvent(e operatorapi.Event, watched string) {
 	n.After = e.Cursor
 	id := e.RunID
 	switch e.Kind {
-	case historyapi.EventGap:
+	case operatorapi.EventGap:
 		n.Gap = true
-	case historyapi.EventAlert:
+	case operatorapi.EventAlert:
 		n.Alerts = true
-	case historyapi.EventExchange:
+	case operatorapi.EventExchange:
 		if e.Exchange != nil {
 			id = e.Exchange.Run
 		}
-	case historyapi.EventRun:
+	case operatorapi.EventRun:
 		if e.Run == nil {
 			break
 		}
@@ -91,7 +91,7 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
-	events, ended := make(chan []historyapi.Event), make(chan struct{})
+	events, ended := make(chan []operatorapi.Event), make(chan struct{})
 	go func() { defer close(ended); c.followEvents(ctx, r.URL.Query().Get("after"), events) }()
 	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
@@ -144,7 +144,7 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 }
 
 // followEvents sends events until ctx ends.
-func (c *Console) followEvents(ctx context.Context, after string, events chan<- []historyapi.Event) {
+func (c *Console) followEvents(ctx context.Context, after string, events chan<- []operatorapi.Event) {
 	for {
 		list, err := c.cfg.History.Follow(ctx, after)
 		if err != nil || len(list) == 0 {

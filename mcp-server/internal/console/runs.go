@@ -8,34 +8,34 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // History is the store of runs.
 type History interface {
-	ListRuns(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error)
-	FindRun(ctx context.Context, id string) (historyapi.Detail, error)
-	RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error)
-	ListExchanges(ctx context.Context, f historyapi.ExchangeFilter, cursor string) (historyapi.ExchangePage, error)
-	SumTraffic(ctx context.Context, since, until time.Time) (historyapi.Ledger, error)
-	TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour, error)
-	SkillVersions(ctx context.Context, skill string) ([]historyapi.SkillVersion, error)
+	ListRuns(ctx context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error)
+	FindRun(ctx context.Context, id string) (operatorapi.Detail, error)
+	RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error)
+	ListExchanges(ctx context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error)
+	SumTraffic(ctx context.Context, since, until time.Time) (operatorapi.Ledger, error)
+	TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]operatorapi.Hour, error)
+	SkillVersions(ctx context.Context, skill string) ([]operatorapi.SkillVersion, error)
 	SkillSource(ctx context.Context, skill string, version int) (string, error)
-	RecordSkill(v historyapi.SkillVersion, source string)
-	SkillUses(ctx context.Context) ([]historyapi.SkillUse, error)
-	ListAlerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error)
+	RecordSkill(v operatorapi.SkillVersion, source string)
+	SkillUses(ctx context.Context) ([]operatorapi.SkillUse, error)
+	ListAlerts(ctx context.Context, unseen bool) ([]operatorapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
-	Status(ctx context.Context) (historyapi.Status, error)
-	Follow(ctx context.Context, after string) ([]historyapi.Event, error)
+	Status(ctx context.Context) (operatorapi.Status, error)
+	Follow(ctx context.Context, after string) ([]operatorapi.Event, error)
 }
 
 // toPageResult converts errors of the store to errors for the page.
 func toPageResult[T any](v T, err error) (any, error) {
 	switch {
 	case errors.Is(err, history.ErrOff):
-		return nil, &pageError{http.StatusNotImplemented, "Nothing is kept of runs: HISTORY is off."}
+		return nil, &pageError{http.StatusNotImplemented, "Runs are not kept: HISTORY is off."}
 	case errors.Is(err, history.ErrUnknown):
 		return nil, errNotFound
 	}
@@ -52,7 +52,7 @@ func pageLimit(q url.Values) int {
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return toPageResult(c.cfg.History.ListRuns(r.Context(), historyapi.Filter{
+		return toPageResult(c.cfg.History.ListRuns(r.Context(), operatorapi.ParseFilter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
 			Limit: pageLimit(q), Spans: true,
@@ -64,13 +64,13 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
-			return nil, &pageError{http.StatusConflict, "This run is over."}
+			return nil, &pageError{http.StatusConflict, "This run has ended."}
 		}
 		return struct{}{}, nil
 	})
 	handle("GET exchanges", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return toPageResult(c.cfg.History.ListExchanges(r.Context(), historyapi.ExchangeFilter{
+		return toPageResult(c.cfg.History.ListExchanges(r.Context(), operatorapi.ExchangeFilter{
 			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
 			Limit: pageLimit(q),
 		}, q.Get("cursor")))
@@ -101,16 +101,16 @@ const (
 func (c *Console) checkLedger(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
 	defer cancel()
-	known := []controlapi.KnownHead{}
-	if page, err := c.cfg.History.ListRuns(ctx, historyapi.Filter{Limit: knownHeads}, ""); err == nil {
+	known := []proxyapi.KnownHead{}
+	if page, err := c.cfg.History.ListRuns(ctx, operatorapi.ParseFilter{Limit: knownHeads}, ""); err == nil {
 		for _, run := range page.Runs {
 			if run.Audit != "" {
-				known = append(known, controlapi.KnownHead{Run: run.ID, Audit: run.Audit})
+				known = append(known, proxyapi.KnownHead{Run: run.ID, Audit: run.Audit})
 			}
 		}
 	}
 	found, err := c.cfg.Proxy.CheckLedger(ctx, known)
-	if errors.Is(err, controlapi.ErrNotFound) {
+	if errors.Is(err, proxyapi.ErrNotFound) {
 		return nil, &pageError{http.StatusNotImplemented, "There is no ledger: AUDIT is off."}
 	}
 	return found, err
@@ -138,8 +138,8 @@ func (c *Console) sumTraffic(r *http.Request) (any, error) {
 	}
 	hours, err := c.cfg.History.TrafficByHour(r.Context(), since, until, s.step)
 	return toPageResult(struct {
-		historyapi.Ledger
-		Hours  []historyapi.Hour `json:"hours"`
-		StepMS int64             `json:"step_ms"`
+		operatorapi.Ledger
+		Hours  []operatorapi.Hour `json:"hours"`
+		StepMS int64              `json:"step_ms"`
 	}{l, hours, s.step.Milliseconds()}, err)
 }

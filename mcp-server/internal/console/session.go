@@ -19,8 +19,8 @@ const (
 	maxAgent = 200
 )
 
-// codeDigest is the stored form of a code or a bearer, so that a reader of this memory cannot sign in.
-type codeDigest [sha256.Size]byte
+// secretDigest is the stored form of a code or a bearer, so that a reader of this memory cannot sign in.
+type secretDigest [sha256.Size]byte
 
 // sessionStore are the valid codes and bearers. The zero value is ready to use.
 type sessionStore struct {
@@ -32,13 +32,13 @@ type sessionStore struct {
 }
 
 type signInCode struct {
-	digest codeDigest
+	digest secretDigest
 	until  time.Time
 }
 
 // browserSession is one signed-in browser.
 type browserSession struct {
-	bearer codeDigest
+	bearer secretDigest
 	ID     string    `json:"id"`
 	Opened time.Time `json:"opened"`
 	Until  time.Time `json:"until"`
@@ -57,8 +57,8 @@ func (s *sessionStore) currentTime() time.Time {
 	return time.Now()
 }
 
-// NewCode returns a new code that opens one session within a minute.
-func (s *sessionStore) NewCode() string {
+// NewSignInCode returns a new code that opens one session within a minute.
+func (s *sessionStore) NewSignInCode() string {
 	text := rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,9 +71,9 @@ func (s *sessionStore) NewCode() string {
 	return text
 }
 
-// useCode reports whether a code is valid, and removes it.
-func (s *sessionStore) useCode(text string) bool {
-	sum := codeDigest(sha256.Sum256([]byte(text)))
+// useSignInCode reports whether a code is valid, and removes it.
+func (s *sessionStore) useSignInCode(text string) bool {
+	sum := secretDigest(sha256.Sum256([]byte(text)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeExpired()
@@ -112,7 +112,7 @@ func (s *sessionStore) openSession(agent string) (bearer string, opened browserS
 
 // findSession returns the session of a bearer.
 func (s *sessionStore) findSession(bearer string) (browserSession, bool) {
-	sum := codeDigest(sha256.Sum256([]byte(bearer)))
+	sum := secretDigest(sha256.Sum256([]byte(bearer)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeExpired()

@@ -23,30 +23,30 @@ var types = map[string]string{
 	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
 }
 
-// shellFile is one file of the shell.
-type shellFile struct {
+// staticFile is one file of the shell.
+type staticFile struct {
 	content []byte
 	kind    string
 	tag     string
 }
 
-// fileShell serves static files by their paths below Path. "" is the page.
-type fileShell map[string]shellFile
+// staticFiles serves static files by their paths below Path. "" is the page.
+type staticFiles map[string]staticFile
 
-func newShell() fileShell {
-	s := fileShell{}
+func newShell() staticFiles {
+	s := staticFiles{}
 	entries, _ := fs.ReadDir(files, "web") // embedded
 	for _, e := range entries {
 		text, _ := files.ReadFile(path.Join("web", e.Name()))
 		sum := sha256.Sum256(text)
-		s[e.Name()] = shellFile{text, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:8]) + `"`}
+		s[e.Name()] = staticFile{text, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:8]) + `"`}
 	}
 	s[""] = s["index.html"]
 	return s
 }
 
 // ServeHTTP serves a file. A browser caches it, and asks each time whether it has changed.
-func (s fileShell) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s staticFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, Path), "/")
 	f, ok := s[name]
 	switch {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // listedSkill is a skill of the list.
@@ -24,9 +24,9 @@ type listedSkill struct {
 	Pinned      bool      `json:"pinned,omitempty"`
 	Deleted     bool      `json:"deleted,omitempty"`
 	// Last is the latest recorded change.
-	Last *historyapi.SkillVersion `json:"last,omitempty"`
+	Last *operatorapi.SkillVersion `json:"last,omitempty"`
 	// Use counts the runs that imported the skill. It is nil if the count is unknown.
-	Use *historyapi.SkillUse `json:"use,omitempty"`
+	Use *operatorapi.SkillUse `json:"use,omitempty"`
 }
 
 // lastChange returns the time of the skill's latest recorded change, or zero.
@@ -43,7 +43,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	uses := map[string]*historyapi.SkillUse{}
+	uses := map[string]*operatorapi.SkillUse{}
 	known, err := c.cfg.History.SkillUses(r.Context())
 	for i := range known {
 		uses[known[i].Skill] = &known[i]
@@ -53,7 +53,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 	if noStore != nil {
 		versions = nil // without a store, no versions are known
 	}
-	last := map[string]*historyapi.SkillVersion{}
+	last := map[string]*operatorapi.SkillVersion{}
 	for i, v := range versions { // the latest first
 		if last[v.Skill] == nil {
 			last[v.Skill] = &versions[i]
@@ -67,7 +67,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 		}
 		// Known uses without an entry mean that no run imported the skill.
 		if err == nil && one.Use == nil {
-			one.Use = &historyapi.SkillUse{Skill: k.Name}
+			one.Use = &operatorapi.SkillUse{Skill: k.Name}
 		}
 		out = append(out, one)
 		delete(last, k.Name)
@@ -81,7 +81,7 @@ func (c *Console) listSkills(r *http.Request) (any, error) {
 		return cmp.Or(b.lastChange().Compare(a.lastChange()), strings.Compare(a.Name, b.Name))
 	})
 	return map[string]any{
-		"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.ReadOnly(),
+		"skills": out, "count": len(l.Skills), "most": skill.MaxCount, "read_only": c.cfg.Skills.IsReadOnly(),
 	}, nil
 }
 
@@ -107,7 +107,7 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	return map[string]any{
 		"name": name, "description": k.Description, "size": k.Size, "modified": k.Modified, "source": source,
 		"sum":     skill.SourceSum(source),
-		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.IsPinned(name), "read_only": c.cfg.Skills.ReadOnly(),
+		"deleted": gone, "versions": versions, "pinned": c.cfg.Skills.IsPinned(name), "read_only": c.cfg.Skills.IsReadOnly(),
 	}, nil
 }
 
@@ -136,13 +136,13 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(versions, func(v historyapi.SkillVersion) bool { return v.Version == n })
+	i := slices.IndexFunc(versions, func(v operatorapi.SkillVersion) bool { return v.Version == n })
 	// A source with removed REDACTING_STRINGS or credentials is not the module that once worked.
 	if i < 0 || versions[i].SHA != skill.SourceSum(source) {
-		return nil, &pageError{http.StatusConflict, "This version is not kept as it was: REDACTING_STRINGS were taken out."}
+		return nil, &pageError{http.StatusConflict, "This version is redacted: it contained REDACTING_STRINGS."}
 	}
 	if _, err = c.cfg.Skills.WriteSkill(name, source); err == nil {
-		c.skillDone(r, "restored", historyapi.SkillVersion{Skill: name}, source)
+		c.skillDone(r, "restored", operatorapi.SkillVersion{Skill: name}, source)
 	}
 	return struct{}{}, skillError(err)
 }
@@ -160,7 +160,7 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 			done, err = "pinned", c.cfg.Skills.PinSource(name, seen.Sum)
 		}
 		if err == nil {
-			c.noteChange(r, done, name)
+			c.reportChange(r, done, name)
 		}
 		return struct{}{}, skillError(err)
 	}
@@ -171,21 +171,21 @@ func (c *Console) deleteSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	err := c.cfg.Skills.DeleteSkill(name)
 	if err == nil {
-		c.skillDone(r, "deleted", historyapi.SkillVersion{Skill: name, Deleted: true}, "")
+		c.skillDone(r, "deleted", operatorapi.SkillVersion{Skill: name, Deleted: true}, "")
 	}
 	return struct{}{}, skillError(err)
 }
 
 // skillDone stores a change of a skill that was made in the console.
-func (c *Console) skillDone(r *http.Request, what string, v historyapi.SkillVersion, source string) {
-	v.By = historyapi.ByHand
+func (c *Console) skillDone(r *http.Request, what string, v operatorapi.SkillVersion, source string) {
+	v.By = operatorapi.ByHand
 	c.cfg.History.RecordSkill(v, source)
-	c.noteChange(r, what, v.Skill)
+	c.reportChange(r, what, v.Skill)
 }
 
-// noteChange logs a change of a skill, and notifies open pages.
-func (c *Console) noteChange(r *http.Request, what, name string) {
-	c.cfg.Log.Info("somebody in the console changed a skill", logline.Tag("console"),
+// reportChange logs a change of a skill, and notifies open pages.
+func (c *Console) reportChange(r *http.Request, what, name string) {
+	c.cfg.Log.Info("a skill was changed in the console", logline.Tag("console"),
 		slog.String("session", sessionOf(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
 }
@@ -211,7 +211,8 @@ func skillError(err error) error {
 	case errors.Is(err, skill.ErrFull):
 		return &pageError{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
 	case errors.Is(err, skill.ErrUnavailable):
-		return &pageError{http.StatusServiceUnavailable, "The skills' database did not confirm the change. The log says why."}
+		return &pageError{http.StatusServiceUnavailable,
+			"The skills' database did not confirm the change. The log has the cause."}
 	}
 	return err
 }

@@ -13,21 +13,21 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // changes is a history of skills.
 type changes struct {
 	*memory
-	versions []historyapi.SkillVersion
+	versions []operatorapi.SkillVersion
 	sources  map[int]string
 	err      error
 	stored   []string
 }
 
-func (c *changes) SkillVersions(_ context.Context, name string) (of []historyapi.SkillVersion, err error) {
+func (c *changes) SkillVersions(_ context.Context, name string) (of []operatorapi.SkillVersion, err error) {
 	for _, v := range c.versions {
 		if name == "" || v.Skill == name {
 			of = append(of, v)
@@ -44,7 +44,7 @@ func (c *changes) SkillSource(_ context.Context, _ string, n int) (string, error
 	return source, nil
 }
 
-func (c *changes) RecordSkill(v historyapi.SkillVersion, source string) {
+func (c *changes) RecordSkill(v operatorapi.SkillVersion, source string) {
 	c.stored = append(c.stored, fmt.Sprint(v.Skill, " ", v.By, " ", v.Deleted, " ", source))
 }
 
@@ -61,7 +61,7 @@ func skilled(t *testing.T) (dir string, h *changes, ask1 func(method, path, body
 	h = &changes{
 		memory:  m,
 		sources: map[int]string{1: "old", 2: "redacted"},
-		versions: []historyapi.SkillVersion{
+		versions: []operatorapi.SkillVersion{
 			{Skill: "one", Version: 2, SHA: skill.SourceSum("other")}, {Skill: "one", Version: 1, SHA: skill.SourceSum("old")}, {Skill: "gone", Version: 1, Deleted: true},
 		},
 	}

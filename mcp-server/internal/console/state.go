@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // askTime bounds the answer of another daemon to the console.
@@ -68,7 +69,7 @@ func (c *Console) listAPIs(r *http.Request) (any, error) {
 		hours = nil // without a store there is no chart
 	}
 	return struct {
-		controlapi.Inspection
+		proxyapi.Inspection
 		Hours any `json:"hours"`
 	}{in, hours}, nil
 }
@@ -76,8 +77,8 @@ func (c *Console) listAPIs(r *http.Request) (any, error) {
 // listServers returns the MCP servers: their states, and how each is started or reached.
 func (c *Console) listServers(*http.Request) (any, error) {
 	type server struct {
-		Name   string             `json:"name"`
-		Config *controlapi.Server `json:"config,omitempty"`
+		Name   string              `json:"name"`
+		Config *mcpserver.Settings `json:"config,omitempty"`
 	}
 	list := []server{}
 	for _, a := range c.cfg.Catalog().APIs {

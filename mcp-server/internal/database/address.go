@@ -21,9 +21,9 @@ type addressCache struct {
 	until time.Time
 }
 
-// PostgresAddresses returns the addresses of Postgres, which code must not reach. If its name does not resolve now, it
+// ResolvePostgres returns the addresses of Postgres, which code must not reach. If its name does not resolve now, it
 // returns the earlier addresses. A nil DB and SQLite have none.
-func (db *DB) PostgresAddresses(ctx context.Context) []netip.AddrPort {
+func (db *DB) ResolvePostgres(ctx context.Context) []netip.AddrPort {
 	if db == nil || !db.Postgres {
 		return nil
 	}

@@ -13,7 +13,7 @@ type Migration struct{ SQLite, Postgres string }
 // Migrations bring an empty database to the current schema. A database of version n needs the migrations from n on.
 // Never change a released migration; append a new one.
 //
-// Each value that queries search has a column. The rest of a run or an exchange is in data, as JSON of historyapi, so
+// Each value that queries search has a column. The rest of a run or an exchange is in data, as JSON of operatorapi, so
 // that a new field needs no migration. Numbers are microseconds since 1970. A row of total sums up a quarter of an hour
 // of one kind; history/ledger.go explains source and target. A fact is an API, a host or a skill of a run.
 //

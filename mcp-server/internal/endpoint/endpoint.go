@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/serverstate"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -47,7 +47,7 @@ type Config struct {
 	// Ready returns why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
 	// Servers returns the MCP servers for GET /servers. If nil, there is no such path.
-	Servers func() []serverstate.Server
+	Servers func() []mcpserver.Status
 	// Console serves console.Path and the paths below it, and checks its sessions itself. Nil means no console.
 	Console http.Handler
 	// Operator serves operatorapi.Prefix on the socket only. Nil means no operator's API.
@@ -87,7 +87,7 @@ func OpenEndpoint(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = serverOf(cfg, e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.HasBearer))
+	e.server = serverOf(cfg, e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.IsAuthorized))
 	e.local = serverOf(cfg, e.localRoutes())
 	return e, nil
 }
@@ -180,7 +180,7 @@ func (e *Endpoint) newRoutes(
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.handleReady(w, r, passes(r)) })
 	mux.Handle("GET /metrics", token(http.HandlerFunc(e.handleMetrics)))
 	if e.cfg.Servers != nil {
-		mux.Handle("GET "+serverstate.Path, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mux.Handle("GET "+mcpserver.StatusPath, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			rpc.WriteAnswer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
 		})))
 	}
@@ -248,9 +248,9 @@ func (c *responseCapture) Header() http.Header         { return c.header }
 func (c *responseCapture) WriteHeader(int)             {}
 func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
-// CloseIdle closes every connection after its next answer, and still serves requests that arrive. Clients reconnect to
-// another server that takes over.
-func (e *Endpoint) CloseIdle() { e.server.SetKeepAlivesEnabled(false) }
+// DisableKeepAlives closes every connection after its next answer, and still serves requests that arrive. Clients
+// reconnect to another server that takes over.
+func (e *Endpoint) DisableKeepAlives() { e.server.SetKeepAlivesEnabled(false) }
 
 // Serve serves until Close. It returns the first error of a listener.
 func (e *Endpoint) Serve() error {

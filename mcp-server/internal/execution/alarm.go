@@ -2,7 +2,7 @@ package execution
 
 import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // FrozenError is the error of a run whose session an alarm has frozen. The alarm may come from the same run.
@@ -14,7 +14,7 @@ func (e *FrozenError) Error() string {
 }
 
 // RaiseAlarm freezes the session of a run and stops all runs of the session.
-func (e *Executor) RaiseAlarm(a controlapi.Alarm) {
+func (e *Executor) RaiseAlarm(a proxyapi.Alarm) {
 	r, ok := e.runs.Load(a.Run)
 	if !ok {
 		// The run may have ended, or may belong to another mcp-server; the alarm is stored in any case.
@@ -35,7 +35,7 @@ func (e *Executor) RaiseAlarm(a controlapi.Alarm) {
 
 // checkFrozen returns the error for a run whose session is frozen, or nil.
 func (e *Executor) checkFrozen(session string) error {
-	if a, ok := e.cfg.Alarms.FindFreeze(session); ok {
+	if a, ok := e.cfg.Alarms.FreezingAlarm(session); ok {
 		return &FrozenError{a}
 	}
 	return nil

@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -43,8 +43,8 @@ const (
 	permissionTries = 10
 	// maxClient bounds the client's name in the ledger, in bytes.
 	maxClient = 200
-	// namesBudget bounds the names of tools that a run gets, counted like runapi.MaxServers. A server whose tools do not
-	// fit is passed without names; code can ask that server.
+	// namesBudget bounds the names of tools that a run gets, counted like sandboxapi.MaxServers. A server whose tools do
+	// not fit is passed without names; code can ask that server.
 	namesBudget = 32 << 10
 )
 
@@ -53,7 +53,7 @@ type Servers interface {
 	// KnownTools returns the known tools of a server that code may call. known is false if the server was never asked.
 	KnownTools(server string) (tools []signature.Tool, known bool)
 	// TakeRequestsCausedBy returns the requests that servers sent for a run's calls. It is called once, after the run.
-	TakeRequestsCausedBy(run string) []controlapi.Caused
+	TakeRequestsCausedBy(run string) []proxyapi.CausedRequests
 	// Pause stops or resumes the time limits of a run's calls.
 	Pause(run string, paused bool)
 }
@@ -67,7 +67,7 @@ type Config struct {
 	Servers Servers
 	Sources
 	// Alarms freeze sessions. If nil, sessions are never frozen.
-	Alarms *alarm.AlarmBook
+	Alarms *alarm.Set
 	// Database is the Postgres database that code must not reach, or nil.
 	Database *database.DB
 	Log      *slog.Logger
@@ -76,7 +76,7 @@ type Config struct {
 // Sources provide the modules and skills that runs import.
 type Sources struct {
 	// Modules, if not nil, returns the typed clients that TypeScript code imports.
-	Modules func(ctx context.Context, code string) []runapi.Module
+	Modules func(ctx context.Context, code string) []sandboxapi.Module
 	// Skills, if not nil, returns the files that code imports from /skills, by name. It makes runs private.
 	Skills func(code string) map[string]string
 	// Pins, if not nil, returns files by name. Runs that are not private import these files instead of the ones in
@@ -156,8 +156,9 @@ func (e *Executor) CountActive() (n int) {
 }
 
 // Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free.
-// ctx's error means that the run was cancelled. runapi.ErrInterrupted means that the connection to the sandbox broke.
-func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (Outcome, error) {
+// ctx's error means that the run was cancelled. sandboxapi.ErrInterrupted means that the connection to the sandbox
+// broke.
+func (e *Executor) Run(ctx context.Context, r Request, on func(sandboxapi.Event)) (Outcome, error) {
 	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -187,7 +188,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(runapi.Event)) (O
 	for try := 1; ; try++ {
 		err = e.runWithLease(ctx, r, closed, &o, on)
 		// Both errors mean that the lease ended before the code started, so a repetition runs nothing twice.
-		over := errors.Is(err, controlapi.ErrFenced) || errors.Is(err, runapi.ErrLeaseGone)
+		over := errors.Is(err, proxyapi.ErrFenced) || errors.Is(err, sandboxapi.ErrLeaseGone)
 		if !over || try == leaseTries {
 			break
 		}
@@ -209,7 +210,8 @@ func (e *Executor) sourcesFor(r Request) Sources {
 }
 
 // runWithLease executes the run within one lease.
-func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *Outcome, on func(runapi.Event)) error {
+func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *Outcome,
+	on func(sandboxapi.Event)) error {
 	turn := queue.Turn{Session: r.Session, Language: r.leaseLanguage(), Private: e.sourcesFor(r).Skills != nil}
 	if r.Tenant != nil {
 		turn.Share = r.Tenant.Share
@@ -228,9 +230,9 @@ func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *
 
 // runRegistered executes the run while it is registered at the proxy.
 func (e *Executor) runRegistered(
-	ctx context.Context, l sandbox.Lease, r Request, closed bool, o *Outcome, on func(runapi.Event),
+	ctx context.Context, l sandbox.Lease, r Request, closed bool, o *Outcome, on func(sandboxapi.Event),
 ) (err error) {
-	reg := controlapi.Registration{
+	reg := proxyapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
 		DryRun: r.DryRun, Closed: closed,
 	}
@@ -240,9 +242,9 @@ func (e *Executor) runRegistered(
 	if r.Tenant != nil {
 		reg.Tenant = r.Tenant.Name
 	}
-	reg.Database = e.cfg.Database.PostgresAddresses(ctx)
+	reg.Database = e.cfg.Database.ResolvePostgres(ctx)
 	err = l.Of.Control.RegisterRun(ctx, l.Slot, reg)
-	if errors.Is(err, controlapi.ErrFenced) {
+	if errors.Is(err, proxyapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
 	// After an error, too: the registration may have arrived although its answer did not.
@@ -278,7 +280,8 @@ func (e *Executor) runRegistered(
 }
 
 // runCode runs the code. It tries again if sandboxd has another permission set, because then no code has run.
-func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *Outcome, on func(runapi.Event)) error {
+func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *Outcome,
+	on func(sandboxapi.Event)) error {
 	skills, err := e.importedSkills(r)
 	if err != nil {
 		return err
@@ -288,10 +291,10 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *O
 		if err != nil {
 			return err
 		}
-		o.Exit, err = l.Of.Runs.Run(ctx, runapi.RunRequest{
+		o.Exit, err = l.Of.Runs.Run(ctx, sandboxapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
-			Language:    cmp.Or(r.leaseLanguage(), runapi.LanguageTypeScript),
+			Language:    cmp.Or(r.leaseLanguage(), sandboxapi.LanguageTypeScript),
 			Code:        r.Code,
 			Servers:     e.callableServers(r.APIs),
 			Modules:     o.Modules,
@@ -300,10 +303,10 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *O
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 		}, on)
-		if !errors.Is(err, runapi.ErrPermissions) || try == permissionTries {
+		if !errors.Is(err, sandboxapi.ErrPermissions) || try == permissionTries {
 			return err
 		}
-		if err := l.Of.Catalog.FetchCatalog(ctx); err != nil {
+		if err := l.Of.Catalog.UpdateCatalog(ctx); err != nil {
 			return err
 		}
 	}
@@ -347,7 +350,7 @@ func (e *Executor) callableServers(apis []string) map[string][]string {
 	return out
 }
 
-// toolNames returns the names of a server's known tools, and their size counted like runapi.MaxServers.
+// toolNames returns the names of a server's known tools, and their size counted like sandboxapi.MaxServers.
 func (e *Executor) toolNames(server string) (names []string, size int) {
 	names = []string{}
 	if e.cfg.Servers == nil {
@@ -356,7 +359,7 @@ func (e *Executor) toolNames(server string) (names []string, size int) {
 	tools, _ := e.cfg.Servers.KnownTools(server)
 	for _, t := range tools {
 		names = append(names, t.Name)
-		size += len(t.Name) + runapi.NameBytes
+		size += len(t.Name) + sandboxapi.NameBytes
 	}
 	return names, size
 }

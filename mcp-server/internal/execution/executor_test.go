@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
@@ -20,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 type world struct {
@@ -39,9 +40,9 @@ func newWorld(t *testing.T, slots int) *world {
 
 func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait time.Duration) *world {
 	t.Helper()
-	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
+	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, proxyapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
-	runs, control := runapi.NewClient(runapi.ClientConfig{Dial: w.sandbox.Dial}), controlapi.NewClient(w.proxy.Socket)
+	runs, control := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.sandbox.Dial}), proxyapi.NewClient(w.proxy.Socket)
 	w.watcher = published.New(published.Config{Control: control, Sandbox: runs, Log: log})
 	w.queue = queue.New(queue.Config{
 		Source: &sandbox.Sandbox{Runs: runs, Control: control, Catalog: w.watcher}, MaxWait: maxWait,
@@ -68,7 +69,7 @@ func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome
 		r.Timeout = testkit.Patience
 	}
 	var out strings.Builder
-	o, err := w.Run(ctx, r, func(e runapi.Event) { out.WriteString(e.Stdout + e.Stderr) })
+	o, err := w.Run(ctx, r, func(e sandboxapi.Event) { out.WriteString(e.Stdout + e.Stderr) })
 	return o, out.String(), err
 }
 
@@ -87,18 +88,18 @@ func (w *world) clean(t *testing.T) {
 func TestOrder(t *testing.T) {
 	w := newWorld(t, 1)
 	var during []string
-	w.sandbox.Script = func(_ context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	w.sandbox.Script = func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		during = w.proxy.Journal()
-		emit(runapi.Event{Stdout: "out "})
-		emit(runapi.Event{Stderr: "err"})
-		return runapi.Exit{Code: 3, Reason: runapi.Exited}
+		emit(sandboxapi.Event{Stdout: "out "})
+		emit(sandboxapi.Event{Stderr: "err"})
+		return sandboxapi.Exit{Code: 3, Reason: sandboxapi.Exited}
 	}
-	w.proxy.Receipt = func(r controlapi.Registration) controlapi.Receipt {
+	w.proxy.Receipt = func(r proxyapi.Registration) proxyapi.Receipt {
 		// The slot must still be held when the receipt is asked for.
 		if w.sandbox.CountLeased() != 1 || !slices.Contains(w.sandbox.Journal(), "exit 1") {
 			t.Error("the receipt was asked for before the run ended, or after its lease")
 		}
-		return controlapi.Receipt{Count: controlapi.Count{Exchanges: 2}}
+		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 2}}
 	}
 	start := time.Now()
 	o, out, err := w.run(t.Context(), execution.Request{
@@ -129,8 +130,8 @@ func (t tools) KnownTools(server string) ([]signature.Tool, bool) {
 
 func (t tools) Pause(string, bool) {}
 
-func (t tools) TakeRequestsCausedBy(string) []controlapi.Caused {
-	return []controlapi.Caused{{Cause: controlapi.Cause{Call: "git.log", Among: 1}, Exchanges: []controlapi.Exchange{{URL: "https://git.example.com/"}}}}
+func (t tools) TakeRequestsCausedBy(string) []proxyapi.CausedRequests {
+	return []proxyapi.CausedRequests{{Cause: proxyapi.Cause{Call: "git.log", Among: 1}, Exchanges: []proxyapi.Exchange{{URL: "https://git.example.com/"}}}}
 }
 
 // A run is told the servers among its APIs, and its session can be found while it runs. The sandbox may reach the host
@@ -141,17 +142,17 @@ func TestServers(t *testing.T) {
 		many[i].Name = fmt.Sprintf("tool_with_a_long_name_%d", i)
 	}
 	w := newWorldWith(t, 1, tools{"git": {{Name: "log"}, {Name: "blame"}}, "large": many, "git2": {{Name: "log"}}}, 0)
-	server := &controlapi.Server{Package: "npm:x@1.0.0"}
-	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{
+	server := &mcpserver.Settings{Package: "npm:x@1.0.0"}
+	w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{
 		{Name: "a", Domains: []string{"a.example.com"}}, {Name: "git", Server: server}, {Name: "asleep", Server: server},
 		{Name: "large", Server: server}, {Name: "git2", Server: server},
 	}})
 	var told map[string][]string
 	var session string
-	w.sandbox.Script = func(_ context.Context, r runapi.RunRequest, _ func(runapi.Event)) runapi.Exit {
+	w.sandbox.Script = func(_ context.Context, r sandboxapi.RunRequest, _ func(sandboxapi.Event)) sandboxapi.Exit {
 		told = r.Servers
 		session, _ = w.SessionOf(r.Run)
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	testkit.WaitFor(t, func() bool { return len(w.watcher.Catalog().APIs) == 5 })
 	for _, c := range []struct {
@@ -162,8 +163,8 @@ func TestServers(t *testing.T) {
 		{[]string{"a", "git"}, map[string][]string{"git": {"log", "blame"}}},
 		{[]string{"a"}, nil},
 	} {
-		w.proxy.Receipt = func(controlapi.Registration) controlapi.Receipt {
-			return controlapi.Receipt{Exchanges: []controlapi.Exchange{{URL: "https://a.example.com/"}, {URL: "https://mcp.codeforge.internal/git/log"}}}
+		w.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
+			return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{URL: "https://a.example.com/"}, {URL: "https://mcp.codeforge.internal/git/log"}}}
 		}
 		o, _, err := w.run(t.Context(), execution.Request{Code: "x", APIs: c.apis, Session: "me"})
 		if x := o.Receipt.Exchanges; len(x) != 2 || x[0].Caused != nil || x[1].Among != 1 || len(x[1].Caused) != 1 {
@@ -176,23 +177,23 @@ func TestServers(t *testing.T) {
 			t.Error("the run's session is still known")
 		}
 	}
-	if allow := w.sandbox.AllowedHosts(); !slices.Equal(allow, []string{"a.example.com", controlapi.ServersHost}) {
+	if allow := w.sandbox.AllowedHosts(); !slices.Equal(allow, []string{"a.example.com", proxyapi.ServersHost}) {
 		t.Errorf("code may reach %v", allow)
 	}
-	w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
+	w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
 	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com"}) })
 }
 
 func TestCancelUnwinds(t *testing.T) {
 	w := newWorld(t, 1)
-	w.sandbox.Script = func(ctx context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "half"})
+	w.sandbox.Script = func(ctx context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "half"})
 		<-ctx.Done()
-		return runapi.Exit{Reason: runapi.Cancelled}
+		return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	out := ""
-	o, err := w.Run(ctx, execution.Request{Code: "x", Timeout: time.Minute}, func(e runapi.Event) {
+	o, err := w.Run(ctx, execution.Request{Code: "x", Timeout: time.Minute}, func(e sandboxapi.Event) {
 		out += e.Stdout
 		cancel()
 	})
@@ -225,9 +226,9 @@ func TestProxyGone(t *testing.T) {
 // TestProxyDiesDuringRun: the run's result arrives, and the receipt is said to be lost.
 func TestProxyDiesDuringRun(t *testing.T) {
 	w := newWorld(t, 1)
-	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+	w.sandbox.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
 		w.proxy.Stop()
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	o, _, err := w.run(t.Context(), execution.Request{Code: "x"})
 	if err != nil || !o.Lost {
@@ -258,18 +259,18 @@ func TestSandboxRestarts(t *testing.T) {
 func TestSandboxDiesDuringRun(t *testing.T) {
 	w := newWorld(t, 1)
 	seen := make(chan struct{})
-	w.sandbox.Script = func(_ context.Context, _ runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
-		emit(runapi.Event{Stdout: "half"})
+	w.sandbox.Script = func(_ context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "half"})
 		<-seen
 		w.sandbox.Stop()
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	out := ""
-	_, err := w.Run(t.Context(), execution.Request{Code: "x", Timeout: testkit.Patience}, func(e runapi.Event) {
+	_, err := w.Run(t.Context(), execution.Request{Code: "x", Timeout: testkit.Patience}, func(e sandboxapi.Event) {
 		out += e.Stdout
 		close(seen)
 	})
-	if !errors.Is(err, runapi.ErrInterrupted) || out != "half" {
+	if !errors.Is(err, sandboxapi.ErrInterrupted) || out != "half" {
 		t.Errorf("got %q, %v", out, err)
 	}
 	if n := w.proxy.CountRegistered(); n != 0 {
@@ -281,9 +282,9 @@ func TestSandboxDiesDuringRun(t *testing.T) {
 // Promise: one-run-one-identity
 func TestOldGenerations(t *testing.T) {
 	w := newWorld(t, 1)
-	control := controlapi.NewClient(w.proxy.Socket)
+	control := proxyapi.NewClient(w.proxy.Socket)
 	defer control.Close()
-	if err := control.RegisterRun(t.Context(), 0, controlapi.Registration{Generation: 2, Run: "other"}); err != nil {
+	if err := control.RegisterRun(t.Context(), 0, proxyapi.Registration{Generation: 2, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
@@ -292,10 +293,10 @@ func TestOldGenerations(t *testing.T) {
 	if n := w.sandbox.WaitForReleases(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
-	if err := control.RegisterRun(t.Context(), 0, controlapi.Registration{Generation: 1000, Run: "other"}); err != nil {
+	if err := control.RegisterRun(t.Context(), 0, proxyapi.Registration{Generation: 1000, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("got %v, want fenced", err)
 	}
 	if n := w.sandbox.WaitForReleases(); n != 0 {
@@ -306,11 +307,11 @@ func TestOldGenerations(t *testing.T) {
 // TestCatalogChanges: the permission set follows the catalog, and runs that come meanwhile use the one in force.
 func TestCatalogChanges(t *testing.T) {
 	w := newWorld(t, 4)
-	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
-		return runapi.Exit{Reason: runapi.Exited}
+	w.sandbox.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	for i := range 30 {
-		w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
+		w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
 		if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +321,7 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatalf("permissions %v", w.sandbox.AllowedHosts())
 		}
 	}
-	w.proxy.SetCatalog(controlapi.Catalog{YOLO: true})
+	w.proxy.SetCatalog(proxyapi.Catalog{YOLO: true})
 	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"*"}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions under YOLO %v", w.sandbox.AllowedHosts())
@@ -333,8 +334,8 @@ func TestCatalogChanges(t *testing.T) {
 // steps.
 func TestCatalogChangesAllTheTime(t *testing.T) {
 	w := newWorld(t, 4)
-	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
-		return runapi.Exit{Reason: runapi.Exited}
+	w.sandbox.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -345,7 +346,7 @@ func TestCatalogChangesAllTheTime(t *testing.T) {
 				return
 			case <-time.After(100 * time.Microsecond):
 			}
-			w.proxy.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
+			w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
 		}
 	}()
 	for range 300 {
@@ -362,9 +363,9 @@ func TestCatalogChangesAllTheTime(t *testing.T) {
 func TestBusy(t *testing.T) {
 	w := newWorldWith(t, 1, nil, time.Second)
 	release := make(chan struct{})
-	w.sandbox.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
+	w.sandbox.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
 		<-release
-		return runapi.Exit{Reason: runapi.Exited}
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	ended := make(chan error, 1)
 	go func() {

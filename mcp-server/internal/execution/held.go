@@ -9,15 +9,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// HoldAnswer is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
-type HoldAnswer uint8
+// Decision is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
+type Decision uint8
 
 // Answers of a person.
 const (
-	Unanswered HoldAnswer = iota
+	Unanswered Decision = iota
 	Approved
 	Refused
 	// ApprovedPath and ApprovedRule approve further requests of the run: see approvalapi.Scope.
@@ -27,7 +27,7 @@ const (
 
 // mayHold reports whether a rule of the run's APIs may make a request wait for a person.
 func (e *Executor) mayHold(apis []string) bool {
-	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a controlapi.API) bool {
+	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a proxyapi.API) bool {
 		return a.Approves && (len(apis) == 0 || slices.Contains(apis, a.Name))
 	})
 }
@@ -39,7 +39,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 	defer asking.Wait()
 	asked := map[string]context.CancelFunc{}
 	waits := false
-	err := l.Of.Control.WatchHeld(ctx, l.Slot, l.Generation, func(list []approvalapi.Held) {
+	err := l.Of.Control.WatchHeld(ctx, l.Slot, l.Generation, func(list []approvalapi.HeldRequest) {
 		if now := len(list) > 0; now != waits {
 			waits = now
 			if err := l.Of.Runs.Pause(ctx, l.Generation, now); err != nil && ctx.Err() == nil {
@@ -54,7 +54,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 			}
 		}
 		for id, cancel := range asked {
-			if !slices.ContainsFunc(list, func(h approvalapi.Held) bool { return h.ID == id }) {
+			if !slices.ContainsFunc(list, func(h approvalapi.HeldRequest) bool { return h.ID == id }) {
 				cancel() // decided elsewhere, or given up
 				delete(asked, id)
 			}
@@ -84,7 +84,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 }
 
 // askAndSend asks about one request, and sends the answer to the proxy.
-func (e *Executor) askAndSend(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.Held) {
+func (e *Executor) askAndSend(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.HeldRequest) {
 	answer := r.Approve(ctx, h)
 	if answer == Unanswered {
 		return

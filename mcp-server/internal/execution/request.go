@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Request is one run.
@@ -29,18 +29,18 @@ type Request struct {
 	// Tenant owns the run. Nil means the operator.
 	Tenant  *Tenant
 	Timeout time.Duration
-	// DryRun records writes in a plan instead of sending them: see controlapi.Registration.
+	// DryRun records writes in a plan instead of sending them: see proxyapi.Registration.
 	DryRun bool
 	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.
 	Client      string
 	Traceparent string
 	// Started, if not nil, is called when the run gets its slot.
-	Started func(runapi.Lease)
+	Started func(sandboxapi.Lease)
 	// Ask asks the client's user. If nil, the user cannot be asked.
 	Ask question.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
 	// Its context ends when the request no longer waits.
-	Approve func(context.Context, approvalapi.Held) HoldAnswer
+	Approve func(context.Context, approvalapi.HeldRequest) Decision
 	// Waiting, if not nil, is called with true when requests of the run start to wait for a person, and with false when
 	// the last one stops waiting.
 	Waiting func(bool)
@@ -48,20 +48,20 @@ type Request struct {
 	Progress func(text string)
 }
 
-// leaseLanguage returns the language of the lease, as runapi.LeaseRequest names it.
+// leaseLanguage returns the language of the lease, as sandboxapi.LeaseRequest names it.
 func (r Request) leaseLanguage() string {
 	if r.Python {
-		return runapi.LanguagePython
+		return sandboxapi.LanguagePython
 	}
 	return ""
 }
 
 // newSummary returns the ledger's record of a run.
-func (r Request) newSummary(o Outcome) controlapi.Summary {
+func (r Request) newSummary(o Outcome) proxyapi.Summary {
 	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
-	return controlapi.Summary{
-		Language: cmp.Or(r.leaseLanguage(), runapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
+	return proxyapi.Summary{
+		Language: cmp.Or(r.leaseLanguage(), sandboxapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
 		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
 		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
 		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,
@@ -72,10 +72,10 @@ func (r Request) newSummary(o Outcome) controlapi.Summary {
 type Outcome struct {
 	Run     string
 	Waited  time.Duration
-	Exit    runapi.Exit
-	Receipt controlapi.Receipt
+	Exit    sandboxapi.Exit
+	Receipt proxyapi.Receipt
 	// Modules are the typed clients that the code got.
-	Modules []runapi.Module
+	Modules []sandboxapi.Module
 	// Lost means that the code may have run, but the proxy could not return a receipt.
 	Lost bool
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Fleet.
@@ -73,11 +73,11 @@ type Fleet struct {
 	work sync.WaitGroup
 
 	mu   sync.Mutex
-	pods map[string]*fleetPod
+	pods map[string]*sandboxPod
 }
 
-// fleetPod is a sandbox with its place.
-type fleetPod struct {
+// sandboxPod is a sandbox with its place.
+type sandboxPod struct {
 	sandbox.Sandbox
 	place Place
 	leave context.CancelFunc
@@ -89,7 +89,7 @@ type fleetPod struct {
 }
 
 // New returns a fleet without sandboxes.
-func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*fleetPod{}} }
+func New(c Config) *Fleet { return &Fleet{cfg: c, pods: map[string]*sandboxPod{}} }
 
 // Run follows the pods until ctx ends.
 func (f *Fleet) Run(ctx context.Context) {
@@ -141,9 +141,9 @@ func (f *Fleet) setPods(ctx context.Context, list []Place) {
 }
 
 // addPod adds a pod. The caller holds mu.
-func (f *Fleet) addPod(ctx context.Context, place Place) *fleetPod {
-	p := &fleetPod{place: place}
-	p.Runs = runapi.NewClient(runapi.ClientConfig{
+func (f *Fleet) addPod(ctx context.Context, place Place) *sandboxPod {
+	p := &sandboxPod{place: place}
+	p.Runs = sandboxapi.NewClient(sandboxapi.ClientConfig{
 		Dial:      func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Runs) },
 		PingEvery: pingEvery,
 	})
@@ -161,17 +161,17 @@ func (f *Fleet) addPod(ctx context.Context, place Place) *fleetPod {
 }
 
 // proxyClient returns a client of a pod's proxy.
-func (f *Fleet) proxyClient(place Place) *controlapi.Client {
+func (f *Fleet) proxyClient(place Place) *proxyapi.Client {
 	if f.cfg.Proxy != nil {
 		// All pods share the proxy, which tells them apart by their address.
 		host, _, _ := net.SplitHostPort(place.Runs) // a place has an address
-		return controlapi.NewClientOver(f.cfg.Proxy).ForPod(host)
+		return proxyapi.NewClientOver(f.cfg.Proxy).ForPod(host)
 	}
-	return controlapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
+	return proxyapi.NewClientOver(func(ctx context.Context) (net.Conn, error) { return f.cfg.Dial(ctx, place.Control) })
 }
 
 // removePod removes a pod that is gone, unless it still has runs. The caller holds mu.
-func (f *Fleet) removePod(p *fleetPod) {
+func (f *Fleet) removePod(p *sandboxPod) {
 	if !p.gone || p.own > 0 || f.pods[p.place.ID] != p {
 		return
 	}
@@ -183,11 +183,11 @@ func (f *Fleet) removePod(p *fleetPod) {
 }
 
 // isUsable reports whether a pod may get a lease. The caller holds mu.
-func (p *fleetPod) isUsable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
+func (p *sandboxPod) isUsable() bool { return p.place.Ready && !p.gone && p.Catalog.Problem() == nil }
 
 // usedSlots returns the probable number of a pod's used slots. A pod that has just refused counts as more loaded than
 // all others. The caller holds mu.
-func (p *fleetPod) usedSlots() int {
+func (p *sandboxPod) usedSlots() int {
 	switch {
 	case time.Since(p.refused) < believed:
 		return math.MaxInt
@@ -199,10 +199,10 @@ func (p *fleetPod) usedSlots() int {
 
 // pickPod returns the next pod to ask, or nil. First it is the less loaded of two random pods, then the least loaded
 // one not asked yet.
-func (f *Fleet) pickPod(asked []*fleetPod) *fleetPod {
+func (f *Fleet) pickPod(asked []*sandboxPod) *sandboxPod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var list []*fleetPod
+	var list []*sandboxPod
 	for _, p := range f.pods {
 		if p.isUsable() && !slices.Contains(asked, p) {
 			list = append(list, p)
@@ -217,16 +217,16 @@ func (f *Fleet) pickPod(asked []*fleetPod) *fleetPod {
 		list = list[:min(len(list), 2)] //nolint:mnd // the power of two choices
 	}
 	// Always taking the least loaded pod would send the runs of all mcp-servers to the same pod at once.
-	return slices.MinFunc(list, func(a, b *fleetPod) int { return cmp.Compare(a.usedSlots(), b.usedSlots()) })
+	return slices.MinFunc(list, func(a, b *sandboxPod) int { return cmp.Compare(a.usedSlots(), b.usedSlots()) })
 }
 
 // Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
-func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (f *Fleet) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
 	// The next run may get another pod, so a lease here could stay unused.
 	if r.Ahead {
-		return sandbox.Lease{}, runapi.ErrBusy
+		return sandbox.Lease{}, sandboxapi.ErrBusy
 	}
-	var asked []*fleetPod
+	var asked []*sandboxPod
 	var failed []error
 	for len(asked) < tries {
 		p := f.pickPod(asked)
@@ -234,12 +234,12 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 			break
 		}
 		// Counted before the request, so that concurrent runs see the load.
-		f.countLeases(p, 1)
+		f.addLeases(p, 1)
 		l, err := p.Acquire(ctx, r)
 		if err == nil {
 			f.recordUsed(p, l.Taken)
 			// The load counts until the lease has ended.
-			l.Released = func() { f.countLeases(p, -1) }
+			l.Released = func() { f.addLeases(p, -1) }
 			return l, nil
 		}
 		f.recordRefusal(p)
@@ -249,15 +249,15 @@ func (f *Fleet) Acquire(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lea
 		return sandbox.Lease{}, errNone
 	}
 	for _, err := range failed { // a slot may become free there soon; other failures will occur again
-		if errors.Is(err, runapi.ErrBusy) {
+		if errors.Is(err, sandboxapi.ErrBusy) {
 			return sandbox.Lease{}, err
 		}
 	}
 	return sandbox.Lease{}, errors.Join(failed...)
 }
 
-// countLeases changes the number of this process's leases in a pod.
-func (f *Fleet) countLeases(p *fleetPod, by int) {
+// addLeases changes the number of this process's leases in a pod.
+func (f *Fleet) addLeases(p *sandboxPod, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.own += by
@@ -265,18 +265,18 @@ func (f *Fleet) countLeases(p *fleetPod, by int) {
 }
 
 // recordUsed records the number of a pod's used slots, including this process's.
-func (f *Fleet) recordUsed(p *fleetPod, taken int) {
+func (f *Fleet) recordUsed(p *sandboxPod, taken int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.others, p.said, p.refused = max(0, taken-p.own), time.Now(), time.Time{}
 }
 
 // recordRefusal records that a pod granted no lease.
-func (f *Fleet) recordRefusal(p *fleetPod) {
+func (f *Fleet) recordRefusal(p *sandboxPod) {
 	f.mu.Lock()
 	p.refused = time.Now()
 	f.mu.Unlock()
-	f.countLeases(p, -1)
+	f.addLeases(p, -1)
 }
 
 // CountPods returns the number of pods that may get leases, and the number of leases.

@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // cluster is pods behind hand-written slices.
@@ -39,7 +39,7 @@ func newCluster(t *testing.T, pods, slots int) *cluster {
 	c := &cluster{change: make(chan struct{}, 1)}
 	var places []fleet.Place
 	for i := range pods {
-		p := &pod{peertest.NewSandbox(t, slots), peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"a.example.com"}})}
+		p := &pod{peertest.NewSandbox(t, slots), peertest.NewProxy(t, proxyapi.API{Name: "a", Domains: []string{"a.example.com"}})}
 		c.pods = append(c.pods, p)
 		places = append(places, fleet.Place{ID: fmt.Sprintf("pod-%03d", i), Runs: p.Socket, Control: p.proxy.Socket, Ready: true})
 	}
@@ -96,7 +96,7 @@ func (c *cluster) await(t *testing.T, pods int) {
 
 func (c *cluster) acquire(t *testing.T) sandbox.Lease {
 	t.Helper()
-	l, err := c.Acquire(t.Context(), runapi.LeaseRequest{})
+	l, err := c.Acquire(t.Context(), sandboxapi.LeaseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestFull(t *testing.T) {
 	for range 6 {
 		leases = append(leases, c.acquire(t))
 	}
-	if _, err := c.Acquire(t.Context(), runapi.LeaseRequest{}); !errors.Is(err, runapi.ErrBusy) {
+	if _, err := c.Acquire(t.Context(), sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrBusy) {
 		t.Errorf("all are full: %v", err)
 	}
 	if err := leases[3].Release(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func TestNone(t *testing.T) {
 	c := newCluster(t, 1, 1)
 	c.set(nil)
 	c.await(t, 0)
-	if _, err := c.Acquire(t.Context(), runapi.LeaseRequest{}); err == nil || errors.Is(err, runapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
+	if _, err := c.Acquire(t.Context(), sandboxapi.LeaseRequest{}); err == nil || errors.Is(err, sandboxapi.ErrBusy) || !strings.Contains(err.Error(), "kubectl") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // The simulated cluster: 125 pods of 8 slots on 25 nodes, for three mcp-servers.
@@ -42,11 +42,11 @@ func TestNode(t *testing.T) {
 		return
 	}
 	for range podsPerNode {
-		s, p := peertest.NewSandbox(t, slotsPerPod), peertest.NewProxy(t, controlapi.API{Name: "a", Domains: []string{"a.example.com"}})
-		s.SetScript(func(_ context.Context, r runapi.RunRequest, _ func(runapi.Event)) runapi.Exit {
+		s, p := peertest.NewSandbox(t, slotsPerPod), peertest.NewProxy(t, proxyapi.API{Name: "a", Domains: []string{"a.example.com"}})
+		s.SetScript(func(_ context.Context, r sandboxapi.RunRequest, _ func(sandboxapi.Event)) sandboxapi.Exit {
 			fmt.Printf("run %s\n", r.Code)
 			time.Sleep(200 * time.Millisecond)
-			return runapi.Exit{Reason: runapi.Exited}
+			return sandboxapi.Exit{Reason: sandboxapi.Exited}
 		})
 		var ports [2]int
 		for i, socket := range []string{s.Socket, p.Socket} {
@@ -209,10 +209,10 @@ func TestThousandSlots(t *testing.T) {
 	for _, f := range fleets {
 		filling.Go(func() {
 			for !full.Load() {
-				l, err := f.Acquire(t.Context(), runapi.LeaseRequest{})
+				l, err := f.Acquire(t.Context(), sandboxapi.LeaseRequest{})
 				if err != nil {
 					full.Store(true)
-					if !errors.Is(err, runapi.ErrBusy) {
+					if !errors.Is(err, sandboxapi.ErrBusy) {
 						t.Error(err)
 					}
 					return
@@ -277,7 +277,7 @@ func TestThousandSlots(t *testing.T) {
 // repeated.
 func simulated(ctx context.Context, f *fleet.Fleet, id string) error {
 	for {
-		l, err := f.Acquire(ctx, runapi.LeaseRequest{})
+		l, err := f.Acquire(ctx, sandboxapi.LeaseRequest{})
 		if err != nil {
 			time.Sleep(20 * time.Millisecond) // in the queue
 			continue
@@ -287,7 +287,7 @@ func simulated(ctx context.Context, f *fleet.Fleet, id string) error {
 		if err != nil {
 			return err
 		}
-		_, err = l.Of.Runs.Run(ctx, runapi.RunRequest{Generation: l.Generation, Code: id, Permissions: hash}, func(runapi.Event) {})
+		_, err = l.Of.Runs.Run(ctx, sandboxapi.RunRequest{Generation: l.Generation, Code: id, Permissions: hash}, func(sandboxapi.Event) {})
 		return err
 	}
 }

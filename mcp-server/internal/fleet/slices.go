@@ -36,7 +36,7 @@ func InCluster(getenv func(string) string, namespace, service string) (*Slices, 
 		port = getenv("KUBERNETES_SERVICE_PORT")
 	}
 	if host == "" || port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: is this a pod?")
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run this in a pod")
 	}
 	return &Slices{
 		Namespace: namespace, Service: service, Server: "https://" + net.JoinHostPort(host, port),

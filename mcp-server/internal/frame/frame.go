@@ -49,6 +49,7 @@ const (
 	NotStarted     = "not_started"      // the server's process could not be started, or ended before it was connected
 	NotConnected   = "not_connected"    // the server did not answer in time, or not as an MCP server
 	Refused        = "refused"          // the server answered 401 or 403
+	Limited        = "limited"          // the server answered 429, so it did not carry out the call
 )
 
 // ToBridge is a frame to the bridge. The first frame has only Start.

@@ -67,14 +67,14 @@ func (g *Guard) RequireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Deferred before the checks, so that a refused request also costs the connection its place.
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
-			defer c.noteRequest()
+			defer c.endRequest()
 		}
 		switch {
 		//defence:mcp-host
-		case !g.ourHost(r.Host):
+		case !g.isOwnHost(r.Host):
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
 		//defence:mcp-origin
-		case !ownOrigin(r) && !g.opensPage(r):
+		case !isOwnOrigin(r) && !g.isPageOpening(r):
 			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 	options := &auth.RequireBearerTokenOptions{AllowMissingExpiration: true}
 	bound := requireAdmission("", auth.RequireBearerToken(verify, options)(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.HasBearer(r) {
+		if !g.IsAuthorized(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
 			want := "this server requires the bearer token MCP_AUTH_TOKEN"
 			if g.tenant != nil {
@@ -139,7 +139,7 @@ func requireAdmission(tenant string, next http.Handler) http.Handler {
 }
 
 // TooMany is the answer to a request that Admit refuses.
-const TooMany = "too many connections: use fewer, and keep them"
+const TooMany = "too many connections: use fewer, and reuse them"
 
 // bearerOf returns the token of a request.
 func bearerOf(r *http.Request) (token string, ok bool) {
@@ -147,13 +147,13 @@ func bearerOf(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// HasBearer reports whether Bearer passes a request.
-func (g *Guard) HasBearer(r *http.Request) bool {
+// IsAuthorized reports whether Bearer passes a request.
+func (g *Guard) IsAuthorized(r *http.Request) bool {
 	//defence:mcp-bearer permits
-	return !g.needs || g.carriesToken(r)
+	return !g.needs || g.hasToken(r)
 }
 
-func (g *Guard) carriesToken(r *http.Request) bool {
+func (g *Guard) hasToken(r *http.Request) bool {
 	token, ok := bearerOf(r)
 	return g.IsToken(token) && ok
 }
@@ -165,16 +165,16 @@ func (g *Guard) IsToken(text string) bool {
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
-// opensPage reports whether a request only opens the page in a new tab or window.
-func (g *Guard) opensPage(r *http.Request) bool {
+// isPageOpening reports whether a request only opens the page in a new tab or window.
+func (g *Guard) isPageOpening(r *http.Request) bool {
 	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
 	return g.page != "" && r.Method == http.MethodGet && r.URL.Path == g.page && r.URL.RawQuery == "" &&
 		len(r.Header.Values("Origin")) == 0 &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ourHost reports whether a Host header names this server.
-func (g *Guard) ourHost(host string) bool {
+// isOwnHost reports whether a Host header names this server.
+func (g *Guard) isOwnHost(host string) bool {
 	host = strings.ToLower(host)
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -186,8 +186,8 @@ func (g *Guard) ourHost(host string) bool {
 	return slices.Contains(g.hosts, name) || slices.Contains(g.hosts[3:], host)
 }
 
-// ownOrigin reports whether a request comes from this server's host and port, or not from a web page at all.
-func ownOrigin(r *http.Request) bool {
+// isOwnOrigin reports whether a request comes from this server's host and port, or not from a web page at all.
+func isOwnOrigin(r *http.Request) bool {
 	// Browsers send Sec-Fetch-Site even with requests that have no Origin.
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":

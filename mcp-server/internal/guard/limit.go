@@ -96,12 +96,12 @@ func (c *limitedConn) markKnown() {
 	}
 }
 
-// noteRequest is called after each request. A request that was not admitted makes the connection a stranger's again.
-func (c *limitedConn) noteRequest() {
+// endRequest is called after each request. A request that was not admitted makes the connection a stranger's again.
+func (c *limitedConn) endRequest() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if !c.admitted && c.place == nil && !c.gone {
-		c.of.countTenant(c.tenant, -1)
+		c.of.addConns(c.tenant, -1)
 		c.tenant, c.place = "", c.of.strangers.PushBack(c)
 	}
 	c.admitted = false
@@ -115,15 +115,15 @@ func (c *limitedConn) Close() error {
 		c.of.mu.Lock()
 		c.gone = true
 		c.markKnown()
-		c.of.countTenant(c.tenant, -1)
+		c.of.addConns(c.tenant, -1)
 		c.of.mu.Unlock()
 		<-c.of.room
 	})
 	return err
 }
 
-// countTenant changes the number of a tenant's connections. The caller holds l.mu.
-func (l *limitedListener) countTenant(tenant string, by int) {
+// addConns changes the number of a tenant's connections. The caller holds l.mu.
+func (l *limitedListener) addConns(tenant string, by int) {
 	if tenant == "" {
 		return
 	}
@@ -144,8 +144,8 @@ func (c *limitedConn) admitConn(tenant string) bool {
 		if tenant != "" && c.of.tenants[tenant] >= cap(c.of.room)/2 {
 			return false
 		}
-		c.of.countTenant(c.tenant, -1)
-		c.of.countTenant(tenant, 1)
+		c.of.addConns(c.tenant, -1)
+		c.of.addConns(tenant, 1)
 		c.tenant = tenant
 	}
 	c.markKnown()

@@ -7,17 +7,17 @@ import (
 	"errors"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // AddAlert stores an alert with a number and the time, and notifies followers.
-func (s *Store) AddAlert(a historyapi.Alert) {
+func (s *Store) AddAlert(a operatorapi.Alert) {
 	if s.isOff() {
 		return
 	}
 	a.Number, a.At = s.nextNumber(), time.Now().UTC()
 	a.Title, a.Text = s.cleanField(a.Title), s.cleanField(a.Text)
-	e := historyapi.Event{Kind: historyapi.EventAlert, RunID: a.Run, Alert: &a}
+	e := operatorapi.Event{Kind: operatorapi.EventAlert, RunID: a.Run, Alert: &a}
 	s.feed.publishEvent(e)
 	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		tx.events = append(tx.events, e)
@@ -29,7 +29,7 @@ func (s *Store) AddAlert(a historyapi.Alert) {
 const groupTime = time.Minute
 
 // putAlert stores an alert, or adds it to an unseen alert with the same cause.
-func putAlert(ctx context.Context, tx *writeTransaction, a historyapi.Alert) error {
+func putAlert(ctx context.Context, tx *writeTransaction, a operatorapi.Alert) error {
 	// Several followers report one cause within moments, and a person needs only one alert for it.
 	first := a
 	var data string
@@ -42,7 +42,7 @@ func putAlert(ctx context.Context, tx *writeTransaction, a historyapi.Alert) err
 			return err
 		}
 		// Titles are bounded, because code can cause any number of alerts.
-		if first.Further++; len(first.Titles) < historyapi.MaxTitles {
+		if first.Further++; len(first.Titles) < operatorapi.MaxTitles {
 			first.Titles = append(first.Titles, a.Title)
 		}
 	case !errors.Is(err, sql.ErrNoRows):
@@ -60,19 +60,19 @@ func putAlert(ctx context.Context, tx *writeTransaction, a historyapi.Alert) err
 // isOfNetwork reports whether simultaneous alerts of a kind have one cause: the network or the machine. Alerts of other
 // kinds have one cause if they belong to one run.
 func isOfNetwork(kind string) bool {
-	return kind == historyapi.AlertAPI || kind == historyapi.AlertServer
+	return kind == operatorapi.AlertAPI || kind == operatorapi.AlertServer
 }
 
 // ListAlerts lists the latest alerts, latest first. If unseen is set, it lists only unseen alerts.
-func (s *Store) ListAlerts(ctx context.Context, unseen bool) ([]historyapi.Alert, error) {
-	out := []historyapi.Alert{}
+func (s *Store) ListAlerts(ctx context.Context, unseen bool) ([]operatorapi.Alert, error) {
+	out := []operatorapi.Alert{}
 	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
 		var data string
 		var seen int
 		if err := row.Scan(&data, &seen); err != nil {
 			return err
 		}
-		var a historyapi.Alert
+		var a operatorapi.Alert
 		err := json.Unmarshal([]byte(data), &a)
 		a.Seen = seen != 0
 		out = append(out, a)

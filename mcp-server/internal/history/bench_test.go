@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // The size of BenchmarkReaders: what a busy week leaves.
@@ -25,10 +25,10 @@ var benchAPIs = []string{"stripe", "github", "slack", "linear", "maps"}
 func benchRun(s *Store, i, exchanges int, pause time.Duration) {
 	id := fmt.Sprintf("r%012d", i)
 	code := fmt.Sprintf("// Report %d of the customers\n%s", i, strings.Repeat("const answer = await fetch(url, {headers});\n", 20))
-	r := s.BeginRecording(historyapi.Run{ID: id, Client: "bench", Language: "typescript"}, code)
+	r := s.BeginRecording(operatorapi.Run{ID: id, Client: "bench", Language: "typescript"}, code)
 	r.RecordSlot(1, uint64(i)) //nolint:gosec // positive
 	r.RecordOutput(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
-	rec := controlapi.Receipt{Run: id}
+	rec := proxyapi.Receipt{Run: id}
 	for n := range exchanges {
 		time.Sleep(pause)
 		api := benchAPIs[(i+n)%len(benchAPIs)]
@@ -37,7 +37,7 @@ func benchRun(s *Store, i, exchanges int, pause time.Duration) {
 		rec.Exchanges = append(rec.Exchanges, x)
 		rec.Count.AddExchange(x)
 	}
-	r.RecordEnd(RunEnd{Exit: runapi.Exit{Reason: runapi.Exited, Code: i % 7 / 6}, Receipt: rec, Answer: "an answer"})
+	r.RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited, Code: i % 7 / 6}, Receipt: rec, Answer: "an answer"})
 }
 
 // spread is how many exchanges a run of BenchmarkReaders has: 6 or 7.
@@ -129,13 +129,16 @@ func BenchmarkReaders(b *testing.B) {
 	}
 	ctx, hour := b.Context(), time.Now().Add(-24*time.Hour)
 	for name, read := range map[string]func() error{
-		"list": func() error { _, err := s.ListRuns(ctx, historyapi.Filter{Spans: true}, ""); return err },
+		"list": func() error { _, err := s.ListRuns(ctx, operatorapi.ParseFilter{Spans: true}, ""); return err },
 		"api": func() error {
-			_, err := s.ListRuns(ctx, historyapi.Filter{API: "maps", State: "failed"}, "")
+			_, err := s.ListRuns(ctx, operatorapi.ParseFilter{API: "maps", State: "failed"}, "")
 			return err
 		},
-		"grep":     func() error { _, err := s.ListRuns(ctx, historyapi.Filter{Grep: "report 77 cust"}, ""); return err },
-		"grep all": func() error { _, err := s.ListRuns(ctx, historyapi.Filter{Grep: "customers"}, ""); return err },
+		"grep": func() error {
+			_, err := s.ListRuns(ctx, operatorapi.ParseFilter{Grep: "report 77 cust"}, "")
+			return err
+		},
+		"grep all": func() error { _, err := s.ListRuns(ctx, operatorapi.ParseFilter{Grep: "customers"}, ""); return err },
 		"run":      func() error { _, err := s.FindRun(ctx, "r000000005"); return err },
 		"ledger":   func() error { _, err := s.SumTraffic(ctx, hour, time.Now().Add(time.Hour)); return err },
 		"hours":    func() error { _, err := s.TrafficByHour(ctx, hour, time.Now().Add(time.Hour), quarter); return err },

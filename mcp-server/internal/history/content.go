@@ -16,7 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -34,16 +34,16 @@ const (
 
 // runContent is the stored code and output of a run.
 type runContent struct {
-	Code   historyapi.Text   `json:"code"`
-	Output historyapi.Output `json:"output"`
-	Answer historyapi.Text   `json:"answer"`
-	Exit   string            `json:"exit,omitempty"`
+	Code   operatorapi.Text   `json:"code"`
+	Output operatorapi.Output `json:"output"`
+	Answer operatorapi.Text   `json:"answer"`
+	Exit   string             `json:"exit,omitempty"`
 }
 
 // storedSize returns the approximate size in bytes.
 func (c runContent) storedSize() int64 {
 	n := len(c.Code.Head) + len(c.Code.Tail) + len(c.Answer.Head) + len(c.Answer.Tail) + len(c.Exit)
-	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
+	for _, list := range [][]operatorapi.Print{c.Output.Head, c.Output.Tail} {
 		n += sizeOf(list) + 32*len(list)
 	}
 	return int64(n)
@@ -56,7 +56,7 @@ func (c runContent) cleanTexts(clean func(string) string) runContent {
 	if c.Output.Omitted == 0 {
 		c.Output.Head, c.Output.Tail = slices.Concat(c.Output.Head, c.Output.Tail), nil
 	}
-	for _, t := range []*historyapi.Text{&c.Code, &c.Answer} {
+	for _, t := range []*operatorapi.Text{&c.Code, &c.Answer} {
 		t.Head, t.Tail = clean(t.Head), clean(t.Tail)
 	}
 	c.Output.Head, c.Output.Tail = cleanPrints(c.Output.Head, clean), cleanPrints(c.Output.Tail, clean)
@@ -83,7 +83,7 @@ func (c runContent) cutMargins() runContent {
 }
 
 // trimText is trim for a text of halves.
-func trimText(t historyapi.Text) historyapi.Text {
+func trimText(t operatorapi.Text) operatorapi.Text {
 	before := len(t.Head) + len(t.Tail)
 	switch {
 	case t.Omitted > 0:
@@ -97,7 +97,7 @@ func trimText(t historyapi.Text) historyapi.Text {
 }
 
 // sizeOf returns the number of printed bytes.
-func sizeOf(list []historyapi.Print) (n int) {
+func sizeOf(list []operatorapi.Print) (n int) {
 	for _, p := range list {
 		n += len(p.Text)
 	}
@@ -105,8 +105,8 @@ func sizeOf(list []historyapi.Print) (n int) {
 }
 
 // firstOf returns the first n bytes of the output, in whole characters.
-func firstOf(list []historyapi.Print, n int) []historyapi.Print {
-	out := []historyapi.Print{}
+func firstOf(list []operatorapi.Print, n int) []operatorapi.Print {
+	out := []operatorapi.Print{}
 	for _, p := range list {
 		whole := len(p.Text)
 		if p.Text = visible.CutText(p.Text, max(0, n), ""); p.Text != "" {
@@ -122,7 +122,7 @@ func firstOf(list []historyapi.Print, n int) []historyapi.Print {
 }
 
 // lastOf returns the last n bytes of the output, in whole characters.
-func lastOf(list []historyapi.Print, n int) (out []historyapi.Print) {
+func lastOf(list []operatorapi.Print, n int) (out []operatorapi.Print) {
 	for _, p := range slices.Backward(list) {
 		whole := len(p.Text)
 		if p.Text = lastBytes(p.Text, max(0, n)); p.Text != "" {
@@ -182,9 +182,9 @@ func (s *Store) logUnscrubbed(err error) {
 }
 
 // cleanPrints cleans the output. If a text to remove spans two pieces, all pieces become one.
-func cleanPrints(list []historyapi.Print, clean func(string) string) []historyapi.Print {
+func cleanPrints(list []operatorapi.Print, clean func(string) string) []operatorapi.Print {
 	var whole, parts strings.Builder
-	out := make([]historyapi.Print, len(list))
+	out := make([]operatorapi.Print, len(list))
 	for i, p := range list {
 		whole.WriteString(p.Text)
 		p.Text = clean(p.Text)
@@ -193,19 +193,19 @@ func cleanPrints(list []historyapi.Print, clean func(string) string) []historyap
 	}
 	// Cleaning the joined text finds strings that two prints have split.
 	if text := clean(whole.String()); text != parts.String() {
-		return []historyapi.Print{{MS: list[0].MS, Text: text}}
+		return []operatorapi.Print{{MS: list[0].MS, Text: text}}
 	}
 	return out
 }
 
-// allWords returns the texts of the content.
-func (c runContent) allWords() string {
+// joinTexts returns the texts of the content.
+func (c runContent) joinTexts() string {
 	var b strings.Builder
 	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
 		b.WriteString(t)
 		b.WriteByte('\n')
 	}
-	for _, list := range [][]historyapi.Print{c.Output.Head, c.Output.Tail} {
+	for _, list := range [][]operatorapi.Print{c.Output.Head, c.Output.Tail} {
 		for _, p := range list {
 			b.WriteString(p.Text)
 		}
@@ -254,18 +254,18 @@ func unpackValue(data []byte, v any) error {
 		err = json.NewDecoder(r).Decode(v)
 	}
 	if err != nil {
-		return fmt.Errorf("reading what is kept of a run: %w", err)
+		return fmt.Errorf("reading the content of a run: %w", err)
 	}
 	return nil
 }
 
 // cutMiddle returns the start and the end of a text, with margins.
-func cutMiddle(text string) historyapi.Text {
+func cutMiddle(text string) operatorapi.Text {
 	if len(text) <= 2*most {
-		return historyapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
+		return operatorapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
 	}
 	head, tail := visible.CutText(text, most, ""), lastBytes(text, most)
-	return historyapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
+	return operatorapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
 // lastBytes returns the end of a text: at most n bytes of whole characters.
@@ -283,13 +283,13 @@ func lastBytes(text string, n int) string {
 
 // outputCapture collects the start and the end of the output, with margins.
 type outputCapture struct {
-	head, tail           []historyapi.Print
+	head, tail           []operatorapi.Print
 	headBytes, tailBytes int
 	omitted              int64
 }
 
 // addPiece adds a piece of output.
-func (c *outputCapture) addPiece(p historyapi.Print) {
+func (c *outputCapture) addPiece(p operatorapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
 		first.Text = visible.CutText(p.Text, most-c.headBytes, "")
@@ -327,7 +327,7 @@ func (c *outputCapture) addPiece(p historyapi.Print) {
 
 // appendPiece appends a piece of output. It joins the piece to the last one if that is recent and short, or if there
 // are many pieces.
-func appendPiece(list []historyapi.Print, p historyapi.Print) []historyapi.Print {
+func appendPiece(list []operatorapi.Print, p operatorapi.Print) []operatorapi.Print {
 	if n := len(list) - 1; n >= 0 {
 		l := &list[n]
 		soon := p.MS-l.MS < joinMS && len(l.Text) < joinBytes
@@ -340,8 +340,8 @@ func appendPiece(list []historyapi.Print, p historyapi.Print) []historyapi.Print
 }
 
 // collectedOutput returns the collected output.
-func (c *outputCapture) collectedOutput() historyapi.Output {
-	return historyapi.Output{
-		Head: append([]historyapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]historyapi.Print(nil), c.tail...),
+func (c *outputCapture) collectedOutput() operatorapi.Output {
+	return operatorapi.Output{
+		Head: append([]operatorapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]operatorapi.Print(nil), c.tail...),
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // writerDir makes this program the writer of TestKilled, in this folder.
@@ -75,12 +75,12 @@ func whole(t *testing.T, dir string, told []string) {
 	}
 	for _, id := range told {
 		d, err := s.FindRun(t.Context(), id)
-		if err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
+		if err != nil || d.State != operatorapi.OK || len(d.Exchanges) != 2 || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
 			t.Errorf("%s was stored, and is %+v, %v", id, d.Run, err)
 		}
 	}
-	for _, state := range []string{historyapi.Running, historyapi.Waiting} {
-		if p, err := s.ListRuns(t.Context(), historyapi.Filter{State: state}, ""); err != nil || len(p.Runs) > 0 {
+	for _, state := range []string{operatorapi.Running, operatorapi.Waiting} {
+		if p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{State: state}, ""); err != nil || len(p.Runs) > 0 {
 			t.Errorf("still %s: %+v %v", state, p.Runs, err)
 		}
 	}
@@ -152,14 +152,14 @@ func TestDamaged(t *testing.T) {
 				store(s, "rnew", "x", "y")
 				_ = s.SeeAlerts(t.Context(), 0)
 				d, err := s.FindRun(t.Context(), "rnew")
-				return err == nil && d.State == historyapi.OK
+				return err == nil && d.State == operatorapi.OK
 			}
 			testkit.WaitFor(t, ok)
 			if _, err := os.Stat(path + ".damaged"); err != nil {
 				t.Error(err)
 			}
 			list, err := s.ListAlerts(t.Context(), true)
-			if err != nil || len(list) == 0 || list[len(list)-1].Kind != historyapi.AlertHistory {
+			if err != nil || len(list) == 0 || list[len(list)-1].Kind != operatorapi.AlertHistory {
 				t.Errorf("alerts: %+v %v", list, err)
 			}
 		})
@@ -204,7 +204,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil || st.Problem != "" {
 		t.Errorf("with room again: %+v %v", st, err)
 	}
-	if d, err := s.FindRun(t.Context(), "r2"); err != nil || d.State != historyapi.OK {
+	if d, err := s.FindRun(t.Context(), "r2"); err != nil || d.State != operatorapi.OK {
 		t.Errorf("with room again: %+v %v", d.Run, err)
 	}
 }
@@ -232,7 +232,7 @@ func TestEndNotStored(t *testing.T) {
 			return err
 		}))
 	}
-	ended, running := s.BeginRecording(historyapi.Run{ID: "r1"}, "x"), s.BeginRecording(historyapi.Run{ID: "r2"}, "x")
+	ended, running := s.BeginRecording(operatorapi.Run{ID: "r1"}, "x"), s.BeginRecording(operatorapi.Run{ID: "r2"}, "x")
 	ended.RecordSlot(1, 1)
 	running.RecordSlot(2, 2)
 	settle(t, s)
@@ -241,12 +241,12 @@ func TestEndNotStored(t *testing.T) {
 	settle(t, s)
 	exec(`DROP TRIGGER full`)
 	tidy()
-	if a, b := state("r1"), state("r2"); a != historyapi.Lost || b != historyapi.Running {
+	if a, b := state("r1"), state("r2"); a != operatorapi.Lost || b != operatorapi.Running {
 		t.Errorf("the one that is over is %s, the one under way %s", a, b)
 	}
 	running.RecordEnd(RunEnd{})
 	tidy()
-	if got := state("r2"); got != historyapi.Failed {
+	if got := state("r2"); got != operatorapi.Failed {
 		t.Errorf("the one whose end is stored is %s", got)
 	}
 }
@@ -254,7 +254,7 @@ func TestEndNotStored(t *testing.T) {
 // TestRolledBack: what a failed transaction has lost of a run, its end stores from the receipt.
 func TestRolledBack(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
+	r := s.BeginRecording(operatorapi.Run{ID: "r1"}, "x")
 	x := exchange("r1", 1, "GET", "stripe", "api.stripe.com")
 	s.RecordExchange(x)
 	err := s.writeAndWait(t.Context(), func(ctx context.Context, tx *writeTransaction) error {
@@ -267,11 +267,11 @@ func TestRolledBack(t *testing.T) {
 	if _, err := s.FindRun(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
 		t.Fatalf("nothing was lost: %v", err)
 	}
-	rec := controlapi.Receipt{Run: "r1", Exchanges: []controlapi.Exchange{x}}
+	rec := proxyapi.Receipt{Run: "r1", Exchanges: []proxyapi.Exchange{x}}
 	rec.Count.AddExchange(x)
 	r.RecordEnd(RunEnd{Receipt: rec})
 	d, err := s.FindRun(t.Context(), "r1")
-	found, ferr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "api.stripe.com/v1"}, "")
+	found, ferr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "api.stripe.com/v1"}, "")
 	if err := errors.Join(err, ferr); err != nil || len(d.Exchanges) != 1 || d.Omitted != 0 || len(found.Runs) != 1 {
 		t.Errorf("%+v, %d found, %v", d, len(found.Runs), err)
 	}
@@ -306,7 +306,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 	_ = tx.Rollback()
 	testkit.WaitFor(t, func() bool { return s.SeeAlerts(t.Context(), 0) == nil })
-	p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{Run: "server-x"}, "")
+	p, err := s.ListExchanges(t.Context(), operatorapi.ExchangeFilter{Run: "server-x"}, "")
 	if err != nil || len(p.Exchanges) == 0 {
 		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
 	}
@@ -476,8 +476,8 @@ func TestRetention(t *testing.T) {
 					kept++
 				}
 			}
-			found, ferr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "zebrawort"}, "")
-			byURL, uerr := s.ListRuns(t.Context(), historyapi.Filter{Grep: "api.stripe.com"}, "")
+			found, ferr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "zebrawort"}, "")
+			byURL, uerr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "api.stripe.com"}, "")
 			if err := errors.Join(err, ferr, uerr); err != nil || int(st.Runs) != c.runs || kept != c.kept || len(found.Runs) != c.found && c.kept > 0 || len(byURL.Runs) != c.runs {
 				t.Errorf("%d runs, %d with content, %d found by words, %d by URL, %v; want %+v", st.Runs, kept, len(found.Runs), len(byURL.Runs), err, c)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // maxEvents is the number of events that a reader may lag behind. maxEventBytes bounds the output in all these events.
@@ -21,7 +21,7 @@ type eventFeed struct {
 	era string // distinguishes the numbers of two processes
 
 	mu     sync.Mutex
-	events []historyapi.Event
+	events []operatorapi.Event
 	next   uint64 // the number of the next event
 	bytes  int
 	more   chan struct{} // closed with the next event
@@ -42,7 +42,7 @@ func (f *eventFeed) endChange() {
 }
 
 // publishEvent adds an event.
-func (f *eventFeed) publishEvent(e historyapi.Event) {
+func (f *eventFeed) publishEvent(e operatorapi.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// end has closed more, and a second close would panic.
@@ -57,7 +57,7 @@ func (f *eventFeed) publishEvent(e historyapi.Event) {
 	// A slow reader loses events and gets a gap: it must not hold the memory or the publisher.
 	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes && drop < len(f.events)-1 {
 		f.bytes -= eventWeight(f.events[drop])
-		f.events[drop] = historyapi.Event{} // for the garbage collector
+		f.events[drop] = operatorapi.Event{} // for the garbage collector
 		drop++
 	}
 	f.events = f.events[drop:]
@@ -66,7 +66,7 @@ func (f *eventFeed) publishEvent(e historyapi.Event) {
 	f.more = make(chan struct{})
 }
 
-func eventWeight(e historyapi.Event) int {
+func eventWeight(e operatorapi.Event) int {
 	if e.Print != nil {
 		return len(e.Print.Text)
 	}
@@ -76,7 +76,7 @@ func eventWeight(e historyapi.Event) int {
 func (f *eventFeed) cursorOf(n uint64) string { return f.era + "." + strconv.FormatUint(n, 10) }
 
 // eventsAfter returns the events after a cursor, and a channel that is closed with the next event.
-func (f *eventFeed) eventsAfter(cursor string) ([]historyapi.Event, <-chan struct{}, bool) {
+func (f *eventFeed) eventsAfter(cursor string) ([]operatorapi.Event, <-chan struct{}, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := f.next - uint64(len(f.events))
@@ -84,10 +84,10 @@ func (f *eventFeed) eventsAfter(cursor string) ([]historyapi.Event, <-chan struc
 	// The era differs after a restart, so an old cursor never matches by chance.
 	switch {
 	case !known || at < first:
-		gap := historyapi.Event{Kind: historyapi.EventGap, Cursor: f.cursorOf(first - 1)}
-		return append([]historyapi.Event{gap}, f.events...), f.more, f.over
+		gap := operatorapi.Event{Kind: operatorapi.EventGap, Cursor: f.cursorOf(first - 1)}
+		return append([]operatorapi.Event{gap}, f.events...), f.more, f.over
 	case at < f.next:
-		return append([]historyapi.Event(nil), f.events[at-first:]...), f.more, f.over
+		return append([]operatorapi.Event(nil), f.events[at-first:]...), f.more, f.over
 	}
 	return nil, f.more, f.over
 }
@@ -117,7 +117,7 @@ func (s *Store) CurrentCursor() string {
 // Follow waits for events after the cursor and returns at least one. Continue with the cursor of the last event. If the
 // next events were dropped, or the cursor is older than mcp-server's start, the first event is an EventGap. The error
 // is ErrOff if the store is off, and context.Canceled if ctx ends or the store closes.
-func (s *Store) Follow(ctx context.Context, cursor string) ([]historyapi.Event, error) {
+func (s *Store) Follow(ctx context.Context, cursor string) ([]operatorapi.Event, error) {
 	if s.isOff() {
 		return nil, ErrOff
 	}

@@ -1,5 +1,5 @@
 // Package history is the store of runs: a SQLite file, or a Postgres database that several replicas share (replica.go).
-// One goroutine writes from a bounded queue. mcp-server/historyapi describes the content.
+// One goroutine writes from a bounded queue. mcp-server/operatorapi describes the content.
 //
 // Contract: a run never waits for the store. The store drops and counts jobs that do not fit in the queue or on the
 // disk, first code and output, then the rest. It sets a damaged file aside and creates a new one. While Postgres does
@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // Modes of the store.
@@ -45,9 +45,9 @@ const (
 
 var (
 	// ErrOff is the readers' error if HISTORY is off.
-	ErrOff = errors.New("nothing is kept of runs: HISTORY=off")
+	ErrOff = errors.New("runs are not kept: HISTORY=off")
 	// ErrUnknown is the error for an entry that is not in the store.
-	ErrUnknown = errors.New("nothing is recorded of this")
+	ErrUnknown = errors.New("this is not recorded")
 )
 
 // Config configures a Store.
@@ -288,11 +288,11 @@ func (s *Store) countDropped(n int) {
 }
 
 // Status returns the mode and the amount of stored data.
-func (s *Store) Status(ctx context.Context) (historyapi.Status, error) {
+func (s *Store) Status(ctx context.Context) (operatorapi.Status, error) {
 	if s.isOff() {
-		return historyapi.Status{Mode: Off}, nil
+		return operatorapi.Status{Mode: Off}, nil
 	}
-	out := historyapi.Status{
+	out := operatorapi.Status{
 		Mode: s.cfg.Mode, Path: filepath.Join(s.cfg.Dir, database.Name),
 		ContentDays: contentDays, ContentBytes: contentBytes, ReceiptDays: receiptDays, Cursor: s.CurrentCursor(),
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // open opens a store in a folder until the end of the test.
@@ -55,30 +55,30 @@ func settle(t testing.TB, s *Store) {
 }
 
 // exchange makes an exchange of a run.
-func exchange(run string, n int, method, api, host string) controlapi.Exchange {
-	return controlapi.Exchange{
+func exchange(run string, n int, method, api, host string) proxyapi.Exchange {
+	return proxyapi.Exchange{
 		ID: fmt.Sprintf("%s-%d", run, n), Run: run, At: time.Now().UTC(), Method: method, URL: "https://" + host + "/v1/things",
-		Host: host, APIs: []string{api}, Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 10, HeadUp: 100, BytesDown: 1000,
-		Swapped: []controlapi.Swap{{Name: strings.ToUpper(api) + "_TOKEN", In: "header:Authorization"}}, Milliseconds: 0.001,
+		Host: host, APIs: []string{api}, Outcome: proxyapi.OutcomeServed, Status: 200, BytesUp: 10, HeadUp: 100, BytesDown: 1000,
+		Swapped: []proxyapi.Swap{{Name: strings.ToUpper(api) + "_TOKEN", In: "header:Authorization"}}, Milliseconds: 0.001,
 	}
 }
 
 // store stores a run that read from one API, wrote to another, and printed.
 func store(s *Store, id, code, printed string) {
-	r := s.BeginRecording(historyapi.Run{ID: id, Client: "tester", ClientVersion: "1.0", Protocol: "2025-11-25", Language: "typescript", Session: "s"}, code)
+	r := s.BeginRecording(operatorapi.Run{ID: id, Client: "tester", ClientVersion: "1.0", Protocol: "2025-11-25", Language: "typescript", Session: "s"}, code)
 	r.RecordSlot(3, 17)
 	r.RecordOutput(printed, "")
-	rec := controlapi.Receipt{Run: id, Hints: []controlapi.Hint{{Code: "a_hint", Text: "Do it differently."}}}
+	rec := proxyapi.Receipt{Run: id, Hints: []proxyapi.Hint{{Code: "a_hint", Text: "Do it differently."}}}
 	read := exchange(id, 1, "GET", "stripe", "api.stripe.com")
 	s.RecordExchange(read) // the second is only on the receipt
 	time.Sleep(time.Millisecond)
 	write := exchange(id, 2, "POST", "slack", "slack.com")
-	write.Scrubbed, write.Sanitized = []controlapi.Swap{{Name: "SLACK_TOKEN", In: "body", Count: 2}}, 2
-	for _, x := range []controlapi.Exchange{read, write} {
+	write.Scrubbed, write.Sanitized = []proxyapi.Swap{{Name: "SLACK_TOKEN", In: "body", Count: 2}}, 2
+	for _, x := range []proxyapi.Exchange{read, write} {
 		rec.Exchanges = append(rec.Exchanges, x)
 		rec.Count.AddExchange(x)
 	}
-	r.RecordEnd(RunEnd{Exit: runapi.Exit{Reason: runapi.Exited, WallMS: 42, CPUMS: 7, MaxRSS: 1 << 20, StdoutBytes: int64(len(printed))}, Receipt: rec, Answer: printed})
+	r.RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited, WallMS: 42, CPUMS: 7, MaxRSS: 1 << 20, StdoutBytes: int64(len(printed))}, Receipt: rec, Answer: printed})
 }
 
 // TestRun: what was stored of a run is found again, by its id, and by each filter, also by another process that comes
@@ -98,7 +98,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.ID != "raaaa" || d.State != historyapi.OK || d.Title != "Open invoices by owner" || !d.Kept || d.Client != "tester" || d.Slot != 3 ||
+		if d.ID != "raaaa" || d.State != operatorapi.OK || d.Title != "Open invoices by owner" || !d.Kept || d.Client != "tester" || d.Slot != 3 ||
 			d.Generation != 17 || d.WallMS != 42 || d.CPUMS != 7 || d.MaxRSS != 1<<20 || len(d.Exchanges) != 2 || d.Count.Exchanges != 2 || d.Omitted != 0 ||
 			fmt.Sprint(d.APIs) != "[slack stripe]" || fmt.Sprint(d.Skills) != "[open-invoices]" || len(d.CodeSHA) != 64 || d.Ended.IsZero() || len(d.Hints) != 1 {
 			t.Errorf("%+v", d)
@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 		if x := d.Exchanges[1]; x.Method != "POST" || x.Scrubbed[0].Count != 2 || x.HeadUp != 100 || x.Number == 0 {
 			t.Errorf("exchange: %+v", x)
 		}
-		for want, f := range map[string]historyapi.Filter{
+		for want, f := range map[string]operatorapi.ParseFilter{
 			"rbbbb raaaa":  {},
 			"raaaa":        {Grep: "INVOICES lat"},
 			"rbbbb":        {Grep: "nothing"},
@@ -148,13 +148,13 @@ func TestRun(t *testing.T) {
 // printed, how long it took and the requests that were seen are known all the same. One that never started took no time.
 func TestEndedWithoutExit(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "history"), nil)
-	r := s.BeginRecording(historyapi.Run{ID: "rstop", Language: "typescript"}, "")
+	r := s.BeginRecording(operatorapi.Run{ID: "rstop", Language: "typescript"}, "")
 	r.RecordSlot(3, 17)
 	r.RecordOutput("fifteen", "oh")
 	s.RecordExchange(exchange("rstop", 1, "GET", "stripe", "api.stripe.com"))
 	time.Sleep(30 * time.Millisecond)
 	r.RecordEnd(RunEnd{Reason: "cancelled", Stopped: true})
-	w := s.BeginRecording(historyapi.Run{ID: "rwait", Language: "typescript"}, "")
+	w := s.BeginRecording(operatorapi.Run{ID: "rwait", Language: "typescript"}, "")
 	time.Sleep(30 * time.Millisecond)
 	w.RecordEnd(RunEnd{Reason: "cancelled", Stopped: true})
 	settle(t, s)
@@ -173,7 +173,7 @@ func TestFresh(t *testing.T) {
 	for i := range 20 {
 		id := fmt.Sprintf("r%d", i)
 		store(s, id, "x", "y")
-		if d, err := s.FindRun(t.Context(), id); err != nil || d.State != historyapi.OK || len(d.Exchanges) != 2 {
+		if d, err := s.FindRun(t.Context(), id); err != nil || d.State != operatorapi.OK || len(d.Exchanges) != 2 {
 			t.Errorf("%+v %v", d.Run, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestPages(t *testing.T) {
 	settle(t, s)
 	var runs, exchanges []string
 	for cursor := ""; ; {
-		p, err := s.ListRuns(t.Context(), historyapi.Filter{Limit: 10}, cursor)
+		p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Limit: 10}, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for cursor := ""; ; {
-		p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{Limit: 7, Oldest: true, Name: "SLACK_TOKEN", Host: "slack.com"}, cursor)
+		p, err := s.ListExchanges(t.Context(), operatorapi.ExchangeFilter{Limit: 7, Oldest: true, Name: "SLACK_TOKEN", Host: "slack.com"}, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestPages(t *testing.T) {
 	if len(runs) != 25 || runs[0] != "r024" || runs[24] != "r000" || len(exchanges) != 25 || exchanges[0] != "r000" {
 		t.Errorf("%v\n%v", runs, exchanges)
 	}
-	if _, err := s.ListRuns(t.Context(), historyapi.Filter{}, "x"); err == nil {
+	if _, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{}, "x"); err == nil {
 		t.Error("a wrong cursor is accepted")
 	}
 }
@@ -241,10 +241,10 @@ func TestLedger(t *testing.T) {
 	store(s, "r1", "x", "12345")
 	store(s, "r2", "y", "12345")
 	denied := exchange("server-git", 9, "GET", "", "made-up.example.org")
-	denied.APIs, denied.Outcome, denied.Swapped = nil, controlapi.OutcomeDenied, nil
+	denied.APIs, denied.Outcome, denied.Swapped = nil, proxyapi.OutcomeDenied, nil
 	denied.BytesUp, denied.HeadUp, denied.BytesDown = 0, 0, 0
 	s.RecordExchange(denied)
-	s.RecordSent([]controlapi.Exchange{denied}) // and once more, when the server ends
+	s.RecordSent([]proxyapi.Exchange{denied}) // and once more, when the server ends
 	for _, removed := range []bool{false, true} {
 		settle(t, s)
 		l, err := s.SumTraffic(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
@@ -269,12 +269,12 @@ func TestLedger(t *testing.T) {
 		if removed {
 			break
 		}
-		if n, err := s.RemoveRuns(t.Context(), historyapi.Filter{}); err != nil || n != 2 {
+		if n, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); err != nil || n != 2 {
 			t.Fatalf("removed %d: %v", n, err)
 		}
 	}
 	alerts, err := s.ListAlerts(t.Context(), true)
-	if err != nil || len(alerts) != 1 || alerts[0].Kind != historyapi.AlertNewPair || alerts[0].Seen {
+	if err != nil || len(alerts) != 1 || alerts[0].Kind != operatorapi.AlertNewPair || alerts[0].Seen {
 		t.Fatalf("%+v %v", alerts, err)
 	}
 	if err := s.SeeAlerts(t.Context(), alerts[0].Number); err != nil {
@@ -305,7 +305,7 @@ func TestRemoved(t *testing.T) {
 	if found() == 0 {
 		t.Fatal("the text is not in the files: what is searched for below proves nothing")
 	}
-	if n, err := s.RemoveRuns(t.Context(), historyapi.Filter{Run: "r1"}); err != nil || n != 1 {
+	if n, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: "r1"}); err != nil || n != 1 {
 		t.Fatalf("removed %d: %v", n, err)
 	}
 	db, err := s.readConn(t.Context())
@@ -322,10 +322,10 @@ func TestRemoved(t *testing.T) {
 	if _, err := s.FindRun(t.Context(), "r1"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("the run is there: %v", err)
 	}
-	if p, err := s.ListExchanges(t.Context(), historyapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
+	if p, err := s.ListExchanges(t.Context(), operatorapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
 		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
 	}
-	if p, err := s.ListRuns(t.Context(), historyapi.Filter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
+	if p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -336,7 +336,7 @@ func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, func(c *Config) { c.Mode = Receipts })
 	store(s, "r1", "// secret plan\n", "secret result\n")
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "secret source")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByTool}, "secret source")
 	settle(t, s)
 	d, err := s.FindRun(t.Context(), "r1")
 	if err != nil || d.Kept || d.Title != "" || len(d.Exchanges) != 2 || len(d.CodeSHA) != 64 {
@@ -354,13 +354,13 @@ func TestModes(t *testing.T) {
 	var none *Store
 	for _, s := range []*Store{off, none} {
 		store(s, "r1", "x", "y")
-		if _, err := s.ListRuns(t.Context(), historyapi.Filter{}, ""); !errors.Is(err, ErrOff) {
+		if _, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{}, ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 		if _, err := s.Follow(t.Context(), ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
-		if _, err := s.RemoveRuns(t.Context(), historyapi.Filter{}); !errors.Is(err, ErrOff) {
+		if _, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 	}
@@ -376,7 +376,7 @@ func TestClean(t *testing.T) {
 	s := open(t, dir, func(c *Config) {
 		c.Clean = func(text string) string { return strings.ReplaceAll(text, "hush-name", "REDACTED") }
 	})
-	r := s.BeginRecording(historyapi.Run{ID: "r1", Client: "hush-name"}, "// about hush-name\n")
+	r := s.BeginRecording(operatorapi.Run{ID: "r1", Client: "hush-name"}, "// about hush-name\n")
 	r.RecordOutput("by hush-", "")
 	r.RecordOutput("", "never joined")
 	r.RecordOutput("x", "")
@@ -387,8 +387,8 @@ func TestClean(t *testing.T) {
 	for err != nil { // until the writer has it
 		live, err = s.FindRun(t.Context(), "r1")
 	}
-	r.RecordEnd(RunEnd{Exit: runapi.Exit{Reason: runapi.Exited, Detail: "hush-name"}, Answer: "of hush-name"})
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool}, "for hush-name")
+	r.RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited, Detail: "hush-name"}, Answer: "of hush-name"})
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByTool}, "for hush-name")
 	settle(t, s)
 	d, err := s.FindRun(t.Context(), "r1")
 	source, _ := s.SkillSource(t.Context(), "a", 1)
@@ -418,7 +418,7 @@ func TestCapture(t *testing.T) {
 				if piece == "" {
 					piece = rest[:2]
 				}
-				c.addPiece(historyapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
+				c.addPiece(operatorapi.Print{MS: ms, Err: ms%2 == 1, Text: piece})
 				rest = rest[len(piece):]
 			}
 			o := runContent{Output: c.collectedOutput()}.cleanTexts(func(text string) string { return text }).cutMargins().Output
@@ -446,23 +446,23 @@ func TestCapture(t *testing.T) {
 // TestSkills: each version once, with who made it; a change that a run may have made is the run's.
 func TestSkills(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\ntwo\n")
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Client: "c"}, "one\ntwo\n")
-	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByPerson}, "one\n2\nthree\n")
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByRun, Run: "r1"}, "one\n2\nthree\n")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByPerson}, "one\ntwo\n")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByTool, Client: "c"}, "one\ntwo\n")
+	r := s.BeginRecording(operatorapi.Run{ID: "r1"}, "x")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByPerson}, "one\n2\nthree\n")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByRun, Run: "r1"}, "one\n2\nthree\n")
 	r.RecordEnd(RunEnd{})
-	s.RecordSkill(historyapi.SkillVersion{Skill: "a", By: historyapi.ByTool, Deleted: true}, "")
-	s.RecordSkill(historyapi.SkillVersion{Skill: "never", By: historyapi.ByTool, Deleted: true}, "")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByTool, Deleted: true}, "")
+	s.RecordSkill(operatorapi.SkillVersion{Skill: "never", By: operatorapi.ByTool, Deleted: true}, "")
 	settle(t, s)
 	list, err := s.SkillVersions(t.Context(), "")
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%+v %v", list, err)
 	}
-	if v := list[1]; v.Version != 2 || v.By != historyapi.ByRun || v.Run != "r1" || v.Added != 2 || v.Removed != 1 || v.Bytes != 12 {
+	if v := list[1]; v.Version != 2 || v.By != operatorapi.ByRun || v.Run != "r1" || v.Added != 2 || v.Removed != 1 || v.Bytes != 12 {
 		t.Errorf("%+v", v)
 	}
-	if !list[0].Deleted || list[0].Version != 3 || list[2].By != historyapi.ByPerson {
+	if !list[0].Deleted || list[0].Version != 3 || list[2].By != operatorapi.ByPerson {
 		t.Errorf("%+v", list)
 	}
 	if source, err := s.SkillSource(t.Context(), "a", 2); err != nil || source != "one\n2\nthree\n" {
@@ -473,7 +473,7 @@ func TestSkills(t *testing.T) {
 // TestManyExchanges: of a run that sends more than is kept, the rest is counted, and whoever looks on is told of it.
 func TestManyExchanges(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	r := s.BeginRecording(historyapi.Run{ID: "r1"}, "x")
+	r := s.BeginRecording(operatorapi.Run{ID: "r1"}, "x")
 	for i := range maxOfRun {
 		s.RecordExchange(exchange("r1", i, "GET", "stripe", "api.stripe.com"))
 	}
@@ -514,17 +514,17 @@ func TestFollow(t *testing.T) {
 	settle(t, s)
 	cursor = s.CurrentCursor()
 	for range maxEvents + 10 {
-		s.NoteGap()
+		s.NotifyGap()
 	}
 	events, err := s.Follow(t.Context(), cursor)
-	if err != nil || events[0].Kind != historyapi.EventGap || len(events) != maxEvents+1 {
+	if err != nil || events[0].Kind != operatorapi.EventGap || len(events) != maxEvents+1 {
 		t.Fatalf("%d events, %v", len(events), err)
 	}
 	again, err := s.Follow(t.Context(), events[0].Cursor)
 	if err != nil || again[0].Cursor != events[1].Cursor {
 		t.Errorf("after the gap comes %+v, want %+v: %v", again[0], events[1], err)
 	}
-	if e, err := s.Follow(t.Context(), "other.7"); err != nil || e[0].Kind != historyapi.EventGap {
+	if e, err := s.Follow(t.Context(), "other.7"); err != nil || e[0].Kind != operatorapi.EventGap {
 		t.Errorf("of another process: %+v %v", e, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -539,15 +539,15 @@ func TestFollow(t *testing.T) {
 func TestAlertsOfOneCause(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
 	for i := range 30 {
-		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertNewPair, Run: "r1", Title: fmt.Sprint("pair ", i)})
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: "r1", Title: fmt.Sprint("pair ", i)})
 	}
 	for i := range 10 {
-		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertAPI, Run: fmt.Sprint("r", i), Title: fmt.Sprint("API ", i)})
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertAPI, Run: fmt.Sprint("r", i), Title: fmt.Sprint("API ", i)})
 	}
 	for i := range 2 {
-		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertAlarm, Run: fmt.Sprint("r", i), Title: "alarm"})
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertAlarm, Run: fmt.Sprint("r", i), Title: "alarm"})
 	}
-	var list []historyapi.Alert
+	var list []operatorapi.Alert
 	var err error
 	testkit.WaitFor(t, func() bool { // Postgres may still be starting
 		list, err = s.ListAlerts(t.Context(), true)
@@ -556,7 +556,7 @@ func TestAlertsOfOneCause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := list[3]; p.Title != "pair 0" || p.Further != 29 || len(p.Titles) != historyapi.MaxTitles || p.Titles[0] != "pair 1" {
+	if p := list[3]; p.Title != "pair 0" || p.Further != 29 || len(p.Titles) != operatorapi.MaxTitles || p.Titles[0] != "pair 1" {
 		t.Errorf("%+v", p)
 	}
 	if p := list[2]; p.Title != "API 0" || p.Further != 9 {
@@ -565,7 +565,7 @@ func TestAlertsOfOneCause(t *testing.T) {
 	if err := s.SeeAlerts(t.Context(), list[0].Number); err != nil {
 		t.Fatal(err)
 	}
-	s.AddAlert(historyapi.Alert{Kind: historyapi.AlertNewPair, Run: "r1", Title: "pair 30"})
+	s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: "r1", Title: "pair 30"})
 	if list, err = s.ListAlerts(t.Context(), true); err != nil || len(list) != 1 || list[0].Further != 0 {
 		t.Errorf("%+v %v", list, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // quarter is the step of the sums.
@@ -72,30 +72,30 @@ func (tx *writeTransaction) putSum(ctx context.Context, key sumKey, s *totalRow)
 
 // sumExchange adds an exchange. All hosts that code invented share a row, because code could invent any number of
 // hosts.
-func (tx *writeTransaction) sumExchange(e historyapi.Exchange, api string) {
-	if e.Outcome == controlapi.OutcomePlanned {
+func (tx *writeTransaction) sumExchange(e operatorapi.Exchange, api string) {
+	if e.Outcome == proxyapi.OutcomePlanned {
 		return // no request was sent
 	}
 	s := totalRow{at: e.At, kind: sumTraffic, a: api, b: e.Host, n: 1, up: sentBytes(e.Exchange), down: e.BytesDown}
-	if api == "" && e.Outcome != controlapi.OutcomeServed {
+	if api == "" && e.Outcome != proxyapi.OutcomeServed {
 		s.b = ""
 	}
 	switch e.Outcome {
-	case controlapi.OutcomeDenied:
+	case proxyapi.OutcomeDenied:
 		s.denied = 1
-	case controlapi.OutcomeFailed, controlapi.OutcomeAborted:
+	case proxyapi.OutcomeFailed, proxyapi.OutcomeAborted:
 		s.failed = 1
 	}
 	tx.addToRow(s)
 }
 
 // sentBytes returns the bytes of a request that were sent: its head and its body.
-func sentBytes(x controlapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
+func sentBytes(x proxyapi.Exchange) int64 { return x.HeadUp + x.BytesUp }
 
-// sumRun adds a run, and its transfers from one API to another. It calls alert for each new pair of APIs.
-func (s *Store) sumRun(
-	ctx context.Context, tx *writeTransaction, run historyapi.Run, list []controlapi.Exchange,
-	alert func(historyapi.Alert),
+// addRunTotals adds a run, and its transfers from one API to another. It calls alert for each new pair of APIs.
+func (s *Store) addRunTotals(
+	ctx context.Context, tx *writeTransaction, run operatorapi.Run, list []proxyapi.Exchange,
+	alert func(operatorapi.Alert),
 ) error {
 	// The cache spares a query for each run, because most pairs are known.
 	for pair, bytes := range carriedPairs(list) {
@@ -110,10 +110,10 @@ func (s *Store) sumRun(
 		}
 		if !known {
 			// A new flow of data between two APIs may be the work of a hostile text.
-			alert(historyapi.Alert{
-				Kind: historyapi.AlertNewPair, Run: run.ID, API: pair[1],
+			alert(operatorapi.Alert{
+				Kind: operatorapi.AlertNewPair, Run: run.ID, API: pair[1],
 				Title: "A new pair of APIs: " + pair[0] + ", then " + pair[1],
-				Text:  "No run that is still recorded has read from the one and then written to the other before.",
+				Text:  "No earlier recorded run has read from the first and then written to the second.",
 			})
 		}
 		tx.addToRow(totalRow{at: run.Ended, kind: sumCarried, a: pair[0], b: pair[1], n: 1, up: bytes})
@@ -127,10 +127,10 @@ func (s *Store) sumRun(
 
 // carriedPairs returns the pairs of APIs of which the first had answered before a write to the second, with the written
 // bytes.
-func carriedPairs(list []controlapi.Exchange) map[[2]string]int64 {
+func carriedPairs(list []proxyapi.Exchange) map[[2]string]int64 {
 	out := map[[2]string]int64{}
 	for _, w := range list {
-		if w.Outcome != controlapi.OutcomeServed || len(w.APIs) == 0 || !isWrite(w) {
+		if w.Outcome != proxyapi.OutcomeServed || len(w.APIs) == 0 || !isWrite(w) {
 			continue
 		}
 		// The proxy cannot see if code passed on an answer, so every answer before the write counts.
@@ -138,7 +138,7 @@ func carriedPairs(list []controlapi.Exchange) map[[2]string]int64 {
 		for _, r := range list {
 			// Only a finished answer counts: code cannot have passed on an answer that it did not have yet.
 			ended := r.At.Add(time.Duration(r.Milliseconds * float64(time.Millisecond)))
-			if r.Outcome == controlapi.OutcomeServed && len(r.APIs) > 0 && r.BytesDown > 0 && !ended.After(w.At) &&
+			if r.Outcome == proxyapi.OutcomeServed && len(r.APIs) > 0 && r.BytesDown > 0 && !ended.After(w.At) &&
 				r.APIs[0] != w.APIs[0] {
 				from[r.APIs[0]] = true
 			}
@@ -151,15 +151,15 @@ func carriedPairs(list []controlapi.Exchange) map[[2]string]int64 {
 }
 
 // isWrite reports whether an exchange may have changed data.
-func isWrite(x controlapi.Exchange) bool {
+func isWrite(x proxyapi.Exchange) bool {
 	return x.BytesUp > 0 || !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, x.Method)
 }
 
 // SumTraffic sums up the traffic of a period, in steps of a quarter of an hour.
-func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (historyapi.Ledger, error) {
-	out := historyapi.Ledger{
+func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (operatorapi.Ledger, error) {
+	out := operatorapi.Ledger{
 		Since: since, Until: until,
-		Traffic: []historyapi.Traffic{}, Matrix: []historyapi.Cell{}, Carried: []historyapi.CarriedRuns{},
+		Traffic: []operatorapi.Traffic{}, Matrix: []operatorapi.Cell{}, Carried: []operatorapi.CarriedRuns{},
 	}
 	db, err := s.readConn(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (history
 	if err != nil {
 		return out, s.checkReadError(err)
 	}
-	slices.SortFunc(out.Traffic, func(a, b historyapi.Traffic) int {
+	slices.SortFunc(out.Traffic, func(a, b operatorapi.Traffic) int {
 		return cmp.Or(cmp.Compare(b.BytesUp, a.BytesUp), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Host, b.Host))
 	})
 	for i := range out.Carried {
@@ -193,32 +193,32 @@ func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (history
 }
 
 // addRow adds a row to a ledger.
-func addRow(out *historyapi.Ledger, r totalRow) {
+func addRow(out *operatorapi.Ledger, r totalRow) {
 	switch r.kind {
 	case sumTraffic:
-		out.Traffic = append(out.Traffic, historyapi.Traffic{
+		out.Traffic = append(out.Traffic, operatorapi.Traffic{
 			API: r.a, Host: r.b, Requests: r.n, Denied: r.denied, Failed: r.failed, BytesUp: r.up, BytesDown: r.down,
 		})
 		out.Requests, out.Denied, out.Failed = out.Requests+r.n, out.Denied+r.denied, out.Failed+r.failed
 		out.BytesUp, out.BytesDown = out.BytesUp+r.up, out.BytesDown+r.down
 	case sumName:
-		out.Matrix = append(out.Matrix, historyapi.Cell{Name: r.a, Host: r.b, Swapped: r.n, Scrubbed: r.down})
+		out.Matrix = append(out.Matrix, operatorapi.Cell{Name: r.a, Host: r.b, Swapped: r.n, Scrubbed: r.down})
 		out.Swapped += r.n
 	case sumCarried:
-		out.Carried = append(out.Carried, historyapi.CarriedRuns{From: r.a, To: r.b, Runs: r.n, Bytes: r.up})
+		out.Carried = append(out.Carried, operatorapi.CarriedRuns{From: r.a, To: r.b, Runs: r.n, Bytes: r.up})
 	case sumRuns:
 		out.Runs, out.Shown, out.Sanitized, out.Redacted = r.n, r.up, r.down, r.denied
 	}
 }
 
 // TrafficByHour returns the traffic by API in steps of a multiple of a quarter of an hour, oldest first.
-func (s *Store) TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]historyapi.Hour,
+func (s *Store) TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]operatorapi.Hour,
 	error) {
 	// A step below a quarter would find empty sums.
 	step = max(step.Truncate(quarter), quarter)
-	out := []historyapi.Hour{}
+	out := []operatorapi.Hour{}
 	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
-		var h historyapi.Hour
+		var h operatorapi.Hour
 		var at int64
 		err := row.Scan(&at, &h.API, &h.Requests, &h.Denied, &h.Failed, &h.BytesUp, &h.BytesDown)
 		h.At = time.UnixMicro(at).UTC()

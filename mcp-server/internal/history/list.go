@@ -13,8 +13,8 @@ import (
 	"unicode"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -117,7 +117,7 @@ func readPage[T any](
 }
 
 // ListRuns lists runs, latest first. An empty cursor starts with the latest.
-func (s *Store) ListRuns(ctx context.Context, f historyapi.Filter, cursor string) (historyapi.Page, error) {
+func (s *Store) ListRuns(ctx context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error) {
 	var w condition
 	w.addPeriod(f.Since, f.Until)
 	// A prefix is enough, because people copy short IDs.
@@ -134,8 +134,8 @@ func (s *Store) ListRuns(ctx context.Context, f historyapi.Filter, cursor string
 	default:
 		w.addEqual("state", f.State)
 	}
-	var out historyapi.Page
-	number := func(r historyapi.Run) int64 { return r.Number }
+	var out operatorapi.Page
+	number := func(r operatorapi.Run) int64 { return r.Number }
 	// The search needs the connection first: the two databases have different syntax.
 	db, err := s.readConn(ctx)
 	if err == nil && f.Grep != "" {
@@ -233,26 +233,26 @@ func readRows[T any](ctx context.Context, q rowSource, query string, args ...any
 }
 
 // readSpans reads the first exchanges of a run.
-func readSpans(ctx context.Context, q rowSource, run *historyapi.Run) error {
-	list, err := readRows[controlapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
+func readSpans(ctx context.Context, q rowSource, run *operatorapi.Run) error {
+	list, err := readRows[proxyapi.Exchange](ctx, q, `SELECT data FROM exchange WHERE run = $1 ORDER BY number LIMIT $2`,
 		run.ID, maxSpans)
 	for _, x := range list {
 		begin := float64(x.At.Sub(run.Began).Microseconds()) / 1000
-		run.Spans = append(run.Spans, historyapi.ExchangeSpan{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
+		run.Spans = append(run.Spans, operatorapi.ExchangeSpan{Begin: begin, End: begin + x.Milliseconds, Outcome: x.Outcome})
 	}
 	return err
 }
 
 // FindRun returns everything stored about a run, by its ID or a prefix. "" means the latest run. ErrUnknown means that
 // there is no such run.
-func (s *Store) FindRun(ctx context.Context, id string) (historyapi.Detail, error) {
+func (s *Store) FindRun(ctx context.Context, id string) (operatorapi.Detail, error) {
 	return s.RunAfter(ctx, id, 0)
 }
 
 // RunAfter is Run for a reader that already has the exchanges up to number after. While the run is in progress, it
 // returns only later exchanges.
-func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyapi.Detail, error) {
-	var out historyapi.Detail
+func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
+	var out operatorapi.Detail
 	db, err := s.readConn(ctx)
 	if err != nil {
 		return out, err
@@ -280,15 +280,15 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
 	}
 	// The end of a run may add earlier exchanges, so a finished run is returned as a whole.
-	if !s.underWay(&out) {
+	if !s.fillLive(&out) {
 		after = 0
 	}
-	out.Exchanges, err = readRows[historyapi.Exchange](ctx, db,
+	out.Exchanges, err = readRows[operatorapi.Exchange](ctx, db,
 		"SELECT data FROM exchange WHERE run = $1 AND number > $2 ORDER BY number", out.ID, after)
 	if err != nil {
 		return out, s.checkReadError(err)
 	}
-	slices.SortStableFunc(out.Exchanges, func(a, b historyapi.Exchange) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(out.Exchanges, func(a, b operatorapi.Exchange) int { return a.At.Compare(b.At) })
 	if out.Ended.IsZero() && out.Count.Exchanges == 0 { // mcp-server ended before it had counted the exchanges
 		for _, x := range out.Exchanges {
 			out.Count.AddExchange(x.Exchange)
@@ -297,8 +297,8 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (historyap
 	return out, nil
 }
 
-// underWay adds the code, the output and the counts of a run in progress. It reports whether the run is in progress.
-func (s *Store) underWay(out *historyapi.Detail) bool {
+// fillLive adds the code, the output and the counts of a run in progress. It reports whether the run is in progress.
+func (s *Store) fillLive(out *operatorapi.Detail) bool {
 	s.mu.Lock()
 	r := s.live[out.ID]
 	s.mu.Unlock()
@@ -319,8 +319,8 @@ func (s *Store) underWay(out *historyapi.Detail) bool {
 
 // ListExchanges lists exchanges, including those of MCP servers and installations, latest or oldest first.
 func (s *Store) ListExchanges(
-	ctx context.Context, f historyapi.ExchangeFilter, cursor string,
-) (historyapi.ExchangePage, error) {
+	ctx context.Context, f operatorapi.ExchangeFilter, cursor string,
+) (operatorapi.ExchangePage, error) {
 	var w condition
 	w.addPeriod(f.Since, f.Until)
 	w.addPrefix("run", f.Run)
@@ -330,8 +330,8 @@ func (s *Store) ListExchanges(
 	if f.Name != "" {
 		w.addCondition("number IN (SELECT number FROM swap WHERE name = ?)", f.Name)
 	}
-	var out historyapi.ExchangePage
-	number := func(x historyapi.Exchange) int64 { return x.Number }
+	var out operatorapi.ExchangePage
+	number := func(x operatorapi.Exchange) int64 { return x.Number }
 	db, err := s.readConn(ctx)
 	if err == nil {
 		out.Exchanges, out.Next, err = readPage(ctx, db, "exchange", w, cursor, f.Limit, f.Oldest, number)
@@ -344,7 +344,7 @@ const maxTexts = 200
 
 // exchangeTexts returns the searchable texts of a run's exchanges.
 func exchangeTexts(ctx context.Context, tx *writeTransaction, run string) ([]string, error) {
-	list, err := readRows[controlapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
+	list, err := readRows[proxyapi.Exchange](ctx, tx, "SELECT data FROM exchange WHERE run = $1 LIMIT $2", run, maxTexts)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.URL, x.Code)
@@ -354,7 +354,7 @@ func exchangeTexts(ctx context.Context, tx *writeTransaction, run string) ([]str
 
 // putWords adds a run to the full-text index. The run must not be in it yet. Without content, only its receipt is
 // indexed.
-func putWords(ctx context.Context, tx *writeTransaction, run historyapi.Run, texts []string, c *runContent) error {
+func putWords(ctx context.Context, tx *writeTransaction, run operatorapi.Run, texts []string, c *runContent) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, run.ID, run.Title, run.Client, run.Language, run.State, run.Reason)
 	seen := map[string]bool{}
@@ -365,7 +365,7 @@ func putWords(ctx context.Context, tx *writeTransaction, run historyapi.Run, tex
 		}
 	}
 	if c != nil {
-		b.WriteString(c.allWords())
+		b.WriteString(c.joinTexts())
 	}
 	if tx.target.Postgres {
 		// 'simple' does no stemming: code and URLs are no English text.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // tables are the tables that Move copies, with their columns. Move rebuilds the full-text index.
@@ -47,7 +47,7 @@ func MoveRuns(ctx context.Context, from, to *database.DB) (runs int, err error) 
 		return 0, database.HideAddress(err)
 	}
 	if has {
-		return 0, errors.New("there are runs in the target already, and runs are not mixed: empty it first")
+		return 0, errors.New("the target already has runs, and runs are not mixed: empty it first")
 	}
 	for _, t := range tables {
 		if err := copyTable(ctx, tx, from, t.name, t.columns); err != nil {
@@ -86,7 +86,7 @@ func indexRuns(ctx context.Context, tx *writeTransaction, from *database.DB) (n 
 		if err := row.Scan(&data, &packed); err != nil {
 			return err
 		}
-		var run historyapi.Run
+		var run operatorapi.Run
 		if err := json.Unmarshal([]byte(data), &run); err != nil {
 			return err
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // TestOlder: a file that commit 1076a279 wrote keeps its runs, their tenants, sums and alerts. It can be read before
@@ -31,7 +31,7 @@ func TestOlder(t *testing.T) {
 	testkit.Must(t, old.Close())
 	look := func(s *Store) {
 		t.Helper()
-		for _, f := range []historyapi.Filter{{Tenant: "ann"}, {Grep: "quagga"}} {
+		for _, f := range []operatorapi.ParseFilter{{Tenant: "ann"}, {Grep: "quagga"}} {
 			if page, err := s.ListRuns(t.Context(), f, ""); err != nil || len(page.Runs) != 1 {
 				t.Errorf("%+v: %+v %v", f, page, err)
 			}

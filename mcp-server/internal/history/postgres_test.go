@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // openDatabase, unless nil, has open use Postgres in place of a file.
@@ -62,7 +62,7 @@ func TestOnPostgres(t *testing.T) {
 }
 
 // awaitRun waits until a store has a run in a state.
-func awaitRun(t *testing.T, s *Store, id, state string) (d historyapi.Detail) {
+func awaitRun(t *testing.T, s *Store, id, state string) (d operatorapi.Detail) {
 	t.Helper()
 	testkit.WaitFor(t, func() bool {
 		var err error
@@ -95,7 +95,7 @@ func TestReplicas(t *testing.T) {
 	}
 	testkit.WaitFor(t, func() bool { // until the others listen
 		cursor := all[1].CurrentCursor()
-		r := all[0].BeginRecording(historyapi.Run{ID: fmt.Sprint("warm", time.Now().UnixNano())}, "1")
+		r := all[0].BeginRecording(operatorapi.Run{ID: fmt.Sprint("warm", time.Now().UnixNano())}, "1")
 		r.RecordEnd(RunEnd{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -107,7 +107,7 @@ func TestReplicas(t *testing.T) {
 		id := fmt.Sprint("seen", i)
 		cursors := []string{all[1].CurrentCursor(), all[2].CurrentCursor()}
 		began := time.Now()
-		r := all[0].BeginRecording(historyapi.Run{ID: id}, "// walrus-number "+id+"\x00\xff\nfetch('https://api.example.com/v1/walrus')")
+		r := all[0].BeginRecording(operatorapi.Run{ID: id}, "// walrus-number "+id+"\x00\xff\nfetch('https://api.example.com/v1/walrus')")
 		for k, other := range all[1:] {
 			for seen := false; !seen; {
 				events, err := other.Follow(t.Context(), cursors[k])
@@ -128,16 +128,16 @@ func TestReplicas(t *testing.T) {
 	if delays[10] > 200*time.Millisecond {
 		t.Errorf("half of the runs were seen after more than %v", delays[10])
 	}
-	d := awaitRun(t, all[2], "seen7", historyapi.Failed)
+	d := awaitRun(t, all[2], "seen7", operatorapi.Failed)
 	if !d.Kept || !strings.Contains(d.Output.Head[0].Text, "printed") {
 		t.Errorf("%+v", d)
 	}
 	for _, words := range []string{"walrus-num", "example.com/v1", "seen7 printed"} {
-		if found, err := all[1].ListRuns(t.Context(), historyapi.Filter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
+		if found, err := all[1].ListRuns(t.Context(), operatorapi.ParseFilter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
 			t.Errorf("%q finds nothing: %v", words, err)
 		}
 	}
-	if n, err := all[1].RemoveRuns(t.Context(), historyapi.Filter{Run: "seen7"}); err != nil || n != 1 {
+	if n, err := all[1].RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: "seen7"}); err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
 	if _, err := all[0].FindRun(t.Context(), "seen7"); !errors.Is(err, ErrUnknown) {
@@ -158,9 +158,9 @@ func TestReplicaKilled(t *testing.T) {
 	stored := strings.Fields(out.String())
 	p.Query("INSERT INTO run SELECT number - 64, 'inflight', 'running', 0, '', '', '', " +
 		"json_build_object('number', number - 64, 'run', 'inflight', 'state', 'running'), '[]' FROM run ORDER BY number LIMIT 1")
-	awaitRun(t, s, "inflight", historyapi.Lost)
+	awaitRun(t, s, "inflight", operatorapi.Lost)
 	for _, id := range stored {
-		if d, err := s.FindRun(t.Context(), id); err != nil || d.State == historyapi.Lost || !d.Kept {
+		if d, err := s.FindRun(t.Context(), id); err != nil || d.State == operatorapi.Lost || !d.Kept {
 			t.Errorf("%s: %+v %v", id, d.Run, err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestReplicaReplaced(t *testing.T) {
 	}
 	one := replica(t, p, nil)
 	store(one, "r1", "x", "y")
-	awaitRun(t, one, "r1", historyapi.OK) // the tables are there
+	awaitRun(t, one, "r1", operatorapi.OK) // the tables are there
 	registered(1)
 	p.Query("DELETE FROM replica")
 	two := replica(t, p, nil)
@@ -200,7 +200,7 @@ func TestPostgresAway(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, nil)
 	store(s, "r1", "x", "y")
-	awaitRun(t, s, "r1", historyapi.OK)
+	awaitRun(t, s, "r1", operatorapi.OK)
 	p.Stop()
 	began := time.Now()
 	const runs = 2000
@@ -210,7 +210,7 @@ func TestPostgresAway(t *testing.T) {
 	if took := time.Since(began); took > testkit.Patience/2 {
 		t.Errorf("runs waited for the database: %v", took)
 	}
-	var st historyapi.Status
+	var st operatorapi.Status
 	testkit.WaitFor(t, func() bool {
 		st, _ = s.Status(t.Context())
 		return st.Problem != ""
@@ -225,7 +225,7 @@ func TestPostgresAway(t *testing.T) {
 	}
 	p.Start()
 	began = time.Now()
-	awaitRun(t, s, fmt.Sprintf("away%04d", runs-1), historyapi.OK)
+	awaitRun(t, s, fmt.Sprintf("away%04d", runs-1), operatorapi.OK)
 	t.Logf("caught up with %d runs after %v", runs, time.Since(began))
 	st, err := s.Status(t.Context())
 	if err != nil || st.Problem != "" || st.Runs != runs+1 || st.Dropped != 0 {
@@ -243,7 +243,7 @@ func TestCheckpoints(t *testing.T) {
 	p := testkit.NewPostgres(t)
 	s := replica(t, p, nil)
 	for i := range 3 {
-		r := s.BeginRecording(historyapi.Run{ID: fmt.Sprint("r", i)}, "x")
+		r := s.BeginRecording(operatorapi.Run{ID: fmt.Sprint("r", i)}, "x")
 		e := RunEnd{}
 		e.Receipt.Audit = fmt.Sprint("head", i/2)
 		r.RecordEnd(e)

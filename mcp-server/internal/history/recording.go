@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -34,11 +34,11 @@ type Recording struct {
 	began time.Time
 
 	mu      sync.Mutex
-	run     historyapi.Run
+	run     operatorapi.Run
 	started bool
 	output  outputCapture
 	kept    int // exchanges
-	count   controlapi.Count
+	count   proxyapi.Count
 
 	// stored are the IDs of exchanges that the writer has stored, and texts are their searchable texts. Only the writer
 	// uses them, and only if failed is unchanged: a failed transaction may have rolled some back.
@@ -48,7 +48,7 @@ type Recording struct {
 }
 
 // noteExchange records that an exchange of the run is stored.
-func (r *Recording) noteExchange(x controlapi.Exchange) {
+func (r *Recording) noteExchange(x proxyapi.Exchange) {
 	r.stored[x.ID] = true
 	if len(r.texts) < 2*maxTexts {
 		r.texts = append(r.texts, x.URL, x.Code)
@@ -57,13 +57,13 @@ func (r *Recording) noteExchange(x controlapi.Exchange) {
 
 // BeginRecording starts to store a run. run has the fields that are known at its start. The Recording is nil if the
 // store is off.
-func (s *Store) BeginRecording(run historyapi.Run, code string) *Recording {
+func (s *Store) BeginRecording(run operatorapi.Run, code string) *Recording {
 	if s.isOff() {
 		return nil
 	}
 	now := time.Now()
 	sum := sha256.Sum256([]byte(code))
-	run.Number, run.Began, run.State = s.nextNumber(), now.UTC(), historyapi.Waiting
+	run.Number, run.Began, run.State = s.nextNumber(), now.UTC(), operatorapi.Waiting
 	run.CodeSHA, run.CodeBytes = hex.EncodeToString(sum[:]), len(code)
 	run.Client, run.ClientVersion = s.cleanField(run.Client), s.cleanField(run.ClientVersion)
 	run.Skills = importedSkills(code)
@@ -82,8 +82,8 @@ func (s *Store) BeginRecording(run historyapi.Run, code string) *Recording {
 }
 
 // putState stores the present state of the run, and notifies followers.
-func (r *Recording) putState(run historyapi.Run) {
-	e := historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run}
+func (r *Recording) putState(run operatorapi.Run) {
+	e := operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run}
 	r.store.feed.publishEvent(e)
 	r.store.queueJob(writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
 		// Here and not in Begin: the proxy may be slow, and a run must not wait for it.
@@ -105,7 +105,7 @@ func (r *Recording) RecordSlot(slot int, generation uint64) {
 	}
 	r.mu.Lock()
 	r.started = true
-	r.run.State, r.run.Slot, r.run.Generation = historyapi.Running, slot, generation
+	r.run.State, r.run.Slot, r.run.Generation = operatorapi.Running, slot, generation
 	r.run.WaitedMS = time.Since(r.began).Milliseconds()
 	run := r.run
 	r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *Recording) RecordOutput(stdout, stderr string) {
 		return
 	}
 	ms := time.Since(r.began).Milliseconds()
-	for _, p := range []historyapi.Print{{MS: ms, Text: stdout}, {MS: ms, Err: true, Text: stderr}} {
+	for _, p := range []operatorapi.Print{{MS: ms, Text: stdout}, {MS: ms, Err: true, Text: stderr}} {
 		if p.Text == "" {
 			continue
 		}
@@ -134,18 +134,18 @@ func (r *Recording) RecordOutput(stdout, stderr string) {
 		r.mu.Unlock()
 		// Followers see the piece at once, so it is cleaned alone; the stored output is cleaned as a whole at the end.
 		p.Text = r.store.cfg.Clean(p.Text)
-		r.store.feed.publishEvent(historyapi.Event{Kind: historyapi.EventPrint, RunID: r.run.ID, Print: &p})
+		r.store.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventPrint, RunID: r.run.ID, Print: &p})
 	}
 }
 
 // RunEnd is the result of a run.
 type RunEnd struct {
 	// Exit has a Reason if the code was started. Otherwise Reason says why it was not.
-	Exit    runapi.Exit
+	Exit    sandboxapi.Exit
 	Reason  string
 	Stopped bool // by its client, or by mcp-server's end
 	Frozen  bool // by an alarm of its session
-	Receipt controlapi.Receipt
+	Receipt proxyapi.Receipt
 	Lost    bool // the receipt was lost
 	// Answer is the text that the model got. Detail is the reason why there was no exit.
 	Answer, Detail string
@@ -180,7 +180,7 @@ func (r *Recording) RecordEnd(e RunEnd) {
 	s.mu.Lock()
 	delete(s.live, run.ID)
 	s.mu.Unlock()
-	s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+	s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
 	done := writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
 		return r.writeEnd(ctx, tx, run, e.Receipt, nil)
 	}}
@@ -199,17 +199,17 @@ func (r *Recording) RecordEnd(e RunEnd) {
 func endState(e RunEnd) string {
 	switch {
 	case e.Frozen || e.Receipt.Alarm != nil:
-		return historyapi.Frozen
-	case e.Stopped || e.Exit.Reason == runapi.Cancelled:
-		return historyapi.Stopped
-	case e.Exit.Reason == runapi.Exited && e.Exit.Code == 0:
-		return historyapi.OK
+		return operatorapi.Frozen
+	case e.Stopped || e.Exit.Reason == sandboxapi.Cancelled:
+		return operatorapi.Stopped
+	case e.Exit.Reason == sandboxapi.Exited && e.Exit.Code == 0:
+		return operatorapi.OK
 	}
-	return historyapi.Failed
+	return operatorapi.Failed
 }
 
 // usedAPIs returns the APIs of exchanges, sorted.
-func usedAPIs(list []controlapi.Exchange) []string {
+func usedAPIs(list []proxyapi.Exchange) []string {
 	out := []string{}
 	for _, x := range list {
 		out = append(out, x.APIs...)
@@ -220,7 +220,7 @@ func usedAPIs(list []controlapi.Exchange) []string {
 
 // RecordExchange stores an exchange that the proxy reports: of a run, an MCP server or an installation. The further
 // data of the run's receipt is stored at the run's end.
-func (s *Store) RecordExchange(x controlapi.Exchange) {
+func (s *Store) RecordExchange(x proxyapi.Exchange) {
 	if s.isOff() {
 		return
 	}
@@ -236,8 +236,8 @@ func (s *Store) RecordExchange(x controlapi.Exchange) {
 		full = r.kept > maxOfRun
 		r.mu.Unlock()
 	}
-	e := historyapi.Exchange{Number: s.nextNumber(), Exchange: x}
-	s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventExchange, RunID: x.Run, Exchange: &e})
+	e := operatorapi.Exchange{Number: s.nextNumber(), Exchange: x}
+	s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventExchange, RunID: x.Run, Exchange: &e})
 	if full {
 		return // the receipt counts it, and so does an open page
 	}
@@ -251,10 +251,10 @@ func (s *Store) RecordExchange(x controlapi.Exchange) {
 }
 
 // RecordSent stores the exchanges of a receipt that the proxy has not reported, of an MCP server or an installation.
-func (s *Store) RecordSent(list []controlapi.Exchange) {
+func (s *Store) RecordSent(list []proxyapi.Exchange) {
 	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		for _, x := range list {
-			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.nextNumber(), Exchange: x}); err != nil {
+			if err := putExchange(ctx, tx, operatorapi.Exchange{Number: s.nextNumber(), Exchange: x}); err != nil {
 				return err
 			}
 		}
@@ -262,16 +262,16 @@ func (s *Store) RecordSent(list []controlapi.Exchange) {
 	}})
 }
 
-// NoteGap notifies followers that they may have missed exchanges.
-func (s *Store) NoteGap() {
+// NotifyGap notifies followers that they may have missed exchanges.
+func (s *Store) NotifyGap() {
 	if !s.isOff() {
-		s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventGap})
+		s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventGap})
 	}
 }
 
 // writeEnd stores a finished run, with its content unless that is nil.
 func (r *Recording) writeEnd(
-	ctx context.Context, tx *writeTransaction, run historyapi.Run, rec controlapi.Receipt, c *runContent,
+	ctx context.Context, tx *writeTransaction, run operatorapi.Run, rec proxyapi.Receipt, c *runContent,
 ) error {
 	s := r.store
 	if tx.again {
@@ -287,12 +287,12 @@ func (r *Recording) writeEnd(
 		clear(r.stored)
 	}
 	for _, x := range rec.Exchanges {
-		for _, one := range append([]controlapi.Exchange{x}, x.Caused...) {
+		for _, one := range append([]proxyapi.Exchange{x}, x.Caused...) {
 			// The receipt may add causes to an exchange that was stored without them.
 			if r.stored[one.ID] && one.Among == 0 {
 				continue
 			}
-			if err := putExchange(ctx, tx, historyapi.Exchange{Number: s.nextNumber(), Exchange: one}); err != nil {
+			if err := putExchange(ctx, tx, operatorapi.Exchange{Number: s.nextNumber(), Exchange: one}); err != nil {
 				return err
 			}
 			if one.Run == run.ID {
@@ -337,8 +337,8 @@ func (r *Recording) writeEnd(
 	if err := putCheckpoint(ctx, tx, run); err != nil {
 		return err
 	}
-	tx.events = append(tx.events, historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
-	return s.sumRun(ctx, tx, run, rec.Exchanges, s.AddAlert)
+	tx.events = append(tx.events, operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
+	return s.addRunTotals(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 
 // cleanField bounds and cleans a text from outside.

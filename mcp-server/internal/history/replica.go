@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -166,7 +166,7 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 			return err
 		}
 		n++
-		var events []historyapi.Event
+		var events []operatorapi.Event
 		// This process has published its events already.
 		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
 			return nil
@@ -195,7 +195,7 @@ func (s *Store) sendHeartbeats(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			s.returnNumber()
+			s.returnReplicaNumber()
 			return
 		}
 	}
@@ -215,7 +215,7 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 		return err
 	} else if n == 0 {
 		// The row is missing at the first start, or if another replica has judged this one as ended.
-		return s.writeAndWait(short, s.takeNumber)
+		return s.writeAndWait(short, s.takeReplicaNumber)
 	}
 	if !judge {
 		return nil
@@ -230,8 +230,8 @@ func (s *Store) beatOnce(ctx context.Context, judge bool) error {
 	})
 }
 
-// takeNumber takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
-func (s *Store) takeNumber(ctx context.Context, tx *writeTransaction) error {
+// takeReplicaNumber takes the smallest free number. Unfinished runs of the number's earlier owner are lost.
+func (s *Store) takeReplicaNumber(ctx context.Context, tx *writeTransaction) error {
 	// Two replicas that start together would otherwise take the same number.
 	if err := database.LockAdvisory(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (s *Store) takeNumber(ctx context.Context, tx *writeTransaction) error {
 		return err
 	}
 	s.replica.Store(number)
-	_, err = markLost(ctx, tx, func(run historyapi.Run) bool {
+	_, err = markLost(ctx, tx, func(run operatorapi.Run) bool {
 		return run.Number%maxReplicas == number && !s.isLive(run.ID)
 	})
 	return err
@@ -280,7 +280,7 @@ func (s *Store) loseRuns(ctx context.Context, tx *writeTransaction) error {
 	if err != nil {
 		return err
 	}
-	n, err := markLost(ctx, tx, func(run historyapi.Run) bool {
+	n, err := markLost(ctx, tx, func(run operatorapi.Run) bool {
 		return !slices.Contains(alive, run.Number%maxReplicas) && !s.isLive(run.ID)
 	})
 	if n > 0 && err == nil {
@@ -289,8 +289,8 @@ func (s *Store) loseRuns(ctx context.Context, tx *writeTransaction) error {
 	return err
 }
 
-// returnNumber gives the number of this replica back.
-func (s *Store) returnNumber() {
+// returnReplicaNumber gives the number of this replica back.
+func (s *Store) returnReplicaNumber() {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
 	_, err := s.cfg.Database.ExecContext(ctx, `DELETE FROM replica WHERE number = $1 AND process = $2`,

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -41,7 +41,7 @@ func (s *Store) removeOld(db *writeTarget) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *writeTransaction) (int, error){
-		s.findCutoff, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -81,10 +81,10 @@ func (s *Store) removeOld(db *writeTarget) {
 	}
 }
 
-// findCutoff finds the time for removal by age. It follows a clock that is ahead only slowly. So a clock that is a year
-// ahead for some minutes removes only data that would be removed within hours. It follows a clock that is behind at
-// once.
-func (s *Store) findCutoff(ctx context.Context, tx *writeTransaction) (int, error) {
+// updateToday finds the time for removal by age. It follows a clock that is ahead only slowly. So a clock that is a
+// year ahead for some minutes removes only data that would be removed within hours. It follows a clock that is behind
+// at once.
+func (s *Store) updateToday(ctx context.Context, tx *writeTransaction) (int, error) {
 	now := s.cfg.now().UnixMicro()
 	if s.reckoned.IsZero() {
 		var newest sql.NullInt64
@@ -117,7 +117,7 @@ func (s *Store) tidyEnds(ctx context.Context, tx *writeTransaction) (int, error)
 	if dropped == s.ends {
 		return 0, nil
 	}
-	n, err := markLost(ctx, tx, func(run historyapi.Run) bool {
+	n, err := markLost(ctx, tx, func(run operatorapi.Run) bool {
 		return run.Number >= s.first && (!tx.target.Postgres || run.Number%maxReplicas == s.replica.Load()) &&
 			!slices.Contains(live, run.ID)
 	})
@@ -128,19 +128,19 @@ func (s *Store) tidyEnds(ctx context.Context, tx *writeTransaction) (int, error)
 }
 
 // markLost marks unfinished runs as lost if choose returns true. It returns their number.
-func markLost(ctx context.Context, tx *writeTransaction, choose func(historyapi.Run) bool) (n int, err error) {
-	list, err := readRows[historyapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
+func markLost(ctx context.Context, tx *writeTransaction, choose func(operatorapi.Run) bool) (n int, err error) {
+	list, err := readRows[operatorapi.Run](ctx, tx, `SELECT data FROM run WHERE state IN ('waiting', 'running')`)
 	for _, run := range list {
 		if err != nil || !choose(run) {
 			continue
 		}
-		run.State = historyapi.Lost
+		run.State = operatorapi.Lost
 		var data []byte
 		if data, err = json.Marshal(run); err == nil {
 			_, err = tx.ExecContext(ctx, `UPDATE run SET state = $1, data = $2 WHERE number = $3`, run.State, string(data),
 				run.Number)
 		}
-		tx.events = append(tx.events, historyapi.Event{Kind: historyapi.EventRun, RunID: run.ID, Run: &run})
+		tx.events = append(tx.events, operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
 		n++
 	}
 	return n, err
@@ -182,7 +182,7 @@ func dropContent(ctx context.Context, tx *writeTransaction, number int64) error 
 	if err := tx.QueryRowContext(ctx, `SELECT data FROM run WHERE number = $1`, number).Scan(&data); err != nil {
 		return err
 	}
-	var run historyapi.Run
+	var run operatorapi.Run
 	if err := json.Unmarshal([]byte(data), &run); err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func removeRun(ctx context.Context, tx *writeTransaction, id string) error {
 
 // RemoveRuns removes the finished runs that match the filter, with their content and exchanges, and returns their
 // number. The sums still count their traffic.
-func (s *Store) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error) {
+func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.ParseFilter) (int, error) {
 	n := 0
 	f.Limit = maxLimit
 	for cursor := ""; ; {
@@ -308,7 +308,7 @@ func (s *Store) RemoveRuns(ctx context.Context, f historyapi.Filter) (int, error
 		}
 		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 			for _, run := range page.Runs {
-				if run.State == historyapi.Waiting || run.State == historyapi.Running {
+				if run.State == operatorapi.Waiting || run.State == operatorapi.Running {
 					continue
 				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // putRun stores a run, and replaces an earlier state of it.
-func putRun(ctx context.Context, tx *writeTransaction, run historyapi.Run, hints string) error {
+func putRun(ctx context.Context, tx *writeTransaction, run operatorapi.Run, hints string) error {
 	data, err := json.Marshal(run)
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func putRun(ctx context.Context, tx *writeTransaction, run historyapi.Run, hints
 }
 
 // putFacts stores the facts that runs are searched by.
-func putFacts(ctx context.Context, tx *writeTransaction, run historyapi.Run, list []controlapi.Exchange) error {
+func putFacts(ctx context.Context, tx *writeTransaction, run operatorapi.Run, list []proxyapi.Exchange) error {
 	var facts [][2]string
 	for _, x := range list {
 		if fact := [2]string{"host", x.Host}; !slices.Contains(facts, fact) {
@@ -49,7 +49,7 @@ func putFacts(ctx context.Context, tx *writeTransaction, run historyapi.Run, lis
 }
 
 // putExchange stores an exchange and adds it to the sums, once. Its caused exchanges may be stored later.
-func putExchange(ctx context.Context, tx *writeTransaction, e historyapi.Exchange) error {
+func putExchange(ctx context.Context, tx *writeTransaction, e operatorapi.Exchange) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func putExchange(ctx context.Context, tx *writeTransaction, e historyapi.Exchang
 }
 
 // putCaused adds the caused exchanges to a stored exchange.
-func putCaused(ctx context.Context, tx *writeTransaction, e historyapi.Exchange) error {
-	list, err := readRows[historyapi.Exchange](ctx, tx, `SELECT data FROM exchange WHERE id = $1 AND run = $2`, e.ID,
+func putCaused(ctx context.Context, tx *writeTransaction, e operatorapi.Exchange) error {
+	list, err := readRows[operatorapi.Exchange](ctx, tx, `SELECT data FROM exchange WHERE id = $1 AND run = $2`, e.ID,
 		e.Run)
 	if err != nil || len(list) == 0 {
 		return err
@@ -108,7 +108,7 @@ func putCaused(ctx context.Context, tx *writeTransaction, e historyapi.Exchange)
 }
 
 // putCheckpoint stores the ledger's checkpoint that covers a run. Postgres never changes or removes checkpoints.
-func putCheckpoint(ctx context.Context, tx *writeTransaction, run historyapi.Run) error {
+func putCheckpoint(ctx context.Context, tx *writeTransaction, run operatorapi.Run) error {
 	if !tx.target.Postgres || run.Audit == "" {
 		return nil
 	}
@@ -118,7 +118,7 @@ func putCheckpoint(ctx context.Context, tx *writeTransaction, run historyapi.Run
 }
 
 func putSwap(
-	ctx context.Context, tx *writeTransaction, e historyapi.Exchange, sw controlapi.Swap, swapped, scrubbed int,
+	ctx context.Context, tx *writeTransaction, e operatorapi.Exchange, sw proxyapi.Swap, swapped, scrubbed int,
 ) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO swap VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name, number, place)
 		DO UPDATE SET swapped = swap.swapped + excluded.swapped, scrubbed = swap.scrubbed + excluded.scrubbed`,

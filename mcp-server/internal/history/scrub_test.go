@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const literal = "sk_live_0123456789abcdef"
@@ -33,17 +33,17 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, func(c *Config) { c.Scrub = scrub })
-			r := s.BeginRecording(historyapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
-			s.BeginRecording(historyapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
+			r := s.BeginRecording(operatorapi.Run{ID: "rscrub"}, "// with "+literal+"\nfetch()")
+			s.BeginRecording(operatorapi.Run{ID: "rcut"}, "// "+strings.Repeat("x", maxTitle-9)+literal) // the title ends within it
 			r.RecordSlot(1, 1)
 			settle(t, s)
 			r.RecordOutput("the key is sk_live_01234", "") // in two pieces
 			r.RecordOutput("56789abcdef\n", literal)
 			r.RecordEnd(RunEnd{
-				Exit: runapi.Exit{Reason: runapi.Exited, Detail: "at " + literal}, Answer: "answer " + literal,
-				Receipt: controlapi.Receipt{Run: "rscrub"},
+				Exit: sandboxapi.Exit{Reason: sandboxapi.Exited, Detail: "at " + literal}, Answer: "answer " + literal,
+				Receipt: proxyapi.Receipt{Run: "rscrub"},
 			})
-			s.RecordSkill(historyapi.SkillVersion{Skill: "stripe", By: historyapi.ByTool}, "const key = '"+literal+"'")
+			s.RecordSkill(operatorapi.SkillVersion{Skill: "stripe", By: operatorapi.ByTool}, "const key = '"+literal+"'")
 			if name == "replaced" {
 				settle(t, s)
 			}
@@ -62,7 +62,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 				d.Answer.Head != "answer STRIPE_TOKEN" || d.Exit != "at STRIPE_TOKEN" || strings.Count(text, "STRIPE_TOKEN") != 2):
 				t.Errorf("%+v %q", d, text)
 			}
-			page, err := s.ListRuns(t.Context(), historyapi.Filter{Grep: literal}, "")
+			page, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: literal}, "")
 			if err != nil || len(page.Runs) > 0 {
 				t.Errorf("found by the credential: %v %v", page.Runs, err)
 			}
@@ -81,7 +81,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 // Promise: never-printed
 func TestScrubbedAcrossHalves(t *testing.T) {
 	var printed outputCapture
-	printed.addPiece(historyapi.Print{Text: strings.Repeat("x", half-5) + literal})
+	printed.addPiece(operatorapi.Print{Text: strings.Repeat("x", half-5) + literal})
 	s := &Store{cfg: Config{Scrub: func(_ context.Context, texts []string) ([]string, error) {
 		out := make([]string, len(texts))
 		for i, text := range texts {
@@ -126,7 +126,7 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 				text := head + strings.Repeat("x", max(0, size-len(head)-len(tail))) + tail
 				var printed outputCapture
 				for rest := text; rest != ""; rest = rest[min(len(rest), 1000):] {
-					printed.addPiece(historyapi.Print{Text: rest[:min(len(rest), 1000)]})
+					printed.addPiece(operatorapi.Print{Text: rest[:min(len(rest), 1000)]})
 				}
 				s := &Store{cfg: cfg}
 				_, c, err := s.scrubByProxy(t.Context(), "", &runContent{Output: printed.collectedOutput(), Code: cutMiddle(text), Answer: cutMiddle(text)})
@@ -134,7 +134,7 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 					t.Fatal(err)
 				}
 				kept := c.cutMargins()
-				if words := kept.allWords(); strings.Contains(words, literal[:6]) || strings.Contains(words, literal[6:]) {
+				if words := kept.joinTexts(); strings.Contains(words, literal[:6]) || strings.Contains(words, literal[6:]) {
 					t.Fatalf("%s, %d: a part of a credential is stored", name, offset)
 				}
 				if !many && min(len(kept.Code.Head), sizeOf(kept.Output.Tail)) < half-len(literal) {
@@ -147,14 +147,14 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 
 // TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
 func TestFrozen(t *testing.T) {
-	exit := runapi.Exit{Reason: runapi.Exited}
+	exit := sandboxapi.Exit{Reason: sandboxapi.Exited}
 	for name, e := range map[string]RunEnd{
-		"its own alarm":         {Exit: exit, Receipt: controlapi.Receipt{Alarm: &controlapi.Alarm{}}},
+		"its own alarm":         {Exit: exit, Receipt: proxyapi.Receipt{Alarm: &proxyapi.Alarm{}}},
 		"that of its session":   {Exit: exit, Frozen: true},
-		"ended by it":           {Exit: runapi.Exit{Reason: runapi.Cancelled}, Frozen: true},
+		"ended by it":           {Exit: sandboxapi.Exit{Reason: sandboxapi.Cancelled}, Frozen: true},
 		"before it had started": {Reason: "alarm", Frozen: true},
 	} {
-		if got := endState(e); got != historyapi.Frozen {
+		if got := endState(e); got != operatorapi.Frozen {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // maxVersions bounds the stored versions of a skill.
@@ -19,12 +19,12 @@ const maxVersions = 50
 // RecordSkill records that a skill now has this source, or is deleted. The other fields of v name the author. It stores
 // no version equal to the latest one. While runs are in progress, it skips changes from outside: the runs' ends record
 // them.
-func (s *Store) RecordSkill(v historyapi.SkillVersion, source string) {
+func (s *Store) RecordSkill(v operatorapi.SkillVersion, source string) {
 	if s.isOff() {
 		return
 	}
 	// A run that ends will report its changes with its name.
-	if v.By == historyapi.ByPerson {
+	if v.By == operatorapi.ByPerson {
 		s.mu.Lock()
 		busy := len(s.live) > 0
 		s.mu.Unlock()
@@ -49,9 +49,9 @@ func (s *Store) RecordSkill(v historyapi.SkillVersion, source string) {
 }
 
 func (s *Store) putVersion(
-	ctx context.Context, tx *writeTransaction, number int64, v historyapi.SkillVersion, source string,
+	ctx context.Context, tx *writeTransaction, number int64, v operatorapi.SkillVersion, source string,
 ) error {
-	var before historyapi.SkillVersion
+	var before operatorapi.SkillVersion
 	var data string
 	var packed []byte
 	err := tx.QueryRowContext(ctx, `SELECT data, source FROM skill_version WHERE skill = $1 ORDER BY version DESC LIMIT 1`,
@@ -93,7 +93,7 @@ func (s *Store) putVersion(
 	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)`,
 		number, v.Skill, v.Version, string(text), packed)
 	if err == nil {
-		s.feed.publishEvent(historyapi.Event{Kind: historyapi.EventSkill, RunID: v.Run, Skill: &v})
+		s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventSkill, RunID: v.Run, Skill: &v})
 	}
 	return err
 }
@@ -114,14 +114,14 @@ func changedLines(before, after string) (added, removed int) {
 }
 
 // SkillVersions returns the versions of a skill, latest first. "" means all skills.
-func (s *Store) SkillVersions(ctx context.Context, name string) ([]historyapi.SkillVersion, error) {
+func (s *Store) SkillVersions(ctx context.Context, name string) ([]operatorapi.SkillVersion, error) {
 	db, err := s.readConn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var w condition
 	w.addEqual("skill", name)
-	out, err := readRows[historyapi.SkillVersion](ctx, db,
+	out, err := readRows[operatorapi.SkillVersion](ctx, db,
 		"SELECT data FROM skill_version WHERE "+w.String()+" ORDER BY number DESC LIMIT 2000", w.args...)
 	return out, s.checkReadError(err)
 }
@@ -146,10 +146,10 @@ func (s *Store) SkillSource(ctx context.Context, name string, version int) (stri
 }
 
 // SkillUses counts the stored runs that imported each skill.
-func (s *Store) SkillUses(ctx context.Context) ([]historyapi.SkillUse, error) {
-	out := []historyapi.SkillUse{}
+func (s *Store) SkillUses(ctx context.Context) ([]operatorapi.SkillUse, error) {
+	out := []operatorapi.SkillUse{}
 	err := s.eachStoredRow(ctx, func(row *sql.Rows) error {
-		var u historyapi.SkillUse
+		var u operatorapi.SkillUse
 		var number int64
 		err := row.Scan(&u.Skill, &u.Runs, &u.OK, &number)
 		u.Last = time.UnixMicro(number).UTC()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -197,7 +197,7 @@ func (s *Store) openTarget(isDamaged bool) *writeTarget {
 		err = database.SetAside(s.cfg.Dir)
 		const text = "it is set aside as " + database.Name + ".damaged, and a new one is created"
 		s.cfg.Log.Error("the history was damaged: "+text, logline.Tag("history"))
-		s.AddAlert(historyapi.Alert{Kind: historyapi.AlertHistory, Title: "The history was damaged", Text: text})
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertHistory, Title: "The history was damaged", Text: text})
 	}
 	var db *writeTarget
 	var reader *database.DB
@@ -228,7 +228,7 @@ func (s *Store) setReader(reader *database.DB) (before *database.DB) {
 
 // beginFile marks unfinished runs as lost, because the process that would have stored their ends has ended.
 func beginFile(ctx context.Context, tx *writeTransaction) error {
-	_, err := markLost(ctx, tx, func(historyapi.Run) bool { return true })
+	_, err := markLost(ctx, tx, func(operatorapi.Run) bool { return true })
 	return err
 }
 
@@ -362,7 +362,7 @@ type writeTransaction struct {
 	again  bool // an earlier attempt may have succeeded
 	sums   map[sumKey]*totalRow
 	// events are for the followers at other replicas.
-	events []historyapi.Event
+	events []operatorapi.Event
 	// last runs after all jobs, because the full-text index is flushed by each statement after the one that changes it.
 	last []func() error
 }

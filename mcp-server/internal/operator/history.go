@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -29,7 +28,7 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
 	mux.HandleFunc(get+"runs", handleList(s.ListRuns))
 	mux.HandleFunc(get+"exchanges", handleList(s.ListExchanges))
-	remove := func(ctx context.Context, f historyapi.Filter, _ string) (operatorapi.Removed, error) {
+	remove := func(ctx context.Context, f operatorapi.ParseFilter, _ string) (operatorapi.Removed, error) {
 		n, err := s.RemoveRuns(ctx, f)
 		return operatorapi.Removed{Removed: n}, err
 	}
@@ -48,7 +47,7 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 // handleList answers with a filtered list.
 func handleList[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		f, err := operatorapi.ParseFilter[F](r.URL.Query())
+		f, err := operatorapi.ReadFilter[F](r.URL.Query())
 		if err != nil {
 			rpc.WriteError(w, http.StatusBadRequest, err.Error())
 			return
@@ -85,7 +84,7 @@ func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	batches := make(chan []historyapi.Event)
+	batches := make(chan []operatorapi.Event)
 	go func() {
 		defer close(batches)
 		for at := cursor; ; {

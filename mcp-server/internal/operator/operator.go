@@ -12,19 +12,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Config holds the sources of the answers.
 type Config struct {
 	About   operatorapi.About
-	Control *controlapi.Client
+	Control *proxyapi.Client
 	// History is the store of runs.
 	History *history.Store
 	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
 	Servers Servers
 	// Alarms are the proxy's alarms, or nil.
-	Alarms *alarm.AlarmBook
+	Alarms *alarm.Set
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
 	// Database returns the state of Postgres. It is nil without the daemon.
@@ -54,7 +54,7 @@ func NewHandler(c Config) http.Handler {
 		forwardAnswer(w, r, c.Control.FetchInspection)
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"diagnosis", func(w http.ResponseWriter, r *http.Request) {
-		forwardAnswer(w, r, func(ctx context.Context) (controlapi.Diagnosis, error) {
+		forwardAnswer(w, r, func(ctx context.Context) (proxyapi.Diagnosis, error) {
 			return c.Control.Diagnose(ctx, r.URL.Query().Get("offline") == "true")
 		})
 	})

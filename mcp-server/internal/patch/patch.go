@@ -183,10 +183,10 @@ func replaceBlock(ctx context.Context, text string, b Block) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return "", &Error{Problem: "the SEARCH text does not occur. Nothing was changed.", Nearest: near}
+		return "", &Error{Problem: "the SEARCH text does not occur.", Nearest: near}
 	case 1:
 		return text[:at] + b.Replace + text[at+len(b.Search):], nil
 	}
 	return "", newError("the SEARCH text occurs %d times. "+
-		"Add lines around it until it is unique. Nothing was changed.", count)
+		"Add lines around it until it is unique.", count)
 }

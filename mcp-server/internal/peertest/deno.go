@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // NewDenoScript is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the
@@ -18,16 +18,16 @@ import (
 func NewDenoScript(tb testing.TB, s *Sandbox, skills string) Script {
 	tb.Helper()
 	deno := testkit.DenoPath(tb)
-	return func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit {
+	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		dir, err := os.MkdirTemp("", "run")
 		if err != nil {
-			return runapi.Exit{Code: 1, Reason: runapi.Exited}
+			return sandboxapi.Exit{Code: 1, Reason: sandboxapi.Exited}
 		}
 		defer os.RemoveAll(dir)
 		main := filepath.Join(dir, "main.ts")
 		code := strings.ReplaceAll(r.Code, "/skills/", skills+"/")
 		if os.WriteFile(main, []byte(code), 0o600) != nil {
-			return runapi.Exit{Code: 1, Reason: runapi.Exited}
+			return sandboxapi.Exit{Code: 1, Reason: sandboxapi.Exited}
 		}
 		args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
 			"--allow-read=/tmp," + skills, "--allow-write=" + skills}
@@ -36,16 +36,16 @@ func NewDenoScript(tb testing.TB, s *Sandbox, skills string) Script {
 		}
 		cmd := exec.CommandContext(ctx, deno, append(args, main)...) //nolint:gosec // running code is its job
 		cmd.Env = []string{"NO_COLOR=1", "HOME=" + dir, "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
-		cmd.Stdout = outputEmitter(func(t string) { emit(runapi.Event{Stdout: t}) })
+		cmd.Stdout = outputEmitter(func(t string) { emit(sandboxapi.Event{Stdout: t}) })
 		var errors strings.Builder
 		cmd.Stderr = &errors
 		_ = cmd.Run() // a failure shows in the exit code
 		if errors.Len() > 0 {
-			emit(runapi.Event{Stderr: errors.String()})
+			emit(sandboxapi.Event{Stderr: errors.String()})
 		}
-		exit := runapi.Exit{Code: cmd.ProcessState.ExitCode(), Reason: runapi.Exited}
+		exit := sandboxapi.Exit{Code: cmd.ProcessState.ExitCode(), Reason: sandboxapi.Exited}
 		if ctx.Err() != nil {
-			exit.Reason = runapi.Cancelled
+			exit.Reason = sandboxapi.Cancelled
 		}
 		return exit
 	}

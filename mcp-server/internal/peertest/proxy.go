@@ -15,7 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Proxy is a substitute for egress-proxy, with its control API only.
@@ -23,7 +23,7 @@ type Proxy struct {
 	// Socket is the path on which it listens.
 	Socket string
 	// Receipt returns the receipt of a run. Nil means an empty one.
-	Receipt func(controlapi.Registration) controlapi.Receipt
+	Receipt func(proxyapi.Registration) proxyapi.Receipt
 	// Subscribing is called before a subscription to the events begins, if set.
 	Subscribing func()
 	// Types and Operations are the texts of types.d.ts and operations.jsonl, by API.
@@ -33,17 +33,17 @@ type Proxy struct {
 	server *http.Server
 
 	mu          sync.Mutex
-	catalog     controlapi.Catalog
+	catalog     proxyapi.Catalog
 	version     int
-	registered  map[slot.ID]controlapi.Registration
+	registered  map[slot.ID]proxyapi.Registration
 	newest      map[slot.ID]uint64
-	subscribers map[chan controlapi.Event]bool
+	subscribers map[chan proxyapi.Event]bool
 	journal     []string
-	seen        []controlapi.Registration
+	seen        []proxyapi.Registration
 }
 
 // NewProxy starts a Proxy that publishes the APIs. It ends with the test.
-func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
+func NewProxy(tb testing.TB, apis ...proxyapi.API) *Proxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "prx")
 	if err != nil {
@@ -52,10 +52,10 @@ func NewProxy(tb testing.TB, apis ...controlapi.API) *Proxy {
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := &Proxy{
 		tb: tb, Socket: filepath.Join(dir, "s"), Types: map[string]string{}, Operations: map[string]string{},
-		registered: map[slot.ID]controlapi.Registration{}, newest: map[slot.ID]uint64{},
-		subscribers: map[chan controlapi.Event]bool{},
+		registered: map[slot.ID]proxyapi.Registration{}, newest: map[slot.ID]uint64{},
+		subscribers: map[chan proxyapi.Event]bool{},
 	}
-	p.SetCatalog(controlapi.Catalog{APIs: apis})
+	p.SetCatalog(proxyapi.Catalog{APIs: apis})
 	p.Start()
 	tb.Cleanup(p.Stop)
 	return p
@@ -78,7 +78,7 @@ func (p *Proxy) Start() {
 		mux.HandleFunc("GET /v1/catalog/{api}/"+name, func(w http.ResponseWriter, r *http.Request) {
 			text, ok := texts[r.PathValue("api")]
 			if !ok {
-				rpc.WriteRefusal(w, controlapi.ErrNotFound)
+				rpc.WriteRefusal(w, proxyapi.ErrNotFound)
 				return
 			}
 			_, _ = w.Write([]byte(text))
@@ -106,23 +106,23 @@ func (p *Proxy) Start() {
 func (p *Proxy) Stop() { _ = p.server.Close() }
 
 // SetCatalog publishes another catalog.
-func (p *Proxy) SetCatalog(c controlapi.Catalog) {
+func (p *Proxy) SetCatalog(c proxyapi.Catalog) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version++
 	c.Version = "v" + strconv.Itoa(p.version)
 	p.catalog = c
-	p.sendEvent(controlapi.Event{Catalog: c.Version})
+	p.sendEvent(proxyapi.Event{Catalog: c.Version})
 }
 
 // PublishEvent sends an event to every present subscriber.
-func (p *Proxy) PublishEvent(e controlapi.Event) {
+func (p *Proxy) PublishEvent(e proxyapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sendEvent(e)
 }
 
-func (p *Proxy) sendEvent(e controlapi.Event) {
+func (p *Proxy) sendEvent(e proxyapi.Event) {
 	for s := range p.subscribers {
 		s <- e
 	}
@@ -136,10 +136,10 @@ func (p *Proxy) CountRegistered() int {
 }
 
 // ListRegistrations lists all registrations so far.
-func (p *Proxy) ListRegistrations() []controlapi.Registration {
+func (p *Proxy) ListRegistrations() []proxyapi.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]controlapi.Registration(nil), p.seen...)
+	return append([]proxyapi.Registration(nil), p.seen...)
 }
 
 // Journal lists the requests so far: "register 1", "unregister 1".
@@ -158,7 +158,7 @@ func (p *Proxy) ForgetAll() {
 
 func (p *Proxy) handleRegister(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
-	var reg controlapi.Registration
+	var reg proxyapi.Registration
 	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
@@ -166,7 +166,7 @@ func (p *Proxy) handleRegister(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reg.Generation <= p.newest[slot.ID(n)] {
-		rpc.WriteRefusal(w, controlapi.ErrFenced)
+		rpc.WriteRefusal(w, proxyapi.ErrFenced)
 		return
 	}
 	p.newest[slot.ID(n)] = reg.Generation
@@ -183,12 +183,12 @@ func (p *Proxy) handleUnregister(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	reg, ok := p.registered[slot.ID(n)]
 	if !ok || reg.Generation != g {
-		rpc.WriteRefusal(w, controlapi.ErrFenced)
+		rpc.WriteRefusal(w, proxyapi.ErrFenced)
 		return
 	}
 	delete(p.registered, slot.ID(n))
 	p.journal = append(p.journal, "unregister "+strconv.FormatUint(g, 10))
-	receipt := controlapi.Receipt{}
+	receipt := proxyapi.Receipt{}
 	if p.Receipt != nil {
 		receipt = p.Receipt(reg)
 	}
@@ -200,7 +200,7 @@ func (p *Proxy) handleEvents(w http.ResponseWriter, r *http.Request) {
 	if p.Subscribing != nil {
 		p.Subscribing()
 	}
-	s := make(chan controlapi.Event, 100)
+	s := make(chan proxyapi.Event, 100)
 	p.mu.Lock()
 	p.subscribers[s] = true
 	p.mu.Unlock()

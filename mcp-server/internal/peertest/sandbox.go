@@ -1,6 +1,6 @@
 // Package peertest has substitutes for sandboxd and egress-proxy, for tests. They are small servers that keep the
-// contracts of runapi and controlapi, with leases, generations and registrations. Code runs in real Deno if a test asks
-// for it. Tests of the whole system use the real binaries.
+// contracts of sandboxapi and proxyapi, with leases, generations and registrations. Code runs in real Deno if a test
+// asks for it. Tests of the whole system use the real binaries.
 package peertest
 
 import (
@@ -18,11 +18,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Script is the work of a run: it emits output and returns the exit.
-type Script func(ctx context.Context, r runapi.RunRequest, emit func(runapi.Event)) runapi.Exit
+type Script func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit
 
 // Sandbox is a substitute for sandboxd.
 type Sandbox struct {
@@ -56,8 +56,8 @@ func NewSandbox(tb testing.TB, slots int) *Sandbox {
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &Sandbox{tb: tb, Socket: filepath.Join(dir, "s"), slots: slots, leases: map[uint64]slot.ID{}}
-	s.Script = func(context.Context, runapi.RunRequest, func(runapi.Event)) runapi.Exit {
-		return runapi.Exit{Reason: runapi.Exited}
+	s.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	s.Start()
 	tb.Cleanup(s.Stop)
@@ -79,7 +79,7 @@ func (s *Sandbox) Start() {
 	mux.HandleFunc("PUT /v1/permissions", s.handlePermissions)
 	mux.HandleFunc("POST /v1/runs", s.handleRun)
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, runapi.Health{Ready: true, Slots: s.slots})
+		rpc.WriteAnswer(w, http.StatusOK, sandboxapi.Health{Ready: true, Slots: s.slots})
 	})
 	s.mu.Lock()
 	s.leases, s.hash = map[uint64]slot.ID{}, ""
@@ -91,7 +91,7 @@ func (s *Sandbox) Start() {
 // Stop closes it at once.
 func (s *Sandbox) Stop() { _ = s.server.Close() }
 
-// Dial connects to it, for runapi.ClientConfig.
+// Dial connects to it, for sandboxapi.ClientConfig.
 func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
@@ -139,12 +139,12 @@ func (s *Sandbox) ForgetAll() {
 	s.journal = nil
 }
 
-func (s *Sandbox) noteRequest(what string, generation uint64) {
+func (s *Sandbox) recordRequest(what string, generation uint64) {
 	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
 }
 
 func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
-	var req runapi.LeaseRequest
+	var req sandboxapi.LeaseRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
@@ -152,7 +152,7 @@ func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
-		rpc.WriteRefusal(w, runapi.ErrBusy)
+		rpc.WriteRefusal(w, sandboxapi.ErrBusy)
 		return
 	}
 	taken := map[slot.ID]bool{}
@@ -165,11 +165,11 @@ func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
 		}
 		s.generation++
 		s.leases[s.generation] = id
-		s.noteRequest("lease", s.generation)
-		rpc.WriteAnswer(w, http.StatusOK, runapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
+		s.recordRequest("lease", s.generation)
+		rpc.WriteAnswer(w, http.StatusOK, sandboxapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
 		return
 	}
-	rpc.WriteRefusal(w, runapi.ErrBusy)
+	rpc.WriteRefusal(w, sandboxapi.ErrBusy)
 }
 
 func (s *Sandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
@@ -177,16 +177,16 @@ func (s *Sandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[g]; !ok {
-		rpc.WriteRefusal(w, runapi.ErrLeaseGone)
+		rpc.WriteRefusal(w, sandboxapi.ErrLeaseGone)
 		return
 	}
 	delete(s.leases, g)
-	s.noteRequest("release", g)
+	s.recordRequest("release", g)
 	w.WriteHeader(http.StatusNoContent)
 }
 
 func (s *Sandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
-	var p runapi.Permissions
+	var p sandboxapi.Permissions
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
@@ -194,22 +194,22 @@ func (s *Sandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
-	rpc.WriteAnswer(w, http.StatusOK, runapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
+	rpc.WriteAnswer(w, http.StatusOK, sandboxapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
 }
 
-// countRun checks a run's generation and permissions, and counts the run.
-func (s *Sandbox) countRun(r runapi.RunRequest) error {
+// beginRun checks a run's generation and permissions, and counts the run.
+func (s *Sandbox) beginRun(r sandboxapi.RunRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[r.Generation]; !ok {
-		return runapi.ErrLeaseGone
+		return sandboxapi.ErrLeaseGone
 	}
 	if r.Permissions != s.hash {
-		return runapi.ErrPermissions
+		return sandboxapi.ErrPermissions
 	}
 	s.running++
 	s.most = max(s.most, s.running)
-	s.noteRequest("run", r.Generation)
+	s.recordRequest("run", r.Generation)
 	return nil
 }
 
@@ -221,12 +221,12 @@ func (s *Sandbox) SetScript(script Script) {
 }
 
 func (s *Sandbox) handleRun(w http.ResponseWriter, req *http.Request) {
-	var r runapi.RunRequest
+	var r sandboxapi.RunRequest
 	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if err := s.countRun(r); err != nil {
+	if err := s.beginRun(r); err != nil {
 		rpc.WriteRefusal(w, err)
 		return
 	}
@@ -234,13 +234,13 @@ func (s *Sandbox) handleRun(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	enc := json.NewEncoder(w)
-	exit := s.Script(req.Context(), r, func(e runapi.Event) {
+	exit := s.Script(req.Context(), r, func(e sandboxapi.Event) {
 		_ = enc.Encode(e)
 		_ = http.NewResponseController(w).Flush()
 	})
 	s.mu.Lock()
 	s.running--
-	s.noteRequest("exit", r.Generation)
+	s.recordRequest("exit", r.Generation)
 	s.mu.Unlock()
-	_ = enc.Encode(runapi.Event{Exit: &exit})
+	_ = enc.Encode(sandboxapi.Event{Exit: &exit})
 }

@@ -12,20 +12,20 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Watcher.
 type Config struct {
-	Control *controlapi.Client
-	Sandbox *runapi.Client
+	Control *proxyapi.Client
+	Sandbox *sandboxapi.Client
 	Log     *slog.Logger
 	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not block.
-	Changed func(controlapi.Catalog)
+	Changed func(proxyapi.Catalog)
 	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
 	// renewal.
-	Python func(runapi.Python)
+	Python func(sandboxapi.Python)
 }
 
 // Watcher follows the catalog. Create it with New and call Run. All methods are safe for concurrent use.
@@ -35,7 +35,7 @@ type Watcher struct {
 	renewing sync.Mutex // one renewal at a time, so that an older catalog cannot overwrite a newer one
 
 	mu      sync.Mutex
-	catalog controlapi.Catalog
+	catalog proxyapi.Catalog
 	hash    string
 	known   bool // there is a catalog and a permission set
 	problem error
@@ -83,7 +83,7 @@ func (w *Watcher) followStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Subscribed before the fetch, so that no change is missed in between.
-	events, err := w.cfg.Control.Subscribe(ctx, controlapi.CatalogEvents)
+	events, err := w.cfg.Control.Subscribe(ctx, proxyapi.CatalogEvents)
 	if err != nil {
 		return fmt.Errorf("following the catalog: %w", err)
 	}
@@ -91,13 +91,13 @@ func (w *Watcher) followStream(ctx context.Context) error {
 	var ended error
 	go func() {
 		defer close(done)
-		ended = events.EachEvent(func(e controlapi.Event) { noteVersion(changed, e) })
+		ended = events.EachEvent(func(e proxyapi.Event) { sendLatestVersion(changed, e) })
 	}()
 	defer func() {
 		cancel()
 		<-done
 	}()
-	for err := w.FetchCatalog(ctx); ; {
+	for err := w.UpdateCatalog(ctx); ; {
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (w *Watcher) followStream(ctx context.Context) error {
 		case version := <-changed:
 			// Events may repeat the version that Renew has already fetched.
 			if version != w.Catalog().Version {
-				err = w.FetchCatalog(ctx)
+				err = w.UpdateCatalog(ctx)
 			}
 		case <-done:
 			return fmt.Errorf("following the catalog: %w", errors.Join(errEnded, ended))
@@ -113,8 +113,8 @@ func (w *Watcher) followStream(ctx context.Context) error {
 	}
 }
 
-// noteVersion stores the latest catalog version of the events in a channel of one.
-func noteVersion(changed chan string, e controlapi.Event) {
+// sendLatestVersion stores the latest catalog version of the events in a channel of one.
+func sendLatestVersion(changed chan string, e proxyapi.Event) {
 	if e.Catalog == "" {
 		return
 	}
@@ -132,16 +132,16 @@ func noteVersion(changed chan string, e controlapi.Event) {
 	}
 }
 
-// FetchCatalog fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for
+// UpdateCatalog fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for
 // example after a restart.
-func (w *Watcher) FetchCatalog(ctx context.Context) error {
+func (w *Watcher) UpdateCatalog(ctx context.Context) error {
 	w.renewing.Lock()
 	defer w.renewing.Unlock()
 	cat, err := w.cfg.Control.FetchCatalog(ctx)
 	if err != nil {
 		return fmt.Errorf("fetching the catalog: %w", err)
 	}
-	set, err := w.cfg.Sandbox.SetPermissions(ctx, runapi.Permissions{AllowNet: AllowNet(cat)})
+	set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(cat)})
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
@@ -182,7 +182,7 @@ func (w *Watcher) setProblem(err error) {
 }
 
 // Catalog returns the last fetched catalog, or an empty one.
-func (w *Watcher) Catalog() controlapi.Catalog {
+func (w *Watcher) Catalog() proxyapi.Catalog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.catalog
@@ -209,7 +209,7 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 
 // AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
 // there are any. Under YOLO_MODE it allows all hosts. It is never nil.
-func AllowNet(cat controlapi.Catalog) []string {
+func AllowNet(cat proxyapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
 	}
@@ -217,7 +217,7 @@ func AllowNet(cat controlapi.Catalog) []string {
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
 		if a.Server != nil {
-			hosts = append(hosts, controlapi.ServersHost)
+			hosts = append(hosts, proxyapi.ServersHost)
 		}
 	}
 	slices.Sort(hosts)

@@ -8,16 +8,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // A catalog that changes while the watcher starts is seen, however the change falls between fetch and subscription.
 func TestChangeAtStart(t *testing.T) {
 	for range 5 {
 		p, s := peertest.NewProxy(t), peertest.NewSandbox(t, 1)
-		p.Subscribing = func() { p.SetCatalog(controlapi.Catalog{APIs: []controlapi.API{{Name: "a"}}}) }
-		sandbox, control := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial}), controlapi.NewClient(p.Socket)
+		p.Subscribing = func() { p.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "a"}}}) }
+		sandbox, control := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial}), proxyapi.NewClient(p.Socket)
 		w := published.New(published.Config{Control: control, Sandbox: sandbox, Log: logline.New(t.Output(), "text", nil)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -21,7 +21,7 @@ const (
 )
 
 // Gone is the answer to a client that returns too late, or with another client's question.
-const Gone = "This call is over: its question was answered already, or not in time. Call the tool again."
+const Gone = "This call has ended: its question was answered already, or not in time. Call the tool again."
 
 // Desk holds calls that wait for their clients to return with an answer. The zero Desk is empty. It is safe for
 // concurrent use.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // aheadLease is a lease taken ahead, so that the next run does not wait for a lease.
@@ -38,7 +38,7 @@ func (q *Queue) acquireAhead(private bool) {
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	l, err := q.cfg.Source.Acquire(ctx, runapi.LeaseRequest{Ahead: true, Private: private})
+	l, err := q.cfg.Source.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true, Private: private})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asking = false

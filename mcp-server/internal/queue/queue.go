@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Queue. Zero fields get the defaults that their comments name.
@@ -79,13 +79,13 @@ type Queue struct {
 // sessionQueue holds the waiting runs of one session, oldest first.
 type sessionQueue struct {
 	session string
-	tickets []*queueTicket
+	tickets []*runTicket
 }
 
-// queueTicket is one waiting run.
-type queueTicket struct {
+// runTicket is one waiting run.
+type runTicket struct {
 	ctx     context.Context
-	request runapi.LeaseRequest
+	request sandboxapi.LeaseRequest
 	shared  bool // belongs to a Share, which bounds the number of such tickets
 	queue   *sessionQueue
 	result  chan ticketResult // buffered: one result
@@ -150,9 +150,9 @@ func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.Lease
 // Turn describes the run that wants a lease, and the kind of lease.
 type Turn struct {
 	Session string
-	// Language is the same as in runapi.LeaseRequest.
+	// Language is the same as in sandboxapi.LeaseRequest.
 	Language string
-	// Private is the same as in runapi.LeaseRequest.
+	// Private is the same as in sandboxapi.LeaseRequest.
 	Private bool
 	// Share is the share of the tenant that owns the run, or nil. Tenants' runs are private.
 	Share *Share
@@ -186,17 +186,17 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 
 // acquireInShare is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
 func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
-	request := runapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
+	request := sandboxapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
 	// A run may skip the queue only if no other run waits.
 	if q.CountWaiting() == 0 {
 		l, err := q.takeLease(ctx, request)
-		if !errors.Is(err, runapi.ErrBusy) {
+		if !errors.Is(err, sandboxapi.ErrBusy) {
 			return l, err
 		}
 	}
 	//defence:tenant-share
 	shared := turn.Share != nil
-	t := &queueTicket{ctx: limited, request: request, shared: shared, result: make(chan ticketResult, 1)}
+	t := &runTicket{ctx: limited, request: request, shared: shared, result: make(chan ticketResult, 1)}
 	session := turn.Session
 	if shared {
 		// All sessions of a tenant take one turn: a tenant could otherwise open more sessions to get more turns.
@@ -207,7 +207,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 	}
 	select {
 	case r := <-t.result:
-		if !errors.Is(r.err, runapi.ErrBusy) { // ErrBusy: MaxWait has passed
+		if !errors.Is(r.err, sandboxapi.ErrBusy) { // ErrBusy: MaxWait has passed
 			return r.lease, r.err
 		}
 	case <-limited.Done():
@@ -227,7 +227,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 //
 // In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
 // is taken only if no other slot is free.
-func (q *Queue) takeLease(ctx context.Context, r runapi.LeaseRequest) (sandbox.Lease, error) {
+func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
 	if r.Language == "" {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
@@ -238,7 +238,7 @@ func (q *Queue) takeLease(ctx context.Context, r runapi.LeaseRequest) (sandbox.L
 	var cause error // why the previous attempt failed
 	for {
 		l, err := q.cfg.Source.Acquire(asking, r)
-		if r.Language != "" && errors.Is(err, runapi.ErrBusy) {
+		if r.Language != "" && errors.Is(err, sandboxapi.ErrBusy) {
 			if held, ok := q.useHeld(ctx, r.Private); ok {
 				return held, nil
 			}
@@ -247,7 +247,7 @@ func (q *Queue) takeLease(ctx context.Context, r runapi.LeaseRequest) (sandbox.L
 			q.ReleaseLease(l)
 			return sandbox.Lease{}, ctx.Err()
 		}
-		if err == nil || errors.Is(err, runapi.ErrBusy) {
+		if err == nil || errors.Is(err, sandboxapi.ErrBusy) {
 			return l, err
 		}
 		// A timeout would hide the reason for the failures before it.
@@ -301,7 +301,7 @@ func (q *Queue) signalFree() {
 }
 
 // enqueue appends a ticket to its session's queue, and starts the dispatcher if none is running.
-func (q *Queue) enqueue(session string, t *queueTicket) error {
+func (q *Queue) enqueue(session string, t *runTicket) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -339,10 +339,10 @@ func (q *Queue) countTickets(l *sessionQueue) int {
 
 // withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result.
 // This wait is short, because the dispatcher stops requesting a lease when the ticket's context ends.
-func (q *Queue) withdrawTicket(t *queueTicket) ticketResult {
+func (q *Queue) withdrawTicket(t *runTicket) ticketResult {
 	q.mu.Lock()
 	if !t.picked {
-		t.queue.tickets = slices.DeleteFunc(t.queue.tickets, func(o *queueTicket) bool { return o == t })
+		t.queue.tickets = slices.DeleteFunc(t.queue.tickets, func(o *runTicket) bool { return o == t })
 		q.waiting--
 		q.mu.Unlock()
 		return ticketResult{err: t.ctx.Err()}
@@ -359,7 +359,7 @@ func (q *Queue) dispatchRuns() {
 			return
 		}
 		l, err := q.takeLease(t.ctx, t.request)
-		if errors.Is(err, runapi.ErrBusy) && t.ctx.Err() == nil {
+		if errors.Is(err, sandboxapi.ErrBusy) && t.ctx.Err() == nil {
 			// Put back while it waits, so that its caller can still withdraw it.
 			q.putBack(t)
 			q.waitForSlot()
@@ -387,7 +387,7 @@ func (q *Queue) waitForSlot() {
 
 // nextTicket takes the first ticket of the session whose turn it is. It returns nil if no run waits, which ends the
 // dispatcher.
-func (q *Queue) nextTicket() *queueTicket {
+func (q *Queue) nextTicket() *runTicket {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.turns) > 0 {
@@ -412,7 +412,7 @@ func (q *Queue) nextTicket() *queueTicket {
 }
 
 // putBack returns a ticket that got no lease to the head of its session's queue. The session keeps its turn.
-func (q *Queue) putBack(t *queueTicket) {
+func (q *Queue) putBack(t *runTicket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.picked, q.serves = false, nil

@@ -13,14 +13,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // newQueue makes a queue on a sandbox with so many slots.
 func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
 	t.Helper()
 	s := peertest.NewSandbox(t, slots)
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	cfg.Source = &sandbox.Sandbox{Runs: client}
 	q := queue.New(cfg)
 	t.Cleanup(func() {
@@ -183,16 +183,20 @@ func TestGivingUp(t *testing.T) {
 func TestCloseRefusesWaiting(t *testing.T) {
 	q, _ := newQueue(t, 1, queue.Config{})
 	acquire(t, q, "holder")
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := q.AcquireLease(t.Context(), "other")
-		ended <- err
-	}()
-	waiting(t, q, 1)
+	ended := make(chan error, 4)
+	for n := range cap(ended) {
+		go func() {
+			_, _, err := q.AcquireLease(t.Context(), []string{"other", "third"}[n%2])
+			ended <- err
+		}()
+	}
+	waiting(t, q, cap(ended))
 	q.Close()
 	var busy *queue.BusyError
-	if err := <-ended; err == nil || errors.As(err, &busy) {
-		t.Errorf("a waiting run got a lease of a closed queue, or waited to the end: %v", err)
+	for range cap(ended) {
+		if err := <-ended; err == nil || errors.As(err, &busy) {
+			t.Errorf("a waiting run got a lease of a closed queue, or waited to the end: %v", err)
+		}
 	}
 	began := time.Now()
 	if _, _, err := q.AcquireLease(t.Context(), "other"); err == nil || time.Since(began) > time.Second || q.CountWaiting() != 0 {
@@ -263,7 +267,7 @@ func TestAhead(t *testing.T) {
 func TestAheadRestart(t *testing.T) {
 	s := peertest.NewSandbox(t, 2)
 	s.Ahead = true
-	client := runapi.NewClient(runapi.ClientConfig{Dial: s.Dial})
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: &sandbox.Sandbox{Runs: client}})
 	defer q.Close()
@@ -297,6 +301,55 @@ func TestAheadGivenBack(t *testing.T) {
 	leased(t, s, 0)
 	if l := acquire(t, q, "x"); l.Generation != 3 {
 		t.Errorf("lease %+v, want a new one", l)
+	}
+}
+
+// TestAheadForOthers: the lease held ahead is for TypeScript, and another language gets it only as the last one. It is
+// for private runs or for others, as the last run was.
+func TestAheadForOthers(t *testing.T) {
+	q, s := newAhead(t, 2)
+	q.ReleaseLease(acquire(t, q, "x"))
+	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
+	for _, want := range []uint64{3, 2} {
+		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Language: sandboxapi.LanguagePython})
+		if testkit.Must(t, err); l.Generation != want || l.Private {
+			t.Errorf("lease %+v, want generation %d", l, want)
+		}
+	}
+	q, s = newAhead(t, 3)
+	q.ReleaseLease(acquire(t, q, "x"))
+	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
+	l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Private: true})
+	if testkit.Must(t, err); !l.Private || l.Generation == 2 {
+		t.Errorf("lease %+v for a private run", l)
+	}
+}
+
+// lateSource grants a lease after its run has given up.
+type lateSource struct {
+	sandbox.Source
+	giveUp func()
+}
+
+func (s lateSource) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
+	s.giveUp()
+	return s.Source.Acquire(ctx, r)
+}
+
+// TestLateLease: a lease that comes after its run has given up is given back.
+func TestLateLease(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := peertest.NewSandbox(t, 1)
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
+	defer client.Close()
+	q := queue.New(queue.Config{Source: lateSource{&sandbox.Sandbox{Runs: client}, cancel}})
+	l, _, err := q.AcquireLease(ctx, "x")
+	if !errors.Is(err, context.Canceled) || l.Of != nil {
+		t.Errorf("%+v, %v", l, err)
+	}
+	q.Close()
+	if n := s.CountLeased(); n != 0 || !slices.Contains(s.Journal(), "lease 1") {
+		t.Errorf("%d leases are left: %v", n, s.Journal())
 	}
 }
 

@@ -6,27 +6,27 @@ import (
 	"context"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Sandbox is one sandbox. It is safe for concurrent use.
 type Sandbox struct {
-	Runs    *runapi.Client
-	Control *controlapi.Client
+	Runs    *sandboxapi.Client
+	Control *proxyapi.Client
 	Catalog *published.Watcher
 }
 
 // Source grants leases: a Sandbox, or several.
 type Source interface {
-	// Acquire takes a lease. runapi.ErrBusy means that all slots are taken, or, for a lease ahead, that the run must
+	// Acquire takes a lease. sandboxapi.ErrBusy means that all slots are taken, or, for a lease ahead, that the run must
 	// request a lease itself.
-	Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error)
+	Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (Lease, error)
 }
 
 // Lease is the right to use a slot of a sandbox once. Release ends it.
 type Lease struct {
-	runapi.Lease
+	sandboxapi.Lease
 	Of *Sandbox
 	// Private is the request's.
 	Private bool
@@ -37,7 +37,7 @@ type Lease struct {
 }
 
 // Acquire implements Source. A lease ahead is valid as long as Good returns true.
-func (s *Sandbox) Acquire(ctx context.Context, r runapi.LeaseRequest) (Lease, error) {
+func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (Lease, error) {
 	stream := s.Runs.StreamNumber()
 	l, err := s.Runs.AcquireFor(ctx, r)
 	return Lease{Lease: l, Of: s, Private: r.Private, stream: stream}, err

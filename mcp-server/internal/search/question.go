@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
-// parsedQuestion is a parsed question.
-type parsedQuestion struct {
+// parsedQuery is a parsed question.
+type parsedQuery struct {
 	groups []wordForms
 	vector wordvector.Vector
 	kind   Kind
@@ -65,8 +65,8 @@ const stops = " a an the of to in into on onto for from with without and or not 
 
 func isStop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 
-// parseQuestion parses a question.
-func parseQuestion(all []*Index, text string) (q parsedQuestion) {
+// parseQuery parses a question.
+func parseQuery(all []*Index, text string) (q parsedQuery) {
 	var words []string
 	EachWord(text, func(w string) {
 		if len(words) < MaxQuery {
@@ -193,7 +193,7 @@ func isArticle(word string) bool {
 }
 
 // setNumber notes whether a word asks for many things or for one.
-func (q *parsedQuestion) setNumber(w string) {
+func (q *parsedQuery) setNumber(w string) {
 	switch {
 	case q.many != 0:
 	case w == "all" || w == "list" || w == "many" || w == "every":

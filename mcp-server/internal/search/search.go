@@ -45,8 +45,8 @@ func Search(all []*Index, question string, most int) []Hit {
 
 // SearchWith is the search with one ranker.
 func (k Ranker) SearchWith(all []*Index, question string, most int) []Hit {
-	q := parseQuestion(all, question)
-	room := rooms.Get().(*searchMemory)
+	q := parseQuery(all, question)
+	room := rooms.Get().(*scoreMemory)
 	defer rooms.Put(room)
 	var hits []Hit
 	// More hits than asked for, so that varyTexts has a choice.
@@ -93,14 +93,14 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
-// searchMemory is the memory of a search. For each entry it has the sum so far, the best form of the present word, and
+// scoreMemory is the memory of a search. For each entry it has the sum so far, the best form of the present word, and
 // the weight of the words found.
-type searchMemory struct {
+type scoreMemory struct {
 	sum, best, has []float32
 	found          []int
 }
 
-var rooms = sync.Pool{New: func() any { return new(searchMemory) }}
+var rooms = sync.Pool{New: func() any { return new(scoreMemory) }}
 
 const (
 	// meaningWeight is the weight of the similarity beside the words.
@@ -112,7 +112,7 @@ const (
 )
 
 // searchIndex merges the best entries of one index into hits, which stay sorted and bounded by most.
-func (r *searchMemory) searchIndex(x *Index, q parsedQuestion, by Ranker, most int, hits []Hit) []Hit {
+func (r *scoreMemory) searchIndex(x *Index, q parsedQuery, by Ranker, most int, hits []Hit) []Hit {
 	// The memory is reused between searches and grows to the largest index.
 	if n := x.Len(); len(r.sum) < n {
 		r.sum, r.best, r.has = make([]float32, n), make([]float32, n), make([]float32, n)
@@ -180,7 +180,7 @@ func (r *searchMemory) searchIndex(x *Index, q parsedQuestion, by Ranker, most i
 }
 
 // readPostings records the weight of a term in each of its entries, if it is above the weight of its other forms.
-func (r *searchMemory) readPostings(postings []byte, weight float32) {
+func (r *scoreMemory) readPostings(postings []byte, weight float32) {
 	entry := -1
 	for i := 0; i < len(postings); i += 2 {
 		step := int(postings[i])
@@ -215,7 +215,7 @@ const (
 )
 
 // intentFactor returns the factor of an entry's kind.
-func (q parsedQuestion) intentFactor(x *Index, k Kind) float32 {
+func (q parsedQuery) intentFactor(x *Index, k Kind) float32 {
 	f := float32(1)
 	const does = Read | Create | Change | Delete
 	switch {

@@ -34,7 +34,7 @@ func EachWord(text string, each func(word string)) {
 			flush()
 			previous = 0
 			continue
-		case unicode.IsUpper(r) && (unicode.IsLower(previous) || n > 1 && unicode.IsUpper(previous) && lowerAfter(text, i)):
+		case unicode.IsUpper(r) && (unicode.IsLower(previous) || n > 1 && unicode.IsUpper(previous) && isLowerAfter(text, i)):
 			flush()
 		}
 		low := unicode.ToLower(r)
@@ -51,8 +51,8 @@ func EachWord(text string, each func(word string)) {
 	flush()
 }
 
-// lowerAfter reports whether a small letter follows the letter at i, like after the R of "DNSRecord".
-func lowerAfter(text string, i int) bool {
+// isLowerAfter reports whether a small letter follows the letter at i, like after the R of "DNSRecord".
+func isLowerAfter(text string, i int) bool {
 	_, size := utf8.DecodeRuneInString(text[i:])
 	next, _ := utf8.DecodeRuneInString(text[i+size:])
 	rest := strings.TrimPrefix(text[i+size:], "s") // "URLs"

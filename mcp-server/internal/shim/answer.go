@@ -10,33 +10,35 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// shimRefusal is the reason why a request is refused, for the caller.
-type shimRefusal struct{ reason string }
+// requestRefusal is the reason why a request is refused, for the caller.
+type requestRefusal struct{ reason string }
 
 // Error returns the reason.
-func (r *shimRefusal) Error() string { return "refused: " + r.reason }
+func (r *requestRefusal) Error() string { return "refused: " + r.reason }
 
-// refuseWith returns a refusal.
-func refuseWith(format string, args ...any) error { return &shimRefusal{fmt.Sprintf(format, args...)} }
+// newRefusal returns a refusal.
+func newRefusal(format string, args ...any) error {
+	return &requestRefusal{fmt.Sprintf(format, args...)}
+}
 
 // readBody reads a request's body. The body must have a Content-Length of at most maxBody bytes, and arrive in time.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if len(r.TransferEncoding) > 0 || r.ContentLength < 0 {
-		return nil, refuseWith("the body must have a Content-Length")
+		return nil, newRefusal("the body must have a Content-Length")
 	}
 	if r.ContentLength > maxBody {
-		return nil, refuseWith("the body is larger than %d bytes", maxBody)
+		return nil, newRefusal("the body is larger than %d bytes", maxBody)
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, refuseWith("the body did not arrive")
+		return nil, newRefusal("the body did not arrive")
 	}
 	return data, nil
 }
 
 // statusOf maps an error to the status that a caller of the engine's API expects.
 func statusOf(err error) int {
-	var r *shimRefusal
+	var r *requestRefusal
 	switch {
 	case errors.As(err, &r):
 		return http.StatusForbidden

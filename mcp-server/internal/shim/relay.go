@@ -24,21 +24,21 @@ const upgraded = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.
 // startExec starts an exec of this shim, and joins the caller's connection with its streams until one side ends.
 func (s *Server) startExec(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, body []byte) error {
 	if err := checkStart(body); err != nil {
-		return answerError(w, refuseWith("%v", err))
+		return answerError(w, newRefusal("%v", err))
 	}
 	// The stream needs the raw connection, which only an upgrade gives.
 	if r.Header.Get("Upgrade") != "tcp" || r.Header.Get("Connection") != "Upgrade" {
-		return answerError(w, refuseWith("an exec must be started with Upgrade: tcp"))
+		return answerError(w, newRefusal("an exec must be started with Upgrade: tcp"))
 	}
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		return answerError(w, refuseWith("%d streams are open already", maxStreams))
+		return answerError(w, newRefusal("%d streams are open already", maxStreams))
 	}
 	// Each exec starts once, so a second caller cannot join its streams.
 	if !s.ids.takeID(id) {
-		return answerError(w, refuseWith("the exec was not created here, or was already started"))
+		return answerError(w, newRefusal("the exec was not created here, or was already started"))
 	}
 	s.relays.Add(1)
 	defer s.relays.Done()
@@ -53,7 +53,7 @@ func (s *Server) startExec(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	// Such bytes came before the engine had accepted the start; they could be a hidden second request.
 	if buf.Reader.Buffered() > 0 {
-		return writeError(conn, refuseWith("the request must not be followed by anything before its response"))
+		return writeError(conn, newRefusal("the request must not be followed by anything before its response"))
 	}
 	stream, err := s.engine.ExecAttach(ctx, id, client.ExecAttachOptions{})
 	if err != nil {

@@ -135,7 +135,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) error {
 	if m := startPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
 		return s.startExec(ctx, w, r, m[1], body)
 	}
-	return answerError(w, refuseWith("only exec create, start and inspect are allowed"))
+	return answerError(w, newRefusal("only exec create, start and inspect are allowed"))
 }
 
 // handlePing answers with the version of the engine's API. It uses no part of the request.
@@ -155,11 +155,11 @@ func (s *Server) createExec(ctx context.Context, w http.ResponseWriter, containe
 	spec := s.cfg.Spec
 	//defence:shim-container
 	if container != spec.Container {
-		return answerError(w, refuseWith("only the container %q may be used", spec.Container))
+		return answerError(w, newRefusal("only the container %q may be used", spec.Container))
 	}
 	//defence:shim-body
 	if err := spec.checkCreate(body); err != nil {
-		return answerError(w, refuseWith("%v", err))
+		return answerError(w, newRefusal("%v", err))
 	}
 	if _, err := s.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return answerError(w, err)
@@ -179,7 +179,7 @@ func (s *Server) createExec(ctx context.Context, w http.ResponseWriter, containe
 // inspectExec returns the state of an exec that this shim created.
 func (s *Server) inspectExec(ctx context.Context, w http.ResponseWriter, id string) error {
 	if !s.ids.hasID(id) {
-		return answerError(w, refuseWith("the exec was not created here"))
+		return answerError(w, newRefusal("the exec was not created here"))
 	}
 	got, err := s.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
 	if err != nil {

@@ -70,6 +70,8 @@ func TestCheckCreate(t *testing.T) {
 		"a terminal":           {`{` + id + `,` + io + `,"Tty":true}`, "terminal"},
 		"a console size":       {`{` + id + `,` + io + `,"ConsoleSize":[1,2]}`, "terminal"},
 		"no stdin":             {`{` + id + `,"AttachStdout":true,"AttachStderr":true}`, "AttachStdin"},
+		"no stdout":            {`{` + id + `,"AttachStdin":true,"AttachStderr":true}`, "AttachStdin"},
+		"no stderr":            {`{` + id + `,"AttachStdin":true,"AttachStdout":true}`, "AttachStdin"},
 		"unknown field":        {`{` + id + `,` + io + `,"Capabilities":["ALL"]}`, "not allowed"},
 		"the daemon's field":   {`{` + id + `,` + io + `,"Container":"other"}`, "not allowed"},
 		"number for a bool":    {`{` + id + `,` + io + `,"Privileged":0}`, "wrong kind"},

@@ -31,7 +31,7 @@ func decodeStrict(data []byte, fields map[string]any) error {
 			return fmt.Errorf("the field %q is not allowed", m.Key)
 		}
 		if seen[m.Key] {
-			return fmt.Errorf("the field %q stands twice", m.Key)
+			return fmt.Errorf("the field %q occurs twice", m.Key)
 		}
 		seen[m.Key] = true
 		if err := json.Unmarshal(data[m.Start:m.End], field); err != nil {

@@ -119,6 +119,19 @@ func TestOwnExec(t *testing.T) {
 	}
 }
 
+// TestByteBehind: even one byte behind a start keeps it from the engine.
+// Promise: docker-socket
+func TestByteBehind(t *testing.T) {
+	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x", "attach"}}
+	engine := &stub{}
+	socket := serve(t, engine.listen(t), spec)
+	send(t, socket, post("/v1.41/containers/box/exec", string(good(t, spec))))
+	start := post(fmt.Sprintf("/v1.41/exec/%064x/start", 1), `{}`, "Connection: Upgrade", "Upgrade: tcp")
+	if answer := send(t, socket, start+"x"); engine.heard() != "" || !strings.HasPrefix(answer, "HTTP/1.1 403 ") {
+		t.Errorf("the engine was asked %q, and the caller told %q", engine.heard(), answer)
+	}
+}
+
 // TestChunkedBody: a body that does not say how long it is is refused, the one that is allowed too.
 // Promise: docker-socket
 func TestChunkedBody(t *testing.T) {

@@ -36,9 +36,9 @@ const (
 	maxRole = 20
 )
 
-// AddressesReader reports whether a text most likely tries to steer the model that reads it. It searches all of the
+// IsAddressedToReader reports whether a text most likely tries to steer the model that reads it. It searches all of the
 // visible text, and ignores invisible characters.
-func AddressesReader(text string) bool {
+func IsAddressedToReader(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.ToLower(CleanLine(line, maxRole))
 		if slices.ContainsFunc(roles, func(r string) bool { return strings.HasPrefix(line, r) }) {
@@ -50,11 +50,11 @@ func AddressesReader(text string) bool {
 		return true
 	}
 	list := strings.FieldsFunc(text, func(r rune) bool { return r != '\'' && (r < 'a' || r > 'z') })
-	return slices.ContainsFunc(words, func(steps [][]string) bool { return stepsFollow(list, steps) })
+	return slices.ContainsFunc(words, func(steps [][]string) bool { return hasSteps(list, steps) })
 }
 
-// stepsFollow reports whether a word of each step follows a word of the previous step, within nearby.
-func stepsFollow(list []string, steps [][]string) bool {
+// hasSteps reports whether a word of each step follows a word of the previous step, within nearby.
+func hasSteps(list []string, steps [][]string) bool {
 	for i, word := range list {
 		if !slices.Contains(steps[0], word) {
 			continue

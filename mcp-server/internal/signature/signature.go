@@ -88,7 +88,7 @@ func (t Tool) ShownName() string {
 func (t Tool) lineWith(args string) string {
 	line := t.ShownName() + "(" + args + ")"
 	switch d := FirstSentence(t.Description); {
-	case AddressesReader(t.Description):
+	case IsAddressedToReader(t.Description):
 		line += " - (no description: the server's addresses its reader)"
 	case d != "":
 		line += " - " + d

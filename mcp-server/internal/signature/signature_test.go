@@ -196,6 +196,6 @@ func TestHostileDescriptions(t *testing.T) {
 func BenchmarkAddressing(b *testing.B) {
 	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)
 	for b.Loop() {
-		AddressesReader(text)
+		IsAddressedToReader(text)
 	}
 }

@@ -31,7 +31,7 @@ const MaxText = 2000
 // WordsForModel returns a server's text, or an error with such text, for a model: on one line, and omitted if it
 // addresses its reader. The caller must show whose words they are.
 func WordsForModel(text string, most int) string {
-	if AddressesReader(text) {
+	if IsAddressedToReader(text) {
 		return "(left out: it addresses its reader)"
 	}
 	return CleanLine(text, min(most, MaxText))

@@ -16,7 +16,7 @@ func TestChoose(t *testing.T) {
 		"a.py.ts": "not a skill name", "a.ts.py": "not a skill name", "a\x00.ts": "not a skill name", "a\\b.ts": "not a skill name",
 		"a..ts": "not a skill name", "%2e%2e.ts": "not a skill name", "a.js": "not a skill name",
 	} {
-		var r readOutcome
+		var r pullResult
 		wanted := r.chooseSkills([]database.Document{{Name: name, Version: 1, Size: 1}})
 		if _, is := wanted[name]; is != (want == "") || len(wanted) > 1 {
 			t.Errorf("%q: %v", name, wanted)
@@ -25,7 +25,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-	var r readOutcome
+	var r pullResult
 	if wanted := r.chooseSkills([]database.Document{{Name: "a.ts", Version: 1, Size: MaxSize + 1}}); len(wanted) > 0 || r.skipped["too large"] != 1 {
 		t.Errorf("%v %v", wanted, r.skipped)
 	}

@@ -21,7 +21,7 @@ func TestDisarmed(t *testing.T) {
 		if _, source, _ := s.ReadSkill("a"); source != "evil" {
 			t.Errorf("it is found by something else: %q", source)
 		}
-		if files, err := s.PinnedSources(false); len(files) != 0 || err != nil {
+		if files, err := s.ReadPinned(false); len(files) != 0 || err != nil {
 			t.Errorf("runs import something else: %q, %v", files, err)
 		}
 	})

@@ -41,7 +41,7 @@ type folderMirror struct {
 
 	mu    sync.Mutex
 	files map[string]fileVersion // by file name
-	last  readOutcome
+	last  pullResult
 }
 
 // fileVersion is the version of the document that a file copies. 0 means none.
@@ -50,9 +50,9 @@ type fileVersion struct {
 	file Skill // inode, size and time
 }
 
-// readOutcome is the result of the last complete read of the database: the documents that are not in the directory.
+// pullResult is the result of the last complete read of the database: the documents that are not in the directory.
 // problem is the error of a later read.
-type readOutcome struct {
+type pullResult struct {
 	skipped map[string]int
 	strays  map[string]string
 	problem error
@@ -152,7 +152,7 @@ func (s *Store) Follow(ctx context.Context) {
 func (m *folderMirror) copyChanged(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	now := readOutcome{asOf: time.Now()}
+	now := pullResult{asOf: time.Now()}
 	err := database.HideAddress(m.pullDocuments(short, &now))
 	// A store that is closing has no problem to report.
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -176,7 +176,7 @@ func (m *folderMirror) copyChanged(ctx context.Context) {
 }
 
 // pullDocuments makes the directory identical to the documents.
-func (m *folderMirror) pullDocuments(ctx context.Context, now *readOutcome) error {
+func (m *folderMirror) pullDocuments(ctx context.Context, now *pullResult) error {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	list, err := m.of.List(ctx)
@@ -202,20 +202,20 @@ func (m *folderMirror) pullDocuments(ctx context.Context, now *readOutcome) erro
 	return m.removeUnwanted(wanted)
 }
 
-func (r *readOutcome) skipDocument(name, reason string) {
+func (r *pullResult) skipDocument(name, reason string) {
 	r.skipped[reason]++
 	r.strays[name] = reason
 }
 
 // chooseSkills returns the documents that are skills, by file name. It applies the same rules as scan.
-func (r *readOutcome) chooseSkills(list []database.Document) map[string]database.Document {
+func (r *pullResult) chooseSkills(list []database.Document) map[string]database.Document {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
 	wanted := map[string]database.Document{}
 	for _, o := range list {
 		name := strings.TrimSuffix(o.Name, extension)
 		switch {
 		case strings.HasPrefix(o.Name, "."): // CodeForge's markers
-		case !ValidName(name) || FileName(name) != o.Name:
+		case !IsValidName(name) || FileName(name) != o.Name:
 			r.skipDocument(o.Name, "not a skill name")
 		// The size is known from the list, so a large document is never read.
 		case o.Size > MaxSize:

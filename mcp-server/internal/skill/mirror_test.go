@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -233,7 +233,7 @@ func TestMirrorHangs(t *testing.T) {
 		if got := source(s, "a"); got != "x" || len(s.SkillNames()) != 1 || s.IsPinned("a") {
 			t.Fatalf("%q", got)
 		}
-		if l, err := s.ListSkills(); err != nil || len(l.Skills) != 1 || len(s.ImportedFiles("a", 1000)) != 1 {
+		if l, err := s.ListSkills(); err != nil || len(l.Skills) != 1 || len(s.ReadImported("a", 1000)) != 1 {
 			t.Fatal(l, err)
 		}
 		if took := time.Since(began); took > time.Second {
@@ -320,7 +320,7 @@ func TestMirrorPinned(t *testing.T) {
 	testkit.Must(t, err)
 	for _, s := range []*skill.Store{one, two} {
 		testkit.WaitFor(t, func() bool { return source(s, "z") == "last" })
-		if got := s.ImportedFiles(`import "/skills/a.ts"`, runapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
+		if got := s.ReadImported(`import "/skills/a.ts"`, sandboxapi.MaxSkills); source(s, "a") != "good" || got["a.ts"] != "good\n" {
 			t.Errorf("%q, runs import %q", source(s, "a"), got)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // ErrPinned refuses a change of a skill that a person has pinned.
 var ErrPinned = errors.New("the skill is pinned")
 
 // ErrManyPins refuses a pin if all pinned sources would be too large together: a run gets all of them.
-var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", runapi.MaxSkills>>20)
+var ErrManyPins = fmt.Errorf("the pinned skills of a language have more than %d MiB in all", sandboxapi.MaxSkills>>20)
 
 // PinIn enables pins. It stores their sources in a folder that code cannot reach.
 func (s *Store) PinIn(dir string) error {
@@ -36,20 +36,20 @@ func (s *Store) IsPinned(name string) bool { return s.isPinned(name) || s.isPinn
 
 func (s *Store) isPinned(name string) bool {
 	//defence:skill-pin permits
-	if s.pins == nil || !ValidName(name) {
+	if s.pins == nil || !IsValidName(name) {
 		return false
 	}
 	_, err := s.pins.root.Lstat(FileName(name))
 	return err == nil
 }
 
-// PinnedSources returns the sources of the pinned skills of a language, by file name. A run imports these sources.
-func (s *Store) PinnedSources(python bool) (map[string]string, error) {
+// ReadPinned returns the sources of the pinned skills of a language, by file name. A run imports these sources.
+func (s *Store) ReadPinned(python bool) (map[string]string, error) {
 	//defence:skill-pin permits
 	if s.pins == nil {
 		return nil, nil
 	}
-	l, err := s.pins.ownSkills()
+	l, err := s.pins.scanOwnSkills()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 	if s.pins == nil {
 		return nil, nil
 	}
-	pinned, err := s.pins.ownSkills()
+	pinned, err := s.pins.scanOwnSkills()
 	l.Skills = slices.DeleteFunc(l.Skills, func(k Skill) bool {
 		if !s.IsPinned(k.Name) {
 			return false
@@ -122,7 +122,7 @@ func (s *Store) PinSource(name, sum string) error {
 
 // checkPinSize returns ErrManyPins if the pinned skills would not fit into a run.
 func (s *Store) checkPinSize(name, source string) error {
-	files, err := s.PinnedSources(IsPython(name))
+	files, err := s.ReadPinned(IsPython(name))
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Store) checkPinSize(name, source string) error {
 		files = map[string]string{}
 	}
 	files[FileName(name)] = source
-	if (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+	if (sandboxapi.RunRequest{Skills: files}).SkillsSize() > sandboxapi.MaxSkills {
 		return ErrManyPins
 	}
 	return nil
@@ -165,7 +165,7 @@ func (s *Store) WriteSkill(name, source string) (Skill, error) {
 	switch {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
-	case !ValidName(name):
+	case !IsValidName(name):
 		return Skill{}, notAName(name)
 	case len(source) > MaxSize:
 		return Skill{}, fmt.Errorf("restoring the skill: %d bytes are more than %d", len(source), MaxSize)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // sumOf is what a skill is now, for Pin.
@@ -70,14 +70,14 @@ func TestPin(t *testing.T) {
 		testkit.Must(t, change())
 		for _, s := range []*skill.Store{s, later} {
 			_, source, err := s.ReadSkill("a")
-			files, perr := s.PinnedSources(false)
+			files, perr := s.ReadPinned(false)
 			if err != nil || perr != nil || source != hello || len(files) != 1 || files["a.ts"] != hello || !slices.Contains(s.SkillNames(), "a") {
 				t.Errorf("%s: read %q, %v; runs import %q, %v", name, source, err, files, perr)
 			}
 		}
 		_ = os.Remove(filepath.Join(dir, "d.ts"))
 	}
-	if files, err := later.PinnedSources(true); err != nil || len(files) != 1 || files["b.py"] != "x = 1\n" {
+	if files, err := later.ReadPinned(true); err != nil || len(files) != 1 || files["b.py"] != "x = 1\n" {
 		t.Errorf("runs of Python import %q, %v", files, err)
 	}
 	testkit.Must(t, os.RemoveAll(path))
@@ -117,7 +117,7 @@ func TestPinUnreadable(t *testing.T) {
 // TestPinRoom: a run can take all pinned skills of a language.
 func TestPinRoom(t *testing.T) {
 	large := map[string]string{}
-	for i := range runapi.MaxSkills/skill.MaxSize + 1 {
+	for i := range sandboxapi.MaxSkills/skill.MaxSize + 1 {
 		large[fmt.Sprintf("s%d.ts", i)] = strings.Repeat("x", skill.MaxSize)
 	}
 	large["p.py"] = "x = 1\n"
@@ -133,7 +133,7 @@ func TestPinRoom(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if files, err := s.PinnedSources(false); err != nil || refused != 2 || (runapi.RunRequest{Skills: files}).SkillsSize() > runapi.MaxSkills {
+	if files, err := s.ReadPinned(false); err != nil || refused != 2 || (sandboxapi.RunRequest{Skills: files}).SkillsSize() > sandboxapi.MaxSkills {
 		t.Errorf("%d were refused, %d are pinned, %v", refused, len(files), err)
 	}
 }
@@ -194,7 +194,7 @@ func TestOneNamePerModule(t *testing.T) {
 		if names := s.SkillNames(); slices.Contains(names, "open_report.py") || !slices.Contains(names, "open-report.py") {
 			t.Errorf("%s: listed are %v", name, names)
 		}
-		if files, err := s.PinnedSources(true); err != nil || len(files) != 1 || files["open-report.py"] != "x = 1\n" {
+		if files, err := s.ReadPinned(true); err != nil || len(files) != 1 || files["open-report.py"] != "x = 1\n" {
 			t.Errorf("%s: runs import %q, %v", name, files, err)
 		}
 		testkit.Must(t, s.Unpin("open-report.py"))

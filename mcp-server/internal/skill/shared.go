@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// AddShared adds the skills of another store for which may returns true, for reading only. A skill of this store hides
+// SetShared adds the skills of another store for which may returns true, for reading only. A skill of this store hides
 // a shared one with the same name or import name.
-func (s *Store) AddShared(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
+func (s *Store) SetShared(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
 // withShared adds the shared skills to a listing of this store.
 func (s *Store) withShared(l Listing) Listing {
@@ -28,10 +28,10 @@ func (s *Store) withShared(l Listing) Listing {
 	return l
 }
 
-// ImportedFiles returns the files of the skills that code may import, by name. These are skills whose names occur in
+// ReadImported returns the files of the skills that code may import, by name. These are skills whose names occur in
 // the code, or in such a skill, as far as they fit into room bytes. The search is by text, because an unneeded skill
 // does no harm.
-func (s *Store) ImportedFiles(code string, room int) map[string]string {
+func (s *Store) ReadImported(code string, room int) map[string]string {
 	files := map[string]string{}
 	names := s.SkillNames()
 	for text := []string{code}; len(text) > 0; text = text[1:] {

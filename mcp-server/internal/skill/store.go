@@ -105,8 +105,8 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// ReadOnly reports whether changes are refused.
-func (s *Store) ReadOnly() bool { return s.readOnly }
+// IsReadOnly reports whether changes are refused.
+func (s *Store) IsReadOnly() bool { return s.readOnly }
 
 // IsPython reports whether a skill of that name is written in Python.
 func IsPython(name string) bool { return strings.HasSuffix(name, python) }
@@ -146,11 +146,11 @@ func (s *Store) checkTwin(name string) error {
 	return fmt.Errorf("%w: %s", ErrTaken, other)
 }
 
-// ValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, starting with a letter or
+// IsValidName reports whether a skill may have the name: at most 64 letters, digits, - and _, starting with a letter or
 // digit. The name of a Python skill has .py after them.
-func ValidName(name string) bool { return validBase(strings.TrimSuffix(name, python)) }
+func IsValidName(name string) bool { return isValidBase(strings.TrimSuffix(name, python)) }
 
-func validBase(name string) bool {
+func isValidBase(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
 	}
@@ -196,7 +196,7 @@ func (s *Store) SkillNames() []string {
 
 // scanSkills lists at most MaxCount skills, with the pinned and the shared ones. It opens no file.
 func (s *Store) scanSkills() (Listing, error) {
-	l, err := s.ownSkills()
+	l, err := s.scanOwnSkills()
 	if err != nil {
 		return l, err
 	}
@@ -218,8 +218,8 @@ func (s *Store) scanSkills() (Listing, error) {
 	return s.withShared(l), nil
 }
 
-// ownSkills lists all skills of the directory. It opens no file.
-func (s *Store) ownSkills() (Listing, error) {
+// scanOwnSkills lists all skills of the directory. It opens no file.
+func (s *Store) scanOwnSkills() (Listing, error) {
 	l := Listing{Skipped: map[string]int{}, strays: map[string]string{}}
 	dir, err := s.root.Open(".")
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Store) ownSkills() (Listing, error) {
 		case !is: // notes and data beside the skills
 			l.strays[e.Name()] = "its name ends neither in " + extension + " nor in " + python
 			continue
-		case !validBase(base):
+		case !isValidBase(base):
 			l.Skipped["not a skill name"]++
 			l.strays[e.Name()] = "want at most 64 letters, digits, - and _ before " + extension + " or " + python
 			continue
@@ -254,7 +254,7 @@ func (s *Store) ownSkills() (Listing, error) {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		if reason := refusalReason(info); reason != "" {
+		if reason := skipReason(info); reason != "" {
 			l.Skipped[reason]++
 			l.strays[e.Name()] = reason
 			continue
@@ -267,8 +267,8 @@ func (s *Store) ownSkills() (Listing, error) {
 
 func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 
-// refusalReason returns why a file is not a skill, or "".
-func refusalReason(info fs.FileInfo) string {
+// skipReason returns why a file is not a skill, or "".
+func skipReason(info fs.FileInfo) string {
 	switch {
 	// A link could lead to a file outside of the directory, which code cannot read itself.
 	//defence:skill-links
@@ -303,7 +303,7 @@ func inodeOf(info fs.FileInfo) uint64 {
 // openSkill opens a skill for reading. It checks the file before and after opening: both checks must see the same file,
 // with only one name.
 func (s *Store) openSkill(name string) (*os.File, fs.FileInfo, error) {
-	if !ValidName(name) {
+	if !IsValidName(name) {
 		return nil, nil, notAName(name)
 	}
 	// Lstat, because Stat would follow a link.
@@ -317,7 +317,7 @@ func (s *Store) openSkill(name string) (*os.File, fs.FileInfo, error) {
 	if linkCount(before) == 0 { // replaced after its name was looked up
 		return nil, nil, ErrChanged
 	}
-	if reason := refusalReason(before); reason != "" {
+	if reason := skipReason(before); reason != "" {
 		return nil, nil, fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, reason)
 	}
 	f, err := s.openFile(FileName(name))
@@ -334,8 +334,8 @@ func (s *Store) openSkill(name string) (*os.File, fs.FileInfo, error) {
 	//defence:skill-links
 	case !os.SameFile(before, info), linkCount(info) == 0:
 		err = ErrChanged
-	case refusalReason(info) != "":
-		err = fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, refusalReason(info))
+	case skipReason(info) != "":
+		err = fmt.Errorf("%w: %s is skipped (%s)", ErrNotFound, name, skipReason(info))
 	}
 	if err != nil {
 		_ = f.Close()

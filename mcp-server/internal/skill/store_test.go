@@ -60,6 +60,21 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestUnreadable: a directory that cannot be read is an error, and not an empty list.
+func TestUnreadable(t *testing.T) {
+	s, _ := open(t, map[string]string{"a.ts": hello})
+	testkit.Must(t, s.Close())
+	if l, err := s.ListSkills(); err == nil {
+		t.Errorf("listed %v", l)
+	}
+	if names := s.SkillNames(); len(names) > 0 {
+		t.Errorf("names: %v", names)
+	}
+	if _, text, err := s.ReadSkill("a"); err == nil {
+		t.Errorf("read %v", text)
+	}
+}
+
 // TestHostile: what hostile code can put into the directory is neither read nor listed, and reading it fails as not
 // found.
 // Promise: hostile-skills
@@ -469,7 +484,7 @@ func TestImported(t *testing.T) {
 	})
 	code := `import "/skills/a-large.ts"; import "/skills/b.ts";`
 	for room, want := range map[int]string{1 << 20: "a-large.ts b.ts c.ts", 1000: "b.ts c.ts", 10: ""} {
-		if got := strings.Join(slices.Sorted(maps.Keys(s.ImportedFiles(code, room))), " "); got != want {
+		if got := strings.Join(slices.Sorted(maps.Keys(s.ReadImported(code, room))), " "); got != want {
 			t.Errorf("room for %d: %s, want %s", room, got, want)
 		}
 	}

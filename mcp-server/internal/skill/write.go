@@ -63,7 +63,7 @@ func (s *Store) PatchSkill(ctx context.Context, name, text string) (Skill, error
 // checkRoom returns ErrFull if a skill of this size does not fit: a new one beyond MaxCount, or a growth beyond
 // MaxTotal. The caller holds making.
 func (s *Store) checkRoom(name string, size int) error {
-	l, err := s.ownSkills()
+	l, err := s.scanOwnSkills()
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *Store) DeleteSkill(name string) error {
 	if s.readOnly {
 		return ErrReadOnly
 	}
-	if !ValidName(name) {
+	if !IsValidName(name) {
 		return notAName(name)
 	}
 	if s.IsPinned(name) {
@@ -240,7 +240,7 @@ func (s *Store) seedOnce(shipped fs.FS) (int, error) {
 	for _, file := range files {
 		name := strings.TrimSuffix(file, extension)
 		source, err := fs.ReadFile(shipped, file)
-		if err != nil || !ValidName(name) {
+		if err != nil || !IsValidName(name) {
 			return written, fmt.Errorf("seeding skill %s: %w", file, errors.Join(err, ErrName))
 		}
 		switch _, err := s.replaceSkill(name, string(source), Skill{}, true); {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Tenant is one tenant. It is immutable.
@@ -23,7 +23,7 @@ type Tenant struct {
 }
 
 // ErrNotYours means that a run names only APIs that its tenant may not use.
-var ErrNotYours = errors.New("the tenant may use none of the APIs that the run is narrowed to")
+var ErrNotYours = errors.New("the tenant may not use any of the APIs that the run is narrowed to")
 
 // NarrowAPIs narrows a list of APIs to those that the tenant may use. An empty list means all. closed means that the
 // run may not learn about others. The result is empty only if the tenant may use all.
@@ -44,15 +44,15 @@ func (t *Tenant) NarrowAPIs(apis []string) (narrow []string, closed bool, err er
 	return own, true, nil
 }
 
-// ViewCatalog returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
-func (t *Tenant) ViewCatalog(c controlapi.Catalog) controlapi.Catalog {
+// NarrowCatalog returns the catalog in the tenant's view: its APIs, without the mistakes in others' APIs.
+func (t *Tenant) NarrowCatalog(c proxyapi.Catalog) proxyapi.Catalog {
 	//defence:tenant-apis permits
 	if t == nil {
 		return c
 	}
 	// Problems name APIs, and the tenant must not learn about others'.
 	c.Problems = nil
-	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a controlapi.API) bool { return !t.MayUse(a.Name) })
+	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a proxyapi.API) bool { return !t.MayUse(a.Name) })
 	return c
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestNarrow: no list of APIs of a run leads beyond those of its tenant, and none becomes the empty one, which stands
@@ -36,8 +36,8 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%q of %+v: %q %v %v", c.apis, c.of, got, closed, err)
 		}
 	}
-	cat := controlapi.Catalog{Version: "1", APIs: []controlapi.API{{Name: "x"}, {Name: "z"}}, Problems: []controlapi.Problem{{API: "z"}}}
-	if v := own.ViewCatalog(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
+	cat := proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{{Name: "x"}, {Name: "z"}}, Problems: []proxyapi.Problem{{API: "z"}}}
+	if v := own.NarrowCatalog(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
 		t.Errorf("%+v of %+v", v, cat)
 	}
 	if own.SessionName("s") == (&Tenant{Tenant: tokenfile.Tenant{Name: "b"}}).SessionName("s") || TenantOf(own.SessionName("s")) != "a" || TenantOf("s") != "" || TenantOf("10.0.0.1 @b x") != "" {

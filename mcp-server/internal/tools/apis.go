@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxTypes bounds the part of an API's types.d.ts that is shown, in bytes.
@@ -61,7 +61,7 @@ func (s *Surface) addAPIs() {
 const firstCatalog = 5 * time.Second
 
 // currentCatalog returns the catalog, or an empty one if the proxy has never answered.
-func (s *Surface) currentCatalog(ctx context.Context) controlapi.Catalog {
+func (s *Surface) currentCatalog(ctx context.Context) proxyapi.Catalog {
 	// Version is empty only before the first catalog.
 	if c := s.publicCatalog(); c.Version != "" {
 		return c
@@ -82,7 +82,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		Tool: "list_apis", Names: []string{"query", "api", "operation", "explain"}, Example: example,
 	})
 	only := a.Text("api", "the name of one API as a string", false)
-	query := a.Text("query", "what to do, in a few words", false)
+	query := a.Text("query", "the task, in a few words", false)
 	operation := a.Text("operation", `a method and path, a tool or a type, e.g. "POST /v1/refunds"`, false)
 	explain := a.Flag("explain") // for codeforge api search --explain
 	// An operation is an exact name and a query is not, so the answer to both could only guess.
@@ -95,7 +95,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	for _, api := range cat.APIs {
 		names = append(names, api.Name)
 		if only == "" || api.Name == only {
-			l := listAPI(api)
+			l := newListedAPI(api)
 			l.MCP = s.countTools(api)
 			list = append(list, l)
 		}
@@ -169,13 +169,13 @@ func shortList(list []listedAPI) string {
 }
 
 // listNotes returns the blocks after the array.
-func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []listedAPI, only string) []string {
+func (s *Surface) listNotes(ctx context.Context, cat proxyapi.Catalog, list []listedAPI, only string) []string {
 	var notes []string
 	if note := serverNote(list); note != "" && only == "" {
 		notes = append(notes, note)
 	}
 	if only != "" && list[0].MCP != nil {
-		if lines := s.toolLines(ctx, only); lines != "" {
+		if lines := s.fetchToolLines(ctx, only); lines != "" {
 			notes = append(notes, lines)
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Surface) listNotes(ctx context.Context, cat controlapi.Catalog, list []
 func (s *Surface) readTypes(ctx context.Context, api string) []string {
 	body, err := s.cfg.Control.OpenTypes(ctx, api)
 	// Not an error: the file may have been removed since the catalog.
-	if errors.Is(err, controlapi.ErrNotFound) {
+	if errors.Is(err, proxyapi.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Surface) readTypes(ctx context.Context, api string) []string {
 }
 
 // countMistakes returns the number of problems that keep an API from loading.
-func countMistakes(cat controlapi.Catalog) (n int) {
+func countMistakes(cat proxyapi.Catalog) (n int) {
 	for _, p := range cat.Problems {
 		if !p.Warning {
 			n++
@@ -240,8 +240,8 @@ func countMistakes(cat controlapi.Catalog) (n int) {
 	return n
 }
 
-// listAPI returns an API in the form that the model reads.
-func listAPI(api controlapi.API) listedAPI {
+// newListedAPI returns an API in the form that the model reads.
+func newListedAPI(api proxyapi.API) listedAPI {
 	l := listedAPI{
 		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
 		Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
@@ -286,8 +286,8 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 		return errorResult(err.Error()), nil
 	}
 	cat := s.publicCatalog()
-	return textResult(longInstructions(guideInput{
-		catalog: cat, readOnly: s.cfg.Skills.ReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
+	return textResult(guideText(guideInput{
+		catalog: cat, readOnly: s.cfg.Skills.IsReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
 		python: s.pythonReport(),
 		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
 	})), nil

@@ -27,8 +27,8 @@ const (
 )
 
 // newApprover returns a function that asks a client's user about waiting requests.
-func newApprover(ask question.Asker) func(context.Context, approvalapi.Held) execution.HoldAnswer {
-	return func(ctx context.Context, h approvalapi.Held) execution.HoldAnswer {
+func newApprover(ask question.Asker) func(context.Context, approvalapi.HeldRequest) execution.Decision {
+	return func(ctx context.Context, h approvalapi.HeldRequest) execution.Decision {
 		form, ok := approvalForm(h)
 		if !ok {
 			return execution.Unanswered
@@ -42,7 +42,7 @@ func newApprover(ask question.Asker) func(context.Context, approvalapi.Held) exe
 }
 
 // approvalForm returns the question about a request. It returns false if the request is too long to be shown.
-func approvalForm(h approvalapi.Held) (question.Question, bool) {
+func approvalForm(h approvalapi.HeldRequest) (question.Question, bool) {
 	text := showRequest(h)
 	if len(text) > maxShown {
 		return question.Question{}, false
@@ -54,7 +54,7 @@ func approvalForm(h approvalapi.Held) (question.Question, bool) {
 
 // showRequest returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server
 // last.
-func showRequest(h approvalapi.Held) string {
+func showRequest(h approvalapi.HeldRequest) string {
 	var b strings.Builder
 	who := "Code that the model wrote"
 	if h.Server != "" {
@@ -83,7 +83,7 @@ func writeBlock(b *strings.Builder, first string, headers []string, body string)
 
 // readDecision returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
 // without a choice, is unanswered.
-func readDecision(a question.Answer) execution.HoldAnswer {
+func readDecision(a question.Answer) execution.Decision {
 	var content map[string]any
 	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {

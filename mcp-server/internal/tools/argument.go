@@ -45,7 +45,7 @@ type argumentError struct {
 }
 
 func (e *argumentError) Error() string {
-	return "Nothing was run. Mistakes in the arguments of " + e.Spec.Tool + ":\n- " +
+	return "Not run: mistakes in the arguments of " + e.Spec.Tool + ":\n- " +
 		strings.Join(e.Mistakes, "\n- ") + "\nExample: " + e.Spec.Example
 }
 

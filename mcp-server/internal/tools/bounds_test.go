@@ -23,7 +23,7 @@ func shelved(t *testing.T) *Surface {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	s := &Surface{cfg: Config{Skills: store, Log: slog.New(slog.DiscardHandler)}}
-	s.shelf = &skillShelf{surface: s}
+	s.shelf = &skillResources{surface: s}
 	s.server = NewServer(ServerConfig{Log: s.cfg.Log, Complete: s.shelf.completeName, Subscribe: s.shelf.acceptSubscription, Unsubscribe: s.shelf.endSubscription})
 	s.addSkillTools()
 	s.shelf.registerAll()

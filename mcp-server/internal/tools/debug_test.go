@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDebugScrubs: DEBUG_MODE logs code and output with token names in place of credentials, or not at all.
@@ -27,8 +27,8 @@ func TestDebugScrubs(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(texts)
 	}))
 	defer proxy.Close()
-	dial := func(address string) *controlapi.Client {
-		return controlapi.NewClientOver(func(context.Context) (net.Conn, error) { return net.Dial("tcp", address) })
+	dial := func(address string) *proxyapi.Client {
+		return proxyapi.NewClientOver(func(context.Context) (net.Conn, error) { return net.Dial("tcp", address) })
 	}
 	var log bytes.Buffer
 	cfg := Config{

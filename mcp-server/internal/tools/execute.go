@@ -22,12 +22,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Keys of _meta under which a result has the run's receipt, its runapi.Exit, and the notes for a person. Programs read
-// them; a model does not see them.
+// Keys of _meta under which a result has the run's receipt, its sandboxapi.Exit, and the notes for a person. Programs
+// read them; a model does not see them.
 const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
@@ -44,7 +44,7 @@ const (
 )
 
 // executeExample returns an example call of execute_code, with an existing API if there is one.
-func executeExample(cat controlapi.Catalog) string {
+func executeExample(cat proxyapi.Catalog) string {
 	apis := ""
 	if name := exampleAPI(cat).Name; name != "" {
 		apis = fmt.Sprintf(`"apis": [%q], `, name)
@@ -53,9 +53,9 @@ func executeExample(cat controlapi.Catalog) string {
 }
 
 // exampleAPI returns an API for examples, preferably one with a credential.
-func exampleAPI(cat controlapi.Catalog) controlapi.API {
+func exampleAPI(cat proxyapi.Catalog) proxyapi.API {
 	// The first API serves as an example only if no API has a credential.
-	var first controlapi.API
+	var first proxyapi.API
 	for _, a := range cat.APIs {
 		switch {
 		case a.Server != nil || len(a.Domains) == 0:
@@ -116,14 +116,14 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	// Counted before the first snapshot, so that a call that changes a skill in between is noticed.
 	endWriting := s.writers.beginCall()
 	before := s.skillSnapshot()
-	o, err := s.cfg.Executor.Run(ctx, r, func(e runapi.Event) {
+	o, err := s.cfg.Executor.Run(ctx, r, func(e sandboxapi.Event) {
 		stdout.WriteString(e.Stdout)
 		stderr.WriteString(e.Stderr)
 		report.Printed(e.Stdout)
 		recording.RecordOutput(e.Stdout, e.Stderr)
 	})
 	// A plan is asked about after the run, whose slot is free again.
-	plan := s.describePlan(ctx, r, o, ask)
+	plan := s.presentPlan(ctx, r, o, ask)
 	report.Stop()
 	after := s.skillSnapshot()
 	all := after.ChangesSince(before)
@@ -139,7 +139,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.pythonReport(),
 		mistakes: s.typeMistakes(o), plan: plan,
 		remarks: slices.Concat(reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
-			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.checkWritten(ctx, r, changes),
+			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.reportBroken(ctx, r, changes),
 			s.suggestOperations(o.Receipt)),
 	})
 	s.recordVersions(req, o.Run, changes)
@@ -229,16 +229,16 @@ func (s *Surface) executeArguments(
 ) (r execution.Request, fenced bool, err error) {
 	a := readArguments(raw, argumentSpec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
-		Example: executeExample(s.publicCatalog()), MaxBytes: escaped*runapi.MaxCode + maxArgumentBytes,
+		Example: executeExample(s.publicCatalog()), MaxBytes: escaped*sandboxapi.MaxCode + maxArgumentBytes,
 	})
 	// The fence goes first: the bound and the language apply to the code inside.
 	var tag string
 	r.Code, tag, fenced = removeFence(a.Text("code", "a TypeScript module as a string", true))
 	r.Python = s.readLanguage(a, tag)
 	// Checked here and by sandboxd: this error names the argument.
-	if n := len(r.Code); n > runapi.MaxCode {
+	if n := len(r.Code); n > sandboxapi.MaxCode {
 		a.AddMistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n,
-			runapi.MaxCode))
+			sandboxapi.MaxCode))
 	}
 	r.DryRun = a.Flag("dry_run")
 	most := s.cfg.TimeoutMax.Seconds()
@@ -290,7 +290,7 @@ func noSuchAPI(arg, name string, known []string) string {
 	case near != "":
 		return m + fmt.Sprintf("; did you mean %q?", near)
 	case len(known) == 0:
-		return m + "; none is configured"
+		return m + "; no API is configured"
 	case len(known) <= 20:
 		return m + "; the active ones are " + strings.Join(known, ", ")
 	}
@@ -357,20 +357,20 @@ func explainNoExit(err error, o execution.Outcome) voice.Text {
 		return frozenNote(frozen.Alarm)
 	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return voice.NewText("Busy: all slots are taken and %N runs are already waiting. Nothing was run. "+
+		return voice.NewText("Busy, not run: all slots are taken and %N runs are already waiting. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
 	case errors.As(err, &busy):
-		return voice.NewText(fmt.Sprintf("Busy: all slots are taken. Waited %.1f s with %d runs waiting, then gave up. "+
-			"Nothing was run. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
+		return voice.NewText(fmt.Sprintf("Busy, not run: all slots are taken. Waited %.1f s with %d runs waiting, then "+
+			"gave up. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
 	case errors.Is(err, tenant.ErrNotYours):
-		return voice.NewText("None of these APIs may be used any more. Nothing was run. list_apis lists those that may.")
+		return voice.NewText("Not run: these APIs may no longer be used. list_apis lists those that may.")
 	case errors.Is(err, context.Canceled):
 		return voice.NewText("Cancelled: the run was stopped before it ended.")
-	case errors.Is(err, runapi.ErrInterrupted):
+	case errors.Is(err, sandboxapi.ErrInterrupted):
 		return voice.NewText("The connection to the sandbox broke during the run. " +
 			"The code may have run partly: check before you run it again.")
 	}
-	return voice.NewText("The sandbox is not available. Nothing was run. Try again in a few seconds; if that does not help, "+
+	return voice.NewText("Not run: the sandbox is not available. Try again in a few seconds; if that does not help, "+
 		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 

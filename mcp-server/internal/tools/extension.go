@@ -26,9 +26,9 @@ var extensionName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // skillEntry is a skill in the extension's form: a directory with SKILL.md and the module.
 type skillEntry struct {
-	URI         string      `json:"uri"`
-	Frontmatter skillFront  `json:"frontmatter"`
-	Resources   []entryFile `json:"resources"`
+	URI         string           `json:"uri"`
+	Frontmatter skillFrontmatter `json:"frontmatter"`
+	Resources   []entryFile      `json:"resources"`
 }
 
 type entryFile struct {
@@ -66,7 +66,7 @@ type getResult struct {
 var private = mcp.Cacheable{CacheScope: "private"}
 
 // addExtension registers the two methods. Registering fails only for names of standard methods.
-func addExtension(server *mcp.Server, h *skillShelf) {
+func addExtension(server *mcp.Server, h *skillResources) {
 	err := errors.Join(
 		mcp.AddReceivingCustomMethod(server, "skills/list", h.extensionList),
 		mcp.AddReceivingCustomMethod(server, "skills/get", h.extensionGet))
@@ -75,7 +75,7 @@ func addExtension(server *mcp.Server, h *skillShelf) {
 	}
 }
 
-func (h *skillShelf) extensionList(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
+func (h *skillResources) extensionList(ctx context.Context, ss *mcp.ServerSession, p *listParams) (*listResult, error) {
 	cursor := ""
 	if p != nil {
 		cursor = p.Cursor
@@ -87,7 +87,7 @@ func (h *skillShelf) extensionList(ctx context.Context, ss *mcp.ServerSession, p
 	return res, err
 }
 
-func (h *skillShelf) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
+func (h *skillResources) extensionGet(_ context.Context, ss *mcp.ServerSession, p *getParams) (*getResult, error) {
 	if p == nil {
 		p = &getParams{}
 	}
@@ -107,7 +107,7 @@ func resultType(ss *mcp.ServerSession) string {
 }
 
 // listPage returns one page of skills, starting after the skill that the cursor names.
-func (h *skillShelf) listPage(ctx context.Context, cursor string) (*listResult, error) {
+func (h *skillResources) listPage(ctx context.Context, cursor string) (*listResult, error) {
 	res := &listResult{Skills: []skillEntry{}, Cacheable: private}
 	// The cursor is a name and not an offset: skills may come and go between two pages.
 	if cursor != "" && !extensionName.MatchString(cursor) {
@@ -134,7 +134,7 @@ func (h *skillShelf) listPage(ctx context.Context, cursor string) (*listResult, 
 }
 
 // getEntry returns the entry of the skill whose SKILL.md has the URI.
-func (h *skillShelf) getEntry(uri string) (*getResult, error) {
+func (h *skillResources) getEntry(uri string) (*getResult, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(uri, skillURI), "/SKILL.md")
 	e, ok := skillEntry{}, false
 	if extensionName.MatchString(name) {
@@ -148,7 +148,7 @@ func (h *skillShelf) getEntry(uri string) (*getResult, error) {
 }
 
 // describeEntry describes a skill. It returns false if the skill no longer exists.
-func (h *skillShelf) describeEntry(name string) (skillEntry, bool) {
+func (h *skillResources) describeEntry(name string) (skillEntry, bool) {
 	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
 		return skillEntry{}, false
@@ -156,7 +156,7 @@ func (h *skillShelf) describeEntry(name string) (skillEntry, bool) {
 	at := skillURI + name
 	return skillEntry{
 		URI:         at + "/SKILL.md",
-		Frontmatter: newFront(k),
+		Frontmatter: newFrontmatter(k),
 		Resources: []entryFile{newEntryFile(at+"/SKILL.md", skillManifest(k, source)),
 			newEntryFile(at+"/"+skill.FileName(name), source)},
 	}, true

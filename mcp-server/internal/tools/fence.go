@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // fence matches a line that opens or closes a Markdown code block.
@@ -13,10 +13,10 @@ var fence = regexp.MustCompile("^ {0,3}```[ \t]*([\\w+#.-]*)[ \t]*$")
 
 // fenceLanguages maps the word after an opening fence to a language.
 var fenceLanguages = map[string]string{
-	"ts": runapi.LanguageTypeScript, "tsx": runapi.LanguageTypeScript, "mts": runapi.LanguageTypeScript,
-	"js": runapi.LanguageTypeScript, "jsx": runapi.LanguageTypeScript, "mjs": runapi.LanguageTypeScript,
-	"javascript": runapi.LanguageTypeScript, "typescript": runapi.LanguageTypeScript,
-	"py": runapi.LanguagePython, "python": runapi.LanguagePython, "python3": runapi.LanguagePython,
+	"ts": sandboxapi.LanguageTypeScript, "tsx": sandboxapi.LanguageTypeScript, "mts": sandboxapi.LanguageTypeScript,
+	"js": sandboxapi.LanguageTypeScript, "jsx": sandboxapi.LanguageTypeScript, "mjs": sandboxapi.LanguageTypeScript,
+	"javascript": sandboxapi.LanguageTypeScript, "typescript": sandboxapi.LanguageTypeScript,
+	"py": sandboxapi.LanguagePython, "python": sandboxapi.LanguagePython, "python3": sandboxapi.LanguagePython,
 }
 
 // removeFence returns the code inside a Markdown fence, with its line numbers kept, and the word after the opening

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -42,7 +42,7 @@ type indexCache struct {
 	skills *search.Index
 	listed []skill.Skill // the skills that are indexed
 	apis   *search.Index
-	bare   []controlapi.API // the APIs that are indexed
+	bare   []proxyapi.API // the APIs that are indexed
 }
 
 type toolIndex struct {
@@ -53,25 +53,25 @@ type toolIndex struct {
 // searchSource is a searchable collection: exactly one of doc, server, skills and apis is set.
 type searchSource struct {
 	index  *search.Index
-	doc    *apidoc.APIDoc
+	doc    *apidoc.Document
 	server string
 	tools  []signature.Tool
 	skills []skill.Skill
-	apis   []controlapi.API // APIs without a document, or servers that have never started
-	store  *skill.Store     // the store of the skills
+	apis   []proxyapi.API // APIs without a document, or servers that have never started
+	store  *skill.Store   // the store of the skills
 }
 
 // listSources returns all sources, or the sources of one API.
-func (s *Surface) listSources(ctx context.Context, cat controlapi.Catalog, only string) []searchSource {
+func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only string) []searchSource {
 	var out []searchSource
-	for _, d := range s.listDocs(ctx) {
+	for _, d := range s.listDocuments(ctx) {
 		if only == "" || d.Name == only {
 			out = append(out, searchSource{index: d.Index, doc: d})
 		}
 	}
 	s.finder.mu.Lock()
 	defer s.finder.mu.Unlock()
-	var bare []controlapi.API
+	var bare []proxyapi.API
 	for _, api := range cat.APIs {
 		if only != "" && api.Name != only {
 			continue
@@ -90,7 +90,7 @@ func (s *Surface) listSources(ctx context.Context, cat controlapi.Catalog, only 
 	}
 	// The indexes of removed servers would stay in memory otherwise.
 	maps.DeleteFunc(s.finder.tools, func(server string, _ toolIndex) bool {
-		return !slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == server })
+		return !slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == server })
 	})
 	// Skills belong to no API, and an API without a document has no entries beside itself.
 	if only != "" {
@@ -105,11 +105,11 @@ func (s *Surface) listSources(ctx context.Context, cat controlapi.Catalog, only 
 	return out
 }
 
-// listDocs returns the documents with known operations.
-func (s *Surface) listDocs(ctx context.Context) []*apidoc.APIDoc {
+// listDocuments returns the documents with known operations.
+func (s *Surface) listDocuments(ctx context.Context) []*apidoc.Document {
 	ctx, cancel := context.WithTimeout(ctx, firstCatalog)
 	defer cancel()
-	return s.cfg.Library.WaitForDocs(ctx)
+	return s.cfg.Library.WaitForDocuments(ctx)
 }
 
 // ofTools returns the index of a server's tools. The caller holds the lock.
@@ -167,8 +167,8 @@ func nameAndText(name, text string, more ...string) search.Entry {
 }
 
 // ofAPIs returns the index of APIs by their configuration. The caller holds the lock.
-func (f *indexCache) ofAPIs(list []controlapi.API) *search.Index {
-	same := func(a, b controlapi.API) bool {
+func (f *indexCache) ofAPIs(list []proxyapi.API) *search.Index {
+	same := func(a, b proxyapi.API) bool {
 		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
 	}
 	if f.apis == nil || !slices.EqualFunc(f.bare, list, same) {
@@ -193,7 +193,7 @@ type findRequest struct {
 
 // answerQuery answers a query, or shows an operation, a tool, a skill or a type in full. It returns "" for a query
 // about an API that has no document.
-func (s *Surface) answerQuery(ctx context.Context, cat controlapi.Catalog, r findRequest) string {
+func (s *Surface) answerQuery(ctx context.Context, cat proxyapi.Catalog, r findRequest) string {
 	places := s.listSources(ctx, cat, r.api)
 	if r.operation != "" {
 		return s.showAll(cat, places, r.operation)
@@ -205,7 +205,7 @@ func (s *Surface) answerQuery(ctx context.Context, cat controlapi.Catalog, r fin
 	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
 	switch {
 	case len(hits) == 0:
-		return "Nothing was found. " + notes
+		return "No match. " + notes
 	case r.explain:
 		return explainHits(places, hits)
 	}
@@ -237,7 +237,7 @@ func sourceOf(places []searchSource, h search.Hit) searchSource {
 }
 
 // showResults returns the results, grouped by source.
-func showResults(cat controlapi.Catalog, places []searchSource, hits []search.Hit) string {
+func showResults(cat proxyapi.Catalog, places []searchSource, hits []search.Hit) string {
 	var b strings.Builder
 	cost, last, imported := 0, (*search.Index)(nil), false
 	for _, h := range groupHits(hits) {
@@ -294,7 +294,7 @@ func groupHits(hits []search.Hit) []placedHit {
 }
 
 // sourceHeader returns the line above the results of one source: how code reaches it, or who wrote the text.
-func (p searchSource) sourceHeader(cat controlapi.Catalog) string {
+func (p searchSource) sourceHeader(cat proxyapi.Catalog) string {
 	switch {
 	case p.doc != nil:
 		return p.doc.HostAndTokens(tokenNames(cat, p.doc.Name)) + "\n"
@@ -341,7 +341,7 @@ func (p searchSource) showResult(entry int, detail apidoc.Detail) string {
 }
 
 // apiLine returns the line for an API without a document: its configuration, and how code reaches the API.
-func apiLine(a controlapi.API) string {
+func apiLine(a proxyapi.API) string {
 	line := fmt.Sprintf("API %s  %s", a.Name, signature.CleanLine(a.Description, 120))
 	for _, t := range a.Credentials {
 		line += fmt.Sprintf("  %s (%s)", t.Name, strings.Join(t.In, ", "))
@@ -351,12 +351,20 @@ func apiLine(a controlapi.API) string {
 			"then await mcp%s.<tool>({...})", a.Name, memberAccess(a.Name))
 	}
 	if len(a.Domains) > 0 {
-		line += "  fetch(\"https://" + a.Domains[0] + "/...\")"
+		line += "  fetch(\"" + chooseScheme(a) + "://" + a.Domains[0] + "/...\")"
 	}
 	if a.Reference != "" {
 		line += "  " + a.Reference
 	}
 	return line
+}
+
+// chooseScheme returns the scheme that the hosts of an API most likely speak. Only hosts without TLS need "allow_http".
+func chooseScheme(a proxyapi.API) string {
+	if a.AllowHTTP {
+		return "http"
+	}
+	return "https"
 }
 
 // callableLine returns a tool's line with the name by which code calls the tool.
@@ -377,7 +385,7 @@ var exported = regexp.MustCompile(`(?m)^(?:(?:async )?def [^_].+|class [^_].+|` 
 // exportSignatures returns the first lines of a skill's exports, at most most.
 func exportSignatures(store *skill.Store, k skill.Skill, most int) string {
 	// A module whose description addresses its reader may do the same in its code.
-	if store == nil || signature.AddressesReader(k.Description) {
+	if store == nil || signature.IsAddressedToReader(k.Description) {
 		return ""
 	}
 	_, source, err := store.ReadSkill(k.Name)
@@ -399,7 +407,7 @@ const maxExports, maxBrief, maxExport = 20, 2, 160
 // describeForModel returns a skill's description for a model. A run that obeyed a hostile text may have written the
 // description.
 func describeForModel(k skill.Skill) string {
-	if signature.AddressesReader(k.Description) {
+	if signature.IsAddressedToReader(k.Description) {
 		return "(no description: it addresses its reader)"
 	}
 	return k.Description
@@ -423,7 +431,7 @@ func estimateTokens(s string) int {
 }
 
 // tokenNames returns the token names of an API.
-func tokenNames(cat controlapi.Catalog, api string) []string {
+func tokenNames(cat proxyapi.Catalog, api string) []string {
 	var out []string
 	for _, a := range cat.APIs {
 		if a.Name == api {
@@ -436,14 +444,14 @@ func tokenNames(cat controlapi.Catalog, api string) []string {
 }
 
 // findNotes returns further facts about a search that the model must know.
-func (s *Surface) findNotes(cat controlapi.Catalog, places []searchSource, only string, hits []search.Hit) []string {
+func (s *Surface) findNotes(cat proxyapi.Catalog, places []searchSource, only string, hits []search.Hit) []string {
 	var notes, dark []string
 	if s.cfg.Library.IsBehind() {
 		notes = append(notes, "Operations of APIs are still being read: ask again in a few seconds.")
 	}
 	// Both must be low: a good match may share few words with the question.
 	if len(hits) > 0 && hits[0].Share < weakShare && hits[0].Meaning < weakMeaning {
-		note := "Nothing fits well."
+		note := "No good match."
 		if p := sourceOf(places, hits[0]); p.doc != nil {
 			note += fmt.Sprintf(" Groups of %s: %s.", p.doc.Name, clipNames(strings.Join(p.doc.OperationGroups(), ", "), 240))
 		}
@@ -469,7 +477,7 @@ func clipNames(s string, most int) string { return visible.CutText(s, most, "…
 const maxNear = 5
 
 // showAll returns everything about an operation, a tool, a skill or a type, from every API that has it.
-func (s *Surface) showAll(cat controlapi.Catalog, places []searchSource, name string) string {
+func (s *Surface) showAll(cat proxyapi.Catalog, places []searchSource, name string) string {
 	var found []string
 	for _, p := range places {
 		switch {
@@ -526,7 +534,7 @@ func resultTypeOf(t signature.Tool) string {
 
 // operationGroups returns the groups of one API's operations, or "" if its operations are unknown.
 func (s *Surface) operationGroups(ctx context.Context, api string) string {
-	for _, d := range s.listDocs(ctx) {
+	for _, d := range s.listDocuments(ctx) {
 		if d.Name == api {
 			return fmt.Sprintf("%d operations at %s, found by list_apis({\"api\": %q, \"query\": \"...\"}). Groups: %s",
 				d.OperationCount(), d.Head.Server, api, strings.Join(d.OperationGroups(), ", "))
@@ -544,7 +552,7 @@ const (
 
 // suggestOperations suggests the intended operations for requests that failed with a client error. It does not wait for
 // documents.
-func (s *Surface) suggestOperations(r controlapi.Receipt) []string {
+func (s *Surface) suggestOperations(r proxyapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
@@ -557,10 +565,10 @@ func (s *Surface) suggestOperations(r controlapi.Receipt) []string {
 			continue
 		}
 		// A refused request never reached the API, so its status is CodeForge's.
-		if looked++; x.Outcome != controlapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
+		if looked++; x.Outcome != proxyapi.OutcomeServed || len(out) == maxMisses || looked > maxErrors {
 			continue
 		}
-		for _, d := range s.cfg.Library.WaitForDocs(now) {
+		for _, d := range s.cfg.Library.WaitForDocuments(now) {
 			if !slices.Contains(x.APIs, d.Name) {
 				continue
 			}

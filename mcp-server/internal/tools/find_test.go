@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // shop is the operations.jsonl of a shop.
@@ -32,9 +33,9 @@ const shop = `{"format":1,"title":"Shop","version":"2","server":"https://api.sho
 {"type":"Charge","ts":"{ id: string; amount: number; refunded: boolean }"}
 `
 
-func shopAPI() controlapi.API {
-	return controlapi.API{Name: "shop", Description: "A shop", Domains: []string{"api.shop.test"}, Operations: "x",
-		Credentials: []controlapi.Token{{Name: "SHOP_TOKEN", In: []string{"header"}}}}
+func shopAPI() proxyapi.API {
+	return proxyapi.API{Name: "shop", Description: "A shop", Domains: []string{"api.shop.test"}, Operations: "x",
+		Credentials: []proxyapi.Token{{Name: "SHOP_TOKEN", In: []string{"header"}}}}
 }
 
 func tracker() *servers {
@@ -45,10 +46,19 @@ func tracker() *servers {
 	}}}
 }
 
+// TestExampleScheme: the example of an API with "allow_http" is one that a server without TLS answers, and the guide
+// does not deny plain HTTP.
+func TestExampleScheme(t *testing.T) {
+	text := guideText(guideInput{catalog: proxyapi.Catalog{APIs: []proxyapi.API{{Name: "lan", Domains: []string{"print.lan:631"}, AllowHTTP: true}}}})
+	if !strings.Contains(text, "fetch(\"http://print.lan:631/") || !strings.Contains(text, "over HTTPS, or HTTP if it shows\n  allow_http.") {
+		t.Error(text)
+	}
+}
+
 // TestFind: one question finds operations, tools and skills, with host, token name and types.
 func TestFind(t *testing.T) {
 	call := askOf(t, tracker(), map[string]string{"shop": shop},
-		shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}}, controlapi.API{Name: "dark", Server: &controlapi.Server{}})
+		shopAPI(), proxyapi.API{Name: "tracker", Server: &mcpserver.Settings{}}, proxyapi.API{Name: "dark", Server: &mcpserver.Settings{}})
 	got := call("list_apis", map[string]any{"query": "refund a charge"})
 	want := `# shop https://api.shop.test  Authorization: Bearer SHOP_TOKEN  import { shop } from "/apis/shop.ts"
 POST /v1/refunds  Create a refund
@@ -86,7 +96,7 @@ func TestSkillLine(t *testing.T) {
 
 // TestOperation: an operation, a tool and a type in full; the nearest name of one that is none.
 func TestOperation(t *testing.T) {
-	call := askOf(t, tracker(), map[string]string{"shop": shop}, shopAPI(), controlapi.API{Name: "tracker", Server: &controlapi.Server{}})
+	call := askOf(t, tracker(), map[string]string{"shop": shop}, shopAPI(), proxyapi.API{Name: "tracker", Server: &mcpserver.Settings{}})
 	for name, want := range map[string]string{
 		"POST /v1/refunds":     "POST /v1/refunds  Create a refund\n  body (application/x-www-form-urlencoded) { charge: string; reason?: string; amount?: number }\n  answers Refund\ntype Refund = { id: string;",
 		"/v1/charges/{charge}": "GET /v1/charges/{charge}  Retrieve a charge",
@@ -125,10 +135,10 @@ func TestFindBounded(t *testing.T) {
 
 // TestListBounded: however many APIs there are, list_apis stays short and names how to find what it leaves out.
 func TestListBounded(t *testing.T) {
-	var apis []controlapi.API
+	var apis []proxyapi.API
 	for i := range 500 {
-		apis = append(apis, controlapi.API{Name: fmt.Sprintf("api-number-%d", i), Description: strings.Repeat("words ", 30), Domains: []string{fmt.Sprintf("api%d.example.com", i)},
-			Credentials: []controlapi.Token{{Name: fmt.Sprintf("API%d_TOKEN", i)}}})
+		apis = append(apis, proxyapi.API{Name: fmt.Sprintf("api-number-%d", i), Description: strings.Repeat("words ", 30), Domains: []string{fmt.Sprintf("api%d.example.com", i)},
+			Credentials: []proxyapi.Token{{Name: fmt.Sprintf("API%d_TOKEN", i)}}})
 	}
 	got := ask(t, nil, apis...)("list_apis", nil)
 	if len(got) > 9<<10 || !strings.Contains(got, "500 APIs.") || !strings.Contains(got, " more.") || !strings.Contains(got, "query") {
@@ -139,9 +149,9 @@ func TestListBounded(t *testing.T) {
 // TestStillReading: a search says that it lacks what has not been read yet.
 func TestStillReading(t *testing.T) {
 	library := apidoc.NewLibrary(nil, logline.New(t.Output(), "text", nil)) // nobody runs it
-	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
+	library.Follow(proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{shopAPI()}})
 	s := &Surface{cfg: Config{Library: library}}
-	if notes := s.findNotes(controlapi.Catalog{}, nil, "", nil); len(notes) != 1 || !strings.Contains(notes[0], "still being read") {
+	if notes := s.findNotes(proxyapi.Catalog{}, nil, "", nil); len(notes) != 1 || !strings.Contains(notes[0], "still being read") {
 		t.Errorf("got %q", notes)
 	}
 }
@@ -150,7 +160,7 @@ func TestStillReading(t *testing.T) {
 func TestMisses(t *testing.T) {
 	proxy := peertest.NewProxy(t)
 	proxy.Operations["shop"] = shop
-	control := controlapi.NewClient(proxy.Socket)
+	control := proxyapi.NewClient(proxy.Socket)
 	defer control.Close()
 	library := apidoc.NewLibrary(control, logline.New(t.Output(), "text", nil))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,16 +168,16 @@ func TestMisses(t *testing.T) {
 	running.Go(func() { library.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	library.Follow(controlapi.Catalog{Version: "1", APIs: []controlapi.API{shopAPI()}})
+	library.Follow(proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{shopAPI()}})
 	s := &Surface{cfg: Config{Library: library}}
-	library.WaitForDocs(ctx)
-	if notes := s.findNotes(controlapi.Catalog{}, nil, "", nil); len(notes) > 0 {
+	library.WaitForDocuments(ctx)
+	if notes := s.findNotes(proxyapi.Catalog{}, nil, "", nil); len(notes) > 0 {
 		t.Errorf("of a search after everything was read: %q", notes)
 	}
-	exchange := func(status int, method, path string, apis ...string) controlapi.Exchange {
-		return controlapi.Exchange{Outcome: controlapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
+	exchange := func(status int, method, path string, apis ...string) proxyapi.Exchange {
+		return proxyapi.Exchange{Outcome: proxyapi.OutcomeServed, Status: status, Method: method, URL: "https://api.shop.test" + path, APIs: apis}
 	}
-	got := s.suggestOperations(controlapi.Receipt{Exchanges: []controlapi.Exchange{
+	got := s.suggestOperations(proxyapi.Receipt{Exchanges: []proxyapi.Exchange{
 		exchange(200, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/charges/ch_1", "shop"), exchange(404, "GET", "/v1/charge", "other"),
 		exchange(404, "GET", "/v1/refund", "shop"), exchange(404, "GET", "/v1/refund", "shop"), exchange(422, "POST", "/v1/refunds?x", "shop"), exchange(404, "GET", "/v1/customer", "shop"),
 	}})
@@ -186,14 +196,14 @@ func TestBareAPIs(t *testing.T) {
 	if err != nil || len(files) < 20 {
 		t.Fatal(len(files), err)
 	}
-	var apis []controlapi.API
+	var apis []proxyapi.API
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := controlapi.API{Name: filepath.Base(filepath.Dir(f))}
-		var server struct{ MCP *controlapi.Server }
+		a := proxyapi.API{Name: filepath.Base(filepath.Dir(f))}
+		var server struct{ MCP *mcpserver.Settings }
 		if err := errors.Join(json.Unmarshal(text, &struct {
 			Description *string
 			Domains     *[]string
@@ -204,8 +214,9 @@ func TestBareAPIs(t *testing.T) {
 		apis = append(apis, a)
 	}
 	apis = append(apis,
-		controlapi.API{Name: "trackly", Description: "Tickets of the team", Server: &controlapi.Server{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []controlapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
-		controlapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []controlapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}})
+		proxyapi.API{Name: "trackly", Description: "Tickets of the team", Server: &mcpserver.Settings{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []proxyapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
+		proxyapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []proxyapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}},
+		proxyapi.API{Name: "lan", Description: "Printers of the office", Domains: []string{"print.lan:631"}, AllowHTTP: true})
 	s := &servers{learnt: map[string][]signature.Tool{"trackly": {{Name: "create_ticket"}}}}
 	call := askOf(t, s, nil, apis...)
 	for _, a := range apis {
@@ -229,6 +240,7 @@ func TestBareAPIs(t *testing.T) {
 	for query, want := range map[string]string{
 		"create an issue in trackly": `API trackly  Tickets of the team  TRACKLY_KEY (header)  MCP server: list_apis({"api": "trackly"}) starts it and lists its tools; then await mcp.trackly.<tool>({...})`,
 		"geocode an address":         `API geo  Places and addresses  GEO_KEY (query:key)  fetch("https://maps.geo.test/...")`,
+		"list printers":              `API lan  Printers of the office  fetch("http://print.lan:631/...")`,
 	} {
 		if got, _, _ := strings.Cut(call("list_apis", map[string]any{"query": query}), "\n"); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", query, got, want)

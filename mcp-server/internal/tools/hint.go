@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // listHints returns sentences about what to change, each once, at most maxHints. The proxy's hints come first, then
@@ -45,7 +45,7 @@ func (r runRendering) listHints() []voice.Text {
 		}
 	}
 	for _, h := range r.outcome.Receipt.Hints {
-		if h.Code == controlapi.HintETag && !usesETag.MatchString(r.code) {
+		if h.Code == proxyapi.HintETag && !usesETag.MatchString(r.code) {
 			continue // most responses have an ETag, and most code reads none
 		}
 		t := h.VoiceText()
@@ -89,7 +89,7 @@ func (r runRendering) notJSON(printed string) []voice.Text {
 	for _, x := range slices.Backward(r.outcome.Receipt.Exchanges) {
 		what := ""
 		switch {
-		case x.Outcome != controlapi.OutcomeServed || x.CalledTool() != "":
+		case x.Outcome != proxyapi.OutcomeServed || x.CalledTool() != "":
 		case x.BytesDown == 0:
 			what = "an empty body"
 		case x.Type != "" && x.Type != "application/json":
@@ -111,7 +111,7 @@ func (r runRendering) notJSON(printed string) []voice.Text {
 		t := voice.NewText("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
 			r.languageWord("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
 				"the status and the path, and print the first 300 characters of the answer."),
-			"%METHOD", knownMethod(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
+			"%METHOD", describeMethod(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
 		if !slices.Contains(out, t) {
 			out = append(out, t)
 		}
@@ -122,8 +122,8 @@ func (r runRendering) notJSON(printed string) []voice.Text {
 	return out
 }
 
-// knownMethod returns a standard method, or a phrase: code may invent a method's name.
-func knownMethod(m string) string {
+// describeMethod returns a standard method, or a phrase: code may invent a method's name.
+func describeMethod(m string) string {
 	if slices.Contains([]string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}, m) {
 		return m
 	}
@@ -189,12 +189,12 @@ func denoRefusals(printed string, r runRendering) []voice.Text {
 	}
 	may := "Code may read /tmp, /skills and /runs, and write /tmp and /skills."
 	if r.private {
-		may = "Code may read and write its working directory alone, by relative paths. update_skill makes and changes skills."
+		may = "Code may read and write only its working directory, by relative paths. update_skill makes and changes skills."
 	}
 	add(fileRefusal.MatchString(printed), may)
 	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
 	add(sizeRefusal.MatchString(printed),
-		fmt.Sprintf("A file may have at most %d MiB: write several.", runapi.MaxFile>>20))
+		fmt.Sprintf("A file may have at most %d MiB: write several.", sandboxapi.MaxFile>>20))
 	if m := spaceRefusal.FindStringSubmatch(printed); m != nil {
 		add(true, "The disk of %DISK is full, and the file that was written last is incomplete: remove files that are no "+
 			"longer needed.", "%DISK", cmp.Or(m[1], "/tmp or /skills"))
@@ -231,22 +231,22 @@ func (r runRendering) hostRefusals(printed string) []voice.Text {
 			if !slices.Contains(out, t) {
 				out = append(out, t)
 			}
-		case r.triedHost(host):
+		case r.mayHaveTriedHost(host):
 			out = append(out, noAPI(host, cat))
 		}
 	}
 	return out
 }
 
-// triedHost reports whether the run most likely tried to reach a host. A successful run may only have printed a
+// mayHaveTriedHost reports whether the run most likely tried to reach a host. A successful run may only have printed a
 // server's text, which could recommend a host to the user in this way. Then the code must name the host.
-func (r runRendering) triedHost(h hostname.Host) bool {
+func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 	exit := r.outcome.Exit
-	return exit.Reason != runapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
+	return exit.Reason != sandboxapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
 }
 
 // noAPI returns the reason why code cannot reach a host.
-func noAPI(host hostname.Host, cat controlapi.Catalog) voice.Text {
+func noAPI(host hostname.Host, cat proxyapi.Catalog) voice.Text {
 	return voice.NewText("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
 		"%HOST", host.Name(), "%NEAR", suggestHost(host, cat))
@@ -267,7 +267,7 @@ func hostAt(text string) (hostname.Host, error) {
 const maxElsewhere = 4
 
 // otherPorts lists the domains with the same host at any port, or returns "".
-func otherPorts(h hostname.Host, cat controlapi.Catalog) string {
+func otherPorts(h hostname.Host, cat proxyapi.Catalog) string {
 	var at []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
@@ -340,7 +340,7 @@ func (r runRendering) hasExplanation(stderr string) bool {
 }
 
 // suggestHost names the known host that is most similar to a misspelt one, at its port if known, or returns "".
-func suggestHost(host hostname.Host, cat controlapi.Catalog) string {
+func suggestHost(host hostname.Host, cat proxyapi.Catalog) string {
 	var names, domains []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
@@ -362,7 +362,7 @@ func suggestHost(host hostname.Host, cat controlapi.Catalog) string {
 }
 
 // noServers returns the reason why mcp is not defined in code.
-func noServers(cat controlapi.Catalog) voice.Text {
+func noServers(cat proxyapi.Catalog) voice.Text {
 	if !hasServers(cat) {
 		return voice.NewText("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
 			"apis/<name>/config.json.")
@@ -379,7 +379,7 @@ var serverFile = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|w
 
 // ofServers removes servers' error lines from the output and returns hints for them. Otherwise these lines would look
 // like Deno's text about the code itself.
-func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voice.Text) {
+func ofServers(printed string, cat proxyapi.Catalog) (rest string, hints []voice.Text) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
 		// A server can write any text into its error, so only valid hosts and known servers count.
 		name, err := hostAt(m[2])
@@ -390,7 +390,7 @@ func ofServers(printed string, cat controlapi.Catalog) (rest string, hints []voi
 			"{The user can add|Add} it in apis/%NAME/config.json.", "%NAME", m[1], "%HOST", name.String()))
 	}
 	if m := serverFile.FindStringSubmatch(printed); m != nil && hasServer(cat, m[1]) {
-		hints = append(hints, voice.NewText("The server %NAME may use no files but those of its home. "+
+		hints = append(hints, voice.NewText("The server %NAME may use only files of its home. "+
 			"{The user can name|Name} a path there, such as ~/x, in apis/%NAME/config.json.", "%NAME", m[1]))
 	}
 	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {

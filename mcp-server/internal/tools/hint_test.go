@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // rendered is the rendering of a run that printed an error.
-func rendered(stderr string, list ...controlapi.Exchange) runRendering {
+func rendered(stderr string, list ...proxyapi.Exchange) runRendering {
 	r := runRendering{stdout: newExcerpt(1000), stderr: newExcerpt(1000), limit: 1000}
 	r.stderr.WriteString(stderr)
 	r.outcome.Receipt.Exchanges = list
@@ -20,27 +20,27 @@ func rendered(stderr string, list ...controlapi.Exchange) runRendering {
 // is a path that is more than a path.
 func TestNotJSON(t *testing.T) {
 	const failed = "error: Uncaught (in promise) SyntaxError: Unexpected token '<', \"<!doctype \"... is not valid JSON\n"
-	served := func(url, kind string, down int64) controlapi.Exchange {
-		return controlapi.Exchange{Method: "GET", URL: url, Host: "api.a.test", Outcome: controlapi.OutcomeServed, Status: 200, Type: kind, BytesDown: down}
+	served := func(url, kind string, down int64) proxyapi.Exchange {
+		return proxyapi.Exchange{Method: "GET", URL: url, Host: "api.a.test", Outcome: proxyapi.OutcomeServed, Status: 200, Type: kind, BytesDown: down}
 	}
 	const advice = ", not JSON. Check answer.ok and the path, and print (await answer.text()).slice(0, 300)."
 	page, fine := served("https://api.a.test/v1/items?page", "text/html", 9), served("https://api.a.test/fine", "application/json", 9)
 	other := served("https://api.a.test/b", "text/plain", 9)
 	for name, row := range map[string]struct {
 		stderr string
-		list   []controlapi.Exchange
+		list   []proxyapi.Exchange
 		want   string
 	}{
-		"a page":              {failed, []controlapi.Exchange{page, fine}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
-		"nothing":             {"SyntaxError: Unexpected end of JSON input", []controlapi.Exchange{served("https://api.a.test/", "application/json", 0)}, "GET api.a.test/ answered 200 with an empty body" + advice},
-		"the same twice":      {failed, []controlapi.Exchange{page, page}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
-		"the last two":        {failed, []controlapi.Exchange{other, page, other}, "GET api.a.test/b answered 200 with text/plain" + advice + "\nGET api.a.test/v1/items answered 200 with text/html" + advice},
-		"only JSON":           {failed, []controlapi.Exchange{fine}, ""},
-		"no such error":       {"error: Uncaught Error: x", []controlapi.Exchange{page}, ""},
-		"a path with words":   {failed, []controlapi.Exchange{served("https://api.a.test/now%20ignore%20this", "text/html", 9)}, "GET api.a.test answered 200 with text/html" + advice},
-		"a method of words":   {failed, []controlapi.Exchange{{Method: "IGNORE-ALL", URL: "https://api.a.test/", Host: "api.a.test", Outcome: controlapi.OutcomeServed, Status: 200, Type: "text/html", BytesDown: 1}}, "a request to api.a.test/ answered 200 with text/html" + advice},
-		"a host that is none": {failed, []controlapi.Exchange{{Method: "GET", URL: "https://x y/", Host: "x y", Outcome: controlapi.OutcomeServed, Type: "text/html", BytesDown: 1}}, ""},
-		"refused":             {failed, []controlapi.Exchange{{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: controlapi.OutcomeDenied, Type: "text/html"}}, ""},
+		"a page":              {failed, []proxyapi.Exchange{page, fine}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
+		"nothing":             {"SyntaxError: Unexpected end of JSON input", []proxyapi.Exchange{served("https://api.a.test/", "application/json", 0)}, "GET api.a.test/ answered 200 with an empty body" + advice},
+		"the same twice":      {failed, []proxyapi.Exchange{page, page}, "GET api.a.test/v1/items answered 200 with text/html" + advice},
+		"the last two":        {failed, []proxyapi.Exchange{other, page, other}, "GET api.a.test/b answered 200 with text/plain" + advice + "\nGET api.a.test/v1/items answered 200 with text/html" + advice},
+		"only JSON":           {failed, []proxyapi.Exchange{fine}, ""},
+		"no such error":       {"error: Uncaught Error: x", []proxyapi.Exchange{page}, ""},
+		"a path with words":   {failed, []proxyapi.Exchange{served("https://api.a.test/now%20ignore%20this", "text/html", 9)}, "GET api.a.test answered 200 with text/html" + advice},
+		"a method of words":   {failed, []proxyapi.Exchange{{Method: "IGNORE-ALL", URL: "https://api.a.test/", Host: "api.a.test", Outcome: proxyapi.OutcomeServed, Status: 200, Type: "text/html", BytesDown: 1}}, "a request to api.a.test/ answered 200 with text/html" + advice},
+		"a host that is none": {failed, []proxyapi.Exchange{{Method: "GET", URL: "https://x y/", Host: "x y", Outcome: proxyapi.OutcomeServed, Type: "text/html", BytesDown: 1}}, ""},
+		"refused":             {failed, []proxyapi.Exchange{{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: proxyapi.OutcomeDenied, Type: "text/html"}}, ""},
 	} {
 		if got := toModel(rendered(row.stderr, row.list...).listHints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
@@ -51,18 +51,18 @@ func TestNotJSON(t *testing.T) {
 // TestFailedResponses: responses with an error status that code may have taken for data are counted by host and status.
 // What code names itself, or prints, is not, and a 404 is not if code looks at statuses.
 func TestFailedResponses(t *testing.T) {
-	some := func(n, status int, host string) (out []controlapi.Exchange) {
+	some := func(n, status int, host string) (out []proxyapi.Exchange) {
 		for range n {
-			out = append(out, controlapi.Exchange{Method: "GET", URL: "https://" + host + "/", Host: host, Outcome: controlapi.OutcomeServed, Status: status, Type: "application/json", BytesDown: 2})
+			out = append(out, proxyapi.Exchange{Method: "GET", URL: "https://" + host + "/", Host: host, Outcome: proxyapi.OutcomeServed, Status: status, Type: "application/json", BytesDown: 2})
 		}
 		return out
 	}
 	limited := slices.Concat(some(25, 200, "api.a.test"), some(35, 429, "api.a.test"))
 	const silent = ". Neither the code nor its output mentions this: data may be missing."
-	const wait, repeat, ok = " After 429 wait as Retry-After says, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
+	const wait, repeat, ok = " After 429, wait for Retry-After, then send the request again.", " After 5xx repeat a request that only reads.", " Check response.ok before you use a body."
 	const all = "35 of 60 responses of api.a.test had status 429"
 	for name, row := range map[string]struct {
-		list           []controlapi.Exchange
+		list           []proxyapi.Exchange
 		code, out, err string
 		want           string
 	}{
@@ -77,10 +77,12 @@ func TestFailedResponses(t *testing.T) {
 		"500 and 404":            {slices.Concat(some(2, 500, "b.test"), some(1, 404, "a.test")), "x", "", "", "2 of 2 responses of b.test had status 500, 1 of 1 responses of a.test had status 404" + silent + repeat + ok},
 		"404 that code expects":  {some(1, 404, "a.test"), "return r.ok", "", "", ""},
 		"503 that code checks":   {some(1, 503, "a.test"), "return r.ok", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
+		"503 that code compares": {some(1, 503, "a.test"), "if (r.status >= 500) continue", "", "", ""},
+		"503 compared with 400":  {some(1, 503, "a.test"), "if (r.status >= 400) continue", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
 		"many":                   {slices.Concat(some(9, 500, "a.test"), some(8, 501, "a.test"), some(7, 502, "a.test"), some(6, 503, "a.test"), some(5, 504, "a.test"), some(4, 505, "a.test")), "x", "", "", "9 of 39 responses of a.test had status 500, 8 of 39 responses of a.test had status 501, 7 of 39 responses of a.test had status 502, 6 of 39 responses of a.test had status 503, and 2 more statuses were errors" + silent + repeat},
 		"a host of words":        {some(1, 500, "ignore all"), "x", "", "", ""},
-		"refused by the proxy":   {[]controlapi.Exchange{{Host: "a.test", Outcome: controlapi.OutcomeDenied, Status: 429}}, "x", "", "", ""},
-		"a tool of a server":     {[]controlapi.Exchange{{Host: controlapi.ServersHost, URL: "https://" + controlapi.ServersHost + "/a/b", Outcome: controlapi.OutcomeServed, Status: 500}}, "x", "", "", ""},
+		"refused by the proxy":   {[]proxyapi.Exchange{{Host: "a.test", Outcome: proxyapi.OutcomeDenied, Status: 429}}, "x", "", "", ""},
+		"a tool of a server":     {[]proxyapi.Exchange{{Host: proxyapi.ServersHost, URL: "https://" + proxyapi.ServersHost + "/a/b", Outcome: proxyapi.OutcomeServed, Status: 500}}, "x", "", "", ""},
 		"401 that the hint says": {some(1, 401, "hint.test"), "x", "", "", "GET hint.test: answered 401. The credential"},
 		"401 without a hint":     {some(1, 401, "a.test"), "x", "", "", "1 of 1 responses of a.test had status 401" + silent + ok},
 	} {
@@ -88,7 +90,7 @@ func TestFailedResponses(t *testing.T) {
 		r.stdout.WriteString(row.out)
 		r.code = row.code
 		if strings.Contains(row.want, "hint.test") {
-			r.outcome.Receipt.Hints = []controlapi.Hint{{Code: controlapi.HintRejected, Host: "hint.test", Method: "GET", Text: "answered 401. The credential"}}
+			r.outcome.Receipt.Hints = []proxyapi.Hint{{Code: proxyapi.HintRejected, Host: "hint.test", Method: "GET", Text: "answered 401. The credential"}}
 		}
 		if got := toModel(r.listHints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
@@ -110,7 +112,7 @@ func TestETagHint(t *testing.T) {
 	} {
 		r := rendered("")
 		r.code = code
-		r.outcome.Receipt.Hints = []controlapi.Hint{{Code: controlapi.HintETag, Text: "ETag removed."}, {Code: "other", Text: "Other."}}
+		r.outcome.Receipt.Hints = []proxyapi.Hint{{Code: proxyapi.HintETag, Text: "ETag removed."}, {Code: "other", Text: "Other."}}
 		want := "Other."
 		if shown {
 			want = "ETag removed.\nOther."
@@ -123,7 +125,7 @@ func TestETagHint(t *testing.T) {
 
 // TestShort: what a model reads of the commonest slips takes no more than 60 tokens, of about four characters each.
 func TestShort(t *testing.T) {
-	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}}}}
+	cat := proxyapi.Catalog{APIs: []proxyapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}}}}
 	frames := "    at mainFetch (ext:deno_fetch/26_fetch.js:2:2193)\n    at ext:deno_fetch/26_fetch.js:2:6939\n    at new Promise (<anonymous>)\n    at file:///code/main.ts:1:17\n"
 	for name, stderr := range map[string]string{
 		"wrong host": "error: Uncaught (in promise) NotCapable: Requires net access to \"api.strpe.com:443\", run again with the --allow-net flag\nconst r = await fetch(\"https://api.strpe.com/\");\n                ^\n" + frames,

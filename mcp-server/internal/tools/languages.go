@@ -9,11 +9,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // OfferPython receives the sandbox's report about Python. The tool that runs code lists the available languages.
-func (s *Surface) OfferPython(p runapi.Python) {
+func (s *Surface) OfferPython(p sandboxapi.Python) {
 	old := s.pythonReport()
 	s.python.Store(&p)
 	// Only a real change, because replacing a tool sends every client a notification.
@@ -23,11 +23,11 @@ func (s *Surface) OfferPython(p runapi.Python) {
 }
 
 // pythonReport returns the sandbox's last report about Python.
-func (s *Surface) pythonReport() runapi.Python {
+func (s *Surface) pythonReport() sandboxapi.Python {
 	if p := s.python.Load(); p != nil {
 		return *p
 	}
-	return runapi.Python{}
+	return sandboxapi.Python{}
 }
 
 // readLanguage reads the argument language and reports whether it is Python. tag is the word after the code's fence. It
@@ -41,11 +41,11 @@ func (s *Surface) readLanguage(a *argumentReader, tag string) bool {
 	language := strings.ToLower(a.Text("language", want, false))
 	language = cmp.Or(language, fencedLanguage(a, tag, language))
 	switch {
-	case language == "" || language == runapi.LanguageTypeScript:
+	case language == "" || language == sandboxapi.LanguageTypeScript:
 		return false
-	case language == runapi.LanguagePython && p.Version != "":
+	case language == sandboxapi.LanguagePython && p.Version != "":
 		return true
-	case language == runapi.LanguagePython:
+	case language == sandboxapi.LanguagePython:
 		a.AddMistake("language: Python is not available here" + becauseOf(p.Problem) + "; write TypeScript")
 	default:
 		a.AddMistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
@@ -117,11 +117,11 @@ func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		switch top, _, _ := strings.Cut(m[1], "."); top {
 		case "apis":
-			out = append(out, voice.NewText("Typed clients are for TypeScript alone: call the API by its URL."))
+			out = append(out, voice.NewText("Typed clients are only for TypeScript: call the API by its URL."))
 		case "mcp", "stash", "parallel":
 			out = append(out, noServers(r.catalog))
 		default:
-			out = append(out, r.missingModule(m[1]))
+			out = append(out, r.explainMissingModule(m[1]))
 		}
 	}
 	if noAddress.MatchString(printed) {
@@ -155,8 +155,8 @@ func (r runRendering) unknownHosts() (out []voice.Text) {
 	return out
 }
 
-// missingModule lists the modules that are available instead of a missing one.
-func (r runRendering) missingModule(module string) voice.Text {
+// explainMissingModule lists the modules that are available instead of a missing one.
+func (r runRendering) explainMissingModule(module string) voice.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
 		return voice.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
 	}
@@ -174,7 +174,7 @@ func (r runRendering) missingModule(module string) voice.Text {
 }
 
 // pythonGuide returns the guide's part about Python.
-func pythonGuide(p runapi.Python) string {
+func pythonGuide(p sandboxapi.Python) string {
 	if p.Version == "" {
 		return ""
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -25,16 +25,16 @@ const (
 	sendPoll = 200 * time.Millisecond
 )
 
-// describePlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
-func (s *Surface) describePlan(
+// presentPlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
+func (s *Surface) presentPlan(
 	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
 ) voice.Text {
 	p := o.Receipt.Plan
 	switch {
-	case !r.DryRun, p == nil && (o.Exit.Reason != runapi.Exited || o.Exit.Code != 0):
+	case !r.DryRun, p == nil && (o.Exit.Reason != sandboxapi.Exited || o.Exit.Code != 0):
 		return voice.Text{}
 	case p == nil:
-		return voice.NewText("This was a dry run. Nothing in it would have changed anything, so there is no plan.")
+		return voice.NewText("This was a dry run without writes, so there is no plan.")
 	}
 	picture := strings.Join(p.Picture, "\n")
 	switch s.askPlan(ctx, p, ask) {
@@ -42,16 +42,16 @@ func (s *Surface) describePlan(
 		return voice.NewText("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT",
 			s.waitForSent(ctx, p.ID))
 	case execution.Refused:
-		return voice.NewText("%PICTURE\n{The user|You} refused it: nothing was sent, and {ask what to do|nothing will be}.",
+		return voice.NewText("%PICTURE\n{The user|You} refused it, so it was not sent{. Ask what to do|, and will not be}.",
 			"%PICTURE", picture)
 	}
-	return voice.NewText("%PICTURE\nNothing of it was sent. {The user can approve|Approve} all or some of it within "+
+	return voice.NewText("%PICTURE\nIt was not sent. {The user can approve|Approve} all or some of it within "+
 		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
 // askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
 // that.
-func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.HoldAnswer {
+func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.Decision {
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
@@ -116,7 +116,7 @@ func (s *Surface) waitForSent(ctx context.Context, id string) string {
 		p, err := s.cfg.Control.FetchPlan(ctx, id)
 		if err != nil {
 			// The plan was approved, so an error here must not look like a refusal.
-			return "What was answered is not known: codeforge plan show " + id
+			return "The answers are unknown: codeforge plan show " + id
 		}
 		if p.State != planapi.StateRunning {
 			return listReplies(p)

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // asked is one question of testdata/questions.
@@ -54,8 +54,8 @@ func TestQuestions(t *testing.T) {
 	}
 	all := readQuestions(t, sets)
 	operations := map[string]string{}
-	docs := map[string]*apidoc.APIDoc{}
-	var apis []controlapi.API
+	docs := map[string]*apidoc.Document{}
+	var apis []proxyapi.API
 	for _, a := range all {
 		if docs[a.api] != nil {
 			continue
@@ -64,11 +64,11 @@ func TestQuestions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if docs[a.api], err = apidoc.ReadDoc(a.api, strings.NewReader(string(text))); err != nil {
+		if docs[a.api], err = apidoc.ReadDocument(a.api, strings.NewReader(string(text))); err != nil {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
-		apis = append(apis, controlapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
+		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	call := askOf(t, nil, operations, apis...)
 
@@ -112,7 +112,7 @@ func TestQuestions(t *testing.T) {
 }
 
 // placeOf is where the first right operation is among ten, or -1.
-func placeOf(docs map[string]*apidoc.APIDoc, a asked, together bool) int {
+func placeOf(docs map[string]*apidoc.Document, a asked, together bool) int {
 	places := []*search.Index{docs[a.api].Index}
 	if together {
 		for _, d := range docs {
@@ -136,7 +136,7 @@ func TestLarge(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	var docs []*apidoc.APIDoc
+	var docs []*apidoc.Document
 	var indexes []*search.Index
 	n := 0
 	const (
@@ -149,7 +149,7 @@ func TestLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := apidoc.ReadDoc(fmt.Sprint("copy", i), f)
+		d, err := apidoc.ReadDocument(fmt.Sprint("copy", i), f)
 		_ = f.Close()
 		if err != nil {
 			t.Fatal(err)

@@ -16,18 +16,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // corpus is imported documents, by API.
 type corpus struct {
-	docs map[string]*apidoc.APIDoc
+	docs map[string]*apidoc.Document
 	call func(string, map[string]any) string // of a surface that has them
 }
 
 func readCorpus(t *testing.T, questions []asked) corpus {
 	t.Helper()
-	c, operations, apis := corpus{docs: map[string]*apidoc.APIDoc{}}, map[string]string{}, []controlapi.API(nil)
+	c, operations, apis := corpus{docs: map[string]*apidoc.Document{}}, map[string]string{}, []proxyapi.API(nil)
 	for _, a := range questions {
 		if c.docs[a.api] != nil {
 			continue
@@ -36,11 +36,11 @@ func readCorpus(t *testing.T, questions []asked) corpus {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.docs[a.api], err = apidoc.ReadDoc(a.api, strings.NewReader(string(text))); err != nil {
+		if c.docs[a.api], err = apidoc.ReadDocument(a.api, strings.NewReader(string(text))); err != nil {
 			t.Fatal(err)
 		}
 		operations[a.api] = string(text)
-		apis = append(apis, controlapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
+		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	c.call = askOf(t, nil, operations, apis...)
 	return c
@@ -170,7 +170,7 @@ func TestMemory(t *testing.T) {
 	for _, set := range []string{"everyday", "graph"} {
 		questions := readQuestions(t, []string{set})
 		operations, before := 0, heap()
-		docs := map[string]*apidoc.APIDoc{}
+		docs := map[string]*apidoc.Document{}
 		took := growth.MeasureTime(func() {
 			for _, a := range questions {
 				if docs[a.api] == nil {
@@ -178,7 +178,7 @@ func TestMemory(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if docs[a.api], err = apidoc.ReadDoc(a.api, f); err != nil {
+					if docs[a.api], err = apidoc.ReadDocument(a.api, f); err != nil {
 						t.Fatal(err)
 					}
 					operations += docs[a.api].OperationCount()

@@ -10,22 +10,22 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // beginRecording starts to store a run, and sets its ID. running is called when the run has its slot.
 func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
 	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
-	run := historyapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
-		Language: runapi.LanguageTypeScript}
+	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
+		Language: sandboxapi.LanguageTypeScript}
 	if r.Python {
-		run.Language = runapi.LanguagePython
+		run.Language = sandboxapi.LanguagePython
 	}
 	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
@@ -34,7 +34,7 @@ func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.Request,
 		r.Client = t.Name + ": " + r.Client // for the ledger and for alarms
 	}
 	recording := s.cfg.History.BeginRecording(run, r.Code)
-	r.Started = func(l runapi.Lease) {
+	r.Started = func(l sandboxapi.Lease) {
 		running()
 		recording.RecordSlot(int(l.Slot), l.Generation)
 	}
@@ -89,8 +89,8 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 		name, _, _ = clientInfo(req.Session)
 	}
 	for _, c := range changes {
-		s.recordChange(historyapi.SkillVersion{
-			Skill: c.Name, By: historyapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
+		s.recordChange(operatorapi.SkillVersion{
+			Skill: c.Name, By: operatorapi.ByRun, Run: run, Client: name, Deleted: c.What == skill.Deleted,
 		})
 	}
 }
@@ -101,8 +101,8 @@ func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, 
 	own := ownChanges(code, alone, changes)
 	var out []string
 	for _, c := range changes {
-		alert := historyapi.Alert{
-			Kind: historyapi.AlertPinned, Skill: c.Name,
+		alert := operatorapi.Alert{
+			Kind: operatorapi.AlertPinned, Skill: c.Name,
 			Title: "The file of a pinned skill was changed: " + c.Name,
 			Text:  "Imports still get the pinned source.",
 		}
@@ -115,7 +115,7 @@ func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, 
 	return out
 }
 
-// noExit returns historyapi.Run.Reason for a run without an exit.
+// noExit returns operatorapi.Run.Reason for a run without an exit.
 func noExit(err error) string {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
@@ -125,15 +125,15 @@ func noExit(err error) string {
 	case errors.As(err, &busy):
 		return "busy"
 	case errors.Is(err, context.Canceled):
-		return string(runapi.Cancelled)
-	case errors.Is(err, runapi.ErrInterrupted):
+		return string(sandboxapi.Cancelled)
+	case errors.Is(err, sandboxapi.ErrInterrupted):
 		return "interrupted"
 	}
 	return "unavailable"
 }
 
 // recordChange stores a change of a skill.
-func (s *Surface) recordChange(v historyapi.SkillVersion) {
+func (s *Surface) recordChange(v operatorapi.SkillVersion) {
 	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // the history has versions of the shared skills only
 		return
 	}

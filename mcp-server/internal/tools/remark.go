@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -52,9 +52,9 @@ type loadFailure struct{ Name, Reason string }
 // place matches the position in a skill that Deno reports as wrong.
 var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
-// checkWritten reports problems of skills that were just written. A separate run loads the skills in the sandbox
+// reportBroken reports problems of skills that were just written. A separate run loads the skills in the sandbox
 // without executing them. If that run fails, remarks says only what it can tell without it.
-func (s *Surface) checkWritten(ctx context.Context, r execution.Request, changes []skill.Change) []string {
+func (s *Surface) reportBroken(ctx context.Context, r execution.Request, changes []skill.Change) []string {
 	var typescript, python []string
 	for _, c := range changes {
 		switch {
@@ -100,7 +100,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
-	if _, err := s.cfg.Executor.Run(ctx, check, func(e runapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
+	if _, err := s.cfg.Executor.Run(ctx, check, func(e sandboxapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
 		return nil
 	}
 	// A skill that changed during the check may load now.
@@ -125,7 +125,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 			if r.Python {
 				what = "docstring"
 			}
-			out = append(out, fmt.Sprintf("The skill %s has no %s: nobody will know what it is for.", name, what))
+			out = append(out, fmt.Sprintf("The skill %s has no %s, so later runs cannot find it.", name, what))
 		}
 	}
 	return out
@@ -149,10 +149,10 @@ func reportStrays(list []skill.Change) []string {
 	var out []string
 	for i, c := range list {
 		if i == maxRemarks {
-			out = append(out, fmt.Sprintf("%d more files in /skills are no skills.", len(list)-i))
+			out = append(out, fmt.Sprintf("%d more files in /skills are not skills.", len(list)-i))
 			break
 		}
-		out = append(out, fmt.Sprintf("%.80q in /skills is no skill: %s.", c.Name, c.What))
+		out = append(out, fmt.Sprintf("%.80q in /skills is not a skill: %s.", c.Name, c.What))
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // maxHints is the largest number of hints in a result.
@@ -33,21 +33,21 @@ type runRendering struct {
 	mistakes []string
 	// plan describes the requests of a dry run. It is empty for another run.
 	plan     voice.Text
-	catalog  controlapi.Catalog
+	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
 	isPython bool
-	python   runapi.Python // the sandbox's report about Python
+	python   sandboxapi.Python // the sandbox's report about Python
 }
 
 // renderRun returns the result of a run. The first block of a success is stdout, exactly as printed. stderr follows in
 // a second block after the line "stderr:". A failure has both in one block, stderr first. Notes come in the last block.
 func renderRun(r runRendering) *mcp.CallToolResult {
 	var notes []voice.Text
-	failed := r.err != nil || r.outcome.Exit.Reason != runapi.Exited || r.outcome.Exit.Code != 0
+	failed := r.err != nil || r.outcome.Exit.Reason != sandboxapi.Exited || r.outcome.Exit.Code != 0
 	if r.err != nil {
 		notes = append(notes, explainNoExit(r.err, r.outcome))
-	} else if r.outcome.Exit.Reason == runapi.Mistaken {
+	} else if r.outcome.Exit.Reason == sandboxapi.Mistaken {
 		notes = append(notes, voice.NewText("%MISTAKES", "%MISTAKES", mistakesNote(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
 		notes = append(notes, voice.NewText("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
@@ -109,7 +109,7 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 
 // mistakesNote returns the note on mistakes because of which the code was not run.
 func mistakesNote(lines []string) string {
-	return "Type errors, nothing was run:\n" + strings.Join(lines, "\n") +
+	return "Type errors, not run:\n" + strings.Join(lines, "\n") +
 		"\nA line `// @ts-ignore` above one, or `// @ts-nocheck` as the first line, runs the code all the same."
 }
 
@@ -181,12 +181,12 @@ func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 // explainSilence explains why a run has no output.
 func explainSilence(r runRendering, failed bool) string {
 	if failed {
-		return fmt.Sprintf("The code ended with exit code %d and printed nothing.", r.outcome.Exit.Code)
+		return fmt.Sprintf("The code ended with exit code %d and no output.", r.outcome.Exit.Code)
 	}
 	if name := findUncalled(r.code); name != "" {
-		return fmt.Sprintf("The code ran and printed nothing: it defines %s and never calls it.", name)
+		return fmt.Sprintf("The code ran without output: it defines %s and never calls it.", name)
 	}
-	return "The code ran and printed nothing. Print what you need with " + r.languageWord("console.log", "print") + "."
+	return "The code ran without output. Print what you need with " + r.languageWord("console.log", "print") + "."
 }
 
 // languageWord returns the word for the language of the code.

@@ -126,7 +126,7 @@ func (r *runReporter) notifyClient(ctx context.Context) {
 			if time.Since(told) < r.cfg.Heartbeat {
 				continue
 			}
-			message = r.nextHeartbeat()
+			message = r.heartbeatText()
 		}
 		// Sent without the lock, because Send may block and Printed must not.
 		told = time.Now()
@@ -150,7 +150,7 @@ func (r *runReporter) takeOutput() string {
 	return s
 }
 
-func (r *runReporter) nextHeartbeat() string {
+func (r *runReporter) heartbeatText() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return fmt.Sprintf("%s, %.0f s", r.state, time.Since(r.started).Seconds())

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Servers gives access to the tools of MCP servers.
@@ -35,7 +35,7 @@ const (
 
 // countTools returns the field "mcp" of an API in list_apis: the number of its tools, true if that is unknown, or nil
 // for an API that is not a server.
-func (s *Surface) countTools(api controlapi.API) any {
+func (s *Surface) countTools(api proxyapi.API) any {
 	if api.Server == nil {
 		return nil
 	}
@@ -58,8 +58,8 @@ func serverNote(list []listedAPI) string {
 	return ""
 }
 
-// toolLines returns the tools of one server, one line each. It starts the server if its tools are unknown.
-func (s *Surface) toolLines(ctx context.Context, server string) string {
+// fetchToolLines returns the tools of one server, one line each. It starts the server if its tools are unknown.
+func (s *Surface) fetchToolLines(ctx context.Context, server string) string {
 	if s.cfg.Servers == nil {
 		return ""
 	}
@@ -133,12 +133,12 @@ func memberAccess(name string) string {
 }
 
 // hasServer reports whether the catalog has an MCP server with this name.
-func hasServer(cat controlapi.Catalog, name string) bool {
-	return slices.ContainsFunc(cat.APIs, func(a controlapi.API) bool { return a.Name == name && a.Server != nil })
+func hasServer(cat proxyapi.Catalog, name string) bool {
+	return slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name && a.Server != nil })
 }
 
 // hasServers reports whether the catalog has an MCP server.
-func hasServers(cat controlapi.Catalog) bool {
+func hasServers(cat proxyapi.Catalog) bool {
 	for _, a := range cat.APIs {
 		if a.Server != nil {
 			return true

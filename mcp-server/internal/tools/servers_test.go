@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
@@ -20,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // servers are Servers with tools that are known, tools that can be learnt, and servers that do not start.
@@ -50,18 +51,18 @@ func (s *servers) LearnTools(ctx context.Context, server string) ([]signature.To
 }
 
 // ask starts a surface with these servers and returns a caller of its tools.
-func ask(t *testing.T, s Servers, apis ...controlapi.API) func(tool string, args map[string]any) string {
+func ask(t *testing.T, s Servers, apis ...proxyapi.API) func(tool string, args map[string]any) string {
 	t.Helper()
 	return askOf(t, s, nil, apis...)
 }
 
 // askOf is ask with operations.jsonl by API.
-func askOf(t *testing.T, s Servers, operations map[string]string, apis ...controlapi.API) func(string, map[string]any) string {
+func askOf(t *testing.T, s Servers, operations map[string]string, apis ...proxyapi.API) func(string, map[string]any) string {
 	t.Helper()
 	proxy, sandbox := peertest.NewProxy(t), peertest.NewSandbox(t, 1)
 	maps.Copy(proxy.Operations, operations)
-	proxy.SetCatalog(controlapi.Catalog{APIs: apis})
-	control, runs := controlapi.NewClient(proxy.Socket), runapi.NewClient(runapi.ClientConfig{Dial: sandbox.Dial})
+	proxy.SetCatalog(proxyapi.Catalog{APIs: apis})
+	control, runs := proxyapi.NewClient(proxy.Socket), sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: sandbox.Dial})
 	log := logline.New(t.Output(), "text", nil)
 	skills, err := skill.OpenStore(t.TempDir(), false)
 	testkit.Must(t, err)
@@ -102,7 +103,7 @@ func askOf(t *testing.T, s Servers, operations map[string]string, apis ...contro
 }
 
 func TestListServers(t *testing.T) {
-	server := &controlapi.Server{Package: "npm:x@1.0.0"}
+	server := &mcpserver.Settings{Package: "npm:x@1.0.0"}
 	long := make([]signature.Tool, 2000)
 	for i := range long {
 		long[i] = signature.Tool{Name: "some_tool", Description: "It does something that takes some words to say."}
@@ -114,9 +115,9 @@ func TestListServers(t *testing.T) {
 		}, "empty": {}, "long": long},
 		learnt: map[string][]signature.Tool{"asleep": {{Name: "wake"}}},
 	}
-	list := ask(t, s, controlapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}}, controlapi.API{Name: "git-hub", Server: server},
-		controlapi.API{Name: "asleep", Server: server}, controlapi.API{Name: "empty", Server: server},
-		controlapi.API{Name: "broken", Server: server}, controlapi.API{Name: "long", Server: server})
+	list := ask(t, s, proxyapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}}, proxyapi.API{Name: "git-hub", Server: server},
+		proxyapi.API{Name: "asleep", Server: server}, proxyapi.API{Name: "empty", Server: server},
+		proxyapi.API{Name: "broken", Server: server}, proxyapi.API{Name: "long", Server: server})
 
 	all := list("list_apis", nil)
 	for _, want := range []string{`"name":"git-hub"`, `"mcp":2}`, `"mcp":true}`, `"mcp":0}`, "\n|\"mcp\" marks an MCP server"} {
@@ -149,20 +150,20 @@ func TestListServers(t *testing.T) {
 }
 
 func TestNoMCPHint(t *testing.T) {
-	with := controlapi.Catalog{APIs: []controlapi.API{{Name: "git", Server: &controlapi.Server{}}}}
+	with := proxyapi.Catalog{APIs: []proxyapi.API{{Name: "git", Server: &mcpserver.Settings{}}}}
 	for _, c := range []struct {
 		printed string
-		catalog controlapi.Catalog
+		catalog proxyapi.Catalog
 		want    string
 	}{
 		{"error: Uncaught (in promise) ReferenceError: mcp is not defined", with, "mcp is a global"},
-		{"error: Uncaught ReferenceError: mcp is not defined", controlapi.Catalog{}, "No MCP server is configured"},
+		{"error: Uncaught ReferenceError: mcp is not defined", proxyapi.Catalog{}, "No MCP server is configured"},
 		{`error: Relative import path "mcp" not prefixed with / or ./ or ../`, with, "without an import"},
 		{`error: Uncaught (in promise) McpError: git.log: Requires net access to "Git.example.com:443", run again`, with,
 			"The server git wants to reach git.example.com, which is not in its domains. The user can add it in apis/git/config.json."},
 		{`McpError: made.up: Requires net access to "x.example.com:443"`, with, ""},
 		{`McpError: git.log: Requires write access to "/Users/me/x", run again with the --allow-write flag`, with,
-			"The server git may use no files but those of its home. The user can name a path there, such as ~/x, in apis/git/config.json."},
+			"The server git may use only files of its home. The user can name a path there, such as ~/x, in apis/git/config.json."},
 		{`McpError: made.up: Requires read access to "/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
@@ -174,8 +175,8 @@ func TestNoMCPHint(t *testing.T) {
 
 // TestPortHints: a host that the catalog has at another port is not one that it does not have.
 func TestPortHints(t *testing.T) {
-	cat := controlapi.Catalog{APIs: []controlapi.API{
-		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &controlapi.Server{}}, {Name: "web", Domains: []string{"api.example.com"}},
+	cat := proxyapi.Catalog{APIs: []proxyapi.API{
+		{Name: "es", Domains: []string{"es.lan:9200", "*.home.lan:3000"}, Server: &mcpserver.Settings{}}, {Name: "web", Domains: []string{"api.example.com"}},
 		{Name: "shop", Domains: []string{"api.shop.lan", "api.shop.lan:8443"}},
 	}}
 	for _, c := range []struct{ printed, want string }{
@@ -211,15 +212,15 @@ func TestRecommendedHost(t *testing.T) {
 	const printed = `Requires net access to "evil.example.com:443"`
 	for _, c := range []struct {
 		code   int
-		reason runapi.Reason
+		reason sandboxapi.Reason
 		text   string
 		hints  int
 	}{
-		{code: 0, reason: runapi.Exited, text: `console.log(await (await fetch(url)).text())`},
-		{code: 0, reason: runapi.Exited, text: `try { fetch("https://Evil.example.com") } catch (e) { console.log(e) }`, hints: 1},
-		{code: 1, reason: runapi.Exited, text: `await fetch(next)`, hints: 1},
+		{code: 0, reason: sandboxapi.Exited, text: `console.log(await (await fetch(url)).text())`},
+		{code: 0, reason: sandboxapi.Exited, text: `try { fetch("https://Evil.example.com") } catch (e) { console.log(e) }`, hints: 1},
+		{code: 1, reason: sandboxapi.Exited, text: `await fetch(next)`, hints: 1},
 	} {
-		r := runRendering{code: c.text, outcome: execution.Outcome{Exit: runapi.Exit{Reason: c.reason, Code: c.code}}}
+		r := runRendering{code: c.text, outcome: execution.Outcome{Exit: sandboxapi.Exit{Reason: c.reason, Code: c.code}}}
 		if got := denoRefusals(printed, r); len(got) != c.hints {
 			t.Errorf("%s: %q", c.text, got)
 		}
@@ -228,7 +229,7 @@ func TestRecommendedHost(t *testing.T) {
 
 // Where there is no server, nothing is said of any.
 func TestNoServers(t *testing.T) {
-	call := ask(t, nil, controlapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}})
+	call := ask(t, nil, proxyapi.API{Name: "stripe", Domains: []string{"api.stripe.com"}})
 	if got := call("list_apis", nil) + call("get_instructions", nil); strings.Contains(got, "mcp") || strings.Contains(got, "MCP") {
 		t.Error(got)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 const (
@@ -65,11 +65,11 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	}
 	s.cfg.Log.Info("skill updated", logline.Tag("skill"), slog.String("name", name), slog.Int64("size", k.Size))
 	who, _, _ := clientInfo(req.Session)
-	s.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who})
+	s.recordChange(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByTool, Client: who})
 	// Before the remarks, which take a run: clients see the new skill at once.
 	s.shelf.refreshResources()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
-	done = append(done, s.checkWritten(ctx, execution.Request{Session: s.callerSession(req)},
+	done = append(done, s.reportBroken(ctx, execution.Request{Session: s.callerSession(req)},
 		[]skill.Change{{Name: name, What: skill.Altered}})...)
 	return textResult(strings.Join(done, "\n")), nil
 }
@@ -90,7 +90,7 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	}
 	s.cfg.Log.Info("skill deleted", logline.Tag("skill"), slog.String("name", name))
 	who, _, _ := clientInfo(req.Session)
-	s.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByTool, Client: who, Deleted: true})
+	s.recordChange(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByTool, Client: who, Deleted: true})
 	s.shelf.refreshResources()
 	return textResult("Skill " + name + " was deleted."), nil
 }
@@ -120,14 +120,14 @@ func (s *Surface) explainSkill(name string, err error) string {
 	case errors.Is(err, skill.ErrName):
 		return fmt.Sprintf("%.80q is not a skill name: letters, digits, - and _, at most 64, and .py for Python.", name)
 	case errors.Is(err, skill.ErrReadOnly):
-		return "Skills are read-only here (the user's setting SKILLS_READONLY). Nothing was changed."
+		return "Not changed: skills are read-only here (the user's setting SKILLS_READONLY)."
 	case errors.Is(err, skill.ErrPinned):
-		return "The user has pinned skill " + name + ": nothing was changed. To build on it, write another one."
+		return "Not changed: the user has pinned skill " + name + ". To build on it, write another one."
 	case errors.Is(err, skill.ErrTaken):
 		return "Skill " + name + " was not written: Python imports a skill with _ for -, and there is one of that name " +
 			"already. Choose another name."
 	case errors.Is(err, skill.ErrChanged):
-		return "The skill was changed concurrently. This call changed nothing; read the skill again."
+		return "Not changed: the skill was changed concurrently. Read it again."
 	case errors.Is(err, skill.ErrUnavailable):
 		return "The store of skills did not confirm the change of " + name + ". Read the skill before you try again, " +
 			"and tell the user to check the server's log. Code can still import what was stored before."
@@ -142,9 +142,9 @@ func (s *Surface) explainSkill(name string, err error) string {
 	return "The skill could not be changed. Tell the user to check the server's log."
 }
 
-// skillShelf offers the skills as resources, as a prompt and through the skills extension. It keeps the list of
+// skillResources offers the skills as resources, as a prompt and through the skills extension. It keeps the list of
 // resources up to date.
-type skillShelf struct {
+type skillResources struct {
 	surface *Surface
 
 	mu    sync.Mutex
@@ -162,7 +162,7 @@ const (
 )
 
 // registerAll registers the templates, the prompt, the extension's methods, and the existing skills.
-func (h *skillShelf) registerAll() {
+func (h *skillResources) registerAll() {
 	server := h.surface.server
 	server.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "skill", Title: "Skill", URITemplate: skillURI + "{name}", MIMEType: markdownType,
@@ -186,7 +186,7 @@ func (s *Surface) WatchSkills(ctx context.Context) {
 }
 
 // refreshResources updates the registered resources to the skills in the directory, and notifies clients of changes.
-func (h *skillShelf) refreshResources() {
+func (h *skillResources) refreshResources() {
 	log := h.surface.cfg.Log
 	defer func() { // sandboxed code wrote these files, and no caller recovers from a panic
 		if p := recover(); p != nil {
@@ -211,10 +211,10 @@ func (h *skillShelf) refreshResources() {
 		now[k.Name] = k
 		old, was := h.shown[k.Name]
 		if !was || old.Size != k.Size || !old.Modified.Equal(k.Modified) {
-			h.surface.recordChange(historyapi.SkillVersion{Skill: k.Name, By: historyapi.ByPerson})
+			h.surface.recordChange(operatorapi.SkillVersion{Skill: k.Name, By: operatorapi.ByPerson})
 		}
 		// Registering again would notify clients of a change.
-		if was && sameResource(old, k) {
+		if was && isSameResource(old, k) {
 			continue
 		}
 		uri := skillURI + k.Name
@@ -228,7 +228,7 @@ func (h *skillShelf) refreshResources() {
 	for name := range h.shown {
 		if _, is := now[name]; !is {
 			gone = append(gone, skillURI+name)
-			h.surface.recordChange(historyapi.SkillVersion{Skill: name, By: historyapi.ByPerson, Deleted: true})
+			h.surface.recordChange(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByPerson, Deleted: true})
 		}
 	}
 	if len(gone) > 0 {
@@ -237,15 +237,15 @@ func (h *skillShelf) refreshResources() {
 	h.shown = now
 }
 
-// sameResource reports whether the registered resource of a skill is up to date.
-func sameResource(old, now skill.Skill) bool {
+// isSameResource reports whether the registered resource of a skill is up to date.
+func isSameResource(old, now skill.Skill) bool {
 	return old.Description == now.Description && old.Size == now.Size && old.Modified.Equal(now.Modified)
 }
 
 // acceptSubscription accepts only subscriptions to skills. The skill need not exist yet.
-func (h *skillShelf) acceptSubscription(_ context.Context, req *mcp.SubscribeRequest) error {
+func (h *skillResources) acceptSubscription(_ context.Context, req *mcp.SubscribeRequest) error {
 	name, ok := strings.CutPrefix(req.Params.URI, skillURI)
-	if !ok || !skill.ValidName(name) {
+	if !ok || !skill.IsValidName(name) {
 		return mcp.ResourceNotFoundError(req.Params.URI)
 	}
 	if !h.subscribed.addSubscription(h.surface.server, req.Session, name) {
@@ -256,13 +256,14 @@ func (h *skillShelf) acceptSubscription(_ context.Context, req *mcp.SubscribeReq
 }
 
 // endSubscription ends a subscription.
-func (h *skillShelf) endSubscription(_ context.Context, req *mcp.UnsubscribeRequest) error {
+func (h *skillResources) endSubscription(_ context.Context, req *mcp.UnsubscribeRequest) error {
 	h.subscribed.removeSubscription(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
 	return nil
 }
 
 // readResource returns skill://name, skill://name/SKILL.md and skill://name/name.ts.
-func (h *skillShelf) readResource(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (h *skillResources) readResource(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult,
+	error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
 	// Read checks the name, so a URI cannot lead out of the directory.
@@ -293,7 +294,7 @@ func skillManifest(k skill.Skill, source string) string {
 	if source != "" && !strings.HasSuffix(source, "\n") {
 		source += "\n"
 	}
-	f := newFront(k)
+	f := newFrontmatter(k)
 	use, language := "`import * as skill from \"/skills/"+k.Name+".ts\"`, or `import { f }` of what it exports", "ts"
 	if skill.IsPython(k.Name) {
 		module := strings.ReplaceAll(strings.TrimSuffix(k.Name, ".py"), "-", "_")
@@ -317,24 +318,24 @@ func longestRun(s string, b byte) int {
 	return most
 }
 
-// skillFront is the frontmatter of a skill.
-type skillFront struct {
+// skillFrontmatter is the frontmatter of a skill.
+type skillFrontmatter struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-func newFront(k skill.Skill) skillFront {
+func newFrontmatter(k skill.Skill) skillFrontmatter {
 	if k.Description == "" {
 		if skill.IsPython(k.Name) {
-			return skillFront{k.Name, "A Python module without a description"}
+			return skillFrontmatter{k.Name, "A Python module without a description"}
 		}
-		return skillFront{k.Name, "A TypeScript module without a description"}
+		return skillFrontmatter{k.Name, "A TypeScript module without a description"}
 	}
-	return skillFront{k.Name, describeForModel(k)}
+	return skillFrontmatter{k.Name, describeForModel(k)}
 }
 
 // answerPrompt answers run_skill.
-func (h *skillShelf) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (h *skillResources) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	name := req.Params.Arguments["name"]
 	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
@@ -353,7 +354,7 @@ func (h *skillShelf) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) 
 const maxCompletions = 100
 
 // completeName completes the names of skills, for the prompt and the templates.
-func (h *skillShelf) completeName(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+func (h *skillResources) completeName(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	values := []string{} // clients fail on null
 	ref := req.Params.Ref
 	known := ref != nil && (ref.Name == "run_skill" || strings.HasPrefix(ref.URI, skillURI))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // These match the errors that interpreters print for common mistakes.
@@ -91,7 +91,7 @@ func (r runRendering) hintUndefined(name string) []voice.Text {
 
 // nearestToken returns the token name that differs from name by at most two slips, or "".
 // Token names are upper case, so a local variable must not look like one.
-func nearestToken(name string, cat controlapi.Catalog) string {
+func nearestToken(name string, cat proxyapi.Catalog) string {
 	if name != strings.ToUpper(name) {
 		return ""
 	}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestUnfence: only a text that is one fenced block is taken for the code inside, which keeps its line numbers.
@@ -46,7 +46,7 @@ func TestUnfence(t *testing.T) {
 // TestFencedLanguage: the word behind a fence counts if the argument language is missing, and must not contradict it.
 func TestFencedLanguage(t *testing.T) {
 	s := &Surface{}
-	s.python.Store(&runapi.Python{Version: "3.11"})
+	s.python.Store(&sandboxapi.Python{Version: "3.11"})
 	for _, row := range []struct {
 		tag, argument string
 		python        bool
@@ -92,7 +92,7 @@ func TestSlips(t *testing.T) {
 		return "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + s + "\n"
 	}
 	noParse := func(s string) string { return "  File \"/code/main.py\", line 1\n    x\n    ^\n" + s + "\n" }
-	cat := controlapi.Catalog{APIs: []controlapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}, Credentials: []controlapi.Token{{Name: "STRIPE_AUTH_TOKEN"}}}}}
+	cat := proxyapi.Catalog{APIs: []proxyapi.API{{Name: "stripe", Domains: []string{"api.stripe.com"}, Credentials: []proxyapi.Token{{Name: "STRIPE_AUTH_TOKEN"}}}}}
 	for name, row := range map[string]struct {
 		python             bool
 		code, stderr, want string
@@ -118,8 +118,8 @@ func TestSlips(t *testing.T) {
 		"a name of its own":            {true, "print(total)", traceback("NameError: name 'total' is not defined"), ""},
 		"print in TypeScript":          {false, "const x = 1;\nprint(x);", uncaught("ReferenceError: print is not defined"), "print is Python's; TypeScript has console.log()."},
 		"a name of its own, again":     {false, "f(total)", uncaught("ReferenceError: total is not defined"), ""},
-		"apis in Python":               {true, "from apis import stripe", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are for TypeScript alone: call the API by its URL."},
-		"one of apis in Python":        {true, "from apis.stripe import x", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are for TypeScript alone: call the API by its URL."},
+		"apis in Python":               {true, "from apis import stripe", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are only for TypeScript: call the API by its URL."},
+		"one of apis in Python":        {true, "from apis.stripe import x", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are only for TypeScript: call the API by its URL."},
 		"mcp as a module":              {true, "import mcp", traceback("ModuleNotFoundError: No module named 'mcp'"), noMCP},
 		"a package like it":            {true, "import apistar", traceback("ModuleNotFoundError: No module named 'apistar'"), "apistar is not installed here. There is the standard library. To add packages the user can ."},
 		"a client's path":              {false, "import { stripe } from './apis/stripe.ts'", "error: Module not found \"file:///code/apis/stripe.ts\".\n    at file:///code/main.ts:1:1\n", `Import the typed client by its whole path: "/apis/stripe.ts".`},

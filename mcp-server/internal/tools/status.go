@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxStatuses is the largest number of pairs of host and status in a result.
@@ -20,6 +20,9 @@ const maxStatuses = 4
 
 // checksStatus matches code that looks at the status of responses in general.
 var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_status`)
+
+// checksServerErrors matches code that treats the statuses from 500 together.
+var checksServerErrors = regexp.MustCompile(`>=?\s*(?:500|499)\b`)
 
 // hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
 // output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
@@ -30,7 +33,7 @@ func (r runRendering) hintFailedResponses() []voice.Text {
 	}
 	responses, failed := map[string]int{}, map[key]int{}
 	for _, x := range r.outcome.Receipt.Exchanges {
-		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != controlapi.OutcomeServed ||
+		if _, err := hostname.ParsePattern(x.Host); err != nil || x.Outcome != proxyapi.OutcomeServed ||
 			x.CalledTool() != "" {
 			continue
 		}
@@ -67,7 +70,7 @@ func (r runRendering) hintFailedResponses() []voice.Text {
 	}
 	text += ". Neither the code nor its output mentions this: data may be missing."
 	if limited {
-		text += " After 429 wait as Retry-After says, then send the request again."
+		text += " After 429, wait for Retry-After, then send the request again."
 	}
 	if broken {
 		text += " After 5xx repeat a request that only reads."
@@ -91,7 +94,8 @@ func (r runRendering) isHandled(host string, status int) bool {
 		status != http.StatusRequestTimeout
 	return word.MatchString(r.code) || word.MatchString(stderr) || said.MatchString(stdout) ||
 		mayExpect && checksStatus.MatchString(r.code) ||
-		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h controlapi.Hint) bool {
-			return h.Code == controlapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
+		status >= http.StatusInternalServerError && checksServerErrors.MatchString(r.code) ||
+		slices.ContainsFunc(r.outcome.Receipt.Hints, func(h proxyapi.Hint) bool {
+			return h.Code == proxyapi.HintRejected && h.Host == host && strings.Contains(h.Text, number)
 		})
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Surface.
@@ -36,7 +36,7 @@ type Config struct {
 	// Executor may be nil if the server runs no code. Then Surface does not check whether skills load.
 	Executor *execution.Executor
 	Catalog  *published.Watcher
-	Control  *controlapi.Client
+	Control  *proxyapi.Client
 	Skills   *skill.Store
 	// Servers may be nil: then no tools of MCP servers are known.
 	Servers Servers
@@ -47,7 +47,7 @@ type Config struct {
 	// Tenant is the tenant that the surface serves. Nil means the operator.
 	Tenant *execution.Tenant
 	// Alarms may be nil: then no session is ever frozen.
-	Alarms  *alarm.AlarmBook
+	Alarms  *alarm.Set
 	Log     *slog.Logger
 	Version string
 	// Debug logs code and output.
@@ -66,22 +66,22 @@ type Config struct {
 type Surface struct {
 	cfg    Config
 	server *mcp.Server
-	shelf  *skillShelf
+	shelf  *skillResources
 	desk   question.Desk
 	finder indexCache
 	// writers counts the running calls that may change skills.
 	writers writerCount
 	// python is the sandbox's report about Python, or nil before the first report.
-	python atomic.Pointer[runapi.Python]
+	python atomic.Pointer[sandboxapi.Python]
 }
 
 // New returns a surface with all tools, resources and the prompt.
 func New(cfg Config) *Surface {
 	s := &Surface{cfg: cfg}
-	s.shelf = &skillShelf{surface: s}
+	s.shelf = &skillResources{surface: s}
 	s.server = NewServer(ServerConfig{
 		Version:      cfg.Version,
-		Instructions: shortInstructions(cfg.YOLO),
+		Instructions: instructionsText(cfg.YOLO),
 		Log:          cfg.Log,
 		Complete:     s.shelf.completeName,
 		Subscribe:    s.shelf.acceptSubscription,
@@ -95,11 +95,11 @@ func New(cfg Config) *Surface {
 }
 
 // publicCatalog returns the public catalog in the view of the surface's tenant.
-func (s *Surface) publicCatalog() controlapi.Catalog {
+func (s *Surface) publicCatalog() proxyapi.Catalog {
 	if s.cfg.Tenant == nil {
 		return s.cfg.Catalog.Catalog()
 	}
-	return s.cfg.Tenant.ViewCatalog(s.cfg.Catalog.Catalog())
+	return s.cfg.Tenant.NarrowCatalog(s.cfg.Catalog.Catalog())
 }
 
 // Server returns the server to connect sessions to.
@@ -193,9 +193,9 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		// Checked at each call: the alarm may have come since the session's last one.
-		if a, ok := s.cfg.Alarms.FindFreeze(s.callerSession(req)); ok {
+		if a, ok := s.cfg.Alarms.FreezingAlarm(s.callerSession(req)); ok {
 			note := frozenNote(a)
-			return resultContents("", []voice.Text{note, voice.NewText("Nothing was done.")}, true), nil
+			return resultContents("", []voice.Text{note, voice.NewText("Not done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
@@ -209,9 +209,9 @@ func frozenNote(a operatorapi.Alarm) voice.Text {
 			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
 			"codeforge status names the cause}.")
 	}
-	return voice.NewText("Frozen: code of this session was about to send %WHAT to %HOST. That is what code does that was "+
-		"told to steal, so its run was ended{ and this session runs nothing more. Do not retry or work around it: tell the "+
-		"user, who alone can end this with codeforge unfreeze|, and so is all that the session starts. To end that: "+
+	return voice.NewText("Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
+		"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
+		"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
 		"codeforge unfreeze %SESSION}.", "%WHAT", a.DescribeSecret(), "%HOST", visible.OneLine(a.Host), "%SESSION", a.Session)
 }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// sessionBook stores the sessions of the older protocol versions: their last use, their open requests, and how to
+// sessionTable stores the sessions of the older protocol versions: their last use, their open requests, and how to
 // cancel these requests.
-type sessionBook struct {
+type sessionTable struct {
 	mu       sync.Mutex
-	sessions map[string]*bookedSession
+	sessions map[string]*sessionEntry
 	renamed  map[string]string // by the old ID that a client still uses: the ID of the resumed session
 	deleted  map[string]bool   // sessions that their clients deleted, by the ID that the client knows; at most maxDeleted
 }
@@ -19,24 +19,24 @@ type sessionBook struct {
 // session it has deleted then gets an empty one.
 const maxDeleted = 10_000
 
-type bookedSession struct {
+type sessionEntry struct {
 	name string // the old ID that its client still uses, or empty
 	used time.Time
-	open map[*flightCall]struct{}
+	open map[*openRequest]struct{}
 }
 
-// flightCall is one request in flight.
-type flightCall struct {
+// openRequest is one request in flight.
+type openRequest struct {
 	cancel context.CancelFunc
 }
 
-func newBook() *sessionBook {
-	return &sessionBook{sessions: map[string]*bookedSession{}, renamed: map[string]string{}, deleted: map[string]bool{}}
+func newBook() *sessionTable {
+	return &sessionTable{sessions: map[string]*sessionEntry{}, renamed: map[string]string{}, deleted: map[string]bool{}}
 }
 
 // resolveName returns the ID of the session that a client knows by name, or else the name. known reports whether the
 // session exists, or its client has deleted it.
-func (b *sessionBook) resolveName(name string) (id string, known bool) {
+func (b *sessionTable) resolveName(name string) (id string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if live, ok := b.renamed[name]; ok {
@@ -47,7 +47,7 @@ func (b *sessionBook) resolveName(name string) (id string, known bool) {
 }
 
 // renameSession records the ID by which the client of a resumed session knows it.
-func (b *sessionBook) renameSession(id, name string) {
+func (b *sessionTable) renameSession(id, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.renamed[name] = id
@@ -57,7 +57,7 @@ func (b *sessionBook) renameSession(id, name string) {
 }
 
 // markDeleted records that a client has deleted a session.
-func (b *sessionBook) markDeleted(name string) {
+func (b *sessionTable) markDeleted(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.deleted) >= maxDeleted {
@@ -67,7 +67,7 @@ func (b *sessionBook) markDeleted(name string) {
 }
 
 // deleteLocked removes a session. The caller holds b.mu.
-func (b *sessionBook) deleteLocked(id string) {
+func (b *sessionTable) deleteLocked(id string) {
 	if s := b.sessions[id]; s != nil {
 		delete(b.renamed, s.name)
 	}
@@ -75,17 +75,17 @@ func (b *sessionBook) deleteLocked(id string) {
 }
 
 // addSession adds a session.
-func (b *sessionBook) addSession(id string) {
+func (b *sessionTable) addSession(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[id] == nil {
-		b.sessions[id] = &bookedSession{used: time.Now(), open: map[*flightCall]struct{}{}}
+		b.sessions[id] = &sessionEntry{used: time.Now(), open: map[*openRequest]struct{}{}}
 	}
 }
 
 // beginRequest adds a request of a session, and returns a function that removes the request. It ignores a request of an
 // unknown session.
-func (b *sessionBook) beginRequest(id string, c *flightCall) func() {
+func (b *sessionTable) beginRequest(id string, c *openRequest) func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.sessions[id]
@@ -104,7 +104,7 @@ func (b *sessionBook) beginRequest(id string, c *flightCall) func() {
 }
 
 // cancelRequests cancels the open requests of a session.
-func (b *sessionBook) cancelRequests(id string) {
+func (b *sessionTable) cancelRequests(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.sessions[id]; s != nil {
@@ -115,14 +115,14 @@ func (b *sessionBook) cancelRequests(id string) {
 }
 
 // deleteSession removes a session.
-func (b *sessionBook) deleteSession(id string) {
+func (b *sessionTable) deleteSession(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.deleteLocked(id)
 }
 
 // countSessions returns the number of sessions.
-func (b *sessionBook) countSessions() int {
+func (b *sessionTable) countSessions() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.sessions)
@@ -130,7 +130,7 @@ func (b *sessionBook) countSessions() int {
 
 // listIdle lists the sessions without an open request that were last used before the given time. If most is 1, it lists
 // only the session that has been idle longest.
-func (b *sessionBook) listIdle(before time.Time, most int) []string {
+func (b *sessionTable) listIdle(before time.Time, most int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var ids []string
@@ -150,7 +150,7 @@ func (b *sessionBook) listIdle(before time.Time, most int) []string {
 }
 
 // keepOnly removes all sessions that are not in the set and have no open request.
-func (b *sessionBook) keepOnly(live map[string]bool) {
+func (b *sessionTable) keepOnly(live map[string]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, s := range b.sessions {

@@ -26,7 +26,7 @@ var errNoRoom = errors.New("too many sessions are in use")
 // its client deleted stays deleted.
 func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 	id := r.Header.Get(sessionHeader)
-	if !sessionID(id) {
+	if !isSessionID(id) {
 		return nil // the caller answers 404
 	}
 	// Two requests of one lost session may arrive together, and must get the same new session.
@@ -34,7 +34,7 @@ func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 	defer h.resuming.Unlock()
 	live, known := h.book.resolveName(id)
 	if !known {
-		if !h.hasRoom() {
+		if !h.makeRoom() {
 			return errNoRoom
 		}
 		version := r.Header.Get(versionHeader)
@@ -56,8 +56,8 @@ func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 	return nil
 }
 
-// sessionID reports whether a text has the form of session IDs, which rand.Text makes.
-func sessionID(id string) bool {
+// isSessionID reports whether a text has the form of session IDs, which rand.Text makes.
+func isSessionID(id string) bool {
 	if len(id) != 26 {
 		return false
 	}

@@ -70,7 +70,7 @@ type Handler struct {
 	cfg    Config
 	legacy http.Handler // with sessions
 	modern http.Handler // without
-	book   *sessionBook
+	book   *sessionTable
 
 	posts    sync.Map // id -> context of the request
 	calls    atomic.Int64
@@ -80,7 +80,7 @@ type Handler struct {
 	resuming sync.Mutex // held while a lost session is resumed
 
 	mu       sync.Mutex
-	inFlight map[*flightCall]struct{}
+	inFlight map[*openRequest]struct{}
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -95,7 +95,7 @@ func New(cfg Config) *Handler {
 	setDefault(&cfg.Comment, 20*time.Second)
 	setDefault(&cfg.WriteTime, 30*time.Second)
 	setDefault(&cfg.ReadTime, 60*time.Second)
-	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*flightCall]struct{}{}, done: make(chan struct{})}
+	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*openRequest]struct{}{}, done: make(chan struct{})}
 	options := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes:          -1,   // readBody bounds it before the SDK parses it
 		DisableLocalhostProtection:   true, // package guard checks the Host on every address
@@ -126,9 +126,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.endStream()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &flightCall{cancel: cancel}
-	h.noteFlight(c, true) // from now on Close cancels it, or this function refuses it
-	defer h.noteFlight(c, false)
+	c := &openRequest{cancel: cancel}
+	h.trackRequest(c, true) // from now on Close cancels it, or this function refuses it
+	defer h.trackRequest(c, false)
 	body := &weighedBody{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
 	defer body.releaseBytes()
 	// Checked again after reading, which may take ReadTime: Drain counts only calls that have started.
@@ -168,7 +168,7 @@ func (h *Handler) refuseIfDraining(s *responseStream) bool {
 }
 
 // serveSession serves a request of a protocol version with sessions.
-func (h *Handler) serveSession(s *responseStream, r *http.Request, c *flightCall) {
+func (h *Handler) serveSession(s *responseStream, r *http.Request, c *openRequest) {
 	switch id := r.Header.Get(sessionHeader); {
 	//defence:tenant-sessions
 	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id):
@@ -181,12 +181,12 @@ func (h *Handler) serveSession(s *responseStream, r *http.Request, c *flightCall
 		h.book.cancelRequests(live)
 		h.legacy.ServeHTTP(s, r)
 		h.book.deleteSession(live)
-		if sessionID(id) { // other IDs are never resumed
+		if isSessionID(id) { // other IDs are never resumed
 			h.book.markDeleted(id)
 		}
 		return
 	case id == "" && r.Method == http.MethodPost:
-		if !h.hasRoom() {
+		if !h.makeRoom() {
 			http.Error(s, errNoRoom.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -203,8 +203,8 @@ func (h *Handler) serveSession(s *responseStream, r *http.Request, c *flightCall
 	h.legacy.ServeHTTP(s, r)
 }
 
-// noteFlight maintains the set of requests in flight.
-func (h *Handler) noteFlight(c *flightCall, in bool) {
+// trackRequest maintains the set of requests in flight.
+func (h *Handler) trackRequest(c *openRequest, in bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if in {
@@ -238,7 +238,7 @@ func (h *Handler) readBody(s *responseStream, w http.ResponseWriter, r *http.Req
 		http.Error(s, "the request could not be read", http.StatusBadRequest)
 		return false
 	}
-	if why := h.refuseLarge(body); why != "" {
+	if why := h.tooLargeReason(body); why != "" {
 		http.Error(s, why, http.StatusRequestEntityTooLarge)
 		return false
 	}
@@ -272,9 +272,9 @@ func (b *weighedBody) Read(p []byte) (int, error) {
 
 func (b *weighedBody) releaseBytes() { b.held.Add(-b.read) }
 
-// refuseLarge returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a
+// tooLargeReason returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a
 // long part other than the params of a tool call. The SDK refuses text that is not JSON.
-func (h *Handler) refuseLarge(body []byte) string {
+func (h *Handler) tooLargeReason(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
 	// Counted without decoding, because a batch of tiny messages takes many times the memory when decoded.
@@ -340,8 +340,8 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// hasRoom reports whether one more session may start. It ends an idle session if necessary.
-func (h *Handler) hasRoom() bool {
+// makeRoom reports whether one more session may start. It ends an idle session if necessary.
+func (h *Handler) makeRoom() bool {
 	if h.book.countSessions() < h.cfg.MaxSessions {
 		return true
 	}
@@ -394,8 +394,8 @@ func (h *Handler) reapIdle(ctx context.Context) {
 	}
 }
 
-// KnowsSession reports whether a client uses, or has deleted, a session with this ID.
-func (h *Handler) KnowsSession(id string) bool {
+// IsKnownSession reports whether a client uses, or has deleted, a session with this ID.
+func (h *Handler) IsKnownSession(id string) bool {
 	_, known := h.book.resolveName(id)
 	return known
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var build = sync.OnceValues(func() (string, error) {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd    *exec.Cmd
 	dir    string
-	client *controlapi.Client
+	client *proxyapi.Client
 	logs   *logs
 }
 
@@ -99,7 +99,7 @@ func startWith(t *testing.T, args []string, mode string, env []string, files ...
 			t.Errorf("it did not stop cleanly: %v\n%s", err, p.logs)
 		}
 	})
-	p.client = controlapi.NewClient(socket)
+	p.client = proxyapi.NewClient(socket)
 	t.Cleanup(p.client.Close)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if h, err := p.client.FetchHealth(context.Background()); err == nil && h.Ready {
@@ -146,7 +146,7 @@ func filesOfSlots(t *testing.T, n slot.ID) (env []string, files []*os.File, http
 			f.Close()
 		}
 	})
-	return slot.InheritEnviron(names), files, https
+	return slot.ChildEnviron(names), files, https
 }
 
 // TestPrivileges: once it serves, no thread has a capability but the one that reads apis/, and nothing can be added.
@@ -223,7 +223,7 @@ func TestProfile(t *testing.T) {
 				}
 			}
 			// Code in the sandbox has no such path, in either state.
-			testkit.Must(t, p.client.RegisterRun(context.Background(), 0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
+			testkit.Must(t, p.client.RegisterRun(context.Background(), 0, proxyapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(time.Minute)}))
 			over, err := tls.Dial("tcp", https, &tls.Config{InsecureSkipVerify: true, ServerName: "api.demo.test"})
 			testkit.Must(t, err)
 			defer over.Close()

@@ -42,7 +42,7 @@ func listenPod(n slot.Network) (sandboxInputs, error) {
 }
 
 // listenShared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
-func listenShared(at netip.Addr, pods *seats.Seats) (sandboxInputs, error) {
+func listenShared(at netip.Addr, pods *seats.PodSlots) (sandboxInputs, error) {
 	in, err := listenForAll(at, pods.FindSlot)
 	if err != nil {
 		return in, err
@@ -53,7 +53,7 @@ func listenShared(at netip.Addr, pods *seats.Seats) (sandboxInputs, error) {
 
 // listenForAll listens on the ports that are always open, for every slot.
 func listenForAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandboxInputs, error) {
-	in := sandboxInputs{find: find, seats: []*slot.ID{nil}, open: newOpener(at, find)}
+	in := sandboxInputs{find: find, slots: []*slot.ID{nil}, open: newOpener(at, find)}
 	for _, port := range []uint16{80, 443} {
 		l, err := in.open(nil, port)
 		if err != nil {

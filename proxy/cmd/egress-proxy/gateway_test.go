@@ -23,8 +23,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // networks are two namespaces: the proxy's, with a way out, and the sandbox's, whose default route is the proxy.
@@ -127,7 +127,7 @@ func TestGateway(t *testing.T) {
 	p := start(t, "gateway", nil)
 	n.enter(n.sandbox)
 	ctx := context.Background()
-	testkit.Must(t, p.client.RegisterRun(ctx, 0, controlapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.RegisterRun(ctx, 0, proxyapi.Registration{Generation: 1, Run: "first", Deadline: time.Now().Add(time.Minute)}))
 	pool := x509.NewCertPool()
 	pem, err := os.ReadFile(filepath.Join(p.dir, "public", authority.PublicFile))
 	testkit.Must(t, err)
@@ -163,11 +163,11 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: %d %q %v", to, status, body, err)
 		}
 	}
-	if rec, err := p.client.UnregisterRun(ctx, 0, 1, controlapi.Summary{}); err != nil || rec.Count.Denied != 5 {
+	if rec, err := p.client.UnregisterRun(ctx, 0, 1, proxyapi.Summary{}); err != nil || rec.Count.Denied != 5 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 	// A slot without a run, and an address that is not a slot's.
-	testkit.Must(t, p.client.RegisterRun(ctx, 0, controlapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, p.client.RegisterRun(ctx, 0, proxyapi.Registration{Generation: 2, Run: "second", Deadline: time.Now().Add(time.Minute)}))
 	for _, from := range []string{second, "10.77.0.50"} {
 		if status, body, err := get(from, "198.18.0.1:80", "evil.test", soon); err == nil {
 			t.Errorf("from %s: %d %q", from, status, body)
@@ -199,7 +199,7 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s: a stranger got %v", network, a)
 		}
 	}
-	if rec, err := p.client.UnregisterRun(ctx, 0, 2, controlapi.Summary{}); err != nil || rec.Count.Exchanges != 0 {
+	if rec, err := p.client.UnregisterRun(ctx, 0, 2, proxyapi.Summary{}); err != nil || rec.Count.Exchanges != 0 {
 		t.Errorf("the receipt is %+v, %v", rec, err)
 	}
 }

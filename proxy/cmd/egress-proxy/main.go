@@ -32,9 +32,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/relay"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // gcPercent trades a few megabytes for lower tail latency: the heap is small, and most of it is buffers in use. A large
@@ -133,7 +133,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.private, "ca-private", "", "`directory` of the authority's key")
 	fs.StringVar(&o.public, "ca-public", "", "`directory` in which the authority's certificate is published")
 	fs.StringVar(&o.control, "control", "", "unix `socket` of the control API")
-	fs.StringVar(&o.tokens, "tokens", "", "`directory` of the tokens that are obtained")
+	fs.StringVar(&o.tokens, "tokens", "", "`directory` of obtained tokens")
 	fs.StringVar(&o.audit, "audit", "", "`directory` of the ledger of what left the machine")
 	fs.StringVar(&o.credentials, "credentials", "", "unix `socket` for logins")
 	fs.StringVar(&o.listen, "listen", "", "`address` of the control API for mcp-server in another pod, host:port")
@@ -184,7 +184,7 @@ func checkProxyHealth(ctx context.Context, args []string, stdout, stderr io.Writ
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	c := controlapi.NewClient(*socket)
+	c := proxyapi.NewClient(*socket)
 	defer c.Close()
 	err := health.Check(ctx, *stay, func(ctx context.Context) error {
 		h, err := c.FetchHealth(ctx)

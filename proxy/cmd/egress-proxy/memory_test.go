@@ -22,8 +22,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // containerLimit is the memory of the proxy's container in docker-compose.yml, in bytes.
@@ -133,14 +133,14 @@ func (b *besieged) browser(id slot.ID) *http.Client {
 }
 
 // run registers a run and ends it after f.
-func (b *besieged) run(ctx context.Context, id slot.ID, f func()) (controlapi.Receipt, error) {
+func (b *besieged) run(ctx context.Context, id slot.ID, f func()) (proxyapi.Receipt, error) {
 	generation := uint64(time.Now().UnixNano())
-	r := controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(time.Hour)}
+	r := proxyapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(time.Hour)}
 	if err := b.client.RegisterRun(ctx, id, r); err != nil {
-		return controlapi.Receipt{}, err
+		return proxyapi.Receipt{}, err
 	}
 	f()
-	return b.client.UnregisterRun(ctx, id, generation, controlapi.Summary{})
+	return b.client.UnregisterRun(ctx, id, generation, proxyapi.Summary{})
 }
 
 // serveHonest is a run with three requests. It reports whether they were answered, and whether the receipt has them.

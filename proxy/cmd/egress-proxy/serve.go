@@ -33,7 +33,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -58,6 +57,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // daemon holds the parts of a running proxy.
@@ -79,8 +79,8 @@ type daemon struct {
 	ready    atomic.Bool
 
 	authority *authority.Authority
-	pods      *seats.Seats // of pods that share the proxy, or nil
-	publish   net.Listener // where these pods get the authority's certificate
+	pods      *seats.PodSlots // of pods that share the proxy, or nil
+	publish   net.Listener    // where these pods get the authority's certificate
 }
 
 // serveEgress runs the proxy until ctx ends.
@@ -214,11 +214,11 @@ func (d *daemon) assembleParts(
 	}
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: notifyHangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.Change) {
-		d.queue.DropApprovals()
+		d.queue.DropApprovals(c.Now.Rules.Catalog)
 		d.plans.EndOpenPlans()
 		handler.CutStale(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
 		d.ports.SetPorts(c.Now.Rules.Catalog.ListPorts())
-		journal.PublishEvent(controlapi.Event{Catalog: c.Now.Public.Version})
+		journal.PublishEvent(proxyapi.Event{Catalog: c.Now.Public.Version})
 		tuneCollector()
 	}
 	conf.Registry, conf.RegistryPrivate = policy.NewRegistry(set.Registry, set.RegistryPrivate), set.RegistryPrivate
@@ -227,12 +227,12 @@ func (d *daemon) assembleParts(
 	}
 	d.reloader = reload.New(conf)
 	tunnel := &broker.Broker{}
-	d.queue = &hold.Queue{Added: func(h approvalapi.Held) {
+	d.queue = &hold.Queue{Added: func(h approvalapi.HeldRequest) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
 			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
 			slog.String("server", h.Server),
 			slog.String("api", h.API), slog.String("method", h.Method))
-	}, Decided: func(h approvalapi.Held) {
+	}, Decided: func(h approvalapi.HeldRequest) {
 		_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{
 			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
 			Approved: h.Approved, Scope: string(h.Scope),
@@ -251,7 +251,7 @@ func (d *daemon) assembleParts(
 	})
 	d.budget = &budget.Counter{Path: filepath.Join(o.tokens, "limits")}
 	if err := d.budget.Load(); err != nil {
-		return fmt.Errorf("reading what was spent of limits: %w", err)
+		return fmt.Errorf("reading the used amounts of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Memory:  memory,
@@ -262,7 +262,7 @@ func (d *daemon) assembleParts(
 	})
 	d.leases = lease.NewTable(lease.Config{
 		Drain: func(id slot.ID) { d.entrance.DrainQueue(id) }, Plans: d.plans, Memory: memory,
-		Lost: func(id slot.ID, rec controlapi.Receipt) { d.control.RecordLost(id, rec) },
+		Lost: func(id slot.ID, rec proxyapi.Receipt) { d.control.RecordLost(id, rec) },
 	})
 	d.entrance, err = entrance.New(entrance.Config{
 		Listeners: in.listeners, Attach: d.leases.AttachConn, GetCertificate: ca.GetCertificate, Handler: handler,
@@ -271,7 +271,7 @@ func (d *daemon) assembleParts(
 	if err != nil {
 		return err
 	}
-	d.ports = ports.New(ports.Config{Seats: in.seats, Open: in.open, Add: d.entrance.AddListener, Log: d.log})
+	d.ports = ports.New(ports.Config{Slots: in.slots, Open: in.open, Add: d.entrance.AddListener, Log: d.log})
 	d.resolver = resolver.New(resolver.Config{
 		Known:   d.newHostCheck(in.find),
 		Allow:   in.newQueryLimit(),
@@ -358,7 +358,7 @@ func (d *daemon) newIntentWriter(set settings.Settings) func(ledger.Sending) err
 
 // logUncounted logs that the use of limits cannot be stored.
 func (d *daemon) logUncounted(err error) {
-	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets what was spent of limits",
+	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets the used amounts of limits",
 		logline.Tag("error"), slog.String("error", err.Error()))
 }
 
@@ -449,10 +449,10 @@ func (d *daemon) newQueryCheck(find func(netip.Addr) (slot.ID, bool), j *receipt
 			return
 		}
 		snap := d.reloader.Current()
-		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.MatchHost(host)) > 0 {
+		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.ListHolders(host)) > 0 {
 			return // the configuration's own text, or judged with the request
 		}
-		if c, ok := egress.NewGuard(snap, l).SearchName(name, "name"); ok {
+		if c, ok := egress.NewRunSwapper(snap, l).SearchName(name, "name"); ok {
 			egress.RaiseAlarm(j, l, c, "", strings.TrimSuffix(name, "."))
 		}
 	}

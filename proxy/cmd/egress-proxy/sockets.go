@@ -22,14 +22,14 @@ type sandboxInputs struct {
 	packetSlots, streamSlots []*slot.ID
 	find                     func(netip.Addr) (slot.ID, bool) // the slot of an address; nil if slots have own sockets
 	anyAsks                  bool                             // an address without a slot may query the resolver too
-	seats                    []*slot.ID                       // where further ports are opened, see ports.Config
+	slots                    []*slot.ID                       // where further ports are opened, see ports.Config
 	open                     func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
 // openSockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
 // share the proxy.
 func openSockets(
-	o options, n slot.Network, pods *seats.Seats, getenv func(string) string,
+	o options, n slot.Network, pods *seats.PodSlots, getenv func(string) string,
 ) (sandboxInputs, fs.FileMode, error) {
 	switch o.mode {
 	case modeGateway:
@@ -63,7 +63,7 @@ func inheritSockets(files []slot.File) (sandboxInputs, error) {
 	}
 	if in.open == nil {
 		in.open = func(*slot.ID, uint16) (entrance.Listener, error) {
-			return entrance.Listener{}, errors.New("nobody to ask for it was inherited")
+			return entrance.Listener{}, errors.New("the socket that opens ports was not inherited")
 		}
 	}
 	return in, nil
@@ -86,7 +86,7 @@ func (in *sandboxInputs) addFile(f slot.File) error {
 		port := uint16(80)
 		if f.Kind == slot.HTTPS {
 			port = 443
-			in.seats = append(in.seats, &id)
+			in.slots = append(in.slots, &id)
 		}
 		in.listeners = append(in.listeners, entrance.Listener{TCP: tcp, Port: port, Slot: &id})
 	case slot.Ports:

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ErrNone means that no broker is connected. The request was not sent.
@@ -53,7 +53,7 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	var err error
-	if l.conn, err = tr.NewClientConn(ctx, "http", controlapi.ServersHost+":80"); err != nil {
+	if l.conn, err = tr.NewClientConn(ctx, "http", proxyapi.ServersHost+":80"); err != nil {
 		return fmt.Errorf("talking to the broker: %w", err)
 	}
 	b.replaceConn(l)
@@ -106,7 +106,7 @@ func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	// The caller's request must not change.
 	out := r.Clone(r.Context())
-	out.URL.Scheme, out.URL.Host, out.Host = "http", controlapi.ServersHost, controlapi.ServersHost
+	out.URL.Scheme, out.URL.Host, out.Host = "http", proxyapi.ServersHost, proxyapi.ServersHost
 	resp, err := l.conn.RoundTrip(out)
 	if err == nil && out.Body != nil && out.Body != http.NoBody {
 		// While Go's HTTP/2 client waits for more of the request body, it does not notice a cancelled request.

@@ -161,7 +161,7 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 			l.spent[n.Key] = a
 		}
 		a.dropOldParts(now)
-		if left, until := a.checkRoom(now, n); !left && !force {
+		if left, until := a.hasRoom(now, n); !left && !force {
 			return nil, until, false
 		}
 	}
@@ -191,8 +191,8 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 	}, 0, true
 }
 
-// checkRoom reports whether the limit has enough left, and otherwise how long until it has.
-func (a *limitUse) checkRoom(now time.Time, n Need) (left bool, wait time.Duration) {
+// hasRoom reports whether the limit has enough left, and otherwise how long until it has.
+func (a *limitUse) hasRoom(now time.Time, n Need) (left bool, wait time.Duration) {
 	if n.Amount > n.Most {
 		return false, 0
 	}

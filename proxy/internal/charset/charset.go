@@ -73,8 +73,8 @@ func Parse(h http.Header) (Reading, error) {
 // NeedsDecoding reports whether the head declares a set that must be decoded.
 func (r Reading) NeedsDecoding() bool { return r.enc != nil }
 
-// SetUTF8 declares UTF-8 in the head, if the head declares a set that must be decoded.
-func (r Reading) SetUTF8(h http.Header) {
+// DeclareUTF8 declares UTF-8 in the head, if the head declares a set that must be decoded.
+func (r Reading) DeclareUTF8(h http.Header) {
 	if r.enc == nil {
 		return
 	}

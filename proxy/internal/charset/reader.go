@@ -41,7 +41,7 @@ func NewReader(src io.Reader, how Reading, before func(io.Reader) io.Reader) *Re
 // be UTF-16 or UTF-32. The number depends only on the bytes themselves.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.err == nil && r.cur == nil {
-		r.err = r.chooseSet()
+		r.err = r.chooseDecoder()
 	}
 	if r.err != nil {
 		return 0, r.err
@@ -74,8 +74,8 @@ func (r *Reader) Stop() {
 	}
 }
 
-// chooseSet chooses the set by the first bytes.
-func (r *Reader) chooseSet() error {
+// chooseDecoder chooses the set by the first bytes.
+func (r *Reader) chooseDecoder() error {
 	var first [8]byte
 	// A slow stream must not wait for more bytes than the decision needs.
 	n, err := io.ReadAtLeast(r.src, first[:], 2)
@@ -177,7 +177,7 @@ func isUTF16(e encoding.Encoding) bool { return e == utf16LE || e == utf16BE }
 // many binary formats begin with zeros. It recognises EBCDIC by the bytes of "<?xm" (XML, appendix F).
 func guessUnmarked(head []byte) encoding.Encoding {
 	for _, enc := range []encoding.Encoding{utf32BE, utf32LE, utf16BE, utf16LE} {
-		if beginsText(head, enc) {
+		if isTextStart(head, enc) {
 			return enc
 		}
 	}
@@ -187,8 +187,8 @@ func guessUnmarked(head []byte) encoding.Encoding {
 	return nil
 }
 
-// beginsText reports whether head is the beginning of a text in a set. The first character must be at most U+00FF.
-func beginsText(head []byte, enc encoding.Encoding) bool {
+// isTextStart reports whether head is the beginning of a text in a set. The first character must be at most U+00FF.
+func isTextStart(head []byte, enc encoding.Encoding) bool {
 	var buf [16]byte
 	n, _, _ := enc.NewDecoder().Transform(buf[:], head, false)
 	text := string(buf[:n])

@@ -6,10 +6,10 @@ import (
 	"net/http"
 )
 
-// AuditCopy gives a watcher a copy of the body, and passes the body on unchanged. watch adds the watcher's readers to
+// AddWatcher gives a watcher a copy of the body, and passes the body on unchanged. watch adds the watcher's readers to
 // the copy. Both are read in step: if the copy fails, the body ends before its last byte, so that no receiver has all
 // of it.
-func (b *Body) AuditCopy(watch func(copied *Body)) {
+func (b *Body) AddWatcher(watch func(copied *Body)) {
 	pr, pw := io.Pipe()
 	a := &auditor{pipe: pw, verdict: make(chan error, 1)}
 	go func() {

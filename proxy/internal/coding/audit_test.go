@@ -21,7 +21,7 @@ func TestAudit(t *testing.T) {
 			for _, bad := range []bool{false, true} {
 				b := NewBody(io.NopCloser(source(strings.NewReader(text))))
 				copied := ""
-				b.AuditCopy(func(c *Body) {
+				b.AddWatcher(func(c *Body) {
 					c.AddReader(func(r io.Reader) io.Reader {
 						return readerFunc(func(p []byte) (int, error) {
 							k, err := r.Read(p)
@@ -48,11 +48,11 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	b := NewBody(io.NopCloser(strings.NewReader(strings.Repeat("x", 100<<10))))
-	b.AuditCopy(func(*Body) {})
+	b.AddWatcher(func(*Body) {})
 	_, _ = b.Read(make([]byte, 10))
 	_ = b.Close() // waits for the copy
 	broken := NewBody(io.NopCloser(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(found))))
-	broken.AuditCopy(func(*Body) {})
+	broken.AddWatcher(func(*Body) {})
 	if _, err := io.ReadAll(broken); !errors.Is(err, found) {
 		t.Errorf("a body that breaks off: %v", err)
 	}

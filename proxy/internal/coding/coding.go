@@ -112,7 +112,7 @@ func SumWindows(encodings []string) (n int64) {
 // Reader is a decoded body. Its error is sticky.
 type Reader struct {
 	src     countedSource
-	layers  []*layer
+	layers  []*codingLayer
 	decoded int64
 	err     error
 }
@@ -123,7 +123,7 @@ func NewReader(src io.Reader, encodings []string) *Reader {
 	r := &Reader{src: countedSource{src: src}}
 	below := io.Reader(&r.src)
 	for _, name := range encodings {
-		l := &layer{name: name, src: bufio.NewReaderSize(below, 4<<10)}
+		l := &codingLayer{name: name, src: bufio.NewReaderSize(below, 4<<10)}
 		r.layers = append(r.layers, l)
 		below = l
 	}

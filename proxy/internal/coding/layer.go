@@ -16,8 +16,8 @@ import (
 // formats have fixed bounds: 32 KiB, and 16 MiB for br.
 const maxWindow = 8 << 20
 
-// layer decodes one encoding. It takes a decoder from a pool at the first byte.
-type layer struct {
+// codingLayer decodes one encoding. It takes a decoder from a pool at the first byte.
+type codingLayer struct {
 	name string
 	src  *bufio.Reader
 	dec  decoder
@@ -31,7 +31,7 @@ type decoder interface {
 	resetSource(src io.Reader) error
 }
 
-func (l *layer) Read(p []byte) (int, error) {
+func (l *codingLayer) Read(p []byte) (int, error) {
 	if l.err != nil {
 		return 0, l.err
 	}
@@ -49,7 +49,7 @@ func (l *layer) Read(p []byte) (int, error) {
 }
 
 // openDecoder chooses the decoder. It returns io.EOF if src is empty.
-func (l *layer) openDecoder() error {
+func (l *codingLayer) openDecoder() error {
 	// An empty body is valid in every encoding, also without the encoding's header.
 	head, err := l.src.Peek(1)
 	if len(head) == 0 {
@@ -74,7 +74,7 @@ func (l *layer) openDecoder() error {
 }
 
 // checkEnd returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
-func (l *layer) checkEnd() error {
+func (l *codingLayer) checkEnd() error {
 	// Bytes after the end would be ignored by some servers and read by others.
 	if _, err := l.src.Peek(1); err != nil {
 		return err
@@ -87,7 +87,7 @@ func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&15 == 8 && head[0]>>4 <= 7 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
-func (l *layer) freeDecoder() {
+func (l *codingLayer) freeDecoder() {
 	if l.err == nil {
 		l.err = io.ErrClosedPipe
 	}

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // connect makes a handler the broker of a proxy and waits until it is. stop disconnects it and returns why it ended.
-func connect(t *testing.T, c *controlapi.Client, b *broker.Broker, h http.HandlerFunc) (stop func() error) {
+func connect(t *testing.T, c *proxyapi.Client, b *broker.Broker, h http.HandlerFunc) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -30,7 +30,7 @@ func call(t *testing.T, ctx context.Context, b *broker.Broker, path, body string
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://elsewhere.test"+path, strings.NewReader(body))
 	testkit.Must(t, err)
-	r.Header.Set(controlapi.HeaderRun, "run-1")
+	r.Header.Set(proxyapi.HeaderRun, "run-1")
 	return b.RoundTrip(r)
 }
 
@@ -44,13 +44,13 @@ func TestBroker(t *testing.T) {
 	}
 	stop := connect(t, c, b, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		_, _ = io.WriteString(w, r.Method+" "+r.Host+r.URL.EscapedPath()+" "+r.Header.Get(controlapi.HeaderRun)+" "+string(body))
+		_, _ = io.WriteString(w, r.Method+" "+r.Host+r.URL.EscapedPath()+" "+r.Header.Get(proxyapi.HeaderRun)+" "+string(body))
 	})
 	resp, err := call(t, t.Context(), b, "/demo/a%2Fb", `{"x": 1}`)
 	testkit.Must(t, err)
 	text, err := io.ReadAll(resp.Body)
 	testkit.Must(t, err)
-	if want := "POST " + controlapi.ServersHost + `/demo/a%2Fb run-1 {"x": 1}`; string(text) != want || resp.ProtoMajor != 2 {
+	if want := "POST " + proxyapi.ServersHost + `/demo/a%2Fb run-1 {"x": 1}`; string(text) != want || resp.ProtoMajor != 2 {
 		t.Errorf("%s %q, want %q", resp.Proto, text, want)
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {

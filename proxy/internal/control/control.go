@@ -1,4 +1,4 @@
-// Package control serves the control API of proxy/controlapi on a unix socket.
+// Package control serves the control API of proxy/proxyapi on a unix socket.
 //
 // Threat: any process that reaches the socket can register runs. Contract: the socket is in a directory that only
 // mcp-server shares, and no answer of this API contains a credential.
@@ -23,7 +23,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -31,6 +30,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -51,12 +51,12 @@ type Config struct {
 	Plans Plans
 	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
 	// PEM.
-	Hosts func(context.Context) []controlapi.HostCheck
+	Hosts func(context.Context) []proxyapi.HostCheck
 	CA    string
 	// Ready returns nil while the proxy serves, else the reason why it does not.
 	Ready func() error
 	// Pods are the pods that share the proxy. Each has one slot, which it calls 0. With nil, slot numbers are the proxy's.
-	Pods *seats.Seats
+	Pods *seats.PodSlots
 	// Ledger may be nil.
 	Ledger *ledger.Log
 	// Profile adds /debug/pprof.
@@ -92,7 +92,7 @@ func New(c Config) *Control {
 	if c.Queue != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.streamHeld)
 		s.mux.HandleFunc("GET /v1/held", newValueHandler(func() any { return c.Queue.ListHeld() }))
-		s.mux.HandleFunc("POST /v1/held/{id}", s.serveDecideAny)
+		s.mux.HandleFunc("POST /v1/held/{id}", s.serveDecideHeld)
 	}
 	if c.Plans != nil {
 		s.mux.HandleFunc("GET /v1/plans", newValueHandler(func() any { return c.Plans.ListPlans() }))
@@ -129,9 +129,9 @@ func newValueHandler(of func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { rpc.WriteAnswer(w, http.StatusOK, of()) }
 }
 
-// serveDiagnosis answers with a controlapi.Diagnosis. With offline=true it checks no hosts.
+// serveDiagnosis answers with a proxyapi.Diagnosis. With offline=true it checks no hosts.
 func (s *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
-	out := controlapi.Diagnosis{CA: s.conf.CA}
+	out := proxyapi.Diagnosis{CA: s.conf.CA}
 	if r.URL.Query().Get("offline") != "true" {
 		out.Hosts = s.conf.Hosts(r.Context())
 	}
@@ -154,7 +154,7 @@ func (s *Control) newDocumentHandler(of func(*catalog.API) *catalog.Document) ht
 			a = snapshot.Rules.Catalog.API(r.PathValue("api"))
 		}
 		if a == nil || !a.Active || of(a) == nil {
-			rpc.WriteRefusal(w, fmt.Errorf("%w: no such API, or it has no such file", controlapi.ErrNotFound))
+			rpc.WriteRefusal(w, fmt.Errorf("%w: no such API, or it has no such file", proxyapi.ErrNotFound))
 			return
 		}
 		d := of(a)
@@ -171,7 +171,7 @@ func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var reg controlapi.Registration
+	var reg proxyapi.Registration
 	dec := json.NewDecoder(r.Body)
 	// A misspelled field would otherwise drop a restriction silently.
 	dec.DisallowUnknownFields()
@@ -196,7 +196,7 @@ func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
 			rpc.WriteError(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		} else if id.IsServer() && a.Server == nil {
-			rpc.WriteError(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is no MCP server")
+			rpc.WriteError(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is not an MCP server")
 			return
 		}
 	}
@@ -214,7 +214,7 @@ func (s *Control) serveUnregister(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var sum controlapi.Summary
+	var sum proxyapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
 		rpc.WriteError(w, http.StatusBadRequest, "the body is not a summary")
 		return
@@ -229,14 +229,14 @@ func (s *Control) serveUnregister(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.recordRunEnd(id, sum, &rec)
-	s.conf.Journal.PublishEvent(controlapi.Event{Receipt: &rec})
+	s.conf.Journal.PublishEvent(proxyapi.Event{Receipt: &rec})
 	rpc.WriteAnswer(w, http.StatusOK, rec)
 }
 
 // recordRunEnd records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger
 // is on disk.
-func (s *Control) recordRunEnd(id slot.ID, sum controlapi.Summary, rec *controlapi.Receipt) {
-	if s.conf.Ledger == nil || !controlapi.IsRun(rec.Run) {
+func (s *Control) recordRunEnd(id slot.ID, sum proxyapi.Summary, rec *proxyapi.Receipt) {
+	if s.conf.Ledger == nil || !proxyapi.IsRunID(rec.Run) {
 		return
 	}
 	sum.Client = s.conf.Journal.CleanText(sum.Client)
@@ -252,8 +252,8 @@ func (s *Control) recordRunEnd(id slot.ID, sum controlapi.Summary, rec *controla
 }
 
 // RecordLost records the end of a run whose receipt mcp-server did not fetch.
-func (s *Control) RecordLost(id slot.ID, rec controlapi.Receipt) {
-	s.recordRunEnd(id, controlapi.Summary{Outcome: controlapi.OutcomeLost}, &rec)
+func (s *Control) RecordLost(id slot.ID, rec proxyapi.Receipt) {
+	s.recordRunEnd(id, proxyapi.Summary{Outcome: proxyapi.OutcomeLost}, &rec)
 }
 
 // serveDrain answers with the exchanges of a slot so far. The slot's run continues.
@@ -272,8 +272,8 @@ func (s *Control) serveDrain(w http.ResponseWriter, r *http.Request) {
 		rpc.WriteRefusal(w, err)
 		return
 	}
-	if cause != (controlapi.Cause{}) && len(rec.Exchanges) > 0 {
-		s.conf.Journal.PublishCaused(controlapi.Caused{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
+	if cause != (proxyapi.Cause{}) && len(rec.Exchanges) > 0 {
+		s.conf.Journal.PublishCaused(proxyapi.CausedRequests{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
 	rpc.WriteAnswer(w, http.StatusOK, rec)
 }
@@ -284,7 +284,7 @@ func (s *Control) serveSetCalls(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var calls controlapi.ServerCalls
+	var calls proxyapi.ServerCalls
 	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
 		rpc.WriteError(w, http.StatusBadRequest, "the body is not a list of calls")
 		return
@@ -297,7 +297,7 @@ func (s *Control) serveSetCalls(w http.ResponseWriter, r *http.Request) {
 }
 
 // isTooLong reports whether a name in a call is longer than a cause allows.
-func isTooLong(c controlapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
+func isTooLong(c proxyapi.ServerCall) bool { return len(c.Run) > maxRunID || len(c.Call) > maxCall }
 
 // The bounds of the names in a cause, in bytes.
 const (
@@ -306,8 +306,8 @@ const (
 )
 
 // parseCause parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
-func parseCause(q url.Values) (controlapi.Cause, bool) {
-	c := controlapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
+func parseCause(q url.Values) (proxyapi.Cause, bool) {
+	c := proxyapi.Cause{Run: q.Get("run"), Call: q.Get("call")}
 	if !q.Has("run") && !q.Has("call") && !q.Has("among") {
 		return c, true
 	}
@@ -331,8 +331,8 @@ func (s *Control) parseLease(w http.ResponseWriter, r *http.Request) (slot.ID, u
 
 // serveBroker turns the connection into the connection to mcp-server's broker, until either end closes it.
 func (s *Control) serveBroker(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") != controlapi.BrokerProtocol {
-		rpc.WriteError(w, http.StatusUpgradeRequired, "Upgrade: want "+controlapi.BrokerProtocol)
+	if r.Header.Get("Upgrade") != proxyapi.BrokerProtocol {
+		rpc.WriteError(w, http.StatusUpgradeRequired, "Upgrade: want "+proxyapi.BrokerProtocol)
 		return
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -345,7 +345,7 @@ func (s *Control) serveBroker(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		controlapi.BrokerProtocol)
+		proxyapi.BrokerProtocol)
 	if err == nil {
 		_ = s.conf.Broker.Serve(r.Context(), conn) // mcp-server reconnects
 	}
@@ -360,7 +360,7 @@ func (s *Control) parseSlot(w http.ResponseWriter, r *http.Request) (slot.ID, bo
 		return id, ok
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		rpc.WriteError(w, http.StatusBadRequest, "pod: want one address with slot 0 where pods share the proxy, else none")
+		rpc.WriteError(w, http.StatusBadRequest, "pod: want one address with slot 0 if pods share the proxy, else no address")
 		return 0, false
 	}
 	pod, err := netip.ParseAddr(text[0])
@@ -376,7 +376,7 @@ func (s *Control) parseSlot(w http.ResponseWriter, r *http.Request) (slot.ID, bo
 		return id, err == nil
 	}
 	if id, ok = s.conf.Pods.FindSlot(pod); !ok {
-		rpc.WriteRefusal(w, fmt.Errorf("%w: the pod has no slot", controlapi.ErrFenced))
+		rpc.WriteRefusal(w, fmt.Errorf("%w: the pod has no slot", proxyapi.ErrFenced))
 	}
 	return id, ok
 }
@@ -394,9 +394,9 @@ func parseSlotNumber(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
 
 // streamEvents streams the events. It writes an empty line every keepTime, so that a write to a dead reader fails.
 func (s *Control) streamEvents(w http.ResponseWriter, r *http.Request) {
-	of := controlapi.Events(r.URL.Query().Get("of"))
+	of := proxyapi.Events(r.URL.Query().Get("of"))
 	switch of {
-	case controlapi.CatalogEvents, controlapi.RequestEvents, controlapi.AlarmEvents:
+	case proxyapi.CatalogEvents, proxyapi.RequestEvents, proxyapi.AlarmEvents:
 	default:
 		rpc.WriteError(w, http.StatusBadRequest, "of: want catalog, requests or alarms")
 		return
@@ -429,7 +429,7 @@ func (s *Control) streamEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Control) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	h := controlapi.Health{Ready: true, Version: version.Version}
+	h := proxyapi.Health{Ready: true, Version: version.Version}
 	status := http.StatusOK
 	if err := s.conf.Ready(); err != nil {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable

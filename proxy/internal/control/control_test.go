@@ -19,15 +19,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const canary = "sk_live_51canary0123456789"
@@ -79,13 +80,13 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	r.LoadFirst(log)
 	j := receipt.NewJournal(receipt.Config{Log: log})
 	var c *Control
-	book := lease.NewTable(lease.Config{Lost: func(id slot.ID, rec controlapi.Receipt) { c.RecordLost(id, rec) }})
+	book := lease.NewTable(lease.Config{Lost: func(id slot.ID, rec proxyapi.Receipt) { c.RecordLost(id, rec) }})
 	c = New(Config{Leases: book, Journal: j, Current: r.Current, Broker: &broker.Broker{}, Ready: func() error { return nil }})
 	return c, j
 }
 
 // serve listens on a real socket and returns a client for it.
-func serve(t *testing.T, c *Control) *controlapi.Client {
+func serve(t *testing.T, c *Control) *proxyapi.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.sock")
 	l, err := unixsocket.Listen(t.Context(), path, 0o600)
@@ -95,7 +96,7 @@ func serve(t *testing.T, c *Control) *controlapi.Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Serve(ctx, l) }()
-	client := controlapi.NewClient(path)
+	client := proxyapi.NewClient(path)
 	t.Cleanup(func() {
 		client.Close()
 		cancel()
@@ -111,7 +112,7 @@ func serve(t *testing.T, c *Control) *controlapi.Client {
 func TestCaused(t *testing.T) {
 	control, journal := newControl(t)
 	c := serve(t, control)
-	reg := controlapi.Registration{Generation: 7, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(10 * time.Minute)}
+	reg := proxyapi.Registration{Generation: 7, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(10 * time.Minute)}
 	if err := c.RegisterRun(t.Context(), slot.Max, reg); err != nil {
 		t.Fatal(err)
 	}
@@ -119,18 +120,18 @@ func TestCaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, cancel := journal.Subscribe(controlapi.RequestEvents)
+	events, cancel := journal.Subscribe(proxyapi.RequestEvents)
 	defer cancel()
-	cause := controlapi.Cause{Run: "r1", Call: "server.a tool", Among: 2}
-	for i, cause := range []controlapi.Cause{cause, {}, cause} {
+	cause := proxyapi.Cause{Run: "r1", Call: "server.a tool", Among: 2}
+	for i, cause := range []proxyapi.Cause{cause, {}, cause} {
 		if i < 2 {
-			journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: "server-server", URL: fmt.Sprint("https://x/", i)}, Recorder: l.Recorder})
+			journal.RecordExchange(receipt.Note{Exchange: proxyapi.Exchange{Run: "server-server", URL: fmt.Sprint("https://x/", i)}, Recorder: l.Recorder})
 		}
 		if _, err := c.DrainExchanges(t.Context(), slot.Max, 7, cause); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.UnregisterRun(t.Context(), slot.Max, 7, controlapi.Summary{}); err != nil {
+	if _, err := c.UnregisterRun(t.Context(), slot.Max, 7, proxyapi.Summary{}); err != nil {
 		t.Fatal(err)
 	}
 	<-events // the first exchange
@@ -157,13 +158,13 @@ func TestLedger(t *testing.T) {
 	c := serve(t, control)
 	run := func(generation uint64, exchanges int) string {
 		name := fmt.Sprintf("r%d", generation)
-		testkit.Must(t, c.RegisterRun(t.Context(), 3, controlapi.Registration{Generation: generation, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		testkit.Must(t, c.RegisterRun(t.Context(), 3, proxyapi.Registration{Generation: generation, Run: name, Deadline: time.Now().Add(time.Minute)}))
 		l, err := control.conf.Leases.AttachConn(3, io.NopCloser(nil))
 		testkit.Must(t, err)
 		for range exchanges {
-			journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+			journal.RecordExchange(receipt.Note{Exchange: proxyapi.Exchange{Run: name}, Recorder: l.Recorder})
 		}
-		rec, err := c.UnregisterRun(t.Context(), 3, generation, controlapi.Summary{CodeSHA256: "abc", Client: "client " + canary + "demo"})
+		rec, err := c.UnregisterRun(t.Context(), 3, generation, proxyapi.Summary{CodeSHA256: "abc", Client: "client " + canary + "demo"})
 		testkit.Must(t, err)
 		return rec.Audit
 	}
@@ -181,9 +182,9 @@ func TestLedger(t *testing.T) {
 	if last.N != head.Size-1 || last.Run == nil || last.Run.Run != "r2" || last.Run.Slot != 3 || last.Run.Generation != 2 || last.Run.CodeSHA256 != "abc" || last.Run.Count.Exchanges != 2 {
 		t.Errorf("the last record is %+v", last)
 	}
-	reg := controlapi.Registration{Generation: 3, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(time.Minute)}
+	reg := proxyapi.Registration{Generation: 3, Run: "server-server", APIs: []string{"server"}, Deadline: time.Now().Add(time.Minute)}
 	testkit.Must(t, c.RegisterRun(t.Context(), slot.Max, reg))
-	rec, err := c.UnregisterRun(t.Context(), slot.Max, 3, controlapi.Summary{})
+	rec, err := c.UnregisterRun(t.Context(), slot.Max, 3, proxyapi.Summary{})
 	if err != nil || rec.Audit != "" {
 		t.Errorf("a server's end: %q, %v", rec.Audit, err)
 	}
@@ -202,14 +203,14 @@ func TestLedgerOfLost(t *testing.T) {
 	c := serve(t, control)
 	for generation := range uint64(3) {
 		name := fmt.Sprintf("r%d", generation+1)
-		testkit.Must(t, c.RegisterRun(t.Context(), 3, controlapi.Registration{Generation: generation + 1, Run: name, Deadline: time.Now().Add(time.Minute)}))
+		testkit.Must(t, c.RegisterRun(t.Context(), 3, proxyapi.Registration{Generation: generation + 1, Run: name, Deadline: time.Now().Add(time.Minute)}))
 		l, err := control.conf.Leases.AttachConn(3, io.NopCloser(nil))
 		testkit.Must(t, err)
-		journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Run: name}, Recorder: l.Recorder})
+		journal.RecordExchange(receipt.Note{Exchange: proxyapi.Exchange{Run: name}, Recorder: l.Recorder})
 	}
-	_, err = c.UnregisterRun(t.Context(), 3, 3, controlapi.Summary{Outcome: "exited"})
+	_, err = c.UnregisterRun(t.Context(), 3, 3, proxyapi.Summary{Outcome: "exited"})
 	testkit.Must(t, err)
-	testkit.Must(t, c.RegisterRun(t.Context(), 4, controlapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
+	testkit.Must(t, c.RegisterRun(t.Context(), 4, proxyapi.Registration{Generation: 1, Run: "r4", Deadline: time.Now().Add(time.Minute)}))
 	control.conf.Leases.Close()
 	var got []string
 	testkit.Must(t, ledger.EachRecord(ledger.Dir(dir), ledger.Query{}, func(r ledger.Record) error {
@@ -229,7 +230,7 @@ func TestLedgerOfLost(t *testing.T) {
 func TestLedgerCheck(t *testing.T) {
 	control, _ := newControl(t)
 	c := serve(t, control)
-	if _, err := c.CheckLedger(t.Context(), nil); !errors.Is(err, controlapi.ErrNotFound) {
+	if _, err := c.CheckLedger(t.Context(), nil); !errors.Is(err, proxyapi.ErrNotFound) {
 		t.Errorf("without a ledger: %v", err)
 	}
 	dir := t.TempDir()
@@ -242,8 +243,8 @@ func TestLedgerCheck(t *testing.T) {
 	}
 	head, err := records.WriteCheckpoint("r1")
 	testkit.Must(t, err)
-	known := []controlapi.KnownHead{{Run: "r1", Audit: head.String()}, {Run: "r2", Audit: "none"}}
-	check := func(again bool, known []controlapi.KnownHead) controlapi.LedgerCheck {
+	known := []proxyapi.KnownHead{{Run: "r1", Audit: head.String()}, {Run: "r2", Audit: "none"}}
+	check := func(again bool, known []proxyapi.KnownHead) proxyapi.LedgerCheck {
 		t.Helper()
 		if again {
 			control.checked.last.Checked = time.Time{}
@@ -268,11 +269,11 @@ func TestLedgerCheck(t *testing.T) {
 		t.Errorf("a changed one: %+v", got)
 	}
 	testkit.Must(t, os.WriteFile(file, text, 0o600))
-	ahead := []controlapi.KnownHead{{Run: "r3", Audit: strings.Replace(head.String(), "4 ", "9 ", 1)}}
+	ahead := []proxyapi.KnownHead{{Run: "r3", Audit: strings.Replace(head.String(), "4 ", "9 ", 1)}}
 	if got := check(true, ahead); len(got.Findings) != 1 || !strings.Contains(got.Findings[0], "the receipt of run r3 says 9") {
 		t.Errorf("one whose end is missing: %+v", got)
 	}
-	if _, err := c.CheckLedger(t.Context(), make([]controlapi.KnownHead, maxKnown+1)); err == nil {
+	if _, err := c.CheckLedger(t.Context(), make([]proxyapi.KnownHead, maxKnown+1)); err == nil {
 		t.Error("more checkpoints than are compared were taken")
 	}
 }
@@ -285,7 +286,7 @@ func TestClient(t *testing.T) {
 	if err != nil || len(cat.APIs) != 2 || cat.APIs[0].Name != "demo" || cat.APIs[0].Server != nil || cat.Version == "" || strings.Contains(fmt.Sprint(cat), canary) {
 		t.Errorf("catalog: %+v, %v", cat, err)
 	}
-	want := controlapi.Server{Package: "npm:server@1.2.3", Env: map[string]string{"A": "b"}, Transport: "auto", State: "shared",
+	want := mcpserver.Settings{Package: "npm:server@1.2.3", Env: map[string]string{"A": "b"}, Transport: "auto", State: "shared",
 		TimeoutMS: 5000, ConnectTimeoutMS: 30000, IdleMS: 600000, MaxConcurrent: 8}
 	if diff := cmp.Diff(&want, cat.APIs[1].Server); diff != "" {
 		t.Error(diff)
@@ -297,47 +298,47 @@ func TestClient(t *testing.T) {
 		t.Errorf("operations: %q, %v, digest %q", text, err, cat.APIs[0].Operations)
 	}
 	for _, name := range []string{"off", "nothing", "../demo", "demo/config.json"} {
-		if text, err := read(c.OpenOperations(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.OpenOperations(ctx, name)); !errors.Is(err, proxyapi.ErrNotFound) {
 			t.Errorf("operations of %q: %q, %v", name, text, err)
 		}
-		if text, err := read(c.OpenTypes(ctx, name)); !errors.Is(err, controlapi.ErrNotFound) {
+		if text, err := read(c.OpenTypes(ctx, name)); !errors.Is(err, proxyapi.ErrNotFound) {
 			t.Errorf("types of %q: %q, %v", name, text, err)
 		}
 	}
-	reg := controlapi.Registration{Generation: 7, Run: "r", APIs: []string{"demo"}, Deadline: time.Now().Add(time.Minute)}
+	reg := proxyapi.Registration{Generation: 7, Run: "r", APIs: []string{"demo"}, Deadline: time.Now().Add(time.Minute)}
 	if err := c.RegisterRun(ctx, 3, reg); err != nil {
 		t.Error(err)
 	}
-	if err := c.RegisterRun(ctx, 3, reg); !errors.Is(err, controlapi.ErrFenced) {
+	if err := c.RegisterRun(ctx, 3, reg); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("again: %v", err)
 	}
-	if rec, err := c.DrainExchanges(ctx, 3, 7, controlapi.Cause{}); err != nil || rec.Run != "r" || rec.Generation != 7 {
+	if rec, err := c.DrainExchanges(ctx, 3, 7, proxyapi.Cause{}); err != nil || rec.Run != "r" || rec.Generation != 7 {
 		t.Errorf("drained: %+v, %v", rec, err)
 	}
-	for _, bad := range []controlapi.Cause{
+	for _, bad := range []proxyapi.Cause{
 		{Run: "r", Among: 1}, {Call: "git.log", Among: 1}, {Run: "r", Call: "git.log"}, {Run: "r", Call: "git.log", Among: -1},
 		{Run: strings.Repeat("r", 65), Call: "git.log", Among: 1}, {Run: "r", Call: strings.Repeat("x", 1025), Among: 1},
 	} {
-		if _, err := c.DrainExchanges(ctx, 3, 7, bad); err == nil || errors.Is(err, controlapi.ErrFenced) {
+		if _, err := c.DrainExchanges(ctx, 3, 7, bad); err == nil || errors.Is(err, proxyapi.ErrFenced) {
 			t.Errorf("drained for %+v: %v", bad, err)
 		}
 	}
-	if _, err := c.DrainExchanges(ctx, 3, 6, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.DrainExchanges(ctx, 3, 6, proxyapi.Cause{}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("drained for an older generation: %v", err)
 	}
-	if _, err := c.UnregisterRun(ctx, 3, 6, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.UnregisterRun(ctx, 3, 6, proxyapi.Summary{}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("older: %v", err)
 	}
-	if rec, err := c.UnregisterRun(ctx, 3, 7, controlapi.Summary{}); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
+	if rec, err := c.UnregisterRun(ctx, 3, 7, proxyapi.Summary{}); err != nil || rec.Run != "r" || rec.Generation != 7 || rec.Exchanges == nil {
 		t.Errorf("receipt: %+v, %v", rec, err)
 	}
-	if _, err := c.UnregisterRun(ctx, 3, 7, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.UnregisterRun(ctx, 3, 7, proxyapi.Summary{}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("twice: %v", err)
 	}
 	if h, err := c.FetchHealth(ctx); err != nil || !h.Ready {
 		t.Errorf("health: %+v, %v", h, err)
 	}
-	journal.RecordExchange(receipt.Note{Exchange: controlapi.Exchange{Outcome: controlapi.OutcomeServed}})
+	journal.RecordExchange(receipt.Note{Exchange: proxyapi.Exchange{Outcome: proxyapi.OutcomeServed}})
 	if text, err := c.FetchMetrics(ctx); err != nil || !strings.Contains(text, `codeforge_proxy_exchanges_total{code="",outcome="served"} 1`) {
 		t.Errorf("metrics: %s, %v", text, err)
 	}
@@ -367,7 +368,7 @@ func TestInspection(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/inspection", nil))
 	text := w.Body.String()
-	var got controlapi.Inspection
+	var got proxyapi.Inspection
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -387,25 +388,25 @@ func TestSubscribe(t *testing.T) {
 	c := serve(t, control)
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
-		events, err := c.Subscribe(ctx, controlapi.CatalogEvents)
+		events, err := c.Subscribe(ctx, proxyapi.CatalogEvents)
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests, err := c.Subscribe(ctx, controlapi.RequestEvents)
+		requests, err := c.Subscribe(ctx, proxyapi.RequestEvents)
 		if err != nil {
 			t.Fatal(err)
 		}
-		journal.PublishEvent(controlapi.Event{Exchange: &controlapi.Exchange{Run: "r1"}})
-		journal.PublishEvent(controlapi.Event{Catalog: "v2"})
-		journal.PublishEvent(controlapi.Event{Receipt: &controlapi.Receipt{Run: "r1"}})
-		got := make(chan controlapi.Event, 10)
+		journal.PublishEvent(proxyapi.Event{Exchange: &proxyapi.Exchange{Run: "r1"}})
+		journal.PublishEvent(proxyapi.Event{Catalog: "v2"})
+		journal.PublishEvent(proxyapi.Event{Receipt: &proxyapi.Receipt{Run: "r1"}})
+		got := make(chan proxyapi.Event, 10)
 		done := make(chan error, 1)
-		go func() { done <- events.EachEvent(func(e controlapi.Event) { got <- e }) }()
+		go func() { done <- events.EachEvent(func(e proxyapi.Event) { got <- e }) }()
 		if e := <-got; e.Catalog != "v2" {
 			t.Errorf("event %+v", e)
 		}
-		var told []controlapi.Event
-		err = requests.EachEvent(func(e controlapi.Event) {
+		var told []proxyapi.Event
+		err = requests.EachEvent(func(e proxyapi.Event) {
 			if told = append(told, e); len(told) == 2 {
 				cancel()
 			}

@@ -8,19 +8,19 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // HeldQueue holds the requests that wait for a person; hold.Queue implements it.
 type HeldQueue interface {
-	ListHeld() []approvalapi.Held
-	ListWaiting(run string) (list []approvalapi.Held, changed <-chan struct{})
-	DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error)
+	ListHeld() []approvalapi.HeldRequest
+	ListWaiting(run string) (list []approvalapi.HeldRequest, changed <-chan struct{})
+	DecideHeld(id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
 }
 
-// serveDecideAny passes on the decision of a client's user or of a user of the console, if the rule permits that.
+// serveDecideHeld passes on the decision of a client's user or of a user of the console, if the rule permits that.
 // mcp-server could forge an answer. So decideAny rejects answers about requests that only the operator may decide.
-func (s *Control) serveDecideAny(w http.ResponseWriter, r *http.Request) {
+func (s *Control) serveDecideHeld(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, "want an answer as JSON")
@@ -28,7 +28,7 @@ func (s *Control) serveDecideAny(w http.ResponseWriter, r *http.Request) {
 	}
 	id := r.PathValue("id")
 	list := s.conf.Queue.ListHeld()
-	i := slices.IndexFunc(list, func(h approvalapi.Held) bool { return h.ID == id })
+	i := slices.IndexFunc(list, func(h approvalapi.HeldRequest) bool { return h.ID == id })
 	//defence:held-by
 	if i >= 0 && list[i].Operator {
 		answerDecision(w, nil, &rpc.Error{Code: "operator_only",
@@ -46,7 +46,7 @@ func answerDecision(w http.ResponseWriter, decided any, err error) {
 		return
 	}
 	if refused := (*rpc.Error)(nil); errors.As(err, &refused) {
-		err = &rpc.Error{Status: controlapi.StatusNotDecided, Code: refused.Code, Text: refused.Text}
+		err = &rpc.Error{Status: proxyapi.StatusNotDecided, Code: refused.Code, Text: refused.Text}
 	}
 	rpc.WriteRefusal(w, err)
 }

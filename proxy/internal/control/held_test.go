@@ -20,7 +20,7 @@ func heldIn(t *testing.T, room *hold.Queue, anyone bool) (id string, told <-chan
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		_, err := room.WaitForApproval(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		_, _, err := room.WaitForApproval(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
 		out <- err
 	}()
 	testkit.WaitFor(t, func() bool { return len(room.ListHeld()) == before+1 })

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The proxy reads the ledger at most once in checkEvery, and at most once in checkShare times the duration of the last
@@ -23,7 +23,7 @@ const (
 // ledgerCheck is the result of the last reading of the ledger.
 type ledgerCheck struct {
 	mu   sync.Mutex
-	last controlapi.LedgerCheck
+	last proxyapi.LedgerCheck
 	took time.Duration
 }
 
@@ -31,10 +31,10 @@ type ledgerCheck struct {
 // recent.
 func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
 	if s.conf.Ledger == nil {
-		rpc.WriteRefusal(w, fmt.Errorf("%w: there is no ledger", controlapi.ErrNotFound))
+		rpc.WriteRefusal(w, fmt.Errorf("%w: there is no ledger", proxyapi.ErrNotFound))
 		return
 	}
-	var heads []controlapi.KnownHead
+	var heads []proxyapi.KnownHead
 	if err := json.NewDecoder(r.Body).Decode(&heads); err != nil || len(heads) > maxKnown {
 		rpc.WriteError(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
 		return
@@ -56,7 +56,7 @@ func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.checked.took = time.Since(began)
-		s.checked.last = controlapi.LedgerCheck{
+		s.checked.last = proxyapi.LedgerCheck{
 			Checked: began, Records: found.Records, Forgotten: found.Forgotten, Unsigned: found.Unsigned,
 			Compared: found.Compared, Findings: found.Findings, Head: found.Head, Lost: s.conf.Ledger.LostCount(),
 		}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Plans holds the plans of dry runs; plan.Store implements it.
@@ -20,7 +20,7 @@ type Plans interface {
 func (s *Control) servePlan(w http.ResponseWriter, r *http.Request) {
 	p, err := s.conf.Plans.GetPlan(r.PathValue("id"))
 	if err != nil {
-		rpc.WriteRefusal(w, fmt.Errorf("%w: %w", controlapi.ErrNotFound, err))
+		rpc.WriteRefusal(w, fmt.Errorf("%w: %w", proxyapi.ErrNotFound, err))
 		return
 	}
 	rpc.WriteAnswer(w, http.StatusOK, p)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // shared is a control API for pods that share the proxy.
@@ -28,8 +28,8 @@ func TestPods(t *testing.T) {
 	control := shared(t)
 	c, ctx := serve(t, control), t.Context()
 	one, two := c.ForPod("10.1.0.1"), c.ForPod("10.1.0.2")
-	reg := func(run string, generation uint64) controlapi.Registration {
-		return controlapi.Registration{Run: run, Generation: generation, Deadline: time.Now().Add(time.Minute)}
+	reg := func(run string, generation uint64) proxyapi.Registration {
+		return proxyapi.Registration{Run: run, Generation: generation, Deadline: time.Now().Add(time.Minute)}
 	}
 	testkit.Must(t, one.RegisterRun(ctx, 0, reg("one", 200)))
 	testkit.Must(t, two.RegisterRun(ctx, 0, reg("two", 100))) // each pod has its own generations
@@ -42,16 +42,16 @@ func TestPods(t *testing.T) {
 	// A pod whose address an earlier one had begins its generations with the time: the earlier pod's run ends, and cannot
 	// return.
 	testkit.Must(t, one.RegisterRun(ctx, 0, reg("reused", 300)))
-	if err := one.RegisterRun(ctx, 0, reg("late", 201)); !errors.Is(err, controlapi.ErrFenced) {
+	if err := one.RegisterRun(ctx, 0, reg("late", 201)); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("an earlier pod's run: %v", err)
 	}
-	if _, err := one.DrainExchanges(ctx, 0, 200, controlapi.Cause{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := one.DrainExchanges(ctx, 0, 200, proxyapi.Cause{}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("an earlier pod's receipt: %v", err)
 	}
-	if _, err := c.ForPod("10.1.0.3").UnregisterRun(ctx, 0, 1, controlapi.Summary{}); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := c.ForPod("10.1.0.3").UnregisterRun(ctx, 0, 1, proxyapi.Summary{}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("a pod that was not registered: %v", err)
 	}
-	if r, err := two.UnregisterRun(ctx, 0, 100, controlapi.Summary{}); err != nil || r.Run != "two" {
+	if r, err := two.UnregisterRun(ctx, 0, 100, proxyapi.Summary{}); err != nil || r.Run != "two" {
 		t.Errorf("the end of the other pod's run: %+v, %v", r, err)
 	}
 }

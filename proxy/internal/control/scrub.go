@@ -5,14 +5,14 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // serveScrub replaces the credentials in the given texts by token names. mcp-server calls it before it stores code and
 // output, because only the proxy knows the credentials.
 func (s *Control) serveScrub(w http.ResponseWriter, r *http.Request) {
 	var texts []string
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, controlapi.MaxScrub)).Decode(&texts); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, proxyapi.MaxScrub)).Decode(&texts); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
 		return
 	}

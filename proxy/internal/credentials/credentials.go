@@ -39,8 +39,8 @@ type Minter interface {
 
 // HeldQueue is the part of hold.Queue that the approval API needs.
 type HeldQueue interface {
-	ListHeld() []approvalapi.Held
-	DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error)
+	ListHeld() []approvalapi.HeldRequest
+	DecideHeld(id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
 }
 
 // Plans is the part of plan.Store that the plan API needs.
@@ -102,7 +102,7 @@ func newJSONHandler[T any](serve func(*http.Request, T) (any, error)) http.Handl
 		var in T
 		// The error of the decoder could quote a secret.
 		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxBody), &in) != nil {
-			writeAnswer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is not what it should be."})
+			writeAnswer(w, nil, &rpc.Error{Code: "bad_request", Text: "The request is malformed."})
 			return
 		}
 		out, err := serve(r, in)
@@ -116,7 +116,7 @@ func writeAnswer(w http.ResponseWriter, v any, err error) {
 		return
 	}
 	// An unexpected error could quote a secret, so only an *rpc.Error is shown.
-	r := &rpc.Error{Code: "failed", Text: "It could not be done."}
+	r := &rpc.Error{Code: "failed", Text: "The request could not be carried out."}
 	_ = errors.As(err, &r)
 	rpc.WriteAnswer(w, http.StatusConflict, r)
 }

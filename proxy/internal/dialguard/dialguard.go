@@ -105,7 +105,7 @@ func (g Guard) CheckAddr(a netip.Addr) error {
 		return &RefusedError{Addr: a, Why: "belongs to this machine"}
 	//defence:dialguard
 	case containsAddr(privateRanges, inner):
-		if g.canOpen(inner) {
+		if g.isAllowedPrivate(inner) {
 			return nil
 		}
 		return &RefusedError{a, "is a private address", netip.PrefixFrom(inner, inner.BitLen())}
@@ -117,8 +117,8 @@ func (g Guard) CheckAddr(a netip.Addr) error {
 	return &RefusedError{Addr: a, Why: "is not a public address"}
 }
 
-// canOpen reports whether a range in AllowPrivate opens a private address.
-func (g Guard) canOpen(a netip.Addr) bool {
+// isAllowedPrivate reports whether a range in AllowPrivate opens a private address.
+func (g Guard) isAllowedPrivate(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
 		// A range wider than a site would open cloud metadata services that are not in never.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
@@ -133,10 +133,7 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	if err := g.CheckAddr(to.Addr()); err != nil {
 		return err
 	}
-	inner, err := unwrapIPv4(to.Addr())
-	if err != nil {
-		return err
-	}
+	inner, _ := unwrapIPv4(to.Addr()) // Check has returned its error
 	if isDatabase(netip.AddrPortFrom(inner, to.Port())) {
 		return &RefusedError{Addr: to.Addr(), Why: "is CodeForge's database at this port"}
 	}
@@ -242,16 +239,15 @@ func isOwnAddr(a netip.Addr) bool {
 	machineAddrs.mu.Lock()
 	defer machineAddrs.mu.Unlock()
 	if now := time.Now(); now.After(machineAddrs.until) {
-		machineAddrs.addrs, machineAddrs.err = listOwnAddrs()
+		machineAddrs.addrs, machineAddrs.err = readAddrs(net.InterfaceAddrs())
 		// Addresses of a machine change rarely.
 		machineAddrs.until = now.Add(5 * time.Second)
 	}
 	return machineAddrs.err != nil || machineAddrs.addrs[a]
 }
 
-// listOwnAddrs returns every address of this machine.
-func listOwnAddrs() (map[netip.Addr]bool, error) {
-	all, err := net.InterfaceAddrs()
+// readAddrs returns the addresses in the result of net.InterfaceAddrs.
+func readAddrs(all []net.Addr, err error) (map[netip.Addr]bool, error) {
 	if err != nil {
 		return nil, err
 	}

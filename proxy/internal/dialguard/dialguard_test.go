@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 )
 
 // Promise: no-private-address
@@ -128,6 +129,28 @@ func TestOwn(t *testing.T) {
 		if err := (Guard{AllowPrivate: everything}).CheckAddr(p.Addr()); err == nil {
 			t.Errorf("%s is open", p.Addr())
 		}
+	}
+}
+
+// TestReadAddrs: a list that is incomplete is an error, which closes every address.
+func TestReadAddrs(t *testing.T) {
+	good := &net.IPNet{IP: net.IPv4(10, 0, 0, 7), Mask: net.CIDRMask(24, 32)}
+	if got, err := readAddrs([]net.Addr{good}, nil); err != nil || !got[netip.MustParseAddr("10.0.0.7")] || len(got) != 1 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, all := range map[string][]net.Addr{"bad": {good, &net.UnixAddr{Name: "x"}}, "none": nil} {
+		err := errors.New("none")
+		if name == "bad" {
+			err = nil
+		}
+		if got, err := readAddrs(all, err); err == nil {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	defer func() { machineAddrs = addrCache{} }()
+	machineAddrs = addrCache{until: time.Now().Add(time.Hour), err: errors.New("none")}
+	if !isOwnAddr(netip.MustParseAddr("8.8.8.8")) || isOwnAddr(netip.MustParseAddr("127.0.0.1")) {
+		t.Error("without a list, an address other than loopback is open")
 	}
 }
 

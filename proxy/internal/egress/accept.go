@@ -33,8 +33,8 @@ func compressionOf(holders []*catalog.API) compression {
 	return c
 }
 
-// checkEncoding returns errCompressed for a response with a compressed body if the host may not compress.
-func (c compression) checkEncoding(resp *http.Response, method string) error {
+// check returns errCompressed for a response with a compressed body if the host may not compress.
+func (c compression) check(resp *http.Response, method string) error {
 	encodings, err := coding.ParseResponse(resp.Header)
 	// Responses without a body may still name the coding that the body would have.
 	empty := method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
@@ -51,7 +51,7 @@ func (c compression) setAcceptHeaders(h http.Header) {
 	gzip := c.asked && wantsCoding(h, "gzip")
 	for name := range h {
 		//defence:compression
-		if choosesEncoding(name) {
+		if canChooseEncoding(name) {
 			delete(h, name)
 		}
 	}
@@ -67,10 +67,10 @@ func (c compression) setAcceptHeaders(h http.Header) {
 	}
 }
 
-// choosesEncoding reports whether a server may read a header's name as one that chooses a response's coding or
+// canChooseEncoding reports whether a server may read a header's name as one that chooses a response's coding or
 // character set. CGI, WSGI and Rack map Accept_Encoding, Accept.Encoding and Accept-Encoding to HTTP_ACCEPT_ENCODING.
 // Headers that describe the request's body do not count.
-func choosesEncoding(name string) bool {
+func canChooseEncoding(name string) bool {
 	folded := strings.Map(func(r rune) rune {
 		switch {
 		case 'A' <= r && r <= 'Z':

@@ -5,13 +5,13 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -21,8 +21,8 @@ const (
 	searchTime   = 3 * time.Second
 )
 
-// NewGuard returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
-func NewGuard(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
+// NewRunSwapper returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
+func NewRunSwapper(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 	//defence:canaries permits
 	if l.Canaries == nil {
 		return snap.Swap
@@ -33,11 +33,11 @@ func NewGuard(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
 // RaiseAlarm records that a request carried a credential or a canary, and ends the run. An MCP server or an
 // installation goes on: the request was refused, and no session is to blame.
 func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method, host string) {
-	a := controlapi.Alarm{
-		Run: l.Run, Tenant: l.Tenant, Kind: controlapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
+	a := proxyapi.Alarm{
+		Run: l.Run, Tenant: l.Tenant, Kind: proxyapi.AlarmCredential, Name: c.Name, In: c.In, Method: method, Host: host,
 	}
 	if c.Canary {
-		a.Kind = controlapi.AlarmCanary
+		a.Kind = proxyapi.AlarmCanary
 	}
 	j.RecordAlarm(int(l.Slot), l.Recorder, a)
 	//defence:alarm-ends-run
@@ -46,9 +46,9 @@ func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method,
 	}
 }
 
-// raiseOnce calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may search a
-// body.
-func (x *exchange) raiseOnce(c swap.CarriedValue) {
+// raiseAlarmOnce calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may
+// search a body.
+func (x *exchange) raiseAlarmOnce(c swap.CarriedValue) {
 	x.alarm.Do(func() {
 		method := x.note.Method
 		// An alarm is shown to people and kept: a method that the code invented could carry text into it.
@@ -65,14 +65,14 @@ func (x *exchange) raiseOnce(c swap.CarriedValue) {
 // searchRefused searches a request that was refused for another reason: a canary is an alarm wherever the request was
 // to go. The answer leaves only afterwards, because a client that has it sends no more of the body.
 func (x *exchange) searchRefused(r *http.Request) {
-	if x.note.Outcome != controlapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
+	if x.note.Outcome != proxyapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
 		return
 	}
 	guard := x.guard
 	// Code can hide a secret in a host name, or in the part that a wildcard matches.
 	for _, name := range [...]string{x.conn.Host().Name(), r.Host, x.host.Name()} {
-		if c, ok := guard.SearchName(cutChosenPart(name, x.snap.Rules.Catalog.MatchHost(x.host)), "host"); ok {
-			x.raiseOnce(c)
+		if c, ok := guard.SearchName(chosenHostPart(name, x.snap.Rules.Catalog.ListHolders(x.host)), "host"); ok {
+			x.raiseAlarmOnce(c)
 			return
 		}
 	}
@@ -99,6 +99,6 @@ func (x *exchange) searchRefused(r *http.Request) {
 		defer x.up.n.Store(x.up.n.Load()) // bytes read here do not leave, so they do not count as sent
 	}
 	if c, ok := guard.SearchRequest(req, "", searchedBody); ok {
-		x.raiseOnce(c)
+		x.raiseAlarmOnce(c)
 	}
 }

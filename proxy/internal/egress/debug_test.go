@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDebug: payloads are logged before swapping and after scrubbing, both redacted.
@@ -72,7 +72,7 @@ func TestMixedAccounts(t *testing.T) {
 		t.Errorf("a method that the other API restricts: %d", status)
 	}
 	rec := end()
-	if rec.Exchanges[0].Outcome != controlapi.OutcomeServed || rec.Count.Swapped != 1 || len(rec.Hints) != 2 {
+	if rec.Exchanges[0].Outcome != proxyapi.OutcomeServed || rec.Count.Swapped != 1 || len(rec.Hints) != 2 {
 		t.Errorf("the receipt says %+v", rec)
 	}
 }

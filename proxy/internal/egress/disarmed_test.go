@@ -13,8 +13,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDisarmed: without its defence each of these attacks succeeds. e2e/negative runs it, under the tag disarm: a
@@ -27,12 +27,12 @@ func TestDisarmed(t *testing.T) {
 			return calls.count() == 1
 		},
 		"server-calls": func(t *testing.T, r *rig, calls, _ *seen) bool {
-			defer r.beginServer(controlapi.Registration{APIs: []string{"notes"}})()
+			defer r.beginServer(proxyapi.Registration{APIs: []string{"notes"}})()
 			_ = body(t, post(t, r.clientIn(serverSlot, true), "https://"+callHost+"/notes/read", "{}"))
 			return calls.count() == 1
 		},
 		"server-hosts": func(t *testing.T, r *rig, _, _ *seen) bool {
-			defer r.beginServer(controlapi.Registration{APIs: []string{"notes"}})()
+			defer r.beginServer(proxyapi.Registration{APIs: []string{"notes"}})()
 			_ = body(t, post(t, r.clientIn(serverSlot, true), "https://elsewhere.test/", "data"))
 			_, resolved := r.upstreams.asked.Load("elsewhere.test")
 			return resolved
@@ -43,7 +43,7 @@ func TestDisarmed(t *testing.T) {
 			return upstreams.count() == 1
 		},
 		"install-credential": func(t *testing.T, r *rig, _, upstreams *seen) bool {
-			defer r.beginServer(controlapi.Registration{Install: true})()
+			defer r.beginServer(proxyapi.Registration{Install: true})()
 			req, err := http.NewRequest(http.MethodGet, "https://registry.demo.test/name", nil)
 			check(t, err)
 			req.Header.Set("Authorization", "Bearer REGISTRY_AUTH_TOKEN")

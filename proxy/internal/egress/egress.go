@@ -1,41 +1,27 @@
 // Package egress carries one request from the sandbox to its upstream, and the response back.
 //
-// The steps are in exchange.serveRequest; each step relies on the steps before it. Contract: the proxy denies by default
-// before it dials. Every path through this package ends in one receipt entry and one log line. If a response breaks off
-// upstream, the client never receives it as complete. One exception: net/http resets a stream that is not valid HTTP/2
-// before this package sees it.
+// The steps are in steps.go. Contract: the proxy denies by default before it dials. Every path through this package
+// ends in one receipt entry and one log line. If a response breaks off upstream, the client never receives it as
+// complete. One exception: net/http resets a stream that is not valid HTTP/2 before this package sees it.
 package egress
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
@@ -102,269 +88,17 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
-// CutStale ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges,
-// because their scrubbers do not know the new values. Otherwise it ends only those that use a removed API.
+// CutStale ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges
+// with an earlier snapshot, because their scrubbers do not know the new values. Otherwise it ends only those that use a
+// removed API.
 func (e *Egress) CutStale(c reload.Change) {
 	e.conf.Pool.RetireAll()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for x := range e.flight {
-		if c.NewValues || x.needsAny(c.Removed) {
+		// An exchange that asks a person takes the new snapshot afterwards.
+		if !x.asking && x.snap != c.Now && (c.NewValues || x.needsAny(c.Removed)) {
 			x.cancel(errReloaded)
 		}
 	}
-}
-
-// exchange is one request and response.
-type exchange struct {
-	*Egress
-	conn   *entrance.Conn
-	lease  *lease.Lease
-	origin lease.Origin
-	snap   *reload.Snapshot
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	w      *responseWriter
-	began  time.Time
-	note   receipt.Note
-	host   catalog.Host // the zero Host until parse knows it
-
-	held        *membudget.Account // the memory budget; nil until the lease admits the exchange
-	guard       *swap.Swapper      // the snapshot's, with the run's canaries
-	out         *http.Request      // the request that leaves; nil until outgoing makes it
-	guarded     bool               // guard has searched out, and may have put credentials into it
-	rest        io.ReadCloser      // the part of out's body that guard had not read when it finished; nil without a body
-	alarm       sync.Once
-	verdict     policy.Verdict
-	compression compression
-	byMessage   bool             // all APIs of the host set MessageFraming: each message leaves when it is complete
-	watches     []*lateWatch     // one for each watched body
-	late        atomic.Bool      // a complete message was held back for too long
-	insecure    bool             // plain HTTP
-	approved    bool             // a person approved it, for one sending
-	attempted   func(known bool) // ends the attempt of its idempotency key; nil without a key
-	answered    int              // the status of the upstream's answer, or 0
-	left        atomic.Bool      // a part of the request, its head at least, may have been sent to the upstream
-	giveBack    func()           // returns the reserved units of limits; nil if no units were reserved
-	toBroker    bool             // a call of an MCP server's tool
-	planStep    int              // the number of the plan step that replaced the sending, or 0
-	replay      *replay          // set if a plan, not a run, sends the request
-	callStep    *plan.Step       // a call that the plan may record
-	replayStep  *plan.Step       // a dry run's read, for the plan
-	// captured is the beginning of the answer to read.
-	captured *bytes.Buffer
-	up       *countedBody
-	redacted *redact.Report
-	swapped  swapReport
-	minted   mintedUse
-	ranged   bool // a Range header was removed
-	scrubbed *scrub.Report
-	unsigned *scrub.Report // the report on signatures of requests
-	ws       *wsrelay.Report
-	debug    *debugPayloads
-	bodyErr  error // the upstream's body broke off
-	whole    bool  // the upstream's body was read to its end
-	cut      error // why the exchange was cut short, or nil
-}
-
-// ServeHTTP implements http.Handler.
-func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	conn := entrance.FromContext(r.Context())
-	if conn == nil {
-		panic(http.ErrAbortHandler) // not from the entrance, so no run owns the request
-	}
-	x := &exchange{Egress: e, conn: conn, lease: conn.Lease(), origin: conn.Lease().CurrentOrigin(), began: time.Now()}
-	x.w = &responseWriter{ResponseWriter: w}
-	x.note = receipt.Note{Slot: int(x.lease.Slot), Recorder: x.lease.Recorder}
-	x.note.Exchange = controlapi.Exchange{
-		At: x.began.UTC(), Run: x.lease.Run, Tenant: x.lease.Tenant, CausedBy: x.origin.Cause, Method: r.Method,
-	}
-	// roundTrip gets only a request from goproxy: the context carries the exchange.
-	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
-	defer x.cancel(nil)
-	// The end of the run also cuts off requests that are under way.
-	defer context.AfterFunc(x.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
-	// The strict check counts requests, so Next comes before any refusal.
-	bad := conn.CheckNext()
-	if conn.IsHTTP1() {
-		// An upstream may answer before it has read the whole request; HTTP/2 always allows that.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-		x.w.conn = conn
-	} else {
-		defer dropHead(r) // net/http keeps r until the client has read the answer's end, after the memory budget was released
-	}
-
-	// Refused entries are not tracked: they use no snapshot that a reload could make stale.
-	leave, err := x.enterLease(r)
-	if err != nil {
-		x.refuseEntry(err)
-		x.finish(nil)
-		return
-	}
-	defer leave()
-	x.snap = e.conf.Current()
-	// The snapshot stays the same until the end, so a reload cannot change rules between two checks.
-	x.guard = NewGuard(x.snap, x.lease)
-	x.startTracking()
-	defer x.stopTracking()
-	defer func() { x.finish(recover()) }()
-	x.serveRequest(r, bad)
-	x.searchRefused(r)
-}
-
-// dropHead frees the memory of a request's head. Copies of the request keep their heads.
-func dropHead(r *http.Request) {
-	*r = http.Request{Method: r.Method}
-}
-
-type exchangeKey struct{}
-
-// exchangeOf returns the exchange that a request belongs to.
-func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
-
-// enterLease waits until the lease admits the exchange. The caller must call leave at the end of the exchange.
-func (x *exchange) enterLease(r *http.Request) (leave func(), err error) {
-	x.held, leave, err = x.lease.BeginExchange(x.ctx, int(headSize(r)))
-	x.ctx = membudget.NewContext(x.ctx, x.held)
-	return leave, err
-}
-
-// refuseEntry answers a request that came after the end of the run or exceeds the run's limit of parallel requests.
-func (x *exchange) refuseEntry(err error) {
-	x.note.Host = x.conn.Host().String()
-	switch {
-	case errors.Is(err, lease.ErrFull):
-		x.answerRefusal(policy.Refuse(policy.CodeTooMany, x.conn.Host(), nil), err)
-	case errors.Is(err, lease.ErrEnded):
-		x.answerRefusal(policy.Refuse(policy.CodeRunEnded, x.conn.Host(), nil), err)
-	default:
-		x.cut = err // the client disconnected while it waited
-	}
-}
-
-func (x *exchange) startTracking() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.flight[x] = struct{}{}
-}
-
-func (x *exchange) stopTracking() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.flight, x)
-}
-
-// needsAny reports whether the exchange relies on one of the APIs. The caller holds mu.
-func (x *exchange) needsAny(names map[string]bool) bool {
-	for _, a := range x.verdict.APIs {
-		if names[a.Name] {
-			return true
-		}
-	}
-	return false
-}
-
-// setVerdict stores the verdict where Cut sees it.
-func (x *exchange) setVerdict(v policy.Verdict) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.verdict = v
-}
-
-// serveRequest takes a request through every step.
-func (x *exchange) serveRequest(r *http.Request, bad error) {
-	q, ok := x.parseRequest(r, bad)
-	if !ok {
-		return
-	}
-	if q.IsCall() {
-		x.passCall(r, q)
-		return
-	}
-	// Refuse early: a request that only its head condemns needs no body, and no decoder memory.
-	q.Early = true
-	v := x.snap.Rules.Decide(x.lease, q)
-	q.Early = false
-	if v.Allow && !x.takeWindows(coding.Parse(r.Header)) {
-		v = policy.Refuse(policy.CodeTooMany, q.Host, nil)
-	}
-	if v.Allow && x.conf.Redact.MatchHost(cutChosenPart(q.Host.String(), v.APIs)) {
-		v = policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil)
-		x.note.Host = redact.Mark // URL and log may spell the host in another case than the redacted string
-	}
-	out := r
-	if v.Allow {
-		out = x.prepareOutgoing(r, q.Upgrade)
-		x.useFraming()
-		x.redacted = x.conf.Redact.RedactRequest(out, x.framingOf(out.Header))
-		// Redaction may have changed names and values, so the first verdict no longer covers this request.
-		v = x.judgeFinal(q, out)
-	}
-	x.sendOrRefuse(v, q, out)
-}
-
-// sendOrRefuse sends a judged request, or answers with the refusal.
-func (x *exchange) sendOrRefuse(v policy.Verdict, q policy.Request, out *http.Request) {
-	x.setVerdict(v)
-	x.noteRequest(out)
-	if x.planStep > 0 {
-		x.answerPlanned()
-		return
-	}
-	if !v.Allow {
-		x.answerRefusal(v, nil)
-		return
-	}
-	// Cut looks at verdicts. A reload between track and setVerdict saw no verdict, so it could not cut this exchange.
-	if x.conf.Current() != x.snap {
-		x.cancel(errReloaded)
-	}
-	// The intent must be on disk first: a crash after sending would leave a write without a ledger entry.
-	//defence:ledger-required
-	if err := x.writeIntent(q, out); err != nil {
-		x.answerRefusal(policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err)
-		return
-	}
-	// Debug output shows token names, so this stands before complete swaps them.
-	x.debugRequest(out)
-	x.keepForReplay(q, out)
-	if err := x.setIdempotencyKey(q, out); err != nil {
-		x.answerFailure(err)
-		return
-	}
-	// keep copies the request before complete swaps: a retry swaps again, with the renewed value.
-	x.minted.keepForRetry(x, out)
-	x.compression = compressionOf(x.snap.Rules.Catalog.MatchHost(q.Host))
-	if err := x.completeRequest(out); err != nil {
-		x.answerFailure(err)
-		return
-	}
-	x.watchRequest(out)
-	// An upstream proxy resolves the name itself, so the addresses are checked before it can.
-	if err := x.conf.Pool.CheckTarget(x.ctx, x.newWant(out), out.URL); err != nil {
-		x.answerFailure(err)
-		return
-	}
-	if q.Upgrade != "" {
-		x.serveWebSocket(out)
-		return
-	}
-	x.proxy.ServeHTTP(x.w, out)
-}
-
-// writeIntent writes an intent to the ledger before the request leaves. A request needs one if its method writes, or if
-// it has a body, which may contain another operation than the method suggests.
-func (x *exchange) writeIntent(q policy.Request, out *http.Request) error {
-	if x.conf.Sending == nil || !q.CanWrite() && out.ContentLength == 0 {
-		return nil
-	}
-	return x.conf.Sending(ledger.Sending{
-		Run: x.note.Run, Tenant: x.note.Tenant, CausedBy: x.note.CausedBy, Method: x.note.Method, URL: x.note.URL,
-	})
-}
-
-// takeWindows reserves memory for the windows of a body's decoders. It returns false if the run has used up its share
-// of the budget.
-func (x *exchange) takeWindows(encodings []string, err error) bool {
-	return err != nil || x.held.TryTake(coding.SumWindows(encodings)) // a body with an unknown encoding stays encoded
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // seen records what an upstream was sent.
@@ -95,7 +95,7 @@ func TestSwapAndScrub(t *testing.T) {
 				t.Fatalf("the receipt has %d exchanges", len(rec.Exchanges))
 			}
 			e := rec.Exchanges[0]
-			if e.Outcome != controlapi.OutcomeServed || e.Status != 200 || e.Sanitized < 2 || e.Redacted != 1 ||
+			if e.Outcome != proxyapi.OutcomeServed || e.Status != 200 || e.Sanitized < 2 || e.Redacted != 1 ||
 				len(e.Swapped) != 1 || e.Swapped[0].Name != tokenName || e.URL != "https://"+demoHost+"/v1/things?a&b" {
 				t.Errorf("the receipt says %+v", e)
 			}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // textOf is the text of the hint with a code, or empty.
-func textOf(r controlapi.Receipt, code string) string {
+func textOf(r proxyapi.Receipt, code string) string {
 	for _, h := range r.Hints {
 		if h.Code == code {
 			return h.VoiceText().Model
@@ -93,7 +93,7 @@ func TestETag(t *testing.T) {
 			if row.hint != "" {
 				want = ""
 			}
-			hint := textOf(end(), controlapi.HintETag)
+			hint := textOf(end(), proxyapi.HintETag)
 			if got := resp.Header.Get("Etag"); got != want || !strings.Contains(hint, row.hint) || (hint == "") != (row.hint == "") {
 				t.Errorf("status %d, ETag %q, hint %q", resp.StatusCode, got, hint)
 			}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // hanging serves requests that never end, and reports when each began and ended.
@@ -49,7 +49,7 @@ func TestEndAborts(t *testing.T) {
 			defer resp.Body.Close()
 			<-began
 			rec := end()
-			if len(rec.Exchanges) != 1 || rec.Exchanges[0].Outcome != controlapi.OutcomeAborted || rec.Exchanges[0].Code != "run_ended" {
+			if len(rec.Exchanges) != 1 || rec.Exchanges[0].Outcome != proxyapi.OutcomeAborted || rec.Exchanges[0].Code != "run_ended" {
 				t.Errorf("the receipt says %+v", rec)
 			}
 			if _, err := io.ReadAll(resp.Body); err == nil {
@@ -156,7 +156,7 @@ func TestNoRunIsReportedAsAnother(t *testing.T) {
 	for id := range 2 {
 		wg.Go(func() {
 			for g := uint64(1); g <= 15; g++ {
-				_, err := r.book.BeginLease(slot.ID(id), controlapi.Registration{Generation: g, Run: fmt.Sprintf("s%d-g%d", id, g), Deadline: time.Now().Add(time.Minute)})
+				_, err := r.book.BeginLease(slot.ID(id), proxyapi.Registration{Generation: g, Run: fmt.Sprintf("s%d-g%d", id, g), Deadline: time.Now().Add(time.Minute)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -480,26 +480,26 @@ func TestWebSocketInvalidAnswer(t *testing.T) {
 func TestFenceErrors(t *testing.T) {
 	r := newRig(t, setup{})
 	reg := func(g uint64) error {
-		_, err := r.book.BeginLease(0, controlapi.Registration{Generation: g, Run: "r", Deadline: time.Now().Add(time.Minute)})
+		_, err := r.book.BeginLease(0, proxyapi.Registration{Generation: g, Run: "r", Deadline: time.Now().Add(time.Minute)})
 		return err
 	}
 	check(t, reg(5))
 	for _, g := range []uint64{5, 4, 1} {
-		if err := reg(g); !errors.Is(err, controlapi.ErrFenced) {
+		if err := reg(g); !errors.Is(err, proxyapi.ErrFenced) {
 			t.Errorf("generation %d: %v", g, err)
 		}
 	}
 	for _, g := range []uint64{4, 6} {
-		if _, err := r.book.EndLease(0, g); !errors.Is(err, controlapi.ErrFenced) {
+		if _, err := r.book.EndLease(0, g); !errors.Is(err, proxyapi.ErrFenced) {
 			t.Errorf("end of %d: %v", g, err)
 		}
 	}
 	_, err := r.book.EndLease(0, 5)
 	check(t, err)
-	if _, err := r.book.EndLease(0, 5); !errors.Is(err, controlapi.ErrFenced) {
+	if _, err := r.book.EndLease(0, 5); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("second end: %v", err)
 	}
-	if err := reg(5); !errors.Is(err, controlapi.ErrFenced) {
+	if err := reg(5); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("the same generation again: %v", err)
 	}
 	check(t, reg(6))

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // message is a gRPC message as in a body: not compressed, with its length.
@@ -163,7 +163,7 @@ func TestGRPC(t *testing.T) {
 			call(t, r)
 			eventually(t, func() bool { return r.handler.InFlight() == 0 })
 			rec := end()
-			if rec.Count.Exchanges != 1 || rec.Count.Swapped != 1 || (rec.Exchanges[0].Outcome == controlapi.OutcomeServed) != (name != "broken off") {
+			if rec.Count.Exchanges != 1 || rec.Count.Swapped != 1 || (rec.Exchanges[0].Outcome == proxyapi.OutcomeServed) != (name != "broken off") {
 				t.Errorf("the receipt says %+v", rec)
 			}
 			if strings.Contains(r.logs.String(), secretValue) {

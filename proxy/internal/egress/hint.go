@@ -9,56 +9,50 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// listHints explains why token names in a request were not swapped. It leaves out the name of a header or field: the
-// sandbox may have chosen it.
-func (s swapReport) listHints(host catalog.Host, snap *reload.Snapshot, run policy.Run) []controlapi.Hint {
-	if s.Report == nil {
-		return nil
-	}
-	return listSwapHints(s.ListSwapped(), s.ListSeen(), host, snap, run)
-}
-
-func listSwapHints(
-	swaps []swap.Swap, all []swap.SeenName, host catalog.Host, snap *reload.Snapshot, run policy.Run,
-) []controlapi.Hint {
-	var out []controlapi.Hint
-	for _, seen := range all {
+// hintUnswapped explains why token names in a request or in WebSocket messages were not swapped. It leaves out the name
+// of a header or field: the sandbox may have chosen it.
+func (x *exchange) hintUnswapped(report interface {
+	Swapped() []swap.Swap
+	Seen() []swap.SeenName
+}) []proxyapi.Hint {
+	host, c, run := x.host, x.snap.Rules.Catalog, x.lease
+	var out []proxyapi.Hint
+	for _, seen := range report.Seen() {
 		if seen.Code == swap.CodeUnknown {
-			out = append(out, hintUnknownName(host, snap.Rules.Catalog, run))
+			out = append(out, hintUnknownName(host, c, run))
 			continue
 		}
-		api, cred := findOwner(snap.Rules.Catalog, seen.Name)
+		api, cred := findOwner(c, seen.Name)
 		if api == nil {
 			continue
 		}
 		// A closed run must not learn of other APIs: treat their token names like any other word.
 		if run.IsClosed() && !run.CanUse(api.Name) {
 			if seen.Where == "header" {
-				out = append(out, hintUnknownName(host, snap.Rules.Catalog, run))
+				out = append(out, hintUnknownName(host, c, run))
 			}
 			continue
 		}
 		if seen.Code == swap.CodeRepeated {
 			if seen.Where == "header" { // elsewhere it is most likely text about the name
-				out = append(out, hintSecondHeader(host, api, cred, listPlaces(toSwaps(swaps), cred)))
+				out = append(out, hintSecondHeader(host, api, cred, joinPlaces(toSwaps(report.Swapped()), cred)))
 			}
 			continue
 		}
 		text := voice.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
-			"%API", api.Name, "%IN", joinSurfaces(cred), "%HOSTS", joinHosts(api), "%PLACE", describePlace(seen.Where))
+			"%API", api.Name, "%IN", joinSurfaces(cred), "%HOSTS", joinHosts(api), "%PLACE", suggestSurface(seen.Where))
 		out = append(out, newHint("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
 }
 
 // hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
-func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) controlapi.Hint {
+func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) proxyapi.Hint {
 	return newHint("not_swapped_"+swap.CodeRepeated, host.String(),
 		voice.NewText("%NAME was put in %PLACES, and is unchanged "+
 			"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
@@ -67,8 +61,8 @@ func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credenti
 }
 
 // newHint makes a hint.
-func newHint(code, host string, text voice.Text) controlapi.Hint {
-	h := controlapi.Hint{Code: code, Text: text.Model, Host: host}
+func newHint(code, host string, text voice.Text) proxyapi.Hint {
+	h := proxyapi.Hint{Code: code, Text: text.Model, Host: host}
 	if text.Person != text.Model {
 		h.Person = text.Person
 	}
@@ -96,7 +90,7 @@ func (x *exchange) addMethodToHints() {
 
 // hintRemovedHeaders returns the hints on headers that code may rely on and that the proxy removed from a request or
 // its response.
-func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
+func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
 	n := &x.note
 	if x.ranged && n.Outcome == "" {
 		out = append(out,
@@ -106,11 +100,11 @@ func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 	switch {
 	case !x.scrubbed.HasRemovedETag() && !x.unsigned.HasRemovedETag():
 	case x.scrubbed.Count()+x.unsigned.Count() > 0:
-		out = append(out, newHint(controlapi.HintETag, n.Host,
+		out = append(out, newHint(proxyapi.HintETag, n.Host,
 			voice.NewText("answered with a credential and an ETag. The proxy "+
 				"removed the ETag, because it can be a digest of the response.")))
 	default:
-		out = append(out, newHint(controlapi.HintETag, n.Host, voice.NewText("answered with an ETag. The proxy removed it, "+
+		out = append(out, newHint(proxyapi.HintETag, n.Host, voice.NewText("answered with an ETag. The proxy removed it, "+
 			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
 			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
 	}
@@ -119,15 +113,22 @@ func (x *exchange) hintRemovedHeaders() (out []controlapi.Hint) {
 
 // hintRejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the
 // token name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
-func (x *exchange) hintRejected() []controlapi.Hint {
+func (x *exchange) hintRejected() []proxyapi.Hint {
 	n := &x.note
 	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
 		return nil
 	}
+	// GitHub and Google, for example, answer a request beyond their limits with 403.
+	if h := x.w.Header(); x.w.status == http.StatusForbidden &&
+		(h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0") {
+		return []proxyapi.Hint{newHint("rate_limited", n.Host,
+			voice.NewText("answered 403 with the headers of a rate limit: "+
+				"data may be missing. Wait as Retry-After says, or until the limit's reset, then send the request again."))}
+	}
 	var put []string
 	for _, s := range n.Swapped {
 		_, cred := findOwner(x.snap.Rules.Catalog, s.Name)
-		text := s.Name + " was put in " + listPlaces(n.Swapped, cred)
+		text := s.Name + " was put in " + joinPlaces(n.Swapped, cred)
 		if s.In == "signature" {
 			text = s.Name + " signed the request"
 		}
@@ -142,7 +143,7 @@ func (x *exchange) hintRejected() []controlapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []controlapi.Hint{newHint(codeRejected, n.Host, voice.NewText("answered %STATUS. The credential of %PUT"+why,
+		return []proxyapi.Hint{newHint(codeRejected, n.Host, voice.NewText("answered %STATUS. The credential of %PUT"+why,
 			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.hintUnauthenticated()
@@ -155,24 +156,23 @@ func (x *exchange) hintRejected() []controlapi.Hint {
 const hintAfter = time.Second
 
 // hintUnanswered returns the hint for a request if its client or the end of the run gave it up before the response.
-func (x *exchange) hintUnanswered() []controlapi.Hint {
+func (x *exchange) hintUnanswered() []proxyapi.Hint {
 	waited := time.Since(x.began)
 	if waited < hintAfter {
 		return nil
 	}
-	return []controlapi.Hint{newHint("unanswered", x.note.Host,
-		voice.NewText("had no response after %SECONDS s, when the "+
-			"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
+	return []proxyapi.Hint{newHint("unanswered", x.note.Host, voice.NewText("had no response after %SECONDS s, when the "+
+		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
-const codeRejected = controlapi.HintRejected
+const codeRejected = proxyapi.HintRejected
 
 // hintUnauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
-func (x *exchange) hintUnauthenticated() []controlapi.Hint {
+func (x *exchange) hintUnauthenticated() []proxyapi.Hint {
 	for _, a := range x.verdict.APIs {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
-			return []controlapi.Hint{newHint(codeRejected, x.note.Host,
+			return []proxyapi.Hint{newHint(codeRejected, x.note.Host,
 				voice.NewText("answered 401, and the request had no token "+
 					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinSurfaces(c)))}
 		}
@@ -182,9 +182,9 @@ func (x *exchange) hintUnauthenticated() []controlapi.Hint {
 
 // hintUnknownName returns the hint for a word that stands in a credential's place and looks like a token name, but is
 // not one. The hint does not repeat the word, because the sandbox chose it.
-func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) controlapi.Hint {
+func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) proxyapi.Hint {
 	text := "Where the credential goes there is a word that looks like a token name but is not one."
-	for _, a := range c.MatchHost(host) {
+	for _, a := range c.ListHolders(host) {
 		if run.IsClosed() && !run.CanUse(a.Name) {
 			continue
 		}
@@ -194,11 +194,11 @@ func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) cont
 		}
 		text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
 	}
-	return controlapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
+	return proxyapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}
 }
 
-// describePlace returns the surface that the user could declare, for a name seen there.
-func describePlace(where string) string {
+// suggestSurface returns the surface that the user could declare, for a name seen there.
+func suggestSurface(where string) string {
 	if where == "path" {
 		return `"path"`
 	}
@@ -212,7 +212,7 @@ func explainCode(code string) string {
 		return "The API %API declares it for: %IN. Write it there; or {the user can |}add %PLACE to its \"in\"{| in " +
 			"apis/%API/config.json}."
 	case swap.CodeSink:
-		return "It is in a header that servers store or pass on; nothing is swapped there. Its places are: %IN."
+		return "It is in a header that servers store or pass on, where no name is swapped. Its places are: %IN."
 	case swap.CodeInside:
 		return "It must be the whole value, or follow one scheme word as in \"Bearer NAME\"; its places are: %IN."
 	case swap.CodeInsecure:
@@ -236,9 +236,9 @@ func findOwner(c *catalog.Catalog, name string) (*catalog.API, catalog.Credentia
 	return nil, catalog.Credential{}
 }
 
-// listPlaces lists the places that a credential was put in. It does not name an undeclared header: code chose that
+// joinPlaces lists the places that a credential was put in. It does not name an undeclared header: code chose that
 // name, and could put instructions for the model into it.
-func listPlaces(swaps []controlapi.Swap, c catalog.Credential) string {
+func joinPlaces(swaps []proxyapi.Swap, c catalog.Credential) string {
 	var out []string
 	for _, w := range swaps {
 		place := w.In

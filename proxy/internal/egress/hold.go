@@ -32,7 +32,13 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	held := hold.Request{
 		Run: x.origin.Run, Tenant: x.origin.Tenant, Generation: x.origin.Generation, Server: x.lease.Server(),
 		API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
-		Catalog: x.snap.Public.Version, Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+		Host: q.Host, IsCall: q.IsCall(),
+		Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+	}
+	held.SetVersions(x.snap.Rules.Catalog)
+	// An approval could not let the request leave under other rules than those that held it.
+	if !x.refresh(&held, true) {
+		return refuse(policy.CodeApprovalStale)
 	}
 	// Only a run's requests end with the run: an MCP server lives on, and so may its request.
 	if x.origin.Kind() == policy.KindRun {
@@ -43,19 +49,18 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	}
 	// A text with a credential must neither be shown nor leave, so this refuses before a person is asked.
 	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
-	if x.hasSecret(text) {
+	if x.alarmOnSecret(text) {
+		x.refresh(&held, false)
 		return refuse(policy.CodeCredentialSent)
-	}
-	if x.conf.Current() != x.snap { // an approval could no longer let it leave
-		return refuse(policy.CodeApprovalStale)
 	}
 	// The wait does not count towards the run's time.
 	began, resume := time.Now(), x.origin.PauseRuns()
 	bound, release := x.origin.BindContext(x.ctx)
-	id, err := x.conf.Queue.WaitForApproval(bound, held)
+	id, giveBack, err := x.conf.Queue.WaitForApproval(bound, held)
 	release()
 	resume()
 	x.note.HeldMS = toMilliseconds(time.Since(began))
+	same := x.refresh(&held, false)
 	switch {
 	case errors.Is(err, hold.ErrStale):
 		return refuse(policy.CodeApprovalStale)
@@ -71,19 +76,35 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	case err != nil:
 		return v // it was cut off
 	// A person approved under rules that are no longer in force.
-	case x.conf.Current() != x.snap:
+	case !same:
 		return refuse(policy.CodeApprovalStale)
+	}
+	if giveBack != nil {
+		x.unused = append(x.unused, giveBack)
 	}
 	v.Allow, v.Hold, x.approved = true, nil, true
 	return v
 }
 
-// hasSecret reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text carries
-// a canary or a credential's value.
-func (x *exchange) hasSecret(text string) bool {
+// refresh puts the exchange under the snapshot in force. It returns false if the APIs that decide about a held request
+// have changed. With asking, Cut leaves the exchange alone until the next call.
+func (x *exchange) refresh(held *hold.Request, asking bool) (same bool) {
+	// Under mu: Cut sees either an exchange that asks, or the snapshot with which the exchange goes on.
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.snap = x.conf.Current()
+	x.guard = NewRunSwapper(x.snap, x.lease)
+	same = held.SetVersions(x.snap.Rules.Catalog)
+	x.asking = asking && same
+	return same
+}
+
+// alarmOnSecret reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text
+// carries a canary or a credential's value.
+func (x *exchange) alarmOnSecret(text string) bool {
 	c, carries := x.guard.SearchText(text, "body")
 	if carries {
-		x.raiseOnce(c)
+		x.raiseAlarmOnce(c)
 	}
 	return carries || x.cleanForLog(text) != text
 }

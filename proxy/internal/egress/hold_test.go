@@ -62,6 +62,7 @@ func TestApproval(t *testing.T) {
 					t.Error("it left before the answer")
 				}
 				if c.change {
+					r.late = true
 					r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 					r.reloader.Load()
 				}

@@ -15,10 +15,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// setIdempotencyKey sets the idempotency key of a request that writes, in the header of its API, unless code has set
-// one. A body of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
-func (x *exchange) setIdempotencyKey(q policy.Request, out *http.Request) error {
-	names := x.listKeyHeaders(x.verdict.APIs, q, out)
+// setKey sets the idempotency key of a request that writes, in the header of its API, unless code has set one. A body
+// of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
+func (x *exchange) setKey() error {
+	out := x.out
+	names := x.listKeyHeaders(x.verdict.APIs, x.request, out)
 	if len(names) == 0 {
 		return nil
 	}

@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -21,9 +23,17 @@ const (
 	watchedUpTo = 1 << 20
 )
 
+// streaming says how the messages of a stream pass.
+type streaming struct {
+	byMessage bool         // all APIs of the host set MessageFraming: each message leaves when it is complete
+	watches   []*lateWatch // one for each watched body
+	answer    *lateWatch   // of the answer's body; may be nil
+	late      atomic.Bool  // a complete message was held back for too long
+}
+
 // useFraming sets byMessage if all APIs of the host set MessageFraming.
 func (x *exchange) useFraming() {
-	holders := x.snap.Rules.Catalog.MatchHost(x.host)
+	holders := x.holders()
 	x.byMessage = len(holders) > 0 &&
 		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
 }
@@ -134,19 +144,30 @@ func (l *lateWatch) stopLocked() {
 	l.timer.Stop()
 }
 
-// watchRequest watches the body of a request. The caller calls it when out is ready to leave.
-func (x *exchange) watchRequest(out *http.Request) {
+// watchRequest watches the body of a request that is ready to leave.
+func (x *exchange) watchRequest() error {
+	out := x.out
 	if out.Body == nil || out.Body == http.NoBody || out.Body == x.up {
-		return
+		return nil
 	}
 	x.up.late = x.watchLateness(out.Header, out.ContentLength, func() bool {
-		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.listSwaps(), func(s controlapi.Swap) bool {
+		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.Swapped(), func(s swap.Swap) bool {
 			return s.In == "body"
 		})
 	})
 	if x.up.late != nil {
 		out.Body = &leavingBody{out.Body, x.up.late}
 	}
+	return nil
+}
+
+// watchAnswer watches the body of an answer.
+func (x *exchange) watchAnswer(resp *http.Response) error {
+	x.answer = x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
+	if x.answer != nil {
+		resp.Body = &arrivingBody{resp.Body, x.answer}
+	}
+	return nil
 }
 
 // leavingBody counts a request's body when it leaves for the upstream.
@@ -174,7 +195,7 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 }
 
 // hintLate names the setting for messages that were held back for too long.
-func (x *exchange) hintLate() []controlapi.Hint {
+func (x *exchange) hintLate() []proxyapi.Hint {
 	// The timers must not set late while the hints are made.
 	for _, l := range x.watches {
 		l.stop()
@@ -182,7 +203,7 @@ func (x *exchange) hintLate() []controlapi.Hint {
 	if !x.late.Load() {
 		return nil
 	}
-	return []controlapi.Hint{newHint("message_held", x.note.Host,
+	return []proxyapi.Hint{newHint("message_held", x.note.Host,
 		voice.NewText("had a complete message that the proxy held "+
 			"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
 			"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestLedgerRequired: where the ledger is required, what may change something is in it before it leaves, and does not
@@ -122,7 +122,7 @@ func TestLedger(t *testing.T) {
 func TestLedgerOfMany(t *testing.T) {
 	const n = 40
 	var mu sync.Mutex
-	var kept []controlapi.Exchange
+	var kept []proxyapi.Exchange
 	var creds []string
 	for i := range n {
 		creds = append(creds, fmt.Sprintf(`"MANY_TOKEN_%02d": "sk_live_%02dcanary0123456789"`, i, i))
@@ -167,7 +167,7 @@ func TestLedgerOfMany(t *testing.T) {
 func TestLongMethod(t *testing.T) {
 	var entries []ledger.Entry
 	r := newRig(t, setup{ledger: func(e ledger.Entry) error { entries = append(entries, e); return nil }})
-	events, cancel := r.journal.Subscribe(controlapi.RequestEvents)
+	events, cancel := r.journal.Subscribe(proxyapi.RequestEvents)
 	defer cancel()
 	end := r.begin()
 	method := strings.Repeat("METHOD", 2000)
@@ -178,7 +178,7 @@ func TestLongMethod(t *testing.T) {
 	if len(rec.Exchanges) != 1 || len(entries) != 1 {
 		t.Fatalf("%d exchanges, %d entries", len(rec.Exchanges), len(entries))
 	}
-	for where, x := range map[string]*controlapi.Exchange{
+	for where, x := range map[string]*proxyapi.Exchange{
 		"receipt": &rec.Exchanges[0], "ledger": entries[0].Exchange, "event": (<-events).Exchange,
 	} {
 		if len(x.Method) > 40 || !strings.HasPrefix(x.Method, "METHOD") {

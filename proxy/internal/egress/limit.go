@@ -1,56 +1,77 @@
 package egress
 
 import (
-	"net/http"
-
-	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
-// reserveLimits takes the units that a request needs from the limits of its APIs. Then it asks a person, if a rule or a
-// limit requires it. So a person never approves a request that a limit then refuses. finish returns the units of a
-// request that did not leave.
-func (x *exchange) reserveLimits(
-	v policy.Verdict, q policy.Request, out *http.Request, holders []*catalog.API,
-) policy.Verdict {
-	needs, known := policy.ListNeeds(q, holders)
+// reservation holds the units that a request takes from the limits of its APIs.
+type reservation struct {
+	needs    []budget.Need
+	giveBack func()         // returns the units; nil if no units were reserved
+	over     policy.Verdict // the verdict on a request beyond a limit. Its Hold is nil if no person decides
+}
+
+// reserveLimits takes the units that a request needs.
+func (x *exchange) reserveLimits() error {
+	needs, known := policy.ListNeeds(x.request, x.holders())
 	if !known.Allow {
-		return known
+		return x.deny(known)
 	}
-	var over policy.Verdict
-	if len(needs) > 0 {
-		back, wait, ok := x.conf.Budget.Reserve(needs, false)
-		if x.giveBack = back; !ok {
-			over = policy.DecideBeyondLimit(v, q, holders, wait)
-			if over.Hold == nil || x.replay != nil { // a plan's approver did not see the limit
-				return over
-			}
-		}
+	if len(needs) == 0 {
+		return nil
 	}
-	if v.Hold != nil {
-		v = x.waitForApproval(v, q, out.URL.String(), x.listShownWithKeys(v, q, out))
-		if v.Allow && x.giveBack != nil {
-			// The person may take longer than the limit's period. The units count from now, when the request leaves:
-			// otherwise requests that waited together would leave in one burst.
-			x.giveBack()
-			x.giveBack, _, _ = x.conf.Budget.Reserve(needs, true)
-		}
+	back, wait, ok := x.conf.Budget.Reserve(needs, false)
+	x.limits = reservation{needs: needs, giveBack: back}
+	if ok {
+		return nil
 	}
-	if !v.Allow || over.Hold == nil {
-		return v
+	x.limits.over = policy.DecideBeyondLimit(x.verdict, x.request, x.holders(), wait)
+	if x.limits.over.Hold == nil || x.replay != nil { // a plan's approver did not see the limit
+		return x.deny(x.limits.over)
+	}
+	return nil
+}
+
+// askForRules asks a person about a request that a rule holds.
+func (x *exchange) askForRules() error {
+	if x.verdict.Hold == nil {
+		return nil
+	}
+	if err := x.ask(x.verdict); err != nil {
+		return err
+	}
+	if x.limits.giveBack != nil {
+		// The person may take longer than the limit's period. The units count from now, when the request leaves: otherwise
+		// requests that waited together would leave in one burst.
+		x.limits.giveBack()
+		x.limits.giveBack, _, _ = x.conf.Budget.Reserve(x.limits.needs, true)
+	}
+	return nil
+}
+
+// askForLimits asks a person about a request beyond a limit. The approval covers the excess.
+func (x *exchange) askForLimits() error {
+	if x.limits.over.Hold == nil {
+		return nil
 	}
 	// A person must see the body, also if no rule read it.
-	if q.Content == nil {
-		content, err := policy.ReadContent(out)
-		if err != nil {
-			return bodyRefusal(err, q.Host, holders)
-		}
-		defer content.ReleaseMemory()
-		q.Content = content
+	if err := x.readContent(); err != nil {
+		return err
 	}
-	// The approval covers the excess: reserve again, beyond the limit.
-	if v = x.waitForApproval(over, q, out.URL.String(), x.listShownWithKeys(over, q, out)); v.Allow {
-		x.giveBack, _, _ = x.conf.Budget.Reserve(needs, true)
+	if err := x.ask(x.limits.over); err != nil {
+		return err
 	}
-	return v
+	x.limits.giveBack, _, _ = x.conf.Budget.Reserve(x.limits.needs, true)
+	return nil
+}
+
+// ask waits until a person decides about the request.
+func (x *exchange) ask(v policy.Verdict) error {
+	v = x.waitForApproval(v, x.request, x.out.URL.String(), x.listShownWithKeys(v, x.request, x.out))
+	if !v.Allow {
+		return x.deny(v)
+	}
+	x.setVerdict(v)
+	return nil
 }

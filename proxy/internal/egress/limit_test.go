@@ -14,9 +14,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestLimits: what is beyond a limit of an API is refused with the time to wait, and not sent; what cannot be added up is
@@ -79,7 +78,7 @@ func TestLimitsOfAnother(t *testing.T) {
 	r.room.Wait = 50 * time.Millisecond
 	var up seen
 	r.upstreams.https(up.echo())
-	_, err := r.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
+	_, err := r.book.BeginLease(0, proxyapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
 		Deadline: time.Now().Add(10 * testkit.Patience)})
 	check(t, err)
 	for _, row := range []struct{ line, body, code string }{

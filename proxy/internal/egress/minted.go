@@ -15,7 +15,7 @@ import (
 )
 
 // errNoMinter is for a minted credential in a proxy without a Minter.
-var errNoMinter = errors.New("nothing obtains credentials here")
+var errNoMinter = errors.New("this proxy cannot obtain credentials")
 
 // mintedUse records how an exchange used minted credentials.
 type mintedUse struct {
@@ -39,19 +39,21 @@ type mintedValue struct {
 
 // keepForRetry keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
 // credential. A server may have acted on any other request. An approved request is sent only once.
-func (u *mintedUse) keepForRetry(x *exchange, out *http.Request) {
+func (x *exchange) keepForRetry() error {
+	out := x.out
 	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
 		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
-		return
+		return nil
 	}
 	for _, a := range x.verdict.APIs {
 		for _, c := range a.Credentials {
 			if c.Mint != nil {
-				u.again = out.Clone(out.Context())
-				return
+				x.minted.again = out.Clone(out.Context())
+				return nil
 			}
 		}
 	}
+	return nil
 }
 
 // obtainValue returns the current value of a minted credential, for package swap.
@@ -88,13 +90,15 @@ func (x *exchange) newSignatureScrubber() *scrub.Scrubber {
 
 // scrubSignature replaces the request's signature in its response by the token name. It runs after the general scrub,
 // on a decoded body. A second search costs less than a new scrubber for all credentials.
-func (x *exchange) scrubSignature(resp *http.Response, o scrub.Options) error {
+func (x *exchange) scrubSignature(resp *http.Response) error {
 	s := x.newSignatureScrubber()
 	if s == nil {
 		return nil
 	}
 	var err error
-	x.unsigned, err = s.ScrubResponse(resp, o)
+	x.unsigned, err = s.ScrubResponse(resp, scrub.Options{
+		Method: x.out.Method, KeepETag: canKeepETag(x.holders()), Framing: x.framingOf(resp.Header),
+	})
 	return err
 }
 
@@ -130,7 +134,8 @@ func (x *exchange) retryUnauthorized(resp *http.Response) (*http.Response, error
 		return resp, nil
 	}
 	_ = resp.Body.Close()
-	if err := x.completeRequest(again); err != nil {
+	x.out = again
+	if err := x.putCredentials(); err != nil {
 		return nil, err
 	}
 	return x.sendUpstream(again)

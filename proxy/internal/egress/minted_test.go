@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // A credential that is minted, and what the token endpoint must be shown for it.
@@ -552,6 +552,44 @@ func TestMintedRefused(t *testing.T) {
 	}
 }
 
+// TestMintedRetryRefused: if a second credential has no value any more after a 401, the request is not sent again with
+// its name.
+// Promise: never-stale-never-open
+func TestMintedRetryRefused(t *testing.T) {
+	var calls atomic.Int32
+	var shift atomic.Int64 // of the clock
+	s := &tokenServer{}
+	s.token = func(w http.ResponseWriter, r *http.Request) {
+		if shift.Load() > 0 && r.FormValue("client_id") == "other" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		giveToken(w, mintedToken(int(s.posts.Load())))
+	}
+	s.api = func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		shift.Store(int64(2 * time.Hour)) // both tokens expire
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	const other = "CRM_OTHER_TOKEN"
+	r := newRig(t, setup{
+		apis: map[string]string{"demo": strings.Replace(mintedAPI(""), `"credentials": {`, `"credentials": {"`+other+
+			`": {"oauth2": {"grant": "client_credentials", "token_url": "https://`+tokenHost+`/token", "client_id": "other", "client_secret": "`+clientSecret+`"}}, `, 1)},
+		now: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) },
+	})
+	r.upstreams.https(s)
+	defer r.begin()()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+demoHost+"/v1", nil)
+	check(t, err)
+	req.Header.Set("Authorization", "Bearer "+mintedName)
+	req.Header.Set("X-Other", other)
+	resp, err := r.client(false).Do(req)
+	check(t, err)
+	if text := body(t, resp); resp.StatusCode < 500 || calls.Load() != 1 {
+		t.Errorf("status %d after %d calls: %s", resp.StatusCode, calls.Load(), text)
+	}
+}
+
 // TestMintedReload: a renewal ends no exchange and no reload forgets a token; another configuration does.
 // Promise: never-stale-never-open
 func TestMintedReload(t *testing.T) {
@@ -655,7 +693,7 @@ func TestMintedUnderLoad(t *testing.T) {
 	}
 	client := r.client(false)
 	generation := uint64(0)
-	begin := func() func() controlapi.Receipt {
+	begin := func() func() proxyapi.Receipt {
 		generation++
 		return r.beginWith(generation)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // asking are the APIs of a server whose requests wait for a person.
@@ -26,16 +26,16 @@ func asking(rules string) map[string]string {
 const holdAll = `, "rules": [{"then": "approve", "by": "any"}]`
 
 // beginNotes registers the server in the slot for servers, for a tenant.
-func (r *rig) beginNotes(tenant string) (end func() controlapi.Receipt) {
+func (r *rig) beginNotes(tenant string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	return r.beginServer(controlapi.Registration{APIs: []string{"notes"}, Tenant: tenant})
+	return r.beginServer(proxyapi.Registration{APIs: []string{"notes"}, Tenant: tenant})
 }
 
 // beginNamed registers a run of this id.
 func (r *rig) beginNamed(run, tenant string, id slot.ID) (end func()) {
 	r.t.Helper()
 	generation := uint64(time.Now().UnixNano())
-	_, err := r.book.BeginLease(id, controlapi.Registration{
+	_, err := r.book.BeginLease(id, proxyapi.Registration{
 		Generation: generation, Run: run, Tenant: tenant, APIs: []string{"notes"}, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
@@ -49,9 +49,9 @@ func (r *rig) beginNamed(run, tenant string, id slot.ID) (end func()) {
 // setCalls says which calls the server works on, each of them as its number, its run, and perhaps "given up".
 func (r *rig) setCalls(version uint64, calls ...string) {
 	r.t.Helper()
-	s := controlapi.ServerCalls{Version: version}
+	s := proxyapi.ServerCalls{Version: version}
 	for _, text := range calls {
-		var c controlapi.ServerCall
+		var c proxyapi.ServerCall
 		_, _ = fmt.Sscan(text, &c.ID, &c.Run)
 		c.Call, c.GivenUp = "notes.read", strings.HasSuffix(text, "given up")
 		s.Calls = append(s.Calls, c)
@@ -69,7 +69,7 @@ func (r *rig) sendNotes(path string) <-chan string {
 			return
 		}
 		defer resp.Body.Close()
-		var refused controlapi.Refusal
+		var refused proxyapi.Refusal
 		if resp.StatusCode == http.StatusOK {
 			refused.Code = "200"
 		} else if err := json.NewDecoder(resp.Body).Decode(&refused); err != nil {
@@ -81,14 +81,14 @@ func (r *rig) sendNotes(path string) <-chan string {
 }
 
 // await waits until so many requests are held, and returns the last one.
-func (r *rig) await(n int) approvalapi.Held {
+func (r *rig) await(n int) approvalapi.HeldRequest {
 	r.t.Helper()
 	testkit.WaitFor(r.t, func() bool { return len(r.room.ListHeld()) == n })
 	return r.room.ListHeld()[n-1]
 }
 
 // decide approves or refuses a request.
-func (r *rig) decide(h approvalapi.Held, approve bool, scope approvalapi.Scope) {
+func (r *rig) decide(h approvalapi.HeldRequest, approve bool, scope approvalapi.Scope) {
 	r.t.Helper()
 	_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve, Scope: scope})
 	check(r.t, err)
@@ -284,7 +284,7 @@ func TestServerEnds(t *testing.T) {
 // Promise: server-requests-belong-to-one-run
 func TestServerRecords(t *testing.T) {
 	var mu sync.Mutex
-	var kept []controlapi.Exchange
+	var kept []proxyapi.Exchange
 	r := newRig(t, setup{apis: asking(""), ledger: func(e ledger.Entry) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -299,7 +299,7 @@ func TestServerRecords(t *testing.T) {
 		r.setCalls(uint64(i+1), calls...)
 		<-r.sendNotes(fmt.Sprint("/", i))
 	}
-	want := []*controlapi.Cause{{Run: "r1", Call: "notes.read", Among: 1}, {Run: "r1", Among: 2}, nil, {Run: "r2", Call: "notes.read", Among: 1}, nil}
+	want := []*proxyapi.Cause{{Run: "r1", Call: "notes.read", Among: 1}, {Run: "r1", Among: 2}, nil, {Run: "r2", Call: "notes.read", Among: 1}, nil}
 	mu.Lock()
 	defer mu.Unlock()
 	for i, x := range kept {

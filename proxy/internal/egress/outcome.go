@@ -10,47 +10,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// answerRefusal answers with a verdict's refusal.
-func (x *exchange) answerRefusal(v policy.Verdict, cause error) {
-	v = v.ForRun(x.lease)
-	x.note.Outcome, x.note.Code, x.note.Cause = controlapi.OutcomeDenied, v.Refusal.Code, cause
-	x.note.Hints = append(x.note.Hints, v.NewHint())
-	if v.RetryAfter != "" {
-		x.w.Header().Set("Retry-After", v.RetryAfter)
-	}
-	x.w.writeRefusal(v.Status, v.Refusal)
-}
-
-// finish records the exchange, and aborts the connection if the response is incomplete. p is the value that serve
+// finishExchange ends the exchange, and aborts the connection if the response is incomplete. p is the value that serve
 // panicked with, or nil.
-func (x *exchange) finish(p any) {
-	x.sumReports()
+func (x *exchange) finishExchange(p any) {
+	x.noteReports()
 	abort := x.setOutcome(p)
-	n := &x.note
-	// A request that never left sent no credential and used up no limit.
-	if n.Left = !x.isUnsent(); !n.Left {
-		n.Swapped, n.HeadUp = nil, 0
-		if n.Outcome == controlapi.OutcomePlanned {
-			n.BytesUp = 0
-		}
-		if x.giveBack != nil {
-			x.giveBack()
-		}
+	for _, do := range endSteps {
+		do(x)
 	}
-	x.endAttempt()
-	n.Status = x.w.status
-	n.Milliseconds = toMilliseconds(time.Since(x.began))
-	x.conf.Journal.RecordExchange(*n)
-	x.addReadToPlan()
-	x.debug.writeLog(x)
 	if x.conn == nil {
 		return
 	}
@@ -68,6 +44,34 @@ func (x *exchange) finish(p any) {
 	panic(http.ErrAbortHandler)
 }
 
+// returnUnused returns what a request that did not leave would have used: units of limits, and approvals.
+func (x *exchange) returnUnused() {
+	n := &x.note
+	// A request that never left sent no credential.
+	if n.Left = !x.isUnsent(); !n.Left {
+		n.Swapped, n.HeadUp = nil, 0
+		if n.Outcome == proxyapi.OutcomePlanned {
+			n.BytesUp = 0
+		}
+		if x.limits.giveBack != nil {
+			x.limits.giveBack()
+		}
+	}
+	// After ErrNone no byte of a call left the proxy.
+	if !n.Left || errors.Is(n.Cause, broker.ErrNone) {
+		for _, giveBack := range x.unused {
+			giveBack()
+		}
+	}
+}
+
+// recordExchange writes the receipt's entry.
+func (x *exchange) recordExchange() {
+	x.note.Status = x.w.status
+	x.note.Milliseconds = toMilliseconds(time.Since(x.began))
+	x.conf.Journal.RecordExchange(x.note)
+}
+
 // smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has returned its
 // memory. net/http keeps them until the client has read the end of the answer. With a larger head the exchange itself
 // waits for the client.
@@ -79,10 +83,10 @@ func toMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.
 func (x *exchange) isUnsent() bool {
 	n := &x.note
 	switch {
-	case n.Outcome == controlapi.OutcomePlanned:
+	case n.Outcome == proxyapi.OutcomePlanned:
 		return true
 	case x.toBroker:
-		return n.Outcome == controlapi.OutcomeDenied && n.BytesUp == 0
+		return n.Outcome == proxyapi.OutcomeDenied && n.BytesUp == 0
 	}
 	return !x.left.Load()
 }
@@ -95,7 +99,7 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 	}
 	switch {
 	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, "internal", errPanic
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, "internal", errPanic
 		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"),
 			slog.String("at", formatStack()))
 		return true
@@ -104,7 +108,7 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 		if x.lease.Context().Err() != nil { // the end of the run also closed the connection, so either cause may come first
 			x.cut = lease.ErrEnded
 		}
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeAborted, abortCode(x.cut), nil
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(x.cut), nil
 		if n.Code == codeReloaded {
 			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host, voice.NewText("was cut off, because {the user changed a "+
 				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
@@ -113,13 +117,13 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 		}
 		return true
 	case x.bodyErr != nil:
-		n.Outcome, n.Code, n.Cause = controlapi.OutcomeFailed, upstream.ClassifyError(x.bodyErr), x.bodyErr
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, upstream.ClassifyError(x.bodyErr), x.bodyErr
 		return true
 	case x.w.err != nil && n.Outcome == "":
-		n.Outcome, n.Code = controlapi.OutcomeAborted, codeClientGone
+		n.Outcome, n.Code = proxyapi.OutcomeAborted, codeClientGone
 		return true
 	case n.Outcome == "":
-		n.Outcome = controlapi.OutcomeServed
+		n.Outcome = proxyapi.OutcomeServed
 	}
 	return p != nil
 }
@@ -146,12 +150,12 @@ func abortCode(cause error) string {
 func NewHandshakeNote(l *lease.Lease, h *entrance.HandshakeError) receipt.Note {
 	v := policy.Refuse(policy.CodeHostInvalid, catalog.Host{}, nil)
 	n := receipt.Note{Slot: int(l.Slot), Recorder: l.Recorder, Cause: h}
-	n.Exchange = controlapi.Exchange{
+	n.Exchange = proxyapi.Exchange{
 		At: time.Now().UTC(), Run: l.Run, Tenant: l.Tenant, CausedBy: l.CurrentOrigin().Cause,
-		Outcome: controlapi.OutcomeAborted, Code: codeHandshake,
+		Outcome: proxyapi.OutcomeAborted, Code: codeHandshake,
 	}
 	if h.HasNoHost() {
-		n.Outcome, n.Code, n.Hints = controlapi.OutcomeDenied, v.Refusal.Code, []controlapi.Hint{v.NewHint()}
+		n.Outcome, n.Code, n.Hints = proxyapi.OutcomeDenied, v.Refusal.Code, []proxyapi.Hint{v.NewHint()}
 	}
 	return n
 }

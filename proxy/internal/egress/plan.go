@@ -12,62 +12,78 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // headerPlanned carries the step number in the answer to a recorded request.
 const headerPlanned = "Codeforge-Planned"
 
-// notPlannedError is for a request that cannot be recorded.
-type notPlannedError struct{ v policy.Verdict }
-
-func (e *notPlannedError) Error() string { return e.v.Refusal.Error }
+// planUse is the part of a plan in an exchange.
+type planUse struct {
+	replay   *replay       // set if a plan, not a run, sends the request
+	recorded int           // the number of the plan step that replaced the sending, or 0
+	callStep *plan.Step    // a call that the plan may record
+	read     *plan.Step    // a dry run's read, for the plan
+	seen     *bytes.Buffer // the beginning of the answer to read
+}
 
 // mustPlan reports whether a dry run records a request instead of sending it: a request that writes, or that has a
 // body. A body may contain another operation than the method suggests.
-func (x *exchange) mustPlan(q policy.Request, out *http.Request) bool {
+func (x *exchange) mustPlan() bool {
 	//defence:dry-run
-	return x.lease.Plan != nil && (q.CanWrite() || out.Body != nil && out.Body != http.NoBody)
+	return x.lease.Plan != nil && (x.request.CanWrite() || x.out.Body != nil && x.out.Body != http.NoBody)
 }
 
-// addPlanStep adds a request to the run's plan if policy would let it leave, or a person could.
-func (x *exchange) addPlanStep(v policy.Verdict, q policy.Request, out *http.Request) policy.Verdict {
-	if !v.Allow && v.Hold == nil {
-		return v
+// recordWrite adds a dry run's write to the run's plan and answers it. Policy, or a person, could let it leave.
+func (x *exchange) recordWrite() error {
+	q, v, out := x.request, x.verdict, x.out
+	if !x.mustPlan() || v.Allow && policy.HasOnlyQueries(q, x.holders()) {
+		return nil
 	}
 	// A limit that cannot read the request would refuse it when the plan is sent.
-	if _, known := policy.ListNeeds(q, x.snap.Rules.Catalog.MatchHost(q.Host)); !known.Allow {
-		return known
+	if _, known := policy.ListNeeds(q, x.holders()); !known.Allow {
+		return x.deny(known)
 	}
 	body, ok := q.Content.BodyText()
-	if !ok || q.Upgrade != "" {
-		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
-	}
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
 		Shown: x.listShownWithKeys(v, q, out),
 	}
-	// The approver must see all headers exactly as they will leave.
-	if !utf8.ValidString(strings.Join(s.Shown, "\n")) {
-		return policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
+	// The approver must see body and headers exactly as they will leave.
+	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(s.Shown, "\n")) {
+		return x.deny(policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs))
 	}
 	if v.Hold != nil {
 		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
 	}
-	return x.storePlanStep(s, v)
+	v, ok = x.addStep(s, v)
+	if !ok {
+		return x.deny(v)
+	}
+	x.setVerdict(v)
+	_ = x.describeRequest()
+	// The answer is the step's number.
+	body = `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
+	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
+	x.w.send(resp)
+	return errAnswered
 }
 
-// storePlanStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
-func (x *exchange) storePlanStep(s plan.Step, v policy.Verdict) policy.Verdict {
+// addStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
+func (x *exchange) addStep(s plan.Step, v policy.Verdict) (_ policy.Verdict, ok bool) {
 	// The request may change its URL later; the step must not.
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
+	if user, password, ok := (&http.Request{Header: s.Header}).BasicAuth(); ok {
+		text += "\n" + user + "\n" + password
+	}
 	// A step is stored and shown to a person, so it must not contain a credential.
-	if x.hasSecret(text) {
-		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs)
+	if x.alarmOnSecret(text) {
+		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs), false
 	}
 	for _, a := range v.APIs {
 		s.APIs = append(s.APIs, a.Name)
@@ -81,70 +97,62 @@ func (x *exchange) storePlanStep(s plan.Step, v policy.Verdict) policy.Verdict {
 	var ended *plan.EndedError
 	switch {
 	case errors.As(err, &ended):
-		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs)
+		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs), false
 	case errors.Is(err, plan.ErrUnreadable):
-		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs)
+		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs), false
 	case err != nil:
-		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs)
+		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
 	}
-	x.planStep = n
-	x.note.Outcome, x.note.Plan, x.note.Step = controlapi.OutcomePlanned, x.lease.Plan.ID(), n
+	x.recorded = n
+	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
-	return v
+	return v, true
 }
 
-// answerPlanned answers a recorded request with its step number.
-func (x *exchange) answerPlanned() {
-	body := `{"planned": ` + strconv.Itoa(x.planStep) + "}\n"
-	h := x.w.Header()
-	h.Set(headerPlanned, strconv.Itoa(x.planStep))
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	x.w.WriteHeader(http.StatusAccepted)
-	_, _ = io.WriteString(x.w, body)
-}
-
-// keepForReplay keeps a request that a dry run sends. The plan sends it again before a step that writes to the same
-// place.
-func (x *exchange) keepForReplay(q policy.Request, out *http.Request) {
+// keepRead keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
+func (x *exchange) keepRead() error {
 	if x.lease.Plan == nil {
-		return
+		return nil
 	}
-	address := *out.URL
-	x.replayStep = &plan.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
+	address := *x.out.URL
+	x.read = &plan.Step{
+		Host: x.host, TLS: x.request.TLS, Method: x.out.Method, URL: &address, Header: x.out.Header.Clone(),
+	}
+	return nil
 }
 
-// captureBuffer returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
-func (x *exchange) captureBuffer(resp *http.Response) *bytes.Buffer {
-	if x.replayStep == nil || x.replayStep.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
+// newCapture returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
+func (x *exchange) newCapture(resp *http.Response) *bytes.Buffer {
+	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
 		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
 		return nil
 	}
 	return new(bytes.Buffer)
 }
 
-// addReadToPlan adds a read of the dry run to the plan.
-func (x *exchange) addReadToPlan() {
-	if x.lease.Plan == nil || x.note.Outcome != controlapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
+// rememberRead adds a read of the dry run to the plan.
+func (x *exchange) rememberRead() {
+	if x.lease.Plan == nil || x.note.Outcome != proxyapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
 		return // it was not sent, or is about the stash
 	}
-	if x.replayStep == nil {
-		x.replayStep = &plan.Step{Method: "CALL"}
+	if x.read == nil {
+		x.read = &plan.Step{Method: "CALL"}
 	}
 	// A truncated body could not be compared with a later one.
 	var body []byte
-	if x.captured != nil && x.captured.Len() < plan.MaxRead {
-		body = x.captured.Bytes()
+	if x.seen != nil && x.seen.Len() < plan.MaxRead {
+		body = x.seen.Bytes()
 	}
-	x.lease.Plan.NoteRead(*x.replayStep, body)
+	x.lease.Plan.NoteRead(*x.read, body)
 }
 
-// keepCallStep keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads,
-// so the broker decides whether to make the call.
-func (x *exchange) keepCallStep(out *http.Request, path string) error {
-	server, tool, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+// keepCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
+// the broker decides whether to make the call.
+func (x *exchange) keepCall() error {
+	out := x.out
+	server, tool, _ := strings.Cut(strings.TrimPrefix(x.callPath, "/"), "/")
 	plain, err := url.PathUnescape(tool)
-	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !controlapi.IsTool(plain) ||
+	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
 		return nil
 	}
@@ -173,12 +181,12 @@ func (x *exchange) setPlanHeaders(h http.Header) {
 	switch {
 	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
 	case x.callStep != nil && x.callStep.Rule != "":
-		h.Set(controlapi.HeaderPlan, controlapi.PlanCheck)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanCheck)
 	case x.callStep != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanRecord)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanRecord)
 	case x.replay != nil:
-		h.Set(controlapi.HeaderPlan, controlapi.PlanSend)
-		h.Set(controlapi.HeaderSession, x.replay.step.Session)
+		h.Set(proxyapi.HeaderPlan, proxyapi.PlanSend)
+		h.Set(proxyapi.HeaderSession, x.replay.step.Session)
 	}
 }
 
@@ -189,11 +197,11 @@ func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 		return nil, errPlanned
 	}
 	x.note.Code = ""
-	x.callStep.Session = resp.Header.Get(controlapi.HeaderSession)
-	if v := x.storePlanStep(*x.callStep, x.verdict); x.planStep == 0 {
-		return nil, &notPlannedError{v}
+	x.callStep.Session = resp.Header.Get(proxyapi.HeaderSession)
+	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
+		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
-	number := map[string]int{"planned": x.planStep}
+	number := map[string]int{"planned": x.recorded}
 	text, _ := json.Marshal(number) // a number
 	body, err := json.Marshal(map[string]any{
 		"content":           []map[string]string{{"type": "text", "text": string(text)}},
@@ -202,11 +210,7 @@ func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        http.Header{"Content-Type": {"application/json"}},
-		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
-	}, nil
+	return jsonResponse(http.StatusOK, body), nil
 }
 
 // errPlanned is for a broker that did not make a call which the proxy has not kept for the plan.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestPlanCalls: a call of a tool that changes something is recorded, and made after approval, in its place among the
@@ -22,16 +22,16 @@ func TestPlanCalls(t *testing.T) {
 	failing := false
 	r.connectBroker(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
-		plan := req.Header.Get(controlapi.HeaderPlan)
-		if plan == controlapi.PlanRecord && !strings.HasSuffix(req.URL.Path, "/read") {
-			w.Header().Set(controlapi.HeaderCode, controlapi.CodePlanned)
-			w.Header().Set(controlapi.HeaderSession, "session of "+req.Header.Get(controlapi.HeaderRun))
+		plan := req.Header.Get(proxyapi.HeaderPlan)
+		if plan == proxyapi.PlanRecord && !strings.HasSuffix(req.URL.Path, "/read") {
+			w.Header().Set(proxyapi.HeaderCode, proxyapi.CodePlanned)
+			w.Header().Set(proxyapi.HeaderSession, "session of "+req.Header.Get(proxyapi.HeaderRun))
 			_, _ = io.WriteString(w, "{}")
 			return
 		}
-		made = append(made, fmt.Sprintf("%s %s %s %s %d", req.URL.Path, body, plan, req.Header.Get(controlapi.HeaderSession), len(up.writes())))
+		made = append(made, fmt.Sprintf("%s %s %s %s %d", req.URL.Path, body, plan, req.Header.Get(proxyapi.HeaderSession), len(up.writes())))
 		if failing {
-			w.Header().Set(controlapi.HeaderCode, "tool_error")
+			w.Header().Set(proxyapi.HeaderCode, "tool_error")
 		}
 		_, _ = io.WriteString(w, `{"content":[{"type":"text","text":"`+secretValue+`"}]}`)
 	})
@@ -55,7 +55,7 @@ func TestPlanCalls(t *testing.T) {
 		}
 		rec := end()
 		for _, x := range rec.Exchanges {
-			if x.Outcome == controlapi.OutcomePlanned && x.Plan != rec.Plan.ID {
+			if x.Outcome == proxyapi.OutcomePlanned && x.Plan != rec.Plan.ID {
 				t.Errorf("%+v", x)
 			}
 		}

@@ -1,6 +1,7 @@
 package egress_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,17 +18,17 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // beginDry registers a dry run in slot 0.
-func (r *rig) beginDry(generation uint64) (end func() controlapi.Receipt) {
+func (r *rig) beginDry(generation uint64) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.BeginLease(0, controlapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
+	_, err := r.book.BeginLease(0, proxyapi.Registration{Generation: generation, Run: "run-" + r.t.Name(), Deadline: time.Now().Add(time.Minute), DryRun: true})
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		r.t.Helper()
 		rec, err := r.book.EndLease(0, generation)
 		check(r.t, err)
@@ -147,7 +148,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("picture:\n%s\nwant:\n%s", strings.Join(p.Picture, "\n"), strings.Join(want, "\n"))
 	}
 	for i, x := range rec.Exchanges {
-		if planned := x.Outcome == controlapi.OutcomePlanned; planned != (x.Method != http.MethodGet) || planned && (x.Plan != p.ID || x.Step == 0 || x.Status != 202 || len(x.Swapped) > 0) {
+		if planned := x.Outcome == proxyapi.OutcomePlanned; planned != (x.Method != http.MethodGet) || planned && (x.Plan != p.ID || x.Step == 0 || x.Status != 202 || len(x.Swapped) > 0) {
 			t.Errorf("exchange %d: %+v", i, x)
 		}
 	}
@@ -174,6 +175,23 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
+	}
+}
+
+// TestPlanTokens: a step names each token name that the proxy will swap in it, also one inside Basic's base64.
+func TestPlanTokens(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(&tracker{})
+	end := r.beginDry(1)
+	for _, pair := range []string{"user:" + tokenName, tokenName + ":", "user:password"} {
+		r.ask(http.MethodPost, "/x", "{}", "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
+	}
+	p, err := r.plans.GetPlan(end().Plan.ID)
+	check(t, err)
+	for i, want := range [][]string{{tokenName}, {tokenName}, nil} {
+		if got := p.Steps[i].Tokens; !slices.Equal(got, want) {
+			t.Errorf("step %d: %v, want %v", i+1, got, want)
+		}
 	}
 }
 

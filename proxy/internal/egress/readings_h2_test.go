@@ -15,22 +15,21 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // sendHTTP2 is send over HTTP/2, frame by frame, so that no client library normalises a request.
-func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) {
+func (w *wire) sendHTTP2(host string, request []byte) (Outcome, error) {
 	w.hangUp()
 	c, err := tls.Dial("tcp", w.r.https[0], &tls.Config{RootCAs: w.r.roots(), ServerName: host, NextProtos: []string{"h2"}})
 	if err != nil {
-		return readings.Outcome{}, err
+		return Outcome{}, err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(testkit.Patience))
 	head, body, _ := bytes.Cut(request, []byte("\r\n\r\n"))
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-		return readings.Outcome{}, err
+		return Outcome{}, err
 	}
 	f := http2.NewFramer(c, c)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -43,12 +42,12 @@ func (w *wire) sendHTTP2(host string, request []byte) (readings.Outcome, error) 
 		_ = f.WriteData(1, n == len(body), body[:n])
 		body = body[n:]
 	}
-	var o readings.Outcome
+	var o Outcome
 	text, err := answerHTTP2(f, &o)
 	if o.Status == 0 {
 		o.Code = "stream closed"
 	} else if o.Status != 200 {
-		var r controlapi.Refusal
+		var r proxyapi.Refusal
 		_ = json.Unmarshal(text, &r)
 		o.Code = r.Code
 	}
@@ -81,7 +80,7 @@ func fields(host, head string) []byte {
 }
 
 // answerHTTP2 reads the answer on stream 1.
-func answerHTTP2(f *http2.Framer, o *readings.Outcome) ([]byte, error) {
+func answerHTTP2(f *http2.Framer, o *Outcome) ([]byte, error) {
 	var body []byte
 	for {
 		frame, err := f.ReadFrame()
@@ -117,7 +116,7 @@ func answerHTTP2(f *http2.Framer, o *readings.Outcome) ([]byte, error) {
 // TestReadingsHTTP2 is TestReadings over HTTP/2, where no HTTP/1 parser has checked the request before.
 // Promise: read-as-real-servers-read
 func TestReadingsHTTP2(t *testing.T) {
-	cases, err := readings.LoadCorpus()
+	cases, err := Corpus()
 	check(t, err)
 	a := newArena(t)
 	a.send = (*wire).sendHTTP2

@@ -20,8 +20,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/readings"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // wire is a proxy whose upstream records the bytes of every request. It takes one request at a time.
@@ -41,7 +40,7 @@ type captured struct {
 
 func newWire(t testing.TB) *wire {
 	apis := map[string]string{}
-	for _, a := range readings.APIs() {
+	for _, a := range APIs() {
 		apis[strings.ReplaceAll(a.Host, ".", "-")] = a.Config()
 	}
 	w := &wire{r: newRig(t, setup{apis: apis}), left: make(chan captured, 1)}
@@ -65,7 +64,7 @@ func newWire(t testing.TB) *wire {
 			}
 		}
 	})
-	_, err := w.r.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
+	_, err := w.r.book.BeginLease(0, proxyapi.Registration{Generation: 1, Run: "readings", Deadline: time.Now().Add(time.Hour)})
 	check(t, err)
 	t.Cleanup(func() {
 		if w.conn != nil {
@@ -80,12 +79,12 @@ func newWire(t testing.TB) *wire {
 type oneRequest struct{ net.Conn }
 
 // send sends one request to a host through the proxy, and returns the outcome.
-func (w *wire) send(host string, request []byte) (readings.Outcome, error) {
+func (w *wire) send(host string, request []byte) (Outcome, error) {
 	if w.conn == nil || w.host != host {
 		w.hangUp()
 		c, err := tls.Dial("tcp", w.r.https[0], &tls.Config{RootCAs: w.r.roots(), ServerName: host})
 		if err != nil {
-			return readings.Outcome{}, err
+			return Outcome{}, err
 		}
 		w.conn, w.in, w.host = c, bufio.NewReader(c), host
 	}
@@ -101,8 +100,8 @@ func (w *wire) send(host string, request []byte) (readings.Outcome, error) {
 }
 
 // answer reads the proxy's answer and takes what reached the upstream.
-func (w *wire) answer(request []byte) (readings.Outcome, bool, error) {
-	var o readings.Outcome
+func (w *wire) answer(request []byte) (Outcome, bool, error) {
+	var o Outcome
 	method, _, _ := strings.Cut(string(request), " ")
 	resp, err := http.ReadResponse(w.in, &http.Request{Method: method})
 	if err != nil {
@@ -117,7 +116,7 @@ func (w *wire) answer(request []byte) (readings.Outcome, bool, error) {
 	body, err := io.ReadAll(resp.Body)
 	o.Status = resp.StatusCode
 	if resp.StatusCode != http.StatusOK {
-		var r controlapi.Refusal
+		var r proxyapi.Refusal
 		_ = json.Unmarshal(body, &r)
 		o.Code = r.Code
 	}
@@ -126,7 +125,7 @@ func (w *wire) answer(request []byte) (readings.Outcome, bool, error) {
 }
 
 // take gets what reached the upstream. A request that the proxy answered itself may have left in part.
-func (w *wire) take(o *readings.Outcome) {
+func (w *wire) take(o *Outcome) {
 	wait := testkit.Patience
 	if o.Status != http.StatusOK {
 		wait = time.Millisecond
@@ -162,15 +161,15 @@ func isReset(err error) bool {
 
 // arena holds what a comparison needs: the peers, and proxies that each take one request at a time.
 type arena struct {
-	peers *readings.Peers
+	peers *Peers
 	wires chan *wire
-	apis  []readings.API
-	send  func(w *wire, host string, request []byte) (readings.Outcome, error)
+	apis  []API
+	send  func(w *wire, host string, request []byte) (Outcome, error)
 }
 
 func newArena(t *testing.T) *arena {
 	t.Helper()
-	a := &arena{peers: readings.StartPeers(t, readings.InstallModules(t)), wires: make(chan *wire, 4), apis: readings.APIs(), send: (*wire).send}
+	a := &arena{peers: StartPeers(t, Modules(t)), wires: make(chan *wire, 4), apis: APIs(), send: (*wire).send}
 	if missing := a.peers.Missing; len(missing) > 0 {
 		why := "no readings by " + strings.Join(missing, ", ")
 		if testkit.NoSkip() {
@@ -186,22 +185,22 @@ func newArena(t *testing.T) *arena {
 
 // finding is the outcome of a case.
 type finding struct {
-	outcome readings.Outcome
+	outcome Outcome
 	request []byte
-	differ  []readings.Disagreement
+	differ  []Disagreement
 }
 
 // compare sends a case through the proxy and lets the peers read what leaves.
-func (a *arena) compare(c readings.Case, api readings.API) (finding, error) {
+func (a *arena) compare(c Case, api API) (finding, error) {
 	w := <-a.wires
 	defer func() { a.wires <- w }()
-	f := finding{request: c.BuildRequest(api, api.Token)}
+	f := finding{request: c.Request(api, api.Token)}
 	var err error
 	if f.outcome, err = a.send(w, api.Host, f.request); err != nil || f.outcome.Left == nil {
 		return f, err
 	}
-	read, err := a.peers.AskAll(f.outcome.Left)
-	f.differ = slices.DeleteFunc(readings.FindDisagreements(api, read), func(d readings.Disagreement) bool {
+	read, err := a.peers.Ask(f.outcome.Left)
+	f.differ = slices.DeleteFunc(Judge(api, read), func(d Disagreement) bool {
 		return slices.Contains(c.Differs, d.Reader)
 	})
 	return f, err
@@ -215,7 +214,7 @@ func (f finding) String() string {
 // nor a restricted method.
 // Promise: read-as-real-servers-read
 func TestReadings(t *testing.T) {
-	cases, err := readings.LoadCorpus()
+	cases, err := Corpus()
 	check(t, err)
 	a := newArena(t)
 	for _, c := range cases {
@@ -240,7 +239,7 @@ func TestReadings(t *testing.T) {
 }
 
 // unwanted returns what is wrong with the outcome itself.
-func (f finding) unwanted(want string, api readings.API) string {
+func (f finding) unwanted(want string, api API) string {
 	o := f.outcome
 	switch {
 	case (want == "swap" || want == "pass") && !o.Complete:
@@ -257,16 +256,16 @@ func (f finding) unwanted(want string, api readings.API) string {
 // -readings.seed=N -readings.mutations=N.
 // Promise: read-as-real-servers-read
 func TestReadingsMutated(t *testing.T) {
-	cases, err := readings.LoadCorpus()
+	cases, err := Corpus()
 	check(t, err)
-	cases = slices.DeleteFunc(cases, func(c readings.Case) bool { return c.Size() > 1000 })
+	cases = slices.DeleteFunc(cases, func(c Case) bool { return c.Size() > 1000 })
 	a := newArena(t)
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	var mu sync.Mutex
 	left, seen := 0, map[string]int{}
 	t.Run("all", func(t *testing.T) {
 		for n := range *mutations {
-			c := readings.MutateCase(rng, cases)
+			c := Mutate(rng, cases)
 			api := a.of(c, n)
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
 				t.Parallel()
@@ -303,8 +302,8 @@ var (
 )
 
 // of returns the API that a case is for, with either value in turn.
-func (a *arena) of(c readings.Case, n int) readings.API {
-	var mine []readings.API
+func (a *arena) of(c Case, n int) API {
+	var mine []API
 	for _, api := range a.apis {
 		if api.Name == c.API {
 			mine = append(mine, api)
@@ -314,11 +313,11 @@ func (a *arena) of(c readings.Case, n int) readings.API {
 }
 
 // smallest reduces a case to the least that has the same disagreement.
-func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreement) finding {
+func (a *arena) smallest(c Case, api API, d Disagreement) finding {
 	var last finding
-	readings.MinimizeCase(c, 300, func(c readings.Case) bool {
+	Minimise(c, 300, func(c Case) bool {
 		f, err := a.compare(c, api)
-		bad := err == nil && slices.ContainsFunc(f.differ, func(e readings.Disagreement) bool {
+		bad := err == nil && slices.ContainsFunc(f.differ, func(e Disagreement) bool {
 			return e.Class == d.Class && e.Kind == d.Kind && e.Reader == d.Reader
 		})
 		if bad {
@@ -337,7 +336,7 @@ func (a *arena) smallest(c readings.Case, api readings.API, d readings.Disagreem
 // servers.
 // Promise: read-as-real-servers-read
 func TestReadingsBite(t *testing.T) {
-	cases, err := readings.LoadCorpus()
+	cases, err := Corpus()
 	check(t, err)
 	a := newArena(t)
 	if len(a.peers.Missing) > 0 {
@@ -349,18 +348,18 @@ func TestReadingsBite(t *testing.T) {
 			continue
 		}
 		api := a.of(c, 0)
-		got, err := a.peers.AskAll(c.BuildRequest(api, api.Value))
+		got, err := a.peers.Ask(c.Request(api, api.Value))
 		check(t, err)
 		for _, r := range got {
-			if r.HasFound(api) {
+			if r.Finds(api) {
 				found[[2]string{r.Kind, r.Reader}] = true
 			}
 		}
-		for _, d := range readings.FindDisagreements(api, got) {
+		for _, d := range Judge(api, got) {
 			fooled[[2]string{c.Group, d.Reader}] = true
 		}
 	}
-	for _, why := range readings.ListBlind(found, fooled) {
+	for _, why := range Blind(found, fooled) {
 		t.Error(why)
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // replay is the step of a plan for which an exchange sends a request.
 type replay struct {
 	step plan.Step
 	read bool // an unapproved read, repeated before a step
+	// version is that of the catalog under which the plan was approved.
+	version string
 }
 
 // stepSender sends the steps of one plan. It implements plan.Sender.
@@ -46,67 +46,50 @@ func (s *stepSender) Close() string {
 }
 
 func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
-	return s.runExchange(ctx, &replay{step: step}, version, most)
+	return s.runExchange(ctx, &replay{step: step, version: version}, most)
 }
 
 func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
-	return s.runExchange(ctx, &replay{step: step, read: true}, version, plan.MaxRead)
+	return s.runExchange(ctx, &replay{step: step, version: version, read: true}, plan.MaxRead)
 }
 
 // runExchange sends one request, through the same checks as a run's request, and returns its answer.
-func (s *stepSender) runExchange(ctx context.Context, r *replay, version string, most int) (planapi.Reply, []byte) {
+func (s *stepSender) runExchange(
+	ctx context.Context, r *replay, most int,
+) (reply planapi.Reply, body []byte) {
 	w := &excerptWriter{header: http.Header{}, most: most}
-	x := &exchange{
-		Egress: s.Egress, lease: s.lease, began: time.Now(), host: r.step.Host, insecure: !r.step.TLS, replay: r,
-		approved: !r.read, w: &responseWriter{ResponseWriter: w},
-	}
-	x.note = receipt.Note{Slot: int(s.lease.Slot), Recorder: s.lease.Recorder}
-	x.note.Exchange = controlapi.Exchange{
-		At: x.began.UTC(), Run: s.lease.Run, Tenant: s.lease.Tenant, Method: r.step.Method, Host: r.step.Host.String(),
-		Plan: s.plan, Step: r.step.N,
-	}
-	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, exchangeKey{}, x))
+	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
-	defer context.AfterFunc(s.lease.Context(), func() { x.cancel(lease.ErrEnded) })()
-	x.sendReplay(version)
-	return x.newReply(w)
-}
-
-// sendReplay sends the request of a replay.
-func (x *exchange) sendReplay(version string) {
-	leave, err := x.enterLease(&http.Request{URL: x.replay.step.URL, Header: x.replay.step.Header})
+	defer stop()
+	x.host, x.insecure, x.replay, x.approved = r.step.Host, !r.step.TLS, r, !r.read
+	x.note.Method, x.note.Host = r.step.Method, r.step.Host.String()
+	x.note.Plan, x.note.Step = s.plan, r.step.N
+	defer func() { reply, body = x.newReply(w) }()
+	leave, err := x.enterLease(&http.Request{URL: r.step.URL, Header: r.step.Header})
 	if err != nil {
 		x.cut = err
-		x.finish(nil)
-		return
+		x.finishExchange(nil)
+		return reply, body
 	}
 	defer leave()
-	x.snap = x.conf.Current()
-	x.guard = NewGuard(x.snap, x.lease)
-	x.startTracking()
 	defer x.stopTracking()
-	defer func() { x.finish(recover()) }()
-	out := x.newReplayRequest()
-	q := policy.Request{
-		Host: x.host, TLS: !x.insecure, Methods: listMethods(out), Moved: policy.HasMovedPath(out.Header),
-		Path: out.URL.EscapedPath(),
+	defer func() { x.finishExchange(recover()) }()
+	x.serveStep()
+	return reply, body
+}
+
+// loadStep sets the recorded request of a replay.
+func (x *exchange) loadStep() error {
+	x.out = x.newReplayRequest()
+	x.request = policy.Request{
+		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), Moved: policy.HasMovedPath(x.out.Header),
+		Path: x.out.URL.EscapedPath(),
 	}
-	switch {
 	// The approver saw a plan under the old catalog.
-	case x.snap.Public.Version != version:
-		x.sendOrRefuse(policy.Refuse(policy.CodePlanStale, x.host, nil), q, out)
-	case x.replay.step.Server != "":
-		v, path := x.judgeCall(q, out)
-		x.setVerdict(v)
-		x.noteRequest(out)
-		if !v.Allow {
-			x.answerRefusal(v, nil)
-			return
-		}
-		x.sendToBroker(out, path)
-	default:
-		x.sendOrRefuse(x.judgeFinal(q, out), q, out)
+	if x.snap.Public.Version != x.replay.version {
+		return x.deny(policy.Refuse(policy.CodePlanStale, x.host, nil))
 	}
+	return nil
 }
 
 // newReplayRequest returns the recorded request of a replay.
@@ -132,15 +115,16 @@ func (x *exchange) setReplayBody(out *http.Request) {
 	}
 }
 
-// restoreReplay sets the recorded headers and body on a replay's request again: the search for overrides may have
-// rewritten them. It returns the error of this search, which ends with the body.
-func (x *exchange) restoreReplay(out *http.Request) error {
+// restoreStep sets the recorded headers and body on a replay's request again: the search for overrides may have
+// rewritten them.
+func (x *exchange) restoreStep() error {
+	out := x.out
 	if x.replay == nil || out.Body == nil || out.Body == http.NoBody {
 		return nil
 	}
 	// The search runs while the body is read, so read the whole body first.
 	if _, err := io.Copy(io.Discard, out.Body); err != nil {
-		return err
+		return x.denyBody(err)
 	}
 	out.Header = x.replay.step.Header.Clone()
 	x.up.n.Store(0)
@@ -160,7 +144,7 @@ func (x *exchange) approveByPlan(v policy.Verdict) policy.Verdict {
 // newReply converts the receipt entry of a replay to its result.
 func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
 	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
-	if x.note.Outcome == controlapi.OutcomeServed {
+	if x.note.Outcome == proxyapi.OutcomeServed {
 		out.Status = x.note.Status
 		for cut := 0; w.n > int64(len(w.body)) && cut < utf8.UTFMax && !utf8.Valid(w.body); cut++ {
 			w.body = w.body[:len(w.body)-1] // a part of the last character
@@ -170,7 +154,7 @@ func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
 		}
 		return out, w.body
 	}
-	var r controlapi.Refusal
+	var r proxyapi.Refusal
 	if json.Unmarshal(w.body, &r) == nil {
 		out.Why = r.Error
 	}

@@ -9,17 +9,19 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// parseRequest turns a request into the form that policy judges, or refuses it and returns false.
-func (x *exchange) parseRequest(r *http.Request, bad error) (policy.Request, bool) {
+// readHead turns a request into the form that policy judges.
+func (x *exchange) readHead() error {
+	r, bad := x.in, x.bad
 	x.insecure = !x.conn.IsTLS()
 	if bad == nil && !strings.HasPrefix(r.RequestURI, "/") {
 		bad = errors.New("the target is not a path")
@@ -39,18 +41,18 @@ func (x *exchange) parseRequest(r *http.Request, bad error) (policy.Request, boo
 		// A malformed request may quote anything, so its method and URL stay out of the receipt.
 		x.note.Method, x.note.URL = "", ""
 		x.note.Host = x.conn.Host().String()
-		x.answerRefusal(policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad)
-		return policy.Request{}, false
+		return &refusedError{policy.Refuse(policy.CodeBadRequest, x.conn.Host(), nil), bad}
 	}
 	host, code := x.findAgreedHost(r)
 	x.host, x.note.Host = host, host.String()
 	if code != "" {
-		x.noteRequest(r)
-		x.answerRefusal(policy.Refuse(code, host, nil), nil)
-		return policy.Request{}, false
+		_ = x.describeRequest()
+		return &refusedError{verdict: policy.Refuse(code, host, nil)}
 	}
-	return policy.Request{Host: host, TLS: x.conn.IsTLS(), Methods: listMethods(r), Moved: policy.HasMovedPath(r.Header),
-		Path: r.URL.EscapedPath(), Upgrade: protocol}, true
+	x.request = policy.Request{Host: host, TLS: x.conn.IsTLS(), Methods: listMethods(r),
+		Moved: policy.HasMovedPath(r.Header),
+		Path:  r.URL.EscapedPath(), Upgrade: protocol}
+	return nil
 }
 
 // listMethods returns the method of a request and the overrides in its head.
@@ -89,71 +91,144 @@ func (x *exchange) findAgreedHost(r *http.Request) (catalog.Host, string) {
 	return host, ""
 }
 
-// judgeFinal decides on the request as it will leave, except for credentials: redaction may have changed names and
-// values. If an API restricts methods, it also searches the body for an override.
-func (x *exchange) judgeFinal(q policy.Request, out *http.Request) policy.Verdict {
-	// Redaction may have rewritten the query or a header that overrides the method.
-	q.Methods, q.Path = listMethods(out), out.URL.EscapedPath()
-	holders := x.snap.Rules.Catalog.MatchHost(q.Host)
+// judgeHead refuses a request that only its head condemns.
+func (x *exchange) judgeHead() error {
+	q := x.request
+	q.Early = true
+	v := x.snap.Rules.Decide(x.lease, q)
+	switch {
+	case !v.Allow:
+		return x.deny(v)
+	case !x.takeWindows(coding.Parse(x.in.Header)):
+		return x.deny(policy.Refuse(policy.CodeTooMany, q.Host, nil))
+	case x.conf.Redact.MatchHost(chosenHostPart(q.Host.String(), v.APIs)):
+		x.note.Host = redact.Mark // URL and log may spell the host in another case than the redacted string
+		return x.deny(policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil))
+	}
+	return nil
+}
+
+// takeWindows reserves memory for the windows of a body's decoders. It returns false if the run has used up its share
+// of the budget.
+func (x *exchange) takeWindows(encodings []string, err error) bool {
+	return err != nil || x.held.TryTake(coding.SumWindows(encodings)) // a body with an unknown encoding stays encoded
+}
+
+// redactRequest replaces the operator's strings.
+func (x *exchange) redactRequest() error {
+	x.useFraming()
+	x.redacted = x.conf.Redact.RedactRequest(x.out, x.framingOf(x.out.Header))
+	return nil
+}
+
+// readOverrides reads the methods of the request as it will leave: redaction may have rewritten the query or a header
+// that overrides the method. If an API restricts methods, it also searches the body.
+func (x *exchange) readOverrides() error {
+	q := &x.request
+	q.Methods, q.Path = listMethods(x.out), x.out.URL.EscapedPath()
 	//defence:body-override
-	if policy.NeedsMethodCheck(holders) {
+	if policy.NeedsMethodCheck(x.holders()) {
+		judged := *q // the body may be read while later steps change the request
 		permits := func(method string) bool {
-			judged := q
+			judged := judged
 			judged.Methods = []string{method}
 			return x.snap.Rules.Decide(x.lease, judged).Allow // Hold does not count here: the body is not whole yet
 		}
-		more, err := policy.BodyOverrides(out, permits)
+		more, err := policy.BodyOverrides(x.out, permits)
 		if err != nil {
-			return bodyRefusal(err, q.Host, holders)
+			return x.denyBody(err)
 		}
 		q.Methods = append(q.Methods, more...)
 	}
-	// BodyOverrides may have rewritten the body of a plan's step: exactly the approved bytes must leave.
-	if err := x.restoreReplay(out); err != nil {
-		return bodyRefusal(err, q.Host, holders)
-	}
-	v := x.snap.Rules.Decide(x.lease, q)
-	dry := x.mustPlan(q, out)
+	return nil
+}
+
+// judgeRequest decides about the request as it will leave.
+func (x *exchange) judgeRequest() error {
+	v := x.snap.Rules.Decide(x.lease, x.request)
 	if v.Allow {
-		_, known := policy.ListNeeds(q, holders)
+		_, known := policy.ListNeeds(x.request, x.holders())
 		v.Unread = known.Unread
 	}
 	// Rules and limits that read the body need the whole body, so it is read only for them.
-	if v.Unread || v.Hold != nil || dry && v.Allow {
-		content, err := policy.ReadContent(out)
-		if err != nil {
-			return bodyRefusal(err, q.Host, holders)
+	if v.Unread || v.Hold != nil || v.Allow && x.mustPlan() {
+		if err := x.readContent(); err != nil {
+			return err
 		}
-		defer content.ReleaseMemory()
-		q.Content = content
-		v = x.snap.Rules.Decide(x.lease, q)
+		v = x.snap.Rules.Decide(x.lease, x.request)
 	}
-	if dry && (!v.Allow || !policy.HasOnlyQueries(q, holders)) {
-		return x.addPlanStep(v, q, out)
+	if !v.Allow && v.Hold == nil {
+		return x.deny(v)
 	}
-	if v.Allow || v.Hold != nil {
-		v = x.reserveLimits(v, q, out, holders)
-	}
-	return v
+	x.setVerdict(v)
+	return nil
 }
 
-// bodyRefusal returns the verdict for a body that could not be judged.
-func bodyRefusal(err error, h catalog.Host, holders []*catalog.API) policy.Verdict {
-	var ambiguous *formdata.Error
-	switch {
-	case errors.Is(err, membudget.ErrFull):
-		return policy.Refuse(policy.CodeTooMany, h, nil)
-	case errors.As(err, &ambiguous):
-		return policy.RefuseAmbiguous(ambiguous.Sentence(), h)
-	case isUnreadable(err):
-		return policy.Refuse(policy.CodeBodyUnreadable, h, nil)
+// readContent reads the body for rules and people, unless a step has read it.
+func (x *exchange) readContent() error {
+	if x.request.Content != nil {
+		return nil
 	}
-	return policy.RefuseOverride(err, h, holders)
+	content, err := policy.ReadContent(x.out)
+	if err != nil {
+		return x.denyBody(err)
+	}
+	x.request.Content = content
+	return nil
 }
 
-// prepareOutgoing returns the request in the form that leaves, before any swap. It has an absolute URL, no header of
-// the client's connection and no trailers.
-func (x *exchange) prepareOutgoing(r *http.Request, protocol string) *http.Request {
+// releaseContent returns the memory of readContent.
+func (x *exchange) releaseContent() error {
+	if c := x.request.Content; c != nil {
+		c.ReleaseMemory()
+		x.request.Content = nil
+	}
+	return nil
+}
+
+// endIfReloaded cuts the exchange off if its snapshot is not in force. Cut looks at verdicts: it could not cut this
+// exchange before setVerdict.
+func (x *exchange) endIfReloaded() error {
+	if x.conf.Current() != x.snap {
+		x.cancel(errReloaded)
+	}
+	return nil
+}
+
+// announceWrite writes an intent to the ledger before the request leaves. A request needs one if its method writes, or
+// if it has a body, which may contain another operation than the method suggests.
+func (x *exchange) announceWrite() error {
+	if x.conf.Sending == nil || !x.request.CanWrite() && x.out.ContentLength == 0 {
+		return nil
+	}
+	err := x.conf.Sending(ledger.Sending{
+		Run: x.note.Run, Tenant: x.note.Tenant, CausedBy: x.note.CausedBy, Method: x.note.Method, URL: x.note.URL,
+	})
+	//defence:ledger-required
+	if err != nil {
+		return &refusedError{policy.Refuse(policy.CodeAuditUnavailable, x.host, x.verdict.APIs), err}
+	}
+	return nil
+}
+
+// checkAddress checks the addresses that an upstream's name resolves to.
+func (x *exchange) checkAddress() error {
+	return x.conf.Pool.CheckTarget(x.ctx, x.newWant(x.out), x.out.URL)
+}
+
+// forwardRequest sends the request and passes the answer on. goproxy calls roundTrip.
+func (x *exchange) forwardRequest() error {
+	if x.request.Upgrade != "" {
+		return x.serveWebSocket(x.out)
+	}
+	x.proxy.ServeHTTP(x.w, x.out)
+	return nil
+}
+
+// prepareRequest makes the request in the form that leaves, before any swap. It has an absolute URL, no header of the
+// client's connection and no trailers.
+func (x *exchange) prepareRequest() error {
+	r := x.in
 	out := r.WithContext(x.ctx)
 	x.out = out
 	scheme := "https"
@@ -165,7 +240,7 @@ func (x *exchange) prepareOutgoing(r *http.Request, protocol string) *http.Reque
 	out.URL, out.Host, out.RequestURI = &u, x.note.Host, ""
 	// Trailers arrive after the judgement, and GetBody would resend a body that was not searched.
 	out.Close, out.Trailer, out.TransferEncoding, out.GetBody = false, nil, nil, nil
-	if protocol != "" {
+	if x.request.Upgrade != "" && !x.request.IsCall() {
 		// stripConnection removed both headers. Only WebSocket passes policy, so the value is a constant.
 		out.Header.Set("Connection", "Upgrade")
 		out.Header.Set("Upgrade", "websocket")
@@ -178,12 +253,15 @@ func (x *exchange) prepareOutgoing(r *http.Request, protocol string) *http.Reque
 		x.up.ReadCloser = out.Body
 		out.Body = x.up
 	}
-	return out
+	return nil
 }
 
-// noteRequest notes method and URL as the sandbox wrote them, without query values. The caller has redacted the
-// request.
-func (x *exchange) noteRequest(r *http.Request) {
+// describeRequest notes method and URL as the sandbox wrote them, without query values.
+func (x *exchange) describeRequest() error {
+	r := x.in
+	if x.out != nil {
+		r = x.out
+	}
 	scheme := "https://"
 	if x.insecure {
 		scheme = "http://"
@@ -204,6 +282,7 @@ func (x *exchange) noteRequest(r *http.Request) {
 	for _, a := range x.verdict.APIs {
 		x.note.APIs = append(x.note.APIs, a.Name)
 	}
+	return nil
 }
 
 // cleanForLog removes credentials and redacted strings from a text that the caller will truncate. Cleaning after the
@@ -212,16 +291,18 @@ func (x *exchange) cleanForLog(text string) string {
 	return x.conf.Redact.String(x.snap.Scrub.CleanForLog(text))
 }
 
-// completeRequest replaces token names by credentials, sets the headers that the proxy controls, and signs, in this
-// order: a signature must cover the request that leaves. After an error the request must not be sent.
-func (x *exchange) completeRequest(out *http.Request) error {
+// putCredentials replaces token names by credentials, sets the headers that the proxy controls, and signs, in this
+// order: a signature must cover the request that leaves.
+func (x *exchange) putCredentials() error {
+	out := x.out
+	x.compression = compressionOf(x.holders())
 	x.note.HeadUp = headSize(out)
 	o := x.newSwapOptions()
 	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
 	// Signing follows the rule for swaps: over plain HTTP every API must allow it.
 	if !o.Insecure && x.conf.Mint != nil {
-		signs = mint.FindSigner(out, o.Allowed)
+		signs = mint.ClaimSigner(out, o.Allowed)
 	}
 	// From here on the request holds credentials, so searchRefused must not search it again.
 	x.guarded, x.rest = true, out.Body
@@ -229,11 +310,15 @@ func (x *exchange) completeRequest(out *http.Request) error {
 	ranged := len(swap.ListRangeHeaders(out)) > 0
 	defer func() { x.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()
 	report, err := x.guard.SwapRequest(out, o)
-	x.swapped.Report = report
+	x.swapped = report
 	if err != nil {
 		return err
 	}
-	x.setHeaders(out)
+	out.Header.Set("User-Agent", x.conf.UserAgent)
+	x.compression.setAcceptHeaders(out.Header)
+	if x.newWant(out).HTTP2 {
+		out.Header.Set("Te", "trailers") // tells a gRPC server that every hop keeps trailers
+	}
 	if signs == nil {
 		return nil
 	}
@@ -264,7 +349,7 @@ func headBytes(h http.Header) (n int) {
 
 // newSwapOptions returns the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
 func (x *exchange) newSwapOptions() swap.Options {
-	o := swap.Options{Host: cutChosenPart(x.note.Host, x.verdict.APIs), Obtain: x.obtainValue, Found: x.raiseOnce}
+	o := swap.Options{Host: chosenHostPart(x.note.Host, x.verdict.APIs), Obtain: x.obtainValue, Found: x.raiseAlarmOnce}
 	for _, a := range x.verdict.APIs {
 		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
 		if o.Allowed == nil {
@@ -276,9 +361,9 @@ func (x *exchange) newSwapOptions() swap.Options {
 	return o
 }
 
-// cutChosenPart returns the part of a host name that the code chose. It is "" if an API names the host in full. If a
+// chosenHostPart returns the part of a host name that the code chose. It is "" if an API names the host in full. If a
 // wildcard of an API matched, it is the first label. If the host is in no API, it is the whole name.
-func cutChosenPart(host string, apis []*catalog.API) string {
+func chosenHostPart(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		// A fixed name holds no data of the code, so it cannot carry a secret out.
 		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {
@@ -289,15 +374,6 @@ func cutChosenPart(host string, apis []*catalog.API) string {
 		host, _, _ = strings.Cut(host, ".")
 	}
 	return host
-}
-
-// setHeaders sets the headers that the proxy controls.
-func (x *exchange) setHeaders(out *http.Request) {
-	out.Header.Set("User-Agent", x.conf.UserAgent)
-	x.compression.setAcceptHeaders(out.Header)
-	if x.newWant(out).HTTP2 {
-		out.Header.Set("Te", "trailers") // tells a gRPC server that every hop keeps trailers
-	}
 }
 
 // wantsConnLogin reports whether a request may authenticate its whole connection. Servers read a second value, or a
@@ -330,21 +406,23 @@ func isGRPC(kind string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
 }
 
-// sumReports copies the reports of the steps into the receipt entry.
-func (x *exchange) sumReports() {
+// noteReports copies the reports of the steps into the receipt entry.
+func (x *exchange) noteReports() {
 	n := &x.note
-	n.Swapped = x.swapped.listSwaps()
+	n.Swapped = toSwaps(x.swapped.Swapped())
 	if len(x.minted.signed) > 0 {
-		n.Swapped = append(n.Swapped, controlapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
+		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
-	n.Hints = append(n.Hints, x.swapped.listHints(x.host, x.snap, x.lease)...)
+	if x.swapped != nil {
+		n.Hints = append(n.Hints, x.hintUnswapped(x.swapped)...)
+	}
 	if x.redacted != nil {
 		n.Redacted = x.redacted.Count()
 	}
 	if x.scrubbed != nil {
 		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
 		for _, f := range x.scrubbed.ListFound() {
-			n.Scrubbed = append(n.Scrubbed, controlapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
+			n.Scrubbed = append(n.Scrubbed, proxyapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
 		}
 	}
 	if x.up != nil {
@@ -358,27 +436,18 @@ func (x *exchange) sumReports() {
 		scrubbed, redacted, up, down := x.ws.Counts()
 		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
 		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
-		n.Swapped = append(n.Swapped, toSwaps(x.ws.ListSwapped())...)
-		n.Hints = append(n.Hints, listSwapHints(x.ws.ListSwapped(), x.ws.ListSeen(), x.host, x.snap, x.lease)...)
+		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
+		n.Hints = append(n.Hints, x.hintUnswapped(x.ws)...)
 	}
 	n.Hints = slices.Concat(n.Hints, x.hintRejected(), x.hintRemovedHeaders(), x.hintLate())
 	x.addMethodToHints()
 }
 
-// swapReport converts the report of package swap to the form that receipts use.
-type swapReport struct{ *swap.Report }
-
-func (s swapReport) listSwaps() []controlapi.Swap {
-	if s.Report == nil {
-		return nil
-	}
-	return toSwaps(s.ListSwapped())
-}
-
-func toSwaps(list []swap.Swap) []controlapi.Swap {
-	var out []controlapi.Swap
+// toSwaps converts a report of package swap to the form that receipts use.
+func toSwaps(list []swap.Swap) []proxyapi.Swap {
+	var out []proxyapi.Swap
 	for _, w := range list {
-		out = append(out, controlapi.Swap{Name: w.Name, In: w.In})
+		out = append(out, proxyapi.Swap{Name: w.Name, In: w.In})
 	}
 	return out
 }

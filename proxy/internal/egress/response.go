@@ -1,11 +1,10 @@
 package egress
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -16,20 +15,11 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 type byteCounter = atomic.Int64
@@ -39,61 +29,77 @@ var (
 	errStatus = errors.New("the upstream's status is not that of a final response")
 )
 
-// scrubResponse scrubs a response and removes the headers of the connection that it arrived on.
-func (x *exchange) scrubResponse(resp *http.Response, method string) *http.Response {
-	x.trimHeaders(resp.Header)
-	resp.Trailer = nil // not announced, because the proxy can scrub a trailer's name only once it has arrived
+// scrubResponse takes a response through its steps.
+func (x *exchange) scrubResponse(resp *http.Response) *http.Response {
 	upstreamBody := resp.Body
-	if err := x.compression.checkEncoding(resp, method); err != nil {
-		_ = upstreamBody.Close()
-		return x.failureResponse(err)
+	for _, do := range responseSteps {
+		if err := do(x, resp); err != nil {
+			_ = upstreamBody.Close()
+			return x.refusal(err)
+		}
 	}
-	if !x.takeWindows(coding.ParseResponse(resp.Header)) { // the proxy asked for no such encoding either
-		_ = upstreamBody.Close()
-		return x.failureResponse(scrub.ErrEncoding)
+	return resp
+}
+
+// removeHopHeaders removes the headers of the connection that a response arrived on.
+func (x *exchange) removeHopHeaders(resp *http.Response) error {
+	trim(resp.Header)
+	resp.Trailer = nil // not announced, because the proxy can scrub a trailer's name only once it has arrived
+	return nil
+}
+
+// checkCompression refuses a compressed body if the host may not compress.
+func (x *exchange) checkCompression(resp *http.Response) error {
+	return x.compression.check(resp, x.out.Method)
+}
+
+// reserveWindows reserves memory for the decoders of a body. The proxy asked for no such encoding.
+func (x *exchange) reserveWindows(resp *http.Response) error {
+	if !x.takeWindows(coding.ParseResponse(resp.Header)) {
+		return scrub.ErrEncoding
 	}
-	late := x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
-	if late != nil {
-		resp.Body = &arrivingBody{resp.Body, late}
-	}
-	whole := resp.ContentLength > 0
-	o := scrub.Options{
-		Method: method, Sent: x.listSent(), KeepETag: canKeepETag(x.snap.Rules.Catalog.MatchHost(x.host)),
+	return nil
+}
+
+// scrubAnswer replaces credentials by their names.
+func (x *exchange) scrubAnswer(resp *http.Response) (err error) {
+	x.w.bulk = resp.ContentLength > 0 // scrubbing makes the length unknown
+	x.scrubbed, err = x.snap.Scrub.ScrubResponse(resp, scrub.Options{
+		Method: x.out.Method, Sent: x.listSent(), KeepETag: canKeepETag(x.holders()),
 		Framing: x.framingOf(resp.Header), Held: x.held,
-	}
-	report, err := x.snap.Scrub.ScrubResponse(resp, o)
-	x.scrubbed = report
-	// Scrub everything else first: the signature's scrubber relies on an already decoded body.
-	if err == nil {
-		err = x.scrubSignature(resp, scrub.Options{Method: method, KeepETag: o.KeepETag, Framing: o.Framing})
-	}
-	if err != nil {
-		_ = upstreamBody.Close()
-		return x.failureResponse(err)
-	}
+	})
+	return err
+}
+
+// setDelivery decides how the body reaches the client.
+func (x *exchange) setDelivery(resp *http.Response) error {
 	if resp.Header.Get("Content-Type") == "" {
 		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
 	}
 	// The client of a stream waits for each piece. A body of known length needs no flushes.
 	x.w.flush = resp.ContentLength < 0
-	x.w.bulk = whole && x.w.flush
+	x.w.bulk = x.w.bulk && x.w.flush
 	x.note.Type = mediaType(resp.Header)
-	x.debugResponse(resp)
+	return nil
+}
+
+// watchEnd notes how the body ends.
+func (x *exchange) watchEnd(resp *http.Response) error {
 	// HEAD, 204 and 304 have no end to wait for.
 	if resp.Body == nil || resp.Body == http.NoBody {
 		x.whole = true
-		return resp
+		return nil
 	}
-	x.captured = x.captureBuffer(resp)
-	resp.Body = &watchedBody{ReadCloser: resp.Body, x: x, late: late}
-	return resp
+	x.seen = x.newCapture(resp)
+	resp.Body = &watchedBody{ReadCloser: resp.Body, x: x, late: x.answer}
+	return nil
 }
 
-// mediaType returns the type of a response, or "" if it is not one of controlapi.MediaTypes.
+// mediaType returns the type of a response, or "" if it is not one of proxyapi.MediaTypes.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
-	if !slices.Contains(controlapi.MediaTypes(), t) {
+	if !slices.Contains(proxyapi.MediaTypes(), t) {
 		return ""
 	}
 	return t
@@ -111,14 +117,14 @@ func (x *exchange) listSent() []string {
 	if x.minted.token {
 		out = append(out, x.minted.signed[0].Name)
 	}
-	for _, s := range x.swapped.listSwaps() {
+	for _, s := range x.swapped.Swapped() {
 		out = append(out, s.Name)
 	}
 	return out
 }
 
-// trimHeaders removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
-func (x *exchange) trimHeaders(h http.Header) {
+// trim removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
+func trim(h http.Header) {
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
 			h.Del(strings.TrimSpace(name))
@@ -131,110 +137,6 @@ func (x *exchange) trimHeaders(h http.Header) {
 	delete(h, headerPlanned) // only CodeForge sends this header; an upstream could fake a recorded step
 }
 
-// answerFailure answers with the refusal for an error.
-func (x *exchange) answerFailure(err error) {
-	status, r := x.noteFailure(err)
-	x.w.writeRefusal(status, r)
-}
-
-// failureResponse is like fail, but returns a response for goproxy to write.
-func (x *exchange) failureResponse(err error) *http.Response {
-	status, r := x.noteFailure(err)
-	body := marshalRefusal(r)
-	return &http.Response{
-		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{
-			"Content-Type":   {"application/json"},
-			"Content-Length": {strconv.Itoa(len(body))},
-		},
-		ContentLength: int64(len(body)),
-		Body:          io.NopCloser(bytes.NewReader(body)),
-	}
-}
-
-// noteFailure records why there is no response and returns the client's answer. Only this function maps errors to
-// answers.
-func (x *exchange) noteFailure(err error) (int, controlapi.Refusal) {
-	host := x.host
-	x.note.Cause = err
-	x.cut = context.Cause(x.ctx)
-	var v policy.Verdict
-	var ambiguity *swap.Ambiguity
-	var ambiguous *formdata.Error
-	var missing *mint.Error
-	var planned *notPlannedError
-	// The order matters: an error that code caused is answered as such, before the rest counts as the upstream's failure.
-	switch {
-	case errors.Is(err, membudget.ErrFull):
-		v = policy.Refuse(policy.CodeTooMany, host, nil)
-	case errors.As(err, &planned):
-		v = planned.v
-	case errors.As(err, &missing):
-		v = policy.RefuseCredential(missing.Code, missing.Name, host)
-	case x.toBroker && x.scrubbed == nil:
-		v = x.callFailure(err)
-	case errors.As(err, &ambiguity):
-		v = policy.RefuseAmbiguous(ambiguity.Reason, host)
-	case errors.As(err, &ambiguous):
-		v = policy.RefuseAmbiguous(ambiguous.Sentence(), host)
-	case errors.Is(err, swap.ErrCarriesValue):
-		v = policy.Refuse(policy.CodeCredentialSent, host, nil)
-	case errors.Is(err, policy.ErrOverrideUnseen):
-		v = policy.RefuseOverride(err, host, x.verdict.APIs)
-	case x.scrubbed == nil && isUnreadable(err):
-		v = policy.Refuse(policy.CodeBodyUnreadable, host, nil)
-	default:
-		code := upstream.ClassifyError(err)
-		switch {
-		case errors.Is(err, scrub.ErrEncoding):
-			code = upstream.CodeEncoding
-		case errors.Is(err, charset.ErrUnknown):
-			code = upstream.CodeCharset
-		case errors.Is(err, errCompressed):
-			code = upstream.CodeCompressed
-		}
-		failure := upstream.Failure{Code: code, Host: x.note.Host, Cause: err}
-		if len(x.verdict.APIs) > 0 {
-			failure.API = x.verdict.APIs[0].Name
-		}
-		v = policy.Verdict{Status: upstream.StatusFor(code), Refusal: failure.NewRefusal()}
-		if x.lease.Kind() == policy.KindInstall {
-			hint := installHint(code, err, voice.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
-			v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
-		}
-	}
-	v = v.ForRun(x.lease)
-	x.note.Outcome, x.note.Code = controlapi.OutcomeFailed, v.Refusal.Code
-	// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
-	if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
-		planned != nil || errors.Is(err, membudget.ErrFull) {
-		x.note.Outcome = controlapi.OutcomeDenied
-	}
-	hint := []controlapi.Hint{v.NewHint()}
-	if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
-		hint = x.hintUnanswered() // the client disconnected or the run ended: the connection is not at fault
-		if errors.Is(x.cut, errReloaded) {
-			hint = nil // setting the outcome adds this hint
-		}
-	}
-	x.note.Hints = append(x.note.Hints, hint...)
-	return v.Status, v.Refusal
-}
-
-// isUnreadable reports whether an error says that a body does not match its headers. Before there is a response, the
-// body is the request's.
-func isUnreadable(err error) bool {
-	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
-}
-
-func marshalRefusal(r controlapi.Refusal) []byte {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return []byte(`{"error":"The request was refused."}`)
-	}
-	return append(body, '\n')
-}
-
 // watchedBody notes how an upstream's body ended. If the body broke off, finish aborts the answer.
 type watchedBody struct {
 	io.ReadCloser
@@ -245,7 +147,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.late.countLeft(n)
-	if s := b.x.captured; s != nil {
+	if s := b.x.seen; s != nil {
 		s.Write(p[:min(n, plan.MaxRead-s.Len())])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
@@ -337,13 +239,12 @@ func (a *responseWriter) Flush() { _ = http.NewResponseController(a.ResponseWrit
 // Unwrap lets http.ResponseController reach the connection.
 func (a *responseWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// writeRefusal answers with a refusal.
-func (a *responseWriter) writeRefusal(status int, r controlapi.Refusal) {
-	body := marshalRefusal(r)
-	a.Header().Set("Content-Type", "application/json")
-	a.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	a.WriteHeader(status)
-	_, _ = a.Write(body)
+// send answers with a response, and closes its body.
+func (a *responseWriter) send(resp *http.Response) {
+	defer resp.Body.Close()
+	maps.Copy(a.Header(), resp.Header)
+	a.WriteHeader(resp.StatusCode)
+	_, _ = io.Copy(a, resp.Body)
 }
 
 // formatStack lists the functions and lines of this goroutine's calls, without values: they could hold a credential.

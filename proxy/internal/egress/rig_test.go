@@ -30,7 +30,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
@@ -48,6 +47,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The credential of the test API, and what code writes instead.
@@ -78,6 +78,7 @@ type rig struct {
 	budget    *budget.Counter
 	https     map[slot.ID]string // address of each slot's listener for 443
 	http      map[slot.ID]string // and for 80
+	late      bool               // a person decides before the room hears of a reload
 	ports     map[string]string  // slot 0's listeners for further ports, by port
 }
 
@@ -137,7 +138,7 @@ func newRig(t testing.TB, s setup) *rig {
 		return r.handler.OpenSender(ctx, id, run, tenant, apis)
 	}})
 	t.Cleanup(r.plans.Close)
-	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: func(c reload.Change) { r.plans.EndOpenPlans(); r.handler.CutStale(c) },
+	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: r.changed,
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {
 			if err := r.minter.Configure(c); err != nil {
 				t.Error(err)
@@ -152,6 +153,15 @@ func newRig(t testing.TB, s setup) *rig {
 	r.reloader.LoadFirst(log)
 	r.serve(log)
 	return r
+}
+
+// changed does what the proxy does after a reload.
+func (r *rig) changed(c reload.Change) {
+	if !r.late {
+		r.room.DropApprovals(c.Now.Rules.Catalog)
+	}
+	r.plans.EndOpenPlans()
+	r.handler.CutStale(c)
 }
 
 // serverSlot is a slot for an MCP server.
@@ -215,24 +225,24 @@ func (r *rig) writeAPI(name, text string) {
 }
 
 // begin registers a run in slot 0 that may use everything, and returns the function that ends it.
-func (r *rig) begin(apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) begin(apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
 	return r.beginIn(0, 1, apis...)
 }
 
-func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) beginIn(id slot.ID, generation uint64, apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
 	return r.beginOf("", id, generation, apis...)
 }
 
 // beginOf registers a tenant's run.
-func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() controlapi.Receipt) {
+func (r *rig) beginOf(tenant string, id slot.ID, generation uint64, apis ...string) (end func() proxyapi.Receipt) {
 	r.t.Helper()
-	_, err := r.book.BeginLease(id, controlapi.Registration{
+	_, err := r.book.BeginLease(id, proxyapi.Registration{
 		Generation: generation, Run: "run-" + r.t.Name(), Tenant: tenant, APIs: apis, Deadline: time.Now().Add(10 * testkit.Patience),
 	})
 	check(r.t, err)
-	return func() controlapi.Receipt {
+	return func() proxyapi.Receipt {
 		r.t.Helper()
 		rec, err := r.book.EndLease(id, generation)
 		check(r.t, err)
@@ -458,9 +468,9 @@ func body(t testing.TB, resp *http.Response) string {
 }
 
 // refusal reads the JSON body of a refused request.
-func refusal(t testing.TB, resp *http.Response) controlapi.Refusal {
+func refusal(t testing.TB, resp *http.Response) proxyapi.Refusal {
 	t.Helper()
-	var r controlapi.Refusal
+	var r proxyapi.Refusal
 	text := body(t, resp)
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("status %d, body %q is no refusal: %v", resp.StatusCode, text, err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestBadUpstreams: a broken response is a clear failure or an abort, never a truncated success.
@@ -67,7 +67,7 @@ func TestBadUpstreams(t *testing.T) {
 				}
 				eventually(t, func() bool { return r.handler.InFlight() == 0 })
 				rec := end()
-				if rec.Count.Failed != 1 || rec.Exchanges[0].Outcome != controlapi.OutcomeFailed {
+				if rec.Count.Failed != 1 || rec.Exchanges[0].Outcome != proxyapi.OutcomeFailed {
 					t.Errorf("the receipt says %+v", rec)
 				}
 				if strings.Contains(string(text)+fmt.Sprint(rec)+r.logs.String(), secretValue) {
@@ -344,7 +344,7 @@ func TestClientGone(t *testing.T) {
 		t.Error("the upstream was left waiting")
 	}
 	eventually(t, func() bool { return r.handler.InFlight() == 0 })
-	if rec := end(); rec.Exchanges[0].Outcome != controlapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" || len(rec.Hints) > 0 {
+	if rec := end(); rec.Exchanges[0].Outcome != proxyapi.OutcomeAborted || rec.Exchanges[0].Code != "client_gone" || len(rec.Hints) > 0 {
 		t.Errorf("the receipt says %+v", rec)
 	}
 }
@@ -416,23 +416,31 @@ func TestHints(t *testing.T) {
 // name. A hint says whether the credential was put in.
 func TestRejectedHints(t *testing.T) {
 	r := newRig(t, setup{})
-	status := 0
+	status, limit := 0, ""
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if name, value, ok := strings.Cut(limit, ": "); ok {
+			w.Header().Set(name, value)
+		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, "Invalid API key provided: "+req.Header.Get("Authorization"))
 	}))
+	const limited = "answered 403 with the headers of a rate limit: data may be missing. Wait as Retry-After says"
 	for i, row := range []struct {
-		status     int
-		auth, want string
+		status            int
+		auth, want, limit string
 	}{
-		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place"},
-		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights"},
-		{401, "", "the request had no token name. The API demo has " + tokenName},
-		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName},
-		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one"},
-		{403, "", ""}, {200, "Bearer " + tokenName, ""}, {404, "Bearer " + tokenName, ""},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place", ""},
+		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights", ""},
+		{401, "", "the request had no token name. The API demo has " + tokenName, ""},
+		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName, ""},
+		{401, "Bearer UNKNOWN_TOKEN", "looks like a token name but is not one", ""},
+		{403, "", "", ""}, {200, "Bearer " + tokenName, "", ""}, {404, "Bearer " + tokenName, "", ""},
+		{403, "Bearer " + tokenName, limited, "Retry-After: 60"},
+		{403, "Bearer " + tokenName, limited, "X-RateLimit-Remaining: 0"},
+		{403, "", limited, "Retry-After: 60"},
+		{403, "Bearer " + tokenName, "probably wrong or expired", "X-RateLimit-Remaining: 59"},
 	} {
-		status = row.status
+		status, limit = row.status, row.limit
 		end := r.beginIn(0, uint64(i+1))
 		req, err := http.NewRequest(http.MethodGet, "https://"+demoHost+"/", nil)
 		check(t, err)
@@ -513,17 +521,17 @@ func TestFailureHints(t *testing.T) {
 			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check how it is spelt; the user can correct the domains of the API demo.",
 			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check \"domains\" in apis/demo/config.json."},
 		"refused": {[]netip.Addr{netip.MustParseAddr("127.0.0.77")}, "upstream_unreachable",
-			demoHost + " leads to 127.0.0.77:443, where nothing listens. Tell the user to check that the service runs, and its address in DNS.",
-			demoHost + " leads to 127.0.0.77:443, where nothing listens. Check that the service runs, and its address in DNS."},
+			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Tell the user to check that the service runs, and its address in DNS.",
+			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Check that the service runs, and its address in DNS."},
 		"private": {[]netip.Addr{netip.MustParseAddr("10.1.2.3")}, "address_refused",
-			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
-			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+			demoHost + " resolves to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " resolves to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
 		"private in IPv6": {[]netip.Addr{netip.MustParseAddr("::ffff:10.1.2.3")}, "address_refused",
-			demoHost + " leads to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
-			demoHost + " leads to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
+			demoHost + " resolves to 10.1.2.3, which is a private address. The user can list 10.1.2.3/32 in \"allow_private\" of the API demo.",
+			demoHost + " resolves to 10.1.2.3, which is a private address. If that is meant, list 10.1.2.3/32 in \"allow_private\" of apis/demo/config.json."},
 		"metadata": {[]netip.Addr{netip.MustParseAddr("169.254.169.254")}, "address_refused",
-			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Tell the user to check the host's DNS entry.",
-			demoHost + " leads to 169.254.169.254, which is a special address: it stays closed. Check the host's DNS entry."},
+			demoHost + " resolves to 169.254.169.254, which is a special address: it stays closed. Tell the user to check the host's DNS entry.",
+			demoHost + " resolves to 169.254.169.254, which is a special address: it stays closed. Check the host's DNS entry."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{})

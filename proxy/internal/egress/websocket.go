@@ -7,77 +7,66 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
 // serveWebSocket does the handshake with the upstream, and relays messages only after a valid 101.
-func (x *exchange) serveWebSocket(out *http.Request) {
+func (x *exchange) serveWebSocket(out *http.Request) error {
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
 	// A handshake with a body would leave bytes in the tunnel that policy has not judged.
 	if !standard || !x.conn.IsHTTP1() || out.ContentLength != 0 {
-		x.answerRefusal(policy.Refuse(policy.CodeUpgradeRefused, x.host, nil), nil)
-		return
+		return &refusedError{verdict: policy.Refuse(policy.CodeUpgradeRefused, x.host, nil)}
 	}
 	// Extensions such as compression would hide the messages from the search.
 	wsrelay.DropExtensions(out.Header)
 	resp, err := x.sendUpstream(out)
 	if err != nil {
-		x.answerFailure(err)
-		return
+		return err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		if resp.StatusCode == http.StatusUnauthorized {
 			x.renewMinted(false)
 		}
-		x.passPlainAnswer(out, resp)
-		return
+		return x.passPlainAnswer(resp)
 	}
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
 	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !isValidAccept(resp.Header, key) || !wsrelay.HasNoExtensions(resp.Header) {
-		x.answerFailure(errHandshake)
-		return
+		return errHandshake
 	}
 	report, err := x.snap.Scrub.ScrubResponse(resp, scrub.Options{Method: out.Method, Sent: x.listSent()})
 	if err == nil {
-		err = x.scrubSignature(resp, scrub.Options{Method: out.Method})
+		err = x.scrubSignature(resp)
 	}
 	if err != nil {
-		x.answerFailure(err)
-		return
+		return err
 	}
 	x.scrubbed = report
-	x.relayWebSocket(resp.Header, upstream)
+	return x.relayWebSocket(resp.Header, upstream)
 }
 
 // passPlainAnswer passes on an upstream's answer that refused to switch protocols.
-func (x *exchange) passPlainAnswer(out *http.Request, resp *http.Response) {
+func (x *exchange) passPlainAnswer(resp *http.Response) error {
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
-		x.answerFailure(errStatus)
-		return
+		return errStatus
 	}
-	resp = x.scrubResponse(resp, out.Method)
-	defer resp.Body.Close()
-	h := x.w.Header()
-	maps.Copy(h, resp.Header)
-	x.w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(x.w, resp.Body)
+	x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
+	return nil
 }
 
 // isValidAccept checks the upstream's half of the handshake (RFC 6455, section 4.1).
@@ -89,24 +78,23 @@ func isValidAccept(h http.Header, key string) bool {
 }
 
 // relayWebSocket answers 101 and hands both ends to wsrelay.
-func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) {
+func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) error {
 	conn, buffered, err := http.NewResponseController(x.w.ResponseWriter).Hijack()
 	if err != nil {
-		x.answerFailure(err)
-		return
+		return err
 	}
 	defer conn.Close()
 	// Raw comes before the first byte of the relay: messages are not HTTP/1 requests.
 	x.conn.EndCheck()
 	x.w.status = http.StatusSwitchingProtocols
-	x.trimHeaders(h)
+	trim(h)
 	h.Set("Connection", "Upgrade")
 	h.Set("Upgrade", "websocket")
 	if err := writeSwitch(buffered.Writer, h); err != nil {
 		x.w.err = err
-		return
+		return nil
 	}
-	x.note.Outcome = controlapi.OutcomeServed
+	x.note.Outcome = proxyapi.OutcomeServed
 	x.ws = &wsrelay.Report{}
 	// An end without a close frame is normal: the run ended, or one side disconnected.
 	x.note.Cause = wsrelay.RelayMessages(x.ctx, &hijackedConn{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
@@ -115,6 +103,7 @@ func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) {
 		Redact:      x.conf.Redact, Held: x.held, Report: x.ws,
 	})
 	x.cut = context.Cause(x.ctx)
+	return nil
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {

@@ -7,9 +7,9 @@
 //
 // Threat: the time at which a byte leaves must reveal nothing about the strings.
 //
-// Contract: Reader holds back the bytes since the last line feed, at most Set.MaxHeld bytes. Set.MaxHeld is a multiple of 256
-// that depends only on the longest string, or on the room that is reserved for later strings. A Reader never holds a
-// byte because it looks like the beginning of a string.
+// Contract: Reader holds back the bytes since the last line feed, at most Set.MaxHeld bytes. Set.MaxHeld is a multiple
+// of 256 that depends only on the longest string, or on the room that is reserved for later strings. A Reader never
+// holds a byte because it looks like the beginning of a string.
 package engine
 
 import (
@@ -50,7 +50,7 @@ type Set struct {
 	pats   []Pattern
 	tables []blockTable // one for each block size
 	sparse []sparseIndex
-	esc    escapes
+	esc    escapeIndex
 	hold   int
 	least  int  // the length of the shortest pattern
 	lines  bool // no pattern contains a line feed
@@ -252,8 +252,8 @@ func (s *Set) widenMatch(buf []byte, m match) match {
 	return m
 }
 
-// tooShort reports whether a text of n bytes is shorter than every pattern.
-func (s *Set) tooShort(top *Set, n int) bool {
+// isTooShort reports whether a text of n bytes is shorter than every pattern.
+func (s *Set) isTooShort(top *Set, n int) bool {
 	return n < s.least && (top == nil || n < top.least) && (s.beside == nil || n < s.beside.least)
 }
 
@@ -269,7 +269,7 @@ func (s *Set) FindFirst(text string) (id int, ok bool) {
 		return 0, false
 	}
 	// Most strings are shorter than every pattern.
-	if s.tooShort(s.loadTop(), len(text)) {
+	if s.isTooShort(s.loadTop(), len(text)) {
 		return 0, false
 	}
 	// A short text is copied to the stack, without an allocation.
@@ -288,7 +288,7 @@ func (s *Set) FindIn(text []byte) (id int, ok bool) {
 // firstID returns the ID of the first pattern that buf contains.
 func (s *Set) firstID(buf []byte) (id int, ok bool) {
 	top := s.loadTop()
-	if s.tooShort(top, len(buf)) {
+	if s.isTooShort(top, len(buf)) {
 		return 0, false
 	}
 	all := s.newSearches(top, buf, len(buf))
@@ -310,7 +310,7 @@ func (s *Set) ContainsFold(text string) bool {
 func (s *Set) FindFold(text string) (id int, ok bool) {
 	// Lower case takes at most three times the bytes, for a byte that is not UTF-8. Most header names are far too short to
 	// match.
-	if s == nil || s.tooShort(s.loadTop(), 3*len(text)) {
+	if s == nil || s.isTooShort(s.loadTop(), 3*len(text)) {
 		return 0, false
 	}
 	return s.FindFirst(strings.ToLower(text))
@@ -322,7 +322,7 @@ func (s *Set) ReplaceAll(text string, with func(id int) string) (string, int) {
 		return text, 0
 	}
 	top := s.loadTop()
-	if s.tooShort(top, len(text)) {
+	if s.isTooShort(top, len(text)) {
 		return text, 0
 	}
 	var space [shortText]byte
@@ -367,7 +367,7 @@ func (s *Set) FindAll(text string) []Occurrence {
 		return nil
 	}
 	top := s.loadTop()
-	if s.tooShort(top, len(text)) {
+	if s.isTooShort(top, len(text)) {
 		return nil
 	}
 	all := s.newSearches(top, []byte(text), len(text))

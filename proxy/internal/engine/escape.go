@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// escapes finds patterns with at least one character escaped.
+// escapeIndex finds patterns with at least one character escaped.
 //
 // Every escape begins with % \ or &. A plain pattern contains none of the three. A text can then be read in one way
 // from any position: each character with all its escapes removed. spelling finds plain patterns.
 //
 // The other patterns are few. They are tried in all ways to read a text from the first % \ or & of an occurrence.
 // Before that position an occurrence is literal.
-type escapes struct {
+type escapeIndex struct {
 	any      bool
 	spelling spelling
 	anOdd    bool
@@ -30,7 +30,7 @@ func isPlain(text string) bool { return !strings.ContainsAny(text, "%\\&") }
 
 // indexPatterns indexes the patterns with Escaped. It indexes a pattern that is not plain by each position that may be
 // the first escape.
-func (e *escapes) indexPatterns(pats []Pattern, rest func()) {
+func (e *escapeIndex) indexPatterns(pats []Pattern, rest func()) {
 	var plain []int32
 	for i, p := range pats {
 		rest()
@@ -62,7 +62,7 @@ func (e *escapes) indexPatterns(pats []Pattern, rest func()) {
 const barriers = " \"'<>,:[]{}"
 
 // sampleBytes prepares possible and known.
-func (e *escapes) sampleBytes(pats []Pattern, rest func()) {
+func (e *escapeIndex) sampleBytes(pats []Pattern, rest func()) {
 	for b := range e.written {
 		// These are the bytes of escapes and of nearly all patterns, so that the table reveals little about the patterns.
 		if ' ' <= b && b <= '~' {
@@ -89,7 +89,7 @@ func (e *escapes) sampleBytes(pats []Pattern, rest func()) {
 // canOccur reports whether a pattern may occur in buf, escaped or not, with its core in buf[from:cut]. An occurrence
 // takes at least as many bytes as its pattern, and all of these bytes are in written. So it covers one of the sampled
 // runs. Binary data has no such run, and needs no search.
-func (e *escapes) canOccur(buf []byte, from, cut int) bool {
+func (e *escapeIndex) canOccur(buf []byte, from, cut int) bool {
 	last := min(cut+e.stride-2, len(buf)-e.run)
 	for p := from; p <= last; p += e.stride {
 		if e.ascii && e.run >= 8 && binary.LittleEndian.Uint64(buf[p:])&notASCII != 0 {
@@ -150,9 +150,9 @@ func (x *search) findEscaped(cut int) {
 		}
 	}
 	if e.state == stateGoing {
-		x.checkZones(cut)
+		x.searchZones(cut)
 		if x.set.esc.anOdd {
-			x.lookOdd(cut)
+			x.searchOdd(cut)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (x *search) nextEscape(p int) int {
 }
 
 // canContainEscape reports whether a pattern may contain the character of the escape at the beginning of buf.
-func (e *escapes) canContainEscape(buf []byte) bool {
+func (e *escapeIndex) canContainEscape(buf []byte) bool {
 	if buf[0] == '&' {
 		return canBeginEntity(buf)
 	}
@@ -182,9 +182,9 @@ func (e *escapes) canContainEscape(buf []byte) bool {
 	return true
 }
 
-// lookOdd tries the patterns that are not plain. An occurrence has no % \ or & before its first escape, so each core
+// searchOdd tries the patterns that are not plain. An occurrence has no % \ or & before its first escape, so each core
 // has one possible first escape.
-func (x *search) lookOdd(cut int) {
+func (x *search) searchOdd(cut int) {
 	e := &x.escaped
 	for e.odd >= 0 && e.tried < x.coreLimit(cut)-1 && e.odd < x.coreLimit(cut)+x.set.hold/maxStretch {
 		if e.odd >= x.from {
@@ -201,7 +201,7 @@ func (x *search) tryAll(q int) {
 	for d := 0; ; d++ {
 		if b := c.val[0]; d == 0 || b != x.buf[q] {
 			for _, pl := range x.set.esc.odd[b] {
-				x.tryPattern(q, pl)
+				x.tryEscapedPattern(q, pl)
 			}
 		}
 		// Another layer exists only if the character begins an escape itself.
@@ -246,8 +246,8 @@ func (x *search) plainEnd(limit, p int, text string) int {
 	return p
 }
 
-// tryPattern compares one pattern, with its byte at pl.off at q.
-func (x *search) tryPattern(q int, pl patternPlace) {
+// tryEscapedPattern compares one pattern, with its byte at pl.off at q.
+func (x *search) tryEscapedPattern(q int, pl patternPlace) {
 	core := q - int(pl.off)
 	p := &x.set.pats[pl.pat]
 	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {

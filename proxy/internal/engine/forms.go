@@ -21,7 +21,7 @@ func ListForms(value string, id int) []Pattern {
 		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
 	}
 	if isASCII(value) {
-		ps = append(ps, listOtherSets(value, id)...)
+		ps = append(ps, listCharsetForms(value, id)...)
 	}
 	h := hex.EncodeToString([]byte(value))
 	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
@@ -42,8 +42,8 @@ func ListLowerForms(value string, id int) []Pattern {
 	}
 }
 
-// listOtherSets returns the forms in character sets that are not supersets of ASCII.
-func listOtherSets(value string, id int) []Pattern {
+// listCharsetForms returns the forms in character sets that are not supersets of ASCII.
+func listCharsetForms(value string, id int) []Pattern {
 	ps := []Pattern{{Text: toUTF16(value), ID: id, Write: toUTF16, step: 2},
 		{Text: toUTF32(value), ID: id, Write: toUTF32, step: 4}}
 	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {

@@ -18,12 +18,12 @@ type search struct {
 	tables    [5]int // the next probe of each table
 	sparse    [2]int // the next position of each sparse
 	escaped   escapedSearch
-	zero      int    // the text has no NUL before it
-	notes     *notes // nil before the first note
+	zero      int          // the text has no NUL before it
+	notes     *searchNotes // nil before the first note
 }
 
-// notes are the findings of a search. They take at most a few words for each held byte.
-type notes struct {
+// searchNotes are the findings of a search. They take at most a few words for each held byte.
+type searchNotes struct {
 	matches []match      // the best match for each core, in order
 	gone    int          // the number of matches that are behind
 	ends    []escapeSpan // the escapes that were read, ordered by end: see readEscapes
@@ -31,7 +31,7 @@ type notes struct {
 }
 
 // notesPool is a cache: notes are cleared before they are used.
-var notesPool = sync.Pool{New: func() any { return new(notes) }}
+var notesPool = sync.Pool{New: func() any { return new(searchNotes) }}
 
 // searches are the searches of a set, of the set beside it and of the set above it.
 type searches [3]search
@@ -112,11 +112,11 @@ func (x *search) hasZeros() bool {
 }
 
 // getNotes returns the notes, and makes them first if necessary.
-func (x *search) getNotes() *notes {
+func (x *search) getNotes() *searchNotes {
 	if x.notes == nil {
-		n := notesPool.Get().(*notes)
+		n := notesPool.Get().(*searchNotes)
 		// The pooled slices are kept, but not their contents.
-		*n = notes{matches: n.matches[:0], ends: n.ends[:0]}
+		*n = searchNotes{matches: n.matches[:0], ends: n.ends[:0]}
 		x.notes = n
 	}
 	return x.notes
@@ -144,8 +144,8 @@ func (x *search) noteMatch(m match) {
 	}
 }
 
-// checkPattern records the match of one pattern at core, if it occurs there.
-func (x *search) checkPattern(pat int32, core int) {
+// tryPlainPattern records the match of one pattern at core, if it occurs there.
+func (x *search) tryPlainPattern(pat int32, core int) {
 	text := x.set.pats[pat].Text
 	end := core + len(text)
 	if x.from <= core && core < x.cut && end <= len(x.buf) && string(x.buf[core:end]) == text {

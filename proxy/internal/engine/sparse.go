@@ -72,7 +72,7 @@ func (s *sparseIndex) findMatches(x *search, next *int, cut int) {
 			continue
 		}
 		for _, pl := range s.at.lookUpKey(key) {
-			x.checkPattern(pl.pat, p-int(pl.off))
+			x.tryPlainPattern(pl.pat, p-int(pl.off))
 		}
 	}
 	*next = p

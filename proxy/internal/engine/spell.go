@@ -73,11 +73,11 @@ func (s *spelling) readWord(text string) uint64 {
 	return w
 }
 
-// checkZones checks words until no escaped pattern is left to find whose core is before cut and matters.
+// searchZones checks words until no escaped pattern is left to find whose core is before cut and matters.
 //
 // The words to check are in zones around the escapes: a pattern may begin before an escape and end after it. Zones that
 // touch are merged, so all escapes of a pattern are in one zone.
-func (x *search) checkZones(cut int) {
+func (x *search) searchZones(cut int) {
 	s, e := &x.set.esc.spelling, &x.escaped
 	if s.n == 0 {
 		return
@@ -105,13 +105,13 @@ func (x *search) checkZones(cut int) {
 			}
 		}
 		to := min(e.at+spellBlock, e.until, len(x.buf))
-		x.checkBlock(e.at, to)
+		x.searchBlock(e.at, to)
 		e.at = to
 	}
 }
 
-// checkBlock checks buf[from:to], at most spellBlock positions.
-func (x *search) checkBlock(from, to int) {
+// searchBlock checks buf[from:to], at most spellBlock positions.
+func (x *search) searchBlock(from, to int) {
 	s := &x.set.esc.spelling
 	words := wordBlocks.Get().(*[spellBlock]uint64)
 	defer wordBlocks.Put(words)

@@ -154,7 +154,7 @@ func (t *blockTable) findMatches(x *search, next *int, cut int) {
 			continue
 		}
 		for _, pl := range t.at.lookUpKey(b) {
-			x.checkPattern(pl.patternIndex(), p-t.blockOffset(len(x.set.pats[pl.patternIndex()].Text), pl.blockNumber()))
+			x.tryPlainPattern(pl.patternIndex(), p-t.blockOffset(len(x.set.pats[pl.patternIndex()].Text), pl.blockNumber()))
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (a *acceptor) acceptConns() error {
 			a.admit(a.listener, c)
 		// barrier interrupts Accept with a deadline in the past.
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			a.passBarriers()
+			a.releaseBarriers()
 		case errors.Is(err, net.ErrClosed):
 			if a.isStopped() {
 				return nil
@@ -71,8 +71,8 @@ func (a *acceptor) startBarrier() <-chan struct{} {
 	return out
 }
 
-// passBarriers empties the accept queue and then releases the waiting barriers.
-func (a *acceptor) passBarriers() {
+// releaseBarriers empties the accept queue and then releases the waiting barriers.
+func (a *acceptor) releaseBarriers() {
 	a.mu.Lock()
 	// Take the barriers first: a barrier that comes later needs a later pass.
 	waiting := a.waiting

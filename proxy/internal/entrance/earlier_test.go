@@ -15,9 +15,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestEarlierConnection: a listener is open in the kernel before it belongs to the entrance. What a run connects to it
@@ -111,7 +111,7 @@ func TestRemovedListener(t *testing.T) {
 
 func begin(t *testing.T, b *lease.Table, generation uint64, run string) {
 	t.Helper()
-	_, err := b.BeginLease(0, controlapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(10 * time.Minute)})
+	_, err := b.BeginLease(0, proxyapi.Registration{Generation: generation, Run: run, Deadline: time.Now().Add(10 * time.Minute)})
 	testkit.Must(t, err)
 }
 

@@ -14,10 +14,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestPorts: at a port other than 443 and 80 the first byte tells whether the client speaks TLS; a listener may come
@@ -54,7 +54,7 @@ func TestPorts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx) }()
-	_, err = d.book.BeginLease(0, controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
+	_, err = d.book.BeginLease(0, proxyapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
 	testkit.Must(t, err)
 	late, removeLate := listen(9200)
 	for _, c := range []struct{ to, protocol, want string }{

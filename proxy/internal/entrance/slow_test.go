@@ -19,10 +19,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // patience of these tests: short for them, long for a healthy client on a busy machine.
@@ -77,7 +77,7 @@ func newDoor(t *testing.T) *door {
 		d.book.Close()
 	})
 	for n := range d.https {
-		_, err := d.book.BeginLease(slot.ID(n), controlapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
+		_, err := d.book.BeginLease(slot.ID(n), proxyapi.Registration{Generation: 1, Run: "r", Deadline: time.Now().Add(10 * time.Minute)})
 		testkit.Must(t, err)
 	}
 	return d

@@ -349,6 +349,23 @@ func TestOtherParts(t *testing.T) {
 	}
 }
 
+// TestContentArrives: content leaves as soon as it cannot be a boundary, without another byte of the body.
+func TestContentArrives(t *testing.T) {
+	from, _ := ParseType([]string{"multipart/form-data; boundary=b"})
+	stalled := errors.New("stalled")
+	src := io.MultiReader(strings.NewReader("--b\r\n"+head+"\r\n\r"), strings.NewReader("x"), iotest.ErrReader(stalled))
+	got := ""
+	r := NewReader(src, Config{From: from, To: from.WithNewBoundary(), Open: func(_ *Part, content io.Reader) (io.Reader, error) {
+		p := make([]byte, 10)
+		n, err := content.Read(p)
+		got = string(p[:n])
+		return content, err
+	}})
+	if _, err := io.ReadAll(r); got != "\rx" || !errors.Is(err, stalled) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 // TestConstantMemory: a long body passes through one window.
 func TestConstantMemory(t *testing.T) {
 	from, _ := ParseType([]string{"multipart/form-data; boundary=b"})

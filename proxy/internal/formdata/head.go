@@ -134,10 +134,10 @@ func (p *Part) checkHead() error {
 	switch {
 	// Python's cgi reads such a part to the end of the body, past boundaries.
 	case strings.Contains(p.Type.Media, "urlencoded"):
-		return &Error{"a part is a form of its own"}
+		return &Error{"a part is itself a form"}
 	case !p.form:
 	case major == "multipart" || major == "message":
-		return &Error{"a field of a form has parts of its own"}
+		return &Error{"a field of a form has parts"}
 	case !p.File && !isASCII(p.Type.Param("charset")):
 		return &Error{"a part has a charset that is not a superset of ASCII"}
 	}

@@ -183,7 +183,7 @@ func parseParameter(s, file string) (p param, rest string, more bool, err error)
 	//defence:multipart
 	unusual := strings.ContainsAny(name, "*%'")
 	if !found || !isToken(name) || unusual {
-		return p, "", false, &Error{"a header has a parameter with an unusual name, or none"}
+		return p, "", false, &Error{"a header has a parameter with an unusual name, or without a name"}
 	}
 	p.name = strings.ToLower(name)
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {

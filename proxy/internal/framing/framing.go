@@ -107,7 +107,7 @@ func (s *Scanner) nextLength(p []byte) (n int, ended bool) {
 
 func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 	for i, c := range p {
-		if s.isJSONEnd(c) {
+		if s.scanJSONByte(c) {
 			s.scalar = false
 			return i + 1, true
 		}
@@ -115,8 +115,8 @@ func (s *Scanner) nextJSON(p []byte) (n int, ended bool) {
 	return len(p), false
 }
 
-// isJSONEnd takes one byte and reports whether it ends a message.
-func (s *Scanner) isJSONEnd(c byte) bool {
+// scanJSONByte takes one byte and reports whether it ends a message.
+func (s *Scanner) scanJSONByte(c byte) bool {
 	// A message is a value at the top level, or an element of the outermost array.
 	isElement := func() bool { return s.depth == 0 || s.depth == 1 && s.array }
 	if s.quoted {

@@ -24,7 +24,7 @@ func BenchmarkHeld(b *testing.B) {
 		for i := range many {
 			q := refund("r" + strconv.Itoa(i))
 			q.Body = strings.Repeat("x", body) + strconv.Itoa(i)
-			waiting.Go(func() { _, _ = r.WaitForApproval(ctx, q) })
+			waiting.Go(func() { _, _, _ = r.WaitForApproval(ctx, q) })
 		}
 		testkit.WaitFor(b, func() bool { return len(r.ListHeld()) == many })
 		runtime.GC()

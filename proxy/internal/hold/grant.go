@@ -11,7 +11,8 @@ import (
 // maxGrants bounds the grants of all runs. The oldest go first.
 const maxGrants = 1000
 
-// runApproval is an approval of further requests of one run. It ends with the run and with the catalog's version.
+// runApproval is an approval of further requests of one run. It ends with the run and with a change of the APIs whose
+// rules held the request.
 type runApproval struct {
 	of    approvalScope
 	ended <-chan struct{}
@@ -41,7 +42,7 @@ type approvalScope struct {
 func (r Request) scopeOf(kind approvalapi.Scope) approvalScope {
 	s := approvalScope{
 		run: r.Run, tenant: r.Tenant, server: r.Server, generation: r.Generation,
-		api: r.API, rule: r.Rule, catalog: r.Catalog, byAny: r.ByAny,
+		api: r.API, rule: r.Rule, catalog: r.RuleCatalog, byAny: r.ByAny,
 	}
 	if kind == approvalapi.ScopePath {
 		s.method = r.Method
@@ -58,16 +59,18 @@ func (r *Queue) isCovered(q Request) bool {
 }
 
 // approveScope approves all requests with the scope of a waiting request, now and later. The caller holds mu.
-func (r *Queue) approveScope(e *heldRequest, kind approvalapi.Scope) {
+func (r *Queue) approveScope(e *queueEntry, kind approvalapi.Scope) {
 	of := e.request.scopeOf(kind)
 	if len(r.grants) >= maxGrants {
 		r.grants = r.grants[1:]
 	}
 	r.grants = append(r.grants, runApproval{of, e.request.Ended})
+	e.isWide = true
 	// Requests that already wait in the same scope need no second answer.
-	r.held = slices.DeleteFunc(r.held, func(other *heldRequest) bool {
+	r.held = slices.DeleteFunc(r.held, func(other *queueEntry) bool {
 		same := other.Waiting && other.request.scopeOf(kind) == of
 		if same {
+			other.isWide = true
 			other.answer <- nil
 		}
 		return same
@@ -75,7 +78,7 @@ func (r *Queue) approveScope(e *heldRequest, kind approvalapi.Scope) {
 }
 
 // checkScope refuses an answer with a scope that the request cannot have.
-func checkScope(e *heldRequest, a approvalapi.Answer) error {
+func checkScope(e *queueEntry, a approvalapi.Answer) error {
 	switch {
 	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.IsWide():
 		return &rpc.Error{Code: "bad_scope", Text: "The scope is once, path or rule."}

@@ -28,7 +28,7 @@ func TestScopes(t *testing.T) {
 		"another run":        {refund("r2"), false, false},
 		"another rule":       {change(func(q *Request) { q.Rule = "approve" }), false, false},
 		"another API":        {change(func(q *Request) { q.API = "pay2" }), false, false},
-		"another catalog":    {change(func(q *Request) { q.Catalog = "2" }), false, false},
+		"another catalog":    {change(func(q *Request) { q.Catalog, q.RuleCatalog = "2", "2" }), false, false},
 		"another tenant":     {change(func(q *Request) { q.Tenant = "mallory" }), false, false},
 		"a server's":         {change(func(q *Request) { q.Server = "acme" }), false, false},
 		"another lease":      {change(func(q *Request) { q.Generation++ }), false, false},
@@ -56,7 +56,7 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%s beside one approved as %s: %v", name, scope, err)
 			}
 			r.Wait = 1
-			if _, err := r.WaitForApproval(t.Context(), row.q); (err == nil) != want {
+			if _, _, err := r.WaitForApproval(t.Context(), row.q); (err == nil) != want {
 				t.Errorf("%s after one approved as %s: %v", name, scope, err)
 			}
 		}
@@ -67,7 +67,7 @@ func TestScopes(t *testing.T) {
 // Promise: exact-approvals, server-requests-belong-to-one-run
 func TestScopesEnd(t *testing.T) {
 	r := &Queue{Wait: 1}
-	_, _ = r.WaitForApproval(t.Context(), refund("r1"))
+	_, _, _ = r.WaitForApproval(t.Context(), refund("r1"))
 	id := r.ListHeld()[0].ID
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule, "always"} {
 		if _, err := r.DecideHeld(id, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
@@ -85,9 +85,9 @@ func TestScopesEnd(t *testing.T) {
 	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
-	r.DropApprovals()
+	r.DropApprovals(nil)
 	r.Wait = 1
-	if _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after a reload: %v", err)
 	}
 	r = &Queue{Wait: testkit.Patience}
@@ -97,12 +97,12 @@ func TestScopesEnd(t *testing.T) {
 	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.WaitForApproval(t.Context(), q); err != nil {
+	if _, _, err := r.WaitForApproval(t.Context(), q); err != nil {
 		t.Errorf("in the run: %v", err)
 	}
 	close(ended)
 	r.Wait = 1
-	if _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+	if _, _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after the run: %v", err)
 	}
 }

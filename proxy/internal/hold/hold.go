@@ -3,9 +3,9 @@
 // Threat: code gets another request approved than the one that a person saw, uses an approval twice or that of another
 // tenant, or floods the person. An MCP server uses an approval of one run for another. Contract: an approval is for the
 // exact bytes of method, host, path, query, headers and body. Only the boundary between a body's parts, which differs
-// each time, may change. An approval is also for the tenant, the MCP server, the catalog and the rule of the request.
-// It is used once. A wider approval is for one run and ends with that run. A run holds few requests at a time, and all
-// runs together a bounded number.
+// each time, may change. An approval is also for the tenant, the MCP server and the rule of the request, and for the
+// configuration of the APIs that decide about it. It lets at most one request leave. A wider approval is for one run
+// and ends with that run. A run holds few requests at a time, and all runs together a bounded number.
 package hold
 
 import (
@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -44,9 +45,9 @@ var (
 	// ErrDenied is for a request that a person refused.
 	ErrDenied = errors.New("a person refused the request")
 	// ErrUnanswered is for a request without a decision after Wait.
-	ErrUnanswered = errors.New("nobody has answered yet")
-	// ErrStale is for a request that waited while the catalog was replaced.
-	ErrStale = errors.New("the catalog changed")
+	ErrUnanswered = errors.New("the request still waits for a decision")
+	// ErrStale is for a request that waited while an API that decides about it was changed.
+	ErrStale = errors.New("an API of the request has changed")
 	// ErrFull is for a request beyond maxOfRun, maxAll or MaxBytes.
 	ErrFull = errors.New("too many requests wait for a person")
 )
@@ -66,12 +67,43 @@ type Request struct {
 	Ended <-chan struct{}
 	// Pauses are further runs that may have caused the request. Waiting lists the request for them too.
 	Pauses []string
-	// Catalog is the version of the catalog whose rule holds the request.
-	Catalog           string
+	// Host is the host of the request. IsCall means that the request calls a tool of the MCP server API.
+	Host   catalog.Host
+	IsCall bool
+	// Catalog is the version of all APIs that decide about the request: see SetVersions. RuleCatalog is the version of
+	// those whose rules hold it.
+	Catalog, RuleCatalog string
+
 	Method, URL, Body string
 	Headers           []string // a line each
 	// ByAny means that others than the operator may decide. The catalog determines it.
 	ByAny bool
+}
+
+// SetVersions sets Catalog and RuleCatalog to the versions in a catalog. It reports whether Catalog stayed the same.
+func (r *Request) SetVersions(c *catalog.Catalog) (same bool) {
+	before := r.Catalog
+	r.Catalog, r.RuleCatalog = r.versionIn(c), ruleVersionIn(c, r.API)
+	return r.Catalog == before
+}
+
+// versionIn returns the version of the APIs that decide about the request under a catalog.
+func (r Request) versionIn(c *catalog.Catalog) string {
+	if r.IsCall {
+		return ruleVersionIn(c, r.API)
+	}
+	return catalog.VersionOf(c.ListHolders(r.Host))
+}
+
+// ruleVersionIn returns the version of APIs in a catalog. The names are joined as in policy.Hold.
+func ruleVersionIn(c *catalog.Catalog, names string) string {
+	var apis []*catalog.API
+	for _, name := range strings.Split(names, ", ") {
+		if a := c.API(name); a != nil {
+			apis = append(apis, a)
+		}
+	}
+	return catalog.VersionOf(apis)
 }
 
 // memorySize returns about how many bytes the request takes in memory.
@@ -101,35 +133,63 @@ type Queue struct {
 	// Wait is how long a request waits. 0 means waitTime.
 	Wait time.Duration
 	// Added is called for each request that waits. It may be nil.
-	Added func(approvalapi.Held)
+	Added func(approvalapi.HeldRequest)
 	// Decided is called for each decision of a person. It may be nil.
-	Decided func(approvalapi.Held)
+	Decided func(approvalapi.HeldRequest)
 
 	mu      sync.Mutex
-	held    []*heldRequest // the oldest first
-	grants  []runApproval  // the oldest first
-	changed chan struct{}  // closed at the next change of held; nil while Waiting is unused
+	held    []*queueEntry // the oldest first
+	grants  []runApproval // the oldest first
+	changed chan struct{} // closed at the next change of held; nil while Waiting is unused
 }
 
-type heldRequest struct {
-	approvalapi.Held
+type queueEntry struct {
+	approvalapi.HeldRequest
 	request Request
 	sum     [sha256.Size]byte
 	size    int
 	answer  chan error // the result of Pass, with a buffer for the only answer
+	isWide  bool       // an approval of further requests covers it
 }
 
 // WaitForApproval waits until a person approves a request, and returns nil once for each approval. The id is that of a
-// request that waited, else "".
-func (r *Queue) WaitForApproval(ctx context.Context, q Request) (id string, err error) {
+// request that waited, else "". If no byte of an approved request leaves, the caller must call giveBack, unless it is
+// nil.
+func (r *Queue) WaitForApproval(ctx context.Context, q Request) (id string, giveBack func(), err error) {
 	e, err := r.addRequest(q)
-	if e == nil {
-		return "", err
+	switch {
+	case e == nil:
+		return "", nil, err
+	case !e.Approved:
+		if err = r.waitForAnswer(ctx, e); err != nil {
+			return e.ID, nil, err
+		}
+		id = e.ID
 	}
-	return e.ID, r.waitForAnswer(ctx, e)
+	if !e.isWide {
+		giveBack = func() { r.giveBack(e) }
+	}
+	return id, giveBack, nil
 }
 
-func (r *Queue) waitForAnswer(ctx context.Context, e *heldRequest) (err error) {
+// giveBack makes an approval usable again, until its time is over.
+func (r *Queue) giveBack(e *queueEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.notifyChange()
+	r.removeExpired(time.Now())
+	if e.Until.After(time.Now()) && r.evictFor(e.request) {
+		r.keepApproved(e)
+	}
+}
+
+// keepApproved lets a later request with the same content pass once. The caller holds mu.
+func (r *Queue) keepApproved(e *queueEntry) {
+	e.Waiting, e.Approved = false, true
+	r.held = append(r.held, e)
+}
+
+func (r *Queue) waitForAnswer(ctx context.Context, e *queueEntry) (err error) {
 	wait := r.Wait
 	if wait == 0 {
 		wait = waitTime
@@ -156,8 +216,7 @@ func (r *Queue) waitForAnswer(ctx context.Context, e *heldRequest) (err error) {
 	select {
 	case answer := <-e.answer: // Decide was faster than the lock
 		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
-			e.Approved = true
-			r.held = append(r.held, e)
+			r.keepApproved(e)
 			return err
 		}
 		return answer
@@ -166,9 +225,9 @@ func (r *Queue) waitForAnswer(ctx context.Context, e *heldRequest) (err error) {
 	return err
 }
 
-// addRequest adds a request. It returns a nil entry if the request need not wait: an earlier approval covers it, or it
-// exceeds a bound.
-func (r *Queue) addRequest(q Request) (*heldRequest, error) {
+// addRequest adds a request. It returns an approved entry, which it has removed, if a late approval covers the request.
+// It returns a nil entry if an approval of further requests covers it, or if it exceeds a bound.
+func (r *Queue) addRequest(q Request) (*queueEntry, error) {
 	now := time.Now()
 	sum := q.hashApproval()
 	r.mu.Lock()
@@ -182,26 +241,27 @@ func (r *Queue) addRequest(q Request) (*heldRequest, error) {
 		// An approval counts once: delete it with its use.
 		if e.sum == sum && e.Approved {
 			r.held = slices.Delete(r.held, i, i+1)
-			return nil, nil //nolint:nilnil // it passes
+			return e, nil
 		}
 		if e.Run == q.Run && e.request.Tenant == q.Tenant && e.request.Generation == q.Generation {
 			ofRun++
 		}
 	}
 	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
-	r.held = slices.DeleteFunc(r.held, func(e *heldRequest) bool { return e.sum == sum && !e.Waiting })
+	r.held = slices.DeleteFunc(r.held, func(e *queueEntry) bool { return e.sum == sum && !e.Waiting })
 	if ofRun >= maxOfRun || !r.evictFor(q) {
 		return nil, ErrFull
 	}
-	e := &heldRequest{request: q, sum: sum, size: q.memorySize(), answer: make(chan error, 1), Held: approvalapi.Held{
-		ID: newID(), Run: q.Run, Tenant: q.Tenant, Server: q.Server, API: q.API, Rule: q.Rule, Operator: !q.ByAny,
-		Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
-		Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
-	}}
+	e := &queueEntry{request: q, sum: sum, size: q.memorySize(), answer: make(chan error, 1),
+		HeldRequest: approvalapi.HeldRequest{
+			ID: newID(), Run: q.Run, Tenant: q.Tenant, Server: q.Server, API: q.API, Rule: q.Rule, Operator: !q.ByAny,
+			Method: q.Method, URL: q.URL, Headers: q.Headers, Body: q.Body,
+			Since: now.UTC(), Until: now.Add(lifeTime).UTC(), Waiting: true,
+		}}
 	r.held = append(r.held, e)
 	r.notifyChange()
 	if r.Added != nil {
-		r.Added(e.Held)
+		r.Added(e.HeldRequest)
 	}
 	return e, nil
 }
@@ -237,7 +297,7 @@ func (r *Queue) evictFor(q Request) bool {
 				who = tenant
 			}
 		}
-		i := slices.IndexFunc(r.held, func(e *heldRequest) bool { return e.canEvict() && e.request.Tenant == who })
+		i := slices.IndexFunc(r.held, func(e *queueEntry) bool { return e.canEvict() && e.request.Tenant == who })
 		if i < 0 {
 			return false
 		}
@@ -246,11 +306,11 @@ func (r *Queue) evictFor(q Request) bool {
 }
 
 // canEvict reports whether a request may be evicted.
-func (e *heldRequest) canEvict() bool { return !e.Waiting && !e.Approved }
+func (e *queueEntry) canEvict() bool { return !e.Waiting && !e.Approved }
 
 // removeExpired removes requests whose time is over. The caller holds mu.
 func (r *Queue) removeExpired(now time.Time) {
-	r.held = slices.DeleteFunc(r.held, func(e *heldRequest) bool { return now.After(e.Until) && !e.Waiting })
+	r.held = slices.DeleteFunc(r.held, func(e *queueEntry) bool { return now.After(e.Until) && !e.Waiting })
 }
 
 // newID returns an id that is short enough to type: 40 random bits.
@@ -261,13 +321,13 @@ func newID() string {
 }
 
 // ListHeld lists the held requests, the oldest first.
-func (r *Queue) ListHeld() []approvalapi.Held {
+func (r *Queue) ListHeld() []approvalapi.HeldRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeExpired(time.Now())
-	out := []approvalapi.Held{}
+	out := []approvalapi.HeldRequest{}
 	for _, e := range r.held {
-		out = append(out, e.Held)
+		out = append(out, e.HeldRequest)
 	}
 	return out
 }
@@ -275,16 +335,16 @@ func (r *Queue) ListHeld() []approvalapi.Held {
 // ListWaiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The
 // list includes requests of MCP servers that the run may have caused. If another run may have caused such a request
 // too, its Held.Run is not this run.
-func (r *Queue) ListWaiting(run string) (list []approvalapi.Held, changed <-chan struct{}) {
+func (r *Queue) ListWaiting(run string) (list []approvalapi.HeldRequest, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == nil {
 		r.changed = make(chan struct{})
 	}
-	list = []approvalapi.Held{}
+	list = []approvalapi.HeldRequest{}
 	for _, e := range r.held {
 		if e.Waiting && (e.Run == run || slices.Contains(e.request.Pauses, run)) {
-			list = append(list, e.Held)
+			list = append(list, e.HeldRequest)
 		}
 	}
 	return list, r.changed
@@ -299,22 +359,25 @@ func (r *Queue) notifyChange() {
 }
 
 // DecideHeld approves or refuses a request, once. A wider scope also covers the similar requests of the run.
-func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, error) {
+func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.HeldRequest, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeExpired(time.Now())
-	i := slices.IndexFunc(r.held, func(e *heldRequest) bool { return e.ID == id })
+	i := slices.IndexFunc(r.held, func(e *queueEntry) bool { return e.ID == id })
 	if i < 0 {
-		return approvalapi.Held{}, &rpc.Error{Code: "not_held", Text: "No request waits under this id."}
+		return approvalapi.HeldRequest{}, &rpc.Error{Code: "not_held", Text: "No request waits under this id."}
 	}
 	e, approve := r.held[i], a.Approve
 	if err := checkScope(e, a); err != nil {
-		return approvalapi.Held{}, err
+		return approvalapi.HeldRequest{}, err
 	}
 	defer r.notifyChange()
 	// If the run no longer waits, the approval stays until the code is run again.
 	if e.Waiting || !approve {
 		r.held = slices.Delete(r.held, i, i+1)
+	}
+	if approve && a.Scope.IsWide() {
+		r.approveScope(e, a.Scope)
 	}
 	switch {
 	case e.Waiting && approve:
@@ -324,13 +387,10 @@ func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, e
 	case approve:
 		e.Approved, e.Until = true, time.Now().Add(lifeTime).UTC()
 	}
-	out := e.Held
+	out := e.HeldRequest
 	out.Approved = approve
 	if approve {
 		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
-	}
-	if approve && a.Scope.IsWide() {
-		r.approveScope(e, a.Scope)
 	}
 	if r.Decided != nil {
 		r.Decided(out)
@@ -338,15 +398,18 @@ func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.Held, e
 	return out, nil
 }
 
-// DropApprovals drops all approvals and refuses all waiting requests, because a new catalog has replaced theirs.
-func (r *Queue) DropApprovals() {
+// DropApprovals drops the approvals and refuses the waiting requests that a new catalog makes stale: one of the APIs
+// that decide about them has changed.
+func (r *Queue) DropApprovals(c *catalog.Catalog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.notifyChange()
-	for _, e := range r.held {
-		if e.Waiting {
+	r.held = slices.DeleteFunc(r.held, func(e *queueEntry) bool {
+		stale := e.request.versionIn(c) != e.request.Catalog
+		if stale && e.Waiting {
 			e.answer <- ErrStale
 		}
-	}
-	r.held, r.grants = nil, nil
+		return stale
+	})
+	r.grants = slices.DeleteFunc(r.grants, func(g runApproval) bool { return ruleVersionIn(c, g.of.api) != g.of.catalog })
 }

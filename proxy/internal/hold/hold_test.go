@@ -18,16 +18,16 @@ import (
 var goesOn = make(chan struct{})
 
 func refund(run string) Request {
-	return Request{Run: run, Ended: goesOn, API: "pay", Rule: "approve POST", Catalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
+	return Request{Run: run, Ended: goesOn, API: "pay", Rule: "approve POST", Catalog: "1", RuleCatalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
 		Headers: []string{"Authorization: Bearer PAY_TOKEN"}, Body: `{"amount":5}`}
 }
 
 // waiting passes a request in the background, and returns its result and its entry.
-func waiting(ctx context.Context, t *testing.T, r *Queue, q Request) (<-chan error, approvalapi.Held) {
+func waiting(ctx context.Context, t *testing.T, r *Queue, q Request) (<-chan error, approvalapi.HeldRequest) {
 	t.Helper()
 	before := len(r.ListHeld())
 	done := make(chan error, 1)
-	go func() { _, err := r.WaitForApproval(ctx, q); done <- err }()
+	go func() { _, _, err := r.WaitForApproval(ctx, q); done <- err }()
 	testkit.WaitFor(t, func() bool { return len(r.ListHeld()) > before })
 	list := r.ListHeld()
 	return done, list[len(list)-1]
@@ -59,7 +59,7 @@ func TestPass(t *testing.T) {
 // Promise: exact-approvals, tenant-state
 func TestLate(t *testing.T) {
 	r := &Queue{Wait: time.Millisecond}
-	if _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Fatal(err)
 	}
 	h := r.ListHeld()[0]
@@ -72,19 +72,19 @@ func TestLate(t *testing.T) {
 	for name, change := range map[string]func(*Request){
 		"body": func(q *Request) { q.Body = `{"amount":50}` }, "url": func(q *Request) { q.URL += "0" },
 		"method": func(q *Request) { q.Method = "PUT" }, "header": func(q *Request) { q.Headers = append(q.Headers, "Account: x") },
-		"rule": func(q *Request) { q.Rule = "approve" }, "api": func(q *Request) { q.API = "x" }, "catalog": func(q *Request) { q.Catalog = "2" },
+		"rule": func(q *Request) { q.Rule = "approve" }, "api": func(q *Request) { q.API = "x" }, "catalog": func(q *Request) { q.Catalog, q.RuleCatalog = "2", "2" },
 		"tenant": func(q *Request) { q.Tenant = "mallory" }, "server": func(q *Request) { q.Server = "acme" },
 	} {
 		q := refund("r2")
 		change(&q)
-		if _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
+		if _, _, err := r.WaitForApproval(t.Context(), q); !errors.Is(err, ErrUnanswered) {
 			t.Errorf("another %s passed: %v", name, err)
 		}
 	}
-	if _, err := r.WaitForApproval(t.Context(), refund("r3")); err != nil {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("r3")); err != nil {
 		t.Errorf("the approved one: %v", err)
 	}
-	if _, err := r.WaitForApproval(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("r4")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("it passed twice: %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestLate(t *testing.T) {
 // Promise: exact-approvals
 func TestOnce(t *testing.T) {
 	r := &Queue{Wait: time.Millisecond}
-	_, _ = r.WaitForApproval(t.Context(), refund("r"))
+	_, _, _ = r.WaitForApproval(t.Context(), refund("r"))
 	if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestOnce(t *testing.T) {
 	passed := 0
 	for i := range 50 {
 		wg.Go(func() {
-			if _, err := r.WaitForApproval(t.Context(), refund("r"+strconv.Itoa(i))); err == nil {
+			if _, _, err := r.WaitForApproval(t.Context(), refund("r"+strconv.Itoa(i))); err == nil {
 				mu.Lock()
 				passed++
 				mu.Unlock()
@@ -131,9 +131,9 @@ func TestEnded(t *testing.T) {
 	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
-	r.DropApprovals() // the catalog changed
+	r.DropApprovals(nil) // the catalog changed
 	r.Wait = time.Millisecond
-	if _, err := r.WaitForApproval(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("passed by an approval under another catalog: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestEndedApproved(t *testing.T) {
 		if err := r.waitForAnswer(ctx, e); !errors.Is(err, context.Canceled) {
 			t.Fatalf("the run that has ended got %v", err)
 		}
-		if _, err := r.WaitForApproval(t.Context(), refund("r2")); err != nil {
+		if _, _, err := r.WaitForApproval(t.Context(), refund("r2")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestEndedApproved(t *testing.T) {
 func TestStale(t *testing.T) {
 	r := &Queue{Wait: testkit.Patience}
 	done, h := waiting(t.Context(), t, r, refund("r1"))
-	r.DropApprovals()
+	r.DropApprovals(nil)
 	if err := <-done; !errors.Is(err, ErrStale) || len(r.ListHeld()) != 0 {
 		t.Errorf("%v, %+v", err, r.ListHeld())
 	}
@@ -200,14 +200,14 @@ func TestFlood(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
 		r := &Queue{Wait: time.Millisecond}
 		kept := refund("kept")
-		_, _ = r.WaitForApproval(t.Context(), kept)
+		_, _, _ = r.WaitForApproval(t.Context(), kept)
 		if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range maxAll + 50 {
 			q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
 			q.Body = strconv.Itoa(i) + body
-			_, err := r.WaitForApproval(t.Context(), q)
+			_, _, err := r.WaitForApproval(t.Context(), q)
 			if full := i%(maxOfRun+1) == maxOfRun && body == ""; full && !errors.Is(err, ErrFull) || err == nil {
 				t.Fatalf("%s, %d: %v", name, i, err)
 			}
@@ -220,7 +220,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 		last := r.ListHeld()[len(r.ListHeld())-1]
-		if _, err := r.WaitForApproval(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
+		if _, _, err := r.WaitForApproval(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
 			t.Errorf("%s: the last one is %s", name, last.Run)
 		}
 	}
@@ -230,7 +230,7 @@ func TestFlood(t *testing.T) {
 		q.Body = strconv.Itoa(i)
 		_, _ = waiting(t.Context(), t, r, q)
 	}
-	if _, err := r.WaitForApproval(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
+	if _, _, err := r.WaitForApproval(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
 		t.Errorf("more than %d wait: %v", maxAll, err)
 	}
 }
@@ -246,9 +246,9 @@ func TestTenants(t *testing.T) {
 			return q
 		}
 		r := &Queue{Wait: time.Millisecond}
-		_, _ = r.WaitForApproval(t.Context(), of("alice", 0))
+		_, _, _ = r.WaitForApproval(t.Context(), of("alice", 0))
 		for n := range maxAll + 50 { // nobody waits for them
-			_, _ = r.WaitForApproval(t.Context(), of("mallory", n))
+			_, _, _ = r.WaitForApproval(t.Context(), of("mallory", n))
 		}
 		if h := r.ListHeld()[0]; h.Run != "alice0" {
 			t.Errorf("%s: hers has given way to another tenant's", name)
@@ -340,7 +340,7 @@ func TestGoroutines(t *testing.T) {
 	for i := range many {
 		q := refund("r" + strconv.Itoa(i))
 		q.Body = strconv.Itoa(i)
-		all.Go(func() { _, _ = r.WaitForApproval(ctx, q) })
+		all.Go(func() { _, _, _ = r.WaitForApproval(ctx, q) })
 	}
 	testkit.WaitFor(t, func() bool { return len(r.ListHeld()) == many })
 	// The number drops when goroutines of an earlier test end only now.

@@ -13,11 +13,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Config holds the parts that a Book needs.
@@ -29,7 +29,7 @@ type Config struct {
 	Plans *plan.Store
 	// Lost gets the receipt of a run that was replaced, or that had not ended before Close, because mcp-server did not
 	// fetch it. It may be nil.
-	Lost func(slot.ID, controlapi.Receipt)
+	Lost func(slot.ID, proxyapi.Receipt)
 	// Memory bounds the buffers of all runs together. Nil means 512 MiB.
 	Memory *membudget.Budget
 	// Now is the clock. Nil means time.Now.
@@ -63,33 +63,33 @@ func NewTable(c Config) *Table {
 		c.Drain = func(slot.ID) {}
 	}
 	if c.Lost == nil {
-		c.Lost = func(slot.ID, controlapi.Receipt) {}
+		c.Lost = func(slot.ID, proxyapi.Receipt) {}
 	}
 	return &Table{conf: c}
 }
 
 // BeginLease gives the slot to a run. The generation must be greater than any that the slot has had, else Begin returns
-// controlapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
-func (b *Table) BeginLease(id slot.ID, r controlapi.Registration) (*Lease, error) {
+// proxyapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
+func (b *Table) BeginLease(id slot.ID, r proxyapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), chooseKind(id, r)
 	switch {
 	case !id.IsValid():
-		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: no such slot", proxyapi.ErrBadRegistration)
 	case r.Generation == 0:
-		return nil, fmt.Errorf("%w: generation is missing", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: generation is missing", proxyapi.ErrBadRegistration)
 	case r.Run == "" || len(r.Run) > 128:
-		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", proxyapi.ErrBadRegistration)
 	case !r.Deadline.After(now):
-		return nil, fmt.Errorf("%w: deadline has passed", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: deadline has passed", proxyapi.ErrBadRegistration)
 	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
-		return nil, fmt.Errorf("%w: dry_run: only runs have plans", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: dry_run: only runs have plans", proxyapi.ErrBadRegistration)
 	case !hasValidCanaries(r.Canaries):
 		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits",
-			controlapi.ErrBadRegistration,
-			controlapi.MaxCanaries, controlapi.MinCanary, controlapi.MaxCanary)
+			proxyapi.ErrBadRegistration,
+			proxyapi.MaxCanaries, proxyapi.MinCanary, proxyapi.MaxCanary)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
-			controlapi.ErrBadRegistration)
+			proxyapi.ErrBadRegistration)
 	}
 	s := &b.slots[id]
 	s.change.Lock()
@@ -100,7 +100,7 @@ func (b *Table) BeginLease(id slot.ID, r controlapi.Registration) (*Lease, error
 	//defence:fence
 	if r.Generation <= last {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", controlapi.ErrFenced, r.Generation, last)
+		return nil, fmt.Errorf("%w: generation %d, the slot has had %d", proxyapi.ErrFenced, r.Generation, last)
 	}
 	// With no lease, the slot refuses the connections that Drain is about to accept.
 	s.lease, s.last = nil, r.Generation
@@ -123,15 +123,15 @@ func (b *Table) BeginLease(id slot.ID, r controlapi.Registration) (*Lease, error
 // hasValidCanaries reports whether canaries are within their bounds. A short canary could occur by chance in honest
 // text.
 func hasValidCanaries(list []string) bool {
-	return len(list) <= controlapi.MaxCanaries && !slices.ContainsFunc(list, func(c string) bool {
+	return len(list) <= proxyapi.MaxCanaries && !slices.ContainsFunc(list, func(c string) bool {
 		odd := strings.ContainsFunc(c, func(r rune) bool { return r > 'z' || !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-		return odd || len(c) < controlapi.MinCanary || len(c) > controlapi.MaxCanary
+		return odd || len(c) < proxyapi.MinCanary || len(c) > proxyapi.MaxCanary
 	})
 }
 
 // chooseKind returns the kind of lease that a registration asks for. A server slot is for exactly one server, or for an
 // installation without APIs; other slots are for runs.
-func chooseKind(id slot.ID, r controlapi.Registration) policy.Kind {
+func chooseKind(id slot.ID, r proxyapi.Registration) policy.Kind {
 	switch {
 	case !id.IsServer() && !r.Install:
 		return policy.KindRun
@@ -144,10 +144,10 @@ func chooseKind(id slot.ID, r controlapi.Registration) policy.Kind {
 }
 
 // newLease makes a lease that ends by itself, Grace after its deadline.
-func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *membudget.Budget) *Lease {
+func newLease(id slot.ID, r proxyapi.Registration, now time.Time, memory *membudget.Budget) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
-		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant, Deadline: r.Deadline,
+		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant,
 		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
 		kind:     chooseKind(id, r),
 		closed:   r.Closed || chooseKind(id, r) == policy.KindServer && r.Tenant != "",
@@ -172,11 +172,11 @@ func newLease(id slot.ID, r controlapi.Registration, now time.Time, memory *memb
 }
 
 // EndLease takes the slot from a run and returns its receipt, after it has aborted everything in flight. The generation
-// must be that of the current lease, else End returns controlapi.ErrFenced. A lease that ended by its deadline still
-// has its receipt, once.
-func (b *Table) EndLease(id slot.ID, generation uint64) (controlapi.Receipt, error) {
+// must be that of the current lease, else End returns proxyapi.ErrFenced. A lease that ended by its deadline still has
+// its receipt, once.
+func (b *Table) EndLease(id slot.ID, generation uint64) (proxyapi.Receipt, error) {
 	if !id.IsValid() {
-		return controlapi.Receipt{}, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
+		return proxyapi.Receipt{}, fmt.Errorf("%w: no such slot", proxyapi.ErrBadRegistration)
 	}
 	s := &b.slots[id]
 	s.change.Lock()
@@ -185,7 +185,7 @@ func (b *Table) EndLease(id slot.ID, generation uint64) (controlapi.Receipt, err
 	l := s.lease
 	if l == nil || l.Generation != generation {
 		s.mu.Unlock()
-		return controlapi.Receipt{}, fmt.Errorf("%w: generation %d does not", controlapi.ErrFenced, generation)
+		return proxyapi.Receipt{}, fmt.Errorf("%w: generation %d does not", proxyapi.ErrFenced, generation)
 	}
 	s.lease = nil
 	s.mu.Unlock()
@@ -228,17 +228,16 @@ func (b *Table) IsBusy(id slot.ID) bool {
 	return l != nil && l.ctx.Err() == nil
 }
 
-// FindLease returns the lease of a slot. The generation must be that of the lease, else Of returns
-// controlapi.ErrFenced.
+// FindLease returns the lease of a slot. The generation must be that of the lease, else Of returns proxyapi.ErrFenced.
 func (b *Table) FindLease(id slot.ID, generation uint64) (*Lease, error) {
 	if !id.IsValid() {
-		return nil, fmt.Errorf("%w: no such slot", controlapi.ErrBadRegistration)
+		return nil, fmt.Errorf("%w: no such slot", proxyapi.ErrBadRegistration)
 	}
 	s := &b.slots[id]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lease == nil || s.lease.Generation != generation {
-		return nil, fmt.Errorf("%w: generation %d does not", controlapi.ErrFenced, generation)
+		return nil, fmt.Errorf("%w: generation %d does not", proxyapi.ErrFenced, generation)
 	}
 	return s.lease, nil
 }
@@ -256,11 +255,11 @@ func (b *Table) Holder(id slot.ID) *Lease {
 
 // DrainReceipt returns the exchanges of a slot since its lease began or since the last Drain, without those that
 // another run caused: see receipt.Recorder.TakeExchanges. The generation must be that of the lease, else Drain returns
-// controlapi.ErrFenced.
-func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (controlapi.Receipt, error) {
+// proxyapi.ErrFenced.
+func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (proxyapi.Receipt, error) {
 	l, err := b.FindLease(id, generation)
 	if err != nil {
-		return controlapi.Receipt{}, err
+		return proxyapi.Receipt{}, err
 	}
 	return l.Recorder.TakeExchanges(run), nil
 }

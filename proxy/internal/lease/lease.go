@@ -17,11 +17,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The bounds of one lease.
@@ -66,7 +66,6 @@ type Lease struct {
 	Generation uint64
 	Run        string
 	Tenant     string // empty: the operator
-	Deadline   time.Time
 	Recorder   *receipt.Recorder
 
 	// Plan records the writes of a dry run, which are not sent. It is nil for other runs.
@@ -117,7 +116,7 @@ func (l *Lease) IsClosed() bool {
 // NewDetached makes a lease without a slot, to send the plan of a run that has ended. The lease ends with close.
 func NewDetached(run, tenant string, apis []string, memory *membudget.Budget) (l *Lease, close func()) {
 	now := time.Now()
-	r := controlapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
+	r := proxyapi.Registration{Run: run, Tenant: tenant, APIs: apis, Deadline: now.Add(time.Hour)}
 	l = newLease(noSlot, r, now, memory)
 	return l, l.endAndWait
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // conn is a connection that records that it was closed.
@@ -21,7 +21,7 @@ func (c *conn) Close() error { c.closed.Store(true); return nil }
 
 func begin(t *testing.T, b *Table, id slot.ID, generation uint64, life time.Duration) *Lease {
 	t.Helper()
-	l, err := b.BeginLease(id, controlapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(life)})
+	l, err := b.BeginLease(id, proxyapi.Registration{Generation: generation, Run: "run", Deadline: time.Now().Add(life)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestDeadline(t *testing.T) {
 		if r, err := b.EndLease(0, 1); err != nil || r.Run != "run" {
 			t.Errorf("the receipt: %+v, %v", r, err)
 		}
-		if _, err := b.EndLease(0, 1); !errors.Is(err, controlapi.ErrFenced) {
+		if _, err := b.EndLease(0, 1); !errors.Is(err, proxyapi.ErrFenced) {
 			t.Errorf("the receipt again: %v", err)
 		}
 	})
@@ -73,7 +73,7 @@ func TestClockJumps(t *testing.T) {
 			var set time.Duration
 			now := func() time.Time { return time.Now().Round(0).Add(set) } // without the monotonic clock, as from JSON
 			b := NewTable(Config{Now: now})
-			l, err := b.BeginLease(0, controlapi.Registration{Generation: 1, Run: "run", Deadline: now().Add(time.Minute)})
+			l, err := b.BeginLease(0, proxyapi.Registration{Generation: 1, Run: "run", Deadline: now().Add(time.Minute)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestClockJumps(t *testing.T) {
 			if l.Context().Err() == nil {
 				t.Errorf("after a jump of %v the run does not end", jump)
 			}
-			l, err = b.BeginLease(0, controlapi.Registration{Generation: 2, Run: "run", Deadline: now().Add(time.Minute)})
+			l, err = b.BeginLease(0, proxyapi.Registration{Generation: 2, Run: "run", Deadline: now().Add(time.Minute)})
 			if err != nil {
 				t.Fatalf("the next run, after a jump of %v: %v", jump, err)
 			}
@@ -114,7 +114,7 @@ func TestEndWaits(t *testing.T) {
 		go func() {
 			<-l.Context().Done()
 			time.Sleep(time.Second)
-			l.Recorder.AddExchange(controlapi.Exchange{Outcome: controlapi.OutcomeAborted}, nil)
+			l.Recorder.AddExchange(proxyapi.Exchange{Outcome: proxyapi.OutcomeAborted}, nil)
 			leave()
 		}()
 		if r, err := b.EndLease(0, 1); err != nil || r.Count.Exchanges != 1 {
@@ -197,7 +197,7 @@ func TestFences(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for g := uint64(1); g <= 100; g++ {
-				if _, err := b.BeginLease(5, controlapi.Registration{Generation: g, Run: "run", Deadline: time.Now().Add(time.Minute)}); err == nil {
+				if _, err := b.BeginLease(5, proxyapi.Registration{Generation: g, Run: "run", Deadline: time.Now().Add(time.Minute)}); err == nil {
 					begun[g].Add(1)
 				}
 				if r, err := b.EndLease(5, g); err == nil {
@@ -249,7 +249,7 @@ func TestFarDeadline(t *testing.T) {
 		for generation, deadline := range []time.Time{
 			time.Now().AddDate(100, 0, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		} {
-			r := controlapi.Registration{Generation: uint64(generation) + 1, Run: "server", APIs: []string{"x"}, Deadline: deadline}
+			r := proxyapi.Registration{Generation: uint64(generation) + 1, Run: "server", APIs: []string{"x"}, Deadline: deadline}
 			l, err := b.BeginLease(slot.Max, r)
 			if err != nil {
 				t.Fatal(err)
@@ -259,7 +259,7 @@ func TestFarDeadline(t *testing.T) {
 			if _, err := b.AttachConn(slot.Max, &conn{}); err != nil || l.Context().Err() != nil {
 				t.Errorf("with a deadline of %v it ended: %v", deadline, err)
 			}
-			if _, err := b.DrainReceipt(slot.Max, r.Generation+1, ""); !errors.Is(err, controlapi.ErrFenced) {
+			if _, err := b.DrainReceipt(slot.Max, r.Generation+1, ""); !errors.Is(err, proxyapi.ErrFenced) {
 				t.Errorf("drained for another generation: %v", err)
 			}
 			if got, err := b.DrainReceipt(slot.Max, r.Generation, ""); err != nil || got.Run != "server" || got.Generation != r.Generation || got.Exchanges == nil {
@@ -268,7 +268,7 @@ func TestFarDeadline(t *testing.T) {
 			if _, err := b.EndLease(slot.Max, r.Generation); err != nil {
 				t.Error(err)
 			}
-			if _, err := b.DrainReceipt(slot.Max, r.Generation, ""); !errors.Is(err, controlapi.ErrFenced) {
+			if _, err := b.DrainReceipt(slot.Max, r.Generation, ""); !errors.Is(err, proxyapi.ErrFenced) {
 				t.Errorf("drained after its end: %v", err)
 			}
 		}

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // serverCall is a call that an MCP server works on, or has answered.
 type serverCall struct {
-	controlapi.ServerCall
+	proxyapi.ServerCall
 	run    *Lease          // nil if there is no run, or if it belongs to another proxy
 	ctx    context.Context //nolint:containedctx // ends when requests that the call caused may wait no longer
 	cancel context.CancelCauseFunc
@@ -21,16 +21,16 @@ type serverCall struct {
 }
 
 // ReplaceCalls replaces the list of calls that the server in a slot works on. The generation must be that of the lease,
-// else SetCalls returns controlapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server
+// else SetCalls returns proxyapi.ErrFenced. A call belongs to a run only if the run is under way, may use the server
 // and has the server's tenant. So mcp-server cannot bring a request under another tenant's approval.
-func (b *Table) ReplaceCalls(id slot.ID, generation uint64, s controlapi.ServerCalls) error {
+func (b *Table) ReplaceCalls(id slot.ID, generation uint64, s proxyapi.ServerCalls) error {
 	l, err := b.FindLease(id, generation)
 	if err != nil {
 		return err
 	}
 	server := l.Server()
 	if server == "" {
-		return fmt.Errorf("%w: calls: only MCP servers have them", controlapi.ErrBadRegistration)
+		return fmt.Errorf("%w: calls: only MCP servers have them", proxyapi.ErrBadRegistration)
 	}
 	runs := b.ListLeases()
 	find := func(run string) *Lease {
@@ -70,7 +70,7 @@ func (b *Table) ReplaceCalls(id slot.ID, generation uint64, s controlapi.ServerC
 	return nil
 }
 
-func newServerCall(c controlapi.ServerCall, run *Lease) *serverCall {
+func newServerCall(c proxyapi.ServerCall, run *Lease) *serverCall {
 	parent := context.Background()
 	if run != nil {
 		parent = run.ctx
@@ -96,7 +96,7 @@ type Origin struct {
 	// may have caused the request, Lease is the server's.
 	*Lease
 	// Cause is set if exactly one run caused the request of an MCP server.
-	Cause *controlapi.Cause
+	Cause *proxyapi.Cause
 
 	calls []*serverCall // the calls that may have caused it
 }
@@ -116,7 +116,7 @@ func (l *Lease) CurrentOrigin() Origin {
 	if last.Run == "" || several {
 		return o
 	}
-	o.Cause = &controlapi.Cause{Run: last.Run, Among: len(o.calls)}
+	o.Cause = &proxyapi.Cause{Run: last.Run, Among: len(o.calls)}
 	if len(o.calls) == 1 {
 		o.Cause.Call = last.Call
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestOriginPauses: while a request of a server waits, the time of each run stops that may have caused it, and of no
@@ -18,20 +18,20 @@ func TestOriginPauses(t *testing.T) {
 		defer b.Close()
 		var runs []*Lease
 		for id, run := range []string{"r1", "r2", "r3"} {
-			l, err := b.BeginLease(slot.ID(id), controlapi.Registration{Generation: 1, Run: run, Deadline: time.Now().Add(10 * time.Second)})
+			l, err := b.BeginLease(slot.ID(id), proxyapi.Registration{Generation: 1, Run: run, Deadline: time.Now().Add(10 * time.Second)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			runs = append(runs, l)
 		}
-		server, err := b.BeginLease(slot.Max, controlapi.Registration{
+		server, err := b.BeginLease(slot.Max, proxyapi.Registration{
 			Generation: 1, Run: "server", APIs: []string{"x"}, Deadline: time.Now().AddDate(1, 0, 0),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := []controlapi.ServerCall{{ID: 1, Run: "r1"}, {ID: 2, Run: "r2"}, {ID: 3, Run: "r2"}}
-		if err := b.ReplaceCalls(slot.Max, 1, controlapi.ServerCalls{Version: 1, Calls: calls}); err != nil {
+		calls := []proxyapi.ServerCall{{ID: 1, Run: "r1"}, {ID: 2, Run: "r2"}, {ID: 3, Run: "r2"}}
+		if err := b.ReplaceCalls(slot.Max, 1, proxyapi.ServerCalls{Version: 1, Calls: calls}); err != nil {
 			t.Fatal(err)
 		}
 		resume := server.CurrentOrigin().PauseRuns()
@@ -54,7 +54,7 @@ func TestOriginPauses(t *testing.T) {
 func TestSetCalls(t *testing.T) {
 	b := NewTable(Config{})
 	defer b.Close()
-	for id, r := range map[slot.ID]controlapi.Registration{
+	for id, r := range map[slot.ID]proxyapi.Registration{
 		0: {Generation: 1, Run: "r1"}, slot.Max: {Generation: 1, Run: "server", APIs: []string{"x"}}, slot.Max + 1: {Generation: 1, Run: "install", Install: true},
 	} {
 		r.Deadline = time.Now().Add(time.Hour)
@@ -62,7 +62,7 @@ func TestSetCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one := controlapi.ServerCalls{Version: 2, Calls: []controlapi.ServerCall{{ID: 1, Run: "r1"}}}
+	one := proxyapi.ServerCalls{Version: 2, Calls: []proxyapi.ServerCall{{ID: 1, Run: "r1"}}}
 	if err := b.ReplaceCalls(slot.Max, 1, one); err != nil {
 		t.Error(err)
 	}
@@ -71,7 +71,7 @@ func TestSetCalls(t *testing.T) {
 			t.Errorf("slot %d has calls", id)
 		}
 	}
-	if err := b.ReplaceCalls(slot.Max, 1, controlapi.ServerCalls{Version: 1}); err != nil || b.Holder(slot.Max).CurrentOrigin().Run != "r1" {
+	if err := b.ReplaceCalls(slot.Max, 1, proxyapi.ServerCalls{Version: 1}); err != nil || b.Holder(slot.Max).CurrentOrigin().Run != "r1" {
 		t.Errorf("after an older list: %v", err)
 	}
 }

@@ -168,7 +168,7 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	if err := sigv4.CheckSignable(req); err != nil {
 		return err
 	}
-	if scope.Service == "s3" && !copiesWithin(req.Header, host) {
+	if scope.Service == "s3" && !isCopyWithin(req.Header, host) {
 		return errScope
 	}
 	// The client has decided not to sign the body, so it need not be buffered.
@@ -197,9 +197,9 @@ func signAWS(req *http.Request, host string, a *catalog.AWS, k sigv4.Keys, now t
 	return errTooLong
 }
 
-// copiesWithin reports whether the source of an S3 copy is in the bucket of the host, if the host names a bucket. The
+// isCopyWithin reports whether the source of an S3 copy is in the bucket of the host, if the host names a bucket. The
 // key may be valid for other buckets, but those are other hosts.
-func copiesWithin(h http.Header, host string) bool {
+func isCopyWithin(h http.Header, host string) bool {
 	_, _, aws := catalog.AWSHost(host)
 	at := max(strings.LastIndex(host, ".s3."), strings.LastIndex(host, ".s3-"))
 	for _, source := range h["X-Amz-Copy-Source"] {

@@ -38,7 +38,7 @@ func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect stri
 	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
 		return nil, errWay
 	}
-	issuer, scopes, err := r.findIssuer(ctx, resource)
+	issuer, scopes, err := r.discoverIssuer(ctx, resource)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,9 @@ func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect stri
 	return c, r.registerClient(ctx, s, c)
 }
 
-// findIssuer returns the issuer that protects a resource. A resource without a document is its own issuer, as in older
-// versions of MCP.
-func (r *requester) findIssuer(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
+// discoverIssuer returns the issuer that protects a resource. A resource without a document is its own issuer, as in
+// older versions of MCP.
+func (r *requester) discoverIssuer(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
 	origin := resource.Scheme + "://" + resource.Host
 	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
 	for _, path := range slices.Compact(paths) {

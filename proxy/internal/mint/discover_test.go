@@ -1,8 +1,12 @@
 package mint
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
 const resourceConfig = `{"description": "d", "domains": ["mcp.mail.test"], "allow_private": ["192.0.2.0/24"],
@@ -86,7 +91,7 @@ func TestResource(t *testing.T) {
 			r = w.approve(t, s)
 			r.Issuer = "https://login.test/tenant"
 			testkit.Must(t, w.FinishLogin(t.Context(), r))
-			if w.value(t) == "" || !w.values.WithValues(nil).Contains("inner-canary-registered-9f8e7d6c5b4a3f2e") {
+			if w.value(t) == "" || !w.values.LayerOver(nil).Contains("inner-canary-registered-9f8e7d6c5b4a3f2e") {
 				t.Error("not logged in, or the client's secret is not scrubbed")
 			}
 			w.Close()
@@ -97,5 +102,95 @@ func TestResource(t *testing.T) {
 				t.Errorf("renewed with %v", server.last())
 			}
 		})
+	}
+}
+
+// documents is a Transport with a document at each of these addresses.
+type documents map[string]string
+
+func (documents) CheckTarget(context.Context, upstream.Want, *url.URL) error { return nil }
+
+func (d documents) RoundTrip(req *http.Request, _ upstream.Want) (*http.Response, error) {
+	text, ok := d[strings.TrimPrefix(req.URL.String(), "https://")]
+	status := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[ok]
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+// TestProtector finds the document of a resource at its path or at its origin, and none means its origin.
+func TestProtector(t *testing.T) {
+	const at, root = "a.test/.well-known/oauth-protected-resource/mcp", "a.test/.well-known/oauth-protected-resource"
+	doc := func(resource, servers, scopes string) string {
+		return fmt.Sprintf(`{"resource": %q, "authorization_servers": [%s], "scopes_supported": [%s]}`, resource, servers, scopes)
+	}
+	for name, c := range map[string]struct {
+		docs     documents
+		resource string
+		want     string // the issuer, or the detail of the error
+	}{
+		"at its path":              {documents{at: doc("https://a.test/mcp", `"https://i.test", "https://j.test"`, `"x"`)}, "/mcp", "https://i.test"},
+		"with a slash":             {documents{at: doc("https://a.test/mcp", `"https://i.test"`, "")}, "/mcp/", "https://i.test"},
+		"at its origin":            {documents{root: doc("https://a.test", `"https://i.test"`, "")}, "/mcp", "https://i.test"},
+		"at its origin, of itself": {documents{root: doc("https://a.test/mcp", `"https://i.test"`, "")}, "/mcp", "https://i.test"},
+		"of another path":          {documents{root: doc("https://a.test/other", `"https://i.test"`, "")}, "/mcp", detailIdentity},
+		"the first counts":         {documents{at: doc("https://b.test/mcp", `"https://i.test"`, ""), root: doc("https://a.test", `"https://i.test"`, "")}, "/mcp", detailIdentity},
+		"without a server":         {documents{at: doc("https://a.test/mcp", "", "")}, "/mcp", detailIdentity},
+		"a scope with a space":     {documents{at: doc("https://a.test/mcp", `"https://i.test"`, `"a b"`)}, "/mcp", detailIdentity},
+		"a long scope":             {documents{at: doc("https://a.test/mcp", `"https://i.test"`, `"`+strings.Repeat("x", 257)+`"`)}, "/mcp", detailIdentity},
+		"no JSON":                  {documents{at: "hello"}, "/mcp", detailNotJSON},
+		"no document":              {nil, "/mcp", "https://a.test"},
+		"a resource without path":  {documents{root: doc("https://a.test", `"https://i.test"`, "")}, "", "https://i.test"},
+	} {
+		resource, err := url.Parse("https://a.test" + c.resource)
+		testkit.Must(t, err)
+		issuer, _, err := (&requester{transport: c.docs}).discoverIssuer(t.Context(), resource)
+		if err != nil {
+			issuer = asError("", err).Detail
+		}
+		if issuer != c.want {
+			t.Errorf("%s: %s, want %s", name, issuer, c.want)
+		}
+	}
+}
+
+// TestMetadata finds the metadata of an authorization server at each of the three addresses, and refuses metadata that
+// would send secrets elsewhere.
+func TestMetadata(t *testing.T) {
+	good := func(change ...string) string {
+		text := `{"issuer": "https://i.test/t", "token_endpoint": "https://i.test/token", "code_challenge_methods_supported": ["plain", "S256"]}`
+		return strings.NewReplacer(change...).Replace(text)
+	}
+	const at = "i.test/.well-known/oauth-authorization-server/t"
+	for name, c := range map[string]struct {
+		docs   documents
+		issuer string
+		want   string // the detail of the error
+	}{
+		"OAuth":                  {documents{at: good()}, "https://i.test/t", ""},
+		"OpenID":                 {documents{"i.test/.well-known/openid-configuration/t": good()}, "https://i.test/t", ""},
+		"OpenID, the older way":  {documents{"i.test/t/.well-known/openid-configuration": good()}, "https://i.test/t", ""},
+		"with a slash":           {documents{at: good()}, "https://i.test/t/", ""},
+		"none":                   {nil, "https://i.test/t", detailNoServer},
+		"no JSON":                {documents{at: "hello"}, "https://i.test/t", detailNotJSON},
+		"another issuer":         {documents{at: good("i.test/t", "i.test/u")}, "https://i.test/t", detailIdentity},
+		"without S256":           {documents{at: good("S256", "S1")}, "https://i.test/t", detailIdentity},
+		"a token over HTTP":      {documents{at: good("https://i.test/token", "http://i.test/token")}, "https://i.test/t", detailIdentity},
+		"a token at no host":     {documents{at: good("https://i.test/token", "https:///token")}, "https://i.test/t", detailIdentity},
+		"a user in the address":  {documents{at: good("https://i.test/token", "https://me@i.test/token")}, "https://i.test/t", detailIdentity},
+		"no token endpoint":      {documents{at: good("token_endpoint", "x")}, "https://i.test/t", detailIdentity},
+		"a device over HTTP":     {documents{at: good(`"issuer"`, `"device_authorization_endpoint": "http://i.test/d", "issuer"`)}, "https://i.test/t", detailIdentity},
+		"an issuer over HTTP":    {documents{at: good()}, "http://i.test/t", detailIdentity},
+		"an issuer with a query": {documents{at: good()}, "https://i.test/t?x", detailIdentity},
+		"an issuer with a user":  {documents{at: good()}, "https://me@i.test/t", detailIdentity},
+		"an issuer's fragment":   {documents{at: good()}, "https://i.test/t#x", detailIdentity},
+		"an issuer at no host":   {documents{at: good()}, "https:///t", detailIdentity},
+	} {
+		s, err := (&requester{transport: c.docs}).fetchMetadata(t.Context(), c.issuer)
+		got := ""
+		if err != nil {
+			got = asError("", err).Detail
+		}
+		if got != c.want || err == nil && s.Token != "https://i.test/token" {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (f *fetchSource) authenticateRequest(
 		return r, nil, nil
 	}
 	// Before the swap: a name that asks for a signature must not be replaced.
-	signer := FindSigner(req, used)
+	signer := ClaimSigner(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
 		v, err := f.m.ObtainValue(ctx, c)

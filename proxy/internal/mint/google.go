@@ -12,17 +12,17 @@ import (
 // googleLife is the life of an assertion and its token: the longest that Google accepts.
 const googleLife = time.Hour
 
-// google gets access tokens of a service account (RFC 7523).
-type google struct {
+// googleAccount gets access tokens of a service account (RFC 7523).
+type googleAccount struct {
 	*catalog.Google
 	now func() time.Time
 }
 
 // canBeStored implements kind.
-func (g *google) canBeStored() bool { return true }
+func (g *googleAccount) canBeStored() bool { return true }
 
 // obtainGrant implements kind.
-func (g *google) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
+func (g *googleAccount) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
 	key, err := parseKey(g.PrivateKey)
 	if err != nil {
 		return grant{}, newUnavailable(detailKey)

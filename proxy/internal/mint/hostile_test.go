@@ -3,6 +3,8 @@ package mint
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
@@ -157,7 +160,7 @@ func TestStoredByAnother(t *testing.T) {
 	if _, err := again.ObtainValue(t.Context(), again.cred); err == nil {
 		t.Error("a token of another configuration is used")
 	}
-	if !again.values.WithValues(nil).Contains(before) {
+	if !again.values.LayerOver(nil).Contains(before) {
 		t.Error("a token of another configuration is not scrubbed")
 	}
 }
@@ -187,6 +190,60 @@ func TestDeviceOutage(t *testing.T) {
 	}
 }
 
+// TestDeviceAnswers: a login by device begins only with an answer that a terminal can show, and its error names the cause.
+// Promise: logins-belong-to-their-user
+func TestDeviceAnswers(t *testing.T) {
+	server := newLoginServer(t)
+	w := newWorld(t, server, t.TempDir())
+	answer := func(status int, text string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			_, _ = io.WriteString(rw, text)
+		}
+	}
+	code := func(device, user, uri string, rest string) http.HandlerFunc {
+		return answer(200, fmt.Sprintf(`{"device_code": %q, "user_code": %q, "verification_uri": %q%s}`, device, user, uri, rest))
+	}
+	const page = "https://login.test/activate"
+	for name, c := range map[string]struct {
+		serve    http.HandlerFunc
+		want     string // the code of the error; "" for a login
+		interval int
+	}{
+		"no answer":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, detailUnreachable, 0},
+		"no JSON":         {answer(200, "hello"), detailNotJSON, 0},
+		"a known error":   {answer(400, `{"error": "access_denied"}`), "access_denied", 0},
+		"another error":   {answer(400, `{"error": "inner-canary"}`), detailOther, 0},
+		"a bad status":    {answer(502, `{}`), detailStatus, 0},
+		"no page":         {code("d", "u", "", ""), detailNotJSON, 0},
+		"a page's scheme": {code("d", "u", "http://login.test/activate", ""), detailNotJSON, 0},
+		"a user in it":    {code("d", "u", "https://me@login.test/activate", ""), detailNotJSON, 0},
+		"no host":         {code("d", "u", "https:///activate", ""), detailNotJSON, 0},
+		"a space in it":   {code("d", "u", page+" x", ""), detailNotJSON, 0},
+		"no code":         {code("d", "", page, ""), detailNotJSON, 0},
+		"a long code":     {code("d", strings.Repeat("u", 65), page, ""), detailNotJSON, 0},
+		"a wide code":     {code("d", "ü", page, ""), detailNotJSON, 0},
+		"no device code":  {code("", "u", page, ""), detailNotJSON, 0},
+		"usual":           {code("d", strings.Repeat("u", 64), page, ""), "", 5},
+		"Google's field":  {code("d", "u", "", `, "verification_url": "`+page+`"`), "", 5},
+		"one second":      {code("d", "u", page, `, "interval": 1`), "", 1},
+		"a minute":        {code("d", "u", page, `, "interval": 60`), "", 60},
+		"too often":       {code("d", "u", page, `, "interval": 0.5`), "", 5},
+		"too seldom":      {code("d", "u", page, `, "interval": 61`), "", 5},
+	} {
+		server.Config.Handler = c.serve
+		s, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayDevice})
+		got := ""
+		if r := (*rpc.Error)(nil); errors.As(err, &r) {
+			got = r.Code
+		}
+		if got != c.want || (err == nil) != (c.want == "") || s.Interval != c.interval || err == nil && s.URL != page {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
 // TestClockAhead: a token that is used is scrubbed, also when the clock was ahead for a while, so that it had seemed to
 // be over.
 // Promise: scrubbed-before-use
@@ -207,11 +264,11 @@ func TestClockAhead(t *testing.T) {
 		}
 		w.values.Sweep()
 		w.clock.move(-ahead)
-		if got := w.value(t); got != token || !w.values.WithValues(nil).Contains(token) {
+		if got := w.value(t); got != token || !w.values.LayerOver(nil).Contains(token) {
 			t.Errorf("after a restart %v: %q is used, and not scrubbed", restart, got)
 		}
 		testkit.Must(t, w.ForgetLogin(loginName))
-		if !w.values.WithValues(nil).Contains(token) {
+		if !w.values.LayerOver(nil).Contains(token) {
 			t.Errorf("after a restart %v: not scrubbed after a logout", restart)
 		}
 		w.clock.move(ahead)

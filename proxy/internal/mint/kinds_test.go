@@ -545,7 +545,7 @@ func TestClaim(t *testing.T) {
 		"nothing":        {http.Header{}, ""},
 	} {
 		req := &http.Request{Header: e.headers, URL: &url.URL{}}
-		got := FindSigner(req, all)
+		got := ClaimSigner(req, all)
 		if (got == nil) != (e.want == "") || got != nil && got.Name != e.want {
 			t.Errorf("%s: %+v; want %q", name, got, e.want)
 		}

@@ -31,7 +31,7 @@ const (
 var (
 	errNoCredential = newLoginError("unknown_credential",
 		"No API has an oauth2 credential of this name that needs a login.")
-	errNoLogin = newLoginError("unknown_login", "There is no such login: it is over, or another one has begun.")
+	errNoLogin = newLoginError("unknown_login", "There is no such login: it has ended, or another login has begun.")
 	errState   = newLoginError("wrong_state", "The redirect does not belong to this login.")
 	errIssuer  = newLoginError("wrong_issuer", "The redirect comes from another authorization server.")
 	errServer  = newLoginError("another_server",
@@ -77,7 +77,7 @@ type login struct {
 func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (credentialapi.StartedLogin, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	s, o := m.loginState(want.Name)
+	s, o := m.findLoginState(want.Name)
 	if s == nil {
 		return credentialapi.StartedLogin{}, errNoCredential
 	}
@@ -89,13 +89,13 @@ func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (cred
 		return credentialapi.StartedLogin{}, errPort
 	}
 	var err error
-	if l.client, err = m.findClient(ctx, s, o, l.redirect); err != nil {
+	if l.client, err = m.obtainClient(ctx, s, o, l.redirect); err != nil {
 		return credentialapi.StartedLogin{}, toOperatorError(err)
 	}
 	var started credentialapi.StartedLogin
 	switch want.Way {
 	case credentialapi.WayBrowser:
-		started, err = l.startBrowser(o)
+		started, err = l.prepareBrowserLogin(o)
 	case credentialapi.WayDevice:
 		started, err = m.requestDeviceCode(ctx, s, o, l)
 	default:
@@ -108,8 +108,8 @@ func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (cred
 	return started, nil
 }
 
-// loginState finds a credential that needs a login.
-func (m *Minter) loginState(name string) (*credentialState, *oauth2) {
+// findLoginState finds a credential that needs a login.
+func (m *Minter) findLoginState(name string) (*credentialState, *oauth2) {
 	m.mu.Lock()
 	s := m.states[name]
 	m.mu.Unlock()
@@ -138,8 +138,8 @@ func (m *Minter) newRequester(s *credentialState) *requester {
 	return &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
 }
 
-// findClient returns the client for a login.
-func (m *Minter) findClient(ctx context.Context, s *credentialState, o *oauth2, redirect string) (*client, error) {
+// obtainClient returns the client for a login.
+func (m *Minter) obtainClient(ctx context.Context, s *credentialState, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
 		c, err := o.discoverClient(ctx, m.newRequester(s), redirect)
 		s.mu.Lock()
@@ -160,8 +160,8 @@ func (m *Minter) findClient(ctx context.Context, s *credentialState, o *oauth2, 
 	return o.chooseClient(nil), nil
 }
 
-// startBrowser returns the address that the person opens.
-func (l *login) startBrowser(o *oauth2) (credentialapi.StartedLogin, error) {
+// prepareBrowserLogin returns the address that the person opens.
+func (l *login) prepareBrowserLogin(o *oauth2) (credentialapi.StartedLogin, error) {
 	u, err := url.Parse(l.client.AuthURL)
 	if err != nil || u.Scheme != "https" {
 		return credentialapi.StartedLogin{}, errWay
@@ -304,7 +304,7 @@ func (l *login) canBeIssuedBy(issuer string) bool {
 
 // exchangeCode turns a code into a token, and puts the token in force.
 func (m *Minter) exchangeCode(ctx context.Context, l *login, form url.Values) error {
-	s, o := m.loginState(l.name)
+	s, o := m.findLoginState(l.name)
 	// The configuration may have changed while the person logged in.
 	if s == nil || s.configDigest() != l.digest {
 		return errNoLogin
@@ -312,7 +312,7 @@ func (m *Minter) exchangeCode(ctx context.Context, l *login, form url.Values) er
 	s.mu.Lock()
 	before := s.serial
 	s.mu.Unlock()
-	st, err := m.getStore(true, 0)
+	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return errStorage
 	}

@@ -148,7 +148,7 @@ func (m *Minter) newKind(how catalog.Mint) kind {
 	case *catalog.GitHubApp:
 		return &githubApp{how, m.wallTime}
 	case *catalog.Google:
-		return &google{how, m.wallTime}
+		return &googleAccount{how, m.wallTime}
 	case *catalog.AWS:
 		if how.RoleARN != "" {
 			return &assumedRole{how, m.wallTime}
@@ -187,7 +187,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	defer m.loading.Unlock()
 	// All values are added at once: each Add compiles the patterns again.
 	next, loaded, values := map[string]*credentialState{}, []*credentialState{}, []minted.Value{}
-	st, err := m.getStore(c.HasMint(), m.patience)
+	st, err := m.openStoreOnce(c.HasMint(), m.patience)
 	m.patience = 0
 	for _, a := range c.APIs() {
 		for _, cr := range a.Credentials {
@@ -262,7 +262,7 @@ func (m *Minter) endState(s *credentialState, finish bool) {
 // obtainAhead obtains the values of secret managers and files before a request uses them. Otherwise a server that has
 // seen such a value could show it to code that has not used its name. It waits only for files.
 func (m *Minter) obtainAhead(next, old map[string]*credentialState) {
-	var files []*renewalRun
+	var files []*renewal
 	for name, s := range next {
 		_, isCommand := s.conf.Mint.(*catalog.Command)
 		// An unchanged state has its value already. A stored value was loaded, and only a feeder supplies a command.
@@ -281,8 +281,8 @@ func (m *Minter) obtainAhead(next, old map[string]*credentialState) {
 	}
 }
 
-// getStore returns the store. It opens the store when it is first needed.
-func (m *Minter) getStore(needed bool, patience time.Duration) (*tokenStore, error) {
+// openStoreOnce returns the store. It opens the store when it is first needed.
+func (m *Minter) openStoreOnce(needed bool, patience time.Duration) (*tokenStore, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.store != nil || !needed {

@@ -623,7 +623,7 @@ func TestOrder(t *testing.T) {
 	atStep = func(at string) {
 		data, _ := os.ReadFile(path)
 		stored := strings.Contains(string(data), "minted-canary-9f8e7d6c5b4a3f2e-0002") && strings.Contains(string(data), "refresh-canary-9f8e7d6c5b4a3f2e-0002")
-		known := w.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0002") && w.values.WithValues(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0002")
+		known := w.values.LayerOver(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0002") && w.values.LayerOver(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0002")
 		seen = append(seen, fmt.Sprintf("%s %v %v", at, stored, known))
 	}
 	w.value(t)
@@ -657,7 +657,7 @@ func TestWeek(t *testing.T) {
 	}
 	w.configure(t, `{"description": "d", "domains": ["api.mail.test"], "allow_private": ["192.0.2.0/24"], "credentials": {`+strings.Join(list, ",")+`}}`)
 	in, out := io.Pipe()
-	stream := w.values.WithValues(nil).NewReader(in, func(id int) (string, error) { name, _ := w.values.ReplacementFor(id); return name, nil })
+	stream := w.values.LayerOver(nil).NewReader(in, func(id int) (string, error) { name, _ := w.values.ReplacementFor(id); return name, nil })
 	got := make(chan string)
 	go func() {
 		defer close(got)
@@ -742,7 +742,7 @@ func TestSupply(t *testing.T) {
 	}
 	testkit.Must(t, w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: "supplied-canary-1"}))
 	w.clock.move(74 * time.Minute)
-	if v := w.value(t); v != "supplied-canary-1" || !w.values.WithValues(nil).Contains(v) {
+	if v := w.value(t); v != "supplied-canary-1" || !w.values.LayerOver(nil).Contains(v) {
 		t.Errorf("value %q", v)
 	}
 	w.clock.move(2 * time.Minute)
@@ -801,7 +801,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 			}
 			w.clock.move(2 * time.Hour)
 			w.value(t)
-			if w.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0003") != true {
+			if w.values.LayerOver(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0003") != true {
 				t.Error("the next one is not known")
 			}
 		})
@@ -834,7 +834,7 @@ func TestOneProxy(t *testing.T) {
 	}
 	w.Close()
 	next.clock.move(2 * time.Minute)
-	if v := next.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || !next.values.WithValues(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0001") {
+	if v := next.value(t); v != "minted-canary-9f8e7d6c5b4a3f2e-0001" || !next.values.LayerOver(nil).Contains("minted-canary-9f8e7d6c5b4a3f2e-0001") {
 		t.Errorf("after the first has ended: %q", v)
 	}
 }
@@ -950,7 +950,7 @@ func TestRefreshIsKept(t *testing.T) {
 		if v, err := w.ObtainValue(t.Context(), w.cred); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %q, %v", name, v, err)
 		}
-		if !w.values.WithValues(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0777") {
+		if !w.values.LayerOver(nil).Contains("refresh-canary-9f8e7d6c5b4a3f2e-0777") {
 			t.Errorf("%s: the refresh token is not scrubbed", name)
 		}
 		server.Config.Handler = proper

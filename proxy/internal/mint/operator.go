@@ -19,7 +19,7 @@ func (m *Minter) ForgetLogin(name string) error {
 		return errNoCredential
 	}
 	m.logins.dropLogins(name)
-	st, err := m.getStore(true, 0)
+	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return errStorage
 	}
@@ -131,7 +131,7 @@ func (s *credentialState) describeState(now time.Time) credentialapi.Credential 
 		c.LastError = s.failed.Detail
 	}
 	switch {
-	case s.conf.SignsRequests() && s.kind == nil, s.isUsable(now):
+	case s.conf.IsSigner() && s.kind == nil, s.isUsable(now):
 		c.State = credentialapi.StateReady
 	case o != nil && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
 		c.State = credentialapi.StateLogin

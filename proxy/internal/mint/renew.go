@@ -18,7 +18,7 @@ import (
 // ObtainValue returns the current value of a credential, to replace its name. If necessary it obtains a value, and
 // waits until ctx ends. It fails for a key that signs. The error is an *Error, or the error of ctx.
 func (m *Minter) ObtainValue(ctx context.Context, c catalog.Credential) (string, error) {
-	if c.SignsRequests() {
+	if c.IsSigner() {
 		return "", &Error{Name: c.Name, Code: policy.CodeNotSignable, Detail: detailNoValue}
 	}
 	return m.obtainCurrent(ctx, c)
@@ -31,7 +31,6 @@ func (m *Minter) obtainCurrent(ctx context.Context, c catalog.Credential) (strin
 		return "", err
 	}
 	s.mu.Lock()
-	s.used = true
 	now := m.wallTime()
 	if s.isUsable(now) {
 		v := s.kept.Access
@@ -123,13 +122,13 @@ func (m *Minter) RenewValue(ctx context.Context, c catalog.Credential, value str
 }
 
 // startRenewal starts a renewal, or returns the one under way. The caller holds the state's mu.
-func (m *Minter) startRenewal(s *credentialState) *renewalRun {
+func (m *Minter) startRenewal(s *credentialState) *renewal {
 	// Two renewals at once would use up the same refresh token.
 	//defence:single-flight
 	if s.flight != nil {
 		return s.flight
 	}
-	f := &renewalRun{done: make(chan struct{})}
+	f := &renewal{done: make(chan struct{})}
 	m.mu.Lock()
 	closed := m.closed
 	if !closed {
@@ -150,7 +149,7 @@ func (m *Minter) startRenewal(s *credentialState) *renewalRun {
 }
 
 // runRenewal runs one renewal from the first step to the last.
-func (m *Minter) runRenewal(s *credentialState, f *renewalRun) {
+func (m *Minter) runRenewal(s *credentialState, f *renewal) {
 	// Not the context of a request: other requests wait for this renewal, too.
 	ctx, cancel := context.WithTimeout(m.owner.ctx, requestTime)
 	defer cancel()
@@ -194,12 +193,12 @@ func (m *Minter) attemptRenewal(ctx context.Context, s *credentialState) error {
 	case !k.canBeStored():
 		return m.obtainNext(ctx, s, k, old, serial, digest, nil)
 	}
-	st, err := m.getStore(true, 0)
+	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return newUnavailable(detailStorage)
 	}
 	// The folder could not be opened before. A stored value may make the request to the server unnecessary.
-	if s.readStored(st, m.conf.Values, m.wallTime()) {
+	if s.loadIfUnread(st, m.conf.Values, m.wallTime()) {
 		return nil
 	}
 	s.mu.Lock()
@@ -271,15 +270,15 @@ func (m *Minter) acceptToken(name string, g grant, old storedToken, digest strin
 	switch life := g.Life; {
 	case g.Endless:
 	case g.Stale > 0:
-		next.Renew, next.Expires = addLife(began, life), addLife(began, life+g.Stale)
+		next.Renew, next.Expires = endOfLife(began, life), endOfLife(began, life+g.Stale)
 	case life == 0:
-		next.Expires, next.Forget = addLife(began, defaultLife), addLife(began, afterUnknown)
+		next.Expires, next.Forget = endOfLife(began, defaultLife), endOfLife(began, afterUnknown)
 	case life < minLife:
 		return storedToken{}, newUnavailable(detailLifetime)
 	default:
 		// A longer life could overflow a time.
 		life = min(life, maxLife)
-		next.Expires, next.Forget = addLife(began, life), addLife(began, life+searchAfter)
+		next.Expires, next.Forget = endOfLife(began, life), endOfLife(began, life+searchAfter)
 	}
 	m.mu.Lock()
 	known, all := m.known, m.catalog
@@ -306,7 +305,7 @@ func (m *Minter) acceptToken(name string, g grant, old storedToken, digest strin
 	return next, nil
 }
 
-func addLife(began time.Time, life time.Duration) *time.Time {
+func endOfLife(began time.Time, life time.Duration) *time.Time {
 	t := began.Add(life)
 	return &t
 }
@@ -355,7 +354,7 @@ func (m *Minter) storeAndPublish(s *credentialState, serial int, next storedToke
 		s.kept = storedToken{Digest: next.Digest, Refresh: next.Refresh, Client: next.Client}
 		return newUnavailable(detailTooMany)
 	}
-	s.kept, s.renewAt = next, scheduleRenewal(next)
+	s.kept, s.renewAt = next, renewalTime(next)
 	return nil
 }
 

@@ -38,7 +38,6 @@ func (o *connOwner) Context() context.Context { return o.ctx }
 // Answer is the answer of a server.
 type Answer struct {
 	Status int
-	Header http.Header
 	Body   []byte
 }
 
@@ -83,7 +82,7 @@ func (r *requester) sendForAnswer(req *http.Request) (*Answer, error) {
 	case len(body) > maxAnswer:
 		return nil, newUnavailable(detailTooLarge)
 	}
-	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+	return &Answer{Status: resp.StatusCode, Body: body}, nil
 }
 
 // chooseAPI returns the API to use for an address. The API's client certificate is only for its own hosts, not for

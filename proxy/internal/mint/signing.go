@@ -24,12 +24,12 @@ const (
 
 var errScope = errors.New("another host, region or service than config.json has")
 
-// FindSigner finds the credential whose key should sign the request. It removes the token name from the request, so
+// ClaimSigner finds the credential whose key should sign the request. It removes the token name from the request, so
 // that swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks
 // for no signature.
 //
 // Call Claim before anything is swapped, and Sign after all other changes.
-func FindSigner(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
+func ClaimSigner(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
 		claimed := false
 		switch how := c.Mint.(type) {

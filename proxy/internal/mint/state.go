@@ -23,20 +23,19 @@ type credentialState struct {
 	serial  int  // grows with every login, logout and supplied value; a renewal that began with an older serial fails
 	kept    storedToken
 	renewAt time.Time
-	flight  *renewalRun
+	flight  *renewal
 	// unstored is a received value that could not be stored. It is stored before the next request to the server.
 	unstored *storedToken
 	failed   *Error
 	attempts int
 	nextTry  time.Time
 	refused  time.Time // the start of the last renewal because of a refusal
-	used     bool
-	unread   bool // the folder could not be opened yet
+	unread   bool      // the folder could not be opened yet
 }
 
-// readStored takes over the stored value if the folder could not be opened before. It reports whether that value is
+// loadIfUnread takes over the stored value if the folder could not be opened before. It reports whether that value is
 // usable.
-func (s *credentialState) readStored(st *tokenStore, values *minted.Values, now time.Time) bool {
+func (s *credentialState) loadIfUnread(st *tokenStore, values *minted.Values, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.unread {
@@ -49,8 +48,8 @@ func (s *credentialState) readStored(st *tokenStore, values *minted.Values, now 
 	return s.isUsable(now)
 }
 
-// renewalRun is a renewal under way.
-type renewalRun struct {
+// renewal is a renewal under way.
+type renewal struct {
 	done chan struct{}
 	err  *Error // valid once done is closed
 }
@@ -70,7 +69,7 @@ func (s *credentialState) loadStored(st *tokenStore, now time.Time) []minted.Val
 	}
 	// Values of another configuration are known, but not used.
 	if k.Digest == s.conf.MintDigest() {
-		s.kept, s.renewAt = k, scheduleRenewal(k)
+		s.kept, s.renewAt = k, renewalTime(k)
 	}
 	return values
 }
@@ -116,8 +115,8 @@ func (s *credentialState) listKnown(k storedToken, until, refreshes time.Time) [
 	return out
 }
 
-// scheduleRenewal returns the time at which k is renewed. A random part spreads the renewals.
-func scheduleRenewal(k storedToken) time.Time {
+// renewalTime returns the time at which k is renewed. A random part spreads the renewals.
+func renewalTime(k storedToken) time.Time {
 	switch {
 	case k.Renew != nil:
 		return *k.Renew

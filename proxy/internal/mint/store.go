@@ -66,7 +66,7 @@ func openStore(dir string, patience time.Duration) (_ *tokenStore, err error) {
 	}
 	own, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || !ok || int(own.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("%s: not a folder of the proxy's own", dir)
+		return nil, fmt.Errorf("%s: not a folder that belongs to the proxy", dir)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(dir, 0o700); err != nil {

@@ -257,9 +257,9 @@ func (v *Values) Len() int {
 	return len(v.live)
 }
 
-// WithValues returns a set that finds the matches of s, and the values in force in all their forms. Name returns the
+// LayerOver returns a set that finds the matches of s, and the values in force in all their forms. Name returns the
 // replacement for the ids of the values.
-func (v *Values) WithValues(s *engine.Set) *engine.Set {
+func (v *Values) LayerOver(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
 		return s
@@ -267,8 +267,8 @@ func (v *Values) WithValues(s *engine.Set) *engine.Set {
 	return s.WithLayer(MaxValue, func() *engine.Set { return v.current.Load().set })
 }
 
-// WithLowerValues is Above for case-insensitive text.
-func (v *Values) WithLowerValues(s *engine.Set) *engine.Set {
+// LayerOverLower is Above for case-insensitive text.
+func (v *Values) LayerOverLower(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
 		return s

@@ -105,11 +105,11 @@ func applyChanges(method string, before jsonObject, body []byte) jsonObject {
 // describeDrift describes a field that has changed since the run read it, or returns "".
 func describeDrift(before, now jsonObject, about []string) string {
 	if now == nil {
-		return "it cannot be read any more"
+		return "it can no longer be read"
 	}
 	for _, name := range about {
 		if before[name] != now[name] {
-			return strconv.Quote(name) + " is another one now"
+			return strconv.Quote(name) + " is now another object"
 		}
 	}
 	return ""

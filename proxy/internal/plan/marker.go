@@ -56,11 +56,11 @@ func findDependency(s Step) (on int, is bool) {
 			return 0, true
 		}
 	}
-	return 0, escapedMarker(s.Body)
+	return 0, hasEscapedMarker(s.Body)
 }
 
-// escapedMarker reports whether a JSON string contains a placeholder after its escapes are removed.
-func escapedMarker(body []byte) bool {
+// hasEscapedMarker reports whether a JSON string contains a placeholder after its escapes are removed.
+func hasEscapedMarker(body []byte) bool {
 	var v any
 	if !strings.Contains(string(body), `\u`) || json.Unmarshal(body, &v) != nil {
 		return false

@@ -18,32 +18,41 @@ const (
 	maxValue  = 60  // bytes of a value
 	maxPath   = 160 // bytes of a path
 	maxNamed  = 2   // of the segments that differ in a group
+	maxPeriod = 4   // steps that repeat in turn
 )
 
+// group is steps that share a line of a picture.
+type group struct {
+	steps  []planapi.Step
+	fields []string // the fields of the first step's body, in order
+	at     int      // the only segment in which the URLs differ, or same
+}
+
 // drawSteps shows steps in few lines. Steps that follow each other share a line if they differ only in one segment of
-// their path and in values of their body. The line shows the different values; all other parts are equal.
+// their path and in values of their headers and body. The line shows the different values; all other parts are equal.
+// If up to maxPeriod steps repeat in turn, as in a loop, each of them gets one line.
+//
+// Threat: code chose the steps. Contract: the time is linear in their size.
 func drawSteps(steps []planapi.Step) []string {
 	var out []string
-	groups := groupSteps(steps)
-	for i, g := range groups {
+	more := len(steps)
+	for i, g := range foldSteps(steps) {
 		if i == maxLines {
-			out = append(out, fmt.Sprintf(" and %d more steps", len(steps)-g[0].N+1))
+			out = append(out, fmt.Sprintf(" and %d more steps", more))
 			break
 		}
-		label := fmt.Sprint(g[0].N)
-		if len(g) > 1 {
-			label = fmt.Sprintf("%d-%d", g[0].N, g[len(g)-1].N)
+		more -= len(g.steps)
+		first := g.steps[0]
+		line := fmt.Sprintf(" %-5s %s", g.listNumbers(), g.target())
+		if len(g.steps) > 1 {
+			line = fmt.Sprintf(" %-5s %d x %s", g.listNumbers(), len(g.steps), g.target())
 		}
-		line := fmt.Sprintf(" %-5s %s", label, formatTarget(g))
-		if len(g) > 1 {
-			line = fmt.Sprintf(" %-5s %d x %s", label, len(g), formatTarget(g))
-		}
-		if names := g[0].Tokens; len(names) > 0 {
+		if names := first.Tokens; len(names) > 0 {
 			line += "  " + visible.OneLine(strings.Join(names, ", "))
 		}
-		what := formatChanges(g[0].Changes)
+		what := formatChanges(first.Changes)
 		if what == "" {
-			if what = summarizeBodies(g); what != "" && len(line) <= maxPath/2 {
+			if what = g.summary(); what != "" && len(line) <= maxPath/2 {
 				line, what = line+"  "+what, ""
 			}
 		}
@@ -55,53 +64,100 @@ func drawSteps(steps []planapi.Step) []string {
 	return out
 }
 
-// groupSteps groups steps that can share a line.
-func groupSteps(steps []planapi.Step) [][]planapi.Step {
-	var out [][]planapi.Step
-	for _, s := range steps {
-		if n := len(out); n > 0 && canShareLine(out[n-1], s) {
-			out[n-1] = append(out[n-1], s)
-			continue
-		}
-		out = append(out, []planapi.Step{s})
+// listNumbers returns the numbers of a group's steps.
+func (g *group) listNumbers() string {
+	first, last := g.steps[0].N, g.steps[len(g.steps)-1].N
+	switch {
+	case len(g.steps) == 1:
+		return fmt.Sprint(first)
+	case last-first == len(g.steps)-1:
+		return fmt.Sprintf("%d-%d", first, last)
+	case len(g.steps) == 2:
+		return fmt.Sprintf("%d,%d", first, last)
+	}
+	return fmt.Sprintf("%d,%d,...%d", first, g.steps[1].N, last)
+}
+
+// foldSteps groups steps that can share a line.
+func foldSteps(steps []planapi.Step) (out []*group) {
+	fields := make([][]string, len(steps))
+	for i, s := range steps {
+		fields[i], _ = readBodyFields(s)
+	}
+	for len(steps) > 0 {
+		groups := foldCycle(steps, fields)
+		out = append(out, groups...)
+		n := len(groups) * len(groups[0].steps)
+		steps, fields = steps[n:], fields[n:]
 	}
 	return out
 }
 
-// canShareLine reports whether a step fits into a group. It may differ from the other steps in one segment of the path,
-// at the same place in all, and in values of its body's fields.
-func canShareLine(group []planapi.Step, s planapi.Step) bool {
-	a := group[0]
+// foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups
+// have the same length. fields are the fields of the steps' bodies.
+func foldCycle(steps []planapi.Step, fields [][]string) []*group {
+	for period := 1; period <= min(maxPeriod, len(steps)/2); period++ {
+		groups := make([]*group, period)
+		for i, s := range steps {
+			if i < period {
+				groups[i] = &group{[]planapi.Step{s}, fields[i], noDifference}
+			} else if !groups[i%period].add(s, fields[i]) {
+				break
+			}
+		}
+		// Leave the steps of an incomplete turn to the next groups.
+		turns := len(groups[period-1].steps)
+		for _, g := range groups {
+			g.steps = g.steps[:turns]
+		}
+		if turns > 1 {
+			return groups
+		}
+	}
+	return []*group{{steps[:1], fields[0], noDifference}}
+}
+
+// add adds a step with these fields, if it fits into the group. It may differ from the other steps in one segment of
+// the path, at the same place in all, and in values of its headers and of its body's fields.
+func (g *group) add(s planapi.Step, fields []string) bool {
+	a := g.steps[0]
 	// Everything that the shared line does not show must be equal, or the approver would not see it.
-	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !sameFields(a, s) ||
-		!slices.Equal(a.Headers, s.Headers) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
+	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !g.hasFields(s, fields) ||
+		!sameHeaders(a, s) || !slices.Equal(a.Changes, s.Changes) || !slices.Equal(a.APIs, s.APIs) ||
 		!slices.Equal(a.Tokens, s.Tokens) {
 		return false
 	}
 	at := findDifference(a.URL, s.URL)
-	if at == noDifference || len(group) == 1 {
-		return at != manyDifferences
-	}
-	for _, other := range group[1:] {
-		if was := findDifference(a.URL, other.URL); was != noDifference && was != at {
-			return false
-		}
-	}
-	return at != manyDifferences
-}
-
-// sameFields reports whether two bodies are the same, or have the same fields in the same order. The line of steps with
-// changes shows only the changes, so the bodies of such steps must be the same.
-func sameFields(a, b planapi.Step) bool {
-	if a.Body == b.Body {
-		return true
-	}
-	if len(a.Changes) > 0 || len(b.Changes) > 0 {
+	if at == manyDifferences || at != noDifference && g.at != noDifference && at != g.at {
 		return false
 	}
-	names, _ := readBodyFields(a)
-	others, _ := readBodyFields(b)
-	return len(names) > 0 && slices.Equal(names, others)
+	if g.steps = append(g.steps, s); at != noDifference {
+		g.at = at
+	}
+	return true
+}
+
+// hasFields reports whether a step with these fields has the first step's body, or the same fields in the same order.
+// The line of steps with changes shows only the changes, so the bodies of such steps must be the same.
+func (g *group) hasFields(s planapi.Step, fields []string) bool {
+	a := g.steps[0]
+	if a.Body == s.Body {
+		return true
+	}
+	if len(a.Changes) > 0 || len(s.Changes) > 0 {
+		return false
+	}
+	return len(fields) > 0 && slices.Equal(g.fields, fields)
+}
+
+// sameHeaders reports whether two steps have the same headers, or differ only in values. The line of steps with changes
+// shows only the changes, so the values of such steps must be the same.
+func sameHeaders(a, b planapi.Step) bool {
+	return slices.EqualFunc(a.Headers, b.Headers, func(x, y string) bool {
+		nameX, _, _ := strings.Cut(x, ": ")
+		nameY, _, _ := strings.Cut(y, ": ")
+		return x == y || nameX == nameY && len(a.Changes) == 0
+	})
 }
 
 // The results of differs other than the number of a segment.
@@ -132,33 +188,30 @@ func findDifference(a, b string) int {
 	return at
 }
 
-// formatTarget returns the destination of a group of steps.
-func formatTarget(group []planapi.Step) string {
-	s := group[0]
+// target returns the destination of a group of steps.
+func (g *group) target() string {
+	s := g.steps[0]
 	if s.Server != "" {
 		return "CALL  " + cutText(visible.OneLine(s.Server+"."+s.Tool), maxPath)
 	}
 	address := s.URL
-	for _, other := range group[1:] {
-		if at := findDifference(s.URL, other.URL); at > 0 {
-			address = formatBraces(group, at)
-			break
-		}
+	if g.at != noDifference {
+		address = g.braces()
 	}
 	address = strings.TrimPrefix(address, "https://")
 	return fmt.Sprintf("%-5s %s", visible.OneLine(s.Method), cutText(visible.OneLine(address), maxPath))
 }
 
-// formatBraces returns the URL of a group, with the different values of one segment in braces.
-func formatBraces(group []planapi.Step, at int) string {
+// braces returns the URL of a group, with the different values of one segment in braces.
+func (g *group) braces() string {
 	var values []string
-	for _, s := range group {
+	for _, s := range g.steps {
 		path, _, _ := strings.Cut(s.URL, "?")
-		values = append(values, strings.Split(path, "/")[at])
+		values = append(values, strings.Split(path, "/")[g.at])
 	}
-	path, query, hasQuery := strings.Cut(group[0].URL, "?")
+	path, query, hasQuery := strings.Cut(g.steps[0].URL, "?")
 	parts := strings.Split(path, "/")
-	parts[at] = formatValues(values, func(segment string) string { return segment })
+	parts[g.at] = formatValues(values, func(segment string) string { return segment })
 	out := strings.Join(parts, "/")
 	if hasQuery {
 		out += "?" + query
@@ -168,12 +221,7 @@ func formatBraces(group []planapi.Step, at int) string {
 
 // formatValues returns the common value of all steps, or their different values in braces.
 func formatValues(all []string, show func(string) string) string {
-	var values []string
-	for _, v := range all {
-		if !slices.Contains(values, v) {
-			values = append(values, v)
-		}
-	}
+	values := distinct(all)
 	if len(values) == 1 {
 		return show(values[0])
 	}
@@ -186,6 +234,18 @@ func formatValues(all []string, show func(string) string) string {
 		list = append(list, show(v))
 	}
 	return "{" + strings.Join(list, ",") + "}"
+}
+
+// distinct returns each text once, in the order of its first occurrence.
+func distinct(list []string) (out []string) {
+	seen := map[string]bool{}
+	for _, text := range list {
+		if !seen[text] {
+			seen[text] = true
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // formatChanges lists the fields that change.
@@ -232,30 +292,36 @@ func diffLists(before, after string) (added, removed []string, are bool) {
 		return out
 	}
 	as, bs := text(a), text(b)
-	for _, v := range bs {
-		if !slices.Contains(as, v) {
-			added = append(added, v)
-		}
-	}
-	for _, v := range as {
-		if !slices.Contains(bs, v) {
-			removed = append(removed, v)
-		}
-	}
+	added, removed = without(bs, as), without(as, bs)
 	// If elements only moved, or occur more than once, the lists are shown as a whole.
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
 	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
 }
 
-// summarizeBodies shows the bodies of a group's steps. For JSON objects and forms it lists the fields, the different
-// ones first. For other bodies it shows the size.
-func summarizeBodies(group []planapi.Step) string {
-	if group[0].Body == "" {
-		return ""
+// without returns the texts of a list that another list lacks.
+func without(list, other []string) (out []string) {
+	has := map[string]bool{}
+	for _, text := range other {
+		has[text] = true
 	}
-	names, _ := readBodyFields(group[0])
+	for _, text := range list {
+		if !has[text] {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the
+// fields, the different ones first. For other bodies it shows the size.
+func (g *group) summary() string {
+	out := g.differentHeaders()
+	if g.steps[0].Body == "" {
+		return strings.Join(out, ", ")
+	}
+	names := slices.Clone(g.fields)
 	values := map[string][]string{}
-	for _, s := range group {
+	for _, s := range g.steps {
 		_, fields := readBodyFields(s)
 		for name, v := range fields {
 			values[name] = append(values[name], v)
@@ -268,7 +334,6 @@ func summarizeBodies(group []planapi.Step) string {
 		return 1
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return isSame(a) - isSame(b) })
-	var out []string
 	for i, name := range names {
 		// Fields that differ are all shown: only equal ones may be left out.
 		if i >= maxFields && isSame(name) == 1 {
@@ -277,10 +342,27 @@ func summarizeBodies(group []planapi.Step) string {
 		}
 		out = append(out, visible.OneLine(cutText(name, maxValue))+" "+formatValues(values[name], formatValue))
 	}
-	if len(out) == 0 {
-		return fmt.Sprintf("%d bytes", len(group[0].Body))
+	if len(names) == 0 {
+		out = append(out, fmt.Sprintf("%d bytes", len(g.steps[0].Body)))
 	}
 	return strings.Join(out, ", ")
+}
+
+// differentHeaders lists the headers whose values differ in a group.
+func (g *group) differentHeaders() (out []string) {
+	for i, header := range g.steps[0].Headers {
+		name, _, _ := strings.Cut(header, ": ")
+		var values []string
+		isSame := true
+		for _, s := range g.steps {
+			values = append(values, strings.TrimPrefix(s.Headers[i], name+": "))
+			isSame = isSame && s.Headers[i] == header
+		}
+		if !isSame {
+			out = append(out, visible.OneLine(cutText(name, maxValue))+" "+formatValues(values, formatValue))
+		}
+	}
+	return out
 }
 
 // readBodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
@@ -296,22 +378,22 @@ func readBodyFields(s planapi.Step) (names []string, fields map[string]string) {
 	fields = map[string]string{}
 	for pair := range strings.SplitSeq(s.Body, "&") {
 		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && !slices.Contains(names, plain) {
+		if plain, err := url.QueryUnescape(name); err == nil {
 			names = append(names, plain)
 			fields[plain] = toCompactJSON(strings.Join(form[plain], ", "))
 		}
 	}
-	return names, fields
+	return distinct(names), fields
 }
 
 // listNames returns the names of an object in the order of the text.
 func listNames(body string) (out []string) {
 	for m, err := range jsonread.ListSpans(body) {
-		if err == nil && !slices.Contains(out, m.Key) {
+		if err == nil {
 			out = append(out, m.Key)
 		}
 	}
-	return out
+	return distinct(out)
 }
 
 func isForm(headers []string) bool {

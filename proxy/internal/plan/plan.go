@@ -249,7 +249,7 @@ func (b *Store) GetPlan(id string) (planapi.Plan, error) {
 	b.dropOldPlans(0)
 	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	return e.toPlan(), nil
 }
@@ -283,13 +283,12 @@ func (b *Store) DecidePlan(id string, a planapi.Answer) (planapi.Plan, error) {
 	b.dropOldPlans(0)
 	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or no longer.")
+		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
 	if e.state != planapi.StateOpen {
-		return planapi.Plan{},
-			newRefusal("plan_decided", "Nothing can be decided about this plan any more: "+stateWords[e.state]+".")
+		return planapi.Plan{}, newRefusal("plan_decided", "This plan can no longer be decided: "+stateWords[e.state]+".")
 	}
 	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest

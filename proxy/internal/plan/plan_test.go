@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/growth"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -419,6 +420,7 @@ func TestPicture(t *testing.T) {
 		return strings.Join(drawSteps(steps), "\n")
 	}
 	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
+	with := func(s planapi.Step, header string) planapi.Step { s.Headers = []string{header}; return s }
 	for _, c := range []struct{ got, want string }{
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s 1"},
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s {1,2}"},
@@ -436,6 +438,15 @@ func TestPicture(t *testing.T) {
 		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
 		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
+		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/n", `{"i":1}`), at("https://a.test/i/2", `{"s":1}`), at("https://a.test/n", `{"i":2}`)),
+			" 1,3   2 x PATCH a.test/i/{1,2}  s 1\n 2,4   2 x PATCH a.test/n  i {1,2}"},
+		{show(slices.Concat([]planapi.Step{at("https://a.test/x", "")}, slices.Repeat([]planapi.Step{at("https://a.test/i", `{"s":1}`), at("https://b.test/n", `{"i":1}`)}, 4), []planapi.Step{at("https://a.test/i", `{"s":1}`)})...),
+			" 1     PATCH a.test/x\n 2,4,...8 4 x PATCH a.test/i  s 1\n 3,5,...9 4 x PATCH b.test/n  i 1\n 10    PATCH a.test/i  s 1"},
+		{show(with(at("https://a.test/i/1", `{"s":1}`), "Idempotency-Key: a"), with(at("https://a.test/i/2", `{"s":1}`), "Idempotency-Key: b\u202e")),
+			` 1-2   2 x PATCH a.test/i/{1,2}  Idempotency-Key {a,"b\u202e"}, s 1`},
+		{show(with(at("https://a.test/x", "abc"), "A: 1"), with(at("https://a.test/x", "abc"), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}, 3 bytes"},
+		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}"},
+		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "B: 1")), " 1     PATCH a.test/x\n 2     PATCH a.test/x"},
 		{show(planapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
 		{formatChanges([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
@@ -443,6 +454,57 @@ func TestPicture(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
 		}
+	}
+}
+
+// TestPictureLinear: a picture takes time in proportion to its steps, whatever their bodies and URLs are.
+// Promise: bounded-work
+func TestPictureLinear(t *testing.T) {
+	numbers := func(from, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ",%d", from+i)
+		}
+		return "[" + strings.TrimPrefix(b.String(), ",") + "]"
+	}
+	keys := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"k%d":0`, i)
+		}
+		return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+	}
+	for name, c := range map[string]struct {
+		n     int
+		steps func(n int) []planapi.Step
+	}{
+		"lists without a common element": {4000, func(n int) []planapi.Step {
+			return []planapi.Step{{Changes: []planapi.Change{{Field: "a", Before: numbers(0, n), After: numbers(n, n)}}}}
+		}},
+		"bodies with many fields": {2000, func(n int) []planapi.Step {
+			return []planapi.Step{{Body: keys(n)}, {Body: keys(n)}, {Body: keys(n)}}
+		}},
+		"steps with long paths": {125, func(n int) []planapi.Step {
+			var out []planapi.Step
+			for i := range n {
+				out = append(out, planapi.Step{URL: fmt.Sprintf("https://a.test%s/%d", strings.Repeat("/a", 1000), i)})
+			}
+			return out
+		}},
+		"steps with different values": {2000, func(n int) []planapi.Step {
+			var out []planapi.Step
+			for i := range n {
+				out = append(out, planapi.Step{URL: "https://a.test/x", Body: fmt.Sprintf(`{"a":%d}`, i)})
+			}
+			return out
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			growth.RequireLinear(t, c.n, func(n int) func() {
+				steps := c.steps(n)
+				return func() { drawSteps(steps) }
+			})
+		})
 	}
 }
 

@@ -49,7 +49,7 @@ func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s dra
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if ctx.Err() != nil {
-		return planapi.Reply{Code: CodeEnding, Why: "The time for the plan was over, or the proxy ended."}
+		return planapi.Reply{Code: CodeEnding, Why: "The plan expired, or the proxy ended."}
 	}
 	// The approver saw the changes as a difference to this object.
 	if s.guard != nil && !wrote {
@@ -61,7 +61,7 @@ func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s dra
 		}
 		if what := describeDrift(s.guard.before, now, s.guard.about); what != "" {
 			return planapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
-				"What the step changes is not as the run saw it: %s. It was not sent, and nothing after it.", what)}
+				"The object of the step is not as the run saw it: %s. This step and later steps were not sent.", what)}
 		}
 	}
 	r, body := to.SendStep(ctx, s.Step, e.version, MaxReply)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // BenchmarkDecide measures the decision on one request, by the number of APIs. Their hosts differ in numbers; those of
@@ -115,8 +115,8 @@ func BenchmarkCallRules(b *testing.B) {
 			apis[fmt.Sprintf("api%d", i)] = fmt.Sprintf(`{"description": "d", "mcp": {"command": ["x"]}%s}`, rules)
 		}
 		rules := Rules{Catalog: load(b, apis)}
-		u, _ := url.Parse("https://" + controlapi.ServersHost + "/api0/items-notes")
-		q := Request{Host: host(b, controlapi.ServersHost), TLS: true, Methods: []string{http.MethodPost}}
+		u, _ := url.Parse("https://" + proxyapi.ServersHost + "/api0/items-notes")
+		q := Request{Host: host(b, proxyapi.ServersHost), TLS: true, Methods: []string{http.MethodPost}}
 		b.Run(name, func(b *testing.B) {
 			defer processorTime(b)()
 			b.ReportAllocs()

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // stashSegment is the first path segment of the values that code keeps between runs. No server has this name.
@@ -21,7 +21,7 @@ const stashSegment = "$stash"
 const maxSegment = 256
 
 // IsCall reports whether a request is for the host through which code calls the tools of MCP servers.
-func (q Request) IsCall() bool { return q.Host.String() == controlapi.ServersHost }
+func (q Request) IsCall() bool { return q.Host.String() == proxyapi.ServersHost }
 
 // DecideCall judges a request to that host. The method restrictions of an API do not apply here: they concern the
 // requests that the server sends. It returns the path for the broker in a form that every parser reads the same way:
@@ -53,7 +53,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	}
 	// The catalog's spelling replaces code's: the broker must not resolve the name a second time.
 	segments[0] = server.Name
-	if len(segments) == 2 && q.Methods[0] == http.MethodPost && controlapi.IsTool(segments[1]) {
+	if len(segments) == 2 && q.Methods[0] == http.MethodPost && proxyapi.IsTool(segments[1]) {
 		return checkCall(q, server, segments[1]), joinPath(segments)
 	}
 	return Verdict{Allow: true, APIs: []*catalog.API{server}}, joinPath(segments)
@@ -64,7 +64,7 @@ func checkCall(q Request, server *catalog.API, tool string) Verdict {
 	v := Verdict{Allow: true}
 	//defence:rules
 	if server.ToolRules != nil {
-		switch rule, err := catalog.DecideCall(server.ToolRules, tool, q.ruleContent()); {
+		switch rule, err := catalog.FindCallRule(server.ToolRules, tool, q.ruleContent()); {
 		case errors.Is(err, catalog.ErrUnread):
 			v = newUnread(q.Host)
 		case err != nil:

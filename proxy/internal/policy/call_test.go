@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // asker is a run, server or installation that may use some APIs.
@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 		}
 		for _, name := range []string{"server.test", "other.test", "a.wild.test", "remote.test", "mcp.wide.test", "api.wide.test", "opened.test",
 			"yolo.test", "registry.test", "x.registry.test",
-			controlapi.ServersHost, "codeforge.internal", "x.codeforge.internal"} {
+			proxyapi.ServersHost, "codeforge.internal", "x.codeforge.internal"} {
 			v := rules.Decide(who, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
 			want := strings.Contains(" "+hosts+" ", " "+name+" ") || kind == KindRun && name == "x.registry.test"
 			if v.Allow != want || !want && (v.Refusal.Code == "" || v.Status < 400) {
@@ -59,13 +59,13 @@ func TestKinds(t *testing.T) {
 			}
 		}
 	}
-	for name, known := range map[string]bool{controlapi.ServersHost: true, "registry.test": true, "remote.test": true, "yolo.test": true,
-		"codeforge.internal": false, "x.codeforge.internal": false, "x." + controlapi.ServersHost: false} {
+	for name, known := range map[string]bool{proxyapi.ServersHost: true, "registry.test": true, "remote.test": true, "yolo.test": true,
+		"codeforge.internal": false, "x.codeforge.internal": false, "x." + proxyapi.ServersHost: false} {
 		if rules.CanResolve(nil, host(t, name)) != known {
 			t.Errorf("%s is known: %t", name, !known)
 		}
 	}
-	if none := (Rules{Catalog: apis}); none.CanResolve(nil, host(t, "registry.test")) || !none.CanResolve(nil, host(t, controlapi.ServersHost)) {
+	if none := (Rules{Catalog: apis}); none.CanResolve(nil, host(t, "registry.test")) || !none.CanResolve(nil, host(t, proxyapi.ServersHost)) {
 		t.Error("a registry is known that there is not, or the servers' host is not")
 	}
 }
@@ -108,7 +108,7 @@ func TestRegistries(t *testing.T) {
 // Promise: servers-reach-less
 func TestInstallNeedsRegistry(t *testing.T) {
 	rules := Rules{Catalog: load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`}), YOLO: true}
-	for _, name := range []string{"other.test", "yolo.test", controlapi.ServersHost} {
+	for _, name := range []string{"other.test", "yolo.test", proxyapi.ServersHost} {
 		if v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}}); v.Allow {
 			t.Errorf("%s is open", name)
 		}
@@ -135,25 +135,25 @@ func TestCallAliases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, got := rules.DecideCall(asker{kind: KindRun}, Request{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"POST"}}, u)
+		v, got := rules.DecideCall(asker{kind: KindRun}, Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}}, u)
 		if got != want || v.Allow != (want != "") {
 			t.Errorf("%s: %q, %+v", path, got, v.Refusal)
 		}
 	}
 	u, _ := url.Parse("/x-y/t")
 	for _, q := range []Request{
-		{Host: host(t, "x."+controlapi.ServersHost), TLS: true, Methods: []string{"POST"}},
+		{Host: host(t, "x."+proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}},
 		{TLS: true, Methods: []string{"POST"}},
-		{Host: host(t, controlapi.ServersHost), Methods: []string{"POST"}},
-		{Host: host(t, controlapi.ServersHost), TLS: true},
-		{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"GET"}, Upgrade: "websocket"},
+		{Host: host(t, proxyapi.ServersHost), Methods: []string{"POST"}},
+		{Host: host(t, proxyapi.ServersHost), TLS: true},
+		{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"GET"}, Upgrade: "websocket"},
 	} {
 		if v, path := rules.DecideCall(asker{kind: KindRun}, q, u); v.Allow || path != "" {
 			t.Errorf("%+v is allowed", q)
 		}
 	}
 	for _, kind := range []Kind{KindNone, KindServer, KindInstall} {
-		q := Request{Host: host(t, controlapi.ServersHost), TLS: true, Methods: []string{"POST"}}
+		q := Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}}
 		if v, _ := rules.DecideCall(asker{kind: kind}, q, u); v.Allow {
 			t.Errorf("kind %d may call", kind)
 		}
@@ -168,7 +168,7 @@ func FuzzCallPath(f *testing.F) {
 		f.Add(s)
 	}
 	rules := Rules{Catalog: load(f, map[string]string{"server": `{"description": "d", "mcp": {"command": ["x"]}}`})}
-	h, _ := catalog.ParseHost(controlapi.ServersHost)
+	h, _ := catalog.ParseHost(proxyapi.ServersHost)
 	f.Fuzz(func(t *testing.T, target string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil {

@@ -110,7 +110,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 // acquireMemory reserves the memory for parsing size bytes of text.
 func (c *Content) acquireMemory(ctx context.Context, size int) error {
 	n := parsedCost * int64(size)
-	err := c.held.TakeOrWait(ctx, n)
+	err := c.held.TakeMore(ctx, n)
 	if err == nil {
 		c.size += n
 	}
@@ -149,7 +149,7 @@ func (c *Content) parseBody(kind formdata.Type, text []byte) {
 			ok = false
 		}
 		if !ok {
-			c.bad = &formdata.Error{Reason: "it is no JSON object in which each name stands once"}
+			c.bad = &formdata.Error{Reason: "it is not a JSON object with unique names"}
 		}
 	case kind.Media == "application/x-www-form-urlencoded":
 		c.form, c.bad = parseFields(string(text))

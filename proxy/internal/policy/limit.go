@@ -35,7 +35,7 @@ func ListNeeds(q Request, holders []*catalog.API) ([]budget.Need, Verdict) {
 		if sum == nil {
 			continue
 		}
-		on, err := sum.CountsOn(q.Path)
+		on, err := sum.MatchesPath(q.Path)
 		switch {
 		case err != nil:
 			return nil, RefuseAmbiguous("Servers could read the path in different ways.", q.Host)
@@ -88,7 +88,7 @@ func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
 	v := buildRefusal(CodeLimitReached, q.Host, a.Name)
 	// Round up: a client that retries a fraction too early would be refused again.
 	seconds := int64((wait + time.Second - 1) / time.Second)
-	when := " This request alone is more than it."
+	when := " This request alone exceeds it."
 	if wait > 0 {
 		v.RetryAfter = strconv.FormatInt(seconds, 10)
 		when = fmt.Sprintf(" It permits this one in %d s.", seconds)

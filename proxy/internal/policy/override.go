@@ -49,7 +49,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	encodings, err := coding.Parse(r.Header)
 	// Frameworks parse these types, and a body without a type, into parameters.
 	if !form && !inJSON && !kind.IsMultipart() && kind.Media != "" {
-		return nil, guardOther(r, encodings, err, permits)
+		return nil, scanOther(r, encodings, err, permits)
 	}
 	if err := kind.CheckCharset(); err != nil {
 		return nil, err
@@ -60,13 +60,13 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	decodeBody(r, encodings)
 	switch {
 	case form:
-		return formOverrides(r)
+		return listFormOverrides(r)
 	case kind.IsMultipart():
-		return nil, guardParts(r, kind, permits)
+		return nil, scanParts(r, kind, permits)
 	case inJSON:
-		guardBody(r, &twoScanners{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
+		attachScanner(r, &twoScanners{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
 	default:
-		guardBody(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
+		attachScanner(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
 	}
 	return nil, nil
 }
@@ -83,33 +83,33 @@ func decodeBody(r *http.Request, encodings []string) {
 	r.Header.Del("Content-Length")
 }
 
-// guardOther searches a body that is neither a form nor JSON by its type. The server may store the encoded bytes, so
+// scanOther searches a body that is neither a form nor JSON by its type. The server may store the encoded bytes, so
 // the encoding stays. It is removed only for deflate, which servers read in two ways, and for encodings with windows of
 // megabytes, which must not be decoded twice.
-func guardOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
+func scanOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
 	look := &twoScanners{&quotedNames{}, &anyForm{permits: permits}}
 	switch {
-	case err != nil && namesCoding(r.Header):
+	case err != nil && hasFrameworkCoding(r.Header):
 		return errCoding
 	case len(encodings) == 0: // or with encodings that no framework removes, such as aws-chunked and aes128gcm
 	case slices.Contains(encodings, "deflate") || coding.NeedsLargeWindow(encodings):
 		decodeBody(r, encodings)
 	default:
 		body := coding.NewBody(r.Body)
-		body.AuditCopy(func(copied *coding.Body) {
+		body.AddWatcher(func(copied *coding.Body) {
 			copied.AddDecoder(encodings)
 			copied.AddReader(func(src io.Reader) io.Reader {
-				return &guardedBody{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
+				return &scannedBody{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
 			})
 		})
 		return coding.ReadAhead(r, body, false)
 	}
-	guardBody(r, look)
+	attachScanner(r, look)
 	return nil
 }
 
-// namesCoding reports whether Content-Encoding includes an encoding that frameworks remove.
-func namesCoding(h http.Header) bool {
+// hasFrameworkCoding reports whether Content-Encoding includes an encoding that frameworks remove.
+func hasFrameworkCoding(h http.Header) bool {
 	list := strings.ToLower(strings.Join(h["Content-Encoding"], ","))
 	words := strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(" \t,;\"", c) })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -128,8 +128,8 @@ func isJSON(media string) bool {
 		!strings.HasPrefix(media, "application/grpc") && !strings.HasPrefix(media, "application/connect+")
 }
 
-// formOverrides reads a form ahead and lists its overrides.
-func formOverrides(r *http.Request) ([]string, error) {
+// listFormOverrides reads a form ahead and lists its overrides.
+func listFormOverrides(r *http.Request) ([]string, error) {
 	form, err := membudget.FromContext(r.Context()).ReadAll(r.Context(), r.Body, MaxForm+1, formCost)
 	if err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func formOverrides(r *http.Request) ([]string, error) {
 	return ParameterOverrides(string(form)), nil
 }
 
-// guardParts checks the names of parts, in the form in which they leave.
-func guardParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
+// scanParts checks the names of parts, in the form in which they leave.
+func scanParts(r *http.Request, kind formdata.Type, permits func(string) bool) error {
 	to := kind.WithNewBoundary()
 	r.Header["Content-Type"] = []string{to.String()}
 	// A longer body streams, and the server gets its length before the proxy has read it.
@@ -193,23 +193,23 @@ type bodyScanner interface {
 	scanEnd() error
 }
 
-// guardedBody is a body whose Read fails if its scanner does, at the latest before the last byte.
-type guardedBody struct {
+// scannedBody is a body whose Read fails if its scanner does, at the latest before the last byte.
+type scannedBody struct {
 	io.ReadCloser
 	scanner bodyScanner
 	left    int64 // bytes until the end, or negative if unknown
 	err     error
 }
 
-func guardBody(r *http.Request, s bodyScanner) {
+func attachScanner(r *http.Request, s bodyScanner) {
 	left := r.ContentLength
 	if left <= 0 {
 		left = -1
 	}
-	r.Body = &guardedBody{ReadCloser: r.Body, scanner: s, left: left}
+	r.Body = &scannedBody{ReadCloser: r.Body, scanner: s, left: left}
 }
 
-func (g *guardedBody) Read(p []byte) (int, error) {
+func (g *scannedBody) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The codes of refusals. Each has its text in refusals.
@@ -119,7 +119,7 @@ type Verdict struct {
 	// Allow is true if the request may leave.
 	Allow bool
 	// Refusal is the answer's body if it may not.
-	Refusal controlapi.Refusal
+	Refusal proxyapi.Refusal
 	// Status is the HTTP status of the refusal.
 	Status int
 	// RetryAfter is the header of the refusal, in seconds, or empty.
@@ -237,12 +237,12 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 
 // listHolders returns the active APIs that hold a host at its port.
 func (r Rules) listHolders(h catalog.Host) []*catalog.API {
-	return r.Catalog.MatchHost(h)
+	return r.Catalog.ListHolders(h)
 }
 
 // listReachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func listReachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
-	closed := func(a *catalog.API) bool { return a.Server != nil && a.Server.Closed == h.String() }
+	closed := func(a *catalog.API) bool { return a.ServerHost == h.String() }
 	//defence:server-host permits
 	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
 		return holders
@@ -260,7 +260,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 	}
 	if at := r.Catalog.OtherPorts(h); len(at) > 0 {
 		v := buildRefusal(CodePortUnknown, h, "")
-		has := "The catalog has " + listPatterns(at) + ". "
+		has := "The catalog has " + joinPatterns(at) + ". "
 		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
 	}
 	switch {
@@ -281,14 +281,14 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 // CanResolve reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port
 // counts. A nil run is not closed.
 func (r Rules) CanResolve(run Run, h catalog.Host) bool {
-	holders := slices.Clone(r.Catalog.MatchHost(h))
+	holders := slices.Clone(r.Catalog.ListHolders(h))
 	for _, p := range r.Catalog.OtherPorts(h) {
-		holders = append(holders, r.Catalog.MatchHost(h.AtPort(p.Port()))...)
+		holders = append(holders, r.Catalog.ListHolders(h.AtPort(p.Port()))...)
 	}
 	closed := run != nil && run.IsClosed()
 	visible := func(a *catalog.API) bool { return !closed || run.CanUse(a.Name) }
 	switch {
-	case slices.ContainsFunc(holders, visible), h.String() == controlapi.ServersHost, !closed && r.isRegistry(h):
+	case slices.ContainsFunc(holders, visible), h.String() == proxyapi.ServersHost, !closed && r.isRegistry(h):
 		return true
 	case len(holders) > 0, catalog.IsOwnHost(h):
 		return false
@@ -296,8 +296,8 @@ func (r Rules) CanResolve(run Run, h catalog.Host) bool {
 	return r.YOLO && !r.Catalog.MayHold(h)
 }
 
-// listPatterns lists the first four patterns, for a sentence.
-func listPatterns(list []catalog.HostPattern) string {
+// joinPatterns lists the first four patterns, for a sentence.
+func joinPatterns(list []catalog.HostPattern) string {
 	var out []string
 	for _, p := range list[:min(len(list), 4)] {
 		text := p.String()

@@ -7,11 +7,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.NewText defines the notation.
-// %API stands for names of APIs, %HOST for the host.
+// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.NewText defines the
+// notation. %API stands for names of APIs, %HOST for the host.
 type refusalText struct {
 	status      int
 	error, hint string
@@ -52,9 +52,9 @@ var refusals = map[string]refusalText{
 			"use one of them."},
 	CodeMethodRefused: {http.StatusForbidden, "The method is never permitted.",
 		"Use GET, HEAD, OPTIONS, POST, PUT, PATCH or DELETE."},
-	CodeOperationUnknown: {http.StatusForbidden, "The request is no operation of this API.",
-		"The API %API permits the operations of its document only. {list_apis with query finds them|codeforge api search " +
-			"finds them; \"only\" in apis/%API/config.json says so}."},
+	CodeOperationUnknown: {http.StatusForbidden, "This API has no such operation.",
+		"The API %API permits only the operations of its document. {list_apis with query finds them|codeforge api search " +
+			"finds them; \"only\" in apis/%API/config.json decides this}."},
 	CodeRuleRefused: {http.StatusForbidden, "No rule of this API permits the request.",
 		"The API %API permits what its rules say. {The user can change them|\"rules\" in apis/%API/config.json are these}."},
 	CodeRuleUnreadable: {http.StatusForbidden, "The rules of this API cannot be applied to the request.",
@@ -66,15 +66,15 @@ var refusals = map[string]refusalText{
 		"The API %API has a rule that asks for it."},
 	CodeApprovalDenied: {http.StatusForbidden, "The user refused this request.",
 		"Do not send it in another way; ask what to do."},
-	CodeApprovalTimeout: {http.StatusForbidden, "Nobody has approved the request yet.",
-		"This is no refusal. {The user can approve it with: codeforge approve %ID. Then run|Approve it with: " +
+	CodeApprovalTimeout: {http.StatusForbidden, "The request was not refused; it still waits for approval.",
+		"{The user can approve it with: codeforge approve %ID. Then run|Approve it with: " +
 			"codeforge approve %ID. Then run} the same code again within 15 minutes."},
 	CodeApprovalFull: {http.StatusTooManyRequests, "Too many requests wait for approval.",
 		"{The user decides on them|Decide on them} with codeforge approve. At most 8 of a run wait at once."},
 	CodeApprovalUnseen: {http.StatusRequestEntityTooLarge, "The request cannot be shown for approval.",
 		"The API %API has a rule that asks a person. Send a body of at most 256 KiB of text, and no WebSocket."},
 	CodeApprovalStale: {http.StatusConflict, "The configuration changed while the request waited.",
-		"Nothing was sent. Run the code again."},
+		"It was not sent. Run the code again."},
 	CodePlanEnded: {http.StatusConflict, "The plan of this dry run ends before this request.", "%SENTENCE"},
 	CodePlanFull: {http.StatusTooManyRequests, "The plan of this dry run has no room for the request.",
 		"A plan has at most 500 writes of 4 MiB together. Write less in one run."},
@@ -82,8 +82,8 @@ var refusals = map[string]refusalText{
 		"A dry run records bodies of at most 256 KiB of text, and no WebSocket. {Run it without dry_run|Run it for real}."},
 	CodePlanStale: {http.StatusConflict, "The configuration has changed since the dry run.", "Run it again."},
 	CodeAuditUnavailable: {http.StatusServiceUnavailable,
-		"The ledger cannot be written, so nothing that writes may leave.",
-		"Nothing was sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required).{ Do not retry.|}"},
+		"The ledger cannot be written, so writes may not leave.",
+		"It was not sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required).{ Do not retry.|}"},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,
@@ -91,34 +91,34 @@ var refusals = map[string]refusalText{
 		"The API %API decides by the method. Some servers take it from a field of the body, as \"method\" or \"_method\" " +
 			"in JSON, a form or a part. Leave that field out, or give it another name."},
 	CodeCredentialSent: {http.StatusForbidden, "The request carries a credential itself, which ends the run.",
-		"Write the token name in place of the credential: " + showsAPIs + " the names."},
+		"Write the token name instead of the credential: " + showsAPIs + " the names."},
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
 		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
 			"Use another host."},
-	CodeLoginNeeded: {http.StatusForbidden, "The login of %NAME has ended, or there was none.",
+	CodeLoginNeeded: {http.StatusForbidden, "The login of %NAME has ended or is missing.",
 		"{The user can renew it|Renew it}: codeforge login %NAME.{ Do not retry.|}"},
 	CodeTokenUnavailable: {http.StatusServiceUnavailable, "The token server of %NAME cannot be reached, or gave no token.",
-		"Nothing was sent. {The user can see why|See why}: codeforge credentials."},
+		"It was not sent. {The user can see why|See why}: codeforge credentials."},
 	CodeSecretUnavailable: {http.StatusServiceUnavailable, "%NAME has not been supplied.",
 		"{The user can run|Run}: codeforge secrets."},
 	CodeNotSignable: {http.StatusBadRequest, "The request cannot be signed with %NAME.",
 		"It must go to a host, region and service that %NAME is for, as AWS4-HMAC-SHA256 for AWS, with a body of at most " +
 			"8 MiB (S3: any, in one piece), and without signed parts in its address."},
 	CodeChunkSigned: {http.StatusBadRequest, "Per-chunk signatures cannot be remade.", "Send the body in one piece."},
-	CodePresigned: {http.StatusBadRequest, "A signed address cannot be signed anew.",
-		"Send the request itself, with %NAME as the access key's id, in place of a presigned URL."},
+	CodePresigned: {http.StatusBadRequest, "A presigned URL cannot be signed again.",
+		"Send the request itself, with %NAME as the access key's id."},
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
-		"Where a credential goes, or methods are restricted, only what every server reads alike is sent. " +
+		"With a credential or restricted methods, a request must read the same to every server. " +
 			"JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.",
 		"Await some requests before starting more, read or cancel their answers, and send smaller bodies."},
 	CodeRunEnded: {http.StatusForbidden, "The run has ended.",
 		"Finish requests before the program ends or its time is up."},
-	CodeBadCall: {http.StatusBadRequest, "The request is no call of an MCP server's tool.",
+	CodeBadCall: {http.StatusBadRequest, "The request is not a call of an MCP tool.",
 		"Call tools as mcp.SERVER.TOOL({...}), which sends a POST of /SERVER/TOOL with a JSON object."},
-	CodeCallsClosed: {http.StatusForbidden, "Tools of MCP servers are called by code only.",
+	CodeCallsClosed: {http.StatusForbidden, "Only code calls tools of MCP servers.",
 		"An MCP server cannot call another one."},
 	CodeServerNotFound: {http.StatusNotFound, "No MCP server of this run has this name.",
 		showsAPIs + " which APIs are MCP servers."},
@@ -127,11 +127,11 @@ var refusals = map[string]refusalText{
 	CodeCallBroken: {http.StatusBadGateway, "The connection to the MCP servers broke off.",
 		"The server may have carried out the call: check before repeating it."},
 	CodeArgumentsTooLarge: {http.StatusRequestEntityTooLarge, "The arguments are too large.",
-		"A call takes at most 16 MiB of arguments. Pass a part, or a path or address in place of the content."},
+		"A call takes at most 16 MiB of arguments. Pass a part, or a path or address instead."},
 	CodeArgumentsEncoded: {http.StatusUnsupportedMediaType, "The arguments have a content encoding.",
 		"Send them as plain JSON."},
 	CodeHostNotServers: {http.StatusForbidden, "The host is not one of the server's API.",
-		"An MCP server reaches the hosts of its own API only. {The user can add|Add} %HOST to its domains."},
+		"An MCP server reaches only the hosts of its API. {The user can add|Add} %HOST to its domains."},
 	CodeHostOfServer: {http.StatusForbidden, "The host is that of an MCP server.",
 		"Call its tools as mcp.SERVER.TOOL({...})."},
 	CodeHostNotRegistry: {http.StatusForbidden, "The host is not the package registry.",
@@ -152,7 +152,7 @@ func buildRefusal(code string, h catalog.Host, apis string) Verdict {
 	if !strings.Contains(s.hint, "%API") {
 		apis = ""
 	}
-	return Verdict{Status: s.status, named: apis, Refusal: controlapi.Refusal{
+	return Verdict{Status: s.status, named: apis, Refusal: proxyapi.Refusal{
 		Error: s.error, Code: code, Host: h.String(), Hint: hint.Model, Person: hint.Person,
 	}}
 }
@@ -161,7 +161,7 @@ func buildRefusal(code string, h catalog.Host, apis string) Verdict {
 // again, and a hint costs more than the rules.
 func newUnread(h catalog.Host) Verdict {
 	s := refusals[CodeRuleUnreadable]
-	return Verdict{Unread: true, Status: s.status, Refusal: controlapi.Refusal{
+	return Verdict{Unread: true, Status: s.status, Refusal: proxyapi.Refusal{
 		Error: s.error, Code: CodeRuleUnreadable, Host: h.String(),
 	}}
 }
@@ -218,8 +218,8 @@ func RefuseAmbiguous(reason string, h catalog.Host) Verdict {
 }
 
 // NewHint returns the refusal as an entry of the receipt.
-func (v Verdict) NewHint() controlapi.Hint {
-	h := controlapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
+func (v Verdict) NewHint() proxyapi.Hint {
+	h := proxyapi.Hint{Code: v.Refusal.Code, Text: v.Refusal.Hint, Host: v.Refusal.Host}
 	if v.Refusal.Person != h.Text {
 		h.Person = v.Refusal.Person
 	}

@@ -21,7 +21,7 @@ func checkRules(q Request, holders []*catalog.API) (*Hold, Verdict, bool) {
 			continue
 		}
 		for _, m := range q.Methods {
-			rule, err := catalog.DecideByRules(a.Rules, strings.ToUpper(strings.TrimSpace(m)), path, q.ruleContent())
+			rule, err := catalog.FindRule(a.Rules, strings.ToUpper(strings.TrimSpace(m)), path, q.ruleContent())
 			switch {
 			case errors.Is(err, catalog.ErrUnread):
 				if !q.Early {
@@ -58,7 +58,7 @@ func chooseRulePath(q Request, holders []*catalog.API) string {
 // API of the host must match it as a query. Queries only read, whether sent with POST or with GET.
 func HasOnlyQueries(q Request, holders []*catalog.API) bool {
 	matches := func(rules []catalog.Rule, method, path string) bool {
-		rule, err := catalog.DecideByRules(rules, method, path, q.ruleContent())
+		rule, err := catalog.FindRule(rules, method, path, q.ruleContent())
 		return err == nil && rule != nil && rule.Then == catalog.ActionAllow && rule.GraphQL == "query"
 	}
 	judged := chooseRulePath(q, holders)

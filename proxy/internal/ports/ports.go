@@ -22,8 +22,8 @@ const retryInterval = time.Second
 
 // Config configures Ports.
 type Config struct {
-	// Seats are the places where each port is opened: the slots, or only nil for all slots together.
-	Seats []*slot.ID
+	// Slots are the places where each port is opened: the slots, or only nil for all slots together.
+	Slots []*slot.ID
 	// Open listens on a port of a seat.
 	Open func(seat *slot.ID, port uint16) (entrance.Listener, error)
 	// Add makes the entrance accept from a listener. It returns a function that closes the listener.
@@ -37,19 +37,19 @@ type Ports struct {
 
 	mu     sync.Mutex
 	want   []uint16
-	open   map[seatPort]func()
-	failed map[seatPort]bool // failed and logged
+	open   map[slotPort]func()
+	failed map[slotPort]bool // failed and logged
 }
 
-// seatPort is one port of one seat, by the index in Config.Slots.
-type seatPort struct {
+// slotPort is one port of one seat, by the index in Config.Slots.
+type slotPort struct {
 	seat int
 	port uint16
 }
 
 // New makes Ports without open ports.
 func New(c Config) *Ports {
-	return &Ports{conf: c, open: map[seatPort]func(){}, failed: map[seatPort]bool{}}
+	return &Ports{conf: c, open: map[slotPort]func(){}, failed: map[slotPort]bool{}}
 }
 
 // SetPorts opens and closes ports, so that exactly the given ports are open.
@@ -72,8 +72,8 @@ func (p *Ports) SetPorts(ports []uint16) {
 // openMissing opens the missing ports. The caller holds mu.
 func (p *Ports) openMissing() {
 	for _, port := range p.want {
-		for i, seat := range p.conf.Seats {
-			d := seatPort{i, port}
+		for i, seat := range p.conf.Slots {
+			d := slotPort{i, port}
 			if p.open[d] != nil {
 				continue
 			}

@@ -38,7 +38,7 @@ func (b *board) config(log *slog.Logger, seats ...*slot.ID) Config {
 		return fmt.Sprintf("%d:%d", *seat, port)
 	}
 	return Config{
-		Seats: seats, Log: log,
+		Slots: seats, Log: log,
 		Open: func(seat *slot.ID, port uint16) (entrance.Listener, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -44,11 +44,11 @@ type checkTarget struct {
 
 // CheckHosts checks the hosts of the active APIs and the servers that issue their credentials, each host once. It skips
 // wildcards, because they name no single host.
-func (c *Checker) CheckHosts(ctx context.Context) []controlapi.HostCheck {
+func (c *Checker) CheckHosts(ctx context.Context) []proxyapi.HostCheck {
 	ctx, cancel := context.WithCancel(ctx) // closes the connections
 	defer cancel()
 	list := listTargets(c.Catalog())
-	out := make([]controlapi.HostCheck, len(list))
+	out := make([]proxyapi.HostCheck, len(list))
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, concurrent)
 	for i, t := range list {
@@ -88,10 +88,10 @@ func listTargets(cat *catalog.Catalog) (out []checkTarget) {
 	return out
 }
 
-func (c *Checker) checkHost(ctx context.Context, t checkTarget) controlapi.HostCheck {
+func (c *Checker) checkHost(ctx context.Context, t checkTarget) proxyapi.HostCheck {
 	ctx, cancel := context.WithTimeout(ctx, hostTime)
 	defer cancel()
-	out := controlapi.HostCheck{Host: t.host, Plain: t.url.Scheme == "http"}
+	out := proxyapi.HostCheck{Host: t.host, Plain: t.url.Scheme == "http"}
 	req := (&http.Request{
 		Method: http.MethodHead, URL: t.url, Host: t.host, Header: http.Header{"User-Agent": {c.UserAgent}},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

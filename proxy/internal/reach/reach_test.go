@@ -13,8 +13,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestHosts: hosts are checked as the proxy reaches them: by its own resolver, guard and authorities, without a
@@ -69,7 +69,7 @@ func TestHosts(t *testing.T) {
 		api("a", true, "good.test", "*.good.test", "private.test", "gone.test", "other.test"), api("b", true, "good.test"), api("c", false, "off.test"),
 	})
 	c := &Checker{Pool: pool, Catalog: func() *catalog.Catalog { return cat }, UserAgent: "CodeForge/1"}
-	got := map[string]controlapi.HostCheck{}
+	got := map[string]proxyapi.HostCheck{}
 	for _, h := range c.CheckHosts(t.Context()) {
 		got[h.Host] = h
 	}

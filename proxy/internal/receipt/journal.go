@@ -12,8 +12,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxQueue is the number of events by which a slow subscriber may lag before it loses events.
@@ -21,12 +21,12 @@ const maxQueue = 256
 
 // Note is everything about a finished exchange.
 type Note struct {
-	controlapi.Exchange
+	proxyapi.Exchange
 	// Slot is the slot of the exchange, for the log.
 	Slot int
 	// Recorder is the receipt of the run, or nil without a run.
 	Recorder *Recorder
-	Hints    []controlapi.Hint
+	Hints    []proxyapi.Hint
 	// Left means that a part of the request may have left, even if the request was refused afterwards.
 	Left bool
 	// Cause is the underlying error. It may quote the upstream, so only the operator sees it.
@@ -50,12 +50,12 @@ type Journal struct {
 	last    atomic.Uint64 // the end of the last id
 
 	mu   sync.Mutex
-	subs map[chan controlapi.Event]*subscription
+	subs map[chan proxyapi.Event]*subscription
 }
 
 // subscription is the kind of events that a subscriber wants, and the number of events lost since the last one it got.
 type subscription struct {
-	of   controlapi.Events
+	of   proxyapi.Events
 	lost int
 }
 
@@ -66,7 +66,7 @@ func NewJournal(c Config) *Journal {
 	}
 	return &Journal{
 		conf: c, metrics: newMetrics(), era: strings.ToLower(rand.Text()[:10]),
-		subs: map[chan controlapi.Event]*subscription{},
+		subs: map[chan proxyapi.Event]*subscription{},
 	}
 }
 
@@ -85,7 +85,7 @@ func (j *Journal) RecordExchange(n Note) {
 		cause.Call = j.conf.Clean(cause.Call)
 		e.CausedBy = &cause
 	}
-	for _, list := range [][]controlapi.Swap{e.Swapped, e.Scrubbed} {
+	for _, list := range [][]proxyapi.Swap{e.Swapped, e.Scrubbed} {
 		for i := range list {
 			list[i].In = j.conf.Clean(list[i].In)
 		}
@@ -99,7 +99,7 @@ func (j *Journal) RecordExchange(n Note) {
 		n.Recorder.AddExchange(e, n.Hints)
 	}
 	j.metrics.countExchange(e)
-	counted := e.Outcome == controlapi.OutcomeDenied && !n.Left && n.Recorder != nil &&
+	counted := e.Outcome == proxyapi.OutcomeDenied && !n.Left && n.Recorder != nil &&
 		n.Recorder.countRefused() > maxRefused
 	if j.conf.Ledger != nil && !counted {
 		// The ledger counts lost entries itself.
@@ -107,12 +107,12 @@ func (j *Journal) RecordExchange(n Note) {
 		_ = j.conf.Ledger(ledger.Entry{Exchange: &kept})
 	}
 	j.logExchange(n, e)
-	j.PublishEvent(controlapi.Event{Exchange: &e})
+	j.PublishEvent(proxyapi.Event{Exchange: &e})
 }
 
 // RecordAlarm records an alarm: one log line, one count, one event and one record of the ledger. The receipt gets the
 // first alarm. rec may be nil.
-func (j *Journal) RecordAlarm(slot int, rec *Recorder, a controlapi.Alarm) {
+func (j *Journal) RecordAlarm(slot int, rec *Recorder, a proxyapi.Alarm) {
 	a.At, a.Method, a.Host = time.Now().UTC(), j.conf.Clean(a.Method), j.conf.Clean(a.Host)
 	if rec != nil {
 		rec.SetAlarm(a)
@@ -124,7 +124,7 @@ func (j *Journal) RecordAlarm(slot int, rec *Recorder, a controlapi.Alarm) {
 	j.conf.Log.LogAttrs(context.Background(), slog.LevelError, a.DescribeSecret()+" was to be sent", logline.Tag("alarm"),
 		slog.Int("slot", slot), slog.String("run", a.Run), slog.String("tenant", a.Tenant), slog.String("method", a.Method),
 		slog.String("host", a.Host), slog.String("in", a.In))
-	j.PublishEvent(controlapi.Event{Alarm: &a})
+	j.PublishEvent(proxyapi.Event{Alarm: &a})
 }
 
 // CleanText applies the last scrub and redaction to a string from outside.
@@ -132,20 +132,20 @@ func (j *Journal) CleanText(s string) string { return j.conf.Clean(s) }
 
 // PublishCaused reports to subscribers which requests a tool call made its server send. The exchanges were recorded
 // before.
-func (j *Journal) PublishCaused(c controlapi.Caused) {
+func (j *Journal) PublishCaused(c proxyapi.CausedRequests) {
 	c.Call = j.conf.Clean(c.Call)
-	j.PublishEvent(controlapi.Event{Caused: &c})
+	j.PublishEvent(proxyapi.Event{Caused: &c})
 }
 
 // logExchange writes one line for an exchange, and one for each kind of change to the exchange.
-func (j *Journal) logExchange(n Note, e controlapi.Exchange) {
+func (j *Journal) logExchange(n Note, e proxyapi.Exchange) {
 	tag, level := "req", slog.LevelInfo
 	switch {
 	case e.Code == "method_restricted":
 		tag, level = "restrict", slog.LevelWarn
-	case e.Outcome == controlapi.OutcomeDenied:
+	case e.Outcome == proxyapi.OutcomeDenied:
 		tag, level = "deny", slog.LevelWarn
-	case e.Outcome == controlapi.OutcomeFailed:
+	case e.Outcome == proxyapi.OutcomeFailed:
 		tag, level = "error", slog.LevelError
 	}
 	attrs := []slog.Attr{
@@ -194,8 +194,8 @@ func (j *Journal) logExchange(n Note, e controlapi.Exchange) {
 
 // Subscribe returns a channel of the events of a kind, until cancel is called. A subscriber that does not read loses
 // events. The next event has the number of lost events.
-func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Event, cancel func()) {
-	ch := make(chan controlapi.Event, maxQueue)
+func (j *Journal) Subscribe(of proxyapi.Events) (events <-chan proxyapi.Event, cancel func()) {
+	ch := make(chan proxyapi.Event, maxQueue)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.subs[ch] = &subscription{of: of}
@@ -207,7 +207,7 @@ func (j *Journal) Subscribe(of controlapi.Events) (events <-chan controlapi.Even
 }
 
 // PublishEvent sends an event to every subscriber.
-func (j *Journal) PublishEvent(e controlapi.Event) {
+func (j *Journal) PublishEvent(e proxyapi.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for ch, s := range j.subs {

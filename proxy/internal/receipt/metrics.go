@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Metrics are the proxy's counts in a separate registry. Labels are constants of this code, never text from outside.
@@ -35,7 +35,7 @@ func newMetrics() *Metrics {
 	m.alarms = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "codeforge_proxy_alarms_total", Help: "Requests that carried a canary or a credential, by kind.",
 	}, []string{"kind"})
-	for _, kind := range [...]string{controlapi.AlarmCanary, controlapi.AlarmCredential} {
+	for _, kind := range [...]string{proxyapi.AlarmCanary, proxyapi.AlarmCredential} {
 		m.alarms.WithLabelValues(kind) // so that the metric exists before the first alarm
 	}
 	done := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -68,7 +68,7 @@ func (m *Metrics) NewMetricsHandler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-func (m *Metrics) countExchange(e controlapi.Exchange) {
+func (m *Metrics) countExchange(e proxyapi.Exchange) {
 	m.exchanges.WithLabelValues(e.Outcome, e.Code).Inc()
 	m.seconds.Observe(e.Milliseconds / 1000)
 	m.swapped.Add(float64(len(e.Swapped)))

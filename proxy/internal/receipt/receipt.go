@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The bounds of one receipt.
@@ -27,18 +27,18 @@ const (
 // Recorder collects the receipt of one run. It is safe for concurrent use.
 type Recorder struct {
 	mu sync.Mutex
-	r  controlapi.Receipt
+	r  proxyapi.Receipt
 }
 
 // NewRecorder starts the receipt of a tenant's run.
 func NewRecorder(run, tenant string, generation uint64) *Recorder {
-	return &Recorder{r: controlapi.Receipt{
-		Run: run, Tenant: tenant, Generation: generation, Exchanges: []controlapi.Exchange{},
+	return &Recorder{r: proxyapi.Receipt{
+		Run: run, Tenant: tenant, Generation: generation, Exchanges: []proxyapi.Exchange{},
 	}}
 }
 
 // AddExchange counts an exchange and, below the bound, keeps it. It keeps each hint once.
-func (r *Recorder) AddExchange(e controlapi.Exchange, hints []controlapi.Hint) {
+func (r *Recorder) AddExchange(e proxyapi.Exchange, hints []proxyapi.Hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Before the bound: the counts are complete even if the list is not.
@@ -61,7 +61,7 @@ func (r *Recorder) countRefused() int {
 }
 
 // SetAlarm keeps the first alarm.
-func (r *Recorder) SetAlarm(a controlapi.Alarm) {
+func (r *Recorder) SetAlarm(a proxyapi.Alarm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.r.Alarm == nil {
@@ -70,7 +70,7 @@ func (r *Recorder) SetAlarm(a controlapi.Alarm) {
 }
 
 // addHint keeps a new hint. The caller holds the lock.
-func (r *Recorder) addHint(h controlapi.Hint) {
+func (r *Recorder) addHint(h proxyapi.Hint) {
 	if len(r.r.Hints) >= MaxHints {
 		return
 	}
@@ -81,23 +81,23 @@ func (r *Recorder) addHint(h controlapi.Hint) {
 }
 
 // CopyReceipt returns a copy of the receipt so far.
-func (r *Recorder) CopyReceipt() controlapi.Receipt {
+func (r *Recorder) CopyReceipt() proxyapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.r
-	out.Exchanges = append([]controlapi.Exchange{}, r.r.Exchanges...)
-	out.Hints = append([]controlapi.Hint(nil), r.r.Hints...)
+	out.Exchanges = append([]proxyapi.Exchange{}, r.r.Exchanges...)
+	out.Hints = append([]proxyapi.Hint(nil), r.r.Hints...)
 	return out
 }
 
 // TakeExchanges returns and forgets the exchanges since the last Drain, except those that another run has caused. If
 // run is empty, it returns all.
-func (r *Recorder) TakeExchanges(run string) controlapi.Receipt {
+func (r *Recorder) TakeExchanges(run string) proxyapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out, all := r.r, r.r.Exchanges
-	r.r = controlapi.Receipt{Run: out.Run, Tenant: out.Tenant, Generation: out.Generation}
-	out.Exchanges, r.r.Exchanges = []controlapi.Exchange{}, []controlapi.Exchange{}
+	r.r = proxyapi.Receipt{Run: out.Run, Tenant: out.Tenant, Generation: out.Generation}
+	out.Exchanges, r.r.Exchanges = []proxyapi.Exchange{}, []proxyapi.Exchange{}
 	for _, e := range all {
 		if run != "" && e.CausedBy != nil && e.CausedBy.Run != run {
 			r.r.Exchanges = append(r.r.Exchanges, e)
@@ -109,11 +109,11 @@ func (r *Recorder) TakeExchanges(run string) controlapi.Receipt {
 }
 
 // truncateExchange truncates the parts that a request can make long.
-func truncateExchange(e controlapi.Exchange) controlapi.Exchange {
+func truncateExchange(e proxyapi.Exchange) proxyapi.Exchange {
 	if len(e.URL) > maxURL {
 		e.URL = e.URL[:maxURL] + "..."
 	}
-	for _, list := range []*[]controlapi.Swap{&e.Swapped, &e.Scrubbed} {
+	for _, list := range []*[]proxyapi.Swap{&e.Swapped, &e.Scrubbed} {
 		n := min(len(*list), maxEntryList)
 		e.Unlisted += len(*list) - n
 		*list = (*list)[:n]

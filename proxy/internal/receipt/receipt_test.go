@@ -11,24 +11,24 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestBounds: beyond the bounds there are only counters.
 func TestBounds(t *testing.T) {
 	r := NewRecorder("run", "", 3)
 	for i := range MaxExchanges + 50 {
-		r.AddExchange(controlapi.Exchange{
-			Outcome: controlapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
-			Swapped: make([]controlapi.Swap, 100), Scrubbed: make([]controlapi.Swap, maxEntryList+2),
-		}, []controlapi.Hint{{Code: fmt.Sprint(i)}, {Code: "same"}})
+		r.AddExchange(proxyapi.Exchange{
+			Outcome: proxyapi.OutcomeDenied, URL: strings.Repeat("u", 100_000), BytesUp: 1, BytesDown: 2, Sanitized: 3,
+			Swapped: make([]proxyapi.Swap, 100), Scrubbed: make([]proxyapi.Swap, maxEntryList+2),
+		}, []proxyapi.Hint{{Code: fmt.Sprint(i)}, {Code: "same"}})
 	}
 	got := r.CopyReceipt()
 	if len(got.Exchanges) != MaxExchanges || got.Omitted != 50 || len(got.Hints) != MaxHints {
 		t.Errorf("%d exchanges, %d omitted, %d hints", len(got.Exchanges), got.Omitted, len(got.Hints))
 	}
-	want := controlapi.Count{Exchanges: 250, Denied: 250, Swapped: 25000, Sanitized: 750, BytesUp: 250, BytesDown: 500}
+	want := proxyapi.Count{Exchanges: 250, Denied: 250, Swapped: 25000, Sanitized: 750, BytesUp: 250, BytesDown: 500}
 	if got.Count != want {
 		t.Errorf("the count is %+v", got.Count)
 	}
@@ -54,10 +54,10 @@ func TestRefusedInLedger(t *testing.T) {
 	rec := NewRecorder("run", "", 1)
 	const refused = maxRefused + 100
 	for range refused {
-		j.RecordExchange(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeDenied}, Recorder: rec})
+		j.RecordExchange(Note{Exchange: proxyapi.Exchange{Run: "run", Outcome: proxyapi.OutcomeDenied}, Recorder: rec})
 	}
-	j.RecordExchange(Note{Exchange: controlapi.Exchange{Run: "run", Outcome: controlapi.OutcomeServed}, Recorder: rec})
-	if kept[controlapi.OutcomeDenied] != maxRefused || kept[controlapi.OutcomeServed] != 1 || rec.CopyReceipt().Count.Denied != refused {
+	j.RecordExchange(Note{Exchange: proxyapi.Exchange{Run: "run", Outcome: proxyapi.OutcomeServed}, Recorder: rec})
+	if kept[proxyapi.OutcomeDenied] != maxRefused || kept[proxyapi.OutcomeServed] != 1 || rec.CopyReceipt().Count.Denied != refused {
 		t.Errorf("in the ledger %v, counted %+v", kept, rec.CopyReceipt().Count)
 	}
 }
@@ -68,16 +68,16 @@ func TestLastClean(t *testing.T) {
 	clean := func(s string) string { return strings.ReplaceAll(s, canary, "NAME") }
 	var logs bytes.Buffer
 	j := NewJournal(Config{Log: logline.New(&logs, "text", clean), Clean: clean})
-	events, cancel := j.Subscribe(controlapi.RequestEvents)
+	events, cancel := j.Subscribe(proxyapi.RequestEvents)
 	defer cancel()
 	rec := NewRecorder("run", "", 1)
-	for _, outcome := range []string{controlapi.OutcomeServed, controlapi.OutcomeDenied, controlapi.OutcomeFailed, controlapi.OutcomeAborted} {
+	for _, outcome := range []string{proxyapi.OutcomeServed, proxyapi.OutcomeDenied, proxyapi.OutcomeFailed, proxyapi.OutcomeAborted} {
 		j.RecordExchange(Note{
-			Exchange: controlapi.Exchange{
+			Exchange: proxyapi.Exchange{
 				Run: "run", Method: canary, URL: "https://" + canary + "/", Host: canary, Outcome: outcome, Code: "code",
-				Swapped: []controlapi.Swap{{Name: "TOKEN", In: "query:" + canary}}, Redacted: 1, Sanitized: 1,
+				Swapped: []proxyapi.Swap{{Name: "TOKEN", In: "query:" + canary}}, Redacted: 1, Sanitized: 1,
 			},
-			Recorder: rec, Hints: []controlapi.Hint{{Text: "of " + canary, Host: canary + ".h"}}, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
+			Recorder: rec, Hints: []proxyapi.Hint{{Text: "of " + canary, Host: canary + ".h"}}, Cause: errors.New("the upstream says " + canary + "\n[fake] line"),
 		})
 		e := <-events
 		all := logs.String() + fmt.Sprintf("%+v %+v", rec.CopyReceipt(), *e.Exchange)
@@ -98,11 +98,11 @@ func TestLastClean(t *testing.T) {
 // TestSlowSubscriber: a slow subscriber loses events and delays nobody.
 func TestSlowSubscriber(t *testing.T) {
 	j := NewJournal(Config{Log: logline.New(&bytes.Buffer{}, "text", nil)})
-	events, cancel := j.Subscribe(controlapi.CatalogEvents)
+	events, cancel := j.Subscribe(proxyapi.CatalogEvents)
 	done := make(chan bool)
 	go func() {
 		for range 2 * maxQueue {
-			j.PublishEvent(controlapi.Event{Catalog: "v"})
+			j.PublishEvent(proxyapi.Event{Catalog: "v"})
 		}
 		close(done)
 	}()
@@ -115,20 +115,20 @@ func TestSlowSubscriber(t *testing.T) {
 		t.Errorf("%d events are queued", len(events))
 	}
 	cancel()
-	j.PublishEvent(controlapi.Event{Catalog: "after"})
+	j.PublishEvent(proxyapi.Event{Catalog: "after"})
 }
 
 // TestHintsOnce: a hint is kept once, and no more than MaxHints are.
 func TestHintsOnce(t *testing.T) {
 	r := NewRecorder("run", "", 3)
 	for range 2 {
-		r.AddExchange(controlapi.Exchange{}, []controlapi.Hint{{Code: "a"}, {Code: "b"}, {Code: "a"}})
+		r.AddExchange(proxyapi.Exchange{}, []proxyapi.Hint{{Code: "a"}, {Code: "b"}, {Code: "a"}})
 	}
 	if got := r.CopyReceipt().Hints; len(got) != 2 || got[0].Code != "a" || got[1].Code != "b" {
 		t.Errorf("%v", got)
 	}
 	for i := range MaxHints {
-		r.AddExchange(controlapi.Exchange{}, []controlapi.Hint{{Code: fmt.Sprint(i)}})
+		r.AddExchange(proxyapi.Exchange{}, []proxyapi.Hint{{Code: fmt.Sprint(i)}})
 	}
 	if got := r.CopyReceipt().Hints; len(got) != MaxHints || got[MaxHints-1].Code != fmt.Sprint(MaxHints-3) {
 		t.Errorf("%d hints, the last is %v", len(got), got[len(got)-1])

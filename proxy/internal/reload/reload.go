@@ -23,12 +23,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
@@ -66,7 +66,7 @@ type Snapshot struct {
 	Rules    policy.Rules
 	Scrub    *scrub.Scrubber
 	Swap     *swap.Swapper
-	Public   controlapi.Catalog
+	Public   proxyapi.Catalog
 	Problems catalog.Problems
 	// Superseded is closed when a later Snapshot has read the files that this one left (catalog.Options.Soon). Nil means
 	// that no file was left.
@@ -275,15 +275,15 @@ func hasAllHosts(a, b *catalog.API) bool {
 }
 
 // newPublicCatalog returns the catalog without credentials.
-func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) controlapi.Catalog {
-	out := controlapi.Catalog{YOLO: yolo, APIs: []controlapi.API{}}
+func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) proxyapi.Catalog {
+	out := proxyapi.Catalog{YOLO: yolo, APIs: []proxyapi.API{}}
 	for _, a := range c.APIs() {
 		if a.Active && !a.Internal {
 			out.APIs = append(out.APIs, newPublicAPI(a))
 		}
 	}
 	for _, p := range problems {
-		out.Problems = append(out.Problems, controlapi.Problem{
+		out.Problems = append(out.Problems, proxyapi.Problem{
 			API: p.API, Text: p.String(), Warning: p.Severity == catalog.Warning,
 		})
 	}
@@ -297,18 +297,19 @@ func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) 
 }
 
 // newPublicAPI returns an API without credentials.
-func newPublicAPI(a *catalog.API) controlapi.API {
-	p := controlapi.API{
+func newPublicAPI(a *catalog.API) proxyapi.API {
+	p := proxyapi.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference,
-		Domains: []string{}, Credentials: []controlapi.Token{},
+		Domains: []string{}, Credentials: []proxyapi.Token{},
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 		AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
+		Server: a.Server,
 	}
 	for _, h := range a.Hosts {
 		p.Domains = append(p.Domains, h.String())
 	}
 	for _, cr := range a.Credentials {
-		t := controlapi.Token{Name: cr.Name, In: []string{}}
+		t := proxyapi.Token{Name: cr.Name, In: []string{}}
 		for _, s := range cr.Surfaces {
 			t.In = append(t.In, s.String())
 		}
@@ -325,38 +326,22 @@ func newPublicAPI(a *catalog.API) controlapi.API {
 	if a.Idempotency != "" {
 		p.Rules = append(p.Rules, "writes get an "+a.Idempotency)
 	}
-	p.Server = newPublicServer(a.Server)
 	return p
 }
 
 // NewInspection returns the loaded APIs, without credentials, and the problems.
-func (s *Snapshot) NewInspection() controlapi.Inspection {
-	out := controlapi.Inspection{APIs: []controlapi.InspectedAPI{}, Problems: []controlapi.InspectedProblem{}}
+func (s *Snapshot) NewInspection() proxyapi.Inspection {
+	out := proxyapi.Inspection{APIs: []proxyapi.InspectedAPI{}, Problems: []proxyapi.InspectedProblem{}}
 	for _, a := range s.Rules.Catalog.APIs() {
-		out.APIs = append(out.APIs, controlapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active})
+		out.APIs = append(out.APIs, proxyapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active})
 	}
 	for _, p := range s.Problems {
-		out.Problems = append(out.Problems, controlapi.InspectedProblem{
+		out.Problems = append(out.Problems, proxyapi.InspectedProblem{
 			Severity: p.Severity.String(), API: p.API, File: p.File, Field: p.Field, Found: p.Found, Want: p.Want,
 			Text: p.String(),
 		})
 	}
 	return out
-}
-
-// newPublicServer returns the settings of an MCP server for mcp-server. They contain token names, but no credential.
-func newPublicServer(s *catalog.Server) *controlapi.Server {
-	if s == nil {
-		return nil
-	}
-	return &controlapi.Server{
-		URL: s.URL, Package: s.Package, Registry: s.Registry, Command: s.Command, Args: s.Args, Env: s.Env,
-		Headers:     s.Headers,
-		Permissions: s.Permissions, Transport: s.Transport, Protocol: s.Protocol,
-		Allow: s.Allow, Deny: s.Deny, State: s.State,
-		TimeoutMS: s.Timeout.Milliseconds(), ConnectTimeoutMS: s.Connect.Milliseconds(), IdleMS: s.Idle.Milliseconds(),
-		MaxConcurrent: s.MaxConcurrent, ExclusiveWith: s.ExclusiveWith, Retry: s.Retry, Pins: s.Pins,
-	}
 }
 
 // WatchFolder reloads on every change of apis/ until ctx ends.
@@ -385,7 +370,7 @@ func (r *Reloader) WatchFolder(ctx context.Context) {
 		case <-poll.C:
 			r.Load()
 		case <-soon.C:
-			r.watchFolders(w)
+			r.addWatches(w)
 			r.Load()
 		case <-events:
 			// Each further event restarts the wait.

@@ -7,8 +7,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchFolders adds apis/ and its folders to the watcher. The watcher drops removed folders.
-func (r *Reloader) watchFolders(w *fsnotify.Watcher) {
+// addWatches adds apis/ and its folders to the watcher. The watcher drops removed folders.
+func (r *Reloader) addWatches(w *fsnotify.Watcher) {
 	if w == nil {
 		return
 	}

@@ -29,7 +29,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if who, ok := b.countConn(c); ok {
+		if who, ok := b.admitConn(c); ok {
 			// Close may be called more than once.
 			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.releaseConn(who) })}, nil
 		}
@@ -37,8 +37,8 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countConn counts a connection and returns its slot's address. ok is false if the connection must not be served.
-func (b *boundedListener) countConn(c net.Conn) (who netip.Addr, ok bool) {
+// admitConn counts a connection and returns its slot's address. ok is false if the connection must not be served.
+func (b *boundedListener) admitConn(c net.Conn) (who netip.Addr, ok bool) {
 	if b.allow != nil {
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 		if who = from.Addr().Unmap(); err != nil || !b.allow(who) {

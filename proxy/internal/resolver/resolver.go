@@ -86,7 +86,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 	case err := <-errs:
 		running--
 		if ctx.Err() == nil {
-			first = fmt.Errorf("serving DNS: %w", orClosed(err))
+			first = fmt.Errorf("serving DNS: %w", asClosedError(err))
 		}
 	}
 	for _, c := range r.conf.Packets {
@@ -104,7 +104,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 	return first
 }
 
-func orClosed(err error) error {
+func asClosedError(err error) error {
 	if err == nil {
 		return errors.New("the socket was closed")
 	}
@@ -122,7 +122,7 @@ func slotAt(slots []*slot.ID, i int) *slot.ID {
 // socketHandler serves one socket.
 type socketHandler struct {
 	*Resolver
-	seat *slot.ID
+	slot *slot.ID
 }
 
 // ServeDNS answers one query.
@@ -135,7 +135,7 @@ func (r socketHandler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	// Report names that do not resolve, too: code could encode a credential in a name.
 	if r.conf.Asked != nil {
 		for _, question := range q.Question {
-			r.conf.Asked(r.seat, from, question.Name)
+			r.conf.Asked(r.slot, from, question.Name)
 		}
 	}
 	if a := r.answerQuery(q, from); a != nil {
@@ -163,7 +163,7 @@ func (r socketHandler) answerQuery(q *dns.Msg, from netip.Addr) *dns.Msg {
 		a.SetEdns0(udpSize, false)
 	}
 	host, err := catalog.ParseHost(question.Name)
-	if err != nil || question.Qclass != dns.ClassINET || !r.conf.Known(r.seat, from, host) {
+	if err != nil || question.Qclass != dns.ClassINET || !r.conf.Known(r.slot, from, host) {
 		a.Rcode = dns.RcodeNameError
 		return a
 	}

@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -45,6 +46,64 @@ func startWith(t *testing.T, conf Config) (udp, tcp string) {
 		}
 	})
 	return p.LocalAddr().String(), l.Addr().String()
+}
+
+// TestOddQueries: only a query with one question in the class of the internet has an answer.
+func TestOddQueries(t *testing.T) {
+	var asked []string
+	own := slot.ID(3)
+	h := socketHandler{New(Config{Known: known, Asked: func(of *slot.ID, _ netip.Addr, name string) { asked = append(asked, fmt.Sprint(int(*of), " ", name)) }}), slotAt([]*slot.ID{&own}, 0)}
+	if slotAt([]*slot.ID{&own}, 1) != nil {
+		t.Error("a socket without a slot has one")
+	}
+	for name, c := range map[string]struct {
+		change func(*dns.Msg)
+		rcode  int // -1: no answer
+		found  int
+	}{
+		"usual":         {func(*dns.Msg) {}, dns.RcodeSuccess, 1},
+		"a response":    {func(q *dns.Msg) { q.Response = true }, -1, 0},
+		"an update":     {func(q *dns.Msg) { q.Opcode = dns.OpcodeUpdate }, dns.RcodeNotImplemented, 0},
+		"no question":   {func(q *dns.Msg) { q.Question = nil }, dns.RcodeFormatError, 0},
+		"two questions": {func(q *dns.Msg) { q.Question = append(q.Question, q.Question[0]) }, dns.RcodeFormatError, 0},
+		"another class": {func(q *dns.Msg) { q.Question[0].Qclass = dns.ClassCHAOS }, dns.RcodeNameError, 0},
+		"an odd name":   {func(q *dns.Msg) { q.Question[0].Name = "a_b." }, dns.RcodeNameError, 0},
+	} {
+		q := new(dns.Msg).SetQuestion("api.demo.test.", dns.TypeA).SetEdns0(4096, true)
+		c.change(q)
+		a := h.answerQuery(q, netip.MustParseAddr("10.0.0.1"))
+		if (a == nil) != (c.rcode < 0) || a != nil && (a.Rcode != c.rcode || len(a.Answer) != c.found || !a.Response || a.Id != q.Id) {
+			t.Errorf("%s: %v", name, a)
+		}
+		if name == "usual" && (a.IsEdns0() == nil || !a.Authoritative || !a.RecursionAvailable) {
+			t.Errorf("%s: %v", name, a)
+		}
+	}
+	h.ServeDNS(&recorder{}, new(dns.Msg).SetQuestion("secret.evil.test.", dns.TypeA))
+	if len(asked) != 1 || asked[0] != "3 secret.evil.test." {
+		t.Errorf("asked: %q", asked)
+	}
+}
+
+// recorder is the other end of a query.
+type recorder struct{ dns.ResponseWriter }
+
+func (*recorder) RemoteAddr() net.Addr    { return &net.UDPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7} }
+func (*recorder) WriteMsg(*dns.Msg) error { return nil }
+
+// TestServeFails: a socket that another party closes ends Serve with an error, and with it the other sockets.
+func TestServeFails(t *testing.T) {
+	p, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	testkit.Must(t, err)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	testkit.Must(t, err)
+	testkit.Must(t, l.Close())
+	if err := New(Config{Packets: []net.PacketConn{p}, Streams: []net.Listener{l}}).Serve(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "serving DNS: ") {
+		t.Errorf("got %v", err)
+	}
+	if err := p.Close(); err == nil {
+		t.Error("the other socket is open")
+	}
 }
 
 func TestAnswers(t *testing.T) {

@@ -22,7 +22,7 @@ func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error
 	b.scrubbed = x.options.Framing.WrapMessages(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
 	// The body leaves in UTF-8, so the head must not name the former character set.
-	how.SetUTF8(resp.Header)
+	how.DeclareUTF8(resp.Header)
 	// swap.DropRange removes Range from a request with a credential, so the server must not offer ranges.
 	if len(x.options.Sent) > 0 {
 		resp.Header.Del("Accept-Ranges")
@@ -35,14 +35,14 @@ func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error
 	}
 	// A body streams if its length is unknown, if it is long, or if the memory account has no room.
 	if known < 0 || known > coding.ExactUpTo || !x.options.Held.TryTake(ahead) {
-		x.streamBody()
+		x.dropLength()
 		return nil
 	}
 	return x.readExact(b, encodings)
 }
 
-// streamBody sends a body whose final length is unknown. It drops Content-Length and digests.
-func (x *responseScrub) streamBody() {
+// dropLength sends a body whose final length is unknown. It drops Content-Length and digests.
+func (x *responseScrub) dropLength() {
 	x.resp.ContentLength = -1
 	x.resp.Header.Del("Content-Length")
 	x.dropDigests(x.resp.Header, len(x.options.Sent) > 0)
@@ -58,7 +58,7 @@ func (x *responseScrub) readExact(b *scrubbedBody, encodings []string) error {
 	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
 	b.ahead = b.buffer.Bytes()
 	if err == nil {
-		x.streamBody()
+		x.dropLength()
 		return nil
 	}
 	if err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself

@@ -79,7 +79,7 @@ func NewWithValues(known *values.ValueSet, creds []catalog.Credential) *Scrubber
 // WithMinted returns a Scrubber that also finds minted values, including those minted while a response is read. Nil
 // means that the proxy never mints.
 func (s *Scrubber) WithMinted(values *minted.Values) *Scrubber {
-	return &Scrubber{set: values.WithValues(s.set), lower: values.WithLowerValues(s.lower), names: s.names, minted: values}
+	return &Scrubber{set: values.LayerOver(s.set), lower: values.LayerOverLower(s.lower), names: s.names, minted: values}
 }
 
 // chooseName returns the token name that replaces a value.

@@ -94,6 +94,15 @@ func label(name string) string { return strings.ReplaceAll(name, "zlib", "deflat
 var encodings = []string{"identity", "gzip", "zlib", "deflate", "br", "zstd"}
 
 // Promise: scrubbed-responses
+// TestNil: a nil Scrubber changes nothing.
+func TestNil(t *testing.T) {
+	var s *Scrubber
+	text, err := io.ReadAll(s.NewReader(strings.NewReader("text"), []string{"text"}, func() { t.Error("replaced") }))
+	if err != nil || string(text) != "text" || s.String("text") != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestHead(t *testing.T) {
 	c := creds("SECOND_TOKEN", "two words & more")
 	resp := respond(0, strings.NewReader(""),

@@ -34,8 +34,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Seats assigns slots to pods. Make one with New. It is safe for concurrent use.
-type Seats struct {
+// PodSlots assigns slots to pods. Make one with New. It is safe for concurrent use.
+type PodSlots struct {
 	conf Config
 
 	mu   sync.Mutex
@@ -49,15 +49,15 @@ type podSlot struct {
 }
 
 // New makes Seats without pods.
-func New(c Config) *Seats {
+func New(c Config) *PodSlots {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Seats{conf: c, pods: map[netip.Addr]*podSlot{}}
+	return &PodSlots{conf: c, pods: map[netip.Addr]*podSlot{}}
 }
 
 // AssignSlot returns the slot of a pod that registers, and assigns one if the pod has none.
-func (s *Seats) AssignSlot(pod netip.Addr) (slot.ID, error) {
+func (s *PodSlots) AssignSlot(pod netip.Addr) (slot.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.conf.Now()
@@ -83,7 +83,7 @@ func (s *Seats) AssignSlot(pod netip.Addr) (slot.ID, error) {
 }
 
 // longestIdle returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
-func (s *Seats) longestIdle(now time.Time) (oldest netip.Addr, ok bool) {
+func (s *PodSlots) longestIdle(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
 		// A registration may be under way for a run that is not known yet.
 		if now.Sub(own.used) < idleTime || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {
@@ -95,7 +95,7 @@ func (s *Seats) longestIdle(now time.Time) (oldest netip.Addr, ok bool) {
 }
 
 // FindSlot returns the slot of the pod with an address. It returns false for any other address.
-func (s *Seats) FindSlot(pod netip.Addr) (slot.ID, bool) {
+func (s *PodSlots) FindSlot(pod netip.Addr) (slot.ID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// An IPv4 address may arrive as IPv6.

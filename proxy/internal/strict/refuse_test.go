@@ -112,6 +112,9 @@ func TestRefusedChunks(t *testing.T) {
 			if err == nil || !strings.HasPrefix(head+chunks, string(got)) || len(got) == len(head+chunks) {
 				t.Errorf("%s, %s: handed on %q, %v", name, how, got, err)
 			}
+			if n, err := s.Read(make([]byte, 9)); n != 0 || err == nil {
+				t.Errorf("%s, %s: another read has %d bytes, %v", name, how, n, err)
+			}
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestAttackPass(t *testing.T) {
 			if errors.As(err, &ambiguous) {
 				return err.Error()
 			}
-			return fmt.Sprintf("%q %v %v %v", out, err, x.report.ListSwapped(), x.report.ListSeen())
+			return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
 		}
 		want := result(func(x *requestRewrite) (string, error) { return attackSlow(x, kind, text) })
 		if strings.Contains(want, "value") {

@@ -32,7 +32,7 @@ func (x *requestRewrite) rewriteBody() error {
 	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
 		// Search a decoded copy, so that the request leaves in its original encoding.
-		b.AuditCopy(func(copied *coding.Body) { x.buildChain(copied, encodings, false) })
+		b.AddWatcher(func(copied *coding.Body) { x.buildChain(copied, encodings, false) })
 		b.AddReader(func(r io.Reader) io.Reader { return plainErrors{r} })
 		return coding.ReadAhead(req, b, false)
 	}

@@ -105,7 +105,7 @@ func TestEncoded(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := io.ReadAll(req.Body)
-				if string(got) != strings.Replace(text, "API_KEY", "first-value", 1) || err != nil || req.Header.Get("Content-Encoding") != "" || len(r.ListSwapped()) != 1 {
+				if string(got) != strings.Replace(text, "API_KEY", "first-value", 1) || err != nil || req.Header.Get("Content-Encoding") != "" || len(r.Swapped()) != 1 {
 					t.Errorf("%s declared: %.60q, %v, %v", name, got, err, req.Header)
 				}
 				if exact := known && pad == ""; exact != (req.ContentLength == int64(len(got))) {
@@ -121,8 +121,8 @@ func TestEncoded(t *testing.T) {
 				if string(got) != coded || err != nil || req.Header.Get("Content-Encoding") != name || known != (length == int64(len(coded))) {
 					t.Errorf("%s not declared: changed, %v, %v, %d", name, err, req.Header, length)
 				}
-				if len(r.ListSeen()) != 1 || r.ListSeen()[0].Code != CodeUndeclared {
-					t.Errorf("%s not declared: saw %v", name, r.ListSeen())
+				if len(r.Seen()) != 1 || r.Seen()[0].Code != CodeUndeclared {
+					t.Errorf("%s not declared: saw %v", name, r.Seen())
 				}
 				_ = req.Body.Close()
 				for _, c := range [][]catalog.Credential{in, out} {
@@ -244,7 +244,7 @@ func FuzzHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if n := len(x.report.ListSwapped()); n > 1 || n == 0 && got != text && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "basic") {
+		if n := len(x.report.Swapped()); n > 1 || n == 0 && got != text && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "basic") {
 			t.Fatalf("%s: %q became %q, %d swaps", name, text, got, n)
 		}
 		if strings.Count(got, "first-value") > strings.Count(text, "first-value")+1 {

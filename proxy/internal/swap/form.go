@@ -85,7 +85,7 @@ func (w *formWriter) writeByte(dst []byte, b byte) []byte {
 	case b == '&':
 		return append(w.endPair(dst), b)
 	case b == '=' && !w.value:
-		dst = append(w.checkKey(w.endRun(dst, false)), b)
+		dst = append(w.endKey(w.endRun(dst, false)), b)
 		w.value, w.only = true, true
 		return dst
 	case b == '%':
@@ -121,8 +121,8 @@ func (w *formWriter) failOrPassThrough(dst []byte, why *Ambiguity) []byte {
 	return w.endPassThrough(dst)
 }
 
-// checkKey checks the name of a field in a body.
-func (w *formWriter) checkKey(dst []byte) []byte {
+// endKey checks the name of a field in a body.
+func (w *formWriter) endKey(dst []byte) []byte {
 	if w.kind != catalog.SurfaceBody {
 		return dst
 	}
@@ -135,7 +135,7 @@ func (w *formWriter) checkKey(dst []byte) []byte {
 		return w.failOrPassThrough(dst, errFormSet)
 	}
 	for i, f := range w.loose {
-		if !isAlikeName(key, f) {
+		if !canBeSameName(key, f) {
 			continue
 		}
 		if w.seen[i] {
@@ -177,7 +177,7 @@ func (w *formWriter) endPair(dst []byte) []byte {
 		dst = w.failOrPassThrough(dst, errForm)
 	}
 	if !w.value && w.bad == nil {
-		dst = w.checkKey(dst)
+		dst = w.endKey(dst)
 	}
 	// The next pair begins with a key.
 	w.value, w.key = false, w.key[:0]
@@ -227,9 +227,9 @@ func toLooseName(raw string) string {
 
 var underscores = strings.NewReplacer(".", "_", " ", "_")
 
-// isAlikeName reports whether a parser may take a loose name for a declared loose name. Brackets make a name a list or
-// a map.
-func isAlikeName(loose, declared string) bool {
+// canBeSameName reports whether a parser may take a loose name for a declared loose name. Brackets make a name a list
+// or a map.
+func canBeSameName(loose, declared string) bool {
 	if !strings.Contains(declared, "[") {
 		loose, _, _ = strings.Cut(loose, "[")
 	}
@@ -264,7 +264,7 @@ func (x *requestRewrite) swapQuery() error {
 			return errFormSet
 		}
 		for i, f := range w.loose {
-			if isAlikeName(key, f) {
+			if canBeSameName(key, f) {
 				times[i]++
 			}
 		}

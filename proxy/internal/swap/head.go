@@ -23,7 +23,7 @@ func (x *requestRewrite) swapHeaders() error {
 		for i, v := range values {
 			// Servers log, store or hand on the value of a sink header.
 			//defence:sink-headers
-			if catalog.SinkHeader(name) {
+			if catalog.IsSinkHeader(name) {
 				x.reportNames(v, CodeSink, requestSpot{kind: catalog.SurfaceHeader, field: name})
 				continue
 			}
@@ -46,7 +46,7 @@ func (x *requestRewrite) swapHeaders() error {
 func (x *requestRewrite) isRepeated(name string) bool {
 	n := 0
 	for other, values := range x.req.Header {
-		if catalog.SameHeader(name, other) {
+		if catalog.IsSameHeader(name, other) {
 			n += len(values)
 		}
 	}
@@ -67,7 +67,7 @@ func (x *requestRewrite) swapHeader(name, value string) (string, error) {
 	}
 	if !x.s.hasAnyName(value) {
 		// A word like a misspelled token name is reported, so that the agent sees why the server rejects the request.
-		if x.isExpected(name) && (isLikeName(trimmed) || isScheme(scheme) && isLikeName(rest)) {
+		if x.isDeclaredHeader(name) && (isTokenNameLike(trimmed) || isScheme(scheme) && isTokenNameLike(rest)) {
 			x.report.addSeen(SeenName{"", "header", CodeUnknown})
 		}
 		return value, nil
@@ -91,8 +91,8 @@ func (x *requestRewrite) swapHeader(name, value string) (string, error) {
 	return value, nil
 }
 
-// isExpected reports whether a credential of the exchange declares this header.
-func (x *requestRewrite) isExpected(header string) bool {
+// isDeclaredHeader reports whether a credential of the exchange declares this header.
+func (x *requestRewrite) isDeclaredHeader(header string) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceHeader &&
@@ -101,8 +101,8 @@ func (x *requestRewrite) isExpected(header string) bool {
 	})
 }
 
-// isLikeName reports whether a word looks like a token name: capitals joined by underscores, 5 to 64 bytes.
-func isLikeName(s string) bool {
+// isTokenNameLike reports whether a word looks like a token name: capitals joined by underscores, 5 to 64 bytes.
+func isTokenNameLike(s string) bool {
 	return len(s) >= 5 && len(s) <= 64 && s[0] >= 'A' && s[0] <= 'Z' && strings.Contains(s, "_") &&
 		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
 }

@@ -216,8 +216,8 @@ func (w *jsonWriter) endRun(dst []byte, whole bool) []byte {
 	if w.hasName() {
 		at.field = w.declaredField()
 		// Without a type the server may read the body as a form, where this field does not exist.
-		if w.undeclared != nil && at.field != "" && !w.x.isInBody(string(w.word), true) &&
-			w.x.isInBody(string(w.word), false) {
+		if w.undeclared != nil && at.field != "" && !w.x.isDeclaredInBody(string(w.word), true) &&
+			w.x.isDeclaredInBody(string(w.word), false) {
 			if w.stopSwapping(w.undeclared); w.bad != nil {
 				return w.endPassThrough(dst)
 			}
@@ -247,7 +247,7 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 		return dst
 	}
 	// The comparison of the first byte only saves time. See reference for the attack.
-	if len(w.fields) > 0 && len(w.text) > 0 && w.text[0] == referenceKey[0] && isAlike(string(w.text), referenceKey) {
+	if len(w.fields) > 0 && len(w.text) > 0 && w.text[0] == referenceKey[0] && canBeSameKey(string(w.text), referenceKey) {
 		if dst = w.failOrPassThrough(dst, errJSONRef); w.bad != nil {
 			return dst
 		}
@@ -256,7 +256,7 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 	l.value = l.value[:0]
 	for _, m := range l.inner {
 		path := w.fields[m.field]
-		if m.keys == len(path) || !isAlike(string(w.text), path[m.keys]) {
+		if m.keys == len(path) || !canBeSameKey(string(w.text), path[m.keys]) {
 			continue
 		}
 		// Parsers keep the first or the last of two equal keys. alike covers those that fold case or cut at a NUL.
@@ -278,8 +278,8 @@ func (w *jsonWriter) closeString(dst []byte) []byte {
 // any value, Json.NET any object. The value of a declared field would then also be the value of another field.
 const referenceKey = "$ref"
 
-// isAlike reports whether a parser may treat two keys as the same. Some fold case, some cut a string at a NUL.
-func isAlike(a, b string) bool {
+// canBeSameKey reports whether a parser may treat two keys as the same. Some fold case, some cut a string at a NUL.
+func canBeSameKey(a, b string) bool {
 	a, _, _ = strings.Cut(a, "\x00")
 	return strings.EqualFold(a, b)
 }

@@ -30,7 +30,7 @@ func bodyKind(h http.Header) (bodySyntax, *Ambiguity) {
 	values := h["Content-Type"]
 	// CGI servers write Content_Type and Content-Type as the same variable. SameHeader finds such names.
 	for name := range h {
-		if name != "Content-Type" && catalog.SameHeader(name, "Content-Type") {
+		if name != "Content-Type" && catalog.IsSameHeader(name, "Content-Type") {
 			return kindRaw, errTypes
 		}
 	}

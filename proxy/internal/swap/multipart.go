@@ -44,7 +44,7 @@ type multipartFields struct {
 // openField begins a field. It returns a reader of the field's content.
 func (f *multipartFields) openField(p *formdata.Part, content io.Reader) (io.Reader, error) {
 	for _, name := range f.x.listFields(catalog.SurfaceBody) {
-		if !isAlikeName(toLooseName(url.QueryEscape(p.Name)), toLooseName(url.QueryEscape(name))) {
+		if !canBeSameName(toLooseName(url.QueryEscape(p.Name)), toLooseName(url.QueryEscape(name))) {
 			continue
 		}
 		// Servers pick the first or the last of two equal fields, or join both.

@@ -88,7 +88,7 @@ func TestOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choice
 	swaps, refusals := map[string]int{}, map[string]int{}
 	count := func(kind string, x *requestRewrite, err error) {
-		swaps[kind] += len(x.report.ListSwapped())
+		swaps[kind] += len(x.report.Swapped())
 		if err != nil {
 			refusals[kind]++
 		}
@@ -136,7 +136,7 @@ func checkJSON(t *testing.T, text string, size int) (*requestRewrite, error) {
 	t.Helper()
 	x := oracleExchange()
 	got, err := rewritten(x, "application/json", text, size)
-	swaps := len(x.report.ListSwapped())
+	swaps := len(x.report.Swapped())
 	want, valid := oracleJSON(text)
 	var ambiguity *Ambiguity
 	switch {
@@ -242,7 +242,7 @@ func (o *treeSwapper) walk(path []string, depth int) {
 				key, _ := o.d.Token()
 				name := key.(string)
 				o.key(path, name, keys)
-				o.refers = o.refers || isAlike(name, referenceKey)
+				o.refers = o.refers || canBeSameKey(name, referenceKey)
 				keys = append(keys, name)
 				b, _ := json.Marshal(name)
 				o.out.WriteString(string(b) + ":")
@@ -269,11 +269,11 @@ func (o *treeSwapper) walk(path []string, depth int) {
 func (o *treeSwapper) key(path []string, name string, before []string) {
 	for _, declared := range [][]string{{"k"}, {"a.k"}, {"a", "k"}} {
 		n := len(path)
-		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !isAlike(name, declared[n]) {
+		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !canBeSameKey(name, declared[n]) {
 			continue
 		}
 		for _, b := range before {
-			o.twice = o.twice || isAlike(b, declared[n])
+			o.twice = o.twice || canBeSameKey(b, declared[n])
 		}
 	}
 }

@@ -59,7 +59,7 @@ func samePieces(t *testing.T, s *Swapper, c []catalog.Credential, kind, text str
 		if errors.As(err, &ambiguous) {
 			return err.Error() // how much was read before depends on the pieces
 		}
-		return fmt.Sprintf("%q %v %v %v", out, err, x.report.ListSwapped(), x.report.ListSeen())
+		return fmt.Sprintf("%q %v %v %v", out, err, x.report.Swapped(), x.report.Seen())
 	}
 	one := result(1)
 	for _, size := range []int{0, 2, 7, 33} {
@@ -112,8 +112,8 @@ func TestSharedField(t *testing.T) {
 	} {
 		req := post(t, text, true, "Content-Type", kind)
 		r, err := New(c).SwapRequest(req, Options{Allowed: c})
-		if err != nil || len(r.ListSwapped()) != 1 {
-			t.Errorf("%s: %v, %v", kind, err, r.ListSwapped())
+		if err != nil || len(r.Swapped()) != 1 {
+			t.Errorf("%s: %v, %v", kind, err, r.Swapped())
 		}
 	}
 }

@@ -71,14 +71,14 @@ func (w *formWriter) passText(text []byte) int {
 // passKey passes a key with its equals sign, if the key has no escapes and is certainly not a declared key.
 func (w *formWriter) passKey(text []byte) int {
 	end := plainForm(text[:min(len(text), maxKey+1)], endsKey)
-	if end == len(text) || end > maxKey || text[end] != '=' || w.hasDeclared(text[:end]) {
+	if end == len(text) || end > maxKey || text[end] != '=' || w.mayBeDeclared(text[:end]) {
 		return 0
 	}
 	return end + 1
 }
 
-// hasDeclared reports whether a server may read a key without escapes as a declared key, or as charsetField.
-func (w *formWriter) hasDeclared(key []byte) bool {
+// mayBeDeclared reports whether a server may read a key without escapes as a declared key, or as charsetField.
+func (w *formWriter) mayBeDeclared(key []byte) bool {
 	name := key
 	if n := bytes.IndexByte(key, '['); n >= 0 {
 		name = key[:n]

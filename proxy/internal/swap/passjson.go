@@ -64,7 +64,7 @@ func (w *jsonWriter) passString(text []byte) int {
 func plainJSON(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
-		if stop := findSpecial(binary.LittleEndian.Uint64(text[n:])); stop != 0 {
+		if stop := markSpecial(binary.LittleEndian.Uint64(text[n:])); stop != 0 {
 			return n + bits.TrailingZeros64(stop)/8
 		}
 	}
@@ -76,9 +76,9 @@ func plainJSON(text []byte) int {
 	return n
 }
 
-// findSpecial sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones. A subtraction
+// markSpecial sets the high bit of the first of eight bytes that is not plain, and perhaps of later ones. A subtraction
 // borrows from the next byte only if its result is negative.
-func findSpecial(x uint64) uint64 {
+func markSpecial(x uint64) uint64 {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	quote := x&^(ones*('"'^'&')) ^ ones*'"' // the quote and the ampersand differ in one bit
 	return (x | (x - ones*' ') | (quote - ones) | (x ^ ones*'\\' - ones) | (x ^ ones*';' - ones)) & high

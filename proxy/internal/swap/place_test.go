@@ -82,8 +82,8 @@ func TestPlainPlaces(t *testing.T) {
 			if swapped := strings.Contains(string(data), v); err != nil || swapped == insecure || insecure && string(data) != body {
 				t.Errorf("%s, insecure %t: %q, %v", name, insecure, data, err)
 			}
-			if len(r.ListSwapped()) > 0 == insecure {
-				t.Errorf("%s, insecure %t: the report says %v", name, insecure, r.ListSwapped())
+			if len(r.Swapped()) > 0 == insecure {
+				t.Errorf("%s, insecure %t: the report says %v", name, insecure, r.Swapped())
 			}
 		}
 	}

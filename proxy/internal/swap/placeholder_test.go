@@ -5,10 +5,38 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
+
+// TestRuneState follows the bytes of each character to its end, and refuses what no character begins or goes on with.
+func TestRuneState(t *testing.T) {
+	valid := func(text string) bool {
+		var s runeState
+		for _, b := range []byte(text) {
+			if !s.addByte(b) {
+				return false
+			}
+		}
+		return !s.isOpen()
+	}
+	for r := rune(0); r <= utf8.MaxRune; r++ {
+		if text := string(r); text != "\ufffd" && !valid(text+"x"+text) {
+			t.Fatalf("%U is not valid", r)
+		}
+	}
+	for a := range 256 {
+		for b := range 256 {
+			for _, rest := range []string{"", "\x80", "\xbf", "\xc0", "\x80\x80", "\x80x"} {
+				if text := string([]byte{byte(a), byte(b)}) + rest; valid(text) != utf8.ValidString(text) {
+					t.Fatalf("%q is valid: %t", text, valid(text))
+				}
+			}
+		}
+	}
+}
 
 // TestPlaceholder: a placeholder is swapped as a whole, where its name would be, and nothing longer or shorter is.
 func TestPlaceholder(t *testing.T) {
@@ -38,8 +66,8 @@ func TestPlaceholder(t *testing.T) {
 		if got := req.Header.Get(row.header); err != nil || got != row.out {
 			t.Errorf("%s: %s became %s, %v", row.header, row.in, got, err)
 		}
-		if row.in == row.out && len(report.ListSwapped()) != 0 || row.in != row.out && (len(report.ListSwapped()) != 1 || report.ListSwapped()[0].Name != "DEMO_TOKEN") {
-			t.Errorf("%s: %s: reported %v", row.header, row.in, report.ListSwapped())
+		if row.in == row.out && len(report.Swapped()) != 0 || row.in != row.out && (len(report.Swapped()) != 1 || report.Swapped()[0].Name != "DEMO_TOKEN") {
+			t.Errorf("%s: %s: reported %v", row.header, row.in, report.Swapped())
 		}
 	}
 	req, _ := http.NewRequest(http.MethodPost, "https://demo.test/sk-test_DEMO_TOKEN/x", strings.NewReader(`{"a": "sk-test_DEMO_TOKEN"}`))

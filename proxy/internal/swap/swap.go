@@ -82,7 +82,8 @@ type Swap struct{ Name, In string }
 // SeenName is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
 type SeenName struct{ Name, Where, Code string }
 
-// Report lists the swapped and the seen names of a request. It is complete once the body has been read.
+// Report lists the swapped and the seen names of a request. It is complete once the body has been read. A nil Report is
+// empty.
 type Report struct {
 	mu      sync.Mutex
 	swapped []Swap
@@ -90,15 +91,21 @@ type Report struct {
 	used    []surfaceUse
 }
 
-// ListSwapped lists the swaps so far.
-func (r *Report) ListSwapped() []Swap {
+// Swapped lists the swaps so far.
+func (r *Report) Swapped() []Swap {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
 }
 
-// ListSeen lists the names that were not replaced so far: each combination of name, place and code once.
-func (r *Report) ListSeen() []SeenName {
+// Seen lists the names that were not replaced so far: each combination of name, place and code once.
+func (r *Report) Seen() []SeenName {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
@@ -200,7 +207,7 @@ func NewWithValues(known *values.ValueSet, all []catalog.Credential) *Swapper {
 func (s *Swapper) WithMinted(values *minted.Values) *Swapper {
 	w := *s
 	w.minted = values
-	w.values, w.lower = values.WithValues(s.values), values.WithLowerValues(s.lower)
+	w.values, w.lower = values.LayerOver(s.values), values.LayerOverLower(s.lower)
 	return &w
 }
 
@@ -313,7 +320,7 @@ func (x *requestRewrite) useName(name string, at requestSpot) (string, bool) {
 		//defence:surface
 		case !ok:
 			// The surface is right, but the name is only a part of the value.
-			if code = CodeUndeclared; canDeclare(c, at) {
+			if code = CodeUndeclared; canCover(c, at) {
 				code = CodeInside
 			}
 		case !x.report.recordSwap(Swap{name, at.receiptName(surface)}, surface):
@@ -358,7 +365,7 @@ func (x *requestRewrite) credentialValue(c catalog.Credential) (string, bool) {
 func findSurface(c catalog.Credential, at requestSpot) (catalog.Surface, bool) {
 	loose := at.kind == catalog.SurfaceQuery || at.kind == catalog.SurfaceBody
 	for _, s := range c.Surfaces {
-		if at.whole && s.Field != "" && at.isSurface(s) {
+		if at.whole && s.Field != "" && at.matchesSurface(s) {
 			return s, true
 		}
 	}
@@ -370,15 +377,15 @@ func findSurface(c catalog.Credential, at requestSpot) (catalog.Surface, bool) {
 	return catalog.Surface{}, false
 }
 
-// canDeclare reports whether a surface of the credential would cover the spot if the name were the whole value.
-func canDeclare(c catalog.Credential, at requestSpot) bool {
+// canCover reports whether a surface of the credential would cover the spot if the name were the whole value.
+func canCover(c catalog.Credential, at requestSpot) bool {
 	at.whole = true
 	_, ok := findSurface(c, at)
 	return ok
 }
 
-// isSurface reports whether a surface names the spot's field. Header names are case-insensitive.
-func (at requestSpot) isSurface(s catalog.Surface) bool {
+// matchesSurface reports whether a surface names the spot's field. Header names are case-insensitive.
+func (at requestSpot) matchesSurface(s catalog.Surface) bool {
 	sameField := s.Field == at.field || s.Kind == catalog.SurfaceHeader && strings.EqualFold(s.Field, at.field)
 	return s.Kind == at.kind && sameField
 }

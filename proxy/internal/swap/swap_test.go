@@ -94,14 +94,14 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%s: %q became %q, %v, want %q", tc.name, tc.in, got, err, tc.want)
 		}
 		code := ""
-		for _, seen := range r.ListSeen() {
+		for _, seen := range r.Seen() {
 			code = seen.Code
 		}
 		if code != tc.code {
 			t.Errorf("%s: %q: code %q, want %q", tc.name, tc.in, code, tc.code)
 		}
-		if swapped := len(r.ListSwapped()) > 0; swapped != (tc.in != tc.want && req.Header.Get(tc.name) != tc.in) {
-			t.Errorf("%s: %q: swapped %v", tc.name, tc.in, r.ListSwapped())
+		if swapped := len(r.Swapped()) > 0; swapped != (tc.in != tc.want && req.Header.Get(tc.name) != tc.in) {
+			t.Errorf("%s: %q: swapped %v", tc.name, tc.in, r.Swapped())
 		}
 	}
 }
@@ -219,10 +219,10 @@ func TestSurfaces(t *testing.T) {
 					t.Errorf("%s: length %d of %d", name, req.ContentLength, len(got))
 				}
 			}
-			if seen := r.ListSeen(); len(seen) > 0 != (tc.code != "") || len(seen) > 0 && seen[0].Code != tc.code {
+			if seen := r.Seen(); len(seen) > 0 != (tc.code != "") || len(seen) > 0 && seen[0].Code != tc.code {
 				t.Errorf("%s: saw %v, want %q", name, seen, tc.code)
 			}
-			if swapped := r.ListSwapped(); len(swapped) > 0 != (tc.url+tc.body != tc.wantURL+tc.wantBody) || len(swapped) > 1 {
+			if swapped := r.Swapped(); len(swapped) > 0 != (tc.url+tc.body != tc.wantURL+tc.wantBody) || len(swapped) > 1 {
 				t.Errorf("%s: swapped %v", name, swapped)
 			}
 		}
@@ -247,8 +247,8 @@ func TestOnce(t *testing.T) {
 		t.Errorf("got %v, %s", req.Header, req.URL)
 	}
 	in := []Swap{{"API_KEY", "header:Authorization"}, {"API_KEY_2", "header:X-Three"}, {"API_KEY", "header:X-Two"}, {"API_KEY", "query:a"}, {"API_KEY", "query:b"}}
-	if !slices.Equal(r.ListSwapped(), in) || !slices.Equal(r.ListSeen(), []SeenName{{"API_KEY", "header", CodeRepeated}}) {
-		t.Errorf("got %v, %v", r.ListSwapped(), r.ListSeen())
+	if !slices.Equal(r.Swapped(), in) || !slices.Equal(r.Seen(), []SeenName{{"API_KEY", "header", CodeRepeated}}) {
+		t.Errorf("got %v, %v", r.Swapped(), r.Seen())
 	}
 }
 
@@ -263,12 +263,12 @@ func TestNotAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(req.Body)
-		if fmt.Sprint(req.URL, req.Header) != before || string(body) != "API_KEY" || len(r.ListSwapped()) > 0 {
+		if fmt.Sprint(req.URL, req.Header) != before || string(body) != "API_KEY" || len(r.Swapped()) > 0 {
 			t.Errorf("%s: became %v %v %q", code, req.URL, req.Header, body)
 		}
 		want := []SeenName{{"API_KEY", "header", code}, {"API_KEY", "path", code}, {"API_KEY", "query", code}, {"API_KEY", "body", code}}
-		if !slices.Equal(r.ListSeen(), want) {
-			t.Errorf("%s: saw %v", code, r.ListSeen())
+		if !slices.Equal(r.Seen(), want) {
+			t.Errorf("%s: saw %v", code, r.Seen())
 		}
 	}
 }

@@ -85,7 +85,7 @@ func clearly(t *testing.T, kind, text string) {
 			continue
 		}
 		got, err := io.ReadAll(req.Body)
-		if err != nil || len(r.ListSwapped()) != 1 || string(got) != strings.Replace(text, "API_KEY", "first-value", 1) {
+		if err != nil || len(r.Swapped()) != 1 || string(got) != strings.Replace(text, "API_KEY", "first-value", 1) {
 			t.Errorf("%s: %.80q became %.80q, %v", kind, text, got, err)
 		}
 	}
@@ -418,7 +418,7 @@ func TestOneReadingHeadKept(t *testing.T) {
 		}
 		r, err := New(c).SwapRequest(req, Options{Allowed: c})
 		swaps := strings.Contains(tc.url, "API_KEY") || tc.header != tc.want
-		if err != nil || req.Header.Get("Authorization") != tc.want || (len(r.ListSwapped()) == 1) != swaps {
+		if err != nil || req.Header.Get("Authorization") != tc.want || (len(r.Swapped()) == 1) != swaps {
 			t.Errorf("%s %s: became %s, %v", tc.url, tc.header, req.Header.Get("Authorization"), err)
 		}
 	}

@@ -70,9 +70,9 @@ func (w *nameBuffer) passThrough(dst, src []byte) []byte {
 func (w *nameBuffer) endPassThrough(dst []byte) []byte {
 	if w.hasName() {
 		switch name := string(w.word); {
-		case w.lenient && w.x.isInBody(name, true):
+		case w.lenient && w.x.isDeclaredInBody(name, true):
 			return w.swapRun(dst, requestSpot{kind: catalog.SurfaceBody}, nil)
-		case w.x.isInBody(name, false):
+		case w.x.isDeclaredInBody(name, false):
 			w.err = w.bad
 		default:
 			w.x.reportNames(name, CodeUndeclared, requestSpot{kind: catalog.SurfaceBody})
@@ -83,8 +83,9 @@ func (w *nameBuffer) endPassThrough(dst []byte) []byte {
 	return dst
 }
 
-// isInBody reports whether a token name is declared for a field of bodies or, with anywhere, for any place in them.
-func (x *requestRewrite) isInBody(name string, anywhere bool) bool {
+// isDeclaredInBody reports whether a token name is declared for a field of bodies or, with anywhere, for any place in
+// them.
+func (x *requestRewrite) isDeclaredInBody(name string, anywhere bool) bool {
 	return slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return c.Name == name && slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool {
 			return s.Kind == catalog.SurfaceBody && (s.Field == "" || !anywhere)

@@ -146,20 +146,26 @@ func (d *dialer) dialAddress(ctx context.Context, to netip.AddrPort, share int) 
 	return (&net.Dialer{Control: d.guard.Control}).DialContext(ctx, "tcp", to.String())
 }
 
-// CheckTarget refuses a URL whose host resolves only to forbidden addresses. It matters only with an upstream proxy,
-// which resolves the host again. A name that only the proxy can resolve passes.
+// CheckTarget refuses a URL whose host also has a forbidden address. It matters only with an upstream proxy, which
+// resolves the host again and connects to any of its addresses. A name that only the proxy can resolve passes.
 func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
-	private := commonRules(w.APIs).private
-	d := &dialer{pool: p, guard: p.newGuard(private)}
+	guard := p.newGuard(commonRules(w.APIs).private)
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
 	if err != nil {
 		return err
 	}
-	if _, err := d.resolveHost(ctx, u.Hostname(), uint16(port)); errors.Is(err, dialguard.ErrRefused) {
-		return err
+	all, err := p.conf.Resolve(ctx, u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // the proxy may resolve it
+	}
+	for _, a := range all {
+		//defence:proxied-address
+		if err := guard.CheckPort(netip.AddrPortFrom(a, uint16(port))); err != nil {
+			return err
+		}
 	}
 	return nil
 }

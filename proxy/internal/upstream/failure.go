@@ -12,8 +12,8 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // The error codes of a Failure.
@@ -40,8 +40,8 @@ type Failure struct {
 
 // NewRefusal returns the answer to the sandbox. Its texts are constants with the host and the dialled address. Only the
 // operator sees the cause, which may quote bytes of the upstream.
-func (f Failure) NewRefusal() controlapi.Refusal {
-	r := controlapi.Refusal{Code: f.Code, Host: f.Host}
+func (f Failure) NewRefusal() proxyapi.Refusal {
+	r := proxyapi.Refusal{Code: f.Code, Host: f.Host}
 	var hint string
 	r.Error, hint = f.describeFailure()
 	// An unknown code counts as a broken response.
@@ -113,10 +113,10 @@ func (f Failure) hintRefused() string {
 		return "Private and special addresses are closed. {The user can|You can} open a private range for an API " +
 			"(allow_private)."
 	case e.Private.IsValid():
-		return "%HOST leads to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
+		return "%HOST resolves to %ADDR, which " + e.Why + ". {The user can list|If that is meant, list} %RANGE in " +
 			"\"allow_private\" of {the API %API|apis/%API/config.json}."
 	}
-	return "%HOST leads to %ADDR, which " + e.Why +
+	return "%HOST resolves to %ADDR, which " + e.Why +
 		": it stays closed. {Tell the user to check|Check} the host's DNS entry."
 }
 
@@ -130,19 +130,19 @@ func (f Failure) hintUnreachable() string {
 	case f.API == "":
 		return "Check the host and its port: its address does not accept connections."
 	case errors.Is(f.Cause, syscall.ECONNREFUSED):
-		return "%HOST leads to %ADDR, where nothing listens. {Tell the user to check|Check} that the service runs, and its " +
-			"address in DNS."
+		return "%HOST resolves to %ADDR, which refuses connections. {Tell the user to check|Check} that the service runs, " +
+			"and its address in DNS."
 	}
-	return "%HOST leads to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the host's " +
-		"address in DNS."
+	return "%HOST resolves to %ADDR, which cannot be reached. {Tell the user to check|Check} the network, and the " +
+		"host's address in DNS."
 }
 
 // hintLate returns the hint for a host that took too long.
 func (f Failure) hintLate() string {
 	var e *dialError
 	if errors.As(f.Cause, &e) && f.API != "" {
-		return "%HOST leads to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service is " +
-			"down, or a firewall is in between. {Tell the user to check|Check} that."
+		return "%HOST resolves to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service " +
+			"is down, or a firewall is in between. {Tell the user to check|Check} that."
 	}
 	return "%HOST took the request and sent no response. Ask for less in one request, e.g. a smaller page or range of " +
 		"time."
@@ -156,18 +156,18 @@ func (f Failure) hintUnverified() string {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(f.Cause, &unknown):
-		return "Nothing was sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
+		return "Not sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
 			"authority in \"ca_file\"{ of the API| of apis/%API/config.json}, or in UPSTREAM_CA_FILE for all APIs."
 	case errors.As(f.Cause, &name):
-		return "Nothing was sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
+		return "Not sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
 	case errors.As(f.Cause, &invalid) && invalid.Reason == x509.Expired:
-		return "Nothing was sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
+		return "Not sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
 			"it, and the clock of the machine that CodeForge runs on."
 	case errors.As(f.Cause, &record):
-		return "Nothing was sent: %HOST does not speak TLS on its https port. {Tell the user to check|Check} the host."
+		return "Not sent: %HOST does not speak TLS on its https port. {If list_apis shows allow_http for its API, " +
+			"use http://. Otherwise tell the user to check|Check} the host."
 	}
-	return "Nothing was sent. {The user can give|Give} the API a certificate authority of its own (ca_file), if that is " +
-		"what it needs."
+	return "Not sent. {The user can name|Name} the API's own certificate authority in \"ca_file\", if it has one."
 }
 
 // hintBroken returns the hint for a response that is not valid HTTP.

@@ -78,7 +78,7 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 	if k.hasHTTP1() && (w.Login || body) {
 		req.Close = true
 	}
-	resp, err := p.findTransport(w, k).RoundTrip(preventRetry(req))
+	resp, err := p.getTransport(w, k).RoundTrip(preventRetry(req))
 	var reset http2.StreamError
 	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learnProtocol(req.URL.Host, protocolHTTP1)

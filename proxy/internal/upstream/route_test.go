@@ -297,7 +297,7 @@ func TestOwners(t *testing.T) {
 	}
 	for i := range maxOwned + 10 {
 		w.Version, w.Owner = strings.Repeat("v", i), two
-		p.findTransport(w, kindHTTP1)
+		p.getTransport(w, kindHTTP1)
 	}
 	if n := len(p.owned[two]); n > maxOwned {
 		t.Errorf("one owner has %d pools", n)

@@ -131,9 +131,9 @@ type Want struct {
 	Login bool
 }
 
-// findTransport returns the transport for a request. A private range is open, an authority is trusted and a certificate
+// getTransport returns the transport for a request. A private range is open, an authority is trusted and a certificate
 // is sent only if every one of the APIs has it.
-func (p *Pool) findTransport(w Want, k connKind) *http.Transport {
+func (p *Pool) getTransport(w Want, k connKind) *http.Transport {
 	r := commonRules(w.APIs)
 	var space [1 << 10]byte
 	text := appendKey(space[:0], w, k, r.private, r.cas)

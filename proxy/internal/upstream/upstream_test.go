@@ -75,8 +75,8 @@ func TestKeys(t *testing.T) {
 	p := newPool(t, Config{Resolve: at127})
 	a := &catalog.API{Name: "a"}
 	base := Want{APIs: []*catalog.API{a}, Version: "1"}
-	same := p.findTransport(base, kindSharedHTTP2)
-	if p.findTransport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}, kindSharedHTTP2) != same {
+	same := p.getTransport(base, kindSharedHTTP2)
+	if p.getTransport(Want{APIs: []*catalog.API{{Name: "a"}}, Version: "1"}, kindSharedHTTP2) != same {
 		t.Error("equal rules have two pools")
 	}
 	for name, w := range map[string]Want{
@@ -87,16 +87,16 @@ func TestKeys(t *testing.T) {
 		"an open range":   {APIs: []*catalog.API{{Name: "a", AllowPrivate: loopback}}, Version: "1"},
 		"an authority":    {APIs: []*catalog.API{{Name: "a", CAs: []byte("x")}}, Version: "1"},
 	} {
-		if p.findTransport(w, kindSharedHTTP2) == same {
+		if p.getTransport(w, kindSharedHTTP2) == same {
 			t.Errorf("%s shares the pool", name)
 		}
 	}
 	p.RetireAll()
-	if p.findTransport(base, kindSharedHTTP2) == same {
+	if p.getTransport(base, kindSharedHTTP2) == same {
 		t.Error("a retired pool is used again")
 	}
 	for i := range maxPools + 10 {
-		p.findTransport(Want{Version: strings.Repeat("v", i)}, kindSharedHTTP2)
+		p.getTransport(Want{Version: strings.Repeat("v", i)}, kindSharedHTTP2)
 	}
 	if len(p.pools) > maxPools || len(p.order) != len(p.pools) {
 		t.Errorf("%d pools, %d in order", len(p.pools), len(p.order))
@@ -187,6 +187,8 @@ func TestUpstreamProxy(t *testing.T) {
 		switch host {
 		case "inside.test":
 			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		case "both.test": // the proxy may connect to either
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("169.254.169.254")}, nil
 		case "localhost":
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
@@ -206,7 +208,7 @@ func TestUpstreamProxy(t *testing.T) {
 		refused bool
 	}{
 		{"https://example.com/", Want{}, false}, // only the proxy resolves it
-		{"https://inside.test/", Want{}, true},
+		{"https://inside.test/", Want{}, true}, {"https://both.test/", Want{}, true},
 		{"http://localhost:8081/", local, false}, {"http://localhost/", local, false},
 		{"http://localhost:8080/", local, true}, // our own endpoint
 	} {

@@ -144,6 +144,25 @@ func TestClientControl(t *testing.T) {
 	}
 }
 
+// TestControlWithin: a control frame within a message is judged like one between messages.
+// Promise: leaked-values-stop-here
+func TestControlWithin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		control, code string
+		err           error
+	}{
+		"a value in a ping": {frame(fin, opPing, true, canary), "\x03\xf0", swap.ErrCarriesValue},
+		"close 1006":        {frame(fin, opClose, true, "\x03\xee"), "\x03\xea", ErrProtocol},
+	} {
+		e := start(t, options())
+		e.send(e.client, frame(0, opText, true, "half")+tc.control+frame(fin, opContinuation, true, "rest"))
+		e.want(e.upstream, "8 true "+tc.code, "EOF")
+		if err := <-e.result; !errors.Is(err, tc.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestUpstreamControl: a control frame of the upstream is scrubbed in every form, and still is one where the name is
 // longer than the value.
 // Promise: scrubbed-responses
@@ -316,7 +335,7 @@ func FuzzUp(f *testing.F) {
 				t.Fatal(err)
 			}
 			applyMask(payload, h.mask, 0)
-			if strings.Contains(string(payload), canary) && (h.op != opText || len(r.o.Report.ListSwapped()) == 0) {
+			if strings.Contains(string(payload), canary) && (h.op != opText || len(r.o.Report.Swapped()) == 0) {
 				t.Fatalf("%q in a frame of opcode %d", payload, h.op)
 			}
 		}

@@ -88,15 +88,15 @@ func (r *Report) Counts() (scrubbed, redacted int, up, down int64) {
 	return r.scrubbed, r.redacted, r.up, r.down
 }
 
-// ListSwapped lists each swap once.
-func (r *Report) ListSwapped() []swap.Swap {
+// Swapped lists each swap once.
+func (r *Report) Swapped() []swap.Swap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.swapped)
 }
 
-// ListSeen lists each name that was seen and not swapped, once.
-func (r *Report) ListSeen() []swap.SeenName {
+// Seen lists each name that was seen and not swapped, once.
+func (r *Report) Seen() []swap.SeenName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.seen)
@@ -108,12 +108,12 @@ func (r *Report) addMessage(s *swap.Report, redacted, size int) {
 	defer r.mu.Unlock()
 	r.redacted += redacted
 	r.up += int64(size)
-	for _, x := range s.ListSwapped() {
+	for _, x := range s.Swapped() {
 		if !slices.Contains(r.swapped, x) {
 			r.swapped = append(r.swapped, x)
 		}
 	}
-	for _, x := range s.ListSeen() {
+	for _, x := range s.Seen() {
 		if !slices.Contains(r.seen, x) && len(r.seen) < 64 {
 			r.seen = append(r.seen, x)
 		}
@@ -149,16 +149,16 @@ func RelayMessages(ctx context.Context, client, upstream io.ReadWriteCloser, o O
 	defer end()
 	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}
 	ends := make(chan error, 2)
-	go func() { ends <- recoverPanic(func() error { return r.pumpFrames(r.client, r.upstream, r.relayUp) }) }()
-	go func() { ends <- recoverPanic(func() error { return r.pumpFrames(r.upstream, r.client, r.relayDown) }) }()
+	go func() { ends <- runRecovered(func() error { return r.pumpFrames(r.client, r.upstream, r.relayUp) }) }()
+	go func() { ends <- runRecovered(func() error { return r.pumpFrames(r.upstream, r.client, r.relayDown) }) }()
 	err := r.waitForPumps(ctx, ends)
 	_, _ = client.Close(), upstream.Close()
 	return err
 }
 
-// recoverPanic turns a panic into an error of this connection. An unrecovered panic in this goroutine would end the
+// runRecovered turns a panic into an error of this connection. An unrecovered panic in this goroutine would end the
 // process.
-func recoverPanic(f func() error) (err error) {
+func runRecovered(f func() error) (err error) {
 	defer func() {
 		if recover() != nil {
 			err = ErrProtocol

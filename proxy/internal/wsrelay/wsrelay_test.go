@@ -151,8 +151,8 @@ func TestRelay(t *testing.T) {
 	if err := <-ends; err != nil {
 		t.Errorf("relay: %v", err)
 	}
-	if scrubbed, redacted, _, _ := o.Report.Counts(); scrubbed != 1 || redacted != 1 || len(o.Report.ListSwapped()) != 1 || len(o.Report.ListSeen()) != 1 {
-		t.Errorf("report: %d, %d, %v, %v", scrubbed, redacted, o.Report.ListSwapped(), o.Report.ListSeen())
+	if scrubbed, redacted, _, _ := o.Report.Counts(); scrubbed != 1 || redacted != 1 || len(o.Report.Swapped()) != 1 || len(o.Report.Seen()) != 1 {
+		t.Errorf("report: %d, %d, %v, %v", scrubbed, redacted, o.Report.Swapped(), o.Report.Seen())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // parseSocket parses --socket and the command's other flags.
@@ -22,7 +22,7 @@ func parseSocket(flags *flag.FlagSet, args []string) (string, error) {
 		return "", err
 	}
 	if *socket == "" || flags.NArg() > 0 {
-		return "", fmt.Errorf("%s: want --socket SOCKET and nothing else", flags.Name())
+		return "", fmt.Errorf("%s: want only --socket SOCKET", flags.Name())
 	}
 	return *socket, nil
 }
@@ -59,11 +59,11 @@ func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	client := runapi.NewClient(runapi.ClientConfig{
+	client := sandboxapi.NewClient(sandboxapi.ClientConfig{
 		Dial: func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, socket) },
 	})
 	defer client.Close()
-	var h runapi.Health
+	var h sandboxapi.Health
 	err = health.Check(ctx, *linger, func(ctx context.Context) error {
 		if h, err = client.Health(ctx); err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestDisarmed: without its defence each of these attacks succeeds: those of a hostile MCP server, which need a process
@@ -30,18 +30,18 @@ func TestDisarmed(t *testing.T) {
 		tries func(s *rig.Server) string
 	}{
 		"server-package": {rig.User, func(*rig.Server) string {
-			return "write " + runapi.PackageDir(hostilePackage) + "/deno.lock x"
+			return "write " + sandboxapi.PackageDir(hostilePackage) + "/deno.lock x"
 		}},
 		"server-group": {rig.Container, func(*rig.Server) string { return "write /tmp/of-a-server x" }},
 		"server-home": {rig.Root, func(s *rig.Server) string {
-			return "fill " + runapi.HomeDir(s.Slot) + "/large " + strconv.Itoa(jail.HomeSize+8<<20)
+			return "fill " + sandboxapi.HomeDir(s.Slot) + "/large " + strconv.Itoa(jail.HomeSize+8<<20)
 		}},
 	} {
 		t.Run(defence, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", defence)
 			w := servers(t, row.mode, 1)
 			install(t, w, hostilePackage)
-			s := w.StartServer(t, runapi.ServerHead{Package: hostilePackage})
+			s := w.StartServer(t, sandboxapi.ServerHead{Package: hostilePackage})
 			if _, err := s.SendCommand(row.tries(s)); err != nil {
 				t.Errorf("the attack is stopped by something else: %v", err)
 			}

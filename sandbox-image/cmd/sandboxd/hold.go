@@ -43,8 +43,8 @@ func holdNetwork(ctx context.Context, args []string, getenv func(string) string,
 		return err
 	}
 	if size.Runs < 1 || size.Servers < 0 || flags.NArg() > 0 {
-		return fmt.Errorf("hold: want [--check [--linger TIME]] [--pod [--port N]...] [--slots N] [--servers N] " +
-			"[--announce FILE] and nothing else")
+		return fmt.Errorf("hold: want only [--check [--linger TIME]] [--pod [--port N]...] [--slots N] [--servers N] " +
+			"[--announce FILE]")
 	}
 	if *pod {
 		return network.SetUpPod(network.Pod{Size: size, ProxyGID: slot.ServiceUID, Ports: ports})
@@ -76,7 +76,7 @@ func checkNetwork(ctx context.Context, size network.Size, linger time.Duration) 
 	verified := false
 	return health.Check(ctx, linger, func(context.Context) error {
 		if verified {
-			return network.CheckPresent(size.Network)
+			return network.CheckInterface(size.Network)
 		}
 		err := privilege.CheckCapabilities(1)
 		if err == nil {

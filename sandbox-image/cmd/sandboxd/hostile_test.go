@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const hostilePackage = "npm:hostile@1.0.0"
@@ -26,7 +26,7 @@ const hostilePackage = "npm:hostile@1.0.0"
 func install(t *testing.T, w *rig.World, pkg string) {
 	t.Helper()
 	above := filepath.Join(w.Dir, "packages")
-	dir := filepath.Join(above, runapi.PackageKey(pkg))
+	dir := filepath.Join(above, sandboxapi.PackageKey(pkg))
 	var st syscall.Stat_t
 	testkit.Must(t, syscall.Stat(above, &st))
 	for name, text := range map[string]string{"deno.lock": "lock of " + pkg, "registry": "https://packages.example.com/"} {
@@ -51,28 +51,28 @@ func TestServerCannot(t *testing.T) {
 		if run.Exit.Code != 0 {
 			t.Fatalf("%+v", run)
 		}
-		victim := w.StartServer(t, runapi.ServerHead{})
-		if _, err := victim.SendCommand("write " + runapi.HomeDir(victim.Slot) + "/private secret"); err != nil {
+		victim := w.StartServer(t, sandboxapi.ServerHead{})
+		if _, err := victim.SendCommand("write " + sandboxapi.HomeDir(victim.Slot) + "/private secret"); err != nil {
 			t.Fatal(err)
 		}
-		s := w.StartServer(t, runapi.ServerHead{Package: hostilePackage})
+		s := w.StartServer(t, sandboxapi.ServerHead{Package: hostilePackage})
 		if s.Slot == victim.Slot {
 			t.Fatal("two servers share a slot")
 		}
-		if out, err := s.SendCommand("read " + runapi.PackageDir(hostilePackage) + "/deno.lock"); err != nil || out != "lock of "+hostilePackage {
+		if out, err := s.SendCommand("read " + sandboxapi.PackageDir(hostilePackage) + "/deno.lock"); err != nil || out != "lock of "+hostilePackage {
 			t.Errorf("its own package: %q %v", out, err)
 		}
 		if env, err := s.SendCommand("env"); err != nil || !strings.Contains(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/\n") && !strings.HasSuffix(env, "NPM_CONFIG_REGISTRY=https://packages.example.com/") {
 			t.Errorf("%q %v", env, err)
 		}
 		tries := []string{
-			"write " + runapi.PackageDir(hostilePackage) + "/deno.lock x",
-			"write " + runapi.PackageDir(hostilePackage) + "/new x",
-			"read " + runapi.PackageDir("npm:other@1.0.0") + "/deno.lock",
-			"read " + runapi.HomeDir(victim.Slot) + "/private",
-			"list " + runapi.HomeDir(victim.Slot),
-			"write " + runapi.HomeDir(victim.Slot) + "/x x",
-			"write " + runapi.ProgramsDir + "/x x",
+			"write " + sandboxapi.PackageDir(hostilePackage) + "/deno.lock x",
+			"write " + sandboxapi.PackageDir(hostilePackage) + "/new x",
+			"read " + sandboxapi.PackageDir("npm:other@1.0.0") + "/deno.lock",
+			"read " + sandboxapi.HomeDir(victim.Slot) + "/private",
+			"list " + sandboxapi.HomeDir(victim.Slot),
+			"write " + sandboxapi.HomeDir(victim.Slot) + "/x x",
+			"write " + sandboxapi.ProgramsDir + "/x x",
 			"read /tmp/of-a-run", "list /tmp", "write /tmp/x x",
 			"read /skills/of-a-run", "list /skills", "write /skills/x x",
 			"list /runs", "write /runs/x x", "list /code", "list /run", "list /var/lib/sandboxd", "write /x x", "write /etc/x x",
@@ -113,7 +113,7 @@ func TestServerPorts(t *testing.T) {
 	for _, m := range []rig.Mode{rig.Root, rig.User} {
 		t.Run(string(m), func(t *testing.T) {
 			w := servers(t, m, 2)
-			one, two := w.StartServer(t, runapi.ServerHead{}), w.StartServer(t, runapi.ServerHead{})
+			one, two := w.StartServer(t, sandboxapi.ServerHead{}), w.StartServer(t, sandboxapi.ServerHead{})
 			address, err := one.SendCommand("listen 127.0.0.1:7777")
 			if err != nil {
 				t.Fatal(err)
@@ -141,8 +141,8 @@ func TestServerPorts(t *testing.T) {
 func TestServerForks(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		other := w.StartServer(t, runapi.ServerHead{})
-		s := w.StartServer(t, runapi.ServerHead{})
+		other := w.StartServer(t, sandboxapi.ServerHead{})
+		s := w.StartServer(t, sandboxapi.ServerHead{})
 		out, err := s.SendCommand("bomb")
 		n, _ := strconv.Atoi(out)
 		if err == nil || n == 0 || n > maxServerProcesses {
@@ -168,8 +168,8 @@ func TestServerForks(t *testing.T) {
 func TestServerHome(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		s := w.StartServer(t, runapi.ServerHead{})
-		home := runapi.HomeDir(s.Slot)
+		s := w.StartServer(t, sandboxapi.ServerHead{})
+		home := sandboxapi.HomeDir(s.Slot)
 		size := strconv.Itoa(jail.HomeSize + 8<<20)
 		_, err := s.SendCommand("fill " + home + "/large " + size)
 		if m != rig.Container { // the kernel bounds it
@@ -178,7 +178,7 @@ func TestServerHome(t *testing.T) {
 			}
 			return
 		}
-		if e := s.WaitForEnd(t); e.Reason != runapi.OutputLimit || !strings.Contains(e.Detail, "64 MiB") {
+		if e := s.WaitForEnd(t); e.Reason != sandboxapi.OutputLimit || !strings.Contains(e.Detail, "64 MiB") {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -188,7 +188,7 @@ func TestServerHome(t *testing.T) {
 // Promise: server-limits
 func TestServerStderr(t *testing.T) {
 	w := servers(t, rig.Root, 1)
-	s := w.StartServer(t, runapi.ServerHead{})
+	s := w.StartServer(t, sandboxapi.ServerHead{})
 	if _, err := s.SendCommand("start flood"); err != nil { // a child's standard error is closed
 		t.Fatal(err)
 	}
@@ -206,12 +206,12 @@ func TestServerStderr(t *testing.T) {
 func TestServerOwner(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
-		owner := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+		owner := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 		l, err := owner.AcquireServer(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := owner.StartServer(t.Context(), l.Generation, runapi.ServerHead{})
+		s, err := owner.StartServer(t.Context(), l.Generation, sandboxapi.ServerHead{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestServerKilled(t *testing.T) {
 			victims = []string{"the bridge", "sandboxd"}
 		}
 		for _, victim := range victims {
-			s := w.StartServer(t, runapi.ServerHead{})
+			s := w.StartServer(t, sandboxapi.ServerHead{})
 			for range 2 {
 				if _, err := s.SendCommand("start sleep"); err != nil {
 					t.Fatal(victim, err)
@@ -274,7 +274,7 @@ func TestServerKilled(t *testing.T) {
 			} else if e := s.WaitForEnd(t); e.Code != 128+int(syscall.SIGKILL) || e.Detail == "" {
 				t.Errorf("%s: %+v", victim, e)
 			}
-			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
+			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, sandboxapi.ErrLeaseGone) {
 				t.Error(victim, err)
 			}
 			deadline := time.Now().Add(testkit.Patience)
@@ -284,7 +284,7 @@ func TestServerKilled(t *testing.T) {
 			if left := puppets(t); len(left) > 0 {
 				t.Errorf("%s: %v are left", victim, left)
 			}
-			again := w.StartServer(t, runapi.ServerHead{})
+			again := w.StartServer(t, sandboxapi.ServerHead{})
 			if out, err := again.SendCommand("echo again"); out != "again" || err != nil {
 				t.Errorf("%s: %q %v", victim, out, err)
 			}

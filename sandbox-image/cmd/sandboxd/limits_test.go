@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // hostile are runs that end at a limit, in both languages; an empty program: it does not exist in that one. A limit knows
@@ -25,42 +25,42 @@ import (
 var hostile = []struct {
 	name, code, python string
 	timeout            time.Duration
-	reason             runapi.Reason
+	reason             sandboxapi.Reason
 	stdout             string // prefix of the output
 }{
 	{"endless loop", "console.log('so far');\nfor (;;);\n",
-		"print('so far')\nwhile True: pass\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+		"print('so far')\nwhile True: pass\n", 2 * time.Second, sandboxapi.Timeout, "so far\n"},
 	{"endless sleep", "console.log('so far');\nawait new Promise(() => setInterval(() => {}, 1e6));\n",
-		"import time\nprint('so far')\ntime.sleep(1e6)\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+		"import time\nprint('so far')\ntime.sleep(1e6)\n", 2 * time.Second, sandboxapi.Timeout, "so far\n"},
 	{"ignores signals", "for (const s of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const) Deno.addSignalListener(s, () => {});\nconsole.log('so far');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
-		"import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 2 * time.Second, runapi.Timeout, "so far\n"},
+		"import signal\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n    except OSError: pass\nprint('so far')\nwhile True: signal.pause()\n", 2 * time.Second, sandboxapi.Timeout, "so far\n"},
 	{"heap bomb", "const a: unknown[] = [];\nfor (;;) a.push(new Array(1000).fill(Math.random()));\n",
-		"a = []\nwhile True: a.append([0.5] * 1000)\n", 3 * time.Minute, runapi.OOM, ""},
+		"a = []\nwhile True: a.append([0.5] * 1000)\n", 3 * time.Minute, sandboxapi.OOM, ""},
 	{"buffer bomb", "const a: Uint8Array[] = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n",
-		"a = []\nwhile True: a.append(b'1' * (10 << 20))\n", 3 * time.Minute, runapi.OOM, ""},
+		"a = []\nwhile True: a.append(b'1' * (10 << 20))\n", 3 * time.Minute, sandboxapi.OOM, ""},
 	{"string bomb", "let s = 'x';\nconst a = [];\nfor (;;) { s = s + s.slice(0, 1 << 20); a.push(s + a.length); JSON.stringify(a); }\n",
-		"s, a = 'x', []\nwhile True:\n    s += s[:1 << 20]\n    a.append(s + str(len(a)))\n", 3 * time.Minute, runapi.OOM, ""},
+		"s, a = 'x', []\nwhile True:\n    s += s[:1 << 20]\n    a.append(s + str(len(a)))\n", 3 * time.Minute, sandboxapi.OOM, ""},
 	{"worker bomb", "const src = URL.createObjectURL(new Blob(['const a = []; for (;;) a.push(new Array(1e4).fill(1))'], { type: 'text/javascript' }));\nfor (let i = 0; i < 3; i++) new Worker(src, { type: 'module' });\n",
-		"import threading\ndef fill():\n    a = []\n    while True: a.append([0.5] * 10000)\nfor i in range(3): threading.Thread(target=fill).start()\n", 3 * time.Minute, runapi.OOM, ""},
+		"import threading\ndef fill():\n    a = []\n    while True: a.append([0.5] * 10000)\nfor i in range(3): threading.Thread(target=fill).start()\n", 3 * time.Minute, sandboxapi.OOM, ""},
 	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
-		"import time\nb = b'1' * (1 << 20)\nwith open('/tmp/a', 'wb') as f, open('/tmp/b', 'wb') as g:\n    for i in range(100): f.write(b), g.write(b)\n    while True: time.sleep(0.01)\n", 3 * time.Minute, runapi.OutputLimit, ""},
+		"import time\nb = b'1' * (1 << 20)\nwith open('/tmp/a', 'wb') as f, open('/tmp/b', 'wb') as g:\n    for i in range(100): f.write(b), g.write(b)\n    while True: time.sleep(0.01)\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n",
-		"import itertools, os\nos.mkdir('/tmp/many')\nfor i in itertools.count():\n    try: open(f'/tmp/many/{i}', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
+		"import itertools, os\nos.mkdir('/tmp/many')\nfor i in itertools.count():\n    try: open(f'/tmp/many/{i}', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n",
-		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, runapi.OutputLimit, ""},
+		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n",
-		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, runapi.OutputLimit, ""},
+		"with open('/skills/big.py', 'wb') as f: f.write(bytes(17 << 20))\nprint('done')\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"flood of a closed directory", "Deno.mkdirSync('/skills/x', { mode: 0o700 });\nDeno.chmodSync('/skills/x', 0o700);\nconst b = new Uint8Array(8 << 20);\nfor (let i = 0; i < 40; i++) Deno.writeFileSync('/skills/x/' + i, b);\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
-		"import os, time\nos.mkdir('/skills/x', 0o700)\nfor i in range(40):\n    with open(f'/skills/x/{i}', 'wb') as f: f.write(bytes(8 << 20))\nwhile True: time.sleep(0.01)\n", 3 * time.Minute, runapi.OutputLimit, ""},
+		"import os, time\nos.mkdir('/skills/x', 0o700)\nfor i in range(40):\n    with open(f'/skills/x/{i}', 'wb') as f: f.write(bytes(8 << 20))\nwhile True: time.sleep(0.01)\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"flood deep down", "const d = '/skills' + '/d'.repeat(70);\nDeno.mkdirSync(d, { recursive: true });\nconst b = new Uint8Array(8 << 20);\nfor (let i = 0; i < 40; i++) Deno.writeFileSync(d + '/' + i, b);\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
-		"import os, time\nd = '/skills' + '/d' * 70\nos.makedirs(d)\nfor i in range(40):\n    with open(f'{d}/{i}', 'wb') as f: f.write(bytes(8 << 20))\nwhile True: time.sleep(0.01)\n", 3 * time.Minute, runapi.OutputLimit, ""},
-	{"stops what measures it", "", "import os, signal, threading, time\ndef stop():\n    while True:\n        try: os.kill(-1, signal.SIGSTOP)\n        except OSError: pass\nthreading.Thread(target=stop, daemon=True).start()\nb, files = bytes(1 << 20), []\nfor name in '/tmp/a', '/tmp/b':\n    files.append(open(name, 'wb'))\n    os.remove(name)\n    for i in range(100): files[-1].write(b)\nwhile True: time.sleep(0.01)\n", 30 * time.Second, runapi.OutputLimit, ""},
+		"import os, time\nd = '/skills' + '/d' * 70\nos.makedirs(d)\nfor i in range(40):\n    with open(f'{d}/{i}', 'wb') as f: f.write(bytes(8 << 20))\nwhile True: time.sleep(0.01)\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
+	{"stops what measures it", "", "import os, signal, threading, time\ndef stop():\n    while True:\n        try: os.kill(-1, signal.SIGSTOP)\n        except OSError: pass\nthreading.Thread(target=stop, daemon=True).start()\nb, files = bytes(1 << 20), []\nfor name in '/tmp/a', '/tmp/b':\n    files.append(open(name, 'wb'))\n    os.remove(name)\n    for i in range(100): files[-1].write(b)\nwhile True: time.sleep(0.01)\n", 30 * time.Second, sandboxapi.OutputLimit, ""},
 	{"output flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n",
-		"import sys\nwhile True: sys.stdout.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, "aaaa"},
+		"import sys\nwhile True: sys.stdout.buffer.write(b'a' * 65536)\n", 3 * time.Minute, sandboxapi.OutputLimit, "aaaa"},
 	{"stderr flood", "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stderr.writeSync(b);\n",
-		"import sys\nwhile True: sys.stderr.buffer.write(b'a' * 65536)\n", 3 * time.Minute, runapi.OutputLimit, ""},
-	{"memory of malloc", "", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 3 * time.Minute, runapi.OOM, ""},
-	{"fork storm", "", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 2 * time.Second, runapi.Timeout, ""},
+		"import sys\nwhile True: sys.stderr.buffer.write(b'a' * 65536)\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
+	{"memory of malloc", "", "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nwhile True: ctypes.memset(libc.malloc(ctypes.c_size_t(1 << 22)), 1, 1 << 22)\n", 3 * time.Minute, sandboxapi.OOM, ""},
+	{"fork storm", "", "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.001)\n", 2 * time.Second, sandboxapi.Timeout, ""},
 }
 
 // inEveryMode are rows that show each kind of limit at the means of a mode: its processes, its memory, its mounts.
@@ -121,10 +121,10 @@ func TestLimits(t *testing.T) {
 					t.Errorf("%+v %.100q %.300q", r.Exit, r.Stdout, r.Stderr)
 				}
 				took := time.Duration(r.Exit.WallMS) * time.Millisecond
-				if h.reason == runapi.Timeout && (took < h.timeout || took > h.timeout+testkit.Patience) {
+				if h.reason == sandboxapi.Timeout && (took < h.timeout || took > h.timeout+testkit.Patience) {
 					t.Errorf("ended after %s", took)
 				}
-				if h.reason == runapi.OOM && r.Exit.MaxRSS > 4*memory { // what it can take between two checks is more
+				if h.reason == sandboxapi.OOM && r.Exit.MaxRSS > 4*memory { // what it can take between two checks is more
 					t.Errorf("reached %d MiB", r.Exit.MaxRSS>>20)
 				}
 				nothingLeft(t, w, o.Mode)
@@ -154,18 +154,18 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 			for _, row := range []struct {
 				name   string
 				ends   [2]string
-				reason runapi.Reason
+				reason sandboxapi.Reason
 				code   int
 			}{
-				{"busy at the time limit", [2]string{"for (;;);\n", "while True: pass\n"}, runapi.Timeout, 137},
-				{"asleep at the time limit", [2]string{"await new Promise(() => setInterval(() => {}, 1e6));\n", "import time\ntime.sleep(1e6)\n"}, runapi.Timeout, 137},
-				{"busy outside of the language", [2]string{"'a'.repeat(40).match(/(a*)*(a*)*(a*)*b/);for (;;);\n", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')\n"}, runapi.Timeout, 137},
-				{"over the memory limit", [2]string{"const a = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", "a = []\nwhile True: a.append(b'1' * (10 << 20))\n"}, runapi.OOM, 137},
-				{"exit", [2]string{"Deno.exit(3);\n", "import os\nos._exit(3)\n"}, runapi.Exited, 3},
+				{"busy at the time limit", [2]string{"for (;;);\n", "while True: pass\n"}, sandboxapi.Timeout, 137},
+				{"asleep at the time limit", [2]string{"await new Promise(() => setInterval(() => {}, 1e6));\n", "import time\ntime.sleep(1e6)\n"}, sandboxapi.Timeout, 137},
+				{"busy outside of the language", [2]string{"'a'.repeat(40).match(/(a*)*(a*)*(a*)*b/);for (;;);\n", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')\n"}, sandboxapi.Timeout, 137},
+				{"over the memory limit", [2]string{"const a = [];\nfor (;;) a.push(new Uint8Array(10 << 20).fill(1));\n", "a = []\nwhile True: a.append(b'1' * (10 << 20))\n"}, sandboxapi.OOM, 137},
+				{"exit", [2]string{"Deno.exit(3);\n", "import os\nos._exit(3)\n"}, sandboxapi.Exited, 3},
 			} {
 				t.Run(row.name, func(t *testing.T) {
 					limit := testkit.Patience
-					if row.reason == runapi.Timeout {
+					if row.reason == sandboxapi.Timeout {
 						limit = 3 * time.Second
 					}
 					r := w.RunCode(t, parts[i]+row.ends[i], limit)
@@ -188,8 +188,8 @@ func TestKilled(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots = 1
 		w := rig.StartWorld(t, o)
-		ended, printed := make(chan rig.Result, 1), make(chan runapi.Event, 8)
-		w.OnEvent = func(e runapi.Event) { printed <- e }
+		ended, printed := make(chan rig.Result, 1), make(chan sandboxapi.Event, 8)
+		w.OnEvent = func(e sandboxapi.Event) { printed <- e }
 		go func() {
 			ended <- w.RunCode(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
 				"import time\nprint('up')\nwhile True: time.sleep(0.01)\n"), testkit.Patience)
@@ -201,14 +201,14 @@ func TestKilled(t *testing.T) {
 			}
 		}
 		r := <-ended
-		if r.Exit.Reason != runapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
+		if r.Exit.Reason != sandboxapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
 			!strings.HasPrefix(r.Exit.Detail, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill for lack of memory.") ||
 			!strings.Contains(r.Exit.Detail, " MiB of its limit of ") {
 			t.Errorf("%+v %q", r.Exit, r.Stdout)
 		}
 		if o.Python {
 			r = w.RunCode(t, "import ctypes\nprint('up')\nctypes.string_at(0)\n", testkit.Patience)
-			if r.Exit.Reason != runapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
+			if r.Exit.Reason != sandboxapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
 				t.Errorf("%+v", r.Exit)
 			}
 		}
@@ -227,7 +227,7 @@ func TestNoRoomForOutput(t *testing.T) {
 	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
 	r := w.RunCode(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
 	const want = "The whole stdout, 5000001 bytes, could not be kept: the disk of /runs is full."
-	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != runapi.Exited {
+	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != sandboxapi.Exited {
 		t.Errorf("%+v", r.Exit)
 	}
 	if r := w.RunCode(t, "console.log('x'.repeat(500000));\n", testkit.Patience); r.Exit.Unkept != "" || r.Exit.StdoutFile == "" {
@@ -335,24 +335,24 @@ func TestDroppedConnection(t *testing.T) {
 	languages(t, func(t *testing.T, o rig.Options, pick func(typescript, python string) string) {
 		o.Slots, o.Warm = 2, 0
 		w := rig.StartWorld(t, o)
-		language := pick(runapi.LanguageTypeScript, runapi.LanguagePython)
-		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-		lease, err := other.AcquireFor(context.Background(), runapi.LeaseRequest{Language: language})
+		language := pick(sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
+		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
+		lease, err := other.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Language: language})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
 		started := make(chan struct{}, 1)
 		go func() {
-			_, err := other.Run(context.Background(), runapi.RunRequest{
+			_, err := other.Run(context.Background(), sandboxapi.RunRequest{
 				Generation: lease.Generation, Run: "dropped", Language: language, Permissions: w.Hash,
 				Code: pick("console.log('up');\nfor (;;);\n", "print('up')\nwhile True: pass\n"), TimeoutMS: 60000,
-			}, func(runapi.Event) { started <- struct{}{} })
+			}, func(sandboxapi.Event) { started <- struct{}{} })
 			ended <- err
 		}()
 		<-started
 		_ = other.Close()
-		if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
+		if err := <-ended; !errors.Is(err, sandboxapi.ErrInterrupted) {
 			t.Errorf("got %v", err)
 		}
 		deadline := time.Now().Add(testkit.Patience)
@@ -369,7 +369,7 @@ func TestDroppedConnection(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if err := w.Client.Release(context.Background(), lease.Generation); !errors.Is(err, runapi.ErrLeaseGone) {
+		if err := w.Client.Release(context.Background(), lease.Generation); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 			t.Errorf("release: %v", err)
 		}
 	})
@@ -385,10 +385,10 @@ func TestStalledReader(t *testing.T) {
 	release := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := w.Client.Run(context.Background(), runapi.RunRequest{
-			Generation: lease.Generation, Run: "stalled", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+		_, err := w.Client.Run(context.Background(), sandboxapi.RunRequest{
+			Generation: lease.Generation, Run: "stalled", Language: sandboxapi.LanguageTypeScript, Permissions: w.Hash,
 			Code: "const b = new Uint8Array(65536).fill(97);\nfor (;;) Deno.stdout.writeSync(b);\n", TimeoutMS: 1500,
-		}, func(runapi.Event) { <-release })
+		}, func(sandboxapi.Event) { <-release })
 		ended <- err
 	}()
 	for range 20 {
@@ -403,7 +403,7 @@ func TestStalledReader(t *testing.T) {
 		if err == nil {
 			_ = w.Client.Release(context.Background(), l.Generation)
 		}
-		if err := w.Client.Release(context.Background(), lease.Generation); err == nil || errors.Is(err, runapi.ErrLeaseGone) {
+		if err := w.Client.Release(context.Background(), lease.Generation); err == nil || errors.Is(err, sandboxapi.ErrLeaseGone) {
 			break
 		}
 		if time.Now().After(deadline) {

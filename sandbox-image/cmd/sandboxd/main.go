@@ -36,7 +36,7 @@
 //   - answers the kubelet at --health
 //   - is not ready while it can connect to --closed, an address that no sandbox may reach
 //
-// serve starts itself with other commands:
+// serve starts itself with other commands. Package enter carries out the first two:
 //
 //   - "sandboxd enter" is the last step before a program of a slot.
 //   - "sandboxd stage" mounts the files for embedded sandboxes.
@@ -55,7 +55,6 @@ import (
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
 func main() {
@@ -72,7 +71,7 @@ func main() {
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin, stdout, stderr *os.File) error {
 	if len(args) == 0 {
-		return errors.New("want a command: serve, attach, health, hold or enter")
+		return errors.New("want a command: serve, attach, health or hold")
 	}
 	command, args := args[0], args[1:]
 	switch command {
@@ -84,14 +83,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 		return checkHealth(ctx, args, stdout)
 	case "hold":
 		return health.CannotStart(holdNetwork(ctx, args, getenv, stderr))
-	case "enter":
-		plan, err := enter.ParsePlan(args)
-		if err != nil {
-			return err
-		}
-		return plan.EnterAndExec()
-	case "stage":
-		return enter.ServeStage(args, stdin, stdout)
 	case "reap":
 		return killOwnProcesses()
 	case "unnamed":
@@ -105,5 +96,5 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin, 
 	case "wipe":
 		return wipeFolder(args)
 	}
-	return fmt.Errorf("unknown command %q: want serve, attach, health, hold or enter", strings.ToValidUTF8(command, "?"))
+	return fmt.Errorf("unknown command %q: want serve, attach, health or hold", strings.ToValidUTF8(command, "?"))
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const shopTypes = `export {};
@@ -20,14 +20,14 @@ export { api as shop };
 `
 
 // shop is a client of an API that nothing answers.
-func shop(t *testing.T, types string) []runapi.Module {
+func shop(t *testing.T, types string) []sandboxapi.Module {
 	t.Helper()
 	table, err := json.Marshal(runner.Table{
 		Name: "shop", Call: "shop", Server: "http://127.0.0.1:9",
 		Operations: []runner.Operation{{Key: "POST /refunds/{id}"}},
 	})
 	testkit.Must(t, err)
-	return []runapi.Module{{Name: "shop", Table: table, Types: types}}
+	return []sandboxapi.Module{{Name: "shop", Table: table, Types: types}}
 }
 
 // TestModules: code imports its clients from /apis/, is checked by their types in its slot, and is not run if it has
@@ -57,7 +57,7 @@ func TestModules(t *testing.T) {
 			}
 			r := w.RunCode(t, begin+code, testkit.Patience)
 			got := r.Stdout + r.Stderr
-			if r.Exit.Reason == runapi.Mistaken {
+			if r.Exit.Reason == sandboxapi.Mistaken {
 				if r.Stdout+r.Stderr != "" || len(r.Exit.Mistakes) != 1 {
 					t.Errorf("%s: %+v", code, r)
 				}

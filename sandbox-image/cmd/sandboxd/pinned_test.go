@@ -7,7 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // plant replaces pinned skills, as an unreadable file and as a link, while its run lives.
@@ -27,7 +27,7 @@ await Deno.writeTextFile("/skills/data.json", '{"who":"data"}');`
 func TestPinned(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
-		w.Language = runapi.LanguageTypeScript
+		w.Language = sandboxapi.LanguageTypeScript
 		if r := w.RunCode(t, plant, 20*time.Second); r.Exit.Code != 0 {
 			t.Fatalf("planting: %s%s", r.Stdout, r.Stderr)
 		}
@@ -58,7 +58,7 @@ await Deno.remove("/skills/made.ts");`, 20*time.Second)
 				t.Errorf("got\n%s%s\nwant\n%s", r.Stdout, r.Stderr, want)
 			}
 		}
-		w.Language, w.Skills = runapi.LanguagePython, map[string]string{"open-report.py": "who = 'pinned'\n"}
+		w.Language, w.Skills = sandboxapi.LanguagePython, map[string]string{"open-report.py": "who = 'pinned'\n"}
 		r := w.RunCode(t, `
 import os
 from skills import open_report, loose
@@ -74,7 +74,7 @@ for change in (lambda: open(open_report.__file__, "w"), lambda: os.unlink(open_r
 		if want := "pinned loose of pinned\nkept\nkept\nkept\nkept\n"; r.Stdout != want {
 			t.Errorf("Python: got\n%s%s\nwant\n%s", r.Stdout, r.Stderr, want)
 		}
-		w.Language, w.Skills = runapi.LanguageTypeScript, nil // the control: what was planted is imported, or stops the run
+		w.Language, w.Skills = sandboxapi.LanguageTypeScript, nil // the control: what was planted is imported, or stops the run
 		if r := w.RunCode(t, `console.log((await import("/skills/loose.ts")).who)`, 20*time.Second); !strings.Contains(r.Stdout, "loose of evil\n") && !strings.Contains(r.Stderr, "Permission denied") {
 			t.Errorf("without pinned skills: %s%s", r.Stdout, r.Stderr)
 		}

@@ -18,11 +18,10 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
-
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 	"github.com/codeforge-mcp/codeforge/skills"
 )
 
@@ -52,7 +51,7 @@ func firstGeneration(f serveFlags, now time.Time) uint64 {
 
 // serveHealth serves the kubelet's readiness probe. In other pods the probe runs a command in the container; here that
 // command would be a process of the slot's user.
-func serveHealth(ctx context.Context, address string, sandbox runapi.Sandbox) error {
+func serveHealth(ctx context.Context, address string, sandbox sandboxapi.Sandbox) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
 	if err != nil {
 		return err
@@ -171,7 +170,7 @@ func closeVolumes(f serveFlags) error {
 		mode  os.FileMode
 	}{
 		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o750},
-		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {runapi.HomesDir, 0, 0o711},
+		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {sandboxapi.HomesDir, 0, 0o711},
 	} {
 		info, err := os.Stat(v.path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&0o002 == 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestPrivate: a private run imports its skills, writes into a folder that is gone with it, and sees nothing that other
@@ -17,7 +17,7 @@ import (
 func TestPrivate(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
-		w.Language = runapi.LanguageTypeScript
+		w.Language = sandboxapi.LanguageTypeScript
 		shared := `await Deno.writeTextFile("/tmp/shared.txt", "of the others");
 await Deno.writeTextFile("/skills/theirs.ts", "export const x = 'of the others';");
 console.log("x".repeat(100000));`
@@ -59,7 +59,7 @@ console.log("x".repeat(100000));`
 				t.Errorf("run %d saw files of others, or its output was kept (%s):\n%.2000s", i, r.Exit.StdoutFile, r.Stdout)
 			}
 		}
-		w.Language = runapi.LanguagePython
+		w.Language = sandboxapi.LanguagePython
 		r := w.RunCode(t, `
 import os
 from skills import three
@@ -74,7 +74,7 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 		if !strings.HasPrefix(r.Stdout, "3 []\n") || strings.Contains(r.Stdout, "SAW") {
 			t.Errorf("Python: %s%s", r.Stdout, r.Stderr)
 		}
-		w.Language, w.Private, w.Skills = runapi.LanguageTypeScript, false, nil
+		w.Language, w.Private, w.Skills = sandboxapi.LanguageTypeScript, false, nil
 		r = w.RunCode(t, `console.log(await Deno.readTextFile("/tmp/shared.txt"), (await import("/skills/theirs.ts")).x)`, 20*time.Second)
 		if r.Stdout != "of the others of the others\n" {
 			t.Errorf("a run that is not private: %s%s", r.Stdout, r.Stderr)
@@ -88,12 +88,12 @@ func TestPrivateLease(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1})
 		for _, private := range []bool{false, true} {
-			l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Private: private})
+			l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Private: private})
 			testkit.Must(t, err)
-			_, err = w.Client.Run(context.Background(), runapi.RunRequest{
-				Generation: l.Generation, Run: "r", Language: runapi.LanguageTypeScript, Code: "1", Private: !private,
+			_, err = w.Client.Run(context.Background(), sandboxapi.RunRequest{
+				Generation: l.Generation, Run: "r", Language: sandboxapi.LanguageTypeScript, Code: "1", Private: !private,
 				Permissions: w.Hash, TimeoutMS: 1000,
-			}, func(runapi.Event) {})
+			}, func(sandboxapi.Event) {})
 			if err == nil || !strings.Contains(err.Error(), "private") {
 				t.Errorf("a lease with private %v, a run with the contrary: %v", private, err)
 			}

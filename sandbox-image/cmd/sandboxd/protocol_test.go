@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // raw sends a request that Client would not send.
@@ -78,9 +78,9 @@ func TestBadRequests(t *testing.T) {
 		{"timeout 0", "POST", "/v1/runs", run("1000} => 0}"), 400, "timeout_ms"},
 		{"negative timeout", "POST", "/v1/runs", run("1000} => -1}"), 400, "timeout_ms"},
 		{"other permissions", "POST", "/v1/runs", run(w.Hash + " => other"), 409, w.Hash},
-		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", runapi.MaxCode+1) + `"`), 400, "want at most"},
-		{"servers too large", "POST", "/v1/runs", run(`"code": "" => "code": "", "servers": {"s": ["` + strings.Repeat("x", runapi.MaxServers) + `"]}`), 400, "want at most"},
-		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*(runapi.MaxCode+runapi.MaxServers+runapi.MaxModules)) + `"`), 413, "too large"},
+		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", sandboxapi.MaxCode+1) + `"`), 400, "want at most"},
+		{"servers too large", "POST", "/v1/runs", run(`"code": "" => "code": "", "servers": {"s": ["` + strings.Repeat("x", sandboxapi.MaxServers) + `"]}`), 400, "want at most"},
+		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*(sandboxapi.MaxCode+sandboxapi.MaxServers+sandboxapi.MaxModules)) + `"`), 413, "too large"},
 		{"release of none", "DELETE", "/v1/leases/12", "", 410, "generation 12"},
 		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "not a number"},
 		{"wrong method", "GET", "/v1/runs", "", 404, "no such resource"},
@@ -103,7 +103,7 @@ func TestBadRequests(t *testing.T) {
 	if status, _ := raw(t, w, "POST", "/v1/runs", "text/plain", "{}"); status != 415 {
 		t.Errorf("text/plain: %d", status)
 	}
-	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, runapi.ErrBusy) {
+	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, sandboxapi.ErrBusy) {
 		t.Errorf("a second lease: %v", err)
 	}
 	if err := w.Client.Release(context.Background(), lease.Generation); err != nil {
@@ -119,23 +119,23 @@ func TestLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := runapi.RunRequest{
-		Generation: lease.Generation, Run: "one", Language: runapi.LanguageTypeScript, Code: "console.log(1)",
+	req := sandboxapi.RunRequest{
+		Generation: lease.Generation, Run: "one", Language: sandboxapi.LanguageTypeScript, Code: "console.log(1)",
 		Permissions: w.Hash, TimeoutMS: 10000,
 	}
-	if _, err := w.Client.Run(ctx, req, func(runapi.Event) {}); err != nil {
+	if _, err := w.Client.Run(ctx, req, func(sandboxapi.Event) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Client.Run(ctx, req, func(runapi.Event) {}); !errors.Is(err, runapi.ErrLeaseGone) {
+	if _, err := w.Client.Run(ctx, req, func(sandboxapi.Event) {}); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 		t.Errorf("a second run: %v", err)
 	}
-	if _, err := w.Client.Acquire(ctx); !errors.Is(err, runapi.ErrBusy) {
+	if _, err := w.Client.Acquire(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
 		t.Errorf("the slot of a lease whose run has ended: %v", err)
 	}
 	if err := w.Client.Release(ctx, lease.Generation); err != nil {
 		t.Error(err)
 	}
-	if err := w.Client.Release(ctx, lease.Generation); !errors.Is(err, runapi.ErrLeaseGone) {
+	if err := w.Client.Release(ctx, lease.Generation); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 		t.Errorf("a second release: %v", err)
 	}
 	next, err := w.Client.Acquire(ctx)
@@ -148,7 +148,7 @@ func TestLeases(t *testing.T) {
 func TestNoLeaseAhead(t *testing.T) {
 	rig.OneMode(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 3})
-		if l, err := w.Client.AcquireFor(context.Background(), runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
+		if l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
 		if _, err := w.Client.Acquire(context.Background()); err != nil {
@@ -163,18 +163,18 @@ func TestLeaseAhead(t *testing.T) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 3, Warm: 1})
 		ctx := context.Background()
 		code := "console.log(Deno.permissions.querySync({ name: 'net', host: 'a.example' }).state)"
-		run := func(l runapi.Lease) (string, runapi.Exit) {
+		run := func(l sandboxapi.Lease) (string, sandboxapi.Exit) {
 			t.Helper()
 			var out strings.Builder
-			exit, err := w.Client.Run(ctx, runapi.RunRequest{
-				Generation: l.Generation, Run: "a", Language: runapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: 10000,
-			}, func(e runapi.Event) { out.WriteString(e.Stdout) })
+			exit, err := w.Client.Run(ctx, sandboxapi.RunRequest{
+				Generation: l.Generation, Run: "a", Language: sandboxapi.LanguageTypeScript, Code: code, Permissions: w.Hash, TimeoutMS: 10000,
+			}, func(e sandboxapi.Event) { out.WriteString(e.Stdout) })
 			if err != nil {
 				t.Fatal(err)
 			}
 			return out.String(), exit
 		}
-		stats := func(want runapi.Stats) {
+		stats := func(want sandboxapi.Stats) {
 			t.Helper()
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 				s, err := w.Client.Stats(ctx)
@@ -187,31 +187,31 @@ func TestLeaseAhead(t *testing.T) {
 			}
 		}
 		awaitWarm(t, w, 1)
-		first, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
+		first, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		stats(runapi.Stats{Ahead: 1, Warm: 1})
-		second, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
+		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
+		second, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
 		if err != nil || second.Slot == first.Slot {
 			t.Fatalf("%+v %v", second, err)
 		}
-		if l, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true}); !errors.Is(err, runapi.ErrBusy) {
+		if l, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Fatalf("the last slot: %+v %v", l, err)
 		}
 		third, err := w.Client.Acquire(ctx)
 		if err != nil || third.Slot == first.Slot || third.Slot == second.Slot {
 			t.Fatalf("%+v %v", third, err)
 		}
-		for _, l := range []runapi.Lease{second, third} {
+		for _, l := range []sandboxapi.Lease{second, third} {
 			if err := w.Client.Release(ctx, l.Generation); err != nil {
 				t.Error(err)
 			}
 		}
-		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
 
 		w.AllowHosts(t, "a.example")
-		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
 		if out, exit := run(first); out != "granted\n" || !exit.Warm {
 			t.Errorf("%q %+v", out, exit)
 		}
@@ -220,11 +220,11 @@ func TestLeaseAhead(t *testing.T) {
 		}
 		// A lease on a seat without a warm interpreter: the next one is started there.
 		for range 2 {
-			l, err := w.Client.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true})
+			l, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			stats(runapi.Stats{Ahead: 1, Warm: 1})
+			stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
 			if _, exit := run(l); !exit.Warm {
 				t.Errorf("%+v", exit)
 			}
@@ -232,13 +232,13 @@ func TestLeaseAhead(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		other := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
-		if _, err := other.AcquireFor(ctx, runapi.LeaseRequest{Ahead: true}); err != nil {
+		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
+		if _, err := other.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true}); err != nil {
 			t.Error(err)
 		}
-		stats(runapi.Stats{Ahead: 1, Warm: 1})
+		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
 		_ = other.Close()
-		stats(runapi.Stats{Warm: 1})
+		stats(sandboxapi.Stats{Warm: 1})
 	})
 }
 
@@ -256,13 +256,13 @@ func TestPermissionsChange(t *testing.T) {
 		}
 		old := w.Hash
 		w.AllowHosts(t, "a.example", "*.a.example")
-		req := runapi.RunRequest{Generation: lease.Generation, Run: "x", Language: runapi.LanguageTypeScript, Code: ask, Permissions: old, TimeoutMS: 10000}
-		if _, err := w.Client.Run(context.Background(), req, func(runapi.Event) {}); !errors.Is(err, runapi.ErrPermissions) {
+		req := sandboxapi.RunRequest{Generation: lease.Generation, Run: "x", Language: sandboxapi.LanguageTypeScript, Code: ask, Permissions: old, TimeoutMS: 10000}
+		if _, err := w.Client.Run(context.Background(), req, func(sandboxapi.Event) {}); !errors.Is(err, sandboxapi.ErrPermissions) {
 			t.Errorf("old permissions: %v", err)
 		}
 		req.Permissions = w.Hash
 		var out strings.Builder
-		if _, err := w.Client.Run(context.Background(), req, func(e runapi.Event) { out.WriteString(e.Stdout) }); err != nil {
+		if _, err := w.Client.Run(context.Background(), req, func(e sandboxapi.Event) { out.WriteString(e.Stdout) }); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Fields(out.String()); len(lines) != 3 || lines[0] != "granted" || lines[1] != "granted" || lines[2] == "granted" {
@@ -308,7 +308,7 @@ func TestCAChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitWarm(t, w, 0)
-	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, runapi.ErrUnready) {
+	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, sandboxapi.ErrUnready) {
 		t.Errorf("without a CA: %v", err)
 	}
 	if h, err := w.Client.Health(context.Background()); err != nil || h.Ready || !strings.Contains(h.Problem, "CA") {
@@ -335,7 +335,7 @@ func TestWaitingInterpreterDies(t *testing.T) {
 		}
 		_ = syscall.Kill(killed, syscall.SIGKILL)
 		testkit.WaitFor(t, func() bool { now := waiting(); return now != 0 && now != killed })
-		if r := w.RunCode(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != runapi.Exited {
+		if r := w.RunCode(t, "console.log('ran')\n", testkit.Patience); r.Stdout != "ran\n" || r.Exit.Reason != sandboxapi.Exited {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -358,7 +358,7 @@ func (c attachConn) LocalAddr() net.Addr              { return &net.UnixAddr{Nam
 func (c attachConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "attach"} }
 
 // attachAs starts `sandboxd attach` as a user, and a client over its stdio.
-func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client, *bytes.Buffer) {
+func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *sandboxapi.Client, *bytes.Buffer) {
 	t.Helper()
 	cmd := exec.Command(rig.BuildBinary(t), "attach", "--socket", w.Socket)
 	cmd.Env = []string{}
@@ -376,7 +376,7 @@ func attachAs(t *testing.T, w *rig.World, uid uint32) (*exec.Cmd, *runapi.Client
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := runapi.NewClient(runapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) {
+	c := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) {
 		return attachConn{Reader: out, WriteCloser: in}, nil
 	}})
 	return cmd, c, &errs
@@ -395,10 +395,10 @@ func TestAttach(t *testing.T) {
 			}
 			up, ended := make(chan struct{}, 1), make(chan error, 1)
 			go func() {
-				_, err := client.Run(ctx, runapi.RunRequest{
-					Generation: lease.Generation, Run: "a", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+				_, err := client.Run(ctx, sandboxapi.RunRequest{
+					Generation: lease.Generation, Run: "a", Language: sandboxapi.LanguageTypeScript, Permissions: w.Hash,
 					Code: "console.log('up');\nfor (;;);\n", TimeoutMS: 60000,
-				}, func(runapi.Event) { up <- struct{}{} })
+				}, func(sandboxapi.Event) { up <- struct{}{} })
 				ended <- err
 			}()
 			<-up
@@ -411,7 +411,7 @@ func TestAttach(t *testing.T) {
 				_ = cmd.Process.Kill()
 			}
 			start := time.Now()
-			if err := <-ended; !errors.Is(err, runapi.ErrInterrupted) {
+			if err := <-ended; !errors.Is(err, sandboxapi.ErrInterrupted) {
 				t.Errorf("got %v", err)
 			}
 			err = cmd.Wait()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 //go:embed testdata/attacks.py
@@ -66,7 +66,7 @@ func TestPythonOneSlot(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		for range 3 {
-			w.Language = runapi.LanguagePython
+			w.Language = sandboxapi.LanguagePython
 			if r := w.RunCode(t, "print('python')\n", testkit.Patience); r.Stdout != "python\n" {
 				t.Errorf("%+v", r)
 			}
@@ -85,7 +85,7 @@ func TestNoPython(t *testing.T) {
 	if err != nil || h.Python.Version != "" || !strings.Contains(h.Python.Problem, "/bin/false does not run") {
 		t.Errorf("%+v %v", h.Python, err)
 	}
-	w.Language = runapi.LanguagePython
+	w.Language = sandboxapi.LanguagePython
 	if _, err := w.TryCode(t.Context(), "print(1)", time.Second); err == nil || !strings.Contains(err.Error(), "no Python") {
 		t.Error(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // scripts run in the sandbox and in bare Python. Their output and exit codes must be the same.
@@ -100,7 +100,7 @@ func TestSameAsBarePython(t *testing.T) {
 				if got := ours.Replace(r.Stderr); got != want.stderr {
 					t.Errorf("stderr:\n%s\nbare Python:\n%s", got, want.stderr)
 				}
-				if r.Exit.Code != want.code || r.Exit.Reason != runapi.Exited {
+				if r.Exit.Code != want.code || r.Exit.Reason != sandboxapi.Exited {
 					t.Errorf("exit %+v, bare Python %d", r.Exit, want.code)
 				}
 			})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // programs run in the sandbox and in bare Deno. Their output and exit codes must be the same.
@@ -164,7 +164,7 @@ func TestSameAsBareDeno(t *testing.T) {
 					if got := ours.Replace(r.Stderr); got != want.stderr {
 						t.Errorf("stderr:\n%s\nbare Deno:\n%s", got, want.stderr)
 					}
-					if r.Exit.Code != want.code || r.Exit.Reason != runapi.Exited || r.Exit.Detail != "" {
+					if r.Exit.Code != want.code || r.Exit.Reason != sandboxapi.Exited || r.Exit.Detail != "" {
 						t.Errorf("exit %+v, bare Deno %d", r.Exit, want.code)
 					}
 					if strings.Contains(r.Stdout+r.Stderr, "warm.js") {

@@ -33,7 +33,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Limits of a run that cannot be configured.
@@ -62,7 +62,7 @@ func sharedDirs(f serveFlags) []quota.Dir {
 		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
 	if f.mode == container { // the homes of private runs
-		dirs = append(dirs, quota.Dir{Path: runapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
+		dirs = append(dirs, quota.Dir{Path: sandboxapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
 	}
 	return dirs
 }
@@ -85,7 +85,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 	}
 	log := logline.New(stderr, s.LogFormat, nil).With(logline.Tag("sandbox"))
 	// Both programs are asked while Deno is asked below.
-	findingPython, findingCompiler := findPython(ctx, f), findCompiler(ctx, f.typescript, log)
+	findingPython, findingCompiler := startPythonSearch(ctx, f), startCompilerSearch(ctx, f.typescript, log)
 	denoVersion, err := sandboximage.AskDeno(ctx, f.deno)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
-	keep, err := output.NewKeep(output.KeepConfig{Dir: f.runs, Inside: jail.RunsDir, From: keepFrom})
+	keep, err := output.NewRunFiles(output.RunFilesConfig{Dir: f.runs, Inside: jail.RunsDir, From: keepFrom})
 	if err != nil {
 		return err
 	}
@@ -144,19 +144,19 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}
-	var sandbox runapi.Sandbox = p
-	var trial *triedPool
+	var sandbox sandboxapi.Sandbox = p
+	var trial *trialPool
 	if f.mode == container {
-		trial = newTried(p, f, log)
+		trial = newTrialPool(p, f, log)
 		sandbox = trial
 	}
-	server := runapi.NewServer(runapi.ServerConfig{Sandbox: sandbox, Log: log})
+	server := sandboxapi.NewServer(sandboxapi.ServerConfig{Sandbox: sandbox, Log: log})
 	log.Info("serving runs", "mode", f.mode, "slots", f.slots, "warm", f.warm, "servers", f.servers,
 		"deno", denoVersion, "typescript", cmp.Or(typescript, "none"), "python", cmp.Or(python.Version, "none"),
 		"socket", f.socket)
 	serving = true
 	served := make(chan error, 3)
-	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.CheckPeers(0, owner)) }()
+	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.NewPeerCheck(0, owner)) }()
 	if far != nil {
 		go func() { served <- server.Serve(far, nil) }()
 	}
@@ -197,7 +197,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 const shutdownTime = 8 * time.Second
 
 // shutDownAll ends all runs, then the responses that report them, then the jail.
-func shutDownAll(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Logger) error {
+func shutDownAll(p *pool.Pool, server *sandboxapi.Server, j jail.Jail, log *slog.Logger) error {
 	closed := p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
@@ -211,7 +211,7 @@ func shutDownAll(p *pool.Pool, server *runapi.Server, j jail.Jail, log *slog.Log
 // newJail prepares the jail of the mode, and returns it with the uid that owns the socket.
 func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
 	limits := jail.Limits{
-		Memory: f.memory, Processes: maxProcesses, FileSize: runapi.MaxFile, OpenFiles: maxOpenFiles,
+		Memory: f.memory, Processes: maxProcesses, FileSize: sandboxapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
 	if f.mode == container {
 		limits.Processes = f.maxProcesses()
@@ -267,9 +267,9 @@ func dirOwner(socket string) int {
 	return int(st.Uid)
 }
 
-// findCompiler asks the TypeScript compiler for its version in the background. The returned function waits for the
-// version, which is empty if there is no compiler.
-func findCompiler(ctx context.Context, dir string, log *slog.Logger) func() string {
+// startCompilerSearch asks the TypeScript compiler for its version in the background. The returned function waits for
+// the version, which is empty if there is no compiler.
+func startCompilerSearch(ctx context.Context, dir string, log *slog.Logger) func() string {
 	if dir == "" {
 		return func() string { return "" }
 	}
@@ -307,12 +307,12 @@ const (
 	addToImage       = "name packages of Debian in .env, e.g. SANDBOX_PYTHON_PACKAGES=python3-pandas, and run rebuild.sh"
 )
 
-// findPython looks for Python in the background. The returned function waits for the interpreter, or nil, and for the
-// description that clients receive.
-func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, runapi.Python) {
+// startPythonSearch looks for Python in the background. The returned function waits for the interpreter, or nil, and
+// for the description that clients receive.
+func startPythonSearch(ctx context.Context, f serveFlags) func() (*python.Interpreter, sandboxapi.Python) {
 	if len(f.pythons) == 0 {
-		return func() (*python.Interpreter, runapi.Python) {
-			return nil, runapi.Python{Problem: python.ErrNone.Error()}
+		return func() (*python.Interpreter, sandboxapi.Python) {
+			return nil, sandboxapi.Python{Problem: python.ErrNone.Error()}
 		}
 	}
 	type found struct {
@@ -324,12 +324,12 @@ func findPython(ctx context.Context, f serveFlags) func() (*python.Interpreter, 
 		i, err := python.FindInterpreter(ctx, f.pythons)
 		done <- found{i, err}
 	}()
-	return func() (*python.Interpreter, runapi.Python) {
+	return func() (*python.Interpreter, sandboxapi.Python) {
 		r := <-done
 		if r.err != nil {
-			return nil, runapi.Python{Problem: r.err.Error()}
+			return nil, sandboxapi.Python{Problem: r.err.Error()}
 		}
-		info := runapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
+		info := sandboxapi.Python{Version: r.interpreter.Version, Add: addToEnvironment}
 		if f.mode == container {
 			info.Add, info.Packages = addToImage, python.ListPackages(r.interpreter.System)
 		} else if r.interpreter.Environment != "" {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func TestMain(m *testing.M) { rig.RunTests(m) }
@@ -15,7 +15,7 @@ func TestHello(t *testing.T) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1})
 		for range 3 {
 			r := w.RunCode(t, "const x: number = 41;\nconsole.log(await Promise.resolve(x + 1), import.meta.main);\n", testkit.Patience)
-			if r.Stdout != "42 true\n" || r.Stderr != "" || r.Exit.Code != 0 || r.Exit.Reason != runapi.Exited {
+			if r.Stdout != "42 true\n" || r.Stderr != "" || r.Exit.Code != 0 || r.Exit.Reason != sandboxapi.Exited {
 				t.Errorf("%+v", r)
 			}
 			t.Logf("%+v", r)

@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Limits of an MCP server that cannot be configured.
@@ -72,11 +72,11 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 }
 
 // watchServer bounds the bytes that a server writes to its home, and the files that an installation writes.
-func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason, string) {
+func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (sandboxapi.Reason, string) {
 	installing := jailServers(f).InstallFolder
-	return func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string) {
+	return func(id slot.ID, installs bool, process jail.Process) (sandboxapi.Reason, string) {
 		if process.HomeBytes() > jail.HomeSize {
-			return runapi.OutputLimit, fmt.Sprintf("The server wrote more than %d MiB to its home.", jail.HomeSize>>20)
+			return sandboxapi.OutputLimit, fmt.Sprintf("The server wrote more than %d MiB to its home.", jail.HomeSize>>20)
 		}
 		if !installs {
 			return "", ""
@@ -85,7 +85,7 @@ func watchServer(f serveFlags) func(slot.ID, bool, jail.Process) (runapi.Reason,
 		if c := quota.CountTree(installing(id), packages.MaxFiles); c.Bytes > packages.MaxBytes ||
 			c.Files > packages.MaxFiles ||
 			c.Hidden {
-			return runapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",
+			return sandboxapi.OutputLimit, fmt.Sprintf("The package with its dependencies has more than %d MiB or %d files.",
 				packages.MaxBytes>>20, packages.MaxFiles)
 		}
 		return "", ""

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func servers(t *testing.T, m rig.Mode, n int) *rig.World {
@@ -25,8 +25,8 @@ func servers(t *testing.T, m rig.Mode, n int) *rig.World {
 func TestServer(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 2)
-		s := w.StartServer(t, runapi.ServerHead{})
-		home := runapi.HomeDir(s.Slot)
+		s := w.StartServer(t, sandboxapi.ServerHead{})
+		home := sandboxapi.HomeDir(s.Slot)
 		if !s.Slot.IsServer() {
 			t.Errorf("slot %d", s.Slot)
 		}
@@ -54,14 +54,14 @@ func TestServer(t *testing.T) {
 			}
 		}
 		_, _ = s.SendCommand("exit 3")
-		if e := s.WaitForEnd(t); e.Code != 3 || e.Reason != runapi.Exited {
+		if e := s.WaitForEnd(t); e.Code != 3 || e.Reason != sandboxapi.Exited {
 			t.Errorf("%+v", e)
 		}
 		if err := w.Client.Release(t.Context(), s.Generation); err != nil {
 			t.Error(err)
 		}
 		// The same slot again: nothing of the previous server is left.
-		again := w.StartServer(t, runapi.ServerHead{})
+		again := w.StartServer(t, sandboxapi.ServerHead{})
 		if again.Slot != s.Slot || again.Generation <= s.Generation {
 			t.Errorf("%+v after %+v", again.Lease, s.Lease)
 		}
@@ -77,26 +77,26 @@ func TestServerPools(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		ctx := t.Context()
-		s := w.StartServer(t, runapi.ServerHead{})
-		if l, err := w.Client.AcquireServer(ctx); !errors.Is(err, runapi.ErrBusy) {
+		s := w.StartServer(t, sandboxapi.ServerHead{})
+		if l, err := w.Client.AcquireServer(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
 		run, err := w.Client.Acquire(ctx)
 		if err != nil || run.Slot.IsServer() {
 			t.Fatalf("%+v %v", run, err)
 		}
-		if l, err := w.Client.Acquire(ctx); !errors.Is(err, runapi.ErrBusy) {
+		if l, err := w.Client.Acquire(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
-		if _, err := w.Client.StartServer(ctx, run.Generation, runapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {
+		if _, err := w.Client.StartServer(ctx, run.Generation, sandboxapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {
 			t.Error(err)
 		}
-		if _, err := w.Client.StartServer(ctx, s.Generation, runapi.ServerHead{}); !errors.Is(err, runapi.ErrLeaseGone) {
+		if _, err := w.Client.StartServer(ctx, s.Generation, sandboxapi.ServerHead{}); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 			t.Error(err)
 		}
-		_, err = w.Client.Run(ctx, runapi.RunRequest{
-			Generation: s.Generation, Run: "r", Language: runapi.LanguageTypeScript, Permissions: w.Hash, TimeoutMS: 1000,
-		}, func(runapi.Event) {})
+		_, err = w.Client.Run(ctx, sandboxapi.RunRequest{
+			Generation: s.Generation, Run: "r", Language: sandboxapi.LanguageTypeScript, Permissions: w.Hash, TimeoutMS: 1000,
+		}, func(sandboxapi.Event) {})
 		if err == nil || !strings.Contains(err.Error(), "for an MCP server") {
 			t.Error(err)
 		}
@@ -122,8 +122,8 @@ func TestServerLeavesNothing(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := servers(t, m, 1)
 		for name, end := range ends {
-			s := w.StartServer(t, runapi.ServerHead{})
-			home := runapi.HomeDir(s.Slot)
+			s := w.StartServer(t, sandboxapi.ServerHead{})
+			home := sandboxapi.HomeDir(s.Slot)
 			for range 3 {
 				if _, err := s.SendCommand("start sleep"); err != nil {
 					t.Fatal(name, err)
@@ -135,7 +135,7 @@ func TestServerLeavesNothing(t *testing.T) {
 			if err := end(w, s); err != nil {
 				t.Error(name, err)
 			}
-			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
+			if err := w.Client.Release(t.Context(), s.Generation); err != nil && !errors.Is(err, sandboxapi.ErrLeaseGone) {
 				t.Error(name, err)
 			}
 			if left := puppets(t); len(left) > 0 {
@@ -172,7 +172,7 @@ func puppets(t *testing.T) (pids []string) {
 // TestServerWithoutBridge: what is missing makes server leases fail with a reason, and nothing else.
 func TestServerWithoutBridge(t *testing.T) {
 	w := rig.StartWorld(t, rig.Options{Mode: rig.Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
-	if l, err := w.Client.AcquireServer(t.Context()); !errors.Is(err, runapi.ErrUnready) || !strings.Contains(err.Error(), "mcp-bridge is missing") {
+	if l, err := w.Client.AcquireServer(t.Context()); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "mcp-bridge is missing") {
 		t.Errorf("%+v %v", l, err)
 	}
 	h, err := w.Client.Health(t.Context())
@@ -189,7 +189,7 @@ func TestServerWithoutBridge(t *testing.T) {
 func TestServerMemory(t *testing.T) {
 	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
 		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: rig.BuildPuppet(t)})
-		s := w.StartServer(t, runapi.ServerHead{})
+		s := w.StartServer(t, sandboxapi.ServerHead{})
 		if _, err := s.SendCommand("allocate " + strconv.Itoa(30<<20)); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestServerMemory(t *testing.T) {
 			}
 		}
 		_, _ = s.SendCommand("start allocate " + strconv.Itoa(1<<30))
-		if e := s.WaitForEnd(t); e.Reason != runapi.OOM || !strings.Contains(e.Detail, "SANDBOX_SERVER_MEMORY") {
+		if e := s.WaitForEnd(t); e.Reason != sandboxapi.OOM || !strings.Contains(e.Detail, "SANDBOX_SERVER_MEMORY") {
 			t.Errorf("%+v", e)
 		}
 	})

@@ -36,7 +36,7 @@ func printRemovedBytes(args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("unnamed: %w", err)
 	}
-	pids, _, err := proc.OfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
+	pids, _, err := proc.ListOfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
 	if err != nil {
 		return fmt.Errorf("unnamed: %w", err)
 	}
@@ -54,7 +54,7 @@ func printUsage(args []string, stdout io.Writer) error {
 	if err := syscall.Stat(args[0], &st); err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
-	pids, _, err := proc.OfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
+	pids, _, err := proc.ListOfUser(os.Getuid(), func(pid int) bool { return pid == os.Getpid() })
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // soakRuns is the number of runs of a soak test: 2000 if testkit.IsThorough. SANDBOX_SOAK sets another one.
@@ -36,12 +36,12 @@ func soakRuns(t *testing.T) int {
 var attacks = []struct {
 	code    string
 	timeout time.Duration
-	reason  runapi.Reason
+	reason  sandboxapi.Reason
 }{
-	{"for (;;);", 100 * time.Millisecond, runapi.Timeout},
-	{"const b = new Uint8Array(65536).fill(97); for (;;) Deno.stdout.writeSync(b);", time.Minute, runapi.OutputLimit},
-	{"const a = []; for (;;) a.push(new Uint8Array(10 << 20).fill(1));", time.Minute, runapi.OOM},
-	{"console.log('half'); Deno.stdout.writeSync(new Uint8Array([0xe6, 0xbc])); Deno.exit(9);", time.Minute, runapi.Exited},
+	{"for (;;);", 100 * time.Millisecond, sandboxapi.Timeout},
+	{"const b = new Uint8Array(65536).fill(97); for (;;) Deno.stdout.writeSync(b);", time.Minute, sandboxapi.OutputLimit},
+	{"const a = []; for (;;) a.push(new Uint8Array(10 << 20).fill(1));", time.Minute, sandboxapi.OOM},
+	{"console.log('half'); Deno.stdout.writeSync(new Uint8Array([0xe6, 0xbc])); Deno.exit(9);", time.Minute, sandboxapi.Exited},
 	{"setInterval(() => console.log('tick'), 1);", time.Minute, ""},
 }
 
@@ -129,7 +129,7 @@ func TestManyClients(t *testing.T) {
 		var wg sync.WaitGroup
 		for c := range 64 {
 			wg.Go(func() {
-				client := runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+				client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 				defer client.Close()
 				mine := *w
 				mine.Client = client
@@ -137,7 +137,7 @@ func TestManyClients(t *testing.T) {
 					want := fmt.Sprintf("client %d run %d\n", c, i)
 					for {
 						r, err := mine.TryCode(context.Background(), "await new Promise((r) => setTimeout(r, 5)); console.log("+strconv.Quote(strings.TrimSpace(want))+")", time.Minute)
-						if errors.Is(err, runapi.ErrBusy) {
+						if errors.Is(err, sandboxapi.ErrBusy) {
 							time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond)
 							continue
 						}
@@ -170,22 +170,22 @@ func TestRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			type end struct {
-				exit runapi.Exit
+				exit sandboxapi.Exit
 				err  error
 			}
 			up, ended := make(chan struct{}, 1), make(chan end, 1)
 			go func() {
-				exit, err := w.Client.Run(context.Background(), runapi.RunRequest{
-					Generation: lease.Generation, Run: "r", Language: runapi.LanguageTypeScript, Permissions: w.Hash,
+				exit, err := w.Client.Run(context.Background(), sandboxapi.RunRequest{
+					Generation: lease.Generation, Run: "r", Language: sandboxapi.LanguageTypeScript, Permissions: w.Hash,
 					Code: "console.log('up');\nfor (;;);\n", TimeoutMS: 60000,
-				}, func(runapi.Event) { up <- struct{}{} })
+				}, func(sandboxapi.Event) { up <- struct{}{} })
 				ended <- end{exit, err}
 			}()
 			<-up
 			below := descendants(w.Pid())
 			w.Restart(t, how)
 			switch e := <-ended; {
-			case how == syscall.SIGTERM && (e.err != nil || e.exit.Reason != runapi.Cancelled):
+			case how == syscall.SIGTERM && (e.err != nil || e.exit.Reason != sandboxapi.Cancelled):
 				t.Errorf("SIGTERM: %+v %v", e.exit, e.err)
 			case how == syscall.SIGKILL && e.err == nil:
 				t.Errorf("SIGKILL: %+v", e.exit)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -40,9 +40,9 @@ const trialCode = `try {
   console.log(said);
 }`
 
-// triedPool is a pool that is not ready before a trial has passed. Even if all other checks pass, code may reach no
+// trialPool is a pool that is not ready before a trial has passed. Even if all other checks pass, code may reach no
 // host, for example because the container's resolv.conf is unreadable.
-type triedPool struct {
+type trialPool struct {
 	*pool.Pool
 	deno    string
 	port    string // the port for the connection
@@ -53,8 +53,8 @@ type triedPool struct {
 	problem atomic.Pointer[string]
 }
 
-func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *triedPool {
-	t := &triedPool{Pool: p, deno: f.deno, port: "1", servers: f.servers > 0, closed: f.closed, log: log}
+func newTrialPool(p *pool.Pool, f serveFlags, log *slog.Logger) *trialPool {
+	t := &trialPool{Pool: p, deno: f.deno, port: "1", servers: f.servers > 0, closed: f.closed, log: log}
 	if f.isProxyShared() {
 		t.port = "443"
 	}
@@ -62,9 +62,9 @@ func newTried(p *pool.Pool, f serveFlags, log *slog.Logger) *triedPool {
 	return t
 }
 
-func (t *triedPool) setProblem(text string) { t.problem.Store(&text) }
+func (t *trialPool) setProblem(text string) { t.problem.Store(&text) }
 
-func (t *triedPool) Health() runapi.Health {
+func (t *trialPool) Health() sandboxapi.Health {
 	h := t.Pool.Health()
 	if p := t.problem.Load(); h.Ready && p != nil {
 		h.Ready, h.Problem = false, *p
@@ -73,7 +73,7 @@ func (t *triedPool) Health() runapi.Health {
 }
 
 // repeatTrial repeats the trial until it passes or ctx ends.
-func (t *triedPool) repeatTrial(ctx context.Context) {
+func (t *trialPool) repeatTrial(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
 		err := t.runTrial(ctx)
@@ -100,7 +100,7 @@ func (t *triedPool) repeatTrial(ctx context.Context) {
 }
 
 // waitForOpening waits until the closed address is open, or ctx ends.
-func (t *triedPool) waitForOpening(ctx context.Context) {
+func (t *trialPool) waitForOpening(ctx context.Context) {
 	tick := time.NewTicker(watchPause)
 	defer tick.Stop()
 	for {
@@ -119,7 +119,7 @@ func (t *triedPool) waitForOpening(ctx context.Context) {
 // runTrial runs trialCode as the user of a free slot, with that slot's network, but not as a run. It prefers a slot for
 // MCP servers, in which no interpreter starts at the same time. Without such a slot it takes a slot for runs, after the
 // slot's interpreter has started.
-func (t *triedPool) runTrial(ctx context.Context) error {
+func (t *trialPool) runTrial(ctx context.Context) error {
 	if t.closed != "" {
 		if err := checkClosed(ctx, t.closed); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (t *triedPool) runTrial(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	lease, err := t.Acquire(ctx, runapi.LeaseRequest{Server: t.servers})
+	lease, err := t.Acquire(ctx, sandboxapi.LeaseRequest{Server: t.servers})
 	if err != nil {
 		return fmt.Errorf("checking whether code can resolve names: %w", err)
 	}
@@ -158,7 +158,7 @@ func runTrialAs(ctx context.Context, deno, port string, user *syscall.Credential
 	if err != nil {
 		said = strings.TrimSpace(said + " " + err.Error())
 	}
-	return fmt.Errorf("code cannot resolve the name of a host (%.300s): is sandbox-image/resolv.conf as in the "+
-		"repository, for everybody to read (chmod 644), with line feeds and no carriage returns, and does the proxy "+
-		"run?", said)
+	return fmt.Errorf("code cannot resolve the name of a host (%.300s): check that sandbox-image/resolv.conf is as "+
+		"in the repository, that everybody can read it (chmod 644), that it has line feeds without carriage returns, and "+
+		"that the proxy runs", said)
 }

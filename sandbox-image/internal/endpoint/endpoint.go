@@ -25,7 +25,7 @@ import (
 // creates a missing directory in that way. It replaces a stale socket, but not one on which a process still listens.
 func ListenAs(path string, owner int) (net.Listener, error) {
 	var l net.Listener
-	err := asFileUser(owner, func() error {
+	err := callAsFileUser(owner, func() error {
 		dir := filepath.Dir(path)
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -55,7 +55,7 @@ func DialOwner(ctx context.Context, path string) (net.Conn, error) {
 		owner = int(st.Uid)
 	}
 	var c net.Conn
-	err := asFileUser(owner, func() error {
+	err := callAsFileUser(owner, func() error {
 		var err error
 		c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", path)
 		return err
@@ -77,8 +77,8 @@ func closedDir(dir string, owner int) error {
 	return nil
 }
 
-// asFileUser calls f with the file system uid of a user, on a separate thread.
-func asFileUser(uid int, f func() error) error {
+// callAsFileUser calls f with the file system uid of a user, on a separate thread.
+func callAsFileUser(uid int, f func() error) error {
 	if uid == os.Geteuid() {
 		return f()
 	}
@@ -96,8 +96,8 @@ func asFileUser(uid int, f func() error) error {
 	return <-result
 }
 
-// CheckPeers returns a check for connections: the peer's process must run as one of the users.
-func CheckPeers(uids ...int) func(net.Conn) error {
+// NewPeerCheck returns a check for connections: the peer's process must run as one of the users.
+func NewPeerCheck(uids ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		uid, err := unixsocket.PeerUID(c)
 		if err != nil {

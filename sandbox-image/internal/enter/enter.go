@@ -45,7 +45,7 @@ func (p Plan) EnterAndExec() error {
 		}
 	}
 	// The score is set before become, which gives up the privileges.
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0); err != nil {
+	if err := setOOMScore(); err != nil {
 		return fmt.Errorf("setting oom_score_adj: %w", err)
 	}
 	if err := p.setLimits(); err != nil {
@@ -66,6 +66,16 @@ func (p Plan) EnterAndExec() error {
 		}
 	}
 	return p.execProgram()
+}
+
+// setOOMScore writes without package os, which would start the runtime's poller for the file.
+func setOOMScore() error {
+	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, []byte(oomScore))
+	return errors.Join(err, unix.Close(fd))
 }
 
 func (p Plan) setLimits() error {
@@ -117,12 +127,12 @@ func (p Plan) changeIdentity() error {
 		if err := setGroups(p.GID, p.Groups); err != nil {
 			return fmt.Errorf("setting groups: %w", err)
 		}
-		if err := syscall.Setresgid(p.GID, p.GID, p.GID); err != nil {
+		if err := setIDs(unix.SYS_SETRESGID, p.GID); err != nil {
 			return fmt.Errorf("becoming group %d: %w", p.GID, err)
 		}
 	}
 	if p.UID != 0 {
-		if err := syscall.Setresuid(p.UID, p.UID, p.UID); err != nil {
+		if err := setIDs(unix.SYS_SETRESUID, p.UID); err != nil {
 			return fmt.Errorf("becoming user %d: %w", p.UID, err)
 		}
 	}
@@ -141,6 +151,15 @@ func (p Plan) changeIdentity() error {
 	return nil
 }
 
+// setIDs sets the real, effective and saved id of this thread only. exec ends the others, so package syscall would stop
+// each of them for nothing.
+func setIDs(call uintptr, id int) error {
+	if _, _, errno := unix.RawSyscall(call, uintptr(id), uintptr(id), uintptr(id)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // setGroups sets the supplementary groups of a process whose primary group becomes gid. A process that already has
 // exactly these groups needs no capability.
 func setGroups(gid int, groups []int) error {
@@ -152,7 +171,16 @@ func setGroups(gid int, groups []int) error {
 	if slices.Sort(now); os.Geteuid() != 0 && slices.Equal(now, groups) {
 		return nil
 	}
-	return syscall.Setgroups(groups)
+	list := make([]uint32, len(groups)+1) // its first element has an address even without groups
+	for i, g := range groups {
+		list[i] = uint32(g)
+	}
+	//nolint:gosec // setgroups(2) takes a pointer. As setIDs, it changes this thread.
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&list[0])), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // execProgram closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
@@ -164,7 +192,7 @@ func (p Plan) execProgram() error {
 	var filter []byte
 	if p.Filter {
 		var err error
-		if filter, err = seccomp.HostFilter(seccomp.Options{Processes: p.Forks}); err != nil {
+		if filter, err = seccomp.MachineFilter(seccomp.Options{Processes: p.Forks}); err != nil {
 			return err
 		}
 	}
@@ -209,7 +237,7 @@ func awaitGate(gate int) error {
 			return nil
 		}
 		if err == nil {
-			return errors.New("sandboxd closed the gate: nothing is to be started")
+			return errors.New("sandboxd closed the gate, so the process does not start")
 		}
 		if !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("waiting for the start: %w", err)

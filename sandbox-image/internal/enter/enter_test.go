@@ -18,15 +18,11 @@ import (
 
 // The test binary is both the program that enters and the one that is exec'ed, which prints its new identity.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[0] == "sandboxd" && os.Args[1] == "enter":
-		plan, err := ParsePlan(os.Args[2:])
-		if err == nil {
-			err = plan.EnterAndExec()
-		}
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == "report":
+	if len(os.Args) > 1 && os.Args[1] == "stage-report" {
+		reportStage()
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "report" {
 		report()
 		os.Exit(0)
 	}

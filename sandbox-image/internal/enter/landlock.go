@@ -40,9 +40,9 @@ func referRight() uint64 {
 	return unix.LANDLOCK_ACCESS_FS_REFER
 }
 
-// writeFile returns the rights to change a file, as far as the kernel's Landlock knows them. writes also has the rights
-// to change a directory.
-func writeFile() uint64 {
+// writeFileRights returns the rights to change a file, as far as the kernel's Landlock knows them. writes also has the
+// rights to change a directory.
+func writeFileRights() uint64 {
 	// LANDLOCK_ACCESS_FS_TRUNCATE exists since version 3; an older kernel rejects a ruleset with an unknown right.
 	if landlockVersion() < 3 {
 		return unix.LANDLOCK_ACCESS_FS_WRITE_FILE
@@ -51,7 +51,7 @@ func writeFile() uint64 {
 }
 
 func writeRights() uint64 {
-	return writeFile() | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+	return writeFileRights() | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM
@@ -91,7 +91,7 @@ func restrictFiles(read, write []string) error {
 		}
 	}
 	for _, path := range write {
-		if err := allowPath(int(fd), path, writeRights()|referRight(), writeFile()); err != nil {
+		if err := allowPath(int(fd), path, writeRights()|referRight(), writeFileRights()); err != nil {
 			return fmt.Errorf("restricting what can be changed to %s: %w", path, err)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/typecheck"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // startTimeout limits the time from Start until an interpreter waits for code.
@@ -48,7 +48,7 @@ type Interpreter struct {
 
 // Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait for the sandbox to
 // be complete. While idle reports true, the interpreter may preload the libraries that most code needs.
-func Prepare(j jail.Jail, seat jail.Seat, idle func() bool) (*Interpreter, error) {
+func Prepare(j jail.Jail, seat jail.InterpreterSpec, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
@@ -191,8 +191,8 @@ func (p *Interpreter) Close() error {
 var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // sendCode sends the code to the interpreter, unless the type check finds mistakes.
-func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]runapi.Mistake, error) {
-	start, err := runner.StartInput(p.python, t.Servers)
+func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
+	start, err := runner.BuildStartInput(p.python, t.Servers)
 	if err != nil {
 		return nil, fmt.Errorf("naming the servers: %w", err)
 	}
@@ -252,7 +252,7 @@ func fileNames(code []byte) []string {
 }
 
 // writeModules writes the modules that the code imports, and type-checks the code against them.
-func (p *Interpreter) writeModules(ctx context.Context, t Task) ([]runapi.Mistake, error) {
+func (p *Interpreter) writeModules(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
 	for _, m := range t.Modules {
 		var table runner.Table
 		if err := json.Unmarshal(m.Table, &table); err != nil {

@@ -16,26 +16,26 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Task describes one run.
 type Task struct {
 	Code []byte
-	// Servers is RunRequest.Servers of package runapi.
+	// Servers is RunRequest.Servers of package sandboxapi.
 	Servers map[string][]string
-	// Modules is RunRequest.Modules of package runapi. The code is checked against them before it runs.
-	Modules []runapi.Module
+	// Modules is RunRequest.Modules of package sandboxapi. The code is checked against them before it runs.
+	Modules []sandboxapi.Module
 	Timeout time.Duration
 	// Pauses, if not nil, stops the time limit with true and resumes it with false.
 	Pauses <-chan bool
 	// Memory limits the run's memory, and Output its printed output, both in bytes. A run that exceeds a limit is ended.
 	Memory, Output int64
 	// Emit receives the output as the run prints it. Only one goroutine calls it at a time. An error ends the run.
-	Emit func(runapi.Event) error
+	Emit func(sandboxapi.Event) error
 	// Ended is called when no process of the run is left. Emit may still be called afterwards, for earlier output.
 	Ended func()
-	// Skills is RunRequest.Skills of package runapi. If Pinned, TypeScript imports them instead of files in /skills.
+	// Skills is RunRequest.Skills of package sandboxapi. If Pinned, TypeScript imports them instead of files in /skills.
 	Skills map[string]string
 	Pinned bool
 	// Keep, if not nil, stores all of standard output.
@@ -46,7 +46,7 @@ type Task struct {
 	Unchecked func(error)
 	// Watch reports whether the run exceeds another limit: a reason and a sentence, or "". It is called every watchEvery,
 	// and once more when no process of the run is left.
-	Watch func() (runapi.Reason, string)
+	Watch func() (sandboxapi.Reason, string)
 }
 
 // Intervals between checks of a run's memory and of its other limits.
@@ -68,7 +68,7 @@ type runState struct {
 	oomKills           int64 // proc.OOMKills at the start of the run
 
 	why    sync.Once
-	reason runapi.Reason
+	reason sandboxapi.Reason
 	detail string
 
 	tail outputTail // the end of standard error
@@ -77,21 +77,21 @@ type runState struct {
 // Run sends the code to the interpreter and emits its output until all processes have ended. Cancelling ctx ends the
 // run with the reason "cancelled". An error makes the Exit invalid: the code was not sent, a process could not be
 // killed, or Emit failed.
-func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
+func (p *Interpreter) Run(ctx context.Context, t Task) (sandboxapi.Exit, error) {
 	mistakes, err := p.sendCode(ctx, t)
 	if err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	if len(mistakes) > 0 {
 		err := p.End()
 		t.Ended()
-		return runapi.Exit{Code: 1, Reason: runapi.Mistaken, Mistakes: mistakes}, err
+		return sandboxapi.Exit{Code: 1, Reason: sandboxapi.Mistaken, Mistakes: mistakes}, err
 	}
 	start := time.Now()
 	r := &runState{p: p, task: t, oomKills: proc.OOMKills()}
 	stdout, stderr, err := p.openStreams()
 	if err != nil {
-		return runapi.Exit{}, errors.Join(err, p.End())
+		return sandboxapi.Exit{}, errors.Join(err, p.End())
 	}
 	defer stdout.Close()
 	defer stderr.Close()
@@ -110,10 +110,10 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (runapi.Exit, error) {
 	// No process is left that holds the write ends, so the readers reach EOF.
 	read.Wait()
 
-	r.lastWatch()
+	r.watchOnceMore()
 	st := p.process.Status()
-	r.findEndReason(st)
-	exit := runapi.Exit{
+	r.setEndReason(st)
+	exit := sandboxapi.Exit{
 		Code: st.Code, Reason: r.reason, Detail: r.detail,
 		WallMS: wall.Milliseconds(), CPUMS: max(0, st.CPU-p.before).Milliseconds(), MaxRSS: max(st.MaxRSS, r.peak.Load()),
 		StdoutBytes: r.outBytes.Load(), StderrBytes: r.errBytes.Load(), InvalidUTF8: out.Invalid + errs.Invalid,
@@ -150,7 +150,7 @@ func (p *Interpreter) openStreams() (stdout, stderr *outputStream, err error) {
 }
 
 // endRun kills the run. Only the first reason is reported.
-func (r *runState) endRun(reason runapi.Reason, detail string) {
+func (r *runState) endRun(reason sandboxapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.p.Kill()
 }
@@ -180,7 +180,7 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.endRun(runapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
+			r.endRun(sandboxapi.Cancelled, "The run was stopped from outside: its caller left, or the sandbox restarts. "+
 				"It may have run in part: check before you run it again.")
 			return
 		case on := <-r.task.Pauses:
@@ -192,7 +192,7 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 			}
 			paused = on
 		case <-over:
-			r.endRun(runapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout; what it printed until then is "+
+			r.endRun(sandboxapi.Timeout, fmt.Sprintf("The run was ended after %s, its timeout. Its output until then is "+
 				"kept. Do less in one run, or give a longer timeout.", r.task.Timeout))
 			return
 		case <-memory.C:
@@ -202,7 +202,7 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 			}
 			//defence:memory-limit
 			if held > r.task.Memory {
-				r.endRun(runapi.OOM, outOfMemory(r.task.Memory))
+				r.endRun(sandboxapi.OOM, outOfMemory(r.task.Memory))
 				return
 			}
 		case <-other.C:
@@ -226,9 +226,9 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// lastWatch calls Watch once more, because the run may have exceeded a limit after the last call and then ended. If the
-// run already has a reason, lastWatch adds the sentence to it.
-func (r *runState) lastWatch() {
+// watchOnceMore calls Watch once more, because the run may have exceeded a limit after the last call and then ended. If
+// the run already has a reason, lastWatch adds the sentence to it.
+func (r *runState) watchOnceMore() {
 	reason, detail := r.task.Watch()
 	if reason == "" {
 		return
@@ -246,19 +246,19 @@ func outOfMemory(limit int64) string {
 
 // explainKill returns the most likely killer of an interpreter that sandboxd did not kill. held is the highest memory
 // measured, limit the highest allowed, both in bytes. before and after are values of proc.OOMKills.
-func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
+func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	switch {
 	case held > limit:
-		return runapi.OOM, outOfMemory(limit)
+		return sandboxapi.OOM, outOfMemory(limit)
 	case before >= 0 && after > before:
-		return runapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
+		return sandboxapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
 			" Run it again when fewer others run, or work on smaller pieces."
 	case before >= 0 && after >= 0:
-		return runapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no " +
-			"kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
+		return sandboxapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel " +
+			"reports no kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
 	}
-	return runapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
+	return sandboxapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
 		" It may have run in part: check before you run it again."
 }
 
@@ -276,20 +276,20 @@ func (r *runState) readStream(from *outputStream, text *output.Text, count *atom
 		over := r.outBytes.Load() + r.errBytes.Load() - r.task.Output
 		//defence:output-limit
 		if over > 0 {
-			r.endRun(runapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
+			r.endRun(sandboxapi.OutputLimit, fmt.Sprintf("The run printed more than %d MiB and was ended. Print less, or "+
 				"write results to a file in /tmp.", r.task.Output>>20))
 			n -= int(min(over, int64(n))) // bytes over the limit are counted, not sent
 		}
 		if n > 0 {
-			if e := sink(buf[:n], text.NextText(buf[:n])); e != nil {
-				r.endRun(runapi.Cancelled, "The run was cancelled: its reader has gone.")
+			if e := sink(buf[:n], text.DecodePiece(buf[:n])); e != nil {
+				r.endRun(sandboxapi.Cancelled, "The run was cancelled: its caller left.")
 			}
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				r.endRun(runapi.Cancelled, "The output could not be read.")
+				r.endRun(sandboxapi.Cancelled, "The output could not be read.")
 			}
-			_ = sink(nil, text.LastText())
+			_ = sink(nil, text.DecodeRest())
 			return
 		}
 		from.pauseReading(full)
@@ -298,15 +298,15 @@ func (r *runState) readStream(from *outputStream, text *output.Text, count *atom
 
 func (r *runState) emitStdout(raw []byte, text string) error {
 	r.task.Keep.Write(raw)
-	return r.emitEvent(runapi.Event{Stdout: text}, text)
+	return r.emitEvent(sandboxapi.Event{Stdout: text}, text)
 }
 
 func (r *runState) emitStderr(raw []byte, text string) error {
 	r.tail.write(raw)
-	return r.emitEvent(runapi.Event{Stderr: text}, text)
+	return r.emitEvent(sandboxapi.Event{Stderr: text}, text)
 }
 
-func (r *runState) emitEvent(e runapi.Event, text string) error {
+func (r *runState) emitEvent(e sandboxapi.Event, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -318,10 +318,10 @@ func (r *runState) emitEvent(e runapi.Event, text string) error {
 	return r.failed
 }
 
-// findEndReason finds the reason for an end that sandboxd did not cause.
-func (r *runState) findEndReason(st jail.Status) {
+// setEndReason finds the reason for an end that sandboxd did not cause.
+func (r *runState) setEndReason(st jail.Status) {
 	r.why.Do(func() {
-		r.reason = runapi.Exited
+		r.reason = sandboxapi.Exited
 		switch syscall.Signal(st.Signal) {
 		case 0:
 		case syscall.SIGKILL: // code cannot signal itself
@@ -330,7 +330,7 @@ func (r *runState) findEndReason(st jail.Status) {
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:
 			// V8 aborts when its heap is full, and prints this. Memory of the process may still be below the limit.
 			if r.tail.contains("out of memory") {
-				r.reason, r.detail = runapi.OOM, outOfMemory(r.task.Memory)
+				r.reason, r.detail = sandboxapi.OOM, outOfMemory(r.task.Memory)
 				return
 			}
 			fallthrough

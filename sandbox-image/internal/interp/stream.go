@@ -24,7 +24,7 @@ const (
 	// pipeRoom is the number of bytes that an interpreter can print before it blocks, if the kernel grants them.
 	pipeRoom = 256 << 10
 	// pause is how long the reader sleeps. If output could fill the pipe, it sleeps less, at least shortPause. Together
-	// with runapi's flushTime this is the delay of a line.
+	// with sandboxapi's flushTime this is the delay of a line.
 	pause, shortPause = 5 * time.Millisecond, time.Millisecond
 	// lookEvery bounds a wait for output, in milliseconds, because a process that could not be killed may hold the pipe.
 	lookEvery = 1000

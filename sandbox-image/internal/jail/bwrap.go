@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -17,14 +18,19 @@ const (
 	denoDirSize = 64 << 20
 )
 
-// Names of the staged sources (see enter.StageBinds). If a file may be replaced later, its directory is staged instead.
+// Folders of a stage (see enter.StageBinds).
 const (
-	stageDeno   = "deno"
-	stageCA     = "ca"
-	stageWork   = "work"
-	stageTmp    = "tmp"
-	stageSkills = "skills"
-	stageRuns   = "runs"
+	// rootDir is the root of an interpreter's sandbox, without the parts that differ between runs.
+	rootDir = "/root"
+	// sourceDir has the sources of bind mounts. If a file may be replaced later, it has the file's folder.
+	sourceDir = "/source"
+)
+
+// Names of sources.
+const (
+	stageDeno = "deno"
+	stageCA   = "ca"
+	stageWork = "work"
 
 	resolvName = "resolv.conf"
 )
@@ -38,14 +44,14 @@ type bwrapBox struct {
 	filterFD int
 }
 
-// commandStart returns the start of the command line: namespaces, identity, filter and environment.
-func (b bwrapBox) commandStart(environ []string) []string {
+// commandPrefix returns the start of the command line: namespaces, identity, filter and environment.
+func (b bwrapBox) commandPrefix(environ []string) []string {
 	a := []string{
 		b.bwrap,
 		"--unshare-user", "--uid", strconv.Itoa(b.uid), "--gid", strconv.Itoa(b.gid),
 		"--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "codeforge",
-		dropCapabilities(), "ALL", "--disable-userns", "--new-session", dieWithParent(), "--clearenv",
+		capabilityOption(), "ALL", "--disable-userns", "--new-session", parentDeathOption(), "--clearenv",
 		"--seccomp", strconv.Itoa(b.filterFD), "--info-fd", strconv.Itoa(b.infoFD),
 	}
 	// Only interpreters have a gate: they are sandboxed early and start later (see Stdio).
@@ -59,39 +65,34 @@ func (b bwrapBox) commandStart(environ []string) []string {
 	return a
 }
 
-// bindArgs mounts the staged source name at the path to. how is bubblewrap's option.
-func bindArgs(how, name, to string) []string {
-	return []string{how, path.Join(enter.StageDir, name), to}
+// source returns a source of bind mounts as an entry of the stage.
+func source(kind enter.Kind, name, at string) enter.Entry {
+	return enter.Entry{Kind: kind, Path: path.Join(sourceDir, name), Source: at}
 }
+
+// bindArgs mounts the source name at the path to. how is bubblewrap's option.
+func bindArgs(how, name, to string) []string { return []string{how, path.Join(sourceDir, name), to} }
 
 // bwrapPlan holds everything from which the command line of an interpreter's sandbox is built.
 type bwrapPlan struct {
 	bwrapBox
-	net            []string
-	bait           canaryBait
-	tz             string
-	memory         int64
-	skillsReadonly bool
-	private        bool
-	pinned         bool
-	libraries      []libraryFile
-	// ca and code are names inside their staged directories.
-	ca, code string
+	net     []string
+	bait    canaryBait
+	tz      string
+	memory  int64
+	private bool
+	pinned  bool
+	// code is the name of the code directory.
+	code string
 }
 
-// libraryFile is one file for the dynamic loader: its path in the sandbox, and its name in the stage.
-type libraryFile struct{ path, name string }
-
-// commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only these mounts: the
-// interpreter, its shared libraries, the CA, a resolv.conf, and the run's directories.
+// commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only the code directory and
+// the root of interpreterRoot.
 func (p bwrapPlan) commandLine() []string {
-	a := p.bwrapBox.commandStart(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir))
-	a = append(a, runtimeFiles(p.libraries, p.ca)...)
-	a = append(a, p.runFiles()...)
+	a := p.bwrapBox.commandPrefix(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir))
+	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
-	a = append(a, kernelFiles(denoPath)...)
-	// Only now may the root become read-only: the mount points above are created in it.
-	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", denoPath)
+	a = append(a, "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait)...)
 }
 
@@ -104,57 +105,96 @@ func (p bwrapPlan) writableFolder() string {
 	return ""
 }
 
-// runFiles mounts the run's directories.
-func (p bwrapPlan) runFiles() []string {
-	a := bindArgs("--ro-bind", path.Join(stageWork, p.code), CodeDir)
-	// A private run gets a tmpfs at /tmp, and neither /runs nor /skills: those are shared with other runs.
+// files mounts the root and the run's directories.
+func (p bwrapPlan) files() []string {
+	// --dev-bind keeps the flags of the root's mounts. --ro-bind would make /tmp read-only and disable the devices.
+	a := append([]string{"--dev-bind", rootDir, "/"}, bindArgs("--ro-bind", path.Join(stageWork, p.code), CodeDir)...)
 	if p.writableFolder() != "" {
-		return append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.writableFolder())
+		a = append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.writableFolder())
 	}
-	a = append(a, bindArgs("--ro-bind", stageRuns, RunsDir)...)
-	skills := "--bind"
-	if p.skillsReadonly {
-		skills = "--ro-bind"
-	}
-	a = append(a, bindArgs(skills, stageSkills, SkillsDir)...)
-	return append(a, bindArgs("--bind", stageTmp, TmpDir)...)
+	return hideProc(a)
 }
 
-// mountCA mounts the CA at a path.
-func (p bwrapPlan) mountCA(at string) []string {
-	return bindArgs("--ro-bind", path.Join(stageCA, p.ca), at)
+// runFolders are the folders that runs share. A private run gets neither /runs nor /skills.
+func (c EmbeddedConfig) runFolders() []enter.Entry {
+	skills := enter.Writable
+	if c.SkillsReadonly {
+		skills = enter.ReadOnly
+	}
+	return []enter.Entry{
+		{Kind: enter.ReadOnly, Path: RunsDir, Source: c.Runs},
+		{Kind: skills, Path: SkillsDir, Source: c.Skills},
+		{Kind: enter.Writable, Path: TmpDir, Source: c.Tmp},
+	}
 }
 
-// runtimeFiles mounts Deno, its libraries, the CA and the resolver's configuration.
-func runtimeFiles(libraries []libraryFile, ca string) []string {
+// interpreterRoot returns the entries of an interpreter's root. program is its path there, files its own files.
+func (e *Embedded) interpreterRoot(program string, files []enter.Entry, private bool) []enter.Entry {
+	root := append([]enter.Entry{
+		{Kind: enter.Copy, Path: caPath, Source: e.cfg.CA},
+		{Kind: enter.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
+		{Kind: enter.Folder, Path: CodeDir},
+		{Kind: enter.Link, Path: "/proc/self/exe", Source: program},
+	}, files...)
+	for _, name := range devices() {
+		root = append(root, enter.Entry{Kind: enter.Device, Path: name, Source: name})
+	}
+	if private {
+		root = append(root, enter.Entry{Kind: enter.Folder, Path: TmpDir})
+	} else {
+		root = append(root, e.cfg.runFolders()...)
+	}
+	for i := range root {
+		root[i].Path = path.Join(rootDir, root[i].Path)
+	}
+	return append(root, source(enter.ReadOnly, stageWork, e.cfg.Work))
+}
+
+// runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.
+func runtimeArgs(libraries []enter.Entry, ca string) []string {
 	a := bindArgs("--ro-bind", stageDeno, denoPath)
-	for _, l := range libraries {
-		a = append(a, bindArgs("--ro-bind", l.name, l.path)...)
+	for i, l := range libraries {
+		a = append(a, bindArgs("--ro-bind", libraryName(i), l.Path)...)
 	}
 	a = append(a, bindArgs("--ro-bind", path.Join(stageCA, ca), caPath)...)
 	return append(a, bindArgs("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
 }
 
-// kernelFiles mounts the parts of /proc and /dev that a program may see. Deno imports a file without asking for a
-// permission, so code can read every file that can be opened. Therefore the sandbox has no /proc except the link
-// /proc/self/exe, and only devices that give neither memory (unlike /dev/zero, mapped shared) nor access.
-func kernelFiles(program string) []string {
-	a := []string{"--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"}
+// devices lists the devices of a sandbox, which give neither memory (unlike /dev/zero, mapped shared) nor access.
+func devices() []string {
+	list := []string{"/dev/null"}
 	for _, name := range [...]string{"/dev/random", "/dev/urandom"} {
-		a = append(a, "--dev-bind-try", name, name)
+		if _, err := os.Stat(name); err == nil {
+			list = append(list, name)
+		}
 	}
-	//defence:host-files instead append(a, "--proc", "/proc")
-	return append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe")
+	return list
 }
 
-// dropCapabilities returns the option that drops all capabilities.
-func dropCapabilities() string {
+// kernelArgs mounts the parts of /proc and /dev that a program may see.
+func kernelArgs(program string) []string {
+	a := []string{"--dir", "/dev"}
+	for _, name := range devices() {
+		a = append(a, "--dev-bind", path.Join(sourceDir, name), name)
+	}
+	return hideProc(append(a, "--dir", "/proc/self", "--symlink", program, "/proc/self/exe"))
+}
+
+// hideProc leaves the options of a sandbox without /proc. Deno imports a file without asking for a permission, so code
+// can read every file that can be opened. Of /proc, a sandbox has only the link /proc/self/exe.
+func hideProc(a []string) []string {
+	//defence:host-files instead append(a, "--proc", "/proc")
+	return a
+}
+
+// capabilityOption returns the option that drops all capabilities.
+func capabilityOption() string {
 	//defence:capabilities instead "--cap-add"
 	return "--cap-drop"
 }
 
-// dieWithParent returns the option that kills the sandbox if the outer bwrap dies.
-func dieWithParent() string {
+// parentDeathOption returns the option that kills the sandbox if the outer bwrap dies.
+func parentDeathOption() string {
 	//defence:kill instead "--new-session"
 	return "--die-with-parent"
 }

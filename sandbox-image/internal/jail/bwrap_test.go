@@ -2,6 +2,7 @@ package jail
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,12 +46,30 @@ func golden(t *testing.T, name string, argv []string) {
 func TestArgv(t *testing.T) {
 	p := bwrapPlan{
 		bwrapBox: bwrapBox{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
-		net:      []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, ca: "ca.pem", code: "slot3-1",
-		libraries: []libraryFile{{"/lib64/ld-linux-x86-64.so.2", "lib0"}, {"/lib/x86_64-linux-gnu/libc.so.6", "lib1"}},
+		net:      []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, code: "slot3-1",
 	}
 	golden(t, "bwrap", p.commandLine())
-	p.net, p.skillsReadonly, p.bait = nil, true, "Canary"
+	p.net, p.private, p.bait = nil, true, "Canary"
 	golden(t, "bwrap-closed", p.commandLine())
+}
+
+// TestRoot: a sandbox sees only these files of the host. A private one sees no folder that runs share.
+// Promise: least-privilege
+func TestRoot(t *testing.T) {
+	e := &Embedded{cfg: EmbeddedConfig{
+		CA: "/ca/ca.pem", Work: "/work", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
+	}}
+	deno := []enter.Entry{{Kind: enter.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
+	show := func(private bool) (lines []string) {
+		for _, entry := range e.interpreterRoot(denoPath, deno, private) {
+			lines = append(lines, fmt.Sprint("- ", entry.Kind, " ", entry.Path, " ", entry.Source))
+		}
+		return lines
+	}
+	golden(t, "root", show(false))
+	e.cfg.SkillsReadonly = true
+	golden(t, "root-readonly", show(false))
+	golden(t, "root-private", show(true))
 }
 
 func TestContainerPlan(t *testing.T) {
@@ -58,7 +77,7 @@ func TestContainerPlan(t *testing.T) {
 		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code",
 		Limits: Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024},
 	}}
-	plan := c.newPlan(Seat{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
+	plan := c.newPlan(InterpreterSpec{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
 	golden(t, "container", plan.CommandLine())
 	back, err := enter.ParsePlan(plan.CommandLine()[1:])
 	if err != nil || strings.Join(back.CommandLine(), " ") != strings.Join(plan.CommandLine(), " ") {
@@ -133,7 +152,7 @@ func TestStartsOnFullDisk(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(work, syscall.MNT_DETACH) })
 	e := &Embedded{cfg: EmbeddedConfig{Work: work}}
 	for range 10 {
-		if _, err := e.Start(Seat{Canary: strings.Repeat("c", 32)}, Stdio{}); err == nil {
+		if _, err := e.Start(InterpreterSpec{Canary: strings.Repeat("c", 32)}, Stdio{}); err == nil {
 			t.Fatal("there was room")
 		}
 	}

@@ -106,7 +106,7 @@ func TestFindLibrary(t *testing.T) {
 // TestStartWithoutWork: an interpreter whose folder cannot be made is not started.
 func TestStartWithoutWork(t *testing.T) {
 	e := &Embedded{cfg: EmbeddedConfig{Work: filepath.Join(t.TempDir(), "none")}}
-	if _, err := e.Start(Seat{}, Stdio{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := e.Start(InterpreterSpec{}, Stdio{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -33,10 +33,10 @@ func compilerEnviron() []string {
 // the language's declarations, and the slot's code.
 func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) enter.Plan {
 	program := typeScriptDir + "/" + CompilerFile
-	argv := e.newBox(b.slot, 0).commandStart(compilerEnviron())
+	argv := e.newBox(b.slot, 0).commandPrefix(compilerEnviron())
 	argv = append(argv, bindArgs("--ro-bind", stageTypeScript, typeScriptDir)...)
 	argv = append(argv, bindArgs("--ro-bind", stageWork+"/"+filepath.Base(b.dir), CodeDir)...)
-	argv = append(argv, kernelFiles(program)...)
+	argv = append(argv, kernelArgs(program)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", CodeDir, "--", program)
 	limits := e.cfg.Limits
 	p := enter.Plan{
@@ -102,11 +102,7 @@ func (t *containerProcess) StartCompiler(args []string, stdio Stdio) (Compiler, 
 	if t.jail.cfg.TypeScript == "" {
 		return nil, errNoCompiler
 	}
-	plan := t.jail.compilerPlan(t, args)
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := t.jail.compilerPlan(t, args).Start([]*os.File{stdio.In, stdio.Out, stdio.Err}, together)
 	if err != nil {
 		return nil, fmt.Errorf("starting the compiler: %w", err)
 	}

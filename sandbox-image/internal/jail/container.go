@@ -25,7 +25,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // BasePrivateGroup is the private group of slot 0; slot N has BasePrivateGroup+N. Only this group may read the slot's
@@ -69,7 +69,7 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 		groups = append(groups, BasePrivateGroup+int(id))
 	}
 	if cfg.Shared {
-		if err := canShare(cfg); err != nil {
+		if err := checkShareable(cfg); err != nil {
 			return nil, err
 		}
 	} else if err := syscall.Setgroups(groups); err != nil {
@@ -93,9 +93,9 @@ func NewContainer(cfg ContainerConfig) (*Container, error) {
 	return c, nil
 }
 
-// canShare returns an error if code must not run as sandboxd's user. Processes inside a pid namespace cannot kill or
-// stop its process 1, so sandboxd must be that process.
-func canShare(cfg ContainerConfig) error {
+// checkShareable returns an error if code must not run as sandboxd's user. Processes inside a pid namespace cannot kill
+// or stop its process 1, so sandboxd must be that process.
+func checkShareable(cfg ContainerConfig) error {
 	groups, err := os.Getgroups()
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func canShare(cfg ContainerConfig) error {
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
 	case !enter.CanRestrictReads():
-		return errors.New("the kernel has no Landlock: without SETUID, nothing else keeps code from sandboxd's files")
+		return errors.New("the kernel has no Landlock, and without SETUID only Landlock keeps code from sandboxd's files")
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (c *Container) slotDir(id slot.ID) string {
 
 // clearFiles removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
 func (c *Container) clearFiles(id slot.ID) error {
-	if err := removeAs(id, runapi.HomeDir(id)); err != nil { // of a private run
+	if err := removeAs(id, sandboxapi.HomeDir(id)); err != nil { // of a private run
 		return err
 	}
 	dir := c.slotDir(id)
@@ -136,7 +136,7 @@ func (c *Container) clearFiles(id slot.ID) error {
 
 // WipeDir empties the directory name below dir as the slot's user.
 func WipeDir(id slot.ID, dir, name string) error {
-	_, err := asSlot(context.Background(), id, "wipe", dir, name)
+	_, err := runAsSlot(context.Background(), id, "wipe", dir, name)
 	return err
 }
 
@@ -146,17 +146,17 @@ const (
 	reapTime    = 3 * time.Second
 )
 
-// besideSlot is asSlot with a time limit, for use while processes of the slot run. If they stop or kill the program,
+// runBesideSlot is asSlot with a time limit, for use while processes of the slot run. If they stop or kill the program,
 // besideSlot returns an error.
-func besideSlot(id slot.ID, limit time.Duration, command string, args ...string) (string, error) {
+func runBesideSlot(id slot.ID, limit time.Duration, command string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return asSlot(ctx, id, command, args...)
+	return runAsSlot(ctx, id, command, args...)
 }
 
-// asSlot runs a command of sandboxd, such as "wipe", as the slot's user and returns its output, at most 4 KiB. It kills
-// the command when ctx ends.
-func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (string, error) {
+// runAsSlot runs a command of sandboxd, such as "wipe", as the slot's user and returns its output, at most 4 KiB. It
+// kills the command when ctx ends.
+func runAsSlot(ctx context.Context, id slot.ID, command string, args ...string) (string, error) {
 	plan := enter.Plan{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
 		Dir: "/", Argv: append([]string{"/proc/self/exe", command}, args...),
@@ -166,9 +166,7 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 		return "", err
 	}
 	defer r.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
-		Files: []*os.File{nil, w, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{nil, w, os.Stderr}, syscall.SysProcAttr{Setpgid: true})
 	// Without this Close, ReadAll below would never see the end of the pipe.
 	_ = w.Close()
 	if err != nil {
@@ -187,29 +185,29 @@ func asSlot(ctx context.Context, id slot.ID, command string, args ...string) (st
 }
 
 // prepareDir makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
-func (c *Container) prepareDir(seat Seat) error {
+func (c *Container) prepareDir(seat InterpreterSpec) error {
 	id := seat.Slot
 	if err := c.clearFiles(id); err != nil {
 		return err
 	}
 	dir, group := c.slotDir(id), BasePrivateGroup+int(id)
-	if err := groupDir(dir, group, 0o750); err != nil {
+	if err := makeGroupDir(dir, group, 0o750); err != nil {
 		return err
 	}
 	_, first, source := seat.codeFiles()
 	if !seat.Python {
-		if err := groupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
+		if err := makeGroupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
 			return err
 		}
 	}
 	if writableFolder(seat) != "" {
-		if err := groupDir(writableFolder(seat), group, 0o770); err != nil {
+		if err := makeGroupDir(writableFolder(seat), group, 0o770); err != nil {
 			return err
 		}
 	}
 	b := canaryBait(seat.Canary)
 	for _, name := range b.listFolders() {
-		if err := groupDir(filepath.Join(dir, name), group, 0o750); err != nil {
+		if err := makeGroupDir(filepath.Join(dir, name), group, 0o750); err != nil {
 			return err
 		}
 	}
@@ -222,16 +220,16 @@ func (c *Container) prepareDir(seat Seat) error {
 }
 
 // writableFolder returns the folder that a private run may write. It is empty for other runs.
-func writableFolder(seat Seat) string {
+func writableFolder(seat InterpreterSpec) string {
 	//defence:private-files
 	if seat.Private {
-		return runapi.HomeDir(seat.Slot)
+		return sandboxapi.HomeDir(seat.Slot)
 	}
 	return ""
 }
 
-// groupDir makes a directory for a group. The directory stays closed until it belongs to the group.
-func groupDir(path string, group int, mode os.FileMode) error {
+// makeGroupDir makes a directory for a group. The directory stays closed until it belongs to the group.
+func makeGroupDir(path string, group int, mode os.FileMode) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
 	}
@@ -253,7 +251,7 @@ func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
 }
 
 // newPlan returns the identity, limits and command line of one interpreter.
-func (c *Container) newPlan(seat Seat) enter.Plan {
+func (c *Container) newPlan(seat InterpreterSpec) enter.Plan {
 	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
 	l := c.cfg.Limits
 	p := enter.Plan{
@@ -299,7 +297,7 @@ func (c *Container) runtimeFiles() []string {
 }
 
 // Start implements Jail.
-func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
+func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 	if seat.Python && c.cfg.Python == nil {
 		return nil, errNoPython
 	}
@@ -317,13 +315,13 @@ func (c *Container) Start(seat Seat, stdio Stdio) (Process, error) {
 	return t, nil
 }
 
+// together are the attributes of a program that dies with sandboxd, in a separate process group.
+var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+
 // launchProgram starts a program as a slot's user through "sandboxd enter". The caller completes the returned process
 // and calls wait in a goroutine.
 func (c *Container) launchProgram(id slot.ID, plan enter.Plan, stdio Stdio) (*containerProcess, error) {
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate}, together)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +331,7 @@ func (c *Container) launchProgram(id slot.ID, plan enter.Plan, stdio Stdio) (*co
 	t := &containerProcess{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
 	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
-		alive, _, _ := proc.OfUser(t.slot.UID(), c.matchOthers(t.slot)) // after an error, only the interpreter is counted
+		alive, _, _ := proc.ListOfUser(t.slot.UID(), c.newOthersMatcher(t.slot)) // after an error, only the interpreter is counted
 		return alive
 	}
 	return t, nil
@@ -353,9 +351,9 @@ func (c *Container) forgetRoot(pid int) {
 	delete(c.roots, pid)
 }
 
-// matchOthers returns a test for pids of sandboxd and of other slots' interpreters, which a search for the processes of
-// slot id can skip. The kernel cannot reuse those pids, because sandboxd has not waited for them yet.
-func (c *Container) matchOthers(id slot.ID) func(pid int) bool {
+// newOthersMatcher returns a test for pids of sandboxd and of other slots' interpreters, which a search for the
+// processes of slot id can skip. The kernel cannot reuse those pids, because sandboxd has not waited for them yet.
+func (c *Container) newOthersMatcher(id slot.ID) func(pid int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	roots, self := maps.Clone(c.roots), os.Getpid()
@@ -428,7 +426,7 @@ func (c *Container) killSlotProcesses(id slot.ID) error {
 		// processes may kill or stop the reaper first, so the reaper's error alone is not fatal. killEach ends a small
 		// number.
 		killEach(alive, id.UID())
-		_, last = besideSlot(id, reapTime, "reap")
+		_, last = runBesideSlot(id, reapTime, "reap")
 	}
 	return errors.Join(fmt.Errorf("processes of slot %d do not end", id), last)
 }
@@ -457,7 +455,7 @@ func (c *Container) findAlive(id slot.ID) (alive []int, none bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		alive, dead, err := proc.OfUser(id.UID(), c.matchOthers(id))
+		alive, dead, err := proc.ListOfUser(id.UID(), c.newOthersMatcher(id))
 		if err != nil || len(alive) > 0 {
 			return alive, false, err
 		}
@@ -483,13 +481,13 @@ func (t *containerProcess) Remove() error               { return t.remove() }
 
 // RemovedBytes implements Process. Only the slot's user may read the descriptors of its processes.
 func (t *containerProcess) RemovedBytes(device uint64) int64 {
-	return t.runCounter("unnamed", strconv.FormatUint(device, 10))
+	return t.runCountCommand("unnamed", strconv.FormatUint(device, 10))
 }
 
-// runCounter returns the number that a command prints beside the slot's processes. If those stop the command, the
+// runCountCommand returns the number that a command prints beside the slot's processes. If those stop the command, the
 // result exceeds any limit.
-func (t *containerProcess) runCounter(command string, args ...string) int64 {
-	out, err := besideSlot(t.slot, measureTime, command, args...)
+func (t *containerProcess) runCountCommand(command string, args ...string) int64 {
+	out, err := runBesideSlot(t.slot, measureTime, command, args...)
 	if err == nil {
 		var n int64
 		if n, err = strconv.ParseInt(out, 10, 64); err == nil {
@@ -504,10 +502,10 @@ func (t *containerProcess) runCounter(command string, args ...string) int64 {
 
 // CountWritten implements Process.
 func (t *containerProcess) CountWritten(dir string, since time.Time, enough int64) (c quota.FileCount) {
-	if dir == runapi.HomesDir { // no slot can list HomesDir
-		dir = runapi.HomeDir(t.slot)
+	if dir == sandboxapi.HomesDir { // no slot can list HomesDir
+		dir = sandboxapi.HomeDir(t.slot)
 	}
-	out, err := besideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
+	out, err := runBesideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
 	if err != nil || json.Unmarshal([]byte(out), &c) != nil {
 		return quota.FileCount{Hidden: !t.ending.Load()} // as in count
 	}
@@ -518,7 +516,7 @@ func (t *containerProcess) WriteMain(code []byte) error { return t.writeMain(cod
 
 func (t *containerProcess) WriteFile(name string, data []byte) error {
 	if dir := filepath.Dir(name); dir != "." {
-		err := groupDir(filepath.Join(t.jail.slotDir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
+		err := makeGroupDir(filepath.Join(t.jail.slotDir(t.slot), dir), BasePrivateGroup+int(t.slot), 0o750)
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -553,7 +551,7 @@ func (t *containerProcess) CheckConfinement() error {
 		return errors.New("no seccomp filter is loaded")
 	}
 	// Code has not been sent yet, so the user must have no other process, such as one left by the previous run.
-	alive, _, err := proc.OfUser(t.slot.UID(), t.jail.matchOthers(t.slot))
+	alive, _, err := proc.ListOfUser(t.slot.UID(), t.jail.newOthersMatcher(t.slot))
 	if err != nil {
 		return err
 	}

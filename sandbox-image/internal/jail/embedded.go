@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -48,27 +48,31 @@ type Embedded struct {
 	cfg    EmbeddedConfig
 	netns  map[slot.ID]uint64 // inodes
 	ours   map[string]uint64  // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs   []libraryFile
-	stage  *os.File // the mount namespace with the sources of bind mounts
-	filter *os.File // an anonymous file with the seccomp filter
+	libs   []enter.Entry      // Deno's libraries, as a sandbox sees them
+	bwrap  []enter.Entry      // the files that bubblewrap needs to start
+	stage  *os.File           // the mount namespace from which servers and the compiler start
+	filter *os.File           // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
 	serverFilter *os.File
 	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
 	ownUIDs bool
 	// python collects the files that Python needs, on its first call.
-	python      func() (*pythonFiles, error)
-	pythonStage *os.File // closed with the jail
+	python func() (pythonFiles, error)
 
-	mu  sync.Mutex
-	seq int
+	mu     sync.Mutex
+	seq    int
+	stages map[stageKind]*os.File
 }
+
+// stageKind is a kind of interpreter with a separate root.
+type stageKind struct{ python, private bool }
 
 const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 
 // NewEmbedded prepares the jail. Work must not be in use by another jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
-	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}}
-	e.python = sync.OnceValues(e.stagePythonFiles)
+	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}, stages: map[stageKind]*os.File{}}
+	e.python = sync.OnceValues(e.findPythonFiles)
 	// "net" is not in the list, because each slot's network namespace is compared with an exact inode instead.
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
 		ns, err := proc.NamespaceOf(os.Getpid(), kind)
@@ -93,11 +97,15 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		e.netns[id] = st.Ino
 		unix.CloseOnExec(int(f.Fd()))
 	}
-	libs, binds, err := findLibraries(cfg.Deno)
-	if err != nil {
+	var deno, bwrap libraryFinder
+	if err := errors.Join(deno.interpreter(cfg.Deno, denoPath), bwrap.addProgram(cfg.Bwrap)); err != nil {
 		return nil, err
 	}
-	e.libs = libs
+	e.libs = deno.files[1:]
+	e.bwrap = append(bwrap.files, enter.Entry{Kind: enter.Plain, Path: cfg.Bwrap, Source: cfg.Bwrap},
+		enter.Entry{Kind: enter.Plain, Path: "/proc", Source: "/proc"},
+		// bubblewrap builds the root of a sandbox on /tmp.
+		enter.Entry{Kind: enter.Folder, Path: "/tmp"})
 	if e.ownUIDs, err = canBecomeSlots(); err != nil {
 		return nil, err
 	}
@@ -119,26 +127,62 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.serverFilter, err = filterFile(cfg.Servers.Limits.Forks); err != nil {
 		return nil, err
 	}
-	binds = append(append(binds, enter.Bind{Name: stageDeno, Source: cfg.Deno}), e.runBinds()...)
-	if cfg.TypeScript != "" {
-		binds = append(binds, enter.Bind{Name: stageTypeScript, Source: cfg.TypeScript})
+	if e.stage, err = enter.NewStage(append(e.sources(), e.bwrap...)); err != nil {
+		return nil, err
 	}
-	e.stage, err = enter.NewStage(append(binds, cfg.Servers.listBinds()...))
+	_, err = e.stageOf(stageKind{})
 	return e, err
 }
 
-// runBinds lists the sources of bind mounts that every run needs.
-func (e *Embedded) runBinds() []enter.Bind {
-	return []enter.Bind{
-		{Name: stageCA, Source: filepath.Dir(e.cfg.CA)}, {Name: stageWork, Source: e.cfg.Work},
-		{Name: stageRuns, Source: e.cfg.Runs}, {Name: stageSkills, Source: e.cfg.Skills},
-		{Name: stageTmp, Source: e.cfg.Tmp},
+// sources lists the sources of bind mounts for servers and the compiler.
+func (e *Embedded) sources() []enter.Entry {
+	list := append([]enter.Entry{
+		source(enter.ReadOnly, stageDeno, e.cfg.Deno), source(enter.ReadOnly, stageCA, filepath.Dir(e.cfg.CA)),
+		source(enter.ReadOnly, stageWork, e.cfg.Work),
+	}, e.cfg.Servers.sources()...)
+	for i, l := range e.libs {
+		list = append(list, source(enter.ReadOnly, libraryName(i), l.Source))
 	}
+	for _, name := range devices() {
+		list = append(list, source(enter.Device, name, name))
+	}
+	if e.cfg.TypeScript != "" {
+		list = append(list, source(enter.ReadOnly, stageTypeScript, e.cfg.TypeScript))
+	}
+	return list
+}
+
+// libraryName names the source of a library.
+func libraryName(n int) string { return "lib" + strconv.Itoa(n) }
+
+// stageOf returns the mount namespace from which a kind of interpreter starts. Its first call makes the namespace.
+func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
+	program := denoPath
+	files := append([]enter.Entry{
+		{Kind: enter.ReadOnly, Path: denoPath, Source: e.cfg.Deno}, {Kind: enter.Folder, Path: denoDir},
+	}, e.libs...)
+	if kind.python {
+		f, err := e.python() // takes a while, so before Lock
+		if err != nil {
+			return nil, err
+		}
+		program, files = pythonPath, f.entries
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if stage := e.stages[kind]; stage != nil {
+		return stage, nil
+	}
+	stage, err := enter.NewStage(append(e.interpreterRoot(program, files, kind.private), e.bwrap...))
+	if err == nil {
+		e.stages[kind] = stage
+	}
+	return stage, err
 }
 
 // filterFile returns an anonymous file with the encoded seccomp filter. forks allows new processes.
 func filterFile(forks bool) (*os.File, error) {
-	code, err := seccomp.HostFilter(seccomp.Options{Processes: forks})
+	code, err := seccomp.MachineFilter(seccomp.Options{Processes: forks})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +223,7 @@ func canBecomeSlots() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !proc.MapHolds(string(data), m.first, m.last) {
+		if !proc.HasIDRange(string(data), m.first, m.last) {
 			return false, nil
 		}
 	}
@@ -202,15 +246,17 @@ func (e *Embedded) shareDirs() error {
 
 // Close removes the private files.
 func (e *Embedded) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var err error
-	if e.pythonStage != nil {
-		err = e.pythonStage.Close()
+	for _, stage := range e.stages {
+		err = errors.Join(err, stage.Close())
 	}
 	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
 }
 
 // codeDir makes a fresh directory for one interpreter, with the files that run before the code.
-func (e *Embedded) codeDir(seat Seat) (string, error) {
+func (e *Embedded) codeDir(seat InterpreterSpec) (string, error) {
 	e.mu.Lock()
 	e.seq++
 	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", seat.Slot, e.seq))
@@ -224,7 +270,7 @@ func (e *Embedded) codeDir(seat Seat) (string, error) {
 	return dir, nil
 }
 
-func fillCodeDir(dir string, seat Seat) error {
+func fillCodeDir(dir string, seat InterpreterSpec) error {
 	b := canaryBait(seat.Canary)
 	for _, name := range b.listFolders() {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -240,13 +286,17 @@ func fillCodeDir(dir string, seat Seat) error {
 	return os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
-// newPlan returns the identity, limits and command line of one sandbox. files is for Python; nil means Deno.
-func (e *Embedded) newPlan(seat Seat, dir string, files *pythonFiles) enter.Plan {
-	b := bwrapPlan{
+// newPlan returns the command line of one sandbox.
+func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
+	return bwrapPlan{
 		bwrapBox: e.newBox(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
-		skillsReadonly: e.cfg.SkillsReadonly, libraries: e.libs, ca: filepath.Base(e.cfg.CA), code: filepath.Base(dir),
+		code: filepath.Base(dir),
 		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
 	}
+}
+
+// enterPlan returns the identity and limits of an interpreter's sandbox with a command line.
+func (e *Embedded) enterPlan(id slot.ID, argv []string) enter.Plan {
 	p := enter.Plan{
 		NetNS:     netnsFD,
 		MountNS:   mountFD,
@@ -254,13 +304,9 @@ func (e *Embedded) newPlan(seat Seat, dir string, files *pythonFiles) enter.Plan
 		OpenFiles: e.cfg.Limits.OpenFiles,
 		Keep:      []int{infoFD, gateFD, filterFD},
 		Dir:       "/",
+		Argv:      argv,
 	}
-	if files == nil {
-		p.Argv = b.commandLine()
-	} else {
-		p.Argv = b.pythonArgv(files)
-	}
-	e.setIdentity(&p, seat.Slot, e.cfg.Limits)
+	e.setIdentity(&p, id, e.cfg.Limits)
 	return p
 }
 
@@ -279,21 +325,12 @@ func (e *Embedded) setIdentity(p *enter.Plan, id slot.ID, l Limits) {
 }
 
 // Start implements Jail.
-func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
-	var files *pythonFiles
-	stage := e.stage
-	if seat.Python {
-		var err error
-		if files, err = e.python(); err != nil {
-			return nil, fmt.Errorf("preparing Python: %w", err)
-		}
-		stage = files.stage
-	}
+func (e *Embedded) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 	dir, err := e.codeDir(seat)
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.launchBwrap(seat.Slot, e.newPlan(seat, dir, files), e.filter, stage, stdio)
+	b, err := e.startInterpreter(seat, dir, stdio)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
 	}
@@ -301,6 +338,23 @@ func (e *Embedded) Start(seat Seat, stdio Stdio) (Process, error) {
 	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes
 	b.startWatching()
 	return b, nil
+}
+
+func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdio) (*bwrapProcess, error) {
+	p := e.newPlan(seat, dir)
+	stage, err := e.stageOf(stageKind{python: seat.Python, private: p.writableFolder() != ""})
+	if err != nil {
+		return nil, err
+	}
+	argv := p.commandLine()
+	if seat.Python {
+		files, err := e.python()
+		if err != nil {
+			return nil, err
+		}
+		argv = p.pythonArgv(files)
+	}
+	return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, argv), e.filter, stage, stdio)
 }
 
 // launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
@@ -324,10 +378,7 @@ func (e *Embedded) launchBwrap(
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
 	}
 	defer own.Close()
-	p, err := os.StartProcess("/proc/self/exe", append([]string{"sandboxd"}, plan.CommandLine()...), &os.ProcAttr{
-		Files: []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-	})
+	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own}, together)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

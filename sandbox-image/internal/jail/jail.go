@@ -49,8 +49,8 @@ type Limits struct {
 	OpenFiles uint64
 }
 
-// Seat describes one interpreter: its slot and its options.
-type Seat struct {
+// InterpreterSpec describes one interpreter: its slot and its options.
+type InterpreterSpec struct {
 	Slot slot.ID
 	// Net is the parsed --allow-net list. If it is empty, code has no network permission.
 	Net []string
@@ -66,7 +66,7 @@ type Seat struct {
 }
 
 // codeFiles returns the names of the code and of the file that runs before it, and the source of the latter.
-func (s Seat) codeFiles() (main, first string, source []byte) {
+func (s InterpreterSpec) codeFiles() (main, first string, source []byte) {
 	if s.Python {
 		return PythonMain, PythonSite, runner.Site
 	}
@@ -80,7 +80,7 @@ type Stdio struct{ In, Out, Err, Gate *os.File }
 // Jail is implemented by Container and Embedded.
 type Jail interface {
 	// Start starts a process that waits at the gate and then, as the interpreter, for code. The caller still owns stdio.
-	Start(Seat, Stdio) (Process, error)
+	Start(InterpreterSpec, Stdio) (Process, error)
 	// PreparePython does the one-time work before Python can start in any slot, which may take a while. Its error is the
 	// reason why Python cannot start.
 	PreparePython() error

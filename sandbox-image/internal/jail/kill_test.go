@@ -20,30 +20,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 )
 
 // The test binary is also the program in the jail. Code without --allow-run cannot start a process, so helpers act as
 // code that has escaped from the interpreter. Each hides its processes from a plain kill.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[0] == "sandboxd" {
-		var err error
-		switch os.Args[1] {
-		case "enter":
-			var plan enter.Plan
-			if plan, err = enter.ParsePlan(os.Args[2:]); err == nil {
-				err = plan.EnterAndExec()
-			}
-		case "stage":
-			if err = enter.ServeStage(os.Args[2:], os.Stdin, os.Stdout); err == nil {
-				os.Exit(0)
-			}
-		case "reap":
-			err = syscall.Kill(-1, syscall.SIGKILL)
-		}
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	if len(os.Args) > 1 && os.Args[1] == "reap" {
 		_ = syscall.Kill(-1, syscall.SIGKILL)
 		os.Exit(0)
@@ -242,7 +223,7 @@ func lockUp(t *testing.T, j Jail, what string) (p Process, out *os.File) {
 		}
 	}
 	t.Cleanup(func() { _, _ = ends[1].Close(), ends[7].Close() })
-	p, err := j.Start(Seat{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5], Gate: ends[6]})
+	p, err := j.Start(InterpreterSpec{Slot: testSlot, TZ: what}, Stdio{In: ends[0], Out: ends[3], Err: ends[5], Gate: ends[6]})
 	for _, f := range []*os.File{ends[0], ends[3], ends[5], ends[6]} {
 		_ = f.Close()
 	}
@@ -269,7 +250,7 @@ func TestNothingIsLeft(t *testing.T) {
 				var alive []int
 				var err error
 				for end := time.Now().Add(testkit.Patience); what != "bomb" && what != "exits"; {
-					if alive, _, err = proc.OfUser(testSlot.UID(), nobody); err == nil && len(alive) >= children {
+					if alive, _, err = proc.ListOfUser(testSlot.UID(), nobody); err == nil && len(alive) >= children {
 						break
 					}
 					if time.Now().After(end) {
@@ -291,7 +272,7 @@ func TestNothingIsLeft(t *testing.T) {
 					t.Error(left)
 				}
 				for range 20 { // one listing can miss processes that keep forking
-					alive, _, err = proc.OfUser(testSlot.UID(), nobody)
+					alive, _, err = proc.ListOfUser(testSlot.UID(), nobody)
 					if err != nil || len(alive) > 0 {
 						t.Fatalf("alive: %v %v", alive, err)
 					}

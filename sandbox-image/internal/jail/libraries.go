@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
@@ -21,33 +20,25 @@ var libraryDirs = [...]string{
 // resolverLibraries are loaded by name if a glibc before 2.34 resolves a host name.
 var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"}
 
-// findLibraries lists the files that a program needs to start: its dynamic loader, and its shared libraries with their
-// dependencies.
-func findLibraries(program string) ([]libraryFile, []enter.Bind, error) {
-	var l libraryFinder
-	err := l.addProgram(program)
-	return l.libs, l.binds, err
-}
-
-// libraryFinder collects the files that a dynamic loader needs.
+// libraryFinder collects the files that a dynamic loader needs, as entries of a stage.
 type libraryFinder struct {
 	// own is a folder that is searched first. The sandbox sees its libraries in /usr/lib. Empty: no such folder.
 	own   string
-	libs  []libraryFile
-	binds []enter.Bind
+	files []enter.Entry
 
 	machine elf.Machine
 	seen    map[string]bool
 }
 
-// addProgram adds a program's dynamic loader and libraries. A static program needs neither.
+// addProgram adds a program's dynamic loader, and its shared libraries with their dependencies. A static program needs
+// neither.
 func (l *libraryFinder) addProgram(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	defer f.Close()
-	interp, err := loaderPath(f)
+	interp, err := dynamicLoader(f)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -55,14 +46,18 @@ func (l *libraryFinder) addProgram(path string) error {
 		return nil
 	}
 	l.machine, l.seen = f.Machine, map[string]bool{filepath.Base(interp): true}
-	if err := l.addFile(interp, interp); err != nil {
-		return err
-	}
+	l.addFile(interp, interp)
 	needs, err := f.ImportedLibraries()
 	if err != nil {
 		return err
 	}
-	if err := l.addWithDependencies(needs, false); err != nil {
+	return l.addWithDependencies(needs, false)
+}
+
+// interpreter adds an interpreter, its libraries, and those that resolve host names.
+func (l *libraryFinder) interpreter(program, inside string) error {
+	l.files = append(l.files, enter.Entry{Kind: enter.ReadOnly, Path: inside, Source: program})
+	if err := l.addProgram(program); err != nil || l.seen == nil {
 		return err
 	}
 	return l.addWithDependencies(resolverLibraries[:], true)
@@ -102,28 +97,18 @@ func (l *libraryFinder) addWithDependencies(queue []string, optional bool) error
 		if l.own != "" && filepath.Dir(at) == l.own {
 			inside = "/usr/lib/" + name
 		}
-		if err := l.addFile(at, inside); err != nil {
-			return err
-		}
+		l.addFile(at, inside)
 		queue = append(queue, needs...)
 	}
 	return nil
 }
 
-func (l *libraryFinder) addFile(at, inside string) error {
-	// A bind mount needs the file: inside the sandbox the target of a symbolic link is missing.
-	real, err := filepath.EvalSymlinks(at)
-	if err != nil {
-		return err
-	}
-	name := "lib" + strconv.Itoa(len(l.libs))
-	l.libs = append(l.libs, libraryFile{inside, name})
-	l.binds = append(l.binds, enter.Bind{Name: name, Source: real})
-	return nil
+func (l *libraryFinder) addFile(at, inside string) {
+	l.files = append(l.files, enter.Entry{Kind: enter.ReadOnly, Path: inside, Source: at})
 }
 
-// loaderPath returns the path of the program's dynamic loader, empty for a static program.
-func loaderPath(f *elf.File) (string, error) {
+// dynamicLoader returns the path of the program's dynamic loader, empty for a static program.
+func dynamicLoader(f *elf.File) (string, error) {
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
 			continue

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
@@ -21,14 +20,6 @@ const (
 	zoneDir        = "/usr/share/zoneinfo"
 	// systemCA is the default file of programs that ignore SSL_CERT_FILE.
 	systemCA = "/etc/ssl/certs/ca-certificates.crt"
-)
-
-// Names of the staged sources of Python.
-const (
-	stagePython      = "python"
-	stageLibrary     = "library"
-	stageEnvironment = "environment"
-	stageZones       = "zones"
 )
 
 // hiddenInLibrary are package folders that some distributions keep inside the standard library.
@@ -60,9 +51,8 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 
 // pythonFiles holds the host files for Python in a bubblewrap sandbox.
 type pythonFiles struct {
-	stage  *os.File
-	argv   []string // the bind mounts
-	inside string   // the folder of packages as the sandbox sees it
+	entries []enter.Entry // as the sandbox sees them
+	inside  string        // the folder of packages as the sandbox sees it
 }
 
 // errNoPython means that the jail was made without Python.
@@ -70,7 +60,7 @@ var errNoPython = errors.New("there is no Python here")
 
 // PreparePython implements Jail.
 func (e *Embedded) PreparePython() error {
-	_, err := e.python()
+	_, err := e.stageOf(stageKind{python: true})
 	return err
 }
 
@@ -82,57 +72,49 @@ func (c *Container) PreparePython() error {
 	return nil
 }
 
-// stagePythonFiles collects the host files for Python. It takes a while and runs on the first use of Python.
-func (e *Embedded) stagePythonFiles() (*pythonFiles, error) {
+// findPythonFiles collects the host files for Python. It takes a while and runs on the first use of Python.
+func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 	p := e.cfg.Python
 	if p == nil {
-		return nil, errNoPython
+		return f, errNoPython
 	}
 	l := libraryFinder{own: filepath.Join(p.Prefix, "lib")}
 	// Below /usr and / the default search paths already find the libraries.
 	if p.Prefix == "/usr" || p.Prefix == "/" {
 		l.own = ""
 	}
-	if err := l.addProgram(p.Program); err != nil {
-		return nil, err
+	if err := l.interpreter(p.Program, pythonPath); err != nil {
+		return f, err
 	}
 	for _, dir := range []string{filepath.Join(p.Library, "lib-dynload"), p.Environment} {
 		if err := l.addModules(dir); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
 	rel, err := filepath.Rel(p.Prefix, p.Library)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	library := path.Join("/usr", rel)
-	f := &pythonFiles{argv: bindArgs("--ro-bind", stagePython, pythonPath)}
-	// The host's own packages must not appear in the sandbox: an empty, read-only tmpfs hides them.
-	f.argv = append(f.argv, bindArgs("--ro-bind", stageLibrary, library)...)
+	add := func(kind enter.Kind, at, source string) {
+		f.entries = append(f.entries, enter.Entry{Kind: kind, Path: at, Source: source})
+	}
+	add(enter.ReadOnly, library, p.Library)
 	for _, name := range hiddenInLibrary {
 		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
-			at := path.Join(library, name)
-			f.argv = append(f.argv, "--perms", "0555", "--size", strconv.Itoa(os.Getpagesize()),
-				"--tmpfs", at, "--remount-ro", at)
+			add(enter.Hidden, path.Join(library, name), "")
 		}
 	}
-	binds := append(l.binds, enter.Bind{Name: stagePython, Source: p.Program},
-		enter.Bind{Name: stageLibrary, Source: p.Library})
 	if p.Environment != "" {
 		f.inside = environmentDir
-		f.argv = append(f.argv, bindArgs("--ro-bind", stageEnvironment, environmentDir)...)
-		binds = append(binds, enter.Bind{Name: stageEnvironment, Source: p.Environment})
+		add(enter.ReadOnly, environmentDir, p.Environment)
 	}
 	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
-		f.argv = append(f.argv, bindArgs("--ro-bind", stageZones, zoneDir)...)
-		binds = append(binds, enter.Bind{Name: stageZones, Source: zoneDir})
+		add(enter.ReadOnly, zoneDir, zoneDir)
 	}
-	for _, lib := range l.libs {
-		f.argv = append(f.argv, bindArgs("--ro-bind", lib.name, lib.path)...)
-	}
-	f.stage, err = enter.NewStage(append(binds, e.runBinds()...))
-	e.pythonStage = f.stage
-	return f, err
+	add(enter.Link, systemCA, caPath)
+	f.entries = append(f.entries, l.files...)
+	return f, nil
 }
 
 // addModules adds the libraries of all extension modules below a folder.
@@ -153,14 +135,8 @@ func (l *libraryFinder) addModules(dir string) error {
 }
 
 // pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.commandLine does for Deno.
-func (p bwrapPlan) pythonArgv(f *pythonFiles) []string {
-	a := p.bwrapBox.commandStart(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
-	a = append(a, f.argv...)
-	a = append(a, p.mountCA(caPath)...)
-	a = append(a, p.mountCA(systemCA)...)
-	a = append(a, bindArgs("--ro-bind", path.Join(stageWork, resolvName), "/etc/resolv.conf")...)
-	a = append(a, p.runFiles()...)
-	a = append(a, kernelFiles(pythonPath)...)
-	a = append(a, "--remount-ro", "/", "--chdir", TmpDir, "--", pythonPath)
+func (p bwrapPlan) pythonArgv(f pythonFiles) []string {
+	a := p.bwrapBox.commandPrefix(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
+	a = append(append(a, p.files()...), "--chdir", TmpDir, "--", pythonPath)
 	return append(a, pythonArgs(CodeDir)...)
 }

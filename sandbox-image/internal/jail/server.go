@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Servers configures the slots of MCP servers. Every path is sandboxd's.
@@ -21,7 +21,8 @@ type Servers struct {
 	Slots int
 	// Bridge is the program that starts a server and speaks to it.
 	Bridge string
-	// Packages holds the installed packages, by runapi.PackageKey. Its folder InstallDir holds unfinished installations.
+	// Packages holds the installed packages, by sandboxapi.PackageKey. Its folder InstallDir holds unfinished
+	// installations.
 	Packages string
 	// Programs is the operator's folder of programs, or empty.
 	Programs string
@@ -64,17 +65,17 @@ const (
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
-// listBinds lists the sources of bind mounts that servers need.
-func (s Servers) listBinds() []enter.Bind {
+// sources lists the sources of bind mounts that servers need.
+func (s Servers) sources() []enter.Entry {
 	if s.Slots == 0 {
 		return nil
 	}
-	list := []enter.Bind{{Name: stagePackages, Source: s.Packages}}
+	list := []enter.Entry{source(enter.Writable, stagePackages, s.Packages)}
 	if s.Bridge != "" {
-		list = append(list, enter.Bind{Name: stageBridge, Source: s.Bridge})
+		list = append(list, source(enter.ReadOnly, stageBridge, s.Bridge))
 	}
 	if s.Programs != "" {
-		list = append(list, enter.Bind{Name: stagePrograms, Source: s.Programs})
+		list = append(list, source(enter.ReadOnly, stagePrograms, s.Programs))
 	}
 	return list
 }
@@ -93,7 +94,7 @@ func (s Server) commandLine(bridge, deno, cache string) []string {
 
 // fullEnviron returns a server's whole environment. The bridge adds the server's own variables.
 func (s Server) fullEnviron(path, ca, cache string) []string {
-	home := runapi.HomeDir(s.Slot)
+	home := sandboxapi.HomeDir(s.Slot)
 	if s.Package == "" {
 		cache = home + "/.deno"
 	}
@@ -118,9 +119,9 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 // serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
 // its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
 func (e *Embedded) serverPlan(s Server) enter.Plan {
-	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
-	argv := e.newBox(s.Slot, 0).commandStart(s.fullEnviron(runapi.ProgramsDir+":/usr/bin", caPath, cache))
-	argv = append(argv, runtimeFiles(e.libs, filepath.Base(e.cfg.CA))...)
+	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
+	argv := e.newBox(s.Slot, 0).commandPrefix(s.fullEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
+	argv = append(argv, runtimeArgs(e.libs, filepath.Base(e.cfg.CA))...)
 	if e.cfg.Servers.Bridge != "" {
 		argv = append(argv, bindArgs("--ro-bind", stageBridge, bridgePath)...)
 	}
@@ -128,16 +129,16 @@ func (e *Embedded) serverPlan(s Server) enter.Plan {
 	case s.Install:
 		argv = append(argv, bindArgs("--bind", filepath.Join(stagePackages, InstallDir, strconv.Itoa(int(s.Slot))), cache)...)
 	case s.Package != "":
-		argv = append(argv, bindArgs(readOnly(), filepath.Join(stagePackages, runapi.PackageKey(s.Package)), cache)...)
+		argv = append(argv, bindArgs(readOnly(), filepath.Join(stagePackages, sandboxapi.PackageKey(s.Package)), cache)...)
 	}
 	if e.cfg.Servers.Programs != "" {
-		argv = append(argv, bindArgs("--ro-bind", stagePrograms, runapi.ProgramsDir)...)
+		argv = append(argv, bindArgs("--ro-bind", stagePrograms, sandboxapi.ProgramsDir)...)
 	}
 	argv = append(argv, "--perms", "0700")
 	//defence:server-home
 	argv = append(argv, "--size", strconv.Itoa(HomeSize))
 	argv = append(argv, "--tmpfs", home)
-	argv = append(argv, kernelFiles(denoPath)...)
+	argv = append(argv, kernelArgs(denoPath)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
 	limits := e.cfg.Servers.Limits
 	p := enter.Plan{
@@ -191,7 +192,7 @@ func serverGroup(id slot.ID) int {
 // serverPlan returns the identity, limits and command line of a server. The server is in no group that runs are in.
 func (c *Container) serverPlan(s Server) enter.Plan {
 	sv, group := c.cfg.Servers, serverGroup(s.Slot)
-	cache, home := runapi.PackageDir(s.Package), runapi.HomeDir(s.Slot)
+	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	if s.Install {
 		cache = sv.InstallFolder(s.Slot)
 	}
@@ -211,7 +212,7 @@ func (c *Container) serverPlan(s Server) enter.Plan {
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,
 		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
-		Env:  s.fullEnviron(runapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
+		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
 }
 
@@ -221,7 +222,7 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 	if err := clearServer(s.Slot); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
-	if err := groupDir(runapi.HomeDir(s.Slot), group, 0o770); err != nil {
+	if err := makeGroupDir(sandboxapi.HomeDir(s.Slot), group, 0o770); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
 	t, err := c.launchProgram(s.Slot, c.serverPlan(s), stdio)
@@ -234,7 +235,7 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 }
 
 // clearServer removes a server's home.
-func clearServer(id slot.ID) error { return removeAs(id, runapi.HomeDir(id)) }
+func clearServer(id slot.ID) error { return removeAs(id, sandboxapi.HomeDir(id)) }
 
 // removeAs removes a directory in which a slot has written. It removes unreadable parts as the slot's user.
 func removeAs(id slot.ID, dir string) error {
@@ -250,7 +251,7 @@ func removeAs(id slot.ID, dir string) error {
 // HomeBytes implements Process. All homes share one file system. If the file system holds less than HomeSize, Home
 // skips the count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
 func (t *containerProcess) HomeBytes() int64 {
-	home := runapi.HomeDir(t.slot)
+	home := sandboxapi.HomeDir(t.slot)
 	var fs unix.Statfs_t
 	//defence:server-home permits
 	if err := unix.Statfs(home, &fs); err != nil {
@@ -260,7 +261,7 @@ func (t *containerProcess) HomeBytes() int64 {
 	if int64(fs.Blocks-fs.Bfree)*fs.Bsize <= HomeSize {
 		return 0
 	}
-	return t.runCounter("usage", home)
+	return t.runCountCommand("usage", home)
 }
 
 // PrepareInstall implements Jail.
@@ -268,13 +269,13 @@ func (c *Container) PrepareInstall(id slot.ID) error {
 	if err := c.ClearInstall(id); err != nil {
 		return err
 	}
-	return groupDir(c.cfg.Servers.InstallFolder(id), BasePrivateGroup+int(id), 0o770|os.ModeSetgid)
+	return makeGroupDir(c.cfg.Servers.InstallFolder(id), BasePrivateGroup+int(id), 0o770|os.ModeSetgid)
 }
 
 // ShareInstall implements Jail. If a package has files that its group may not read, only the slot's user can change
 // that.
 func (c *Container) ShareInstall(id slot.ID) error {
-	_, err := asSlot(context.Background(), id, "share", c.cfg.Servers.InstallFolder(id))
+	_, err := runAsSlot(context.Background(), id, "share", c.cfg.Servers.InstallFolder(id))
 	return err
 }
 

@@ -30,8 +30,8 @@ func VerifyKernel(n Size) error { return verifyKernel(n, true) }
 // VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each of them.
 func VerifyQuick(n Size) error { return verifyKernel(n, false) }
 
-// CheckPresent checks that the interface with the sandbox's address exists.
-func CheckPresent(n slot.Network) error {
+// CheckInterface checks that the interface with the sandbox's address exists.
+func CheckInterface(n slot.Network) error {
 	_, err := findDevice(n)
 	return err
 }

@@ -47,13 +47,13 @@ func SetUpPod(p Pod) error {
 	if err := setFilter(list); err != nil {
 		return err
 	}
-	if err := podIPv6(); err != nil {
+	if err := closePodIPv6(); err != nil {
 		return err
 	}
-	if err := podNAT(p.Network); err != nil {
+	if err := setPodNAT(p.Network); err != nil {
 		return err
 	}
-	if err := podRoutes(p.Size, dev); err != nil {
+	if err := setPodRoutes(p.Size, dev); err != nil {
 		return err
 	}
 	if err := errors.Join(verifyFilter(list, true), verifyPod(p.Size, dev)); err != nil {
@@ -114,8 +114,8 @@ func natRules(n slot.Network) [][]string {
 	}
 }
 
-// podNAT sets the rules of the NAT table and verifies them.
-func podNAT(n slot.Network) error {
+// setPodNAT sets the rules of the NAT table and verifies them.
+func setPodNAT(n slot.Network) error {
 	const table = "nat"
 	ipt, err := iptables.New()
 	if err != nil {
@@ -144,8 +144,8 @@ func podNAT(n slot.Network) error {
 	return nil
 }
 
-// podIPv6 closes IPv6 to the slots if the kernel has IPv6, because a pod may not set the sysctl that disables it.
-func podIPv6() error {
+// closePodIPv6 closes IPv6 to the slots if the kernel has IPv6, because a pod may not set the sysctl that disables it.
+func closePodIPv6() error {
 	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
 		return nil
 	}
@@ -178,9 +178,9 @@ func podIPv6() error {
 	return nil
 }
 
-// podRoutes sets the addresses and, for each slot, a default route with its source address. The local route to a slot
-// has quick ACKs, for the same reason as in the proxy's firewall.
-func podRoutes(n Size, lo netlink.Link) error {
+// setPodRoutes sets the addresses and, for each slot, a default route with its source address. The local route to a
+// slot has quick ACKs, for the same reason as in the proxy's firewall.
+func setPodRoutes(n Size, lo netlink.Link) error {
 	have, err := listAddresses(lo)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 // FileName is the name of the file with a run's output.
 const FileName = "stdout.txt"
 
-// KeepConfig configures Keep.
-type KeepConfig struct {
+// RunFilesConfig configures Keep.
+type RunFilesConfig struct {
 	// Dir is the directory of runs. Code sees it read-only as Inside.
 	Dir, Inside string
 	// From is the number of bytes above which output is kept. Zero keeps all output.
@@ -23,14 +23,14 @@ type KeepConfig struct {
 	Bytes int64
 }
 
-// OutputStore stores the output of runs in files.
-type OutputStore struct {
-	cfg  KeepConfig
+// RunFiles stores the output of runs in files.
+type RunFiles struct {
+	cfg  RunFilesConfig
 	root *os.Root
 }
 
-// NewKeep opens the directory of runs.
-func NewKeep(cfg KeepConfig) (*OutputStore, error) {
+// NewRunFiles opens the directory of runs.
+func NewRunFiles(cfg RunFilesConfig) (*RunFiles, error) {
 	if cfg.Runs == 0 {
 		cfg.Runs = 100
 	}
@@ -41,20 +41,20 @@ func NewKeep(cfg KeepConfig) (*OutputStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of runs: %w", err)
 	}
-	k := &OutputStore{cfg: cfg, root: root}
+	k := &RunFiles{cfg: cfg, root: root}
 	return k, k.trimOldest()
 }
 
 // Close closes the directory.
-func (k *OutputStore) Close() error { return k.root.Close() }
+func (k *RunFiles) Close() error { return k.root.Close() }
 
-// OpenFile returns the file of a run. It is created after more than From bytes have been written.
-func (k *OutputStore) OpenFile(run string) *File { return &File{keep: k, run: run} }
+// NewFile returns the file of a run. It is created after more than From bytes have been written.
+func (k *RunFiles) NewFile(run string) *File { return &File{keep: k, run: run} }
 
 // File is the kept output of one run. A nil File keeps no output. Close returns its first error. An error never stops
 // the run.
 type File struct {
-	keep *OutputStore
+	keep *RunFiles
 	run  string
 	head []byte
 	f    *os.File
@@ -114,7 +114,7 @@ func (f *File) Close() (string, error) {
 }
 
 // trimOldest removes the oldest runs until the bounds hold. It always keeps the newest.
-func (k *OutputStore) trimOldest() error {
+func (k *RunFiles) trimOldest() error {
 	dir, err := k.root.Open(".")
 	if err != nil {
 		return err

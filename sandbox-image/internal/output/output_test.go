@@ -34,7 +34,7 @@ func TestTextAtEverySplit(t *testing.T) {
 		for i := range len(s) + 1 {
 			for j := i; j <= len(s); j++ {
 				var x Text
-				got := x.NextText([]byte(s[:i])) + x.NextText([]byte(s[i:j])) + x.NextText([]byte(s[j:])) + x.LastText()
+				got := x.DecodePiece([]byte(s[:i])) + x.DecodePiece([]byte(s[i:j])) + x.DecodePiece([]byte(s[j:])) + x.DecodeRest()
 				if w, n := want([]byte(s)); got != w || x.Invalid != n {
 					t.Errorf("%q at %d and %d: %q and %d invalid, want %q and %d", s, i, j, got, x.Invalid, w, n)
 				}
@@ -46,13 +46,13 @@ func TestTextAtEverySplit(t *testing.T) {
 // A complete character is returned immediately.
 func TestTextHoldsBackOnlyACharacter(t *testing.T) {
 	var x Text
-	if got := x.NextText([]byte("漢\xe6")); got != "漢" {
+	if got := x.DecodePiece([]byte("漢\xe6")); got != "漢" {
 		t.Errorf("%q", got)
 	}
-	if got := x.NextText([]byte("\xbc")); got != "" {
+	if got := x.DecodePiece([]byte("\xbc")); got != "" {
 		t.Errorf("%q", got)
 	}
-	if got := x.NextText([]byte("\xa2!")); got != "漢!" {
+	if got := x.DecodePiece([]byte("\xa2!")); got != "漢!" {
 		t.Errorf("%q", got)
 	}
 }
@@ -66,20 +66,20 @@ func FuzzText(f *testing.F) {
 		var got strings.Builder
 		for rest := p; len(rest) > 0; {
 			n := min(int(step%7)+1, len(rest))
-			got.WriteString(x.NextText(rest[:n]))
+			got.WriteString(x.DecodePiece(rest[:n]))
 			rest = rest[n:]
 		}
-		got.WriteString(x.LastText())
+		got.WriteString(x.DecodeRest())
 		if w, n := want(p); got.String() != w || x.Invalid != n || !utf8.ValidString(got.String()) {
 			t.Errorf("%q: %q, want %q", p, got.String(), w)
 		}
 	})
 }
 
-func newKeep(t *testing.T, cfg KeepConfig) *OutputStore {
+func newKeep(t *testing.T, cfg RunFilesConfig) *RunFiles {
 	t.Helper()
 	cfg.Dir, cfg.Inside = t.TempDir(), "/runs"
-	k, err := NewKeep(cfg)
+	k, err := NewRunFiles(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +88,13 @@ func newKeep(t *testing.T, cfg KeepConfig) *OutputStore {
 }
 
 func TestKeep(t *testing.T) {
-	k := newKeep(t, KeepConfig{From: 10})
-	small := k.OpenFile("small")
+	k := newKeep(t, RunFilesConfig{From: 10})
+	small := k.NewFile("small")
 	small.Write([]byte("0123456789"))
 	if path, err := small.Close(); path != "" || err != nil {
 		t.Errorf("%q %v", path, err)
 	}
-	big := k.OpenFile("big")
+	big := k.NewFile("big")
 	for range 5 {
 		big.Write([]byte("0123456789"))
 	}
@@ -103,7 +103,7 @@ func TestKeep(t *testing.T) {
 	if path != "/runs/big/stdout.txt" || err != nil || !bytes.Equal(data, bytes.Repeat([]byte("0123456789"), 5)) {
 		t.Errorf("%q %v %q", path, err, data)
 	}
-	again := k.OpenFile("big") // a run's id used twice never writes over the first one's output
+	again := k.NewFile("big") // a run's id used twice never writes over the first one's output
 	again.Write(bytes.Repeat([]byte("x"), 20))
 	if path, err := again.Close(); path != "" || err == nil {
 		t.Errorf("%q %v", path, err)
@@ -112,7 +112,7 @@ func TestKeep(t *testing.T) {
 
 // A link in the place of the file is not followed.
 func TestKeepFollowsNoLink(t *testing.T) {
-	k := newKeep(t, KeepConfig{})
+	k := newKeep(t, RunFilesConfig{})
 	victim := filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("untouched"), 0o644); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestKeepFollowsNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"r", "dir"} {
-		f := k.OpenFile(run)
+		f := k.NewFile(run)
 		f.Write([]byte("overwritten"))
 		if _, err := f.Close(); err == nil {
 			t.Errorf("%s: no error", run)
@@ -142,9 +142,9 @@ func TestKeepFollowsNoLink(t *testing.T) {
 }
 
 func TestKeepForgetsTheOldest(t *testing.T) {
-	k := newKeep(t, KeepConfig{Runs: 3, Bytes: 25})
+	k := newKeep(t, RunFilesConfig{Runs: 3, Bytes: 25})
 	for _, run := range []string{"a", "b", "c", "d", "e"} {
-		f := k.OpenFile(run)
+		f := k.NewFile(run)
 		f.Write(bytes.Repeat([]byte("x"), 10))
 		if _, err := f.Close(); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ type Text struct {
 	Invalid int64
 }
 
-// NextText returns the text of a piece, without a last character that the next piece may complete.
-func (t *Text) NextText(p []byte) string {
+// DecodePiece returns the text of a piece, without a last character that the next piece may complete.
+func (t *Text) DecodePiece(p []byte) string {
 	if len(t.rest) > 0 {
 		p = append(t.rest, p...)
 		t.rest = nil
@@ -27,8 +27,8 @@ func (t *Text) NextText(p []byte) string {
 	return t.replaceInvalid(p)
 }
 
-// LastText returns the remaining text at the end of the stream.
-func (t *Text) LastText() string {
+// DecodeRest returns the remaining text at the end of the stream.
+func (t *Text) DecodeRest() string {
 	p := t.rest
 	t.rest = nil
 	return t.replaceInvalid(p)

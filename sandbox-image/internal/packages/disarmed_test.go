@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestDisarmed: without the lock of the first installation, a later one brings what it likes. e2e/negative runs it.
@@ -16,13 +16,13 @@ func TestDisarmed(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "package-lock")
 		s, dir := open(t)
 		must(t, s.SealPackage(pkg, registry, installed(t, "first")))
-		must(t, os.RemoveAll(filepath.Join(dir, runapi.PackageKey(pkg))))
+		must(t, os.RemoveAll(filepath.Join(dir, sandboxapi.PackageKey(pkg))))
 		folder := t.TempDir()
 		if given, err := s.GiveLock(pkg, folder); given || err != nil {
 			t.Errorf("%v %v", given, err)
 		}
 		must(t, s.SealPackage(pkg, registry, installed(t, "other")))
-		data, err := os.ReadFile(filepath.Join(dir, runapi.PackageKey(pkg), "deno.lock"))
+		data, err := os.ReadFile(filepath.Join(dir, sandboxapi.PackageKey(pkg), "deno.lock"))
 		if string(data) != "other" || err != nil {
 			t.Errorf("the attack is stopped by something else: %q %v", data, err)
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Bounds of one package with all its dependencies.
@@ -90,17 +90,19 @@ func CheckRegistry(registry string) error {
 	return nil
 }
 
-func (s *Store) packagePath(pkg string) string { return filepath.Join(s.dir, runapi.PackageKey(pkg)) }
-
-func (s *Store) lockPackage(pkg string) string {
-	return filepath.Join(s.dir, locksDir, runapi.PackageKey(pkg)+".lock")
+func (s *Store) packagePath(pkg string) string {
+	return filepath.Join(s.dir, sandboxapi.PackageKey(pkg))
 }
 
-// RegistryOf returns the registry of an installed package, or runapi.ErrNotInstalled.
+func (s *Store) lockPath(pkg string) string {
+	return filepath.Join(s.dir, locksDir, sandboxapi.PackageKey(pkg)+".lock")
+}
+
+// RegistryOf returns the registry of an installed package, or sandboxapi.ErrNotInstalled.
 func (s *Store) RegistryOf(pkg string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(s.packagePath(pkg), registryName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: %s", runapi.ErrNotInstalled, pkg)
+		return "", fmt.Errorf("%w: %s", sandboxapi.ErrNotInstalled, pkg)
 	}
 	return string(data), err
 }
@@ -108,7 +110,7 @@ func (s *Store) RegistryOf(pkg string) (string, error) {
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
 // reports whether it copied one.
 func (s *Store) GiveLock(pkg, folder string) (bool, error) {
-	data, err := os.ReadFile(s.lockPackage(pkg))
+	data, err := os.ReadFile(s.lockPath(pkg))
 	//defence:package-lock permits
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -235,8 +237,8 @@ func (s *Store) keepLock(pkg, draft string) error {
 		return err
 	}
 	// Later installations agree with the first lock file, so it is never replaced.
-	if _, err := os.Stat(s.lockPackage(pkg)); err == nil {
+	if _, err := os.Stat(s.lockPath(pkg)); err == nil {
 		return nil
 	}
-	return atomicfile.Write(s.lockPackage(pkg), data, 0o444)
+	return atomicfile.Write(s.lockPath(pkg), data, 0o444)
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -47,14 +47,14 @@ func open(t *testing.T) (*Store, string) {
 // Promise: first-installed-package
 func TestSeal(t *testing.T) {
 	s, dir := open(t)
-	if _, err := s.RegistryOf(pkg); !errors.Is(err, runapi.ErrNotInstalled) {
+	if _, err := s.RegistryOf(pkg); !errors.Is(err, sandboxapi.ErrNotInstalled) {
 		t.Error(err)
 	}
 	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
 	if got, err := s.RegistryOf(pkg); got != registry || err != nil {
 		t.Errorf("%q %v", got, err)
 	}
-	base := filepath.Join(dir, runapi.PackageKey(pkg))
+	base := filepath.Join(dir, sandboxapi.PackageKey(pkg))
 	for name, mode := range map[string]os.FileMode{
 		"deno.lock": 0o444, "registry": 0o444, "npm/packages.example.com/name/1.2.3/index.js": 0o444,
 		"npm/packages.example.com/name/1.2.3/tool": 0o544,
@@ -104,7 +104,7 @@ func TestSealRefuses(t *testing.T) {
 			if err := s.SealPackage(pkg, registry, folder); err == nil {
 				t.Error("it was sealed")
 			}
-			left, err := filepath.Glob(filepath.Join(dir, runapi.PackageKey(pkg)+"*"))
+			left, err := filepath.Glob(filepath.Join(dir, sandboxapi.PackageKey(pkg)+"*"))
 			if len(left) > 0 || err != nil {
 				t.Errorf("%v %v", left, err)
 			}
@@ -123,7 +123,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("%v %v", given, err)
 	}
 	must(t, s.SealPackage(pkg, registry, installed(t, "first")))
-	must(t, os.RemoveAll(filepath.Join(dir, runapi.PackageKey(pkg))))
+	must(t, os.RemoveAll(filepath.Join(dir, sandboxapi.PackageKey(pkg))))
 	must(t, s.SealPackage(pkg, registry, installed(t, "second")))
 	folder := t.TempDir()
 	given, err := s.GiveLock(pkg, folder)

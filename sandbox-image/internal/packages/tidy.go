@@ -9,15 +9,15 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// keyPattern matches the results of runapi.PackageKey.
+// keyPattern matches the results of sandboxapi.PackageKey.
 var keyPattern = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
 // HoldPackage keeps a package until release is called.
 func (s *Store) HoldPackage(pkg string) (release func()) {
-	key := runapi.PackageKey(pkg)
+	key := sandboxapi.PackageKey(pkg)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[key]++
@@ -31,12 +31,12 @@ func (s *Store) HoldPackage(pkg string) (release func()) {
 }
 
 // RemoveUnused removes all packages except those in keep and those that are held. Their lock files stay.
-func (s *Store) RemoveUnused(keep []string) (runapi.Tidied, error) {
+func (s *Store) RemoveUnused(keep []string) (sandboxapi.Tidied, error) {
 	wanted := map[string]bool{}
 	for _, pkg := range keep {
-		wanted[runapi.PackageKey(pkg)] = true
+		wanted[sandboxapi.PackageKey(pkg)] = true
 	}
-	tidied := runapi.Tidied{Removed: []runapi.Removed{}}
+	tidied := sandboxapi.Tidied{Removed: []sandboxapi.Removed{}}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return tidied, fmt.Errorf("looking for packages: %w", err)
@@ -47,7 +47,7 @@ func (s *Store) RemoveUnused(keep []string) (runapi.Tidied, error) {
 			continue
 		}
 		// Rename under the lock, delete without it: deleting a large package takes long.
-		draft, used, moveErr := s.takeAway(key)
+		draft, used, moveErr := s.renameUnused(key)
 		switch {
 		case used:
 			tidied.InUse++
@@ -61,9 +61,9 @@ func (s *Store) RemoveUnused(keep []string) (runapi.Tidied, error) {
 	return tidied, err
 }
 
-// takeAway renames the folder of an unused package, so that no slot can start to use it. After a crash, Open removes
-// the renamed folder.
-func (s *Store) takeAway(key string) (draft string, used bool, err error) {
+// renameUnused renames the folder of an unused package, so that no slot can start to use it. After a crash, Open
+// removes the renamed folder.
+func (s *Store) renameUnused(key string) (draft string, used bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[key] > 0 {
@@ -75,9 +75,9 @@ func (s *Store) takeAway(key string) (draft string, used bool, err error) {
 }
 
 // describePackage returns the package in a folder, and its size.
-func describePackage(dir string) runapi.Removed {
+func describePackage(dir string) sandboxapi.Removed {
 	name, _ := os.ReadFile(filepath.Join(dir, packageName))
-	r := runapi.Removed{Package: string(name)}
+	r := sandboxapi.Removed{Package: string(name)}
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // what cannot be read is not counted

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestTidy: a package goes when nobody wants or uses it. Its lock file and everything else stays.
@@ -31,7 +31,7 @@ func TestTidy(t *testing.T) {
 			for _, w := range want {
 				stays = stays || w == pkg
 			}
-			if stays != (err == nil) || (!stays && !errors.Is(err, runapi.ErrNotInstalled)) {
+			if stays != (err == nil) || (!stays && !errors.Is(err, sandboxapi.ErrNotInstalled)) {
 				t.Errorf("%s: %v", pkg, err)
 			}
 			if given, err := s.GiveLock(pkg, t.TempDir()); !given || err != nil {

@@ -10,21 +10,21 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Acquire implements runapi.Sandbox. If the slot has no warm interpreter, Acquire starts one immediately, in parallel
-// with the registration at the proxy. A lease ahead starts no interpreter. Acquire refuses it if no interpreters are
-// kept warm, because it would then save no time.
-func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lease, error) {
+// Acquire implements sandboxapi.Sandbox. If the slot has no warm interpreter, Acquire starts one immediately, in
+// parallel with the registration at the proxy. A lease ahead starts no interpreter. Acquire refuses it if no
+// interpreters are kept warm, because it would then save no time.
+func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandboxapi.Lease, error) {
 	python, err := p.isPython(r.Language)
 	if err != nil {
-		return runapi.Lease{}, err
+		return sandboxapi.Lease{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.ca == "" {
-		return runapi.Lease{}, runapi.ErrUnready
+		return sandboxapi.Lease{}, sandboxapi.ErrUnready
 	}
 	if r.Server {
 		return p.acquireServer(owner)
@@ -34,23 +34,23 @@ func (p *Pool) Acquire(owner context.Context, r runapi.LeaseRequest) (runapi.Lea
 	}
 	s, isWarm := p.chooseSlot(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
-	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.hasAnother(s)) {
-		return runapi.Lease{}, runapi.ErrBusy
+	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.hasOtherVacant(s)) {
+		return sandboxapi.Lease{}, sandboxapi.ErrBusy
 	}
 	g, err := p.cfg.Generations.Next()
 	if err != nil {
-		return runapi.Lease{}, err
+		return sandboxapi.Lease{}, err
 	}
 	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
 		p.discardInterpreter(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.startInterpreter(s, python) {
-		return runapi.Lease{}, fmt.Errorf("%w: %w", runapi.ErrUnready, p.startFailure(python))
+		return sandboxapi.Lease{}, fmt.Errorf("%w: %w", sandboxapi.ErrUnready, p.lastStartError(python))
 	}
 	s.ahead, s.python, s.private, s.pinned = r.Ahead, python, r.Private, p.pinned && !r.Private
 	p.grantLease(s, g, owner)
 	p.watchIdle(s)
-	return runapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.countTaken(), Canary: s.canary}, nil
+	return sandboxapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.countTaken(), Canary: s.canary}, nil
 }
 
 // grantLease gives a seat to a lease, which ends with its owner. The caller holds p.mu.
@@ -104,8 +104,8 @@ func (p *Pool) countTaken() (n int) {
 // isVacant reports whether the seat can be leased.
 func (s *slotState) isVacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
-// hasAnother reports whether a seat other than but is vacant. The caller holds p.mu.
-func (p *Pool) hasAnother(but *slotState) bool {
+// hasOtherVacant reports whether a seat other than but is vacant. The caller holds p.mu.
+func (p *Pool) hasOtherVacant(but *slotState) bool {
 	return slices.ContainsFunc(p.seats, func(s *slotState) bool { return s != but && s.isVacant() })
 }
 
@@ -180,13 +180,13 @@ func (p *Pool) endQuarantine(s *slotState, running chan struct{}) {
 	p.refillWarm()
 }
 
-// Release implements runapi.Sandbox. When Release returns, no process of the run is left.
+// Release implements sandboxapi.Sandbox. When Release returns, no process of the run is left.
 func (p *Pool) Release(g uint64) error {
 	p.mu.Lock()
 	s := p.leases[g]
 	if s == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	running := s.running
 	p.endLease(s, false)
@@ -198,13 +198,13 @@ func (p *Pool) Release(g uint64) error {
 	return nil
 }
 
-// Pause implements runapi.Sandbox.
-func (p *Pool) Pause(g uint64, r runapi.Pause) error {
+// Pause implements sandboxapi.Sandbox.
+func (p *Pool) Pause(g uint64, r sandboxapi.Pause) error {
 	p.mu.Lock()
 	s := p.leases[g]
 	if s == nil || s.running == nil || s.pauses == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	pauses, running := s.pauses, s.running
 	p.mu.Unlock()
@@ -213,7 +213,7 @@ func (p *Pool) Pause(g uint64, r runapi.Pause) error {
 	case pauses <- r.Paused:
 		return nil
 	case <-running:
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	s := p.leases[g]
 	if s == nil || s.warm == nil {
 		p.mu.Unlock()
-		return fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
 	w := s.warm
 	p.mu.Unlock()
@@ -235,13 +235,13 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 	}
 }
 
-// Run implements runapi.Sandbox.
-func (p *Pool) Run(ctx context.Context, r runapi.RunRequest, out runapi.Output) (runapi.Exit, error) {
+// Run implements sandboxapi.Sandbox.
+func (p *Pool) Run(ctx context.Context, r sandboxapi.RunRequest, out sandboxapi.Output) (sandboxapi.Exit, error) {
 	if err := checkRequest(r); err != nil {
-		return runapi.Exit{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+		return sandboxapi.Exit{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
 	if _, err := p.isPython(r.Language); err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -263,15 +263,15 @@ const maxTries = 3
 // tryRun runs the code in the slot's interpreter. When try returns, no process of the run is left. The pool removes
 // private files while the response is being sent. The slot is not free until then.
 func (p *Pool) tryRun(
-	ctx context.Context, cancel context.CancelFunc, r runapi.RunRequest, out runapi.Output,
-) (runapi.Exit, error) {
+	ctx context.Context, cancel context.CancelFunc, r sandboxapi.RunRequest, out sandboxapi.Output,
+) (sandboxapi.Exit, error) {
 	s, w, done, err := p.beginRun(ctx, r, cancel)
 	if err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	isWarm := w.isUp()
 	added := p.cfg.Quota.BeginRun(s.id)
-	keep := p.cfg.Keep.OpenFile(r.Run)
+	keep := p.cfg.Keep.NewFile(r.Run)
 	if r.Private { // other runs could read the output
 		keep = nil
 	}
@@ -282,8 +282,8 @@ func (p *Pool) tryRun(
 		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
-		Watch: func() (runapi.Reason, string) {
-			return added.CheckBounds(quota.Probe{Unnamed: w.RemovedBytes, Written: w.CountWritten})
+		Watch: func() (sandboxapi.Reason, string) {
+			return added.FindExcess(quota.Probe{Unnamed: w.RemovedBytes, Written: w.CountWritten})
 		},
 	})
 	exit.Warm = isWarm
@@ -330,7 +330,7 @@ func (w *warmInterpreter) isUp() bool {
 // beginRun uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits
 // until it has ended and takes its replacement.
 func (p *Pool) beginRun(
-	ctx context.Context, r runapi.RunRequest, cancel context.CancelFunc,
+	ctx context.Context, r sandboxapi.RunRequest, cancel context.CancelFunc,
 ) (*slotState, *warmInterpreter, chan struct{}, error) {
 	for {
 		p.mu.Lock()
@@ -364,24 +364,24 @@ func (p *Pool) beginRun(
 
 // claimSlot finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending.
 // The caller holds p.mu.
-func (p *Pool) claimSlot(r runapi.RunRequest) (*slotState, error) {
+func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	s := p.leases[r.Generation]
 	switch {
 	case s == nil:
-		return nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, r.Generation)
+		return nil, fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, r.Generation)
 	case s.id.IsServer():
-		return nil, fmt.Errorf("%w: the lease is for an MCP server", runapi.ErrBadRequest)
+		return nil, fmt.Errorf("%w: the lease is for an MCP server", sandboxapi.ErrBadRequest)
 	case s.used:
-		return nil, fmt.Errorf("%w: it has had its run", runapi.ErrLeaseGone)
+		return nil, fmt.Errorf("%w: it has had its run", sandboxapi.ErrLeaseGone)
 	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
-		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", runapi.ErrBadRequest)
+		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", sandboxapi.ErrBadRequest)
 	case r.Permissions != p.set.HashHosts():
-		return nil, fmt.Errorf("%w: now %s", runapi.ErrPermissions, p.set.HashHosts())
+		return nil, fmt.Errorf("%w: now %s", sandboxapi.ErrPermissions, p.set.HashHosts())
 	case s.broken != nil:
-		return nil, fmt.Errorf("%w: the slot is out of use", runapi.ErrUnready)
+		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}
-	python := r.Language == runapi.LanguagePython
+	python := r.Language == sandboxapi.LanguagePython
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
@@ -391,7 +391,7 @@ func (p *Pool) claimSlot(r runapi.RunRequest) (*slotState, error) {
 		p.discardInterpreter(s)
 	}
 	if s.running == nil && !p.startInterpreter(s, python) {
-		return nil, fmt.Errorf("%w: %w", runapi.ErrUnready, p.startFailure(python))
+		return nil, fmt.Errorf("%w: %w", sandboxapi.ErrUnready, p.lastStartError(python))
 	}
 	return s, nil
 }
@@ -400,23 +400,23 @@ func (p *Pool) claimSlot(r runapi.RunRequest) (*slotState, error) {
 const maxTimeout = 24 * time.Hour
 
 // checkRequest rejects requests that can never succeed.
-func checkRequest(r runapi.RunRequest) error {
+func checkRequest(r sandboxapi.RunRequest) error {
 	switch {
-	case !validRun(r.Run):
+	case !isValidRunID(r.Run):
 		return fmt.Errorf("run %q: want 1 to 64 of a-z, 0-9 and -", r.Run)
-	case r.Language != runapi.LanguageTypeScript && r.Language != runapi.LanguagePython:
-		return fmt.Errorf("language %q: want %q or %q", r.Language, runapi.LanguageTypeScript, runapi.LanguagePython)
-	case len(r.Code) > runapi.MaxCode:
-		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), runapi.MaxCode)
-	case r.ServersSize() > runapi.MaxServers:
-		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), runapi.MaxServers)
-	case r.ModulesSize() > runapi.MaxModules:
-		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), runapi.MaxModules)
-	case r.SkillsSize() > runapi.MaxSkills:
-		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), runapi.MaxSkills)
+	case r.Language != sandboxapi.LanguageTypeScript && r.Language != sandboxapi.LanguagePython:
+		return fmt.Errorf("language %q: want %q or %q", r.Language, sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
+	case len(r.Code) > sandboxapi.MaxCode:
+		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), sandboxapi.MaxCode)
+	case r.ServersSize() > sandboxapi.MaxServers:
+		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), sandboxapi.MaxServers)
+	case r.ModulesSize() > sandboxapi.MaxModules:
+		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), sandboxapi.MaxModules)
+	case r.SkillsSize() > sandboxapi.MaxSkills:
+		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), sandboxapi.MaxSkills)
 	case !hasValidSkills(r):
 		return errors.New("skills: want names of files")
-	case !validModules(r):
+	case !hasValidModules(r):
 		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
@@ -425,27 +425,27 @@ func checkRequest(r runapi.RunRequest) error {
 }
 
 // isPinned reports whether a run of TypeScript imports pinned skills instead of files in /skills.
-func isPinned(r runapi.RunRequest) bool {
-	return !r.Private && len(r.Skills) > 0 && r.Language == runapi.LanguageTypeScript
+func isPinned(r sandboxapi.RunRequest) bool {
+	return !r.Private && len(r.Skills) > 0 && r.Language == sandboxapi.LanguageTypeScript
 }
 
 // hasValidSkills reports whether every skill has a file name with the suffix ".ts" or ".py".
-func hasValidSkills(r runapi.RunRequest) bool {
+func hasValidSkills(r sandboxapi.RunRequest) bool {
 	for name := range r.Skills {
 		base, ts := strings.CutSuffix(name, ".ts")
 		base, py := strings.CutSuffix(base, ".py")
-		if ts == py || !validRun(strings.ToLower(strings.ReplaceAll(base, "_", "-"))) {
+		if ts == py || !isValidRunID(strings.ToLower(strings.ReplaceAll(base, "_", "-"))) {
 			return false
 		}
 	}
 	return true
 }
 
-// validModules reports whether all modules have valid and different file names.
-func validModules(r runapi.RunRequest) bool {
+// hasValidModules reports whether all modules have valid and different file names.
+func hasValidModules(r sandboxapi.RunRequest) bool {
 	seen := map[string]bool{}
 	for _, m := range r.Modules {
-		if !validRun(strings.ReplaceAll(m.Name, "_", "-")) || seen[m.Name] {
+		if !isValidRunID(strings.ReplaceAll(m.Name, "_", "-")) || seen[m.Name] {
 			return false
 		}
 		seen[m.Name] = true
@@ -453,7 +453,7 @@ func validModules(r runapi.RunRequest) bool {
 	return true
 }
 
-func validRun(id string) bool {
+func isValidRunID(id string) bool {
 	if len(id) < 1 || len(id) > 64 {
 		return false
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Pool.
@@ -33,7 +33,7 @@ type Config struct {
 	Slots, Warm, WarmPython int
 	Jail                    jail.Jail
 	Generations             *generation.Counter
-	Keep                    *output.OutputStore
+	Keep                    *output.RunFiles
 	// CA is the file of the certificate that interpreters trust. If it changes, the pool replaces them.
 	CA string
 	// Memory limits a run's memory, Output its printed output, both in bytes.
@@ -48,7 +48,7 @@ type Config struct {
 	// TypeScript is the version of the compiler, or empty if there is no compiler.
 	TypeScript string
 	// Python reports whether runs can use Python.
-	Python runapi.Python
+	Python sandboxapi.Python
 	// Canaries puts a canary into each slot.
 	Canaries bool
 	Log      *slog.Logger
@@ -64,7 +64,7 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// Pool implements runapi.Sandbox.
+// Pool implements sandboxapi.Sandbox.
 type Pool struct {
 	cfg  Config
 	work sync.WaitGroup // every goroutine of the pool
@@ -228,24 +228,24 @@ func (p *Pool) isPinned(s *slotState) bool {
 	return p.pinned
 }
 
-// SetPermissions implements runapi.Sandbox.
-func (p *Pool) SetPermissions(r runapi.Permissions) (runapi.PermissionSet, error) {
+// SetPermissions implements sandboxapi.Sandbox.
+func (p *Pool) SetPermissions(r sandboxapi.Permissions) (sandboxapi.PermissionSet, error) {
 	set, err := parseHosts(r.AllowNet)
 	if err != nil {
-		return runapi.PermissionSet{}, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+		return sandboxapi.PermissionSet{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.set = set
 	p.refillWarm()
-	return runapi.PermissionSet{Hash: set.HashHosts(), AllowNet: set.SortedHosts()}, nil
+	return sandboxapi.PermissionSet{Hash: set.HashHosts(), AllowNet: set.SortedHosts()}, nil
 }
 
-// Health implements runapi.Sandbox.
-func (p *Pool) Health() runapi.Health {
+// Health implements sandboxapi.Sandbox.
+func (p *Pool) Health() sandboxapi.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := runapi.Health{
+	h := sandboxapi.Health{
 		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
 		Deno: p.cfg.Deno, TypeScript: p.cfg.TypeScript, Version: p.cfg.Version, Python: p.cfg.Python,
 	}
@@ -270,11 +270,11 @@ func (p *Pool) Health() runapi.Health {
 	return h
 }
 
-// Stats implements runapi.Sandbox.
-func (p *Pool) Stats() runapi.Stats {
+// Stats implements sandboxapi.Sandbox.
+func (p *Pool) Stats() sandboxapi.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st := runapi.Stats{
+	st := sandboxapi.Stats{
 		Slots: len(p.seats), Runs: p.runs, WarmRuns: p.warmRuns,
 		Generation: p.cfg.Generations.Last(),
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // pythonHour is how long the pool keeps a Python interpreter warm after a run of Python.
@@ -21,14 +21,14 @@ type pythonState struct {
 
 // isPython reports whether the language is Python. If it is, isPython prepares the jail for it.
 func (p *Pool) isPython(language string) (bool, error) {
-	if language != runapi.LanguagePython {
+	if language != sandboxapi.LanguagePython {
 		return false, nil
 	}
 	if p.cfg.Python.Version == "" {
-		return false, fmt.Errorf("%w: no Python: %s", runapi.ErrBadRequest, p.cfg.Python.Problem)
+		return false, fmt.Errorf("%w: no Python: %s", sandboxapi.ErrBadRequest, p.cfg.Python.Problem)
 	}
 	if err := p.cfg.Jail.PreparePython(); err != nil {
-		return false, fmt.Errorf("%w: preparing Python: %w", runapi.ErrUnready, err)
+		return false, fmt.Errorf("%w: preparing Python: %w", sandboxapi.ErrUnready, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +53,8 @@ func (p *Pool) preparePython() {
 	p.refillWarm()
 }
 
-// warmPython returns the number of Python interpreters that should wait now. The caller holds p.mu.
-func (p *Pool) warmPython() int {
+// countWantedPython returns the number of Python interpreters that should wait now. The caller holds p.mu.
+func (p *Pool) countWantedPython() int {
 	switch {
 	case !p.python.prepared || p.ca == "" || time.Now().Before(p.python.retryAt):
 		return 0
@@ -70,7 +70,7 @@ func (p *Pool) refillPython() {
 	if !p.python.prepared {
 		return
 	}
-	want, waiting, free := p.warmPython(), 0, 0
+	want, waiting, free := p.countWantedPython(), 0, 0
 	for _, s := range p.seats {
 		if s.warm != nil && s.warm.python && s.canReplace() {
 			if waiting == want {
@@ -83,7 +83,7 @@ func (p *Pool) refillPython() {
 		}
 	}
 	for waiting < want && free > p.cfg.Warm {
-		s := p.seatForPython()
+		s := p.slotForPython()
 		switch {
 		case s == nil || s.running != nil: // refill runs again when the process in that slot has ended
 			return
@@ -98,9 +98,9 @@ func (p *Pool) refillPython() {
 	}
 }
 
-// seatForPython returns a free slot without an interpreter, else one whose interpreter is ending, else one whose
+// slotForPython returns a free slot without an interpreter, else one whose interpreter is ending, else one whose
 // interpreter is only prepared. The caller holds p.mu.
-func (p *Pool) seatForPython() (best *slotState) {
+func (p *Pool) slotForPython() (best *slotState) {
 	rank := 0
 	for _, s := range p.seats {
 		r := 0
@@ -120,8 +120,8 @@ func (p *Pool) seatForPython() (best *slotState) {
 	return best
 }
 
-// startFailure returns the reason why an interpreter of a language did not start. The caller holds p.mu.
-func (p *Pool) startFailure(python bool) error {
+// lastStartError returns the reason why an interpreter of a language did not start. The caller holds p.mu.
+func (p *Pool) lastStartError(python bool) error {
 	err := p.problem
 	if python {
 		err = p.python.problem

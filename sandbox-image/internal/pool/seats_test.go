@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // brokenJail starts no interpreter.
@@ -20,7 +21,7 @@ type brokenJail struct{ jail.Jail }
 
 var errJail = errors.New("no namespaces")
 
-func (brokenJail) Start(jail.Seat, jail.Stdio) (jail.Process, error) { return nil, errJail }
+func (brokenJail) Start(jail.InterpreterSpec, jail.Stdio) (jail.Process, error) { return nil, errJail }
 
 // newPool returns a pool of slots without interpreters.
 func newPool(slots int) *Pool {
@@ -40,7 +41,7 @@ func TestFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(1)
 		p.noteFailure(true, errJail)
-		if p.problem != nil || !p.retryAt.IsZero() || !errors.Is(p.startFailure(true), errJail) || errors.Is(p.startFailure(false), errJail) {
+		if p.problem != nil || !p.retryAt.IsZero() || !errors.Is(p.lastStartError(true), errJail) || errors.Is(p.lastStartError(false), errJail) {
 			t.Errorf("after Python: %v, %v, %v", p.problem, p.retryAt, p.python)
 		}
 		if p.python.retryAt != time.Now().Add(maxBackoff) {
@@ -53,7 +54,7 @@ func TestFailed(t *testing.T) {
 				t.Errorf("the next try is after %v, want %v ms", got, want)
 			}
 		}
-		if p.python.problem != nil || !errors.Is(p.startFailure(false), errJail) || p.Health().Problem == "" {
+		if p.python.problem != nil || !errors.Is(p.lastStartError(false), errJail) || p.Health().Problem == "" {
 			t.Errorf("after TypeScript: %v, %v", p.python, p.Health())
 		}
 	})
@@ -78,7 +79,7 @@ func TestSeatForPython(t *testing.T) {
 			set(p.seats[i])
 		}
 		got := -1
-		if s := p.seatForPython(); s != nil {
+		if s := p.slotForPython(); s != nil {
 			got = int(s.id)
 		}
 		if got != c.want {
@@ -94,7 +95,7 @@ func TestChoose(t *testing.T) {
 	p.seats[0].lease = 1
 	p.seats[1].broken = errJail
 	p.seats[2].quarantine = true
-	if s, _ := p.chooseSlot(false); s != p.seats[3] || p.countTaken() != 3 || !p.hasAnother(s) {
+	if s, _ := p.chooseSlot(false); s != p.seats[3] || p.countTaken() != 3 || !p.hasOtherVacant(s) {
 		t.Errorf("%+v, %d taken", s, p.countTaken())
 	}
 	p.seats[3].warm = &warmInterpreter{python: true, started: true}
@@ -110,7 +111,7 @@ func TestChoose(t *testing.T) {
 	for _, s := range p.seats[3:5] {
 		s.lease = 1
 	}
-	if p.hasAnother(p.seats[5]) || !p.hasAnother(p.seats[0]) {
+	if p.hasOtherVacant(p.seats[5]) || !p.hasOtherVacant(p.seats[0]) {
 		t.Error("the last slot that is vacant is another than itself, or is not vacant")
 	}
 }
@@ -124,7 +125,7 @@ func TestStatsOfLeases(t *testing.T) {
 	p.seats[4].broken = errJail
 	p.servers = []*slotState{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
 	got := p.Stats()
-	want := runapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
+	want := sandboxapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
 	got.Generation = want.Generation
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -159,14 +160,14 @@ func TestLeaseGone(t *testing.T) {
 	p.leases[2] = p.seats[0] // it has no run and no interpreter
 	p.seats[0].lease = 2
 	run := func(g uint64) error {
-		_, err := p.Run(t.Context(), runapi.RunRequest{Generation: g, Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}, nil)
+		_, err := p.Run(t.Context(), sandboxapi.RunRequest{Generation: g, Run: "r", Language: sandboxapi.LanguageTypeScript, TimeoutMS: 1}, nil)
 		return err
 	}
 	for name, err := range map[string]error{
-		"release": p.Release(1), "pause": p.Pause(1, runapi.Pause{Paused: true}), "up": p.AwaitUp(t.Context(), 1), "run": run(1),
-		"pause without a run": p.Pause(2, runapi.Pause{}), "up without an interpreter": p.AwaitUp(t.Context(), 2),
+		"release": p.Release(1), "pause": p.Pause(1, sandboxapi.Pause{Paused: true}), "up": p.AwaitUp(t.Context(), 1), "run": run(1),
+		"pause without a run": p.Pause(2, sandboxapi.Pause{}), "up without an interpreter": p.AwaitUp(t.Context(), 2),
 	} {
-		if !errors.Is(err, runapi.ErrLeaseGone) {
+		if !errors.Is(err, sandboxapi.ErrLeaseGone) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -178,23 +179,23 @@ func TestLeaseGone(t *testing.T) {
 // TestClaim: a lease has one run, of its kind, with the permissions in force.
 func TestClaim(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Pool, *slotState, *runapi.RunRequest)
+		change func(*Pool, *slotState, *sandboxapi.RunRequest)
 		want   error
 	}{
-		"no lease":           {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Generation++ }, runapi.ErrLeaseGone},
-		"of a server":        {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.id = slot.Max }, runapi.ErrBadRequest},
-		"used":               {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.used = true }, runapi.ErrLeaseGone},
-		"private run":        {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Private = true }, runapi.ErrBadRequest},
-		"private lease":      {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.private = true }, runapi.ErrBadRequest},
-		"other permissions":  {func(_ *Pool, _ *slotState, r *runapi.RunRequest) { r.Permissions = "x" }, runapi.ErrPermissions},
-		"out of use":         {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.broken = errJail }, runapi.ErrUnready},
-		"nothing starts":     {func(*Pool, *slotState, *runapi.RunRequest) {}, errJail},
-		"one is ending here": {func(_ *Pool, s *slotState, _ *runapi.RunRequest) { s.running = make(chan struct{}) }, nil},
+		"no lease":           {func(_ *Pool, _ *slotState, r *sandboxapi.RunRequest) { r.Generation++ }, sandboxapi.ErrLeaseGone},
+		"of a server":        {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.id = slot.Max }, sandboxapi.ErrBadRequest},
+		"used":               {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.used = true }, sandboxapi.ErrLeaseGone},
+		"private run":        {func(_ *Pool, _ *slotState, r *sandboxapi.RunRequest) { r.Private = true }, sandboxapi.ErrBadRequest},
+		"private lease":      {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.private = true }, sandboxapi.ErrBadRequest},
+		"other permissions":  {func(_ *Pool, _ *slotState, r *sandboxapi.RunRequest) { r.Permissions = "x" }, sandboxapi.ErrPermissions},
+		"out of use":         {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.broken = errJail }, sandboxapi.ErrUnready},
+		"nothing starts":     {func(*Pool, *slotState, *sandboxapi.RunRequest) {}, errJail},
+		"one is ending here": {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.running = make(chan struct{}) }, nil},
 	} {
 		p := newPool(1)
 		s := p.seats[0]
 		s.lease, p.leases[7] = 7, s
-		r := runapi.RunRequest{Generation: 7, Permissions: p.set.HashHosts(), Language: runapi.LanguageTypeScript}
+		r := sandboxapi.RunRequest{Generation: 7, Permissions: p.set.HashHosts(), Language: sandboxapi.LanguageTypeScript}
 		c.change(p, s, &r)
 		got, err := p.claimSlot(r)
 		if !errors.Is(err, c.want) || (err == nil) != (got == s) || c.want == nil && err != nil {
@@ -255,38 +256,168 @@ func TestQuarantine(t *testing.T) {
 func TestValid(t *testing.T) {
 	day := (24 * time.Hour).Milliseconds()
 	for name, c := range map[string]struct {
-		change func(*runapi.RunRequest)
+		change func(*sandboxapi.RunRequest)
 		ok     bool
 	}{
-		"good":                 {func(*runapi.RunRequest) {}, true},
-		"run of 64":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 64) }, true},
-		"run of 65":            {func(r *runapi.RunRequest) { r.Run = strings.Repeat("a", 65) }, false},
-		"no run":               {func(r *runapi.RunRequest) { r.Run = "" }, false},
-		"run at the edges":     {func(r *runapi.RunRequest) { r.Run = "az09-" }, true},
-		"run with a capital":   {func(r *runapi.RunRequest) { r.Run = "A" }, false},
-		"run below 0":          {func(r *runapi.RunRequest) { r.Run = "/" }, false},
-		"run above 9":          {func(r *runapi.RunRequest) { r.Run = ":" }, false},
-		"run below a":          {func(r *runapi.RunRequest) { r.Run = "`" }, false},
-		"run above z":          {func(r *runapi.RunRequest) { r.Run = "{" }, false},
-		"Python":               {func(r *runapi.RunRequest) { r.Language = runapi.LanguagePython }, true},
-		"another language":     {func(r *runapi.RunRequest) { r.Language = "ruby" }, false},
-		"most code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode) }, true},
-		"more code":            {func(r *runapi.RunRequest) { r.Code = strings.Repeat("x", runapi.MaxCode+1) }, false},
-		"no time":              {func(r *runapi.RunRequest) { r.TimeoutMS = 0 }, false},
-		"a day":                {func(r *runapi.RunRequest) { r.TimeoutMS = day }, true},
-		"more than a day":      {func(r *runapi.RunRequest) { r.TimeoutMS = day + 1 }, false},
-		"skills":               {func(r *runapi.RunRequest) { r.Skills = map[string]string{"A_b-1.ts": "", "b.py": ""} }, true},
-		"a skill that is none": {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a": ""} }, false},
-		"a skill of both":      {func(r *runapi.RunRequest) { r.Skills = map[string]string{"a.py.ts": ""} }, false},
-		"a skill elsewhere":    {func(r *runapi.RunRequest) { r.Skills = map[string]string{"../a.ts": ""} }, false},
-		"modules":              {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a_b"}, {Name: "c"}} }, true},
-		"a module twice":       {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a"}, {Name: "a"}} }, false},
-		"a module elsewhere":   {func(r *runapi.RunRequest) { r.Modules = []runapi.Module{{Name: "a/b"}} }, false},
+		"good":                 {func(*sandboxapi.RunRequest) {}, true},
+		"run of 64":            {func(r *sandboxapi.RunRequest) { r.Run = strings.Repeat("a", 64) }, true},
+		"run of 65":            {func(r *sandboxapi.RunRequest) { r.Run = strings.Repeat("a", 65) }, false},
+		"no run":               {func(r *sandboxapi.RunRequest) { r.Run = "" }, false},
+		"run at the edges":     {func(r *sandboxapi.RunRequest) { r.Run = "az09-" }, true},
+		"run with a capital":   {func(r *sandboxapi.RunRequest) { r.Run = "A" }, false},
+		"run below 0":          {func(r *sandboxapi.RunRequest) { r.Run = "/" }, false},
+		"run above 9":          {func(r *sandboxapi.RunRequest) { r.Run = ":" }, false},
+		"run below a":          {func(r *sandboxapi.RunRequest) { r.Run = "`" }, false},
+		"run above z":          {func(r *sandboxapi.RunRequest) { r.Run = "{" }, false},
+		"Python":               {func(r *sandboxapi.RunRequest) { r.Language = sandboxapi.LanguagePython }, true},
+		"another language":     {func(r *sandboxapi.RunRequest) { r.Language = "ruby" }, false},
+		"most code":            {func(r *sandboxapi.RunRequest) { r.Code = strings.Repeat("x", sandboxapi.MaxCode) }, true},
+		"more code":            {func(r *sandboxapi.RunRequest) { r.Code = strings.Repeat("x", sandboxapi.MaxCode+1) }, false},
+		"no time":              {func(r *sandboxapi.RunRequest) { r.TimeoutMS = 0 }, false},
+		"a day":                {func(r *sandboxapi.RunRequest) { r.TimeoutMS = day }, true},
+		"more than a day":      {func(r *sandboxapi.RunRequest) { r.TimeoutMS = day + 1 }, false},
+		"skills":               {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"A_b-1.ts": "", "b.py": ""} }, true},
+		"a skill that is none": {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"a": ""} }, false},
+		"a skill of both":      {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"a.py.ts": ""} }, false},
+		"a skill elsewhere":    {func(r *sandboxapi.RunRequest) { r.Skills = map[string]string{"../a.ts": ""} }, false},
+		"modules":              {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a_b"}, {Name: "c"}} }, true},
+		"a module twice":       {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a"}, {Name: "a"}} }, false},
+		"a module elsewhere":   {func(r *sandboxapi.RunRequest) { r.Modules = []sandboxapi.Module{{Name: "a/b"}} }, false},
 	} {
-		r := runapi.RunRequest{Run: "r", Language: runapi.LanguageTypeScript, TimeoutMS: 1}
+		r := sandboxapi.RunRequest{Run: "r", Language: sandboxapi.LanguageTypeScript, TimeoutMS: 1}
 		c.change(&r)
 		if err := checkRequest(r); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// generations counts in a file of the test's.
+func generations(t *testing.T) *generation.Counter {
+	t.Helper()
+	c, err := generation.OpenCounter(filepath.Join(t.TempDir(), "generation"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestAcquireRefused: what a lease needs, and which slots a lease ahead leaves to others.
+func TestAcquireRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Pool)
+		ahead  bool
+		want   error
+	}{
+		"closed":                   {func(p *Pool) { p.closed = true }, true, sandboxapi.ErrUnready},
+		"no CA":                    {func(p *Pool) { p.ca = "" }, true, sandboxapi.ErrUnready},
+		"nothing starts":           {func(*Pool) {}, false, errJail},
+		"all taken":                {func(p *Pool) { p.seats[0].lease, p.seats[1].quarantine = 1, true }, false, sandboxapi.ErrBusy},
+		"draining":                 {func(p *Pool) { p.draining = true }, false, sandboxapi.ErrBusy},
+		"ahead":                    {func(*Pool) {}, true, nil},
+		"ahead, the last one":      {func(p *Pool) { p.seats[0].lease = 1 }, true, sandboxapi.ErrBusy},
+		"ahead, nothing kept warm": {func(p *Pool) { p.cfg.Warm = 0 }, true, sandboxapi.ErrBusy},
+		"ahead, draining":          {func(p *Pool) { p.draining = true }, true, sandboxapi.ErrBusy},
+	} {
+		p := newPool(2)
+		p.ca, p.cfg.Warm, p.cfg.Generations = "ca", 1, generations(t)
+		c.change(p)
+		l, err := p.Acquire(t.Context(), sandboxapi.LeaseRequest{Ahead: c.ahead})
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || (err == nil) != (l.Generation != 0) {
+			t.Errorf("%s: %+v, %v", name, l, err)
+		}
+	}
+}
+
+// TestServerSlots: a lease for an MCP server gets a slot whose processes have ended, and has one program.
+func TestServerSlots(t *testing.T) {
+	p := newPool(1)
+	p.ca, p.cfg.Generations = "ca", generations(t)
+	acquire := func() (sandboxapi.Lease, error) { return p.Acquire(t.Context(), sandboxapi.LeaseRequest{Server: true}) }
+	if _, err := acquire(); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "SANDBOX_SERVERS=0") {
+		t.Errorf("without slots: %v", err)
+	}
+	p.cfg.Servers = Servers{Slots: 2, Problem: "no bridge"}
+	if _, err := acquire(); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "no bridge") {
+		t.Errorf("with a problem: %v", err)
+	}
+	p.cfg.Servers.Problem = ""
+	p.servers = []*slotState{{id: slot.Max, running: make(chan struct{})}, {id: slot.Max + 1}}
+	l, err := acquire()
+	if err != nil || l.Slot != slot.Max+1 || l.Generation == 0 || p.servers[1].idle != nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if l, err := acquire(); !errors.Is(err, sandboxapi.ErrBusy) {
+		t.Errorf("a slot whose program is ending: %+v, %v", l, err)
+	}
+	s, done, err := p.claimServer(l.Generation, func() {})
+	if err != nil || s != p.servers[1] || s.running != done || s.cancel == nil {
+		t.Errorf("%+v, %v", s, err)
+	}
+	p.seats[0].lease, p.leases[77] = 77, p.seats[0]
+	for g, want := range map[uint64]error{l.Generation: sandboxapi.ErrLeaseGone, 76: sandboxapi.ErrLeaseGone, 77: sandboxapi.ErrBadRequest} {
+		if s, _, err := p.claimServer(g, nil); !errors.Is(err, want) || s != nil {
+			t.Errorf("generation %d: %v, %v", g, s, err)
+		}
+	}
+	const good = "npm:a@1.0.0"
+	for name, h := range map[string]sandboxapi.ServerHead{
+		"a package": {Package: "a"}, "a registry": {Registry: "https://r.test"}, "an installation of none": {Install: true, Registry: "https://r.test"},
+		"an installation from nowhere": {Install: true, Package: good}, "an installation over HTTP": {Install: true, Package: good, Registry: "http://r.test"},
+	} {
+		if _, err := p.Server(t.Context(), l.Generation, h, nil); !errors.Is(err, sandboxapi.ErrBadRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if spec, err := p.newServerSpec(sandboxapi.ServerHead{Install: true, Package: good, Registry: "https://r.test"}); err != nil || spec.Package != good || !spec.Install {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	if got, err := p.Tidy(sandboxapi.Packages{Keep: []string{good}}); err != nil || len(got.Removed) > 0 {
+		t.Errorf("without packages: %+v, %v", got, err)
+	}
+}
+
+// TestDrainWaits: Drain ends leases ahead and waits for the others, as long as its context.
+func TestDrainWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(3)
+		p.ca, p.closed = "ca", true // so that no interpreter starts
+		p.mu.Lock()
+		for n := range 2 {
+			p.grantLease(p.seats[n], uint64(n+1), t.Context())
+		}
+		p.seats[0].ahead = true
+		p.mu.Unlock()
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if p.Drain(short); time.Since(began) != time.Minute || p.seats[0].lease != 0 || p.seats[1].lease == 0 {
+			t.Errorf("after %v: %+v", time.Since(began), p.Stats())
+		}
+		done := make(chan struct{})
+		go func() { defer close(done); p.Drain(t.Context()) }()
+		if err := p.Release(2); err != nil {
+			t.Error(err)
+		}
+		<-done
+		if time.Since(began) > time.Minute+drainPoll {
+			t.Errorf("after %v", time.Since(began))
+		}
+	})
+}
+
+// TestPause reaches a run, or finds that it has ended.
+func TestPause(t *testing.T) {
+	p := newPool(1)
+	s := p.seats[0]
+	s.lease, p.leases[7] = 7, s
+	s.running, s.pauses = make(chan struct{}), make(chan bool, 1)
+	if err := p.Pause(7, sandboxapi.Pause{Paused: true}); err != nil || !<-s.pauses {
+		t.Errorf("a run: %v", err)
+	}
+	s.pauses = make(chan bool)
+	close(s.running)
+	if err := p.Pause(7, sandboxapi.Pause{}); !errors.Is(err, sandboxapi.ErrLeaseGone) {
+		t.Errorf("a run that has ended: %v", err)
 	}
 }

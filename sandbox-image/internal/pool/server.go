@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Servers configures the slots of MCP servers.
@@ -23,19 +23,20 @@ type Servers struct {
 	Packages *packages.Store
 	// Watch reports whether a server, or the installation in its slot, exceeds another limit. It returns a reason and a
 	// sentence, or "".
-	Watch func(id slot.ID, installs bool, process jail.Process) (runapi.Reason, string)
+	Watch func(id slot.ID, installs bool, process jail.Process) (sandboxapi.Reason, string)
 	// Installing returns the folder in which a slot installs.
 	Installing func(slot.ID) string
 }
 
 // acquireServer takes a lease on a slot for an MCP server. The lease ends with its owner. It has no idle limit, because
 // users decide how long a server stays idle. The caller holds p.mu.
-func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
+func (p *Pool) acquireServer(owner context.Context) (sandboxapi.Lease, error) {
 	switch {
 	case p.cfg.Servers.Slots == 0:
-		return runapi.Lease{}, fmt.Errorf("%w: there are no slots for MCP servers (SANDBOX_SERVERS=0)", runapi.ErrUnready)
+		return sandboxapi.Lease{}, fmt.Errorf("%w: there are no slots for MCP servers (SANDBOX_SERVERS=0)",
+			sandboxapi.ErrUnready)
 	case p.cfg.Servers.Problem != "":
-		return runapi.Lease{}, fmt.Errorf("%w: %s", runapi.ErrUnready, p.cfg.Servers.Problem)
+		return sandboxapi.Lease{}, fmt.Errorf("%w: %s", sandboxapi.ErrUnready, p.cfg.Servers.Problem)
 	}
 	for _, s := range p.servers {
 		// A released slot may still have processes that are ending.
@@ -44,29 +45,31 @@ func (p *Pool) acquireServer(owner context.Context) (runapi.Lease, error) {
 		}
 		g, err := p.cfg.Generations.Next()
 		if err != nil {
-			return runapi.Lease{}, err
+			return sandboxapi.Lease{}, err
 		}
 		p.grantLease(s, g, owner)
-		return runapi.Lease{Slot: s.id, Generation: g}, nil
+		return sandboxapi.Lease{Slot: s.id, Generation: g}, nil
 	}
-	return runapi.Lease{}, runapi.ErrBusy
+	return sandboxapi.Lease{}, sandboxapi.ErrBusy
 }
 
-// Server implements runapi.Sandbox.
-func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runapi.Duplex) (runapi.Exit, error) {
+// Server implements sandboxapi.Sandbox.
+func (p *Pool) Server(
+	ctx context.Context, g uint64, h sandboxapi.ServerHead, d sandboxapi.Duplex,
+) (sandboxapi.Exit, error) {
 	// Hold comes before the check that the package is installed: Tidy must not remove the package in between.
 	if h.Package != "" && p.cfg.Servers.Packages != nil {
 		defer p.cfg.Servers.Packages.HoldPackage(h.Package)()
 	}
-	spec, err := p.specifyServer(h)
+	spec, err := p.newServerSpec(h)
 	if err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, done, err := p.claimServer(g, cancel)
 	if err != nil {
-		return runapi.Exit{}, err
+		return sandboxapi.Exit{}, err
 	}
 	spec.Slot = s.id
 	exit, broken, err := p.runServer(ctx, s, spec, d)
@@ -77,16 +80,16 @@ func (p *Pool) Server(ctx context.Context, g uint64, h runapi.ServerHead, d runa
 	return exit, err
 }
 
-// Tidy implements runapi.Sandbox.
-func (p *Pool) Tidy(w runapi.Packages) (runapi.Tidied, error) {
+// Tidy implements sandboxapi.Sandbox.
+func (p *Pool) Tidy(w sandboxapi.Packages) (sandboxapi.Tidied, error) {
 	if p.cfg.Servers.Packages == nil {
-		return runapi.Tidied{}, nil
+		return sandboxapi.Tidied{}, nil
 	}
 	return p.cfg.Servers.Packages.RemoveUnused(w.Keep)
 }
 
-// specifyServer checks the request and returns the server to start.
-func (p *Pool) specifyServer(h runapi.ServerHead) (jail.Server, error) {
+// newServerSpec checks the request and returns the server to start.
+func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	spec := jail.Server{Package: h.Package, Registry: h.Registry, Install: h.Install, TZ: p.cfg.TZ}
 	var err error
 	switch {
@@ -98,7 +101,7 @@ func (p *Pool) specifyServer(h runapi.ServerHead) (jail.Server, error) {
 		err = packages.CheckName(h.Package)
 	}
 	if err != nil {
-		return spec, fmt.Errorf("%w: %w", runapi.ErrBadRequest, err)
+		return spec, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
 	if h.Package != "" && !h.Install {
 		spec.Registry, err = p.cfg.Servers.Packages.RegistryOf(h.Package)
@@ -113,11 +116,11 @@ func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*slotState, cha
 	s := p.leases[g]
 	switch {
 	case s == nil:
-		return nil, nil, fmt.Errorf("%w: generation %d", runapi.ErrLeaseGone, g)
+		return nil, nil, fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	case !s.id.IsServer():
-		return nil, nil, fmt.Errorf("%w: the lease is for a run", runapi.ErrBadRequest)
+		return nil, nil, fmt.Errorf("%w: the lease is for a run", sandboxapi.ErrBadRequest)
 	case s.used:
-		return nil, nil, fmt.Errorf("%w: it has had its program", runapi.ErrLeaseGone)
+		return nil, nil, fmt.Errorf("%w: it has had its program", sandboxapi.ErrLeaseGone)
 	}
 	done := make(chan struct{})
 	s.used, s.cancel, s.running = true, cancel, done
@@ -127,13 +130,13 @@ func (p *Pool) claimServer(g uint64, cancel context.CancelFunc) (*slotState, cha
 // runServer runs the program, and seals a package that it installed. broken is not nil if the slot must not be used
 // again.
 func (p *Pool) runServer(
-	ctx context.Context, s *slotState, spec jail.Server, d runapi.Duplex,
-) (exit runapi.Exit, broken, err error) {
+	ctx context.Context, s *slotState, spec jail.Server, d sandboxapi.Duplex,
+) (exit sandboxapi.Exit, broken, err error) {
 	sv := p.cfg.Servers
 	if spec.Install {
 		// Another slot may have installed it since the client asked.
 		if _, err := sv.Packages.RegistryOf(spec.Package); err == nil { // already installed
-			return runapi.Exit{Reason: runapi.Exited}, nil, d.ReportStart()
+			return sandboxapi.Exit{Reason: sandboxapi.Exited}, nil, d.ReportStart()
 		}
 		defer func() {
 			broken = jail.ClearSlot(broken, func() error { return p.cfg.Jail.ClearInstall(s.id) })
@@ -147,7 +150,7 @@ func (p *Pool) runServer(
 	}
 	r, err := server.StartServer(server.Config{
 		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.ReportStart, Ended: d.ReportEnd,
-		Watch: func(i jail.Process) (runapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
+		Watch: func(i jail.Process) (sandboxapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
 	})
 	if err != nil {
 		return exit, nil, err
@@ -157,7 +160,7 @@ func (p *Pool) runServer(
 	p.mu.Unlock()
 	exit, broken, err = r.Run(ctx)
 	// Only a complete installation may be sealed: a package of a killed installation could lack files.
-	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == runapi.Exited {
+	if spec.Install && err == nil && broken == nil && exit.Code == 0 && exit.Reason == sandboxapi.Exited {
 		err := p.cfg.Jail.ShareInstall(s.id)
 		if err == nil {
 			err = sv.Packages.SealPackage(spec.Package, spec.Registry, sv.Installing(s.id))

@@ -147,7 +147,7 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 // prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
 	i, err := interp.Prepare(
-		p.cfg.Jail, jail.Seat{
+		p.cfg.Jail, jail.InterpreterSpec{
 			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
 			Pinned: p.isPinned(s),
 		}, p.isIdle)

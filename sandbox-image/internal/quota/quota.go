@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Dir is one shared directory.
@@ -123,36 +123,36 @@ type Probe struct {
 	Written func(dir string, since time.Time, enough int64) FileCount
 }
 
-// CheckBounds reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End,
+// FindExcess reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End,
 // when no process of the run is left, because a fast run can fill a directory between two calls.
-func (r *Run) CheckBounds(p Probe) (runapi.Reason, string) {
+func (r *Run) FindExcess(p Probe) (sandboxapi.Reason, string) {
 	shared := r.mayBeShared()
 	for i := range r.meter.roots {
 		d := &r.meter.cfg.Dirs[i]
 		//defence:unnamed
 		if r.hasGrown(i) && p.Unnamed(d.deviceNumber()) > d.Bytes {
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, which is "+
-				"too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
+			return sandboxapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, "+
+				"which is too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
 		}
 		// If slots share a uid, the files could belong to another run, which must not be punished for them.
-		if shared || r.withinBounds(i) {
+		if shared || r.isWithinBounds(i) {
 			continue
 		}
 		c := r.measureDir(i, p)
 		switch {
 		case c.Bytes > d.Bytes:
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; what it wrote "+
-				"there was removed. Keep less at a time.", d.Bytes>>20, d.Name)
+			return sandboxapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; its files "+
+				"there were removed. Keep less at a time.", d.Bytes>>20, d.Name)
 		case c.Files > d.Files:
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
+			return sandboxapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
 				"removed. Put data into fewer files.", d.Files, d.Name)
 		case c.Hidden:
 			r.over = d
-			return runapi.OutputLimit, fmt.Sprintf("The run closed directories in %s, or made some more than %d deep, so that "+
-				"what they hold cannot be counted; what it wrote there was removed.", d.Name, maxDepth)
+			return sandboxapi.OutputLimit, fmt.Sprintf("The run closed directories in %s, or made some more than %d deep, so "+
+				"that their content cannot be counted; its files there were removed.", d.Name, maxDepth)
 		}
 	}
 	return "", ""
@@ -234,8 +234,8 @@ func (d *Dir) deviceNumber() uint64 {
 	return st.Dev
 }
 
-// withinBounds reports whether the run cannot have exceeded a bound of a directory, without reading its files.
-func (r *Run) withinBounds(i int) bool {
+// isWithinBounds reports whether the run cannot have exceeded a bound of a directory, without reading its files.
+func (r *Run) isWithinBounds(i int) bool {
 	d := &r.meter.cfg.Dirs[i]
 	now := d.measureFill()
 	return now.own && now.used.bytes-r.before[i].bytes <= d.Bytes && now.used.files-r.before[i].files <= d.Files

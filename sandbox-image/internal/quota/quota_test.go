@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // tmpfs makes a file system of 16 MiB that is mounted nowhere, and returns a path to it that is valid during the test.
@@ -127,11 +127,11 @@ func TestOver(t *testing.T) {
 		r := m.BeginRun(1)
 		write(t, 1, 4<<20, dir, "a")
 		write(t, 2, 1<<20, dir, "beside")
-		if reason, detail := r.CheckBounds(none); reason != "" {
+		if reason, detail := r.FindExcess(none); reason != "" {
 			t.Errorf("within its bound: %s %s", reason, detail)
 		}
 		write(t, 1, 4<<20+1, dir, "deep", "er", "b")
-		if reason, detail := r.CheckBounds(none); reason != runapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
+		if reason, detail := r.FindExcess(none); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "8 MiB to /tmp") || !strings.Contains(detail, "removed") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		testkit.Must(t, r.EndAndClean())
@@ -148,7 +148,7 @@ func TestTooManyFiles(t *testing.T) {
 			testkit.Must(t, os.WriteFile(name, nil, 0o600))
 			testkit.Must(t, os.Chown(name, slot.ID(3).UID(), slot.GroupID))
 		}
-		if reason, detail := r.CheckBounds(none); reason != runapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
+		if reason, detail := r.FindExcess(none); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "100 files in /tmp") {
 			t.Errorf("%s %q", reason, detail)
 		}
 		testkit.Must(t, r.EndAndClean())
@@ -165,11 +165,11 @@ func TestGrown(t *testing.T) {
 		r := m.BeginRun(1)
 		write(t, 1, 0, dir, "touched")
 		testkit.Must(t, os.Link(filepath.Join(dir, "older"), filepath.Join(dir, "link")))
-		if reason, _ := r.CheckBounds(none); reason != "" {
+		if reason, _ := r.FindExcess(none); reason != "" {
 			t.Error("a link was counted")
 		}
 		write(t, 1, 14<<20, dir, "older")
-		if reason, _ := r.CheckBounds(none); reason != runapi.OutputLimit {
+		if reason, _ := r.FindExcess(none); reason != sandboxapi.OutputLimit {
 			t.Error("growth was not counted")
 		}
 		testkit.Must(t, r.EndAndClean())
@@ -186,14 +186,14 @@ func TestHidden(t *testing.T) {
 		r := m.BeginRun(1)
 		write(t, 1, 9<<20, dir, "older")
 		testkit.Must(t, os.Chtimes(filepath.Join(dir, "older"), time.Unix(1, 0), time.Unix(1, 0)))
-		if reason, _ := r.CheckBounds(none); reason != runapi.OutputLimit {
+		if reason, _ := r.FindExcess(none); reason != sandboxapi.OutputLimit {
 			t.Error("a file that is said to be old was not counted")
 		}
 		testkit.Must(t, r.EndAndClean())
 		_ = os.Remove(filepath.Join(dir, "older")) // in a small file system it had to give way
 		r = m.BeginRun(1)
 		write(t, 1, 9<<20, append(append([]string{dir}, deep()...), "big")...)
-		if reason, detail := r.CheckBounds(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != runapi.OutputLimit || !strings.Contains(detail, "64 deep") {
+		if reason, detail := r.FindExcess(Probe{Unnamed: none.Unnamed, Written: hidden}); reason != sandboxapi.OutputLimit || !strings.Contains(detail, "64 deep") {
 			t.Errorf("deep down: %s %q", reason, detail)
 		}
 		testkit.Must(t, r.EndAndClean())
@@ -232,8 +232,8 @@ func TestClosed(t *testing.T) {
 				})
 				return c
 			}
-			reason, detail := r.CheckBounds(Probe{Unnamed: none.Unnamed, Written: asOwner})
-			if over := reason == runapi.OutputLimit; over != (size > 8<<20) || asked != dir {
+			reason, detail := r.FindExcess(Probe{Unnamed: none.Unnamed, Written: asOwner})
+			if over := reason == sandboxapi.OutputLimit; over != (size > 8<<20) || asked != dir {
 				t.Errorf("%d bytes: %s %q, asked %q", size, reason, detail, asked)
 			}
 		})
@@ -265,7 +265,7 @@ func TestFollows(t *testing.T) {
 		for i := range 5 {
 			r := m.BeginRun(1)
 			write(t, 1, 5<<20, dir, fmt.Sprint(i%2))
-			if reason, detail := r.CheckBounds(none); reason != "" {
+			if reason, detail := r.FindExcess(none); reason != "" {
 				t.Fatalf("run %d: %s %s", i, reason, detail)
 			}
 			testkit.Must(t, r.EndAndClean())
@@ -280,12 +280,12 @@ func TestOneUser(t *testing.T) {
 	m := meter(t, dir, func(c *Config) { c.OwnUsers = false })
 	a, b := m.BeginRun(0), m.BeginRun(1)
 	write(t, 0, 9<<20, dir, "whose")
-	if reason, _ := a.CheckBounds(none); reason != "" {
+	if reason, _ := a.FindExcess(none); reason != "" {
 		t.Error("ended for what may be another's")
 	}
 	testkit.Must(t, b.EndAndClean())
 	same(t, dir, "whose") // it may belong to the other run
-	if reason, _ := a.CheckBounds(none); reason != runapi.OutputLimit {
+	if reason, _ := a.FindExcess(none); reason != sandboxapi.OutputLimit {
 		t.Error("alone, and not ended")
 	}
 	testkit.Must(t, a.EndAndClean())
@@ -300,7 +300,7 @@ func TestMakeRoom(t *testing.T) {
 	leave := func(id slot.ID, name ...string) {
 		r := m.BeginRun(id)
 		write(t, id, 3<<20, append([]string{dir}, name...)...)
-		if reason, _ := r.CheckBounds(none); reason != "" {
+		if reason, _ := r.FindExcess(none); reason != "" {
 			t.Fatal("within its bound")
 		}
 		testkit.Must(t, r.EndAndClean())
@@ -459,16 +459,16 @@ func TestUnnamed(t *testing.T) {
 	if _, err := f.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if reason, why := run.CheckBounds(ours); reason != "" {
+	if reason, why := run.FindExcess(ours); reason != "" {
 		t.Errorf("within its bound: %s %s", reason, why)
 	}
 	if _, err := f.Write(make([]byte, 6<<20)); err != nil {
 		t.Fatal(err)
 	}
-	if reason, why := other.CheckBounds(none); reason != "" {
+	if reason, why := other.FindExcess(none); reason != "" {
 		t.Errorf("the other one has none: %s %s", reason, why)
 	}
-	if reason, why := run.CheckBounds(ours); reason != runapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
+	if reason, why := run.FindExcess(ours); reason != sandboxapi.OutputLimit || !strings.Contains(why, "/skills that it had removed") {
 		t.Errorf("got %q %q", reason, why)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Mode is the way in which sandboxd runs.
@@ -64,19 +64,19 @@ type World struct {
 	Dir     string // its directories
 	Socket  string
 	Process *os.Process
-	Client  *runapi.Client
+	Client  *sandboxapi.Client
 	Hash    string // of the current permission set
 	// Servers are the MCP servers that runs may call.
 	Servers map[string][]string
 	// Modules are the typed clients that runs import.
-	Modules []runapi.Module
+	Modules []sandboxapi.Module
 	// Private makes runs private, with these Skills.
 	Private bool
 	Skills  map[string]string
 	// Language is the language of the runs. Empty means TypeScript.
 	Language string
 	// OnEvent, if set, receives each event of a run as it arrives.
-	OnEvent func(runapi.Event)
+	OnEvent func(sandboxapi.Event)
 
 	mode   Mode
 	python python.Interpreter
@@ -160,7 +160,7 @@ func StartWorld(t testing.TB, o Options) *World {
 	}
 	w := &World{mode: o.Mode, log: &testkit.Buffer{}, done: make(chan error, 1)}
 	if o.Python {
-		w.python, w.Language = testkit.FindPython(t), runapi.LanguagePython
+		w.python, w.Language = testkit.FindPython(t), sandboxapi.LanguagePython
 	}
 	w.prepareDirs(t, o)
 	w.start = func() (*os.Process, error) {
@@ -176,7 +176,7 @@ func StartWorld(t testing.TB, o Options) *World {
 	if w.Process, err = w.start(); err != nil {
 		t.Fatal(err)
 	}
-	w.Client = runapi.NewClient(runapi.ClientConfig{Dial: w.Dial})
+	w.Client = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 	t.Cleanup(func() { w.stopDaemon(t) })
 	w.awaitReady(t)
 	w.AllowHosts(t)
@@ -292,7 +292,7 @@ func (w *World) ReadLog() string { return w.log.String() }
 // AllowHosts sets the permission set.
 func (w *World) AllowHosts(t testing.TB, hosts ...string) {
 	t.Helper()
-	set, err := w.Client.SetPermissions(context.Background(), runapi.Permissions{AllowNet: hosts})
+	set, err := w.Client.SetPermissions(context.Background(), sandboxapi.Permissions{AllowNet: hosts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,9 +301,9 @@ func (w *World) AllowHosts(t testing.TB, hosts ...string) {
 
 // Result is the outcome of a run.
 type Result struct {
-	Lease          runapi.Lease
+	Lease          sandboxapi.Lease
 	Stdout, Stderr string
-	Exit           runapi.Exit
+	Exit           sandboxapi.Exit
 }
 
 // RunCode runs code with a new lease.
@@ -320,7 +320,7 @@ func (w *World) RunCode(t testing.TB, code string, timeout time.Duration) Result
 func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: if the response is lost, the lease keeps its slot until it expires.
 	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
-		runapi.LeaseRequest{Language: w.Language, Private: w.Private})
+		sandboxapi.LeaseRequest{Language: w.Language, Private: w.Private})
 	if err != nil {
 		return r, err
 	}
@@ -330,13 +330,13 @@ func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration)
 		}
 	}()
 	var out, errs bytes.Buffer
-	r.Exit, err = w.Client.Run(ctx, runapi.RunRequest{
+	r.Exit, err = w.Client.Run(ctx, sandboxapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: cmp.Or(w.Language, runapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
+		Language: cmp.Or(w.Language, sandboxapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
 		Private: w.Private, Skills: w.Skills,
 		Permissions: w.Hash,
 		TimeoutMS:   timeout.Milliseconds(),
-	}, func(e runapi.Event) {
+	}, func(e sandboxapi.Event) {
 		out.WriteString(e.Stdout)
 		errs.WriteString(e.Stderr)
 		if w.OnEvent != nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 var puppet struct {
@@ -44,13 +44,13 @@ func BuildPuppet(t testing.TB) string {
 
 // Server is a puppet in the slot of a lease.
 type Server struct {
-	runapi.Lease
-	*runapi.Stream
+	sandboxapi.Lease
+	*sandboxapi.Stream
 	lines *bufio.Reader
 }
 
 // StartServer starts a puppet, and ends it with the test.
-func (w *World) StartServer(t testing.TB, h runapi.ServerHead) *Server {
+func (w *World) StartServer(t testing.TB, h sandboxapi.ServerHead) *Server {
 	t.Helper()
 	s, err := w.TryServer(t, h)
 	if err != nil {
@@ -60,14 +60,15 @@ func (w *World) StartServer(t testing.TB, h runapi.ServerHead) *Server {
 }
 
 // TryServer is Server for starts that may fail.
-func (w *World) TryServer(t testing.TB, h runapi.ServerHead) (*Server, error) {
+func (w *World) TryServer(t testing.TB, h sandboxapi.ServerHead) (*Server, error) {
 	t.Helper()
 	l, err := w.Client.AcquireServer(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() {
-		if err := w.Client.Release(context.Background(), l.Generation); err != nil && !errors.Is(err, runapi.ErrLeaseGone) {
+		err := w.Client.Release(context.Background(), l.Generation)
+		if err != nil && !errors.Is(err, sandboxapi.ErrLeaseGone) {
 			t.Error(err)
 		}
 	})
@@ -99,7 +100,7 @@ func (s *Server) SendCommand(command string) (string, error) {
 }
 
 // WaitForEnd waits until the puppet has ended.
-func (s *Server) WaitForEnd(t testing.TB) runapi.Exit {
+func (s *Server) WaitForEnd(t testing.TB) sandboxapi.Exit {
 	t.Helper()
 	timer := time.AfterFunc(30*time.Second, func() { _ = s.Close() })
 	defer timer.Stop()

@@ -54,7 +54,7 @@ func RunTests(m *testing.M) {
 // superviseDaemon prepares the files that sandboxd inherits, and execs it.
 func superviseDaemon(mode Mode) error {
 	if mode == User && os.Geteuid() != 0 {
-		return intoUserNamespace()
+		return enterUserNamespace()
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -65,7 +65,7 @@ func superviseDaemon(mode Mode) error {
 		}
 	}
 	if mode == Container {
-		if err := containerRoot(os.Getenv(dirEnv), os.Getenv(denoEnv), os.Args[1]); err != nil {
+		if err := makeContainerRoot(os.Getenv(dirEnv), os.Getenv(denoEnv), os.Args[1]); err != nil {
 			return err
 		}
 		return becomeContainer()
@@ -102,7 +102,7 @@ func superviseDaemon(mode Mode) error {
 			_ = unix.Close(fd)
 		}
 	}
-	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.InheritEnviron(names)...))
+	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.ChildEnviron(names)...))
 }
 
 // disarmedEnviron returns the variable that switches defences off in programs built by e2e/negative/armed.
@@ -110,8 +110,8 @@ func disarmedEnviron() []string {
 	return []string{disarmEnv + "=" + os.Getenv(disarmEnv)}
 }
 
-// intoUserNamespace starts this program again as root of a user namespace, forwards signals to it and waits for it.
-func intoUserNamespace() error {
+// enterUserNamespace starts this program again as root of a user namespace, forwards signals to it and waits for it.
+func enterUserNamespace() error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -153,7 +153,7 @@ func newNamespace() (int, error) {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		ns, err := netns.New()
 		if err == nil {
-			err = allLocal()
+			err = makeAllLocal()
 		}
 		result <- made{int(ns), err}
 	}()
@@ -161,7 +161,7 @@ func newNamespace() (int, error) {
 	return m.fd, m.err
 }
 
-func allLocal() error {
+func makeAllLocal() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
@@ -186,8 +186,8 @@ const (
 	inTypeScript = "/usr/local/lib/typescript"
 )
 
-// containerRoot makes a root directory like the image's, and changes into it.
-func containerRoot(dir, deno, sandboxd string) error {
+// makeContainerRoot makes a root directory like the image's, and changes into it.
+func makeContainerRoot(dir, deno, sandboxd string) error {
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("root", root, "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mounting the root: %w", err)

@@ -30,7 +30,7 @@ func TestDangerous(t *testing.T) {
 			continue // not on this machine
 		}
 		tried++
-		if got := verdict(t, m.Arch, nr); got != refuseWith(uint32(unix.EPERM)) {
+		if got := verdict(t, m.Arch, nr); got != refusalAction(uint32(unix.EPERM)) {
 			t.Errorf("%s: %#x", name, got)
 		}
 	}
@@ -45,7 +45,7 @@ func TestDangerous(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := HostFilter(Options{}); err != nil || !bytes.Equal(got, want) {
+	if got, err := MachineFilter(Options{}); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the filter that is loaded is another: %d bytes, want %d, %v", len(got), len(want), err)
 	}
 }

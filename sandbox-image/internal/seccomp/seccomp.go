@@ -37,7 +37,7 @@ const (
 	kill  = unix.SECCOMP_RET_KILL_PROCESS
 )
 
-func refuseWith(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
+func refusalAction(errno uint32) uint32 { return unix.SECCOMP_RET_ERRNO | errno }
 
 // x32Bit marks the x32 system call table, which shares amd64's audit architecture.
 const x32Bit = 0x40000000
@@ -112,7 +112,7 @@ func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 	if m.X32 {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
-			bpf.RetConstant{Val: refuseWith(uint32(unix.ENOSYS))})
+			bpf.RetConstant{Val: refusalAction(uint32(unix.ENOSYS))})
 	}
 	for _, r := range refused {
 		for _, name := range r.names {
@@ -122,14 +122,14 @@ func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 			p = append(p,
 				bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: 1},
-				bpf.RetConstant{Val: refuseWith(r.errno)})
+				bpf.RetConstant{Val: refusalAction(r.errno)})
 		}
 	}
 	if !o.Processes {
 		// arm64 has neither fork nor vfork.
 		for _, name := range startProcess {
 			if nr, ok := m.Calls[name]; ok {
-				p = append(p, guardCall(nr, []bpf.Instruction{bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))}})...)
+				p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))}})...)
 			}
 		}
 	}
@@ -143,20 +143,21 @@ func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 		}
 	}
 	// The calls below stay allowed with certain arguments.
-	p = append(p, guardCall(m.Calls["socket"], usualSockets())...)
-	p = append(p, guardCall(m.Calls["socketpair"], streamPairs())...)
-	p = append(p, guardCall(m.Calls["setsockopt"], usualOptions())...)
-	p = append(p, guardCall(m.Calls["clone"], noNamespaces(o))...)
-	p = append(p, guardCall(m.Calls["close_range"], oneTable())...)
-	p = append(p, guardCall(m.Calls["mmap"], ownMemory())...)
-	p = append(p, guardCall(m.Calls["ioctl"], noTerminalInput())...)
-	p = append(p, guardCall(m.Calls["prctl"], noMoreFilters())...)
-	p = append(p, guardCall(m.Calls["fcntl"], usualCommands())...)
+	p = append(p, buildCallRule(m.Calls["socket"], usualSockets())...)
+	p = append(p, buildCallRule(m.Calls["socketpair"], streamPairs())...)
+	p = append(p, buildCallRule(m.Calls["setsockopt"], usualOptions())...)
+	p = append(p, buildCallRule(m.Calls["clone"], noNamespaces(o))...)
+	p = append(p, buildCallRule(m.Calls["close_range"], noSeparateTable())...)
+	p = append(p, buildCallRule(m.Calls["mmap"], noUncountedMemory())...)
+	p = append(p, buildCallRule(m.Calls["ioctl"], noTerminalInput())...)
+	p = append(p, buildCallRule(m.Calls["prctl"], noMoreFilters())...)
+	p = append(p, buildCallRule(m.Calls["fcntl"], usualCommands())...)
 	return append(p, bpf.RetConstant{Val: allow}), nil
 }
 
-// guardCall runs body for one system call. body must always return. The accumulator must hold the number of the call.
-func guardCall(nr uint32, body []bpf.Instruction) []bpf.Instruction {
+// buildCallRule runs body for one system call. body must always return. The accumulator must hold the number of the
+// call.
+func buildCallRule(nr uint32, body []bpf.Instruction) []bpf.Instruction {
 	head := bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: uint8(len(body))}
 	return append([]bpf.Instruction{head}, body...)
 }
@@ -180,7 +181,7 @@ func usualSockets() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_IP, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 1},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EAFNOSUPPORT))},
 		bpf.RetConstant{Val: allow},
 	}
 }
@@ -197,7 +198,7 @@ func streamPairs() []bpf.Instruction {
 		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketType},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EAFNOSUPPORT))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EAFNOSUPPORT))},
 		bpf.RetConstant{Val: allow},
 	}
 }
@@ -224,7 +225,7 @@ func usualOptions() []bpf.Instruction {
 
 // refuseValues refuses a call if the accumulator holds one of the values, and allows it otherwise.
 func refuseValues(values ...uint32) []bpf.Instruction {
-	return matchValues(values, refuseWith(uint32(unix.EPERM)), allow)
+	return matchValues(values, refusalAction(uint32(unix.EPERM)), allow)
 }
 
 // matchValues returns yes if the accumulator holds one of the values, else no.
@@ -244,7 +245,7 @@ func usualCommands() []bpf.Instruction {
 		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
 		unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW,
 		unix.F_GETOWN, unix.F_GETPIPE_SZ, unix.F_GET_SEALS, unix.F_CREATED_QUERY,
-	}, allow, refuseWith(uint32(unix.EPERM)))...)
+	}, allow, refusalAction(uint32(unix.EPERM)))...)
 }
 
 // noNamespaces refuses new namespaces. Without Processes, it also refuses clones that are not threads, and threads with
@@ -256,37 +257,37 @@ func noNamespaces(o Options) []bpf.Instruction {
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 2},
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_FILES, SkipFalse: 1},
 			bpf.RetConstant{Val: allow},
-			bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+			bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 		}
 	}
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}, rest...)
 }
 
-// oneTable keeps a thread from getting a separate descriptor table.
-func oneTable() []bpf.Instruction {
+// noSeparateTable keeps a thread from getting a separate descriptor table.
+func noSeparateTable() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLOSE_RANGE_UNSHARE, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}
 }
 
-// ownMemory refuses mappings that do not count as the process's memory: huge pages, which its size does not include,
-// and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED_VALIDATE also has the bit of
-// MAP_SHARED.
-func ownMemory() []bpf.Instruction {
+// noUncountedMemory refuses mappings that do not count as the process's memory: huge pages, which its size does not
+// include, and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED_VALIDATE also has the bit
+// of MAP_SHARED.
+func noUncountedMemory() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(3), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_HUGETLB, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_ANONYMOUS, SkipFalse: 1},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_SHARED, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}
 }
 
@@ -296,7 +297,7 @@ func noMoreFilters() []bpf.Instruction {
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}
 }
 
@@ -307,7 +308,7 @@ func noTerminalInput() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
 		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refuseWith(uint32(unix.EPERM))},
+		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}
 }
 
@@ -326,8 +327,8 @@ func EncodeFilter(p []bpf.Instruction) ([]byte, error) {
 	return out, nil
 }
 
-// HostFilter returns the encoded filter of this machine.
-func HostFilter(o Options) ([]byte, error) {
+// MachineFilter returns the encoded filter of this machine.
+func MachineFilter(o Options) ([]byte, error) {
 	p, err := BuildFilter(thisMachine(), o)
 	if err != nil {
 		return nil, err

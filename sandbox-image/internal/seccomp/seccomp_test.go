@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"encoding/binary"
+	"maps"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -17,7 +18,12 @@ func verdict(t *testing.T, arch, nr uint32, args ...uint64) uint32 {
 
 func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 	t.Helper()
-	p, err := BuildFilter(thisMachine(), o)
+	return judgeOn(t, thisMachine(), o, arch, nr, args...)
+}
+
+func judgeOn(t *testing.T, m Machine, o Options, arch, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	p, err := BuildFilter(m, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +48,7 @@ func judge(t *testing.T, o Options, arch, nr uint32, args ...uint64) uint32 {
 // Promise: least-privilege, memory-limits
 func TestFilter(t *testing.T) {
 	m := thisMachine()
-	eperm, eaf, enosys := refuseWith(uint32(unix.EPERM)), refuseWith(uint32(unix.EAFNOSUPPORT)), refuseWith(uint32(unix.ENOSYS))
+	eperm, eaf, enosys := refusalAction(uint32(unix.EPERM)), refusalAction(uint32(unix.EAFNOSUPPORT)), refusalAction(uint32(unix.ENOSYS))
 	for _, c := range []struct {
 		name string
 		nr   uint32
@@ -100,8 +106,8 @@ func TestFilter(t *testing.T) {
 		{"tcp by name", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, allow},
 		{"udp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
 		{"netlink", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, 0}, allow},
-		{"netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refuseWith(uint32(unix.EAFNOSUPPORT))},
-		{"netlink xfrm", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refuseWith(uint32(unix.EAFNOSUPPORT))},
+		{"netlink netfilter", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, refusalAction(uint32(unix.EAFNOSUPPORT))},
+		{"netlink xfrm", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_XFRM}, refusalAction(uint32(unix.EAFNOSUPPORT))},
 		{"ping", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, eaf},
 		{"mptcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, eaf},
 		{"raw", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP}, eaf},
@@ -163,7 +169,7 @@ func mapping(flags uint64) []uint64 {
 
 // A program that may start processes still cannot make a namespace.
 func TestProcesses(t *testing.T) {
-	m, eperm := thisMachine(), refuseWith(uint32(unix.EPERM))
+	m, eperm := thisMachine(), refusalAction(uint32(unix.EPERM))
 	for _, name := range startProcess {
 		nr, ok := m.Calls[name]
 		if ok && (verdict(t, m.Arch, nr) != eperm || judge(t, Options{Processes: true}, m.Arch, nr) != allow) {
@@ -179,6 +185,39 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A call that a machine lacks refuses no other one, and a filter needs the numbers of the calls that it looks into.
+func TestMissingCalls(t *testing.T) {
+	m := Machine{Arch: 7, Calls: map[string]uint32{}}
+	needs := []string{
+		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl", "ptrace", "io_uring_setup", "bpf", "memfd_create",
+	}
+	for i, name := range needs {
+		m.Calls[name] = uint32(1000 + i)
+	}
+	for nr, want := range map[uint32]uint32{0: allow, m.Calls["bpf"]: refusalAction(uint32(unix.EPERM))} {
+		if got := judgeOn(t, m, Options{}, m.Arch, nr); got != want {
+			t.Errorf("call %d: %#x, want %#x", nr, got, want)
+		}
+	}
+	for _, name := range needs {
+		without := maps.Clone(m.Calls)
+		delete(without, name)
+		if _, err := BuildFilter(Machine{Arch: 7, Calls: without}, Options{}); err == nil {
+			t.Errorf("a filter without %s", name)
+		}
+	}
+}
+
+// A program that cannot be encoded is an error, and never an empty filter, which would allow everything.
+func TestEncode(t *testing.T) {
+	if code, err := EncodeFilter([]bpf.Instruction{bpf.RetConstant{Val: allow}, bpf.LoadAbsolute{Size: 3}}); err == nil || code != nil {
+		t.Errorf("%d bytes, %v", len(code), err)
+	}
+	if code, err := EncodeFilter([]bpf.Instruction{bpf.RetConstant{Val: 0x01020304}}); err != nil || string(code) != "\x06\x00\x00\x00\x04\x03\x02\x01" {
+		t.Errorf("%x, %v", code, err)
+	}
+}
+
 // Every refused call is refused, whatever its arguments.
 func TestRefused(t *testing.T) {
 	m := thisMachine()
@@ -188,12 +227,12 @@ func TestRefused(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if got := verdict(t, m.Arch, nr, 1, 2, 3); got != refuseWith(r.errno) {
+			if got := verdict(t, m.Arch, nr, 1, 2, 3); got != refusalAction(r.errno) {
 				t.Errorf("%s: %#x", name, got)
 			}
 		}
 	}
-	code, err := HostFilter(Options{})
+	code, err := MachineFilter(Options{})
 	if err != nil || len(code)%8 != 0 || len(code)/8 > 4096 {
 		t.Errorf("%d bytes, %v", len(code), err)
 	}

@@ -6,8 +6,8 @@ import "strings"
 const maxCause = 500
 
 // otherBytes precedes the cause if a package has changed.
-const otherBytes = "The registry answers other bytes than the lock file of the first installation has, or than it " +
-	"says itself. Find out why before you trust them: "
+const otherBytes = "The registry sends other bytes than the lock file of the first installation has, or than its " +
+	"own checksum says. Find the cause before you trust them: "
 
 // findCause returns, in one line, the text that Deno printed after its last "error: ", or "" if there is no such text.
 // Deno prints each underlying error on a separate line, after its number.

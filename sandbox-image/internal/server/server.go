@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config configures a Running.
@@ -32,7 +32,7 @@ type Config struct {
 	// Ended is called when no process of the slot is left. From then on Input and Output must not block for long.
 	Ended func()
 	// Watch reports whether the program exceeds another limit: a reason and a sentence, or "".
-	Watch func(jail.Process) (runapi.Reason, string)
+	Watch func(jail.Process) (sandboxapi.Reason, string)
 }
 
 const (
@@ -59,7 +59,7 @@ type RunningServer struct {
 	began   time.Time
 
 	why    sync.Once
-	reason runapi.Reason
+	reason sandboxapi.Reason
 	detail string
 	held   int64 // memory at the last measurement, in bytes
 	// oomKills is proc.OOMKills at the start of the program.
@@ -108,12 +108,12 @@ func (r *RunningServer) Memory() int64 {
 // Run verifies the program's confinement, and passes its input and output on until no process of the slot is left.
 // Cancelling ctx ends the program. err means that the program received no input. broken means that a process could not
 // be killed or a file not be removed (jail.FilesError): the slot must not be used again.
-func (r *RunningServer) Run(ctx context.Context) (exit runapi.Exit, broken, err error) {
+func (r *RunningServer) Run(ctx context.Context) (exit sandboxapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
 	// Read standard error before Check: a program that fails early explains itself there.
 	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
-	err = r.confirmConfinement(ctx)
+	err = r.awaitConfinement(ctx)
 	if err == nil {
 		err = r.cfg.Started()
 	}
@@ -143,9 +143,9 @@ func (r *RunningServer) clearFiles() error {
 	return jail.ClearSlot(r.process.Status().Leftover, r.process.Remove)
 }
 
-// confirmConfinement waits until the program runs and is confined. It repeats Check, because the sandbox starts in
+// awaitConfinement waits until the program runs and is confined. It repeats Check, because the sandbox starts in
 // steps.
-func (r *RunningServer) confirmConfinement(ctx context.Context) error {
+func (r *RunningServer) awaitConfinement(ctx context.Context) error {
 	deadline := time.After(checkTimeout)
 	for {
 		err := r.process.CheckConfinement()
@@ -177,12 +177,12 @@ func (r *RunningServer) copyOutput() {
 		to = io.MultiWriter(to, &r.tail)
 	}
 	if _, err := io.Copy(to, r.out); err != nil {
-		r.endProgram(runapi.Cancelled, "The server was stopped: its reader has gone.")
+		r.endProgram(sandboxapi.Cancelled, "The server was stopped: its caller left.")
 	}
 }
 
 // endProgram kills the program. Only the first reason is reported.
-func (r *RunningServer) endProgram(reason runapi.Reason, detail string) {
+func (r *RunningServer) endProgram(reason sandboxapi.Reason, detail string) {
 	r.why.Do(func() { r.reason, r.detail = reason, detail })
 	r.process.Kill()
 }
@@ -198,13 +198,13 @@ func (r *RunningServer) watchLimits(ctx context.Context, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-ctx.Done():
-			r.endProgram(runapi.Cancelled, "The server was stopped.")
+			r.endProgram(sandboxapi.Cancelled, "The server was stopped.")
 			return
 		case <-memory.C:
 			held := r.measureMemory()
 			//defence:memory-limit
 			if held > r.cfg.Memory {
-				r.endProgram(runapi.OOM, outOfMemory(r.cfg.Memory))
+				r.endProgram(sandboxapi.OOM, outOfMemory(r.cfg.Memory))
 				return
 			}
 			every := memoryEverySmall
@@ -237,19 +237,19 @@ func outOfMemory(limit int64) string {
 
 // explainKill returns the most likely killer of a server. held is the last measured memory, limit the highest allowed,
 // both in bytes. before and after are values of proc.OOMKills.
-func explainKill(held, limit, before, after int64) (runapi.Reason, string) {
+func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 	seen := fmt.Sprintf("It last held %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	if before >= 0 && after > before {
-		return runapi.OOM, "The server was killed (SIGKILL), probably by the kernel: it killed processes for lack of " +
+		return sandboxapi.OOM, "The server was killed (SIGKILL), probably by the kernel: it killed processes for lack of " +
 			"memory while the server ran. " + seen
 	}
-	return runapi.Cancelled, "The server was killed (SIGKILL): by itself, an operator or the kernel. " + seen
+	return sandboxapi.Cancelled, "The server was killed (SIGKILL): by itself, an operator or the kernel. " + seen
 }
 
 // exitOf describes how the program ended.
-func (r *RunningServer) exitOf(st jail.Status) runapi.Exit {
+func (r *RunningServer) exitOf(st jail.Status) sandboxapi.Exit {
 	r.why.Do(func() {
-		r.reason = runapi.Exited
+		r.reason = sandboxapi.Exited
 		switch {
 		case st.Signal == int(syscall.SIGKILL): // a server can kill its bridge, so the killer may not be the kernel
 			r.reason, r.detail = explainKill(r.Memory(), r.cfg.Memory, r.oomKills, proc.OOMKills())
@@ -260,7 +260,7 @@ func (r *RunningServer) exitOf(st jail.Status) runapi.Exit {
 			}
 		}
 	})
-	return runapi.Exit{
+	return sandboxapi.Exit{
 		Code: st.Code, Reason: r.reason, Detail: r.detail, WallMS: time.Since(r.began).Milliseconds(),
 		CPUMS: st.CPU.Milliseconds(), MaxRSS: st.MaxRSS,
 	}

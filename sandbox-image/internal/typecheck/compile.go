@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const (
@@ -31,7 +31,7 @@ type Slot interface {
 }
 
 // CheckCode returns the mistakes that keep the slot's code from running. An error means that the code was not checked.
-func CheckCode(ctx context.Context, s Slot, modules []runapi.Module) ([]runapi.Mistake, error) {
+func CheckCode(ctx context.Context, s Slot, modules []sandboxapi.Module) ([]sandboxapi.Mistake, error) {
 	if !needsCheck(modules) {
 		return nil, nil
 	}

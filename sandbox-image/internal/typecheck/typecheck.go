@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // globals declares the globals of code besides those of the language.
@@ -32,12 +32,12 @@ const (
 )
 
 // needsCheck reports whether a run should be checked.
-func needsCheck(modules []runapi.Module) bool {
-	return slices.ContainsFunc(modules, func(m runapi.Module) bool { return m.Types != "" })
+func needsCheck(modules []sandboxapi.Module) bool {
+	return slices.ContainsFunc(modules, func(m sandboxapi.Module) bool { return m.Types != "" })
 }
 
 // compilerFiles returns the files that the compiler reads besides the code, by name.
-func compilerFiles(modules []runapi.Module) map[string][]byte {
+func compilerFiles(modules []sandboxapi.Module) map[string][]byte {
 	out := map[string][]byte{
 		dir + "/globals.d.ts": globals,
 		dir + "/any.d.ts":     []byte(`declare module "/apis/*";` + "\n"),
@@ -79,8 +79,8 @@ const (
 )
 
 // parseOutput parses the compiler's output.
-func parseOutput(out string) []runapi.Mistake {
-	var all []runapi.Mistake
+func parseOutput(out string) []sandboxapi.Mistake {
+	var all []sandboxapi.Mistake
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\r\n")
 		if m := found.FindStringSubmatch(line); m != nil {
@@ -91,7 +91,7 @@ func parseOutput(out string) []runapi.Mistake {
 			for i := range n { // only digits
 				n[i], _ = strconv.Atoi(m[i+1]) // digits alone
 			}
-			all = append(all, runapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cutMessage(m[4])})
+			all = append(all, sandboxapi.Mistake{Line: n[0], Column: n[1], Code: n[2], Text: cutMessage(m[4])})
 			continue
 		}
 		if last := len(all) - 1; last >= 0 && strings.HasPrefix(line, "  ") {
@@ -111,8 +111,8 @@ var wrong = []int{
 }
 
 // filterRefused returns the mistakes that keep code from running. types are the declarations that revealed them.
-func filterRefused(mistakes []runapi.Mistake, types []runapi.Module) []runapi.Mistake {
-	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
+func filterRefused(mistakes []sandboxapi.Mistake, types []sandboxapi.Module) []sandboxapi.Mistake {
+	return slices.DeleteFunc(mistakes, func(m sandboxapi.Mistake) bool {
 		return !slices.Contains(wrong, m.Code) || isLenient(m, types)
 	})
 }
@@ -126,7 +126,7 @@ var (
 )
 
 // isLenient reports whether code with a mistake may still be right.
-func isLenient(m runapi.Mistake, types []runapi.Module) bool {
+func isLenient(m sandboxapi.Mistake, types []sandboxapi.Module) bool {
 	lines := strings.Split(m.Text, "\n")
 	switch m.Code {
 	case 2339, 2551: // one of several types has the property, or the type is unknown
@@ -166,7 +166,7 @@ var literal = map[string]*regexp.Regexp{
 }
 
 // hasLiterals reports whether a type allows single values of a kind: a union with some of them, or its name.
-func hasLiterals(kind, ts string, types []runapi.Module) bool {
+func hasLiterals(kind, ts string, types []sandboxapi.Module) bool {
 	for _, m := range types {
 		if _, after, ok := strings.Cut(m.Types, "\ntype "+ts+" = "); ok {
 			ts, _, _ = strings.Cut(after, "\n")
@@ -177,9 +177,9 @@ func hasLiterals(kind, ts string, types []runapi.Module) bool {
 }
 
 // subtractMistakes returns the mistakes that are not in another list at the same place.
-func subtractMistakes(mistakes, others []runapi.Mistake) []runapi.Mistake {
-	return slices.DeleteFunc(mistakes, func(m runapi.Mistake) bool {
-		return slices.ContainsFunc(others, func(o runapi.Mistake) bool {
+func subtractMistakes(mistakes, others []sandboxapi.Mistake) []sandboxapi.Mistake {
+	return slices.DeleteFunc(mistakes, func(m sandboxapi.Mistake) bool {
+		return slices.ContainsFunc(others, func(o sandboxapi.Mistake) bool {
 			return o.Line == m.Line && o.Column == m.Column && o.Code == m.Code
 		})
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // slot is a Slot whose compiler is another program.
@@ -49,7 +49,7 @@ func (c *compiler) Status() jail.Status {
 	return jail.Status{Code: max(0, c.cmd.ProcessState.ExitCode())}
 }
 
-func some() []runapi.Module { return []runapi.Module{{Name: "shop", Types: "export {};"}} }
+func some() []sandboxapi.Module { return []sandboxapi.Module{{Name: "shop", Types: "export {};"}} }
 
 // TestBounds: a compiler that takes too long, holds too much or fails is ended, and the code counts as unchecked.
 func TestBounds(t *testing.T) {
@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 	if mistakes, err := CheckCode(ctx, endless, some()); err == nil {
 		t.Errorf("endless output: %v", mistakes)
 	}
-	if mistakes, err := CheckCode(t.Context(), nil, []runapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
+	if mistakes, err := CheckCode(t.Context(), nil, []sandboxapi.Module{{Name: "shop"}}); mistakes != nil || err != nil {
 		t.Errorf("without types: %v %v", mistakes, err)
 	}
 }
@@ -129,7 +129,7 @@ func TestTime(t *testing.T) {
 		best, shortest := limit, limit
 		for range 5 {
 			began := time.Now()
-			mistakes, err := CheckCode(t.Context(), f, []runapi.Module{{Name: "shop", Types: types.String()}})
+			mistakes, err := CheckCode(t.Context(), f, []sandboxapi.Module{{Name: "shop", Types: types.String()}})
 			if errors.Is(err, context.DeadlineExceeded) { // on a machine so busy that the check is given up
 				continue
 			}
@@ -148,7 +148,7 @@ func TestTime(t *testing.T) {
 
 // TestRefused: what cannot be right is refused, what may be right is not.
 func TestRefused(t *testing.T) {
-	types := []runapi.Module{{Types: "export {};\ntype Reason = \"a\" | \"b\";\ntype Body = { x: \"a\" };\n"}}
+	types := []sandboxapi.Module{{Types: "export {};\ntype Reason = \"a\" | \"b\";\ntype Body = { x: \"a\" };\n"}}
 	for text, want := range map[string]bool{
 		`2322 Type '"dup"' is not assignable to type '"duplicate" | "fraud"'.`:  true,
 		`2322 Type 'string' is not assignable to type '"duplicate" | "fraud"'.`: false,

@@ -1,6 +1,6 @@
 // Command bench measures CodeForge against its peers on this machine and prints the tables of docs/contribute/performance.md.
 //
-//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,python,printing,servers,docker,proxy,engine] [--rounds N] [--profiles]
+//	bench [--out DIR] [--bin DIR] [--deno PATH] [--only runs,cost,python,printing,servers,docker,proxy,engine] [--rounds N] [--profiles]
 //	bench --redraw [--out DIR]
 //
 // It writes report.json and charts into the directory of --out. With BENCH_QUICK=1 it takes about three minutes and
@@ -67,7 +67,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	fs.StringVar(&o.out, "out", "bench/out", "`DIR` for report.json and the charts")
 	fs.StringVar(&o.bin, "bin", "bin", "`DIR` of CodeForge's programs")
 	fs.StringVar(&o.deno, "deno", getenv("DENO_PATH"), "`PATH` of Deno (default: .tools/deno)")
-	only := fs.String("only", "runs,python,printing,servers,docker,proxy,engine", "the `PARTS` to measure")
+	only := fs.String("only", "runs,cost,python,printing,servers,docker,proxy,engine", "the `PARTS` to measure")
 	fs.BoolVar(&o.profiles, "profiles", false, "also write CPU profiles of the proxy to --out")
 	fs.BoolVar(&o.redraw, "redraw", false, "measure nothing, draw the charts again from the report.json in --out")
 	fs.IntVar(&o.rounds, "rounds", 0, "`N` rounds (default 3)")
@@ -113,7 +113,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, options) (bench.Report, error)
-	}{{"proxy", proxyPart}, {"runs", runsPart}, {"python", pythonPart}, {"printing", printingPart}, {"servers", serversPart}, {"docker", dockerPart}, {"engine", enginePart}} {
+	}{{"proxy", proxyPart}, {"runs", runsPart}, {"cost", costPart}, {"python", pythonPart}, {"printing", printingPart}, {"servers", serversPart}, {"docker", dockerPart}, {"engine", enginePart}} {
 		if !o.only[part.name] {
 			continue
 		}

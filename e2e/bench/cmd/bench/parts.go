@@ -79,7 +79,7 @@ const reportFile = 3
 
 // calls are what is measured of runs in an arena.
 var calls = map[string]func(context.Context, runs.Config) (bench.Report, error){
-	"call": runs.Call, "call in Python": runs.CallPython,
+	"call": runs.Call, "call in Python": runs.CallPython, "cost": runs.Cost,
 }
 
 // inArena is the first process in the arena.
@@ -136,6 +136,11 @@ func runsPart(ctx context.Context, o options) (bench.Report, error) {
 	}
 	report.Merge(call)
 	return report, nil
+}
+
+// costPart measures the processor time of runs in embedded mode.
+func costPart(ctx context.Context, o options) (bench.Report, error) {
+	return measureInArena(ctx, "cost", runsConfig(o))
 }
 
 // pythonPart measures execute_code in Python, in embedded mode.

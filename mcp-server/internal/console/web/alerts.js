@@ -11,11 +11,11 @@ const CLASSES = { alarm: "bad", pinned: "bad", server: "bad", history: "bad", sk
 const WORTH = [
   ["Code sends the value of a key, or a canary", "alarm", "always on"],
   ["An API fails more than half of 20 requests", "api", "always on"],
-  ["An MCP server does not start, or its tools are not as you accepted them", "server", "always on"],
+  ["An MCP server does not start, or its tools changed since you accepted them", "server", "always on"],
   ["Data goes from one API to another for the first time", "new_pair", "always on"],
   ["A run or a tool changes a skill", "skill", "once an hour for each"],
   ["The file of a pinned skill is changed, without effect", "pinned", "always on"],
-  ["Something of a run could not be stored", "history", "always on"],
+  ["Data of a run could not be stored", "history", "always on"],
   ["An API is closed or stale", "apis", "on the page of APIs"],
   ["A request waits for you", "held", "on the page of held requests, and in the title of this tab"],
 ];
@@ -41,8 +41,8 @@ export function Alerts() {
   useEffect(() => { count(); }, [state.data]);
   return html`<main id="main"><div class="page" tabindex="-1">
     <div class="row"><h1 class="grow title">Alerts</h1><button type="button" class="btn" disabled=${!news.length} onClick=${seen}>All seen <${Kbd} keys=${["shift", "s"]} /></button></div>
-    <${Card} title="Not seen yet">${news.length ? html`<ol>${news.map((a) => html`<${One} key=${a.number} a=${a} />`)}</ol>` : html`<div class="pad"><${Wrong} state=${state} empty="Nothing new." /></div>`}</${Card}>
+    <${Card} title="Not seen yet">${news.length ? html`<ol>${news.map((a) => html`<${One} key=${a.number} a=${a} />`)}</ol>` : html`<div class="pad"><${Wrong} state=${state} empty="No new alerts." /></div>`}</${Card}>
     ${old.length ? html`<${Card} title="Seen before"><ol>${old.map((a) => html`<${One} key=${a.number} a=${a} />`)}</ol></${Card}>` : null}
-    <${Card} title="What is worth an alert"><table><tbody>${WORTH.map(([text, kind, where]) => html`<tr key=${kind}><td class="dotcell"><span class="dot"></span></td><td>${text}</td><td class="r faint">${where}</td></tr>`)}</tbody></table></${Card}>
+    <${Card} title="Events that raise an alert"><table><tbody>${WORTH.map(([text, kind, where]) => html`<tr key=${kind}><td class="dotcell"><span class="dot"></span></td><td>${text}</td><td class="r faint">${where}</td></tr>`)}</tbody></table></${Card}>
   </div></main>`;
 }

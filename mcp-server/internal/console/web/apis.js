@@ -37,14 +37,14 @@ function One({ a, chosen, tested, test }) {
   const [icon, cls, text] = KINDS[a.kind];
   return html`<article id=${"api-" + a.name} aria-label=${a.name} aria-current=${chosen ? "true" : null} class="one"><div class="api">
     <span class=${cls} title=${text}><${Icon} name=${icon} /></span>
-    <div class="clip"><div class="row"><h3><a href=${address("apis", a.name)}>${shown(a.name)}</a></h3>${a.kind !== "ok" && html`<${Chip} cls=${cls === "faint" ? "" : cls}>${text}</${Chip}>`}${a.mcp && html`<${Chip}>MCP server</${Chip}>`}</div><div class="faint clip small" title=${plain(a.description)}>${a.description ? shown(a.description) : a.kind === "bad" ? "" : "no description: a model cannot tell what it is for"}</div></div>
+    <div class="clip"><div class="row"><h3><a href=${address("apis", a.name)}>${shown(a.name)}</a></h3>${a.kind !== "ok" && html`<${Chip} cls=${cls === "faint" ? "" : cls}>${text}</${Chip}>`}${a.mcp && html`<${Chip}>MCP server</${Chip}>`}</div><div class="faint clip small" title=${plain(a.description)}>${a.description ? shown(a.description) : a.kind === "bad" ? "" : "no description: a model cannot tell its purpose"}</div></div>
     <div class="clip"><div class="mono clip" title=${plain(a.domains?.join("  "))}>${shown((a.domains ?? []).join("  "))}</div><div class="row wrap names">${(a.credentials ?? []).map((c) => html`<${Name} name=${c.name} /><span class="faint small">${shown(c.in.join(", "))}</span>`)}</div></div>
     <${Methods} a=${a} />
     <div><${Spark} values=${a.calls} bad=${a.wrong} label=${`${a.total} requests in 24 hours`} /><div class="faint num small">${a.total ? thousands(a.total) + " in 24 h" : "not used in 24 h"}</div></div>
     <button type="button" class="btn small" disabled=${a.kind === "bad" || a.kind === "off"} onClick=${() => test(a.name)}><${Icon} name="bolt" />Test${chosen && html` <kbd>t</kbd>`}</button></div>
     ${a.problems.length || a.kind === "warn" || a.kind === "stale" ? html`<div class="stack under">
-      ${a.kind === "stale" && html`<${Note} cls="held" icon="clock">The file has changed and is broken: the version before it goes on.</${Note}>`}
-      ${a.kind === "bad" && html`<${Note} cls="bad" icon="no">Closed: it has not been right since CodeForge started.</${Note}>`}
+      ${a.kind === "stale" && html`<${Note} cls="held" icon="clock">config.json has a mistake: its last good version is in force.</${Note}>`}
+      ${a.kind === "bad" && html`<${Note} cls="bad" icon="no">Closed: config.json has had a mistake since CodeForge started.</${Note}>`}
       ${a.kind === "warn" && html`<${Note} cls="held">${thousands(a.wrong.slice(-2).reduce((x, y) => x + y, 0))} of its last requests were refused or failed. <a class="soft" href=${address("runs", "", "api:" + a.name + " status:refused")}>Which runs</a></${Note}>`}
       ${a.problems.map((p) => html`<div class="frame" tabindex="0"><span class="soft">${shown(p.file)}: </span>${p.field && html`<span class="u">${shown(p.field)}</span>: `}${shown(p.text)}</div>`)}</div>` : null}
     ${tested && html`<div class="under"><${Tested} result=${tested} /></div>`}</article>`;
@@ -82,6 +82,6 @@ export function APIs() {
   const parts = [count(["ok", "warn"]) + " active", count(["stale"]) && count(["stale"]) + " stale", count(["bad"]) && count(["bad"]) + " closed", count(["off"]) && count(["off"]) + " off"].filter(Boolean);
   return html`<main id="main"><div class="page" tabindex="-1">
     <div class="row wrap"><h1 class="grow title">APIs</h1><span class="faint">as the proxy has loaded <span class="mono">apis/</span></span><${Copy} text="codeforge api add NAME" what="the command" label="codeforge api add NAME" /></div>
-    ${!d ? html`<${Wrong} state=${state} />` : html`<${Card} title=${parts.join(", ")} label="APIs" side=${html`<span class="faint small">keys are not here: only the proxy has them</span>`}>${all.length ? all.map((a) => html`<${One} key=${a.name} a=${a} chosen=${a.name === id} tested=${tests.get(a.name)} test=${test} />`) : html`<p class="pad faint">There is no API yet: codeforge api add NAME asks for what it needs.</p>`}</${Card}>`}
+    ${!d ? html`<${Wrong} state=${state} />` : html`<${Card} title=${parts.join(", ")} label="APIs" side=${html`<span class="faint small">keys are not here: only the proxy has them</span>`}>${all.length ? all.map((a) => html`<${One} key=${a.name} a=${a} chosen=${a.name === id} tested=${tests.get(a.name)} test=${test} />`) : html`<p class="pad faint">There is no API yet: codeforge api add NAME asks for all details.</p>`}</${Card}>`}
   </div></main>`;
 }

@@ -59,7 +59,7 @@ function Rail() {
   return html`<nav class="rail" aria-label="Console"><a class="brand" href="#/runs"><${Mark} /><span>CodeForge</span><small class="num">${shown(app.about?.version ?? "")}</small></a>
     ${PAGES.map((p) => p === null ? html`<hr />` : html`<a class="nav" href=${address(p[0])} aria-current=${p[0] === page ? "page" : null} title=${p[1]}><${Icon} name=${p[2]} /><span class="lbl">${p[1]}</span>${badges[p[0]] || null}<span class="keys">g ${p[3]}</span></a>`)}
     <div class="foot"><div class="row"><span class=${"dot " + (app.frozen ? "held" : app.connected ? "pulse" : "bad")}></span><span class="lbl grow">${app.frozen ? "Frozen" : app.connected ? "Ready" : "Not connected"}${app.about ? " · " + app.about.mode : ""}</span><button type="button" class="btn quiet small" aria-label="Light or dark" title="Light or dark (t)" onClick=${flip}><${Icon} name="sun" /></button></div>
-      ${load.slots ? html`<div class="lbl"><div class="slots" role="img" aria-label=${`${load.busy} of ${load.slots} slots in use`}>${Array.from({ length: Math.min(load.slots, 24) }, (_, i) => html`<i class=${i < load.busy ? "on" : ""}></i>`)}</div><div class="faint num small load">${load.busy} of ${load.slots} slots · ${load.waiting ? plural(load.waiting, "run") + " waits" : "nobody waits"}</div></div>` : null}</div></nav>`;
+      ${load.slots ? html`<div class="lbl"><div class="slots" role="img" aria-label=${`${load.busy} of ${load.slots} slots in use`}>${Array.from({ length: Math.min(load.slots, 24) }, (_, i) => html`<i class=${i < load.busy ? "on" : ""}></i>`)}</div><div class="faint num small load">${load.busy} of ${load.slots} slots · ${load.waiting ? plural(load.waiting, "run") + " waits" : "no run waits"}</div></div>` : null}</div></nav>`;
 }
 
 /** Welcome says once, to each browser, what is kept. */
@@ -67,7 +67,7 @@ function Welcome() {
   const kept = app.kept;
   if (!kept || app.welcomed || kept.mode !== "full") return null;
   const done = () => { try { localStorage.setItem("codeforge-welcomed", "1"); } catch { /* it is said again */ } set({ welcomed: true }); };
-  return html`<div class="toast welcome" role="status"><b>What is kept</b><p>The code and output of runs for ${kept.content_days} days, what they sent where for ${kept.receipt_days} days, on this machine only. The proxy replaces each key in it with its name. <span class="mono">HISTORY=receipts</span> in .env keeps no code and no output.</p><div class="row"><button type="button" class="btn small" onClick=${done}>Understood</button><a class="btn small quiet" href="#/settings" onClick=${done}>What exactly</a></div></div>`;
+  return html`<div class="toast welcome" role="status"><b>Stored data</b><p>CodeForge keeps the code and output of runs for ${kept.content_days} days, and their requests for ${kept.receipt_days} days, on this machine only. The proxy replaces each key in it with its name. <span class="mono">HISTORY=receipts</span> in .env keeps no code and no output.</p><div class="row"><button type="button" class="btn small" onClick=${done}>Understood</button><a class="btn small quiet" href="#/settings" onClick=${done}>Details</a></div></div>`;
 }
 
 function App() {

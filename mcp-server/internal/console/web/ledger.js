@@ -19,7 +19,7 @@ function Chart({ hours, since, until, step, apis }) {
     s.denied += h.denied;
   }
   const top = Math.max(1, ...sums.map((s) => [...s.by.values()].reduce((a, b) => a + b, 0)));
-  return html`<svg class="chart" viewBox=${`0 0 ${W} ${H}`} preserveAspectRatio="none" role="img" aria-label="Bytes that left in each step of time, by API, and what was refused">
+  return html`<svg class="chart" viewBox=${`0 0 ${W} ${H}`} preserveAspectRatio="none" role="img" aria-label="Bytes that left in each step of time, by API, and refused requests">
     ${[0, 1, 2, 3, 4].map((i) => html`<rect x="0" y=${8 + i * 26} width=${W} height="1" fill="var(--line)" />`)}
     ${sums.map((s, i) => { let y = 112; return [...apis, ""].map((a, k) => { const v = s.by.get(a); if (!v) return null; const z = Math.max(1, v / top * 102); y -= z; return html`<rect x=${i * w + 1} y=${y} width=${Math.max(1, w - 2.5)} height=${Math.max(1, z - .8)} fill=${COLOURS[Math.min(k, 5)]} opacity=".9" />`; }).concat(s.denied ? html`<rect x=${i * w + 1} y="117" width=${Math.max(1, w - 2.5)} height="7" rx="1.5" fill="var(--bad-solid)" />` : null); })}</svg>`;
 }
@@ -28,7 +28,7 @@ function Matrix({ cells }) {
   const names = [...new Set(cells.map((c) => c.name))].slice(0, 30), hosts = [...new Set(cells.map((c) => c.host))].slice(0, 12);
   const at = new Map(cells.map((c) => [c.name + "\n" + c.host, c]));
   return html`<div class="wide" tabindex="0"><table class="matrix"><caption class="sr">How often each name was turned into its key, by host</caption><thead><tr><th>Name</th>${hosts.map((h) => html`<th class="c mono">${shown(h)}</th>`)}</tr></thead>
-    <tbody>${names.map((n) => html`<tr><th scope="row"><${Name} name=${n} /></th>${hosts.map((h) => { const c = at.get(n + "\n" + h); return html`<td class="c">${c?.swapped ? html`<span class="cell" style=${{ background: `color-mix(in oklab, var(--ember-solid) ${Math.round(14 + Math.log10(c.swapped) * 13)}%, transparent)` }} title=${c.scrubbed ? plural(c.scrubbed, "key") + " came back and was made a name again" : null}>${thousands(c.swapped)}</span>` : html`<span class="cell none">–</span>`}</td>`; })}</tr>`)}</tbody></table></div>`;
+    <tbody>${names.map((n) => html`<tr><th scope="row"><${Name} name=${n} /></th>${hosts.map((h) => { const c = at.get(n + "\n" + h); return html`<td class="c">${c?.swapped ? html`<span class="cell" style=${{ background: `color-mix(in oklab, var(--ember-solid) ${Math.round(14 + Math.log10(c.swapped) * 13)}%, transparent)` }} title=${c.scrubbed ? plural(c.scrubbed, "key") + " came back and became a name again" : null}>${thousands(c.swapped)}</span>` : html`<span class="cell none">–</span>`}</td>`; })}</tr>`)}</tbody></table></div>`;
 }
 
 const MOST = 1000; // as many as there are in an answer
@@ -38,10 +38,10 @@ function Entries({ version }) {
   for (const word of q.split(/\s+/)) { const m = entry.exec(word); if (m) params.set(m[1], m[2]); else if (word) params.set("host", word); }
   const list = useData("exchanges?" + params, version + most, 2000, "&limit=" + most);
   return html`<section class="card" aria-label="Entries"><header class="wrap"><h2>Entries</h2><${Whole} /><span class="grow"></span><div class="narrow"><${Search} label="Filter entries" value=${q} hint="host, or name:… run:… api:…" on=${put} /></div></header>
-    ${list.data?.exchanges?.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["Time", "Run", "Method", "Host and path", "Names turned into keys", "Sent", "Answer", "What was done"].map((t, i) => html`<th class=${i === 5 ? "r" : ""}>${t}</th>`)}</tr></thead><tbody>
+    ${list.data?.exchanges?.length ? html`<div class="wide" tabindex="0"><table><thead><tr>${["Time", "Run", "Method", "Host and path", "Names turned into keys", "Sent", "Answer", "Outcome"].map((t, i) => html`<th class=${i === 5 ? "r" : ""}>${t}</th>`)}</tr></thead><tbody>
       ${list.data.exchanges.map((x) => html`<tr key=${x.number}><td class="num faint">${clock(x.at)}</td><td>${x.run && /^r/.test(x.run) ? html`<a class="mono soft" href=${address("runs", x.run)}>${shown(x.run.slice(0, 9))}</a>` : html`<span class="mono faint">${shown(x.run ?? "")}</span>`}</td><td class="mono">${shown(x.method)}</td><td class="path"><span class=${x.outcome === "denied" ? "bad" : ""}>${shown(x.host)}</span><span class="soft">${shown((x.url ?? "").replace(/^\w+:\/\/[^/]*/, ""))}</span></td><td>${(x.swapped ?? []).map((s) => html`<${Name} name=${s.name} /> `)}${x.unlisted ? html`<span class="faint">and ${thousands(x.unlisted)} more</span>` : null}</td><td class="r">${x.outcome === "denied" ? "0" : bytes(x.bytes_up)}</td><td class=${x.outcome === "served" && x.status < 400 ? "ok" : "bad"}>${x.outcome === "denied" ? "refused" : x.outcome === "served" ? x.status : x.outcome}</td><td>${x.sanitized ? html`<${Chip} cls="ok">${x.sanitized} scrubbed</${Chip}>` : null}${x.redacted ? html`<${Chip} cls="ok">${x.redacted} redacted</${Chip}>` : null}${x.code ? html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>` : null}</td></tr>`)}</tbody></table></div>
       ${list.data.next ? html`<div class="body row wrap"><span class="faint">These are the latest ${thousands(list.data.exchanges.length)}.</span>${most < MOST ? html`<button type="button" class="btn small" onClick=${() => more(MOST)}>Older ones too</button>` : html`<span class="faint">Filter them, or read all of them: <span class="mono">codeforge audit show</span></span>`}</div>` : null}`
-    : html`<div class="pad"><${Wrong} state=${list} empty="Nothing is like this." /></div>`}</section>`;
+    : html`<div class="pad"><${Wrong} state=${list} empty="No exchange matches." /></div>`}</section>`;
 }
 
 /** Whole says whether the proxy's ledger is: read there, and compared with the checkpoints that runs were given. */
@@ -71,17 +71,17 @@ export function Ledger() {
   const apis = d ? [...new Set((d.traffic ?? []).map((t) => t.api).filter(Boolean))].slice(0, 5) : [];
   const hosts = d ? new Set((d.traffic ?? []).filter((t) => t.requests > t.denied).map((t) => t.host)).size : 0;
   return html`<main id="main"><div class="page" tabindex="-1">
-    <div class="row wrap"><h1 class="grow title">What left this machine</h1><${Switch} label="Time" value=${time} on=${(v) => go("ledger", "", v, true)} choices=${[["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["90d", "90 d"]]} /><button type="button" class="btn" onClick=${() => exported()}><${Icon} name="out" />Export <kbd>e</kbd></button></div>
+    <div class="row wrap"><h1 class="grow title">Sent from this machine</h1><${Switch} label="Time" value=${time} on=${(v) => go("ledger", "", v, true)} choices=${[["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["90d", "90 d"]]} /><button type="button" class="btn" onClick=${() => exported()}><${Icon} name="out" />Export <kbd>e</kbd></button></div>
     ${!d ? html`<${Wrong} state=${l} />` : html`
     <dl class="tiles">
       <${Tile} title="Requests" value=${thousands(d.requests)} sub="in ${plural(d.runs, "run")}" />
       <${Tile} title="To" value=${plural(hosts, "host")} sub=${plural(apis.length, "API")} />
-      <${Tile} title="Sent" value=${bytes(d.bytes_up)} sub=${d.failed ? plural(d.failed, "request") + " failed" : "none failed"} />
+      <${Tile} title="Sent" value=${bytes(d.bytes_up)} sub=${d.failed ? plural(d.failed, "request") + " failed" : "no request failed"} />
       <${Tile} title="Came back" value=${bytes(d.bytes_down)} sub="${bytes(d.shown)} reached a model" />
       <${Tile} title="Names swapped" value=${thousands(d.swapped)} sub="each for its own host" />
       <${Tile} title="Keys scrubbed" value=${thousands(d.sanitized)} sub="from answers" />
       <${Tile} title="Redacted" value=${thousands(d.redacted)} sub="words of yours" />
-      <${Tile} title="Stopped" value=${thousands(d.denied)} sub="nothing of it was sent" cls=${d.denied ? "bad" : ""} /></dl>
+      <${Tile} title="Stopped" value=${thousands(d.denied)} sub="not sent" cls=${d.denied ? "bad" : ""} /></dl>
     <${Card} title="Sent, by API" side=${html`<div class="legend">${[...apis, ...((d.traffic ?? []).some((t) => !apis.includes(t.api)) ? ["others"] : [])].map((a, i) => html`<span><i style=${{ background: COLOURS[a === "others" ? 5 : i] }}></i>${shown(a)}</span>`)}<span><i class="k-den wideden"></i>refused</span></div>`}><div class="body"><${Chart} hours=${d.hours ?? []} since=${new Date(d.since)} until=${new Date(d.until)} step=${d.step_ms} apis=${apis} /><div class="row faint num small ends"><span>${clock(d.since, false)}</span><span>now</span></div></div></${Card}>
     <div class="m1">
       <${Card} title="Which key went to which host" side=${html`<span class="faint small">a key has one API: its own</span>`}>${d.matrix?.length ? html`<${Matrix} cells=${d.matrix} />` : html`<p class="pad faint">No name was turned into its key in this time.</p>`}</${Card}>

@@ -25,7 +25,7 @@ export async function decide(p, approve) {
   if (approve && !steps.length) return say("No request is chosen.");
   try {
     await api("plans/" + encodeURIComponent(p.id), "POST", { approve, digest: p.digest, steps: approve ? steps : [] });
-    say(approve ? `Approved: ${plural(steps.length, "request")}, one after the other.` : "Refused. Nothing of it is sent.");
+    say(approve ? `Approved: ${plural(steps.length, "request")}, one after the other.` : "Refused. No request is sent.");
   } catch (e) { say(e.message); }
 }
 
@@ -53,7 +53,7 @@ function Step({ s, p, can, again }) {
       ${a ? html`<span class=${a.code || a.status >= 300 ? "bad" : "ok"}>${a.status || shown(a.code)}</span>` : left_ ? html`<span class="faint">left out</span>` : null}</header>
     ${s.changes?.length ? html`<div class="body"><dl class="facts">${s.changes.map((c) => html`<${Change} c=${c} />`)}</dl></div>` : null}
     ${s.headers?.length || s.body ? html`<details open=${p.writes <= 3}><summary class="pad soft">All that is sent${s.body ? ", " + bytes(new TextEncoder().encode(s.body).length) + " of body" : ""}</summary><${Headers} list=${s.headers} /><${Body} text=${s.body} /></details>` : null}
-    ${a?.why || a?.body ? html`<details><summary class="pad soft">What was answered</summary>${a.why ? html`<p class="pad">${shown(a.why)}</p>` : null}${a.body ? html`<pre class="answer" tabindex="0">${shown(a.body)}</pre>` : null}</details>` : null}</section>`;
+    ${a?.why || a?.body ? html`<details><summary class="pad soft">Answer</summary>${a.why ? html`<p class="pad">${shown(a.why)}</p>` : null}${a.body ? html`<pre class="answer" tabindex="0">${shown(a.body)}</pre>` : null}</details>` : null}</section>`;
 }
 
 /** Plan is a plan with all of its requests. */
@@ -75,5 +75,5 @@ export function Plan({ id, now }) {
       ${p.audit ? html`<p class="faint">In the ledger: <span class="mono">${shown(p.audit)}</span></p>` : null}</div>
     <div class="actions" role="group" aria-label="Decide">${open(p) ? html`<div class="num count"><b>${left(p.until, now)}</b><div class="faint">to decide</div></div>` : null}<span class="grow"></span>
       ${can ? html`<button type="button" class="btn no" disabled=${early} onClick=${() => decide(p, false)}>Refuse <kbd>d</kbd></button><button type="button" class="btn main" disabled=${early || !n} onClick=${() => decide(p, true)}><${Icon} name="touch" />Approve ${n === steps.length ? (n === 1 ? "it" : "all " + n) : `${n} of ${steps.length}`} <kbd>a</kbd></button>`
-      : open(p) ? html`<div class="operator"><p class="soft">Whoever runs CodeForge decides about this plan, in a terminal:</p><${Command} text=${"codeforge plan approve " + plain(p.id)} /></div>` : html`<span class="soft">${text}.</span>`}</div></div>`;
+      : open(p) ? html`<div class="operator"><p class="soft">The operator decides about this plan, in a terminal:</p><${Command} text=${"codeforge plan approve " + plain(p.id)} /></div>` : html`<span class="soft">${text}.</span>`}</div></div>`;
 }

@@ -96,11 +96,11 @@ function Why({ row, hints, lines }) {
   const { x } = row, planned = x.outcome === "planned", wait = row.held || planned, stop = row.held ? 3 : stopOf(x), bad = stop < 8 && !planned;
   const hint = hints.find((h) => h.code === x.code && (!h.host || h.host === x.host)) ?? hints.find((h) => h.code && h.code === x.code);
   return html`<div class="why" role="region" aria-label="The chosen request">
-    <div><div class="row whyhead"><h2>${row.n} · ${row.held ? "Waits for you" : planned ? `Step ${x.step} of a plan` : x.outcome === "denied" ? "Why it was refused" : bad ? "Why it failed" : "What was done to it"}</h2>${x.code && html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>`}</div>
+    <div><div class="row whyhead"><h2>${row.n} · ${row.held ? "Waits for you" : planned ? `Step ${x.step} of a plan` : x.outcome === "denied" ? "Why it was refused" : bad ? "Why it failed" : "How it was handled"}</h2>${x.code && html`<${Chip} cls="bad">${shown(x.code)}</${Chip}>`}</div>
       <ol class="steps">${STEPS.map((t, i) => html`<li class=${i < stop ? "ok" : i === stop ? (wait ? "held" : "bad") : "faint"}>${i <= stop && html`<${Icon} name=${i < stop ? "ok" : wait ? "held" : "no"} />`}<span class=${i < stop ? "soft" : ""}>${t}</span></li>`)}</ol>
-      <div class="frame request"><span class="soft">${shown(x.method)} </span>${shown(x.host)}${shown(path(x))}${(x.swapped ?? []).map((s) => html`${"\n"}<span class="soft">${shown(s.in)}: </span><${Name} name=${s.name} /><span class="faint">  became its key in the proxy</span>`)}${x.outcome === "denied" && html`${"\n"}<span class="faint">nothing was sent, every name stayed a name</span>`}</div></div>
-    <div><h2>${bad || wait ? "What to do" : "What came of it"}</h2>
-      ${hint ? html`<p>${shown(hint.person || hint.text)}</p>` : row.held ? html`<p>It is sent as soon as you approve. <a class="soft" href=${address("held", row.held.id)}>Look at it</a></p>` : planned ? html`<p>A dry run recorded it, and nothing was sent. <a class="soft" href=${address("held", x.plan)}>Look at the plan</a></p>` : bad ? html`<p>${x.outcome === "denied" ? "The code was told the same." : "The answer did not arrive whole."}</p>` : null}
+      <div class="frame request"><span class="soft">${shown(x.method)} </span>${shown(x.host)}${shown(path(x))}${(x.swapped ?? []).map((s) => html`${"\n"}<span class="soft">${shown(s.in)}: </span><${Name} name=${s.name} /><span class="faint">  became its key in the proxy</span>`)}${x.outcome === "denied" && html`${"\n"}<span class="faint">not sent: every name stayed a name</span>`}</div></div>
+    <div><h2>${bad || wait ? "Remedy" : "Result"}</h2>
+      ${hint ? html`<p>${shown(hint.person || hint.text)}</p>` : row.held ? html`<p>It is sent as soon as you approve. <a class="soft" href=${address("held", row.held.id)}>Look at it</a></p>` : planned ? html`<p>A dry run recorded it and did not send it. <a class="soft" href=${address("held", x.plan)}>Look at the plan</a></p>` : bad ? html`<p>${x.outcome === "denied" ? "The code got the same text." : "The answer did not arrive whole."}</p>` : null}
       <p class="faint">${clock(x.at)}, ${ms(x.ms ?? 0)}, ${bytes(x.bytes_up)} out, ${bytes(x.bytes_down)} in${x.sanitized ? ", " + plural(x.sanitized, "key") + " in the answer turned back into names" : ""}${x.redacted ? ", " + plural(x.redacted, "word") + " of yours redacted" : ""}${x.among > 1 ? `, one of ${x.among} calls` : ""}.</p>
       <div class="row wrap">${lines.length ? html`<button type="button" class="btn small" onClick=${() => showLine(lines[0])}>Show line ${lines[0]}</button>` : null}${(x.apis ?? []).map((a) => html`<a class="btn small" href=${address("apis", a)}>API ${shown(a)}</a>`)}${x.code === "host_unknown" && html`<button type="button" class="btn small" onClick=${() => copy("codeforge api add NAME --domain " + x.host, "The command")}>Copy how to add this host</button>`}</div>
       ${(x.caused ?? []).length ? html`<p class="faint">The MCP server then sent: ${x.caused.slice(0, 6).map((c) => html`<br />${shown(c.method)} ${shown(c.host)}${shown(path(c))} ${c.status}`)}</p>` : null}</div></div>`;
@@ -132,7 +132,7 @@ function Flow({ rows }) {
       return html`<path class=${cls} stroke-width=${w} d=${curve(L, y, wall - B)} />${p.state !== "denied" && html`<path class=${cls} stroke-width=${w} stroke-dasharray=${p.state === "held" ? "6 5" : null} d=${curve(wall + B, y, R)} />`}${p.back ? html`<path class="back" d=${curve(L, y + 11, wall - B)} /><path class="back" d=${curve(wall + B, y + 11, R)} />` : null}
         ${p.state === "denied" && html`<path class="cross" d=${`M${wall - 5} ${y - 5}l10 10m0-10l-10 10`} />`}
         ${p.name ? html`<rect class="boxt" x="1" y=${y - 11} width=${L - 6} height="22" rx="5" /><text class="tn" x="9" y=${y + 4}>${clip(p.name, Math.floor((L - 44) / 6.7))}</text>${p.n > 1 && html`<text class="small" x=${L - 12} y=${y + 4} text-anchor="end">×${p.n}</text>`}` : html`<text class="small" x="9" y=${y + 4}>no name in it</text>`}
-        <text class="hn" x=${R + 8} y=${y - 1}>${clip(p.host, 30)}</text><text class="small" x=${R + 8} y=${y + 13}>${p.state === "denied" ? "stopped here, nothing sent" : p.state === "held" ? `held: ${bytes(p.up)} wait to go out` : `${plural(p.n, "request")} · ${bytes(p.up)} out, ${bytes(p.down)} in`}</text>`;
+        <text class="hn" x=${R + 8} y=${y - 1}>${clip(p.host, 30)}</text><text class="small" x=${R + 8} y=${y + 13}>${p.state === "denied" ? "stopped here, not sent" : p.state === "held" ? `held: ${bytes(p.up)} wait to go out` : `${plural(p.n, "request")} · ${bytes(p.up)} out, ${bytes(p.down)} in`}</text>`;
     })}
     ${list.length && list[0].state !== "denied" ? html`<text x=${wall} y=${24 - 2} text-anchor="middle">the proxy puts</text><text x=${wall} y=${24 + 13} text-anchor="middle">the keys in</text>` : null}
   </svg>${back ? html`<p class="faint">${back === 1 ? "A key in an answer was turned back into its name" : plural(back, "key") + " in answers were turned back into names"} before the code saw it.</p>` : null}${all.length > list.length ? html`<p class="faint">${plural(all.length - list.length, "more pair")} of name and host, below.</p>` : null}</div>`;
@@ -150,7 +150,7 @@ function Code({ run, code, marks, names }) {
 function Printed({ output }) {
   const line = (p) => html`<li class=${p.err ? "e" : ""}><span class="at">${ms(p.ms)}</span><span class="tx">${shown(p.text.replace(/\r?\n$/, ""))}</span></li>`;
   const { head = [], omitted, tail = [] } = output ?? {};
-  if (!head.length && !tail.length) return html`<p class="faint pad">Nothing was printed.</p>`;
+  if (!head.length && !tail.length) return html`<p class="faint pad">No output.</p>`;
   return html`<ol class="out" tabindex="0" aria-label="Output">${head.slice(0, 2000).map(line)}${omitted ? html`<li class="cut">${thousands(omitted)} bytes are not kept</li>` : null}${tail.slice(-2000).map(line)}</ol>`;
 }
 
@@ -198,16 +198,16 @@ export function Run({ id }) {
       ${active ? html`<button type="button" class="btn no" disabled=${early} onClick=${() => stopRun(id)}><${Icon} name="stop" />Stop <kbd>x</kbd></button>` : null}
       <button type="button" class="btn quiet" onClick=${() => receipt(d)}>Receipt <kbd>c</kbd></button></div>
     <div><h2 class="title">${shown(d.title || "no code")}</h2><p class="faint">${shown([d.tenant && d.tenant + ":", d.client || "unknown client", d.client_version].filter(Boolean).join(" "))}${d.session ? html`, session <span class="mono">${shown(d.session.slice(0, 8))}</span>` : null} · ${d.language} · began ${clock(d.began)}, ${ago(d.began, now)} ago${d.narrowed?.length ? html` · narrowed to ${d.narrowed.map((a, i) => html`${i ? ", " : ""}<a class="soft" href=${address("apis", a)}>${shown(a)}</a>`)}` : null}</p></div>
-    ${planned ? html`<${Note} cls="held" icon="held">A dry run: ${plural(rows.filter((r) => r.x.outcome === "planned").length, "write")} recorded, none sent. <a href=${address("held", planned.x.plan)}>Look at the plan</a></${Note}>` : null}
-    ${d.state === "frozen" ? html`<${Note} cls="bad" icon="no"><b>Frozen.</b> Code of this session was about to send a credential or a canary. CodeForge ended the session’s runs, and the session runs no more code. <a href=${address("alerts")}>What was sent, and where to</a>. If it is harmless: <span class="mono">codeforge unfreeze ${shown(d.session)}</span></${Note}>` : null}
+    ${planned ? html`<${Note} cls="held" icon="held">A dry run: ${plural(rows.filter((r) => r.x.outcome === "planned").length, "write")} recorded, not sent. <a href=${address("held", planned.x.plan)}>Look at the plan</a></${Note}>` : null}
+    ${d.state === "frozen" ? html`<${Note} cls="bad" icon="no"><b>Frozen.</b> Code of this session was about to send a credential or a canary. CodeForge ended the session’s runs, and the session runs no more code. <a href=${address("alerts")}>See the request and its host</a>. If it is harmless: <span class="mono">codeforge unfreeze ${shown(d.session)}</span></${Note}>` : null}
     ${d.exit && d.state !== "ok" && d.state !== "frozen" ? html`<${Note} cls="bad">${shown(d.exit)}</${Note}>` : null}
     <dl class="tiles">
-      <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "none refused"} cls=${c.denied || c.failed ? "bad" : ""} />
+      <${Tile} title="Requests" value=${thousands(c.exchanges)} sub=${c.denied ? c.denied + " refused" : c.failed ? c.failed + " failed" : "no request refused"} cls=${c.denied || c.failed ? "bad" : ""} />
       <${Tile} title="Left this machine" value=${bytes((d.exchanges ?? []).reduce((n, x) => x.outcome === "denied" || x.outcome === "planned" ? n : n + (x.bytes_up ?? 0) + (x.head_up ?? 0), 0))} sub="heads and bodies" />
       <${Tile} title="Came back" value=${bytes(c.bytes_down)} sub="read by code only" />
       <${Tile} title="Names swapped" value=${thousands(c.swapped)} sub=${swappedAPIs ? "in " + plural(swappedAPIs, "API") : "no key left the proxy"} />
       <${Tile} title="Keys scrubbed" value=${thousands(c.sanitized)} sub="from answers" />
-      <${Tile} title="To the model" value=${plural(d.shown, "byte")} sub=${c.bytes_down ? "of " + bytes(c.bytes_down) : "nothing came back"} />
+      <${Tile} title="To the model" value=${plural(d.shown, "byte")} sub=${c.bytes_down ? "of " + bytes(c.bytes_down) : "no bytes came back"} />
       <${Tile} title="Run" value=${active ? ms(total) : ms(d.wall_ms)} sub=${d.waited_ms ? "+ " + ms(d.waited_ms) + " waited" : active ? "so far" : "at once"} /></dl>
     ${rows.length ? html`<${Card} title="Which names went where" side=${html`<a class="soft small" href=${address("ledger")} title=${d.audit ? "The ledger’s checkpoint of this run: " + plain(d.audit) : null}>in the ledger</a>`}><${Flow} rows=${rows} /></${Card}>
     <section class="card" id="requests" aria-label="Requests"><header><h2 class="grow">Requests</h2><div class="legend" aria-hidden="true">${[["rec", "answered"], ["hol", "held"], ["den", "refused or failed"], ["prt", "printed"]].map(([k, t]) => html`<span><i class=${"k-" + k}></i>${t}</span>`)}</div></header>
@@ -216,8 +216,8 @@ export function Run({ id }) {
     ${d.kept ? html`<div class="duo">
       <section class="card" id="code" aria-label="Code"><header><h2 class="grow">Code</h2>${d.skills?.length ? html`<span class="faint small clip">imports ${d.skills.map((s, i) => html`${i ? ", " : ""}<a class="soft mono" href=${address("skills", s)}>${shown(s)}</a>`)}</span>` : null}<${Copy} text=${code} what="the code" /></header><${Code} run=${d} code=${d.code} marks=${[...marks.values()]} names=${names} /></section>
       <div class="stack"><section class="card" id="output" aria-label="Output"><header><h2 class="grow">Output</h2><span class="faint num small">${bytes(d.stdout_bytes)} out, ${bytes(d.stderr_bytes)} error</span></header><${Printed} output=${d.output} /></section>
-      ${whole(d.answer) ? html`<section class="card" aria-label="What the model was given"><header><h2 class="grow">What the model was given</h2><span class="faint num small">${plural(d.shown, "byte")}</span></header><pre class="answer" tabindex="0">${shown(whole(d.answer))}</pre></section>` : null}</div></div>`
-    : html`<${Note} cls="held" icon="lock">The code and the output of this run are not kept: HISTORY keeps receipts only, or they are older than what is kept.</${Note}>`}
+      ${whole(d.answer) ? html`<section class="card" aria-label="Text for the model"><header><h2 class="grow">Text for the model</h2><span class="faint num small">${plural(d.shown, "byte")}</span></header><pre class="answer" tabindex="0">${shown(whole(d.answer))}</pre></section>` : null}</div></div>`
+    : html`<${Note} cls="held" icon="lock">The code and the output of this run are not kept: HISTORY keeps receipts only, or they are too old.</${Note}>`}
   </div>`;
 }
 

@@ -108,7 +108,7 @@ export function Runs() {
         <${Switch} label="Which runs" value=${set_} on=${choose} choices=${SETS.map(([v, t]) => [v, t, v === "" && list.total ? thousands(list.total) : undefined])} />
       </div>
       ${list.runs.length ? html`<${Virtual} label="Runs, newest first" count=${list.runs.length} height=${58} row=${row} near=${more} chosen=${list.runs.findIndex((r) => r.run === chosen)} />`
-        : html`<div class="pad"><${Wrong} state=${{ error: list.error, data: !list.busy || null }} empty=${q ? "No run is like this." : "No run yet. Ask your agent something, or: codeforge run FILE"} /></div>`}
+        : html`<div class="pad"><${Wrong} state=${{ error: list.error, data: !list.busy || null }} empty=${q ? "No run matches." : "No run yet. Ask your agent something, or: codeforge run FILE"} /></div>`}
     </section>
     ${chosen ? html`<${Run} key=${chosen} id=${chosen} />` : html`<div class="page"></div>`}
   </main>`;

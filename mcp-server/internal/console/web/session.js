@@ -59,7 +59,7 @@ export class Lost extends Error {
 export async function request(path, init = {}) {
   const sent = bearer, method = init.method ?? "GET", changes = method !== "GET";
   const r = await fetch(BASE + path, { ...init, headers: { ...init.headers, Authorization: "Bearer " + sent }, credentials: "omit" }).catch((e) => { throw e instanceof TypeError ? new Lost(method) : e; });
-  if (r.status === 401 && (changes ? sent === bearer || !bearer : sent && sent === bearer)) { take(""); over("The session has ended" + (changes ? ", so nothing was done." : ".")); }
+  if (r.status === 401 && (changes ? sent === bearer || !bearer : sent && sent === bearer)) { take(""); over("The session has ended" + (changes ? ", so the change was not made." : ".")); }
   return r;
 }
 

@@ -8,7 +8,7 @@ import { Icon } from "./draw.js";
 
 const MEANS = {
   YOLO_MODE: "opens hosts that are in no API", DEBUG_MODE: "logs code and output", MCP_PORT: "of /mcp and of this page", MCP_ALLOWED_HOSTS: "names besides localhost", SANDBOX_SLOTS: "runs at the same time", SANDBOX_WARM: "interpreters kept warm", SANDBOX_MEMORY: "of one run", SANDBOX_SERVERS: "MCP servers at the same time", SANDBOX_SERVER_MEMORY: "of one MCP server",
-  SKILLS_READONLY: "code cannot write skills", OUTPUT_LIMIT: "characters of output shown to the model", TIMEOUT_DEFAULT: "seconds a run may take", TIMEOUT_MAX: "seconds a run may ask for", HISTORY: "full, receipts or off", LOG_FORMAT: "text or json", MCP_AUTH_TOKEN: "what clients must send", REDACTING_STRINGS: "replaced in every request",
+  SKILLS_READONLY: "code cannot write skills", OUTPUT_LIMIT: "characters of output shown to the model", TIMEOUT_DEFAULT: "seconds a run may take", TIMEOUT_MAX: "seconds a run may ask for", HISTORY: "full, receipts or off", LOG_FORMAT: "text or json", MCP_AUTH_TOKEN: "the token that clients send", REDACTING_STRINGS: "replaced in every request",
 };
 /** browser names a browser of what it says of itself. */
 function browser(agent) {
@@ -24,7 +24,7 @@ function Kept() {
   return html`<div class="body stack">${k.problem && html`<${Note} cls="bad">${shown(k.problem)}</${Note}>`}
     ${k.mode === "full" ? html`<div class="slots" role="img" aria-label=${Math.round(used * 100) + " percent of the room for code and output is used"}>${Array.from({ length: 40 }, (_, i) => html`<i class=${i < Math.ceil(used * 40) ? "on" : ""}></i>`)}</div>` : null}
     <dl class="facts"><${Fact} title="Code and output">${k.mode === "full" ? `${bytes(k.content)} of at most ${bytes(k.content_bytes)}, for ${k.content_days} days` : "not kept"}</${Fact}><${Fact} title="Receipts">${k.mode === "off" ? "not kept" : `${plural(k.runs, "run")}, ${plural(k.exchanges, "request")}, for ${k.receipt_days} days`}</${Fact}>${k.path && html`<${Fact} title="Where"><span class="mono wrapany">${shown(k.path)}</span><span class="faint">, ${bytes(k.bytes)}, CodeForge’s alone (0600)</span></${Fact}>`}${k.dropped ? html`<${Fact} title="Lost"><span class="bad">${plural(k.dropped, "record")} since the start</span></${Fact}>` : null}</dl>
-    <p class="faint">HISTORY=receipts in .env keeps no code and no output, HISTORY=off nothing. The proxy replaces each key in it with its name.</p></div>`;
+    <p class="faint">HISTORY=receipts in .env keeps no code and no output, HISTORY=off keeps no runs. The proxy replaces each key in it with its name.</p></div>`;
 }
 
 function Sessions() {
@@ -40,7 +40,7 @@ export function Settings() {
     <div class="row"><h1 class="grow title">Settings and checks</h1><button type="button" class="btn" onClick=${() => again(n + 1)}><${Icon} name="again" />Look again</button></div>
     <div class="cols2">
       <div class="stack"><${Card} title="Checks" side=${s && html`<span class="faint num small">${checks.length - wrong} ok${wrong ? `, ${wrong} wrong` : ""}</span>`}>${s ? html`<table><tbody><tr><td class="ok iconcell"><${Icon} name="ok" /></td><td>codeforge</td><td class="soft">${shown(s.version)}, ${s.mode}, up ${ago(s.started, now)}</td></tr>${checks.map((c) => html`<tr key=${c.name}><td class=${(c.ok ? "ok" : "bad") + " iconcell"}><${Icon} name=${c.ok ? "ok" : "no"} /></td><td>${c.name}</td><td class=${(c.ok ? "soft" : "bad") + " wrapany"}>${shown(c.text)}</td></tr>`)}<tr><td class=${(app.problems ? "held" : "ok") + " iconcell"}><${Icon} name=${app.problems ? "warn" : "ok"} /></td><td>apis/</td><td class=${app.problems ? "held" : "soft"}>${app.problems ? html`<a class="soft" href="#/apis">${plural(app.problems, "API")} with mistakes</a>` : "no mistakes"}</td></tr></tbody></table><div class="under stack"><p class="faint">The machine itself (kernel, programs, permissions, hosts, attacks) is checked in a terminal:</p><${Command} text=${(s.mode === "docker" ? "docker compose exec mcp-server " : "") + "codeforge doctor"} /></div>` : html`<div class="pad"><${Wrong} state=${status} /></div>`}</${Card}></div>
-      <div class="stack"><${Card} title="What is kept"><${Kept} /></${Card}>
+      <div class="stack"><${Card} title="Stored data"><${Kept} /></${Card}>
         <${Card} title="Who is here"><${Sessions} /><div class="under"><${Note} cls="held" icon="touch">An agent that has a shell of yours could open this console too. Rules that say <span class="mono">"by": "operator"</span> are not decided here.</${Note}></div></${Card}></div></div>
     <${Card} title="Settings" side=${html`<span class="faint small">change them in <span class="mono">.env</span>: the console never writes configuration</span>`}><table><tbody>${(settings.data ?? []).map((v) => html`<tr key=${v.name}><td class="mono">${v.name}</td><td><b class="wrapany">${v.value === "" ? html`<span class="faint">empty</span>` : shown(v.value)}</b></td><td><${Chip} cls=${v.default ? "" : "live"}>${v.default ? "default" : "set"}</${Chip}></td><td class="soft">${MEANS[v.name] ?? ""}</td></tr>`)}</tbody></table></${Card}>
   </div></main>`;

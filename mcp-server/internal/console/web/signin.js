@@ -12,10 +12,10 @@ export function SignIn({ why, entered }) {
     try { await signIn(text.trim().replace(/^.*#code=/, "")); put(""); entered(); } catch (x) { setWrong(x.message); }
   };
   return html`<main id="main" class="center"><div class="card signin">
-    <div class="row"><${Mark} /><b class="big">CodeForge</b></div><h1>Who is there?</h1>
-    <p class="soft">What runs here is for the person who started it. On that machine:</p>
+    <div class="row"><${Mark} /><b class="big">CodeForge</b></div><h1>Sign in</h1>
+    <p class="soft">Only the person who started CodeForge can see its runs. On that machine:</p>
     <${Command} text="codeforge console" /><${Command} text="docker compose exec mcp-server codeforge console" />
-    <p class="faint">It gives a link to this page that works once, for one minute.</p>
+    <p class="faint">It prints a link to this page that works once, for one minute.</p>
     <form class="row" onSubmit=${submit}><label class="field grow"><${Icon} name="key" /><span class="sr">Code or token</span><input type="password" name="secret" autocomplete="off" placeholder="or the code it printed, or MCP_AUTH_TOKEN" value=${text} onInput=${(e) => put(e.currentTarget.value)} /></label><button class="btn main" disabled=${!text.trim()}>Open</button></form>
     ${wrong && html`<p class="bad" role="alert">${shown(wrong)}</p>`}
   </div></main>`;

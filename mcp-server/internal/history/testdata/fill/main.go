@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/historyapi"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
-	"github.com/codeforge-mcp/codeforge/proxy/controlapi"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/runapi"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 func main() {
@@ -61,31 +61,31 @@ var apis = []string{"stripe", "github", "slack", "linear", "maps"}
 func store(s *history.Store, i, exchanges int) {
 	id := fmt.Sprintf("rfill%06d", i)
 	code := fmt.Sprintf("// Report %d of the customers\n%s", i, strings.Repeat("const answer = await fetch(url, { headers });\n", 20))
-	r := s.BeginRecording(historyapi.Run{ID: id, Client: "filler", Language: runapi.LanguageTypeScript}, code)
+	r := s.BeginRecording(operatorapi.Run{ID: id, Client: "filler", Language: sandboxapi.LanguageTypeScript}, code)
 	r.RecordSlot(1, uint64(i)) //nolint:gosec // positive
 	r.RecordOutput(strings.Repeat(fmt.Sprintf("line %d of the output\n", i), 20), "")
-	rec := controlapi.Receipt{Run: id}
+	rec := proxyapi.Receipt{Run: id}
 	for n := range exchanges {
 		x := exchange(id, i, n)
 		s.RecordExchange(x)
 		rec.Exchanges = append(rec.Exchanges, x)
 		rec.Count.AddExchange(x)
 	}
-	exit := runapi.Exit{Reason: runapi.Exited, Code: i % 7 / 6, WallMS: 300, CPUMS: 20, MaxRSS: 40 << 20}
+	exit := sandboxapi.Exit{Reason: sandboxapi.Exited, Code: i % 7 / 6, WallMS: 300, CPUMS: 20, MaxRSS: 40 << 20}
 	r.RecordEnd(history.RunEnd{Exit: exit, Receipt: rec, Answer: "an answer"})
 }
 
 // exchange is one of a run's: every 50th is refused.
-func exchange(run string, i, n int) controlapi.Exchange {
+func exchange(run string, i, n int) proxyapi.Exchange {
 	api := apis[(i+n)%len(apis)]
-	x := controlapi.Exchange{
+	x := proxyapi.Exchange{
 		ID: fmt.Sprintf("%s-%d", run, n), Run: run, At: time.Now().UTC(), Method: []string{"GET", "POST"}[n%2],
 		URL: fmt.Sprintf("https://api.%s.com/v1/things/%d", api, n), Host: "api." + api + ".com", APIs: []string{api},
-		Outcome: controlapi.OutcomeServed, Status: 200, BytesUp: 10, HeadUp: 100, BytesDown: 1000, Milliseconds: 40,
-		Swapped: []controlapi.Swap{{Name: strings.ToUpper(api) + "_TOKEN", In: "header:Authorization"}},
+		Outcome: proxyapi.OutcomeServed, Status: 200, BytesUp: 10, HeadUp: 100, BytesDown: 1000, Milliseconds: 40,
+		Swapped: []proxyapi.Swap{{Name: strings.ToUpper(api) + "_TOKEN", In: "header:Authorization"}},
 	}
 	if (i+n)%50 == 49 {
-		x.Outcome, x.Status, x.Code, x.Swapped, x.BytesDown = controlapi.OutcomeDenied, 403, "method_restricted", nil, 0
+		x.Outcome, x.Status, x.Code, x.Swapped, x.BytesDown = proxyapi.OutcomeDenied, 403, "method_restricted", nil, 0
 	}
 	return x
 }
