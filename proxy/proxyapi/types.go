@@ -12,9 +12,9 @@
 //	PUT    /v1/slots/{n}/calls?generation=G <- ServerCalls -> 204 | 409 generation is not the registered one
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=catalog|requests|alarms  -> NDJSON of Event, until closed
-//	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.HeldRequest, a line for each change, until the run ends
+//	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.HeldRequest, a line for each change
 //	GET    /v1/held                        -> []approvalapi.HeldRequest
-//	POST   /v1/held/{id}                   <- approvalapi.Answer -> approvalapi.HeldRequest | 403 it is the operator's, or gone
+//	POST   /v1/held/{id}                   <- approvalapi.Answer -> HeldRequest | 403 it is the operator's, or gone
 //	GET    /v1/plans                       -> []planapi.Plan
 //	GET    /v1/plans/{id}                  -> planapi.Plan | 404
 //	POST   /v1/plans/{id}                  <- planapi.Answer -> planapi.Plan | 403 it is the operator's, or decided

@@ -105,8 +105,8 @@ func startIn(words []string) startCommand {
 	case name == "docker", name == "podman", name == "nerdctl":
 		return startCommand{refused: "it is started in a container, which a sandbox cannot do"}
 	case name == "uvx", name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
-		return startCommand{refused: "it is a package of Python, which is not installed here: put a program with all it needs " +
-			"into the folder SANDBOX_PROGRAMS"}
+		return startCommand{refused: "it is a package of Python, which is not installed here: put a program with all it " +
+			"needs into the folder SANDBOX_PROGRAMS"}
 	case name == "python":
 		name = "python3"
 	}

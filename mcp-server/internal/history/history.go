@@ -254,7 +254,8 @@ func (s *Store) readConn(ctx context.Context) (*database.DB, error) {
 	// A person who reads right after a run expects to see that run.
 	if s.waiting.Load() > 0 {
 		short, cancel := context.WithTimeout(ctx, freshTime)
-		_ = s.writeAndWait(short, func(context.Context, *writeTransaction) error { return nil }) // the writer reports a problem
+		// The writer reports a problem.
+		_ = s.writeAndWait(short, func(context.Context, *writeTransaction) error { return nil })
 		cancel()
 	}
 	s.mu.Lock()

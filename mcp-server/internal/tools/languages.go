@@ -100,7 +100,8 @@ func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
 	if !r.isPython {
 		if denoParse.MatchString(printed) && r.isForeign() {
 			if r.python.Version != "" {
-				return []voice.Text{voice.NewText("The code looks like Python: {pass \"language\": \"python\" with it|name the file " +
+				return []voice.Text{voice.NewText("The code looks like Python: " +
+					"{pass \"language\": \"python\" with it|name the file " +
 					"x.py, or pass --language python}.")}
 			}
 			return []voice.Text{voice.NewText("The code looks like Python, and only TypeScript runs here%WHY.",
@@ -150,7 +151,9 @@ func (r runRendering) unknownHosts() (out []voice.Text) {
 		}
 	}
 	if out == nil {
-		return []voice.Text{voice.NewText("A host name has no address: code reaches only the hosts of {list_apis|your APIs}.")}
+		return []voice.Text{
+			voice.NewText("A host name has no address: code reaches only the hosts of {list_apis|your APIs}."),
+		}
 	}
 	return out
 }

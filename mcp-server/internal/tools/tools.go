@@ -205,8 +205,8 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 // that the list of alarms could not be read: see alarm.AlarmBook.FindFreeze.
 func frozenNote(a operatorapi.Alarm) voice.Text {
 	if a.Number == 0 {
-		return voice.NewText("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen and " +
-			"runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
+		return voice.NewText("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen " +
+			"and runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
 			"codeforge status names the cause}.")
 	}
 	return voice.NewText("Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+

@@ -216,7 +216,8 @@ func (d *daemon) assembleParts(
 	conf.Changed = func(c reload.Change) {
 		d.queue.DropApprovals(c.Now.Rules.Catalog)
 		d.plans.EndOpenPlans()
-		handler.CutStale(c) // before anything that may take its time: what is in flight holds credentials that are no longer valid
+		// Before slower steps: exchanges in flight hold credentials that are no longer valid.
+		handler.CutStale(c)
 		d.ports.SetPorts(c.Now.Rules.Catalog.ListPorts())
 		journal.PublishEvent(proxyapi.Event{Catalog: c.Now.Public.Version})
 		tuneCollector()

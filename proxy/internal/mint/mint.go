@@ -87,10 +87,11 @@ type Minter struct {
 	loading sync.Mutex // one Configure at a time
 	storing sync.Mutex // one change of the folder at a time; taken before a state's mu
 
-	mu      sync.Mutex
-	store   *tokenStore // nil until there is a credential to obtain
-	states  map[string]*credentialState
-	leaving map[string]*credentialState // credentials that no API has any more, with a renewal under way that will be stored
+	mu     sync.Mutex
+	store  *tokenStore // nil until there is a credential to obtain
+	states map[string]*credentialState
+	// leaving are credentials that no API has any more, with a renewal in progress that will be stored.
+	leaving map[string]*credentialState
 	catalog *catalog.Catalog
 	known   *scrub.Scrubber // the fixed secrets of the catalog: no token may contain one
 	closed  bool

@@ -163,8 +163,8 @@ func (r Rules) explainNotFound(run Run, name string) voice.Text {
 	case a != nil && a.Server == nil:
 		return voice.NewText("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
 	case a != nil && !run.CanUse(a.Name):
-		return voice.NewText("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use this "+
-			"server.", "%NAME", a.Name)
+		return voice.NewText("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use "+
+			"this server.", "%NAME", a.Name)
 	}
 	var servers []string
 	for _, a := range r.listServers(run) {

@@ -66,7 +66,8 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	case inJSON:
 		attachScanner(r, &twoScanners{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
 	default:
-		attachScanner(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}}) // Rack reads a body without a type as a form
+		// Rack reads a body without a type as a form.
+		attachScanner(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}})
 	}
 	return nil, nil
 }
@@ -137,7 +138,8 @@ func listFormOverrides(r *http.Request) ([]string, error) {
 	if len(form) > MaxForm {
 		return nil, errLongForm
 	}
-	if err := (&quotedNames{}).scanText(form); err != nil { // a server that trusts another type of the request may read JSON
+	// A server that trusts another type of the request may read JSON.
+	if err := (&quotedNames{}).scanText(form); err != nil {
 		return nil, err
 	}
 	r.Body = struct {

@@ -331,7 +331,8 @@ func (c *Container) launchProgram(id slot.ID, plan enter.Plan, stdio Stdio) (*co
 	t := &containerProcess{jail: c, slot: id, group: plan.GID, root: p, done: make(chan struct{})}
 	t.memory.uid = id.UID()
 	t.memory.list = func() []int {
-		alive, _, _ := proc.ListOfUser(t.slot.UID(), c.newOthersMatcher(t.slot)) // after an error, only the interpreter is counted
+		// After an error, only the interpreter is counted.
+		alive, _, _ := proc.ListOfUser(t.slot.UID(), c.newOthersMatcher(t.slot))
 		return alive
 	}
 	return t, nil

@@ -98,13 +98,14 @@ type slotState struct {
 	private    bool   // the lease is private
 	pinned     bool   // the lease is most likely for a run with pinned skills
 	quarantine bool
-	broken     error              // a process could not be killed, so the slot is never used again; or see Pool.retryRemoval
-	used       bool               // the lease has had its run
-	canary     string             // of the next or current run; empty: no canary
-	running    chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil if there is neither
-	cancel     context.CancelFunc // of the run
-	pauses     chan bool          // to the run
-	idle       *time.Timer
+	// broken is why the slot is out of use: a process could not be killed, or see Pool.retryRemoval.
+	broken  error
+	used    bool               // the lease has had its run
+	canary  string             // of the next or current run; empty: no canary
+	running chan struct{}      // closed when the run, or a discarded interpreter, has ended; nil if there is neither
+	cancel  context.CancelFunc // of the run
+	pauses  chan bool          // to the run
+	idle    *time.Timer
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
