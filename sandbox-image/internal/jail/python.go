@@ -136,7 +136,7 @@ func (l *libraryFinder) addModules(dir string) error {
 
 // pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.commandLine does for Deno.
 func (p bwrapPlan) pythonArgv(f pythonFiles) []string {
-	a := p.bwrapBox.commandPrefix(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
+	a := p.commandPrefix(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
 	a = append(append(a, p.files()...), "--chdir", TmpDir, "--", pythonPath)
 	return append(a, pythonArgs(CodeDir)...)
 }
