@@ -51,3 +51,25 @@ func TestAheadMemory(t *testing.T) {
 		}
 	})
 }
+
+// TestAheadBound: a short body that decodes to more than the bound leaves as a whole, in chunks.
+func TestAheadBound(t *testing.T) {
+	for _, more := range []int{-1, 0, 1} {
+		text := bytes.Repeat([]byte("x"), 2*ExactUpTo+more)
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, _ = w.Write(text)
+		_ = w.Close()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x", bytes.NewReader(packed.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := NewBody(req.Body)
+		body.AddDecoder([]string{"gzip"})
+		err = ReadAhead(req, body, false)
+		got, later := io.ReadAll(req.Body)
+		if want := map[bool]int64{true: int64(len(text)), false: -1}[more < 0]; err != nil || later != nil || !bytes.Equal(got, text) || req.ContentLength != want {
+			t.Errorf("%d bytes more than the bound: got %d, announced %d: %v, %v", more, len(got), req.ContentLength, err, later)
+		}
+	}
+}

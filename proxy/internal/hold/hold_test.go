@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -349,4 +350,14 @@ func TestGoroutines(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
+}
+
+// TestWaitTime: without a setting, a request waits as long as waitTime.
+func TestWaitTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if _, _, err := new(Queue).WaitForApproval(t.Context(), Request{Run: "r", API: "a", Rule: "x"}); !errors.Is(err, ErrUnanswered) || time.Since(began) != waitTime {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }

@@ -94,6 +94,24 @@ func label(name string) string { return strings.ReplaceAll(name, "zlib", "deflat
 var encodings = []string{"identity", "gzip", "zlib", "deflate", "br", "zstd"}
 
 // Promise: scrubbed-responses
+// TestFound lists each name and place once, up to a bound, and counts all.
+func TestFound(t *testing.T) {
+	var r Report
+	for n := range maxFound + 1 {
+		r.addFound(fmt.Sprint(n), "body")
+		r.addFound("0", "header")
+	}
+	list := r.ListFound()
+	if len(list) != maxFound || list[0] != (FoundCredential{Name: "0", In: "body", Count: 1}) || list[1] != (FoundCredential{Name: "0", In: "header", Count: maxFound + 1}) ||
+		r.Count() != 2*(maxFound+1) {
+		t.Errorf("%d, %v", r.Count(), list)
+	}
+	var none *Report
+	if none.ListFound() != nil || none.Count() != 0 {
+		t.Error("a nil report found something")
+	}
+}
+
 // TestNil: a nil Scrubber changes nothing.
 func TestNil(t *testing.T) {
 	var s *Scrubber
