@@ -22,7 +22,7 @@ type Catalog struct {
 	// byPattern maps each host pattern, as in config.json, to its active APIs. A pattern of only inactive APIs maps to an
 	// empty list.
 	byPattern map[string][]*API
-	// patterns are the host patterns of active APIs, and names their host names, for Nearest.
+	// patterns are the host patterns of active APIs, and names their host names, for NearestHost.
 	patterns []HostPattern
 	names    typo.NameIndex
 	// closed maps the host patterns of an API that cannot be loaded to the name of the API. The pattern "*" means that the

@@ -17,7 +17,7 @@ var ErrTaken = errors.New("another process uses it")
 const pause = 50 * time.Millisecond
 
 // LockFolder locks a folder until the returned file is closed, or the process ends. It retries for patience, which may
-// be 0. On file systems without locks, Take locks nothing.
+// be 0. On file systems without locks, LockFolder locks nothing.
 func LockFolder(dir string, patience time.Duration) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // Check probes once and returns the error. While process 1 is younger than startPeriod, it repeats the probe until it
-// passes or process 1 reports that it cannot start (see Hold). If process 1 is older and the probe passes, Check keeps
-// probing for d and returns the first error. It returns nil if ctx ends.
+// passes or process 1 reports that it cannot start (see HoldUntilStopped). If process 1 is older and the probe passes,
+// Check keeps probing for d and returns the first error. It returns nil if ctx ends.
 func Check(ctx context.Context, d time.Duration, probe func(context.Context) error) error {
 	c := healthcheck{probe: probe, problem: StartProblem, young: func() bool {
 		stat, _ := os.ReadFile("/proc/1/stat")

@@ -15,7 +15,7 @@ const problemName = "codeforge-problem"
 // maxProblem bounds the reason, in bytes. Engines keep 4 KiB of a healthcheck's output.
 const maxProblem = 4 << 10
 
-// publishProblem stores a reason for Problem until withdraw is called.
+// publishProblem stores a reason for StartProblem until withdraw is called.
 func publishProblem(reason string) (withdraw func(), err error) {
 	fd, err := unix.MemfdCreate(problemName, unix.MFD_CLOEXEC)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// naive is Match, written as it is read.
+// naive is MatchPattern, written as it is read.
 func naive(pattern, name []rune) bool {
 	switch {
 	case len(pattern) == 0:

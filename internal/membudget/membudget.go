@@ -19,7 +19,7 @@ import (
 // ErrFull means that a holder has used up its share of the budget and did not get more in time.
 var ErrFull = errors.New("the memory for requests is in use")
 
-// patience is the timeout of Acquire. It also ends deadlocks between requests that wait for each other's memory.
+// patience is the timeout of TakeMore. It also ends deadlocks between requests that wait for each other's memory.
 const patience = 10 * time.Second
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. Make one with New.
@@ -66,7 +66,7 @@ func (a *Account) TryTake(n int64) bool {
 	return a.takeLocked(n)
 }
 
-// takeLocked is Take for a caller that holds budget.mu.
+// takeLocked is TryTake for a caller that holds budget.mu.
 func (a *Account) takeLocked(n int64) bool {
 	b := a.budget
 	//defence:memory-budget
@@ -167,7 +167,7 @@ func (a *Account) Close() {
 	a.giveLocked(a.size)
 }
 
-// giveLocked is Give for a caller that holds budget.mu.
+// giveLocked is GiveBack for a caller that holds budget.mu.
 func (a *Account) giveLocked(n int64) {
 	// Nothing became free, so there is no reason to wake the others.
 	if n == 0 {
@@ -230,7 +230,7 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 
 type accountKey struct{}
 
-// NewContext returns a context from which From returns a.
+// NewContext returns a context from which FromContext returns a.
 func NewContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }

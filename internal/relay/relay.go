@@ -9,7 +9,7 @@ import (
 	"net"
 )
 
-// Hello is the first output of Serve after it has connected.
+// Hello is the first output of RelayStdio after it has connected.
 const Hello = "codeforge-relay 1\n"
 
 // RelayStdio relays one connection to the socket at path until either side ends it.

@@ -19,7 +19,7 @@ type File struct {
 
 // InheritedFiles lists the files that this process has inherited, from LISTEN_FDS and LISTEN_FDNAMES. The protocol is
 // that of sd_listen_fds(3) without LISTEN_PID, which a supervisor cannot know before it forks. If neither variable is
-// set, the list is empty. If the count differs from the number of names, Inherited returns an error.
+// set, the list is empty. If the count differs from the number of names, InheritedFiles returns an error.
 func InheritedFiles(getenv func(string) string) ([]File, error) {
 	count, names := getenv("LISTEN_FDS"), getenv("LISTEN_FDNAMES")
 	if count == "" && names == "" {

@@ -39,7 +39,7 @@ type Asker struct {
 	conn *net.UnixConn
 }
 
-// NewAsker takes over a file of Pair.
+// NewAsker takes over a file of NewPair.
 func NewAsker(f *os.File) (*Asker, error) {
 	conn, err := takeConn(f)
 	if err != nil {

@@ -52,7 +52,7 @@ func InstallClients(tb testing.TB) string {
 	return InstallPackages(tb, "clients", clients...)
 }
 
-// NodeBinary returns the path of Clients' Node.
+// NodeBinary returns the path of InstallClients' Node.
 func NodeBinary(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(InstallClients(tb), nodePackage(), "bin", "node")

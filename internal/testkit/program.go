@@ -42,8 +42,8 @@ func StartServer(tb testing.TB, pkg string) string {
 // ProgramsDir returns the folder with the Go programs that tests use, below the root of the source tree.
 func ProgramsDir(root string) string { return filepath.Join(root, ".tools", "programs") }
 
-// BuildProgram builds a Go program, PATH@VERSION, into Programs, unless it exists. It uses a separate module, because
-// go install rejects modules with replacements.
+// BuildProgram builds a Go program, PATH@VERSION, into ProgramsDir, unless it exists. It uses a separate module,
+// because go install rejects modules with replacements.
 func BuildProgram(root, pkg, name string) error {
 	path, _, _ := strings.Cut(pkg, "@")
 	return buildProgram(root, pkg, name, path, nil)

@@ -57,7 +57,7 @@ func countWithin(a, b string, limit int) int {
 	return countInBand(a, b, limit, rows[0][:], rows[1][:], rows[2][:])
 }
 
-// countInBand is inBand with memory for three rows, each longer than b.
+// countInBand is countWithin with memory for three rows, each longer than b.
 func countInBand(a, b string, limit int, before, last, row []uint16) int {
 	for j := range min(len(b), limit) + 1 {
 		last[j] = uint16(j)
@@ -95,7 +95,7 @@ func countInBand(a, b string, limit int, before, last, row []uint16) int {
 // maxSlips bounds the slips of Nearest. The time of a comparison grows with them and with the word's length.
 const maxSlips = 16
 
-// NameIndex are prepared candidates for misspelt names, for many searches. The zero Names is empty.
+// NameIndex are prepared candidates for misspelt names, for many searches. The zero NameIndex is empty.
 type NameIndex struct {
 	lower   []string
 	letters []letterBag

@@ -187,7 +187,7 @@ func (l *Log) WriteCheckpoint(run string) (Head, error) {
 	l.mu.Lock()
 	head, d, upTo, err := l.checkpointLocked(run)
 	l.mu.Unlock()
-	// Without mu: a slow disk must not block Append.
+	// Without mu: a slow disk must not block AppendRecord.
 	if err == nil {
 		err = d.syncTo(upTo)
 	}

@@ -316,7 +316,7 @@ func (v *verification) reportMissing(n int64) {
 	v.addFinding("the records %d to %d are missing", v.tree.size, n-1)
 }
 
-// Query selects records for Each.
+// Query selects records for EachRecord.
 type Query struct {
 	Since time.Time
 	// Run is a run's id or the beginning of an id.

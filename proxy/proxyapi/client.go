@@ -143,7 +143,7 @@ func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (p
 	return callProxy[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
 }
 
-// MaxScrub bounds the texts of Scrub, in bytes of JSON.
+// MaxScrub bounds the texts of ScrubTexts, in bytes of JSON.
 const MaxScrub = 8 << 20
 
 // ScrubTexts returns the texts with token names for the credentials in them.
@@ -164,13 +164,13 @@ func (c *Client) RegisterRun(ctx context.Context, id slot.ID, r Registration) er
 }
 
 // UnregisterRun ends a run. The proxy first aborts the run's exchanges and waits for them. If the generation is not the
-// registered one, Unregister returns ErrFenced and no receipt. The summary is for the ledger.
+// registered one, UnregisterRun returns ErrFenced and no receipt. The summary is for the ledger.
 func (c *Client) UnregisterRun(ctx context.Context, id slot.ID, generation uint64, s Summary) (Receipt, error) {
 	return callProxy[Receipt](ctx, c, http.MethodDelete, c.slotPath(id, "", newGenerationQuery(generation)), s)
 }
 
-// DrainExchanges returns the exchanges of a registered slot since its registration or the last Drain, and the proxy
-// forgets them. It returns ErrFenced if the generation is not the registered one. With a cause, the proxy also
+// DrainExchanges returns the exchanges of a registered slot since its registration or the last DrainExchanges, and the
+// proxy forgets them. It returns ErrFenced if the generation is not the registered one. With a cause, the proxy also
 // publishes the event Caused.
 func (c *Client) DrainExchanges(ctx context.Context, id slot.ID, generation uint64, cause Cause) (Receipt, error) {
 	query := newGenerationQuery(generation)

@@ -21,8 +21,8 @@ type Duplex interface {
 	io.Reader
 	// Writer takes the program's output. It blocks while the client is slow.
 	io.Writer
-	// ReportStart reports to the client that the program has started. An error before Started becomes an HTTP error; after
-	// Started only an Exit can report one.
+	// ReportStart reports to the client that the program has started. An error before ReportStart becomes an HTTP error;
+	// after ReportStart only an Exit can report one.
 	ReportStart() error
 	// ReportEnd reports that no process of the slot is left. From then on Read and Write fail within seconds instead of
 	// blocking.

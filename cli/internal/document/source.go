@@ -32,8 +32,8 @@ type Source struct {
 // fetchTime limits the time of a request, including the body.
 const fetchTime = 2 * time.Minute
 
-// ReadSource reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only Read and Introspect fetch
-// documents, and only those that the user named.
+// ReadSource reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only ReadSource and IntrospectGraphQL
+// fetch documents, and only those that the user named.
 func ReadSource(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 	if name == "-" {
 		text, err := readLimited(stdin)

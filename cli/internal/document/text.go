@@ -104,7 +104,7 @@ func cutAtSpace(s string, most int) string {
 	return strings.TrimRight(s[:end], " ,;:.") + more
 }
 
-// Bounds of Words: the number of words from the first text and from each other text.
+// Bounds of SearchWords: the number of words from the first text and from each other text.
 const (
 	mostWords  = 40
 	mostOthers = 16

@@ -36,7 +36,7 @@ func ProbeKernel(ctx context.Context, environ []string) error {
 	return nil
 }
 
-// RunProbe is the inner process of Probe.
+// RunProbe is the inner process of ProbeKernel.
 func RunProbe(ctx context.Context) error {
 	if os.Getpid() != 1 {
 		return fmt.Errorf("only codeforge doctor may run this command")

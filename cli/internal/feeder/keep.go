@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// glance is the interval at which Keep asks the proxy for due credentials.
+	// glance is the interval at which KeepSupplying asks the proxy for due credentials.
 	glance = 5 * time.Second
 	// again is the pause before a failed program runs again.
 	again = 30 * time.Second

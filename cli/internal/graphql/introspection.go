@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// Question is the introspection query for Import. It follows types to a depth of seven, enough for the nested lists of
-// real schemas.
+// Question is the introspection query for ImportSchema. It follows types to a depth of seven, enough for the nested
+// lists of real schemas.
 const Question = `query IntrospectionQuery { __schema { queryType { name } mutationType { name } ` +
 	`subscriptionType { name } types { kind name description ` +
 	`fields(includeDeprecated: true) { name description args { ...V } type { ...T } isDeprecated } ` +

@@ -12,7 +12,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
-// ServeStdio connects a client on stdin and stdout with the server that Locate finds, until the client closes stdin.
+// ServeStdio connects a client on stdin and stdout with the server that LocateServer finds, until the client closes
+// stdin.
 func ServeStdio(ctx context.Context, c Config, stdin io.Reader, stdout io.Writer) error {
 	place, err := LocateServer(ctx, c)
 	if err != nil {

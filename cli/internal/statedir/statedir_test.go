@@ -61,7 +61,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestLock: one holder at a time; Holder does not disturb Lock.
+// TestLock: one holder at a time; FindHolder does not disturb Lock.
 func TestLock(t *testing.T) {
 	d := create(t)
 	if pid, held := d.FindHolder(); held {

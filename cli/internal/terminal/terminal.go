@@ -26,8 +26,8 @@ const (
 	Dim    Colour = "2"
 )
 
-// Stream is standard output or standard error. Make it with Open. Each Write must be complete text: a character split
-// over two Writes is shown as bytes.
+// Stream is standard output or standard error. Make it with NewStream. Each Write must be complete text: a character
+// split over two Writes is shown as bytes.
 type Stream struct {
 	file     *os.File
 	terminal bool

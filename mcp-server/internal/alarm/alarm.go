@@ -41,7 +41,7 @@ const (
 // File is the book's file. The folder also has a file for each server's accepted tools; no server has this name.
 const File = ".alarms.json"
 
-// Set holds alarms. A nil Book is empty, and ignores new alarms.
+// Set holds alarms. A nil Set is empty, and ignores new alarms.
 type Set struct {
 	path  string
 	added func(operatorapi.Alarm)

@@ -31,7 +31,7 @@ type Document struct {
 	ends   []uint32       // the end of each key
 	types  []string       // names, in order
 	typeAt []uint32       // the line of each type
-	groups []string       // the result of Groups
+	groups []string       // the result of OperationGroups
 	ids    map[string]int // operations by label, if it differs from method and path
 }
 

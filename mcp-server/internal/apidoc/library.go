@@ -16,7 +16,7 @@ import (
 // release is the number of read operations after which their temporary memory is returned to the system.
 const release = 1000
 
-// Library holds the Docs of the catalog's APIs. Create it with NewLibrary and call Run. A nil Library is empty.
+// Library holds the documents of the catalog's APIs. Create it with NewLibrary and call Run. A nil Library is empty.
 type Library struct {
 	control Source
 	log     *slog.Logger
@@ -29,7 +29,7 @@ type Library struct {
 	done    chan struct{} // closed when version changes
 }
 
-// loadedDocument is the Doc of a file with this digest.
+// loadedDocument is the Document of a file with this digest.
 type loadedDocument struct {
 	name, digest string
 	doc          *Document
@@ -69,7 +69,7 @@ func (l *Library) Run(ctx context.Context) {
 	}
 }
 
-// updateDocuments updates the docs to the catalog. The Doc of an unchanged file stays.
+// updateDocuments updates the docs to the catalog. The Document of an unchanged file stays.
 func (l *Library) updateDocuments(ctx context.Context) {
 	l.mu.Lock()
 	want, old := l.want, l.docs
@@ -96,7 +96,7 @@ func (l *Library) updateDocuments(ctx context.Context) {
 	}
 	l.mu.Lock()
 	l.docs, l.version = docs, want.Version
-	// Closing wakes all waiting calls of Docs, and the next ones wait for a new channel.
+	// Closing wakes all waiting calls of WaitForDocuments, and the next ones wait for a new channel.
 	close(l.done)
 	l.done = make(chan struct{})
 	l.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *Library) WaitForDocuments(ctx context.Context) []*Document {
 	}
 }
 
-// IsBehind reports whether documents are still being read, so that Docs may lack some.
+// IsBehind reports whether documents are still being read, so that WaitForDocuments may lack some.
 func (l *Library) IsBehind() bool {
 	if l == nil {
 		return false

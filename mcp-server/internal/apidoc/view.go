@@ -143,7 +143,7 @@ func (d *Document) HostAndTokens(tokens []string) string {
 	return line
 }
 
-// maxFull bounds the result of Full, and maxFullType one type in it, in bytes.
+// maxFull bounds the result of ShowAll, and maxFullType one type in it, in bytes.
 const (
 	maxFull     = 10 << 10
 	maxFullType = 2 << 10
@@ -244,13 +244,13 @@ func (d *Document) FindOperation(text string) (int, bool) {
 	return at, found == 1
 }
 
-// maxGroups bounds the result of Groups.
+// maxGroups bounds the result of OperationGroups.
 const maxGroups = 80
 
 // OperationGroups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
 func (d *Document) OperationGroups() []string { return d.groups }
 
-// largestGroups returns groups in the form of Groups.
+// largestGroups returns groups in the form of OperationGroups.
 func largestGroups(count map[string]int) []string {
 	var names []string
 	for n := range count {

@@ -123,7 +123,7 @@ func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 		b.caused[c.run] = of
 	}
 	of.pending.Add(1)
-	// The caller's answer does not wait for the proxy; Caused does.
+	// The caller's answer does not wait for the proxy; TakeRequestsCausedBy does.
 	b.parts.Go(func() {
 		defer of.pending.Done()
 		ctx, cancel := context.WithTimeout(b.ctx, drainTime)

@@ -139,7 +139,7 @@ func (b *Broker) sweepOnce(now time.Time) {
 			delete(b.runs, run)
 		}
 	}
-	// Calls can end after their run's receipt was made, and Caused is not called again for that run.
+	// Calls can end after their run's receipt was made, and TakeRequestsCausedBy is not called again for that run.
 	for run := range b.caused { // calls that ended after the run was asked for
 		if _, ok := b.sessionOfRunLocked(run); !ok {
 			delete(b.caused, run)

@@ -61,7 +61,7 @@ type Config struct {
 // maxConnections bounds the connections of each listener.
 const maxConnections = 8192
 
-// Endpoint listens and serves. Create it with Open.
+// Endpoint listens and serves. Create it with OpenEndpoint.
 type Endpoint struct {
 	cfg       Config
 	listeners []net.Listener

@@ -126,7 +126,7 @@ func (g *Guard) RequireClient(next http.Handler) http.Handler {
 	})
 }
 
-// requireAdmission passes requests whose connection Admit accepts.
+// requireAdmission passes requests whose connection AdmitConn accepts.
 func requireAdmission(tenant string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !AdmitConn(r.Context(), tenant) {
@@ -138,7 +138,7 @@ func requireAdmission(tenant string, next http.Handler) http.Handler {
 	})
 }
 
-// TooMany is the answer to a request that Admit refuses.
+// TooMany is the answer to a request that AdmitConn refuses.
 const TooMany = "too many connections: use fewer, and reuse them"
 
 // bearerOf returns the token of a request.

@@ -155,7 +155,7 @@ func (c *limitedConn) admitConn(tenant string) bool {
 
 type connKey struct{}
 
-// ConnContext is http.Server.ConnContext for the connections of Limit.
+// ConnContext is http.Server.ConnContext for the connections of LimitConns.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }

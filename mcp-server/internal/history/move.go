@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// tables are the tables that Move copies, with their columns. Move rebuilds the full-text index.
+// tables are the tables that MoveRuns copies, with their columns. MoveRuns rebuilds the full-text index.
 var tables = []struct{ name, columns string }{
 	{"run", "number, id, state, denied, client, session, tenant, data, hints"},
 	{"content", "number, size, data"},

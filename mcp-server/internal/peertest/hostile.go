@@ -40,7 +40,7 @@ func BuildHostile(tb testing.TB) string {
 	return built.path
 }
 
-// RunTests runs the tests of a package that uses Hostile, and removes the built files.
+// RunTests runs the tests of a package that uses BuildHostile, and removes the built files.
 func RunTests(m *testing.M) int {
 	defer func() {
 		if built.path != "" {

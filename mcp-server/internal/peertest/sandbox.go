@@ -103,7 +103,7 @@ func (s *Sandbox) CountLeased() int {
 	return len(s.leases)
 }
 
-// WaitForReleases is Leased after the last run: it waits for releases in progress.
+// WaitForReleases is CountLeased after the last run: it waits for releases in progress.
 func (s *Sandbox) WaitForReleases() int {
 	for deadline := time.Now().Add(time.Second); s.CountLeased() > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)

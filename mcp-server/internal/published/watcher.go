@@ -103,7 +103,7 @@ func (w *Watcher) followStream(ctx context.Context) error {
 		}
 		select {
 		case version := <-changed:
-			// Events may repeat the version that Renew has already fetched.
+			// Events may repeat the version that FetchCatalog has already fetched.
 			if version != w.Catalog().Version {
 				err = w.UpdateCatalog(ctx)
 			}

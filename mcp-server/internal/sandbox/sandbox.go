@@ -36,7 +36,7 @@ type Lease struct {
 	stream uint64 // the connection it was taken on
 }
 
-// Acquire implements Source. A lease ahead is valid as long as Good returns true.
+// Acquire implements Source. A lease ahead is valid as long as IsValid returns true.
 func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (Lease, error) {
 	stream := s.Runs.StreamNumber()
 	l, err := s.Runs.AcquireFor(ctx, r)

@@ -59,7 +59,8 @@ func (t Tool) SignatureLine() string {
 	return t.lineWith(args)
 }
 
-// ShortLine is Line without types, at a third of the length: name({a, b?}) - first sentence of its description.
+// ShortLine is SignatureLine without types, at a third of the length: name({a, b?}) - first sentence of its
+// description.
 func (t Tool) ShortLine() string {
 	var root any
 	_ = json.Unmarshal(t.InputSchema, &root) // an unreadable schema has no names

@@ -39,7 +39,8 @@ func cutDescription(text string) string {
 	return text
 }
 
-// describeModule is Describe for a TypeScript module. For a Python module it returns the first line of the docstring.
+// describeModule is DescribeSource for a TypeScript module. For a Python module it returns the first line of the
+// docstring.
 func describeModule(name, source string) string {
 	if !IsPython(name) {
 		return DescribeSource(source)

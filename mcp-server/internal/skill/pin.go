@@ -93,9 +93,9 @@ func SourceSum(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// PinSource pins a skill to the source with this Sum, which a person has seen. Tools then refuse to change the skill,
-// and runs import this source even if code changes the file. If the skill has another source by now, the error is
-// ErrChanged.
+// PinSource pins a skill to the source with this SourceSum, which a person has seen. Tools then refuse to change the
+// skill, and runs import this source even if code changes the file. If the skill has another source by now, the error
+// is ErrChanged.
 func (s *Store) PinSource(name, sum string) error {
 	if s.pins == nil {
 		return errors.New("skills cannot be pinned: there is no folder for it")

@@ -14,7 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// sumOf is what a skill is now, for Pin.
+// sumOf is what a skill is now, for PinSource.
 func sumOf(t *testing.T, s *skill.Store, name string) string {
 	t.Helper()
 	_, source, err := s.ReadSkill(name)

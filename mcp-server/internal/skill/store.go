@@ -81,7 +81,7 @@ type Store struct {
 	dir      string
 	readOnly bool
 	pins     *Store // from PinIn or PinInDatabase
-	shared   *Store // from Share; may filters it
+	shared   *Store // from SetShared; may filters it
 	may      func(name string) bool
 	mirror   *folderMirror // from OpenMirror
 }

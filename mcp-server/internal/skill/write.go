@@ -21,8 +21,8 @@ const fileMode = 0o664
 const temporary = ".codeforge-"
 
 // PatchSkill applies SEARCH/REPLACE blocks to a skill, all or none. One block with an empty SEARCH creates a skill. The
-// error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends, Patch
-// writes nothing.
+// error is a *patch.Error if the blocks do not fit. A patch larger than MaxPatch is refused unread. If ctx ends,
+// PatchSkill writes nothing.
 func (s *Store) PatchSkill(ctx context.Context, name, text string) (Skill, error) {
 	switch {
 	case s.readOnly:
@@ -214,7 +214,7 @@ func (s *Store) SeedSkills(shipped fs.FS) (int, error) {
 	return s.seedOnce(shipped)
 }
 
-// seedDatabase is Seed for a database: the marker is a document.
+// seedDatabase is SeedSkills for a database: the marker is a document.
 func (s *Store) seedDatabase(shipped fs.FS) (int, error) {
 	if s.readOnly {
 		return 0, nil

@@ -30,7 +30,7 @@ type Need struct {
 	Per          time.Duration
 }
 
-// Counter counts spent amounts. The zero Ledger is empty. It is safe for concurrent use.
+// Counter counts spent amounts. The zero Counter is empty. It is safe for concurrent use.
 type Counter struct {
 	// Path is the file of the counts.
 	Path string

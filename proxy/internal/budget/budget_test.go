@@ -171,7 +171,7 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// TestDamagedCounts: entries that no Ledger has written are not counted, and harm nothing.
+// TestDamagedCounts: entries that no Counter has written are not counted, and harm nothing.
 func TestDamagedCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits")
 	text := `{"a":null,"b":{"per":0,"parts":{"1":1}},"c":{"per":60000000000},"d":{"per":3600000000000,"parts":{"1":1}}}`

@@ -26,8 +26,8 @@ type Body struct {
 // NewBody returns a chain with only src.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call Through before the
-// first Read.
+// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call AddReader before
+// the first Read.
 func (b *Body) AddReader(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {
@@ -112,8 +112,8 @@ func (b *Body) failReads(err error) {
 // ReadAhead makes body the request's body. It reads a short body of known length to its end, so that the new length and
 // any error are known before the request leaves.
 //
-// For more than membudget.Free decoded bytes, Ahead takes memory of the request's account. A longer body streams, and
-// keeps its length unless changes is true.
+// For more than membudget.Free decoded bytes, ReadAhead takes memory of the request's account. A longer body streams,
+// and keeps its length unless changes is true.
 func ReadAhead(req *http.Request, body *Body, changes bool) error {
 	// GetBody would return the body before its change.
 	req.Body, req.GetBody = body, nil

@@ -19,7 +19,8 @@ type HeldQueue interface {
 }
 
 // serveDecideHeld passes on the decision of a client's user or of a user of the console, if the rule permits that.
-// mcp-server could forge an answer. So decideAny rejects answers about requests that only the operator may decide.
+// mcp-server could forge an answer. So serveDecideHeld rejects answers about requests that only the operator may
+// decide.
 func (s *Control) serveDecideHeld(w http.ResponseWriter, r *http.Request) {
 	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {

@@ -44,7 +44,7 @@ func (x *exchange) serveWebSocket(out *http.Request) error {
 	}
 	defer resp.Body.Close()
 	upstream, ok := resp.Body.(io.ReadWriteCloser)
-	// validAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
+	// isValidAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !isValidAccept(resp.Header, key) || !wsrelay.HasNoExtensions(resp.Header) {
 		return errHandshake
 	}

@@ -55,7 +55,7 @@ type Set struct {
 	least  int  // the length of the shortest pattern
 	lines  bool // no pattern contains a line feed
 	pool   *sync.Pool
-	// beside is searched too. See Beside.
+	// beside is searched too. See JoinSet.
 	beside *Set
 	// top returns the newest set above this one, whose matches take at most room bytes. Nil means no such set. See
 	// Layered.
@@ -277,7 +277,7 @@ func (s *Set) FindFirst(text string) (id int, ok bool) {
 	return s.firstID(append(space[:0], text...))
 }
 
-// FindIn is Find without a copy of the text.
+// FindIn is FindFirst without a copy of the text.
 func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
 		return 0, false
@@ -306,7 +306,7 @@ func (s *Set) ContainsFold(text string) bool {
 	return ok
 }
 
-// FindFold is Find on text in lower case.
+// FindFold is FindFirst on text in lower case.
 func (s *Set) FindFold(text string) (id int, ok bool) {
 	// Lower case takes at most three times the bytes, for a byte that is not UTF-8. Most header names are far too short to
 	// match.

@@ -253,7 +253,7 @@ func (x *search) tryEscapedPattern(q int, pl patternPlace) {
 	if core < x.from || core >= x.cut || string(x.buf[core:q]) != p.Text[:pl.off] {
 		return
 	}
-	// Two bytes are left for the edges, as in holdOf.
+	// Two bytes are left for the edges, as in computeHold.
 	limit := min(len(x.buf), core+x.set.hold-2)
 	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
 		x.noteMatch(match{core, core, end, int(pl.pat)})

@@ -85,7 +85,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) IsHTTP1() bool { return c.strict != nil }
 
 // CheckNext returns the result of the strict check for the request with which the handler was just called. Nil means
-// that the request is valid. The handler must call Next exactly once per request.
+// that the request is valid. The handler must call CheckNext exactly once per request.
 func (c *Conn) CheckNext() error {
 	if c.strict == nil {
 		return nil

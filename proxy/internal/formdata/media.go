@@ -297,8 +297,8 @@ func hasHead(part string, t Type) bool {
 const tellingDigits = 8
 
 // isDigits reports whether a boundary has only hyphens and hexadecimal digits, as boundaries of Deno, Python's urllib3,
-// Go and Fresh have. A word in the boundary could be read as another type: formidable searches the whole header for
-// "json".
+// Go and WithNewBoundary have. A word in the boundary could be read as another type: formidable searches the whole
+// header for "json".
 func isDigits(boundary string) bool {
 	digits := strings.ToLower(strings.TrimLeft(boundary, "-"))
 	return len(digits) >= 2*tellingDigits && strings.Trim(digits, "0123456789abcdef") == ""

@@ -128,7 +128,7 @@ func (r Request) hashApproval() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Queue holds requests. The zero Room is empty and ready.
+// Queue holds requests. The zero Queue is empty and ready.
 type Queue struct {
 	// Wait is how long a request waits. 0 means waitTime.
 	Wait time.Duration
@@ -148,7 +148,7 @@ type queueEntry struct {
 	request Request
 	sum     [sha256.Size]byte
 	size    int
-	answer  chan error // the result of Pass, with a buffer for the only answer
+	answer  chan error // the result of WaitForApproval, with a buffer for the only answer
 	isWide  bool       // an approval of further requests covers it
 }
 
@@ -208,7 +208,7 @@ func (r *Queue) waitForAnswer(ctx context.Context, e *queueEntry) (err error) {
 	case <-timer.C:
 		err = ErrUnanswered
 	}
-	// From here on Decide sees that the run no longer waits.
+	// From here on DecideHeld sees that the run no longer waits.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.notifyChange()

@@ -20,7 +20,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// Config holds the parts that a Book needs.
+// Config holds the parts that a Table needs.
 type Config struct {
 	// Drain returns only after every connection that was made to the slot before the call has been accepted. Book calls it
 	// while the slot has no lease. Nil means that there is no accept queue to drain.
@@ -68,8 +68,8 @@ func NewTable(c Config) *Table {
 	return &Table{conf: c}
 }
 
-// BeginLease gives the slot to a run. The generation must be greater than any that the slot has had, else Begin returns
-// proxyapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
+// BeginLease gives the slot to a run. The generation must be greater than any that the slot has had, else BeginLease
+// returns proxyapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
 func (b *Table) BeginLease(id slot.ID, r proxyapi.Registration) (*Lease, error) {
 	now, kind := b.conf.Now(), chooseKind(id, r)
 	switch {

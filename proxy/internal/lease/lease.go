@@ -60,7 +60,7 @@ var (
 	ErrFull = errors.New("too many connections or requests at once")
 )
 
-// Lease is one run in one slot. Make one with Table.BeginLease or Apart.
+// Lease is one run in one slot. Make one with Table.BeginLease or NewDetached.
 type Lease struct {
 	Slot       slot.ID
 	Generation uint64

@@ -189,7 +189,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestFences: late and early calls of Begin and End in every order, from many goroutines.
+// TestFences: late and early calls of BeginLease and End in every order, from many goroutines.
 func TestFences(t *testing.T) {
 	b := NewTable(Config{})
 	var wg sync.WaitGroup

@@ -28,7 +28,7 @@ var errScope = errors.New("another host, region or service than config.json has"
 // that swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks
 // for no signature.
 //
-// Call Claim before anything is swapped, and Sign after all other changes.
+// Call ClaimSigner before anything is swapped, and Sign after all other changes.
 func ClaimSigner(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
 		claimed := false
@@ -71,10 +71,10 @@ func claimHMAC(req *http.Request, c catalog.Credential, h *catalog.HMAC) bool {
 	return asks
 }
 
-// SignRequest signs a request with a credential that Claim found. It returns the signature for scrubbing, because the
-// signature is valid for some minutes. If the server does not check every part of the request, the signature is also
-// valid for other requests. host is the host of the request, without the port. The error is an *Error, or the error of
-// reading the body.
+// SignRequest signs a request with a credential that ClaimSigner found. It returns the signature for scrubbing, because
+// the signature is valid for some minutes. If the server does not check every part of the request, the signature is
+// also valid for other requests. host is the host of the request, without the port. The error is an *Error, or the
+// error of reading the body.
 func (m *Minter) SignRequest(ctx context.Context, c catalog.Credential, req *http.Request, host string) ([]byte,
 	error) {
 	var signature []byte

@@ -25,8 +25,8 @@ const (
 	MaxValue = 8192
 	// minValue is the length of the shortest value in bytes. Shorter values occur in responses by chance.
 	minValue = 8
-	// maxValues is the number of values that one credential may have at once, including its inner values. mostBytes bounds
-	// their total length; each byte takes about 30 bytes in the patterns.
+	// maxValues is the number of values that one credential may have at once, including its inner values. maxValueBytes
+	// bounds their total length; each byte takes about 30 bytes in the patterns.
 	maxValues, maxValueBytes = 256, 512 << 10
 	// sweepInterval is the interval for removing expired values.
 	sweepInterval = 10 * time.Minute
@@ -267,7 +267,7 @@ func (v *Values) LayerOver(s *engine.Set) *engine.Set {
 	return s.WithLayer(MaxValue, func() *engine.Set { return v.current.Load().set })
 }
 
-// LayerOverLower is Above for case-insensitive text.
+// LayerOverLower is LayerOver for case-insensitive text.
 func (v *Values) LayerOverLower(s *engine.Set) *engine.Set {
 	//defence:minted-layer permits
 	if v == nil {
@@ -276,7 +276,7 @@ func (v *Values) LayerOverLower(s *engine.Set) *engine.Set {
 	return s.WithLayer(MaxValue, func() *engine.Set { return v.current.Load().lower })
 }
 
-// ReplacementFor returns the replacement for a value, or false if the id does not belong to Above.
+// ReplacementFor returns the replacement for a value, or false if the id does not belong to LayerOver.
 func (v *Values) ReplacementFor(id int) (string, bool) {
 	if v == nil || id >= 0 {
 		return "", false

@@ -50,7 +50,7 @@ type Sender interface {
 	Close() string
 }
 
-// Config holds the parts that a Book needs.
+// Config holds the parts that a Store needs.
 type Config struct {
 	// Open begins to send the steps of a run's plan.
 	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender

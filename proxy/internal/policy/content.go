@@ -53,7 +53,7 @@ const parsedCost = 64
 
 // ReadContent reads a request's body and puts the decoded bytes back, so that the judged bytes leave. It marks a body
 // that no rule can judge, without an error. Errors come from reading the body, or are membudget.ErrFull. The caller
-// must call Release after the rules have read the content.
+// must call ReleaseMemory after the rules have read the content.
 func ReadContent(r *http.Request) (*Content, error) {
 	c := &Content{held: membudget.FromContext(r.Context())}
 	if err := c.acquireMemory(r.Context(), len(r.URL.RawQuery)); err != nil {

@@ -84,7 +84,7 @@ type Request struct {
 	Methods []string
 	// Path is the path, escaped as it will leave.
 	Path string
-	// Moved means that a header names a path that some servers use instead: see MovesPath.
+	// Moved means that a header names a path that some servers use instead: see HasMovedPath.
 	Moved bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string

@@ -61,7 +61,7 @@ func (b *board) config(log *slog.Logger, seats ...*slot.ID) Config {
 	}
 }
 
-// TestSet: exactly the ports of the last Set are open, each at every seat and once.
+// TestSet: exactly the ports of the last SetPorts are open, each at every seat and once.
 // Promise: no-other-way-out
 func TestSet(t *testing.T) {
 	zero, seven := slot.ID(0), slot.ID(7)

@@ -90,8 +90,8 @@ func (r *Recorder) CopyReceipt() proxyapi.Receipt {
 	return out
 }
 
-// TakeExchanges returns and forgets the exchanges since the last Drain, except those that another run has caused. If
-// run is empty, it returns all.
+// TakeExchanges returns and forgets the exchanges since the last TakeExchanges, except those that another run has
+// caused. If run is empty, it returns all.
 func (r *Recorder) TakeExchanges(run string) proxyapi.Receipt {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -83,7 +83,7 @@ type Change struct {
 	NewValues bool
 }
 
-// Reloader keeps the current Snapshot. Make one with New, then call Start.
+// Reloader keeps the current Snapshot. Make one with New, then call LoadFirst.
 type Reloader struct {
 	conf    Config
 	current atomic.Pointer[Snapshot]
@@ -358,7 +358,7 @@ func (r *Reloader) WatchFolder(ctx context.Context) {
 	}
 	poll := time.NewTicker(slowPoll)
 	defer poll.Stop()
-	// Load again once the watcher is set up, so that no change since Start is missed.
+	// Load again once the watcher is set up, so that no change since LoadFirst is missed.
 	soon := time.NewTimer(0)
 	defer soon.Stop()
 	for {

@@ -24,7 +24,7 @@ const idleTime = 15 * time.Second
 // ErrFull means that all slots belong to other pods.
 var ErrFull = errors.New("the proxy has no slot for another pod")
 
-// Config configures Seats.
+// Config configures PodSlots.
 type Config struct {
 	// Busy reports whether a slot has a run.
 	Busy func(slot.ID) bool
@@ -48,7 +48,7 @@ type podSlot struct {
 	used time.Time // the time of its pod's last registration
 }
 
-// New makes Seats without pods.
+// New makes PodSlots without pods.
 func New(c Config) *PodSlots {
 	if c.Now == nil {
 		c.Now = time.Now

@@ -19,7 +19,7 @@ var formClasses = func() (t [256]formClass) {
 		if !isWord(b) && !isBare(b) {
 			t[i] = endsValue | endsKey
 		}
-		// A plus sign is a space, so the key needs looseName.
+		// A plus sign is a space, so the key needs toLooseName.
 		if b == '=' || b == '+' {
 			t[i] = endsKey
 		}

@@ -230,7 +230,7 @@ func (p *Pool) retireAfterSleep() {
 	}
 }
 
-// retireLocked is Retire for a caller that holds mu.
+// retireLocked is RetireAll for a caller that holds mu.
 func (p *Pool) retireLocked() {
 	closeIdle(p.pools)
 	for _, pools := range p.owned {

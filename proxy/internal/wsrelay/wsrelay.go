@@ -3,9 +3,9 @@
 //
 // Threat: a credential that is split over frames, put into a control frame, or compressed.
 //
-// Contract: messages are searched across their frames. The relay never negotiates an extension (see Offer and Agreed),
-// and a frame that uses an extension ends the connection. A credential that an upstream splits over two messages is not
-// found.
+// Contract: messages are searched across their frames. The relay never negotiates an extension (see DropExtensions and
+// HasNoExtensions), and a frame that uses an extension ends the connection. A credential that an upstream splits over
+// two messages is not found.
 package wsrelay
 
 import (
@@ -69,7 +69,7 @@ var (
 // DropExtensions removes all extensions from a client's handshake.
 func DropExtensions(h http.Header) { h.Del("Sec-Websocket-Extensions") }
 
-// HasNoExtensions reports whether an upstream's 101 response uses no extension, as required after Offer.
+// HasNoExtensions reports whether an upstream's 101 response uses no extension, as required after DropExtensions.
 func HasNoExtensions(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
 
 // Report counts the changes to messages. It may be read at any time.

@@ -21,7 +21,7 @@ type Plan struct {
 	// UID and GID are the new user and group; 0 keeps the current one. Groups are the supplementary groups.
 	UID, GID int
 	Groups   []int
-	// MountNS, if not 0, is the descriptor of the mount namespace to enter (see Stage).
+	// MountNS, if not 0, is the descriptor of the mount namespace to enter (see StageBinds).
 	MountNS int
 	// Filter loads the seccomp filter. Forks lets the program start processes under the filter.
 	Filter, Forks bool

@@ -62,7 +62,7 @@ func (k Kind) isMount() bool { return k == ReadOnly || k == Writable || k == Dev
 // StageBinds moves this process into a new mount namespace that contains only the entries, below a read-only root.
 // Through the namespace bubblewrap, by then without privileges, reaches files in directories that are closed to the
 // slots. A sandbox copies all mounts of its namespace, so the mounts of the host would make each start slower. The
-// namespace lives as long as one of its descriptors is open. Call Stage on a locked thread of a process that does
+// namespace lives as long as one of its descriptors is open. Call StageBinds on a locked thread of a process that does
 // nothing else.
 func StageBinds(entries []Entry) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

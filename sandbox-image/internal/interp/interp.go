@@ -148,7 +148,7 @@ func (p *Interpreter) stderrText() string {
 // UpSignal is closed when the interpreter waits for code or has failed: see Failure.
 func (p *Interpreter) UpSignal() <-chan struct{} { return p.up }
 
-// Failure returns why the interpreter never came up, or nil if it did. Valid after Up.
+// Failure returns why the interpreter never came up, or nil if it did. Valid after UpSignal.
 func (p *Interpreter) Failure() error { return p.failure }
 
 // EndSignal is closed when the interpreter and all its processes have ended.

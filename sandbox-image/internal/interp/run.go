@@ -227,7 +227,7 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 }
 
 // watchOnceMore calls Watch once more, because the run may have exceeded a limit after the last call and then ended. If
-// the run already has a reason, lastWatch adds the sentence to it.
+// the run already has a reason, watchOnceMore adds the sentence to it.
 func (r *runState) watchOnceMore() {
 	reason, detail := r.task.Watch()
 	if reason == "" {

@@ -146,8 +146,8 @@ const (
 	reapTime    = 3 * time.Second
 )
 
-// runBesideSlot is asSlot with a time limit, for use while processes of the slot run. If they stop or kill the program,
-// besideSlot returns an error.
+// runBesideSlot is runAsSlot with a time limit, for use while processes of the slot run. If they stop or kill the
+// program, runBesideSlot returns an error.
 func runBesideSlot(id slot.ID, limit time.Duration, command string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

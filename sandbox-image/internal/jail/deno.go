@@ -6,7 +6,7 @@ import (
 )
 
 // denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it. own is the only
-// folder that a private run may write; it is empty for other runs. pinned is Seat.Pinned.
+// folder that a private run may write; it is empty for other runs. pinned is InterpreterSpec.Pinned.
 func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
 	read, env := b.denoPermissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir

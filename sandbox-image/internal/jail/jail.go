@@ -2,7 +2,7 @@
 //
 // There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter
 // has a separate bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code
-// is sent, and that no process of the slot is left when Done is closed.
+// is sent, and that no process of the slot is left when DoneSignal is closed.
 package jail
 
 import (
@@ -125,9 +125,9 @@ type Process interface {
 	Kill()
 	// DoneSignal is closed when no process of the slot is left.
 	DoneSignal() <-chan struct{}
-	// Status returns how the process ended. Valid after Done.
+	// Status returns how the process ended. Valid after DoneSignal.
 	Status() Status
-	// Remove deletes the private files. Call it after Done. After an error it can be called again.
+	// Remove deletes the private files. Call it after DoneSignal. After an error it can be called again.
 	Remove() error
 }
 
@@ -158,7 +158,7 @@ type Compiler interface {
 	Kill()
 	// DoneSignal is closed when the compiler has ended.
 	DoneSignal() <-chan struct{}
-	// Status returns how the compiler ended. Valid after Done.
+	// Status returns how the compiler ended. Valid after DoneSignal.
 	Status() Status
 }
 

@@ -248,7 +248,7 @@ func removeAs(id slot.ID, dir string) error {
 	return err
 }
 
-// HomeBytes implements Process. All homes share one file system. If the file system holds less than HomeSize, Home
+// HomeBytes implements Process. All homes share one file system. If the file system holds less than HomeSize, HomeBytes
 // skips the count. Otherwise it counts as the slot's user, who can read folders closed to sandboxd.
 func (t *containerProcess) HomeBytes() int64 {
 	home := sandboxapi.HomeDir(t.slot)

@@ -12,7 +12,7 @@ import (
 // FileName is the name of the file with a run's output.
 const FileName = "stdout.txt"
 
-// RunFilesConfig configures Keep.
+// RunFilesConfig configures RunFiles.
 type RunFilesConfig struct {
 	// Dir is the directory of runs. Code sees it read-only as Inside.
 	Dir, Inside string

@@ -88,7 +88,7 @@ type Run struct {
 	over  *Dir
 	// before is the used space of each file system when the run began.
 	before []diskSpace
-	// unkept has a sentence for each disk on which End removed files of the run to make room.
+	// unkept has a sentence for each disk on which EndAndClean removed files of the run to make room.
 	unkept []string
 }
 
@@ -123,8 +123,8 @@ type Probe struct {
 	Written func(dir string, since time.Time, enough int64) FileCount
 }
 
-// FindExcess reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before End,
-// when no process of the run is left, because a fast run can fill a directory between two calls.
+// FindExcess reports whether the run exceeds a bound: a reason and a sentence, or "". Call it once more before
+// EndAndClean, when no process of the run is left, because a fast run can fill a directory between two calls.
 func (r *Run) FindExcess(p Probe) (sandboxapi.Reason, string) {
 	shared := r.mayBeShared()
 	for i := range r.meter.roots {
@@ -165,8 +165,8 @@ func (r *Run) mayBeShared() bool {
 	return !r.meter.cfg.OwnUsers && len(r.meter.busy) > 1
 }
 
-// EndAndClean stops measuring. Call it when no process of the run is left. If the run exceeded a bound, End removes the
-// files that it created. If all runs together have left too much, End removes the oldest files.
+// EndAndClean stops measuring. Call it when no process of the run is left. If the run exceeded a bound, EndAndClean
+// removes the files that it created. If all runs together have left too much, EndAndClean removes the oldest files.
 func (r *Run) EndAndClean() error {
 	m := r.meter
 	var errs []error
@@ -191,8 +191,8 @@ func (r *Run) EndAndClean() error {
 	return errors.Join(errs...)
 }
 
-// DescribeRemoved returns, in sentences, how many files of the run End removed to make room. Empty: End removed no
-// file.
+// DescribeRemoved returns, in sentences, how many files of the run EndAndClean removed to make room. Empty: End removed
+// no file.
 func (r *Run) DescribeRemoved() string { return strings.Join(r.unkept, " ") }
 
 // diskSpace is an amount of bytes and files.

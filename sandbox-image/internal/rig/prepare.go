@@ -55,7 +55,7 @@ func (w *World) requireNoError(t testing.TB, err error) {
 	}
 }
 
-// newCommand returns the test binary as a supervisor (see Main), which execs sandboxd.
+// newCommand returns the test binary as a supervisor (see RunTests), which execs sandboxd.
 func (w *World) newCommand(t testing.TB, o Options, deno string) *exec.Cmd {
 	at := func(name string) string { return filepath.Join(w.Dir, name) }
 	args := []string{"serve", "--mode", "embedded", "--socket", w.Socket, "--deno", deno, "--ca", at("ca.pem"),

@@ -18,7 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Config configures a Running.
+// Config configures a RunningServer.
 type Config struct {
 	Jail   jail.Jail
 	Server jail.Server
