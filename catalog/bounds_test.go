@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 )
 
@@ -252,7 +252,7 @@ func TestLinear(t *testing.T) {
 		"one token name":                   oneName(t),
 		"one host":                         oneHost(t),
 	} {
-		t.Run(name, func(t *testing.T) { growth.RequireLinear(t, 100, input) })
+		t.Run(name, func(t *testing.T) { costtest.RequireLinear(t, 100, input) })
 	}
 }
 
@@ -299,7 +299,7 @@ func TestLinearConfig(t *testing.T) {
 		"line feeds":        {`{"x":`, "\n", `1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, 60<<10, func(n int) func() {
+			costtest.RequireLinear(t, 60<<10, func(n int) func() {
 				var b strings.Builder
 				b.WriteString(c[0])
 				for i := 0; b.Len() < n; i++ {

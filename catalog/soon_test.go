@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -40,7 +40,7 @@ func TestSoon(t *testing.T) {
 	}
 	var first, second *catalog.Catalog
 	load := func(dir string, soon bool) (c *catalog.Catalog, took time.Duration) {
-		took = growth.MeasureTime(func() {
+		took = costtest.MeasureTime(func() {
 			var problems catalog.Problems
 			if c, problems = catalog.Load(dir, catalog.Options{Soon: soon}); len(problems) > 0 {
 				t.Error(problems)

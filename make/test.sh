@@ -92,7 +92,7 @@ again() {
 # The race detector makes computation ten times slower. It is for packages that start goroutines, and for packages with
 # locks whose tests start some: finds_races selects both. These packages have goroutines, but mostly compute, or start
 # programs that are built without it. The slowest comes first.
-plain='./sandbox-image/cmd/sandboxd ./internal/growth ./proxy/internal/engine ./cli/internal/openapi'
+plain='./sandbox-image/cmd/sandboxd ./internal/costtest ./proxy/internal/multisearch ./cli/internal/openapi'
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 locks='sync\.|atomic\.|chan '
 finds_races() { # DIR

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // Bounds of texts in bytes, and of lists in entries. TypeScript is bounded by MaxLine.
@@ -73,7 +73,7 @@ func (l Line) checkFields() error {
 		return l.checkType()
 	}
 	if l.TS != "" || !slices.Contains(ListMethods(), l.Method) {
-		return fmt.Errorf("an operation with the method %s", visible.QuoteText(cutQuote(l.Method)))
+		return fmt.Errorf("an operation with the method %s", safetext.QuoteText(cutQuote(l.Method)))
 	}
 	if err := CheckPath(l.Path); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (l Line) checkFields() error {
 	}
 	for name, style := range l.Styles {
 		if !slices.Contains(listStyles(), style) {
-			return fmt.Errorf("the style %s; want one of %s", visible.QuoteText(cutQuote(style)),
+			return fmt.Errorf("the style %s; want one of %s", safetext.QuoteText(cutQuote(style)),
 				strings.Join(listStyles(), ", "))
 		}
 		if err := checkShownText("parameter", name, MaxTag); err != nil {
@@ -120,7 +120,7 @@ func (l Line) checkType() error {
 	case !alone:
 		return errors.New("a type with fields of an operation")
 	case !isIdentifier(l.Type):
-		return fmt.Errorf("the type name %s; want an identifier", visible.QuoteText(cutQuote(l.Type)))
+		return fmt.Errorf("the type name %s; want an identifier", safetext.QuoteText(cutQuote(l.Type)))
 	case l.TS == "":
 		return errors.New("a type without a definition")
 	}
@@ -130,14 +130,16 @@ func (l Line) checkType() error {
 // lineLabel returns the line for a message.
 func (l Line) lineLabel() string {
 	if l.Type != "" {
-		return "type " + visible.OneLine(cutQuote(l.Type))
+		return "type " + safetext.OneLine(cutQuote(l.Type))
 	}
-	return visible.OneLine(cutQuote(l.Method + " " + l.Path))
+	return safetext.OneLine(cutQuote(l.Method + " " + l.Path))
 }
 
 // CheckPath returns why a text is not a path of this format, or nil.
 func CheckPath(p string) error {
-	bad := func(why string) error { return fmt.Errorf("the path %s; want %s", visible.QuoteText(cutQuote(p)), why) }
+	bad := func(why string) error {
+		return fmt.Errorf("the path %s; want %s", safetext.QuoteText(cutQuote(p)), why)
+	}
 	if !strings.HasPrefix(p, "/") || len(p) > MaxPath {
 		return bad(fmt.Sprintf("at most %d bytes that start with /", MaxPath))
 	}
@@ -168,7 +170,7 @@ func checkServerURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" || strings.HasSuffix(s, "/") {
-		return fmt.Errorf("the server %s; want a URL like https://api.example.com/v1", visible.QuoteText(cutQuote(s)))
+		return fmt.Errorf("the server %s; want a URL like https://api.example.com/v1", safetext.QuoteText(cutQuote(s)))
 	}
 	return nil
 }
@@ -190,14 +192,14 @@ func checkShownText(what, s string, most int) error {
 	switch {
 	case len(s) > most:
 		return fmt.Errorf("%s of %d bytes; want at most %d", what, len(s), most)
-	case !visible.IsPlain(s):
-		return fmt.Errorf("%s with a character that is not shown as it is: %s", what, visible.QuoteText(cutQuote(s)))
+	case !safetext.IsPlain(s):
+		return fmt.Errorf("%s with a character that is not shown as it is: %s", what, safetext.QuoteText(cutQuote(s)))
 	}
 	return nil
 }
 
 // cutQuote shortens a text that a message quotes.
-func cutQuote(s string) string { return visible.CutText(s, 80, "...") }
+func cutQuote(s string) string { return safetext.CutText(s, 80, "...") }
 
 // lineCounter compares the number of lines in a file with its head.
 type lineCounter struct{ operations, types int }

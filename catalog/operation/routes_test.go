@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 func routes() *Routes {
@@ -119,7 +119,7 @@ func TestRoutesBounds(t *testing.T) {
 		t.Errorf("%d routes: %v", r.size, err)
 	}
 	r = NewRoutes()
-	growth.RequireBounded(t, "adding many patterns", 20*time.Second, func() {
+	costtest.RequireBounded(t, "adding many patterns", 20*time.Second, func() {
 		for i := range 100_000 {
 			add(r, h, Line{Method: "GET", Path: fmt.Sprintf("/{x}%d", i)})
 		}
@@ -134,10 +134,10 @@ func TestNearestBounded(t *testing.T) {
 		keys[i] = "GET /" + strings.Repeat(fmt.Sprintf("/%d", i)+segment, 8)
 	}
 	key := func(i int) string { return keys[i] }
-	growth.RequireBounded(t, "a document made for it", 5*time.Second, func() {
+	costtest.RequireBounded(t, "a document made for it", 5*time.Second, func() {
 		NearestKey("GET", strings.Repeat("/1"+segment[2:]+"c", 8), len(keys), key)
 	})
-	growth.RequireBounded(t, "a path made for it", 5*time.Second, func() { NearestKey("GET", strings.Repeat("/x", 60), len(keys), key) })
+	costtest.RequireBounded(t, "a path made for it", 5*time.Second, func() { NearestKey("GET", strings.Repeat("/x", 60), len(keys), key) })
 }
 
 // FuzzRoutes: a path that is allowed has as many segments as an operation, however a server decodes it.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // checkTypes checks that texts have the form of TypeScript types. Then a text cannot end its declaration, contain a
@@ -14,7 +14,7 @@ import (
 func checkTypes(texts ...string) error {
 	for _, ts := range texts {
 		if err := checkTypeText(ts); err != nil {
-			return fmt.Errorf("the type %s: %w", visible.QuoteText(cutQuote(ts)), err)
+			return fmt.Errorf("the type %s: %w", safetext.QuoteText(cutQuote(ts)), err)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // Decoder collects the mistakes of one file. After a mistake, a method that reads a value leaves its target unchanged.
@@ -155,7 +155,7 @@ func QuoteKey(key string) string {
 }
 
 // CutQuote shortens a text that a message quotes.
-func CutQuote(s string) string { return visible.CutText(s, 80, "...") }
+func CutQuote(s string) string { return safetext.CutText(s, 80, "...") }
 
 // ReadString reads a string.
 func (d *Decoder) ReadString(field string, n *jsonread.Node, to *string) {

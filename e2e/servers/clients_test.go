@@ -14,7 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/internal/tokens"
+	"github.com/codeforge-mcp/codeforge/internal/tokencount"
 )
 
 // maxTokens is what a client puts into a model's context, however many servers there are.
@@ -33,9 +33,9 @@ type seen struct {
 }
 
 func (s seen) tokens() int {
-	n := tokens.EstimateTokens(s.Instructions)
+	n := tokencount.EstimateTokens(s.Instructions)
 	for _, t := range s.Tools {
-		n += tokens.EstimateTokens(t.Name + t.Description + string(t.Schema) + string(t.Input))
+		n += tokencount.EstimateTokens(t.Name + t.Description + string(t.Schema) + string(t.Input))
 	}
 	return n
 }

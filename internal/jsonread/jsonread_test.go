@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 // seeds are texts in and beside the grammar.
@@ -170,7 +170,7 @@ func TestHostile(t *testing.T) {
 	for name, part := range map[string]string{
 		"lists": "[", "objects": `{"a":`, "keys": `{"a":1},`, "quotes": `"",`, "escapes": `\"`, "digits": "1", "lines": "\n",
 	} {
-		growth.RequireLinear(t, 1<<16, func(n int) func() {
+		costtest.RequireLinear(t, 1<<16, func(n int) func() {
 			text := `["` + strings.Repeat(part, n/len(part))
 			if name != "escapes" {
 				text = "[" + strings.Repeat(part, n/len(part))

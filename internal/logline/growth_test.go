@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 // TestLinear: a line takes time in proportion to what it says, in both formats.
@@ -14,7 +14,7 @@ func TestLinear(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		l := New(io.Discard, format, nil)
 		for _, part := range []string{"a", "\x1b", "\u202e", "\xff", "\n", "\"", "\U000e0041"} {
-			growth.RequireLinear(t, 128<<10, func(n int) func() {
+			costtest.RequireLinear(t, 128<<10, func(n int) func() {
 				text := strings.Repeat(part, n/len(part))
 				return func() { l.Info(text, slog.String("x", text)) }
 			})

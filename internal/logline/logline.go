@@ -18,7 +18,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 const (
@@ -164,7 +164,7 @@ func (h *textHandler) appendSafe(b []byte, s string) []byte {
 	if isPrintable(s) {
 		return append(b, s...)
 	}
-	q := visible.QuoteText(s)
+	q := safetext.QuoteText(s)
 	return append(b, q[1:len(q)-1]...)
 }
 
@@ -183,20 +183,20 @@ func appendQuoted(b []byte, s string) []byte {
 	if s != "" && !strings.ContainsAny(s, ` "=`) && isPrintable(s) {
 		return append(b, s...)
 	}
-	return append(b, visible.QuoteText(s)...)
+	return append(b, safetext.QuoteText(s)...)
 }
 
 // isPrintable reports whether text needs no escape.
 func isPrintable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' { // rare
-			return visible.IsPlain(s)
+			return safetext.IsPlain(s)
 		}
 	}
 	return true
 }
 
-func isUnprintable(r rune) bool { return !unicode.IsPrint(r) || visible.IsOdd(r) }
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) || safetext.IsOdd(r) }
 
 // newJSON returns slog's JSON handler behind one that cleans every string.
 func newJSON(w io.Writer, clean func(string) string) slog.Handler {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 func TestDistance(t *testing.T) {
@@ -134,14 +134,14 @@ func TestNear(t *testing.T) {
 	if got := NearestOf("abc", 1, []string{"abcdefgh", "xyz"}); got != "" {
 		t.Errorf("got %q", got)
 	}
-	growth.RequireLinear(t, 2000, func(n int) func() {
+	costtest.RequireLinear(t, 2000, func(n int) func() {
 		names := make([]string, n)
 		for i := range names {
 			names[i] = strings.Repeat("b", 60) + fmt.Sprint(i)
 		}
 		return func() { NearestOf(strings.Repeat("a", 64), 32, names) }
 	})
-	growth.RequireLinear(t, 1<<20, func(n int) func() {
+	costtest.RequireLinear(t, 1<<20, func(n int) func() {
 		long := strings.Repeat("a", n)
 		return func() { NearestOf(long, 1, []string{long + "b"}) }
 	})

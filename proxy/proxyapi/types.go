@@ -34,7 +34,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -422,8 +422,8 @@ func (h Hint) RequestPrefix() string {
 }
 
 // VoiceText returns the hint for each reader, with its request.
-func (h Hint) VoiceText() voice.Text {
-	return voice.Text{Model: h.RequestPrefix() + h.Text, Person: h.RequestPrefix() + cmp.Or(h.Person, h.Text)}
+func (h Hint) VoiceText() readertext.Text {
+	return readertext.Text{Model: h.RequestPrefix() + h.Text, Person: h.RequestPrefix() + cmp.Or(h.Person, h.Text)}
 }
 
 // Refusal is the JSON body of a refused request, and of a call of a tool that failed.

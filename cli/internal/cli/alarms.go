@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -86,7 +86,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		if err := op.Unfreeze(c.Context(), session); err != nil {
 			return err
 		}
-		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", visible.OneLine(session))
+		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", safetext.OneLine(session))
 		return nil
 	}
 	return c
@@ -109,7 +109,7 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 	fmt.Fprintf(w, "%s  %s: %s\n", a.At.Local().Format("2006-01-02 15:04:05"), title, text)
 	if a.Frozen {
 		fmt.Fprintf(w, "    session %s (%s) is frozen: codeforge unfreeze %s\n",
-			visible.OneLine(a.Session), visible.OneLine(a.Client), visible.OneLine(a.Session))
+			safetext.OneLine(a.Session), safetext.OneLine(a.Client), safetext.OneLine(a.Session))
 	}
 }
 
@@ -117,9 +117,9 @@ func printAlarm(w io.Writer, a operatorapi.Alarm) {
 // client.
 func alarmTexts(a operatorapi.Alarm) (title, text string) {
 	what := strings.TrimSpace(a.Method + " " + a.Host)
-	// visible.OneLine removes control characters: code must not be able to write to the terminal.
-	return "Code was about to send " + visible.OneLine(a.DescribeSecret()),
-		visible.OneLine(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
+	// safetext.OneLine removes control characters: code must not be able to write to the terminal.
+	return "Code was about to send " + safetext.OneLine(a.DescribeSecret()),
+		safetext.OneLine(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
 }
 
 // watchAlarms prints each alarm that is newer than those in known.

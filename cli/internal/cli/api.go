@@ -10,7 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -201,18 +201,18 @@ func (o *apiOptions) listAPIs(e *Env) error {
 			state = p(terminal.Dim, "off   ")
 		}
 		fmt.Fprintf(e.Stdout, "%s  %-14s %s\n        %s\n",
-			state, visible.OneLine(r.Name), visible.OneLine(strings.Join(r.Domains, ", ")), visible.OneLine(r.Description))
+			state, safetext.OneLine(r.Name), safetext.OneLine(strings.Join(r.Domains, ", ")), safetext.OneLine(r.Description))
 		for _, t := range r.Credentials {
 			fmt.Fprintf(e.Stdout, "        %s in %s\n", t.Name, strings.Join(t.In, ", "))
 		}
 	}
 	for _, f := range found {
 		if f.API != "" && f.Severity == "error" {
-			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken"), visible.OneLine(f.Text))
+			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken"), safetext.OneLine(f.Text))
 		}
 	}
 	if len(rows) == 0 {
-		fmt.Fprintf(e.Stdout, "There are no APIs in %s; codeforge api add NAME adds one.\n", visible.OneLine(o.apis))
+		fmt.Fprintf(e.Stdout, "There are no APIs in %s; codeforge api add NAME adds one.\n", safetext.OneLine(o.apis))
 	}
 	return nil
 }
@@ -232,6 +232,6 @@ func (o *apiOptions) checkAPI(_ context.Context, e *Env, name string) error {
 	if o.json || len(own) > 0 {
 		return showFindings(e, own, cat, o.json)
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s has no mistakes.\n", visible.OneLine(name))
+	_, err := fmt.Fprintf(e.Stdout, "%s has no mistakes.\n", safetext.OneLine(name))
 	return err
 }

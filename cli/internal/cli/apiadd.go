@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // addAPI writes an API: from a document, from the example of its name, or from flags and answers.
@@ -61,10 +61,10 @@ func (o *apiOptions) hasNoDescription() bool {
 
 // addExample uses the example of an API as its config.json.
 func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
-	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", visible.OneLine(name))
+	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", safetext.OneLine(name))
 	in, values := newPrompter(e), map[string]secret.Value{}
 	for _, token := range tokens {
-		value, err := in.askSecret(ctx, "Credential for "+visible.OneLine(token)+" (not shown): ")
+		value, err := in.askSecret(ctx, "Credential for "+safetext.OneLine(token)+" (not shown): ")
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 			return entry, err
 		}
 		if entry.Domains = splitList(text); in.terminal {
-			fmt.Fprintf(e.Stderr, "  hosts: %s\n", visible.OneLine(strings.Join(entry.Domains, ", ")))
+			fmt.Fprintf(e.Stderr, "  hosts: %s\n", safetext.OneLine(strings.Join(entry.Domains, ", ")))
 		}
 	}
 	if in.terminal {
@@ -261,7 +261,7 @@ func (o *apiOptions) finishAdding(ctx context.Context, e *Env, in linePrompter, 
 	}
 	for i := range entry.Credentials {
 		c := &entry.Credentials[i]
-		value, err := in.askSecret(ctx, "Credential for "+visible.OneLine(c.Name)+c.Kind+" (not shown): ")
+		value, err := in.askSecret(ctx, "Credential for "+safetext.OneLine(c.Name)+c.Kind+" (not shown): ")
 		if err != nil {
 			return err
 		}
@@ -278,13 +278,13 @@ func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string,
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.OneLine(w.String()))
+		fmt.Fprintf(e.Stderr, "warning: %s\n", safetext.OneLine(w.String()))
 	}
 	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", visible.OneLine(path), state,
+	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", safetext.OneLine(path), state,
 		name)
 	return nil
 }

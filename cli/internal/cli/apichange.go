@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // setActive switches an API on or off.
@@ -23,7 +23,7 @@ func (o *apiOptions) setActive(ctx context.Context, e *Env, name string, on bool
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
 			"that yet; codeforge check and codeforge status show why"
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", visible.OneLine(name), state)
+	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", safetext.OneLine(name), state)
 	return err
 }
 
@@ -33,9 +33,9 @@ func (o *apiOptions) removeAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	folder := visible.OneLine(filepath.Join(o.apis, name))
+	folder := safetext.OneLine(filepath.Join(o.apis, name))
 	if !o.yes {
-		question := fmt.Sprintf("Remove %s in %s?", visible.OneLine(strings.Join(files, ", ")), folder)
+		question := fmt.Sprintf("Remove %s in %s?", safetext.OneLine(strings.Join(files, ", ")), folder)
 		if err := confirmRemoval(ctx, e, question); err != nil {
 			return err
 		}
@@ -45,10 +45,10 @@ func (o *apiOptions) removeAPI(ctx context.Context, e *Env, name string) error {
 	}
 	if o.waitForLoad(ctx, e, name, false) == notLoaded {
 		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status shows why\n",
-			visible.OneLine(name))
+			safetext.OneLine(name))
 	}
 	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials at the provider, unless another program "+
-		"uses them.\n", visible.OneLine(strings.Join(files, ", ")), folder)
+		"uses them.\n", safetext.OneLine(strings.Join(files, ", ")), folder)
 	return err
 }
 
@@ -65,7 +65,7 @@ func (o *apiOptions) editConfig(ctx context.Context, e *Env, name string) error 
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.Stdin, e.Stdout, e.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", visible.OneLine(words[0]), err)
+		return fmt.Errorf("the editor %s ($VISUAL, $EDITOR): %w", safetext.OneLine(words[0]), err)
 	}
 	return o.checkAPI(ctx, e, name)
 }
@@ -85,12 +85,12 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 		}
 		tried++
 		if !o.json {
-			fmt.Fprintf(e.Stdout, "%s\n", visible.OneLine(a.Name))
+			fmt.Fprintf(e.Stdout, "%s\n", safetext.OneLine(a.Name))
 		}
 		if err := o.testAPI(ctx, e, a.Name); err != nil {
 			failed = silentError(ExitFailed)
 			if text := err.Error(); text != "" {
-				fmt.Fprintf(e.Stdout, "failed: %s\n", visible.OneLine(text))
+				fmt.Fprintf(e.Stdout, "failed: %s\n", safetext.OneLine(text))
 			}
 		}
 		if ctx.Err() != nil {
@@ -98,7 +98,7 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 		}
 	}
 	if tried == 0 {
-		return fmt.Errorf("there is no active API in %s; codeforge api add NAME adds one", visible.OneLine(o.apis))
+		return fmt.Errorf("there is no active API in %s; codeforge api add NAME adds one", safetext.OneLine(o.apis))
 	}
 	return failed
 }

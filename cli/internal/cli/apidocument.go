@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/google"
 	"github.com/codeforge-mcp/codeforge/cli/internal/graphql"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // documentFlag returns the flag that names the document of an API, and its value. Both are empty if no such flag is
@@ -65,7 +65,7 @@ func (o *apiOptions) readDocument(ctx context.Context, e *Env, flagName, from st
 // nameError adds the name of a document to an error.
 func nameError(from string, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.OneLine(from), err)
+		return fmt.Errorf("%s: %w", safetext.OneLine(from), err)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	if flagName == "--google" {
 		return google.ImportDiscovery(text, with)
 	}
-	root, err := tree.ParseTree(text, openapi.IsExample)
+	root, err := yamltree.ParseTree(text, openapi.IsExample)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	}
 	if !o.json {
 		fmt.Fprintf(out, "Wrote %s (%s) beside it.\n",
-			visible.OneLine(filepath.Join(o.apis, name, operation.FileName)), formatKilobytes(len(file)))
+			safetext.OneLine(filepath.Join(o.apis, name, operation.FileName)), formatKilobytes(len(file)))
 	}
 	return nil
 }
@@ -190,23 +190,23 @@ func renderOperations(doc *document.Document) ([]byte, error) {
 
 // printDocument prints a summary of a document.
 func printDocument(out io.Writer, name string, doc *document.Document) {
-	fmt.Fprintf(out, "%s: %s, %s, %s\n", visible.OneLine(name), visible.OneLine(doc.Kind),
+	fmt.Fprintf(out, "%s: %s, %s, %s\n", safetext.OneLine(name), safetext.OneLine(doc.Kind),
 		countNoun(len(doc.Operations), "operation"), countNoun(len(doc.Types), "type"))
-	fmt.Fprintf(out, "  host  %s\n", visible.OneLine(strings.Join(doc.Hosts, ", ")))
+	fmt.Fprintf(out, "  host  %s\n", safetext.OneLine(strings.Join(doc.Hosts, ", ")))
 	also := ""
 	if len(doc.Other) > 0 {
 		also = " (also: " + strings.Join(doc.Other, ", ") + "; choose with --scheme)"
 	}
 	for _, t := range doc.Scheme.Tokens {
-		fmt.Fprintf(out, "  auth  %s -> %s in %s%s\n", visible.OneLine(doc.Scheme.Name), t.Name, visible.OneLine(t.Place),
-			visible.OneLine(also))
+		fmt.Fprintf(out, "  auth  %s -> %s in %s%s\n", safetext.OneLine(doc.Scheme.Name), t.Name, safetext.OneLine(t.Place),
+			safetext.OneLine(also))
 		also = ""
 	}
 	if len(doc.Scheme.Tokens) == 0 {
 		fmt.Fprintln(out, "  auth  not in the document; --token NAME adds a bearer token if the API wants one")
 	}
 	for _, note := range doc.Notes {
-		fmt.Fprintf(out, "  note  %s\n", visible.OneLine(note))
+		fmt.Fprintf(out, "  note  %s\n", safetext.OneLine(note))
 	}
 }
 
@@ -259,7 +259,7 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 	doc.Operations, doc.Head.Operations = kept, len(kept)
 	if host := serverHost(doc.Head.Server); !isCovered(a.Hosts, host) {
 		return fmt.Errorf("the server %s is not in the domains of %s: add %s there first",
-			visible.OneLine(doc.Head.Server), name, host)
+			safetext.OneLine(doc.Head.Server), name, host)
 	}
 	file, err := renderOperations(doc)
 	if err != nil {
@@ -275,9 +275,9 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 		})
 	}
 	fmt.Fprintf(e.Stdout, "%s: %s, +%d -%d (%s)\n",
-		visible.OneLine(name), countNoun(len(doc.Operations), "operation"), added, gone, formatKilobytes(len(file)))
+		safetext.OneLine(name), countNoun(len(doc.Operations), "operation"), added, gone, formatKilobytes(len(file)))
 	for host := range closed {
-		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", visible.OneLine(host))
+		fmt.Fprintf(e.Stdout, "  note  operations at %s were left out: it is not in \"domains\"\n", safetext.OneLine(host))
 	}
 	if !doc.Head.GraphQL { // a GraphQL schema names no host
 		fresh, err := importText(flagName, source.Text, document.Options{Name: name, Base: source.URL, Vars: o.vars})
@@ -286,7 +286,7 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 		}
 	}
 	for _, note := range doc.Notes {
-		fmt.Fprintf(e.Stdout, "  note  %s\n", visible.OneLine(note))
+		fmt.Fprintf(e.Stdout, "  note  %s\n", safetext.OneLine(note))
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.H
 	for _, host := range doc.Hosts {
 		if !isCovered(a.Hosts, host) {
 			fmt.Fprintf(out, "  note  the document names the host %s, which is not in \"domains\" and stays closed\n",
-				visible.OneLine(host))
+				safetext.OneLine(host))
 		}
 	}
 	for _, t := range doc.Scheme.Tokens {
@@ -304,7 +304,7 @@ func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.H
 		if !known && len(old.Auth) > 0 {
 			fmt.Fprintf(out, "  note  config.json was not changed: the document sends its credential in %s, and config.json "+
 				"does not\n",
-				visible.OneLine(t.Place))
+				safetext.OneLine(t.Place))
 		}
 	}
 }

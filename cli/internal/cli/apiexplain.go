@@ -9,7 +9,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // ruleResult is the result of one rule for a request.
@@ -51,13 +51,13 @@ func (o *apiOptions) explainRequest(e *Env, name, method, path string) error {
 	}
 	p := newPainter(e, e.Stdout)
 	for i, s := range x.Steps {
-		fmt.Fprintf(e.Stdout, "%3d  %s\n     %s\n", i+1, visible.OneLine(s.Rule), p(terminal.Dim, s.Result))
+		fmt.Fprintf(e.Stdout, "%3d  %s\n     %s\n", i+1, safetext.OneLine(s.Rule), p(terminal.Dim, s.Result))
 	}
 	color := terminal.Green
 	if x.Verdict != "allowed" {
 		color = terminal.Yellow
 	}
-	fmt.Fprintf(e.Stdout, "%s: %s\n", p(color, x.Verdict), visible.OneLine(x.Why))
+	fmt.Fprintf(e.Stdout, "%s: %s\n", p(color, x.Verdict), safetext.OneLine(x.Why))
 	return nil
 }
 

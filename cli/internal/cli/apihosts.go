@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // chooseHosts removes from a document all hosts that the user does not open. These stay open: the hosts under the first
@@ -25,7 +25,7 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Wr
 	for _, host := range doc.Hosts {
 		yes := registeredDomain(host) == main || slices.Contains(o.domains, host)
 		if !yes && in.terminal {
-			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", visible.OneLine(host), visible.OneLine(main))
+			question := fmt.Sprintf("Open %s too, which is not of %s? [y/N] ", safetext.OneLine(host), safetext.OneLine(main))
 			answer, err := in.askLine(ctx, question, "--domain",
 				func(s string) (string, error) { return strings.ToLower(s), nil })
 			if err != nil {
@@ -39,7 +39,7 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Wr
 		}
 		closed[host] = true
 		fmt.Fprintf(out, "  note  %s is not of %s and stays closed, with the operations there; --domain %s opens it\n",
-			visible.OneLine(host), visible.OneLine(main), visible.OneLine(host))
+			safetext.OneLine(host), safetext.OneLine(main), safetext.OneLine(host))
 	}
 	doc.Hosts = open
 	doc.Operations = slices.DeleteFunc(doc.Operations, func(l operation.Line) bool { return closed[serverHost(l.Server)] })

@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -200,20 +200,20 @@ func printProposal(e *Env, p ruleProposal) {
 	paint := newPainter(e, e.Stdout)
 	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. No file was changed: put the rules that you want into "+
 		"apis/%s/config.json.\n",
-		countNoun(p.Requests, "request"), countNoun(p.Runs, "run"), visible.OneLine(p.API), visible.OneLine(p.API))
+		countNoun(p.Requests, "request"), countNoun(p.Runs, "run"), safetext.OneLine(p.API), safetext.OneLine(p.API))
 	if p.Requests == 0 {
 		return
 	}
 	fmt.Fprintln(e.Stdout, `  "rules":`)
 	for _, r := range p.Now {
-		fmt.Fprintln(e.Stdout, paint(terminal.Red, fmt.Sprintf("- %-60s %d", visible.OneLine(r.Text), r.Requests)))
+		fmt.Fprintln(e.Stdout, paint(terminal.Red, fmt.Sprintf("- %-60s %d", safetext.OneLine(r.Text), r.Requests)))
 	}
 	for _, r := range p.Rules {
-		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", visible.OneLine(string(r.Rule))+",",
+		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", safetext.OneLine(string(r.Rule))+",",
 			r.Requests)))
 	}
 	for _, u := range p.Unused {
-		fmt.Fprintf(e.Stdout, "  not used: %s\n", visible.OneLine(u))
+		fmt.Fprintf(e.Stdout, "  not used: %s\n", safetext.OneLine(u))
 	}
 	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand. "+
 		"\"then\": \"approve\" asks you first.")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // searchAPIs prints a model's search results for a query, or why each was found.
@@ -21,6 +21,6 @@ func (o *apiOptions) searchAPIs(ctx context.Context, e *Env, query string) error
 	if o.json {
 		return printJSONLine(e.Stdout, map[string]string{"query": query, "api": o.api, "text": text})
 	}
-	_, err = fmt.Fprintln(e.Stdout, visible.EscapeOdd(text))
+	_, err = fmt.Fprintln(e.Stdout, safetext.EscapeOdd(text))
 	return err
 }

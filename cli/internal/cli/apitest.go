@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/probe"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -40,7 +40,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := executeRun(ctx, e, c, server.Run{Code: p.Script(), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: p.Script(), APIs: []string{name}})
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func publicAPI(a *catalog.API) proxyapi.API {
 
 // findRunning returns the API as the running CodeForge has loaded it. If CodeForge does not answer, it returns the API
 // of the file.
-func (o *apiOptions) findRunning(ctx context.Context, c server.Config, a *catalog.API) (proxyapi.API, error) {
+func (o *apiOptions) findRunning(ctx context.Context, c mcpclient.Config, a *catalog.API) (proxyapi.API, error) {
 	own := publicAPI(a)
-	op, _, isLocal, err := server.ConnectOperator(ctx, c)
+	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c)
 	if err != nil || !isLocal || o.target.hasFlag("apis") {
 		return own, nil
 	}
@@ -89,9 +89,9 @@ func printVerdict(e *Env, v probe.Verdict) {
 	case !v.OK:
 		word = p(terminal.Red, "failed")
 	}
-	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, visible.OneLine(v.Request.URL), word,
-		visible.OneLine(v.Text))
+	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, safetext.OneLine(v.Request.URL), word,
+		safetext.OneLine(v.Text))
 	for _, h := range v.Hints {
-		fmt.Fprintf(e.Stdout, "hint: %s\n", visible.OneLine(h))
+		fmt.Fprintf(e.Stdout, "hint: %s\n", safetext.OneLine(h))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -107,7 +107,7 @@ func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []strin
 	for _, id := range ids {
 		h, err := c.DecideHeld(ctx, id, a)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", visible.OneLine(id), err))
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", safetext.OneLine(id), err))
 			continue
 		}
 		fmt.Fprintln(e.Stdout, describeDecision(h, a.Approve))
@@ -117,7 +117,7 @@ func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []strin
 
 // describeDecision describes the effect of a decision.
 func describeDecision(h approvalapi.HeldRequest, approve bool) string {
-	what := fmt.Sprintf("%s %s %s", h.ID, visible.OneLine(h.Method), visible.OneLine(h.URL))
+	what := fmt.Sprintf("%s %s %s", h.ID, safetext.OneLine(h.Method), safetext.OneLine(h.URL))
 	switch {
 	case !approve:
 		return "Refused: " + what
@@ -210,15 +210,15 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.HeldRequest) {
 	case !proxyapi.IsRunID(h.Run):
 		state = "it belongs to no run"
 	}
-	from := visible.OneLine(h.API)
+	from := safetext.OneLine(h.API)
 	if h.Server != "" {
 		from += ", sent by its MCP server"
 	}
 	if h.Tenant != "" {
-		from += ", of the tenant " + visible.OneLine(h.Tenant)
+		from += ", of the tenant " + safetext.OneLine(h.Tenant)
 	}
 	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), from, state,
-		time.Since(h.Since).Round(time.Second), visible.OneLine(h.Rule))
+		time.Since(h.Since).Round(time.Second), safetext.OneLine(h.Rule))
 	width, _ := w.Width()
 	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))
 	for _, header := range h.Headers {
@@ -246,7 +246,7 @@ func printBody(w *terminal.Stream, of, body string, width int) {
 // shownLines breaks a line of a request at the width of the terminal and puts prefix before each part. Without the
 // prefix, a wrapped part would look like CodeForge's own text. Width 0 means that the output is not a terminal.
 func shownLines(prefix, text string, width int) string {
-	text = visible.OneLine(text)
+	text = safetext.OneLine(text)
 	room := max(width-len(prefix)-1, 20)
 	var b strings.Builder
 	for first := true; first || text != ""; first = false {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
@@ -117,7 +117,7 @@ func (o *auditOptions) openLedger(ctx context.Context, e *Env) (ledger.Source, e
 			return ledger.Dir(conf.State.Join("audit")), nil
 		}
 	}
-	c, _, err := server.ConnectCredentials(ctx, conf)
+	c, _, err := mcpclient.ConnectCredentials(ctx, conf)
 	return ledger.Remote{HTTP: c.HTTP}, err
 }
 
@@ -152,7 +152,7 @@ func (o *auditOptions) readCheckpoints(ctx context.Context, e *Env) ([]ledger.Kn
 		found := 0
 		for line := range bytes.Lines(text) {
 			if h, err := ledger.ParseHead(string(line)); err == nil {
-				where := fmt.Sprintf("%q of the anchor", visible.OneLine(strings.TrimSpace(string(line))))
+				where := fmt.Sprintf("%q of the anchor", safetext.OneLine(strings.TrimSpace(string(line))))
 				known = append(known, ledger.KnownCheckpoint{Head: h, Where: where})
 				found++
 			}
@@ -183,7 +183,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownChe
 		}
 		for _, run := range page.Runs {
 			if h, err := ledger.ParseHead(run.Audit); err == nil {
-				known = append(known, ledger.KnownCheckpoint{Head: h, Where: "the receipt of run " + visible.OneLine(run.ID)})
+				known = append(known, ledger.KnownCheckpoint{Head: h, Where: "the receipt of run " + safetext.OneLine(run.ID)})
 			}
 		}
 		if cursor = page.Next; cursor == "" {
@@ -196,7 +196,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownChe
 func printReport(e *Env, r ledger.Report) {
 	p := newPainter(e, e.Stdout)
 	for _, f := range r.Findings {
-		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+visible.OneLine(f))
+		fmt.Fprintln(e.Stdout, p(terminal.Red, "broken: ")+safetext.OneLine(f))
 	}
 	if len(r.Findings) > 0 {
 		return
@@ -219,9 +219,9 @@ func printReport(e *Env, r ledger.Report) {
 
 // decisionLine describes a person's decision.
 func decisionLine(d ledger.Decision) string {
-	what := visible.OneLine(d.Method) + " " + visible.OneLine(d.URL)
+	what := safetext.OneLine(d.Method) + " " + safetext.OneLine(d.URL)
 	if d.Plan != "" {
-		what = "plan " + visible.OneLine(d.Plan) + ", " + countNoun(len(d.Steps), "step")
+		what = "plan " + safetext.OneLine(d.Plan) + ", " + countNoun(len(d.Steps), "step")
 	}
 	if d.Approved {
 		return "approved " + what
@@ -236,29 +236,29 @@ func printRecord(w io.Writer, p textPainter, r ledger.Record) error {
 	case r.Exchange != nil:
 		text = exchangeLine(p, *r.Exchange)
 	case r.Sending != nil:
-		text = "sending " + visible.OneLine(r.Sending.Method) + " " + visible.OneLine(r.Sending.URL)
+		text = "sending " + safetext.OneLine(r.Sending.Method) + " " + safetext.OneLine(r.Sending.URL)
 	case r.Run != nil:
-		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", visible.OneLine(r.Run.Outcome),
+		text = fmt.Sprintf("run     %s, exit code %d, %s; code %.12s, %d bytes", safetext.OneLine(r.Run.Outcome),
 			r.Run.ExitCode,
-			countNoun(r.Run.Count.Exchanges, "exchange"), visible.OneLine(r.Run.CodeSHA256), r.Run.CodeBytes)
+			countNoun(r.Run.Count.Exchanges, "exchange"), safetext.OneLine(r.Run.CodeSHA256), r.Run.CodeBytes)
 	case r.Decision != nil:
 		text = decisionLine(*r.Decision)
 	case r.Alarm != nil:
-		text = p(terminal.Red, "alarm   ") + visible.OneLine(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
-			visible.OneLine(r.Alarm.DescribeSecret()+" in the "+r.Alarm.In)
+		text = p(terminal.Red, "alarm   ") + safetext.OneLine(strings.TrimSpace(r.Alarm.Method+" "+r.Alarm.Host)) + ": " +
+			safetext.OneLine(r.Alarm.DescribeSecret()+" in the "+r.Alarm.In)
 	case r.Login != nil && r.Login.Out:
-		text = "logout  " + visible.OneLine(r.Login.Name)
+		text = "logout  " + safetext.OneLine(r.Login.Name)
 	case r.Login != nil:
-		text = "login   " + visible.OneLine(r.Login.Name)
+		text = "login   " + safetext.OneLine(r.Login.Name)
 	case r.Start != nil:
-		text = "start   " + visible.OneLine(r.Start.Version)
+		text = "start   " + safetext.OneLine(r.Start.Version)
 		if r.Start.SetAside != "" {
-			text += p(terminal.Red, "; the ledger before did not verify and is in "+visible.OneLine(r.Start.SetAside))
+			text += p(terminal.Red, "; the ledger before did not verify and is in "+safetext.OneLine(r.Start.SetAside))
 		}
 	case r.Gap != nil:
 		text = p(terminal.Red, fmt.Sprintf("gap     %d records before this one could not be written", r.Gap.Lost))
 	}
 	at := p(terminal.Dim, fmt.Sprintf("%6d %s", r.N, r.At.Local().Format("2006-01-02 15:04:05")))
-	_, err := fmt.Fprintf(w, "%s %s %s\n", at, visible.OneLine(cmp.Or(r.RunID(), "-")), text)
+	_, err := fmt.Fprintf(w, "%s %s %s\n", at, safetext.OneLine(cmp.Or(r.RunID(), "-")), text)
 	return err
 }

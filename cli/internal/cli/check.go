@@ -13,10 +13,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -164,8 +164,8 @@ func inspectProxy(e *Env) ([]checkFinding, *catalog.Catalog) {
 	failed := func(err error) ([]checkFinding, *catalog.Catalog) {
 		return []checkFinding{{Severity: "error", File: "apis", Text: err.Error()}}, nil
 	}
-	c := server.Config{Socket: operatorapi.ContainerSocket}
-	op, _, _, err := server.ConnectOperator(ctx, c)
+	c := mcpclient.Config{Socket: operatorapi.ContainerSocket}
+	op, _, _, err := mcpclient.ConnectOperator(ctx, c)
 	if err != nil {
 		return failed(err)
 	}
@@ -230,7 +230,7 @@ func printFindings(e *Env, found []checkFinding, cat *catalog.Catalog) {
 			colour = terminal.Red
 			errs++
 		}
-		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), visible.OneLine(f.Text))
+		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), safetext.OneLine(f.Text))
 	}
 	active, inactive := 0, 0
 	for _, a := range cat.APIs() {

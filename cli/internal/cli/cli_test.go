@@ -19,7 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -31,15 +31,15 @@ import (
 // TestExitCode: codeforge run has the script's exit code.
 func TestExitCode(t *testing.T) {
 	for _, row := range []struct {
-		r    server.Result
+		r    mcpclient.Result
 		want int
 	}{
-		{server.Result{}, 0},
-		{server.Result{Failed: true}, ExitNotRun},
-		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Exited, Code: 7}}, 7},
-		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Timeout, Code: 137}}, ExitTimeout},
-		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM}}, ExitFailed},
-		{server.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM, Code: 137}}, 137},
+		{mcpclient.Result{}, 0},
+		{mcpclient.Result{Failed: true}, ExitNotRun},
+		{mcpclient.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Exited, Code: 7}}, 7},
+		{mcpclient.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.Timeout, Code: 137}}, ExitTimeout},
+		{mcpclient.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM}}, ExitFailed},
+		{mcpclient.Result{Failed: true, Exit: &sandboxapi.Exit{Reason: sandboxapi.OOM, Code: 137}}, 137},
 	} {
 		if got := exitCode(row.r); got != row.want {
 			t.Errorf("exitCode(%+v) = %d, want %d", row.r, got, row.want)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 func connectCommand(e *Env) *cobra.Command {
@@ -78,7 +78,7 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 		return err
 	}
 	if o.tenant != "" {
-		op, _, _, err := server.ConnectOperator(ctx, c)
+		op, _, _, err := mcpclient.ConnectOperator(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 }
 
 // readAccess asks the running CodeForge for its address.
-func readAccess(ctx context.Context, e *Env, c server.Config) (endpointAccess, error) {
+func readAccess(ctx context.Context, e *Env, c mcpclient.Config) (endpointAccess, error) {
 	s := readState(ctx, e, c)
 	switch {
 	case !s.Running:
@@ -183,7 +183,7 @@ func printChange(e *Env, path string, before, after []byte) {
 	if string(before) == string(after) {
 		return
 	}
-	fmt.Fprintf(e.Stdout, "%s\n", visible.OneLine(path))
+	fmt.Fprintf(e.Stdout, "%s\n", safetext.OneLine(path))
 	printDiff(e, string(before), string(after))
 }
 
@@ -191,7 +191,7 @@ func printChange(e *Env, path string, before, after []byte) {
 func printDiff(e *Env, before, after string) {
 	paint := newPainter(e, e.Stdout)
 	for _, line := range clients.DiffLines(before, after) {
-		text := visible.OneLine(line)
+		text := safetext.OneLine(line)
 		switch line[0] {
 		case '+':
 			text = paint(terminal.Green, text)
@@ -204,12 +204,12 @@ func printDiff(e *Env, before, after string) {
 
 func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, r connectOutput) {
 	if !r.Changed {
-		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, visible.OneLine(r.File))
+		fmt.Fprintf(e.Stdout, "%s is connected already: %s\n", client.Title, safetext.OneLine(r.File))
 		return
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s.", visible.OneLine(r.File))
+	fmt.Fprintf(e.Stdout, "Wrote %s.", safetext.OneLine(r.File))
 	if r.Backup != "" {
-		fmt.Fprintf(e.Stdout, " The old file is in %s.", visible.OneLine(r.Backup))
+		fmt.Fprintf(e.Stdout, " The old file is in %s.", safetext.OneLine(r.Backup))
 	}
 	fmt.Fprintln(e.Stdout)
 	if a.token && http {

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -60,7 +60,7 @@ func printConnect(e *Env, a endpointAccess) {
 	if len(to.Command) > 0 {
 		words := make([]string, len(to.Command))
 		for i, word := range to.Command {
-			words[i] = visible.OneLine(word)
+			words[i] = safetext.OneLine(word)
 		}
 		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
 	}
@@ -79,12 +79,12 @@ func printConnect(e *Env, a endpointAccess) {
 // tryIt returns a command that runs a script.
 func tryIt(e *Env, a endpointAccess) string {
 	if a.container != "" && e.isInContainer() {
-		return "echo 'console.log(6 * 7)' | docker exec -i " + visible.OneLine(a.container) + " codeforge run -"
+		return "echo 'console.log(6 * 7)' | docker exec -i " + safetext.OneLine(a.container) + " codeforge run -"
 	}
 	run := e.programName() + " run FILE.ts"
 	// Without --state, run would look in the usual directory.
 	if usual, err := statedir.FindDir(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
-		run += " --state " + visible.OneLine(a.state)
+		run += " --state " + safetext.OneLine(a.state)
 	}
 	return run + "   (or - to read the script from stdin)"
 }
@@ -104,16 +104,16 @@ func printReady(e *Env, r embedded.Ready) {
 func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 	switch {
 	case len(c.APIs) == 0:
-		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", visible.OneLine(dir))
+		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", safetext.OneLine(dir))
 	default:
-		fmt.Fprintf(w, "  active APIs in %s:\n", visible.OneLine(dir))
+		fmt.Fprintf(w, "  active APIs in %s:\n", safetext.OneLine(dir))
 	}
 	for _, a := range c.APIs {
 		var names []string
 		for _, t := range a.Credentials {
 			names = append(names, t.Name)
 		}
-		line := fmt.Sprintf("    %-14s %s", visible.OneLine(a.Name), visible.OneLine(strings.Join(a.Domains, ", ")))
+		line := fmt.Sprintf("    %-14s %s", safetext.OneLine(a.Name), safetext.OneLine(strings.Join(a.Domains, ", ")))
 		if len(names) > 0 {
 			line += "  " + strings.Join(names, ", ")
 		}
@@ -130,6 +130,6 @@ func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 		if p.Warning {
 			word = "warning"
 		}
-		fmt.Fprintf(w, "  %s: %s\n", word, visible.OneLine(p.Text))
+		fmt.Fprintf(w, "  %s: %s\n", word, safetext.OneLine(p.Text))
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 )
 
@@ -33,7 +33,7 @@ Exit codes: 0 printed; 1 CodeForge does not run.`,
 		if err != nil {
 			return err
 		}
-		op, place, ok, err := server.ConnectOperator(c.Context(), conf)
+		op, place, ok, err := mcpclient.ConnectOperator(c.Context(), conf)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/feeder"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/cli/internal/credentialfeeder"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -63,22 +63,23 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns
 	fmt.Fprintln(w, "NAME\tAPI\tKIND\tSTATE\tVALID UNTIL\tLAST ERROR")
 	for _, c := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", visible.OneLine(c.Name), visible.OneLine(c.API), visible.OneLine(c.Kind),
-			stateText(c), untilText(c.ValidUntil), cmp.Or(visible.OneLine(c.LastError), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", safetext.OneLine(c.Name), safetext.OneLine(c.API),
+			safetext.OneLine(c.Kind),
+			stateText(c), untilText(c.ValidUntil), cmp.Or(safetext.OneLine(c.LastError), "-"))
 	}
 	_ = w.Flush() // ignored like errors of other prints
 	for _, c := range list {
 		switch c.State {
 		case credentialapi.StateLogin:
-			fmt.Fprintf(e.Stdout, "Log in with: %s login %s\n", e.programName(), visible.OneLine(c.Name))
+			fmt.Fprintf(e.Stdout, "Log in with: %s login %s\n", e.programName(), safetext.OneLine(c.Name))
 		case credentialapi.StateSupply:
-			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", visible.OneLine(c.Name), e.programName())
+			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", safetext.OneLine(c.Name), e.programName())
 		}
 	}
 }
 
 func stateText(c credentialapi.Credential) string {
-	return strings.ReplaceAll(visible.OneLine(string(c.State)), "_", " ")
+	return strings.ReplaceAll(safetext.OneLine(string(c.State)), "_", " ")
 }
 
 func untilText(t *time.Time) string {
@@ -109,7 +110,7 @@ wrong command line.`,
 		if err := client.ForgetLogin(c.Context(), args[0]); err != nil {
 			return err
 		}
-		fmt.Fprintf(e.Stdout, "%s is forgotten.\n", visible.OneLine(args[0]))
+		fmt.Fprintf(e.Stdout, "%s is forgotten.\n", safetext.OneLine(args[0]))
 		return nil
 	}
 	return c
@@ -142,14 +143,17 @@ Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`
 		if err != nil {
 			return err
 		}
-		f, s := feeder.New(e.Environ), feeder.Source{APIs: *apis, Getenv: vars.getenv}
+		f, s := credentialfeeder.New(e.Environ), credentialfeeder.Source{APIs: *apis, Getenv: vars.getenv}
 		outcomes, err := f.SupplyOnce(c.Context(), client, s, true)
 		if err != nil {
 			return err
 		}
 		failed := printOutcomes(e, outcomes)
 		if *watch {
-			f.KeepSupplying(c.Context(), client, s, func(o feeder.Outcome) { printOutcomes(e, []feeder.Outcome{o}) })
+			f.KeepSupplying(c.Context(), client, s, func(o credentialfeeder.Outcome) {
+				printOutcomes(e,
+					[]credentialfeeder.Outcome{o})
+			})
 			return nil
 		}
 		if failed {
@@ -160,17 +164,17 @@ Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`
 	return c
 }
 
-func printOutcomes(e *Env, outcomes []feeder.Outcome) (failed bool) {
+func printOutcomes(e *Env, outcomes []credentialfeeder.Outcome) (failed bool) {
 	if len(outcomes) == 0 {
 		fmt.Fprintln(e.Stdout, `No credential has "command".`)
 	}
 	for _, o := range outcomes {
 		if o.Err == nil {
-			fmt.Fprintf(e.Stdout, "%s is supplied.\n", visible.OneLine(o.Name))
+			fmt.Fprintf(e.Stdout, "%s is supplied.\n", safetext.OneLine(o.Name))
 			continue
 		}
 		failed = true
-		fmt.Fprintf(e.Stderr, "%s: %s\n", visible.OneLine(o.Name), visible.OneLine(o.Err.Error()))
+		fmt.Fprintf(e.Stderr, "%s: %s\n", safetext.OneLine(o.Name), safetext.OneLine(o.Err.Error()))
 	}
 	return failed
 }

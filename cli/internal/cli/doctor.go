@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 func doctorCommand(e *Env) *cobra.Command {
@@ -61,7 +61,7 @@ Exit codes: 0 no check failed (there may be warnings) and every attack was held;
 		c.OtherSettings = otherSettings(e, w)
 		c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
 		if c.Server, err = (serverTarget{flags: flags, state: state, url: new(string)}).newConfig(e); err != nil {
-			c.Server = server.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
+			c.Server = mcpclient.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
 		}
 		if *attack {
 			return printAttacks(cmd.Context(), e, c, *asJSON)
@@ -97,7 +97,7 @@ func printAttacks(ctx context.Context, e *Env, c doctor.Config, asJSON bool) err
 		}
 		if !asJSON {
 			fmt.Fprintf(e.Stdout, "%s %-46s expected %-26s seen %s\n",
-				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, visible.OneLine(o.Seen))
+				paint(colour, fmt.Sprintf("%-8s", verdict)), o.Name, o.Expected, safetext.OneLine(o.Seen))
 		}
 	})
 	if err != nil {
@@ -123,9 +123,9 @@ func printExamination(ctx context.Context, e *Env, c doctor.Config, asJSON bool)
 			return
 		}
 		fmt.Fprintf(e.Stdout, "%s %-22s %s\n",
-			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), visible.OneLine(f.Check), visible.OneLine(f.Text))
+			paint(colours[f.Status], fmt.Sprintf("%-8s", f.Status)), safetext.OneLine(f.Check), safetext.OneLine(f.Text))
 		if f.Fix != "" {
-			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", visible.OneLine(f.Fix))
+			fmt.Fprintf(e.Stdout, "%-31s -> %s\n", "", safetext.OneLine(f.Fix))
 		}
 	})
 	ok := counts[doctor.Fail] == 0

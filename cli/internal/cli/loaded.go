@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -47,7 +47,7 @@ func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, activ
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadedWithin)
 	defer cancel()
-	op, _, local, err := server.ConnectOperator(ctx, c)
+	op, _, local, err := mcpclient.ConnectOperator(ctx, c)
 	if err != nil || !local {
 		return notRunning
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/login"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -84,7 +84,7 @@ func (o loginOptions) runLogin(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s is logged in.\n", visible.OneLine(name))
+	fmt.Fprintf(e.Stdout, "%s is logged in.\n", safetext.OneLine(name))
 	return nil
 }
 
@@ -121,11 +121,12 @@ func (o loginOptions) byBrowser(
 		return err
 	}
 	if o.quiet || !openBrowser(ctx, e, started.URL) {
-		fmt.Fprintf(e.Stderr, "Open this address in a browser on this machine:\n\n  %s\n\n", visible.OneLine(started.URL))
+		fmt.Fprintf(e.Stderr, "Open this address in a browser on this machine:\n\n  %s\n\n", safetext.OneLine(started.URL))
 	} else {
-		fmt.Fprintf(e.Stderr, "A browser opens. If it does not, open this address:\n\n  %s\n\n", visible.OneLine(started.URL))
+		fmt.Fprintf(e.Stderr, "A browser opens. If it does not, open this address:\n\n  %s\n\n",
+			safetext.OneLine(started.URL))
 	}
-	fmt.Fprintf(e.Stderr, "Waiting at %s. Ctrl-C gives up.\n", visible.OneLine(started.Redirect))
+	fmt.Fprintf(e.Stderr, "Waiting at %s. Ctrl-C gives up.\n", safetext.OneLine(started.Redirect))
 	return l.WaitForRedirect(ctx, started, client.FinishLogin)
 }
 
@@ -136,8 +137,8 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 		return err
 	}
 	fmt.Fprintf(e.Stderr, "Open this address in a browser, anywhere:\n\n  %s\n\nLog in. The browser then ends at an "+
-		"address that begins with %s and shows an error: that is expected.\n", visible.OneLine(started.URL),
-		visible.OneLine(started.Redirect))
+		"address that begins with %s and shows an error: that is expected.\n", safetext.OneLine(started.URL),
+		safetext.OneLine(started.Redirect))
 	p := newPrompter(e)
 	for {
 		// Hidden input: the code in the address must not stay in the terminal's history.
@@ -152,7 +153,7 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 		if !p.terminal {
 			return err
 		}
-		fmt.Fprintf(e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", visible.OneLine(err.Error()))
+		fmt.Fprintf(e.Stderr, "%s. Try again, or leave with Ctrl-C.\n", safetext.OneLine(err.Error()))
 	}
 }
 
@@ -162,7 +163,7 @@ func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name str
 		return err
 	}
 	fmt.Fprintf(e.Stderr, "Open %s on any device, and enter the code %s\nWaiting. Ctrl-C gives up.\n",
-		visible.OneLine(started.URL), visible.OneLine(started.Code))
+		safetext.OneLine(started.URL), safetext.OneLine(started.Code))
 	// The provider sets the interval (RFC 8628, section 3.5).
 	wait := time.NewTimer(time.Duration(max(started.Interval, 1)) * time.Second)
 	defer wait.Stop()

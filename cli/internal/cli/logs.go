@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -194,7 +194,7 @@ func (o logsOptions) printExchange(w io.Writer, p textPainter, x proxyapi.Exchan
 		return
 	}
 	at := p(terminal.Dim, x.At.Local().Format("2006-01-02 15:04:05.000"))
-	fmt.Fprintf(w, "%s %s %s\n", at, visible.OneLine(cmp.Or(x.Run, "-")), exchangeLine(p, x))
+	fmt.Fprintf(w, "%s %s %s\n", at, safetext.OneLine(cmp.Or(x.Run, "-")), exchangeLine(p, x))
 }
 
 func receiptCommand(e *Env) *cobra.Command {

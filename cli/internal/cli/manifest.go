@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/internal/tokens"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/tokencount"
 )
 
 func manifestCommand(e *Env) *cobra.Command {
@@ -51,11 +51,11 @@ type manifestRow struct {
 	Text   string `json:"text,omitempty"`
 }
 
-func showManifest(e *Env, parts []server.ManifestPart, full, asJSON bool) error {
+func showManifest(e *Env, parts []mcpclient.ManifestPart, full, asJSON bool) error {
 	rows := []manifestRow{}
 	always := 0
 	for _, p := range parts {
-		r := manifestRow{Name: p.Name, Always: p.Always, Tokens: tokens.EstimateTokens(p.Text), Bytes: len(p.Text)}
+		r := manifestRow{Name: p.Name, Always: p.Always, Tokens: tokencount.EstimateTokens(p.Text), Bytes: len(p.Text)}
 		if full {
 			r.Text = p.Text
 		}
@@ -74,7 +74,7 @@ func showManifest(e *Env, parts []server.ManifestPart, full, asJSON bool) error 
 		fmt.Fprintf(e.Stdout, "%s\n", section.title)
 		for _, r := range rows {
 			if r.Always == section.always {
-				fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens %7d bytes\n", visible.OneLine(r.Name), r.Tokens, r.Bytes)
+				fmt.Fprintf(e.Stdout, "  %-28s about %5d tokens %7d bytes\n", safetext.OneLine(r.Name), r.Tokens, r.Bytes)
 				printManifestText(e, r)
 			}
 		}
@@ -90,6 +90,6 @@ func printManifestText(e *Env, r manifestRow) {
 		return
 	}
 	for line := range strings.Lines(strings.TrimSpace(r.Text)) {
-		fmt.Fprintf(e.Stdout, "    | %s\n", visible.OneLine(strings.TrimRight(line, "\n")))
+		fmt.Fprintf(e.Stdout, "    | %s\n", safetext.OneLine(strings.TrimRight(line, "\n")))
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -138,8 +138,8 @@ func (o *mcpOptions) listServers(ctx context.Context, e *Env) error {
 	rows := []mcpRow{}
 	states := map[string]mcpserver.Status{}
 	if c, err := o.target.newConfig(e); err == nil {
-		if place, err := server.LocateServer(ctx, c); err == nil {
-			list, _ := server.ListServers(ctx, c, place) // without a running CodeForge there are no states
+		if place, err := mcpclient.LocateServer(ctx, c); err == nil {
+			list, _ := mcpclient.ListServers(ctx, c, place) // without a running CodeForge there are no states
 			for _, s := range list {
 				states[s.Name] = s
 			}
@@ -165,12 +165,12 @@ func (o *mcpOptions) listServers(ctx context.Context, e *Env) error {
 	}
 	for _, f := range found {
 		if f.API != "" && f.Severity == "error" {
-			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken "), visible.OneLine(f.Text))
+			fmt.Fprintf(e.Stdout, "%s  %s\n", p(terminal.Red, "broken "), safetext.OneLine(f.Text))
 		}
 	}
 	if len(rows) == 0 {
 		fmt.Fprintf(e.Stdout, "There are no MCP servers in %s; codeforge mcp add NAME -- COMMAND adds one, "+
-			"codeforge mcp import FILE those of another program.\n", visible.OneLine(o.apis))
+			"codeforge mcp import FILE those of another program.\n", safetext.OneLine(o.apis))
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func printMCPRow(e *Env, p textPainter, r mcpRow) {
 		colour = terminal.Red
 	}
 	fmt.Fprintf(e.Stdout, "%s  %-14s %s\n",
-		p(colour, fmt.Sprintf("%-8s", state)), visible.OneLine(r.Name), visible.OneLine(r.Server))
+		p(colour, fmt.Sprintf("%-8s", state)), safetext.OneLine(r.Name), safetext.OneLine(r.Server))
 	if r.Tools != nil {
 		fmt.Fprintf(e.Stdout, "          %s\n", countNoun(*r.Tools, "tool"))
 	}
@@ -195,7 +195,7 @@ func printMCPRow(e *Env, p textPainter, r mcpRow) {
 			countNoun(r.Held, "tool"), r.Name)
 	}
 	if r.Problem != "" {
-		fmt.Fprintf(e.Stdout, "          last failure: %s\n", visible.OneLine(r.Problem))
+		fmt.Fprintf(e.Stdout, "          last failure: %s\n", safetext.OneLine(r.Problem))
 	}
 }
 
@@ -241,7 +241,7 @@ func (o *mcpOptions) connectOperator(ctx context.Context, e *Env) (operatorapi.C
 	if err != nil {
 		return operatorapi.Client{}, err
 	}
-	op, place, local, err := server.ConnectOperator(ctx, c)
+	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
 	if err == nil && !local {
 		err = fmt.Errorf("%s is an MCP endpoint, which cannot decide about servers: run this where CodeForge runs, or "+
 			"name docker://CONTAINER", place.Name())
@@ -280,7 +280,7 @@ func (o *mcpOptions) showServerLog(ctx context.Context, e *Env, name string) err
 		return printJSON(e.Stdout, lines)
 	}
 	for _, l := range lines {
-		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), visible.OneLine(l.Text))
+		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), safetext.OneLine(l.Text))
 	}
 	if len(lines) == 0 {
 		fmt.Fprintf(e.Stdout, "%s has not printed since CodeForge was started.\n", name)

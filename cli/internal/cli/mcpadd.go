@@ -10,8 +10,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // addServer writes a server from the command line.
@@ -28,9 +28,9 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 	d := drafter.DraftServer(ctx, s)
 	if d.Refused != "" {
 		for _, n := range d.Notes {
-			fmt.Fprintf(e.Stderr, "note: %s\n", visible.OneLine(n))
+			fmt.Fprintf(e.Stderr, "note: %s\n", safetext.OneLine(n))
 		}
-		return fmt.Errorf("%s: %s", name, visible.OneLine(d.Refused))
+		return fmt.Errorf("%s: %s", name, safetext.OneLine(d.Refused))
 	}
 	d.Entry.Name, d.Entry.Inactive = name, false
 	if o.description != "" {
@@ -46,7 +46,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 		return err
 	}
 	for _, n := range d.Notes {
-		fmt.Fprintf(e.Stderr, "note: %s\n", visible.OneLine(n))
+		fmt.Fprintf(e.Stderr, "note: %s\n", safetext.OneLine(n))
 	}
 	if err := o.askCredentials(ctx, e, &d); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 		return err
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", visible.OneLine(w.String()))
+		fmt.Fprintf(e.Stderr, "warning: %s\n", safetext.OneLine(w.String()))
 	}
 	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
@@ -67,7 +67,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 	if o.oauth {
 		next = "login " + name + " logs in"
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", visible.OneLine(path), state, next)
+	_, err = fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge mcp %s.\n", safetext.OneLine(path), state, next)
 	return err
 }
 
@@ -132,7 +132,7 @@ func (o *mcpOptions) askCredentials(ctx context.Context, e *Env, d *mcpconfig.Dr
 			continue
 		}
 		value, err := in.askSecret(ctx, fmt.Sprintf("Credential for %s, which the server gets as %s (not shown): ",
-			visible.OneLine(c.Name), visible.OneLine(d.Where[c.Name])))
+			safetext.OneLine(c.Name), safetext.OneLine(d.Where[c.Name])))
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -57,7 +57,7 @@ func (o *mcpOptions) approveTools(ctx context.Context, e *Env, name string) erro
 // printReview shows the difference of each definition. The texts are the server's, so they are escaped.
 func printReview(e *Env, r operatorapi.Review) {
 	for _, c := range r.Changes {
-		fmt.Fprintf(e.Stdout, "%s: %s\n", visible.OneLine(c.Tool), c.Kind)
+		fmt.Fprintf(e.Stdout, "%s: %s\n", safetext.OneLine(c.Tool), c.Kind)
 		printDiff(e, indentJSON(c.Before), indentJSON(c.After))
 	}
 }

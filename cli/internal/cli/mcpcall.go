@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // scriptReply is the output of the scripts of mcp, on one line.
@@ -30,7 +30,7 @@ func (o scriptReply) errorOrNil() error {
 	if o.Error.Code != "" {
 		text = o.Error.Code + ": " + text
 	}
-	return errors.New(visible.OneLine(text))
+	return errors.New(safetext.OneLine(text))
 }
 
 // buildScript returns code that prints the reply of an expression. The expression can use name, tool and args. title
@@ -46,14 +46,14 @@ try {
   out = { error: { code: e.code, message: String(e.message ?? e) } };
 }
 console.log(JSON.stringify(out));
-`, visible.OneLine(title), line, expression)
+`, safetext.OneLine(title), line, expression)
 }
 
 // evaluateExpression runs an expression in the sandbox like any code, in a run that may use only one server. A user who
 // may run code may call tools, so this way needs no further protection.
 func (o *mcpOptions) evaluateExpression(
 	ctx context.Context, e *Env, title, name, expression string, values map[string]any,
-) (scriptReply, server.Result, error) {
+) (scriptReply, mcpclient.Result, error) {
 	var out scriptReply
 	if values == nil {
 		values = map[string]any{}
@@ -61,15 +61,15 @@ func (o *mcpOptions) evaluateExpression(
 	values["name"] = name
 	c, err := o.target.newConfig(e)
 	if err != nil {
-		return out, server.Result{}, err
+		return out, mcpclient.Result{}, err
 	}
-	r, err := executeRun(ctx, e, c, server.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
 	if err != nil {
 		return out, r, err
 	}
 	if err := json.Unmarshal([]byte(r.Output), &out); err != nil {
 		words := strings.Fields(r.Output + " " + strings.Join(r.Notes, " ")) // on one line
-		return out, r, errors.New(visible.OneLine(strings.Join(words, " ")))
+		return out, r, errors.New(safetext.OneLine(strings.Join(words, " ")))
 	}
 	return out, r, nil
 }
@@ -99,7 +99,7 @@ func (o *mcpOptions) listTools(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(e.Stdout, strings.TrimSpace(visible.EscapeOdd(text)))
+	fmt.Fprintln(e.Stdout, strings.TrimSpace(safetext.EscapeOdd(text)))
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (o *mcpOptions) callTool(ctx context.Context, e *Env, name, tool string, re
 			if c.Type != "text" {
 				text = "[" + strings.TrimSpace(c.Type+" "+c.MimeType) + "]"
 			}
-			fmt.Fprintln(e.Stdout, visible.EscapeOdd(text))
+			fmt.Fprintln(e.Stdout, safetext.EscapeOdd(text))
 		}
 	}
 	if err == nil && result.IsError {

@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // importResult is the result for one server of the file.
@@ -110,7 +110,7 @@ func (o *mcpOptions) draftServers(ctx context.Context, e *Env, servers []mcpconf
 		list = append(list, i)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("--only: the file does not have %s", visible.OneLine(strings.Join(o.only, ", ")))
+		return nil, fmt.Errorf("--only: the file does not have %s", safetext.OneLine(strings.Join(o.only, ", ")))
 	}
 	return list, nil
 }
@@ -169,21 +169,22 @@ func isSameServer(have *mcpserver.Settings, drafted *apidir.Server) bool {
 // printImport shows the files to be written, without credentials.
 func printImport(e *Env, path string, list []importResult) {
 	paint := newPainter(e, e.Stdout)
-	fmt.Fprintf(e.Stdout, "%s: %s\n", visible.OneLine(path), countNoun(len(list), "server"))
+	fmt.Fprintf(e.Stdout, "%s: %s\n", safetext.OneLine(path), countNoun(len(list), "server"))
 	for _, i := range list {
 		switch i.Status {
 		case "new":
-			fmt.Fprintf(e.Stdout, "\n%s becomes apis/%s/config.json\n", visible.OneLine(i.From), i.Name)
+			fmt.Fprintf(e.Stdout, "\n%s becomes apis/%s/config.json\n", safetext.OneLine(i.From), i.Name)
 			for line := range strings.Lines(i.Config) {
-				fmt.Fprintf(e.Stdout, "  %s\n", paint(terminal.Green, "+"+visible.OneLine(strings.TrimRight(line, "\n"))))
+				fmt.Fprintf(e.Stdout, "  %s\n", paint(terminal.Green, "+"+safetext.OneLine(strings.TrimRight(line, "\n"))))
 			}
 		case "refused":
-			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.OneLine(i.From), paint(terminal.Red, visible.OneLine(i.Why)))
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", safetext.OneLine(i.From),
+				paint(terminal.Red, safetext.OneLine(i.Why)))
 		default:
-			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", visible.OneLine(i.From), visible.OneLine(i.Why))
+			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", safetext.OneLine(i.From), safetext.OneLine(i.Why))
 		}
 		for _, n := range i.Notes {
-			fmt.Fprintf(e.Stdout, "  note: %s\n", visible.OneLine(n))
+			fmt.Fprintf(e.Stdout, "  note: %s\n", safetext.OneLine(n))
 		}
 	}
 	fmt.Fprintln(e.Stdout)
@@ -259,7 +260,7 @@ func printImported(e *Env, path, backup string, list []importResult) {
 			continue
 		}
 		n++
-		fmt.Fprintf(e.Stdout, "Wrote %s.\n", visible.OneLine(i.File))
+		fmt.Fprintf(e.Stdout, "Wrote %s.\n", safetext.OneLine(i.File))
 		for _, token := range i.Untyped {
 			fmt.Fprintf(e.Stdout, "  type the credential %s there: codeforge api edit %s\n", token, i.Name)
 		}
@@ -270,8 +271,8 @@ func printImported(e *Env, path, backup string, list []importResult) {
 	}
 	if backup != "" {
 		fmt.Fprintf(e.Stdout, "%s now has only CodeForge. The old file, keys included, is %s, which only you "+
-			"can read: remove it when everything works.\n", visible.OneLine(path), visible.OneLine(backup))
+			"can read: remove it when everything works.\n", safetext.OneLine(path), safetext.OneLine(backup))
 	} else if n > 0 {
-		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", visible.OneLine(path))
+		fmt.Fprintf(e.Stdout, "%s still has the keys in plain text: --clients takes them out.\n", safetext.OneLine(path))
 	}
 }

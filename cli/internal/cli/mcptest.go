@@ -16,7 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -102,7 +102,7 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 	} else {
 		got.Failed = out.Error.Message
 	}
-	t.Tools, t.Called, t.Failure = got.Tools, got.Called, visible.OneLine(got.Failed)
+	t.Tools, t.Called, t.Failure = got.Tools, got.Called, safetext.OneLine(got.Failed)
 	var exchanges []proxyapi.Exchange
 	if r.Receipt != nil {
 		for _, x := range r.Receipt.Exchanges {
@@ -312,7 +312,7 @@ func (t *serverTrial) printTrial(e *Env) {
 	}
 	fmt.Fprintf(e.Stdout, "%s: %s, %s", t.Name, word, countNoun(t.Tools, "tool"))
 	if t.Called != "" {
-		fmt.Fprintf(e.Stdout, "; called %s", visible.OneLine(t.Called))
+		fmt.Fprintf(e.Stdout, "; called %s", safetext.OneLine(t.Called))
 	}
 	fmt.Fprintln(e.Stdout)
 	for _, row := range []struct {
@@ -323,21 +323,21 @@ func (t *serverTrial) printTrial(e *Env) {
 		{"no trust in the CA", t.Untrusting}, {"swapped", t.Swapped}, {"asks for", t.Variables},
 	} {
 		if len(row.list) > 0 {
-			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, visible.OneLine(strings.Join(row.list, ", ")))
+			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, safetext.OneLine(strings.Join(row.list, ", ")))
 		}
 	}
 	if t.Failure != "" {
 		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "it says", t.Failure)
 	}
 	for _, line := range t.Advice {
-		fmt.Fprintf(e.Stdout, "- %s.\n", visible.OneLine(line))
+		fmt.Fprintf(e.Stdout, "- %s.\n", safetext.OneLine(line))
 	}
 }
 
 // addHosts adds the wanted hosts to "domains".
 func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t serverTrial) error {
 	if !o.write {
-		question := fmt.Sprintf("Add %s to the domains of %s?", visible.OneLine(strings.Join(t.Wanted, ", ")), a.Name)
+		question := fmt.Sprintf("Add %s to the domains of %s?", safetext.OneLine(strings.Join(t.Wanted, ", ")), a.Name)
 		if err := askYes(ctx, e, question, ""); err != nil {
 			return nil // the user has seen the hosts
 		}
@@ -350,7 +350,7 @@ func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t ser
 	}
 	for _, host := range t.Wanted {
 		if _, err := catalog.ParseHostPattern(host); err != nil {
-			return errors.New("a host is not a name: " + visible.OneLine(host))
+			return errors.New("a host is not a name: " + safetext.OneLine(host))
 		}
 		domains = append(domains, host)
 	}
@@ -359,7 +359,7 @@ func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t ser
 	}
 	if !o.json {
 		fmt.Fprintf(e.Stdout, "Wrote them to %s. Try again: codeforge mcp test %s\n",
-			visible.OneLine(o.apis+"/"+a.Name+"/config.json"), a.Name)
+			safetext.OneLine(o.apis+"/"+a.Name+"/config.json"), a.Name)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -90,13 +90,13 @@ func connectPlans(ctx context.Context, e *Env, t serverTarget) (planapi.Client, 
 func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, steps []int, asJSON bool) error {
 	p, err := c.GetPlan(ctx, id)
 	if err != nil {
-		return fmt.Errorf("%s: %w", visible.OneLine(id), err)
+		return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
 	}
 	if verb != "show" {
 		// Digest: the proxy rejects the decision if the plan is not the one that was just read.
 		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
 		if _, err := c.DecidePlan(ctx, id, in); err != nil {
-			return fmt.Errorf("%s: %w", visible.OneLine(id), err)
+			return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
 		}
 		if p, err = waitForPlan(ctx, c, id); err != nil {
 			return err
@@ -129,7 +129,7 @@ func waitForPlan(ctx context.Context, c planapi.Client, id string) (planapi.Plan
 		}
 		select {
 		case <-ctx.Done():
-			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", visible.OneLine(id))
+			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", safetext.OneLine(id))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -165,7 +165,7 @@ func parseSteps(text string) ([]int, error) {
 func printPicture(e *Env, p planapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for i, line := range p.Picture {
-		line = visible.OneLine(line)
+		line = safetext.OneLine(line)
 		if i == 0 {
 			line = paint(terminal.Yellow, line)
 			if p.State != planapi.StateOpen {
@@ -194,7 +194,7 @@ func printPlan(e *Env, p planapi.Plan) {
 		}
 		printBody(e.Stdout, fmt.Sprintf("step %d", s.N), s.Body, width)
 		if s.Rule != "" {
-			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", visible.OneLine(s.Rule))
+			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", safetext.OneLine(s.Rule))
 		}
 		for _, c := range s.Changes {
 			change := c.Field + ": " + cmp.Or(c.Before, "(none)") + " -> " + cmp.Or(c.After, "(none)")
@@ -211,7 +211,7 @@ func apisOf(s planapi.Step) string {
 	if len(s.APIs) == 0 {
 		return ""
 	}
-	return ", " + visible.OneLine(strings.Join(s.APIs, ", "))
+	return ", " + safetext.OneLine(strings.Join(s.APIs, ", "))
 }
 
 // printSent prints the result of each step that was sent.
@@ -233,7 +233,7 @@ func printSent(e *Env, p planapi.Plan) {
 			"were not sent.\n", countNoun(sent, "step"))
 	}
 	if p.Audit != "" {
-		fmt.Fprintf(e.Stdout, "audit %s\n", visible.OneLine(p.Audit))
+		fmt.Fprintf(e.Stdout, "audit %s\n", safetext.OneLine(p.Audit))
 	}
 }
 
@@ -250,7 +250,7 @@ func printReply(e *Env, s planapi.Step, width int) {
 	if a.Code != "" {
 		text += ", " + a.Code
 	}
-	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, visible.OneLine(text)))
+	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, safetext.OneLine(text)))
 	if a.Why != "" {
 		fmt.Fprint(e.Stdout, shownLines("    ", a.Why, width))
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // progressAfter is the time after which an operation's progress is shown.
@@ -70,7 +70,7 @@ func (p *progressLine) refreshUntilQuit() {
 				last = last[i+1:]
 			}
 			seconds := int(time.Since(p.started).Seconds())
-			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, visible.OneLine(strings.TrimSpace(last)))
+			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, safetext.OneLine(strings.TrimSpace(last)))
 			if width, ok := p.e.Stderr.Width(); ok && len(line) >= width {
 				line = strings.ToValidUTF8(line[:max(0, width-1)], "")
 			}

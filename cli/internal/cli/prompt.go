@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 )
 
 // linePrompter prompts on a terminal, and otherwise reads lines from standard input.
@@ -43,7 +43,7 @@ func (p linePrompter) askLine(ctx context.Context, question, flagName string,
 		if err == nil {
 			return answer, nil
 		}
-		fmt.Fprintf(p.e.Stderr, "%s Try again, or leave with Ctrl-C.\n", visible.OneLine(endWithStop(err.Error())))
+		fmt.Fprintf(p.e.Stderr, "%s Try again, or leave with Ctrl-C.\n", safetext.OneLine(endWithStop(err.Error())))
 	}
 }
 

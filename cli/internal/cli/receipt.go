@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // printReceipt prints one line per exchange, the totals, and the hints.
 func printReceipt(p textPainter, w io.Writer, r proxyapi.Receipt) {
-	fmt.Fprintf(w, "receipt of run %s\n", visible.OneLine(r.Run))
+	fmt.Fprintf(w, "receipt of run %s\n", safetext.OneLine(r.Run))
 	for _, x := range r.Exchanges {
 		fmt.Fprintf(w, "  %s\n", exchangeLine(p, x))
 		printCaused(p, w, x)
@@ -24,10 +24,10 @@ func printReceipt(p textPainter, w io.Writer, r proxyapi.Receipt) {
 	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
 		countNoun(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	if r.Audit != "" {
-		fmt.Fprintf(w, "  audit %s\n", visible.OneLine(r.Audit))
+		fmt.Fprintf(w, "  audit %s\n", safetext.OneLine(r.Audit))
 	}
 	for _, h := range r.Hints {
-		fmt.Fprintf(w, "  hint: %s\n", visible.OneLine(h.VoiceText().Person))
+		fmt.Fprintf(w, "  hint: %s\n", safetext.OneLine(h.VoiceText().Person))
 	}
 }
 
@@ -56,13 +56,13 @@ func exchangeLine(p textPainter, x proxyapi.Exchange) string {
 		method, target, sizes = "CALL", call, fmt.Sprintf("  %d bytes up, %d down", x.BytesUp, x.BytesDown)
 	}
 	line := p(colour, fmt.Sprintf("%-7s", x.Outcome)) +
-		fmt.Sprintf(" %3d %-6s %s", x.Status, visible.OneLine(method), visible.OneLine(target))
+		fmt.Sprintf(" %3d %-6s %s", x.Status, safetext.OneLine(method), safetext.OneLine(target))
 	if x.Code != "" {
-		line += " " + p(colour, visible.OneLine(x.Code))
+		line += " " + p(colour, safetext.OneLine(x.Code))
 	}
 	var changes []string
 	for _, s := range x.Swapped {
-		changes = append(changes, visible.OneLine(s.Name)+" in "+visible.OneLine(s.In))
+		changes = append(changes, safetext.OneLine(s.Name)+" in "+safetext.OneLine(s.In))
 	}
 	if x.Unlisted > 0 {
 		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))

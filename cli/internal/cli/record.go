@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -29,7 +29,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 	if err != nil {
 		return runHistory{}, err
 	}
-	op, place, local, err := server.ConnectOperator(ctx, c)
+	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
 	switch {
 	case err == nil && local:
 		return runHistory{Client: op, name: place.Name(), close: func() {}}, nil
@@ -51,7 +51,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 	if err != nil {
 		return runHistory{}, err
 	}
-	op, stop, err := server.OpenHistory(c.State, filepath.Dir(self))
+	op, stop, err := mcpclient.OpenHistory(c.State, filepath.Dir(self))
 	return runHistory{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
 }
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/bundle"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/cli/internal/scriptbundle"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -55,7 +55,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
 			return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
 		}
-		script := bundle.Script{Code: *code}
+		script := scriptbundle.Script{Code: *code}
 		if script.Code == "" {
 			if len(args) == 0 {
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
@@ -76,7 +76,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		if err != nil {
 			return &exitError{ExitNotRun, err}
 		}
-		r, err := executeRun(ctx, e, c, server.Run{
+		r, err := executeRun(ctx, e, c, mcpclient.Run{
 			Code: withArguments(script.Code, args), Language: *language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
@@ -136,12 +136,12 @@ func withArguments(code string, args []string) string {
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
 }
 
-func readScript(e *Env, name, language string) (bundle.Script, error) {
+func readScript(e *Env, name, language string) (scriptbundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
 		if err != nil {
-			return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
+			return scriptbundle.Script{}, fmt.Errorf("reading the script: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -149,15 +149,15 @@ func readScript(e *Env, name, language string) (bundle.Script, error) {
 	// One byte more than allowed shows that the script is too long.
 	code, err := io.ReadAll(io.LimitReader(in, sandboxapi.MaxCode+1))
 	if err != nil {
-		return bundle.Script{}, fmt.Errorf("reading the script: %w", err)
+		return scriptbundle.Script{}, fmt.Errorf("reading the script: %w", err)
 	}
 	if len(code) > sandboxapi.MaxCode {
-		return bundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
+		return scriptbundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
 	if name == "-" || language == sandboxapi.LanguagePython {
-		return bundle.Script{Code: string(code)}, nil
+		return scriptbundle.Script{Code: string(code)}, nil
 	}
-	return bundle.NewScript(name, string(code))
+	return scriptbundle.NewScript(name, string(code))
 }
 
 // splitList splits a comma-separated flag.
@@ -165,17 +165,17 @@ func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func executeRun(ctx context.Context, e *Env, c server.Config, run server.Run) (server.Result, error) {
+func executeRun(ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run) (mcpclient.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
-	s, err := server.Connect(ctx, c, server.Options{Progress: func(message string) {
+	s, err := mcpclient.Connect(ctx, c, mcpclient.Options{Progress: func(message string) {
 		p.setMessage(message)
 		if message == approvalapi.Waiting {
 			p.printLine(approvalText(e))
 		}
 	}})
 	if err != nil {
-		return server.Result{}, err
+		return mcpclient.Result{}, err
 	}
 	defer s.Close()
 	if s.Place.State == nil {
@@ -195,7 +195,7 @@ func approvalText(e *Env) string {
 }
 
 // showResult prints a result and returns the script's exit code as an error.
-func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
+func showResult(e *Env, r mcpclient.Result, receipt, asJSON bool) error {
 	if asJSON {
 		return cmp.Or(printJSON(e.Stdout, r), silentError(exitCode(r)))
 	}
@@ -226,7 +226,7 @@ func showResult(e *Env, r server.Result, receipt, asJSON bool) error {
 }
 
 // exitCode returns the exit code of codeforge run.
-func exitCode(r server.Result) int {
+func exitCode(r mcpclient.Result) int {
 	switch {
 	case !r.Failed:
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -145,24 +145,24 @@ func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec runHistory, _ []
 
 // runLine describes one run: start, id, state, duration, requests, APIs, title and client.
 func runLine(p textPainter, r operatorapi.Run) string {
-	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + visible.OneLine(r.ID) + " " +
+	line := p(terminal.Dim, r.Began.Local().Format("2006-01-02 15:04:05")) + " " + safetext.OneLine(r.ID) + " " +
 		p(stateColour(r), fmt.Sprintf("%-7s", r.State)) + fmt.Sprintf(" %7s", formatDuration(r.WallMS)) +
 		"  " + countNoun(r.Count.Exchanges, "request")
 	if r.Count.Denied > 0 {
 		line += p(terminal.Red, fmt.Sprintf(", %d denied", r.Count.Denied))
 	}
 	for _, api := range r.APIs {
-		line += " " + visible.OneLine(api)
+		line += " " + safetext.OneLine(api)
 	}
 	if r.Title != "" {
-		line += "  " + visible.OneLine(r.Title)
+		line += "  " + safetext.OneLine(r.Title)
 	}
 	by := r.Client
 	if r.Tenant != "" {
 		by = r.Tenant + ": " + by
 	}
 	if by != "" {
-		line += p(terminal.Dim, "  by "+visible.OneLine(by))
+		line += p(terminal.Dim, "  by "+safetext.OneLine(by))
 	}
 	return line
 }
@@ -199,11 +199,11 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	fmt.Fprintln(w, runLine(p, d.Run))
 	if d.State == operatorapi.Frozen {
 		fmt.Fprintln(w, p(terminal.Red, "FROZEN: code of this session was about to send a credential or a canary. "+
-			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+visible.OneLine(d.Session)))
+			"codeforge alarms shows where to. If it is harmless: codeforge unfreeze "+safetext.OneLine(d.Session)))
 	}
 	fact := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(w, "  %-9s %s\n", name, visible.OneLine(text))
+			fmt.Fprintf(w, "  %-9s %s\n", name, safetext.OneLine(text))
 		}
 	}
 	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
@@ -239,7 +239,7 @@ func joinOutput(list []operatorapi.Print) string {
 
 // printKept prints a text whose middle may be missing.
 func printKept(w io.Writer, head string, omitted int64, tail string) {
-	for text := range strings.SplitSeq(strings.TrimRight(visible.EscapeOdd(head), "\n"), "\n") {
+	for text := range strings.SplitSeq(strings.TrimRight(safetext.EscapeOdd(head), "\n"), "\n") {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 	if omitted == 0 && tail == "" {
@@ -248,7 +248,7 @@ func printKept(w io.Writer, head string, omitted int64, tail string) {
 	if omitted > 0 {
 		fmt.Fprintf(w, "  ... %d bytes are not kept ...\n", omitted)
 	}
-	for text := range strings.SplitSeq(strings.TrimRight(visible.EscapeOdd(tail), "\n"), "\n") {
+	for text := range strings.SplitSeq(strings.TrimRight(safetext.EscapeOdd(tail), "\n"), "\n") {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 }
@@ -271,7 +271,7 @@ func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, id
 		filters = []operatorapi.ParseFilter{{}}
 	}
 	if !o.yes {
-		if err := confirmRemoval(ctx, e, "Forget "+visible.OneLine(what)+"?"); err != nil {
+		if err := confirmRemoval(ctx, e, "Forget "+safetext.OneLine(what)+"?"); err != nil {
 			return err
 		}
 	}

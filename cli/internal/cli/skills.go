@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 func skillsCommand(e *Env) *cobra.Command {
@@ -24,7 +24,7 @@ line.`,
 		"codeforge skills list", "codeforge skills show github-report")
 	t := targetFlags(c.PersistentFlags())
 	// connected calls run with a session.
-	connected := func(run func(context.Context, *server.Session, []string) error) func(*cobra.Command, []string) error {
+	connected := func(run func(context.Context, *mcpclient.Session, []string) error) func(*cobra.Command, []string) error {
 		return func(c *cobra.Command, args []string) error {
 			s, err := t.openSession(c.Context(), e)
 			if err != nil {
@@ -39,14 +39,14 @@ line.`,
 		Example: exampleText("codeforge skills list", "codeforge skills list --json name"),
 	}
 	asJSON := jsonFlag(e, list.Flags())
-	list.RunE = connected(func(ctx context.Context, s *server.Session, _ []string) error {
+	list.RunE = connected(func(ctx context.Context, s *mcpclient.Session, _ []string) error {
 		return skillsList(ctx, e, s, *asJSON)
 	})
 	show := &cobra.Command{
 		Use: "show NAME", Short: "print the source of a skill, in TypeScript or Python",
 		Example: exampleText("codeforge skills show github-report", "codeforge skills show github-report >report.ts"),
 		Args:    cobra.ExactArgs(1),
-		RunE: connected(func(ctx context.Context, s *server.Session, names []string) error {
+		RunE: connected(func(ctx context.Context, s *mcpclient.Session, names []string) error {
 			text, err := s.ReadSource(ctx, names[0])
 			if err == nil {
 				_, err = io.WriteString(e.Stdout, text)
@@ -66,7 +66,7 @@ line.`,
 				return err
 			}
 		}
-		return connected(func(ctx context.Context, s *server.Session, names []string) error {
+		return connected(func(ctx context.Context, s *mcpclient.Session, names []string) error {
 			return skillsRemove(ctx, e, s, names)
 		})(c, names)
 	}
@@ -76,26 +76,26 @@ line.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	force := export.Flags().Bool("force", false, "overwrite existing files")
-	export.RunE = connected(func(ctx context.Context, s *server.Session, args []string) error {
+	export.RunE = connected(func(ctx context.Context, s *mcpclient.Session, args []string) error {
 		return skillsExport(ctx, e, s, args[0], *force)
 	})
 	c.AddCommand(list, show, remove, export)
 	return c
 }
 
-func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) error {
+func skillsList(ctx context.Context, e *Env, s *mcpclient.Session, asJSON bool) error {
 	all, err := s.ListSkills(ctx)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		if all == nil {
-			all = []server.Skill{}
+			all = []mcpclient.Skill{}
 		}
 		return printJSON(e.Stdout, all)
 	}
 	for _, k := range all {
-		fmt.Fprintf(e.Stdout, "%-24s %s\n", visible.OneLine(k.Name), visible.OneLine(k.Description))
+		fmt.Fprintf(e.Stdout, "%-24s %s\n", safetext.OneLine(k.Name), safetext.OneLine(k.Description))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(e.Stdout, "There are no skills yet.")
@@ -103,12 +103,12 @@ func skillsList(ctx context.Context, e *Env, s *server.Session, asJSON bool) err
 	return nil
 }
 
-func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string) error {
+func skillsRemove(ctx context.Context, e *Env, s *mcpclient.Session, names []string) error {
 	var errs []error
 	for _, n := range names {
 		err := s.DeleteSkill(ctx, n)
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "deleted %s\n", visible.OneLine(n))
+			fmt.Fprintf(e.Stdout, "deleted %s\n", safetext.OneLine(n))
 		}
 		errs = append(errs, err)
 	}
@@ -116,7 +116,7 @@ func skillsRemove(ctx context.Context, e *Env, s *server.Session, names []string
 }
 
 // skillsExport copies every skill to a folder. It writes through an os.Root, because a model chose the names.
-func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, force bool) error {
+func skillsExport(ctx context.Context, e *Env, s *mcpclient.Session, dir string, force bool) error {
 	all, err := s.ListSkills(ctx)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func skillsExport(ctx context.Context, e *Env, s *server.Session, dir string, fo
 			err = fmt.Errorf("%s already exists in %s: --force overwrites it", k.FileName(), dir)
 		}
 		if err == nil {
-			fmt.Fprintf(e.Stdout, "wrote %s\n", visible.OneLine(k.FileName()))
+			fmt.Fprintf(e.Stdout, "wrote %s\n", safetext.OneLine(k.FileName()))
 		}
 		errs = append(errs, err)
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -58,17 +58,17 @@ func statusCommand(e *Env) *cobra.Command {
 }
 
 // readState asks the running CodeForge for its state.
-func readState(ctx context.Context, e *Env, c server.Config) statusOutput {
+func readState(ctx context.Context, e *Env, c mcpclient.Config) statusOutput {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	s := statusOutput{Dir: c.State.Path()}
-	op, place, local, err := server.ConnectOperator(ctx, c)
+	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
 		return s
 	case place.State == nil:
-		if err := server.CheckReady(ctx, c, place); err != nil {
+		if err := mcpclient.CheckReady(ctx, c, place); err != nil {
 			s.Problem = err.Error()
 			return s
 		}
@@ -87,7 +87,7 @@ func readState(ctx context.Context, e *Env, c server.Config) statusOutput {
 	s.Running, s.Up = true, &up
 	s.askCatalog(ctx, op)
 	s.askServers(ctx, c, place)
-	if err := server.CheckReady(ctx, c, place); err != nil && s.Problem == "" {
+	if err := mcpclient.CheckReady(ctx, c, place); err != nil && s.Problem == "" {
 		s.Problem = err.Error()
 	}
 	return s
@@ -129,8 +129,8 @@ func (s *statusOutput) askCatalog(ctx context.Context, op operatorapi.Client) {
 }
 
 // askServers asks mcp-server for the MCP servers. It keeps an earlier problem.
-func (s *statusOutput) askServers(ctx context.Context, c server.Config, place server.Place) {
-	list, err := server.ListServers(ctx, c, place)
+func (s *statusOutput) askServers(ctx context.Context, c mcpclient.Config, place mcpclient.Place) {
+	list, err := mcpclient.ListServers(ctx, c, place)
 	if err != nil && s.Problem == "" {
 		s.Problem = err.Error()
 	}
@@ -148,14 +148,14 @@ func printState(e *Env, s statusOutput) {
 		fmt.Fprintf(e.Stdout, "CodeForge %s is running (process %d, %d slots, since %s).\n",
 			s.Up.Version, s.Up.PID, s.Up.Slots, s.Up.Started.Format("2006-01-02 15:04:05 MST"))
 		if again := s.Up.Again; again != nil {
-			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", visible.OneLine(again.String()))
+			fmt.Fprintf(e.Stdout, "It was started again, because %s.\n", safetext.OneLine(again.String()))
 		}
 		printConnect(e, accessOf(*s.Up))
 		fmt.Fprintln(e.Stdout)
 		apis = s.Up.APIs
 	case s.About != nil:
 		fmt.Fprintf(e.Stdout, "CodeForge %s is running in Docker (%d slots, since %s).\n",
-			visible.OneLine(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
+			safetext.OneLine(s.About.Version), s.About.Slots, s.About.Started.Local().Format("2006-01-02 15:04:05 MST"))
 		printConnect(e, endpointAccess{url: s.URL, token: s.About.Token, container: s.Container})
 		fmt.Fprintln(e.Stdout)
 	default:
@@ -169,14 +169,14 @@ func printState(e *Env, s statusOutput) {
 	printDatabase(e.Stdout, s.Database)
 	printFrozen(e.Stdout, s.Frozen)
 	if s.Problem != "" {
-		fmt.Fprintf(e.Stdout, "  problem: %s\n", visible.OneLine(s.Problem))
+		fmt.Fprintf(e.Stdout, "  problem: %s\n", safetext.OneLine(s.Problem))
 	}
 }
 
 // printFrozen prints the sessions that an alarm has frozen.
 func printFrozen(w io.Writer, sessions []string) {
 	if len(sessions) > 0 {
-		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", visible.OneLine(strings.Join(sessions, ", ")))
+		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", safetext.OneLine(strings.Join(sessions, ", ")))
 	}
 }
 
@@ -191,12 +191,12 @@ func printTenants(w io.Writer, list *operatorapi.Tenants) {
 		if t.APIs != nil {
 			apis = strings.Join(t.APIs, ", ")
 		}
-		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", visible.OneLine(t.Name), visible.OneLine(apis),
+		fmt.Fprintf(w, "    %-14s %s; %s, %s, %d waiting\n", safetext.OneLine(t.Name), safetext.OneLine(apis),
 			countNoun(t.Sessions, "session"), countNoun(t.Runs, "run"), t.Waiting)
 	}
 	if list.Problem != "" {
 		fmt.Fprintf(w, "  problem: MCP_TOKENS_FILE has mistakes, so its last version without mistakes is in force: %s\n",
-			visible.OneLine(list.Problem))
+			safetext.OneLine(list.Problem))
 	}
 }
 
@@ -210,7 +210,7 @@ func printDatabase(w io.Writer, d *operatorapi.Database) {
 		line += ", " + countNoun(int(d.Waiting), "change") + " waiting to be stored there"
 	}
 	if d.Problem != "" {
-		line += "; problem: " + visible.OneLine(d.Problem)
+		line += "; problem: " + safetext.OneLine(d.Problem)
 	}
 	fmt.Fprintln(w, line)
 }
@@ -221,7 +221,7 @@ func printServers(w io.Writer, list []mcpserver.Status) {
 		fmt.Fprintln(w, "  MCP servers:")
 	}
 	for _, s := range list {
-		line := fmt.Sprintf("    %-14s %s", visible.OneLine(s.Name), visible.OneLine(string(s.State)))
+		line := fmt.Sprintf("    %-14s %s", safetext.OneLine(s.Name), safetext.OneLine(string(s.State)))
 		if s.Tools != nil {
 			line += ", " + countNoun(*s.Tools, "tool")
 		}
@@ -229,7 +229,7 @@ func printServers(w io.Writer, list []mcpserver.Status) {
 			line += ", " + countNoun(s.Calls, "call") + " in flight"
 		}
 		if s.Problem != "" {
-			line += "; last failure: " + visible.OneLine(s.Problem)
+			line += "; last failure: " + safetext.OneLine(s.Problem)
 		}
 		fmt.Fprintln(w, line)
 	}

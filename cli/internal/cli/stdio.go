@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 )
 
 func stdioCommand(e *Env) *cobra.Command {
@@ -23,7 +23,7 @@ server.`,
 		if err != nil {
 			return err
 		}
-		return server.ServeStdio(cmd.Context(), c, e.Stdin, e.Stdout)
+		return mcpclient.ServeStdio(cmd.Context(), c, e.Stdin, e.Stdout)
 	}
 	return c
 }

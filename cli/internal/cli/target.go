@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
@@ -30,20 +30,20 @@ func targetFlags(fs *pflag.FlagSet) serverTarget {
 }
 
 // newConfig completes the flags with the environment and .env. MCP_PORT there means a port of this machine.
-func (t serverTarget) newConfig(e *Env) (server.Config, error) {
+func (t serverTarget) newConfig(e *Env) (mcpclient.Config, error) {
 	w, err := readVariables(e)
 	if err != nil {
-		return server.Config{}, err
+		return mcpclient.Config{}, err
 	}
 	dir, err := findState(e, *t.state, t.hasFlag("state"))
 	if err != nil {
-		return server.Config{}, err
+		return mcpclient.Config{}, err
 	}
 	port := cmp.Or(w.getenv("MCP_PORT"), "8080")
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 { // it becomes part of a URL that gets the token
-		return server.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
+		return mcpclient.Config{}, fmt.Errorf("MCP_PORT (.env or environment): %q; want a whole number from 1 to 65535", port)
 	}
-	c := server.Config{
+	c := mcpclient.Config{
 		URL: *t.url, State: dir, Fallback: fmt.Sprintf("http://127.0.0.1:%s/mcp", port),
 		Token: secret.New(w.getenv("MCP_AUTH_TOKEN")),
 	}
@@ -67,12 +67,12 @@ func (t serverTarget) newConfig(e *Env) (server.Config, error) {
 }
 
 // openSession opens an MCP session.
-func (t serverTarget) openSession(ctx context.Context, e *Env) (*server.Session, error) {
+func (t serverTarget) openSession(ctx context.Context, e *Env) (*mcpclient.Session, error) {
 	c, err := t.newConfig(e)
 	if err != nil {
 		return nil, err
 	}
-	return server.Connect(ctx, c, server.Options{})
+	return mcpclient.Connect(ctx, c, mcpclient.Options{})
 }
 
 // connectOperator connects to mcp-server's socket.
@@ -81,7 +81,7 @@ func (t serverTarget) connectOperator(ctx context.Context, e *Env) (operatorapi.
 	if err != nil {
 		return operatorapi.Client{}, err
 	}
-	op, _, _, err := server.ConnectOperator(ctx, c)
+	op, _, _, err := mcpclient.ConnectOperator(ctx, c)
 	return op, err
 }
 
@@ -91,7 +91,7 @@ func (t serverTarget) connectProxy(ctx context.Context, e *Env) (credentialapi.C
 	if err != nil {
 		return credentialapi.Client{}, err
 	}
-	client, _, err := server.ConnectCredentials(ctx, c)
+	client, _, err := mcpclient.ConnectCredentials(ctx, c)
 	return client, err
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 )
 
 // tryName is the API of the first result. It needs no key, so a new user sees a result at once.
@@ -52,7 +52,7 @@ func (o *apiOptions) tryFirstCall(ctx context.Context, e *Env) error {
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}
-	s, err := server.Connect(ctx, conf, server.Options{}) // before anything is written
+	s, err := mcpclient.Connect(ctx, conf, mcpclient.Options{}) // before anything is written
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}
@@ -62,7 +62,7 @@ func (o *apiOptions) tryFirstCall(ctx context.Context, e *Env) error {
 	}
 	indented := "  " + strings.ReplaceAll(strings.TrimSpace(tryCode), "\n", "\n  ")
 	fmt.Fprintf(e.Stdout, "you\n  %s\n\ncode\n%s\n\nresult\n", tryPrompt, indented)
-	r, err := executeRun(ctx, e, conf, server.Run{Code: tryCode, APIs: []string{tryName}})
+	r, err := executeRun(ctx, e, conf, mcpclient.Run{Code: tryCode, APIs: []string{tryName}})
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}

@@ -12,15 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/codeforge-mcp/codeforge/cli/internal/credentialfeeder"
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
-	"github.com/codeforge-mcp/codeforge/cli/internal/feeder"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
-	"github.com/codeforge-mcp/codeforge/internal/relay"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -139,11 +139,12 @@ func (o upOptions) feedCredentials(ctx context.Context, e *Env, state statedir.D
 	if err != nil {
 		return // up ends with this error too
 	}
-	f := feeder.New(e.Environ)
-	proxy := server.CredentialsOver(server.DialCredentials(state))
-	f.KeepSupplying(ctx, proxy, feeder.Source{APIs: o.apis, Getenv: vars.getenv}, func(failed feeder.Outcome) {
-		fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", visible.OneLine(failed.Name), visible.OneLine(failed.Err.Error()))
-	})
+	f := credentialfeeder.New(e.Environ)
+	proxy := mcpclient.CredentialsOver(mcpclient.DialCredentials(state))
+	f.KeepSupplying(ctx, proxy, credentialfeeder.Source{APIs: o.apis, Getenv: vars.getenv},
+		func(failed credentialfeeder.Outcome) {
+			fmt.Fprintf(e.Stderr, "codeforge: %s: %s\n", safetext.OneLine(failed.Name), safetext.OneLine(failed.Err.Error()))
+		})
 }
 
 // startOutcome is the result of a start. Exactly one field is set.
@@ -221,7 +222,7 @@ func printOutcome(e *Env, r startOutcome, asJSON bool) error {
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
 		if r.Running.Version != version.Version {
 			fmt.Fprintf(e.Stdout, "It is %s, and this is %s: codeforge down, and then codeforge up, starts this one.\n",
-				visible.OneLine(r.Running.Version), version.Version)
+				safetext.OneLine(r.Running.Version), version.Version)
 		}
 		printConnect(e, accessOf(*r.Running))
 		return nil
@@ -250,7 +251,7 @@ func innerCommands(e *Env) []*cobra.Command {
 		innerCommand(embedded.ProbeCommand, embedded.RunProbe),
 		// For the host's codeforge, in mcp-server's container.
 		innerCommand(docker.RelayCommand, func(ctx context.Context) error {
-			return relay.RelayStdio(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
+			return stdiorelay.RelayStdio(ctx, operatorapi.ContainerSocket, e.Stdin, e.Stdout)
 		}),
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/relay"
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 )
 
-// RelayCommand is the command of codeforge that runs in the container (package relay).
+// RelayCommand is the command of codeforge that runs in the container (package stdiorelay).
 const RelayCommand = "relay"
 
 // helloTime limits the start of docker exec.
@@ -60,7 +60,7 @@ func dialRelay(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	if line, err := c.out.ReadString('\n'); err != nil || line != relay.Hello {
+	if line, err := c.out.ReadString('\n'); err != nil || line != stdiorelay.Hello {
 		_ = c.Close()
 		return nil, fmt.Errorf("docker exec: %s", c.said.firstLine())
 	}

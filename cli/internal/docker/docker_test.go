@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/relay"
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 )
 
 // TestMain is also the relay that TestDial starts.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		_, _ = os.Stderr.WriteString("\nError: No such container: x\nmore\n")
 		os.Exit(1)
 	default:
-		if relay.RelayStdio(context.Background(), path, os.Stdin, os.Stdout) != nil {
+		if stdiorelay.RelayStdio(context.Background(), path, os.Stdin, os.Stdout) != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

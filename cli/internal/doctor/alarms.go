@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 )
 
 // checkAlarms reports the sessions that an alarm has frozen. Without a running CodeForge, or without a frozen session,
 // it returns no finding.
 func checkAlarms(ctx context.Context, c Config) []Finding {
-	op, _, _, err := server.ConnectOperator(ctx, c.Server)
+	op, _, _, err := mcpclient.ConnectOperator(ctx, c.Server)
 	if err != nil {
 		return nil
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -22,14 +22,14 @@ type attackCase struct {
 	code    string
 	seconds float64
 	// judge decides from the run's result.
-	judge func(server.Result) (seen string, held bool)
+	judge func(mcpclient.Result) (seen string, held bool)
 	// do replaces code for an attack from outside the sandbox.
 	do func(context.Context, attackTarget) (seen string, held bool)
 }
 
 // attackTarget is the CodeForge under attack.
 type attackTarget struct {
-	session *server.Session
+	session *mcpclient.Session
 	// url is the MCP endpoint, token its bearer token. Empty token: the endpoint requires none.
 	url   string
 	token secret.Value
@@ -57,7 +57,7 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	if c.SettingsErr != nil {
 		return c.SettingsErr
 	}
-	s, err := server.Connect(ctx, c.Server, server.Options{})
+	s, err := mcpclient.Connect(ctx, c.Server, mcpclient.Options{})
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (a attackCase) runAttack(ctx context.Context, t attackTarget) (string, bool
 	if a.do != nil {
 		return a.do(ctx, t)
 	}
-	r, err := t.session.RunCode(ctx, server.Run{Code: a.code, Timeout: a.seconds})
+	r, err := t.session.RunCode(ctx, mcpclient.Run{Code: a.code, Timeout: a.seconds})
 	if err != nil {
 		return "could not be tried: " + clipText(err.Error()), false
 	}
@@ -112,7 +112,7 @@ func (a attackCase) runAttack(ctx context.Context, t attackTarget) (string, bool
 }
 
 // allRefused evaluates the output of code about its attempts. There must be at least one, and all must have failed.
-func allRefused(r server.Result) (string, bool) {
+func allRefused(r mcpclient.Result) (string, bool) {
 	var seen []string
 	for text := range strings.Lines(r.Output) {
 		var v struct {
@@ -138,7 +138,7 @@ func allRefused(r server.Result) (string, bool) {
 }
 
 // moduleNotLoaded: the program did not start, because a module is missing or unreadable.
-func moduleNotLoaded(r server.Result) (string, bool) {
+func moduleNotLoaded(r mcpclient.Result) (string, bool) {
 	for _, words := range []string{"Module not found", "Permission denied", "Requires read access"} {
 		if r.Failed && strings.Contains(r.Output, words) {
 			return strings.ToLower(words), true
@@ -148,7 +148,7 @@ func moduleNotLoaded(r server.Result) (string, bool) {
 }
 
 // nothingRead: the module did not load, or the imported text is empty.
-func nothingRead(r server.Result) (string, bool) {
+func nothingRead(r mcpclient.Result) (string, bool) {
 	const nothing = "nothing read"
 	if strings.Contains(r.Output, `"held"`) {
 		seen, held := allRefused(r)
@@ -164,8 +164,8 @@ func nothingRead(r server.Result) (string, bool) {
 }
 
 // endedBy: sandboxd ended the run for this reason.
-func endedBy(reason sandboxapi.Reason) func(server.Result) (string, bool) {
-	return func(r server.Result) (string, bool) {
+func endedBy(reason sandboxapi.Reason) func(mcpclient.Result) (string, bool) {
+	return func(r mcpclient.Result) (string, bool) {
 		if r.Exit == nil {
 			return "not ended: " + clipText(r.Output), false
 		}
@@ -174,7 +174,7 @@ func endedBy(reason sandboxapi.Reason) func(server.Result) (string, bool) {
 }
 
 // outputBounded: CodeForge cut off a flood of output.
-func outputBounded(r server.Result) (string, bool) {
+func outputBounded(r mcpclient.Result) (string, bool) {
 	return fmt.Sprintf("%d bytes shown", len(r.Output)), r.Exit != nil && len(r.Output) < 8<<20
 }
 
@@ -189,7 +189,7 @@ func sendInitialize(ctx context.Context, t attackTarget, token secret.Value, cha
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	change(req)
-	resp, err := server.NewHTTPClient(token).Do(req)
+	resp, err := mcpclient.NewHTTPClient(token).Do(req)
 	if err != nil {
 		return 0, err
 	}
@@ -209,5 +209,5 @@ func newForbiddenAttack(name string, change func(*http.Request)) attackCase {
 }
 
 func clipText(s string) string {
-	return visible.CutText(strings.Join(strings.Fields(s), " "), 120, "...")
+	return safetext.CutText(strings.Join(strings.Fields(s), " "), 120, "...")
 }

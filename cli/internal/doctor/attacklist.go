@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -35,7 +35,7 @@ func listAttacks(t attackTarget) ([]attackCase, error) {
 // readAttacks reads the attacks of a file, and leaves out those that this target does not allow. The prelude precedes
 // the code of each.
 func readAttacks(t attackTarget, text, prelude string) []attackCase {
-	judges := map[string]func(server.Result) (string, bool){
+	judges := map[string]func(mcpclient.Result) (string, bool){
 		"": allRefused, "module not loaded": moduleNotLoaded, "nothing read": nothingRead, "output bounded": outputBounded,
 		"timeout": endedBy(sandboxapi.Timeout), "oom": endedBy(sandboxapi.OOM),
 	}

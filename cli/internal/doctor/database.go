@@ -3,12 +3,12 @@ package doctor
 import (
 	"context"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 )
 
 // checkDatabase reports whether the Postgres of a running CodeForge answers. Without a Postgres it returns no finding.
 func checkDatabase(ctx context.Context, c Config) []Finding {
-	op, _, isLocal, err := server.ConnectOperator(ctx, c.Server)
+	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c.Server)
 	if err != nil || !isLocal {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -68,7 +68,7 @@ type Config struct {
 	// OtherSettings are further problems of the settings: unknown names, and missing files.
 	OtherSettings []Finding
 	// Server is the server to ask if no supervisor runs on State: Docker's published port.
-	Server server.Config
+	Server mcpclient.Config
 	// Container means that this is mcp-server's container, from which the machine cannot be checked.
 	Container bool
 	// Offline skips checks that need the network.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -26,11 +26,11 @@ func checkRunning(ctx context.Context, c Config) []Finding {
 	up, err := c.State.ReadUp()
 	if err != nil {
 		out := []Finding{newSkip("embedded mode", err.Error())}
-		place, err := server.LocateServer(ctx, c.Server)
+		place, err := mcpclient.LocateServer(ctx, c.Server)
 		if err != nil || place.URL == "" {
 			return out
 		}
-		err = server.CheckReady(ctx, c.Server, place)
+		err = mcpclient.CheckReady(ctx, c.Server, place)
 		switch {
 		case err == nil:
 			return append(out, newOK("server", "answers at "+place.Name()))
@@ -73,8 +73,8 @@ func checkPort(ctx context.Context, c Config) []Finding {
 	}
 	if _, err := embedded.ChoosePort(ctx, c.Port); err != nil {
 		// CodeForge itself may hold the port, in Docker or as another user.
-		if place, locateErr := server.LocateServer(ctx, c.Server); locateErr == nil &&
-			server.CheckReady(ctx, c.Server, place) == nil {
+		if place, locateErr := mcpclient.LocateServer(ctx, c.Server); locateErr == nil &&
+			mcpclient.CheckReady(ctx, c.Server, place) == nil {
 			return []Finding{newOK("port", fmt.Sprintf("%d is used by CodeForge, in Docker or started elsewhere", c.Port))}
 		}
 		return []Finding{newWarning("port", err.Error(), "")}

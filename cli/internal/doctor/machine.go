@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/deno"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/internal/python"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
 
@@ -186,7 +186,7 @@ func lastHealthOutput(ctx context.Context, name string) string {
 	if said == "" {
 		return ""
 	}
-	return " (" + visible.OneLine(said) + ")"
+	return " (" + safetext.OneLine(said) + ")"
 }
 
 // stderrOf returns the last line of a failed command's standard error, in parentheses.

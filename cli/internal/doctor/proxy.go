@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -13,7 +13,7 @@ import (
 // proxy's container may have another resolver, other names and the certificate. Otherwise this program makes the checks
 // that it can.
 func checkOutside(ctx context.Context, c Config) []Finding {
-	op, _, isLocal, err := server.ConnectOperator(ctx, c.Server)
+	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c.Server)
 	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
 		return append(checkAuthority(ctx, c), checkHosts(ctx, c)...)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -50,7 +50,7 @@ func TestOutside(t *testing.T) {
 	defer srv.Close()
 	text := func(offline bool) string {
 		var b strings.Builder
-		for _, f := range checkOutside(t.Context(), Config{Server: server.Config{Socket: socket}, APIs: "nowhere", Offline: offline}) {
+		for _, f := range checkOutside(t.Context(), Config{Server: mcpclient.Config{Socket: socket}, APIs: "nowhere", Offline: offline}) {
 			fmt.Fprintf(&b, "%s|%s|%s|%s\n", f.Check, f.Status, f.Text, f.Fix)
 		}
 		return b.String()

@@ -4,18 +4,18 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // mcpServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
 // Without a running CodeForge, or without servers, it returns no finding.
 func mcpServers(ctx context.Context, c Config) []Finding {
-	place, err := server.LocateServer(ctx, c.Server)
+	place, err := mcpclient.LocateServer(ctx, c.Server)
 	if err != nil {
 		return nil
 	}
-	list, err := server.ListServers(ctx, c.Server, place)
+	list, err := mcpclient.ListServers(ctx, c.Server, place)
 	if err != nil || len(list) == 0 { // running has already reported a server that does not answer
 		return nil
 	}

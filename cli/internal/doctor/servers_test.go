@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 )
 
 // The findings about MCP servers are what mcp-server says of them; each that failed is a warning.
@@ -19,7 +19,7 @@ func TestMCPServers(t *testing.T) {
 		_, _ = w.Write([]byte(answer))
 	}))
 	defer srv.Close()
-	c := Config{Server: server.Config{URL: srv.URL + "/mcp"}}
+	c := Config{Server: mcpclient.Config{URL: srv.URL + "/mcp"}}
 	answer = `{"servers":[{"name":"a","state":"running","tools":3},{"name":"b","state":"failing","problem":"no such package"}]}`
 	got := mcpServers(t.Context(), c)
 	if len(got) != 2 || got[0].Status != OK || got[0].Text != "2 configured, 1 running; the others start with their first call" ||

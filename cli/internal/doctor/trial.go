@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
-	"github.com/codeforge-mcp/codeforge/cli/internal/server"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
@@ -85,12 +85,12 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 
 // runTrialCode runs the code as a model would.
 func runTrialCode(ctx context.Context, state statedir.Dir) error {
-	s, err := server.Connect(ctx, server.Config{State: state}, server.Options{})
+	s, err := mcpclient.Connect(ctx, mcpclient.Config{State: state}, mcpclient.Options{})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	r, err := s.RunCode(ctx, server.Run{Code: trialCode})
+	r, err := s.RunCode(ctx, mcpclient.Run{Code: trialCode})
 	switch {
 	case err != nil:
 		return err

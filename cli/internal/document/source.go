@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
@@ -32,8 +32,8 @@ type Source struct {
 // fetchTime limits the time of a request, including the body.
 const fetchTime = 2 * time.Minute
 
-// ReadSource reads a file, a URL or, for "-", standard input, up to tree.MaxSize. Only ReadSource and IntrospectGraphQL
-// fetch documents, and only those that the user named.
+// ReadSource reads a file, a URL or, for "-", standard input, up to yamltree.MaxSize. Only ReadSource and
+// IntrospectGraphQL fetch documents, and only those that the user named.
 func ReadSource(ctx context.Context, name string, stdin io.Reader) (Source, error) {
 	if name == "-" {
 		text, err := readLimited(stdin)
@@ -61,12 +61,12 @@ func ReadSource(ctx context.Context, name string, stdin io.Reader) (Source, erro
 }
 
 func readLimited(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, tree.MaxSize+1))
+	text, err := io.ReadAll(io.LimitReader(r, yamltree.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
-	if len(text) > tree.MaxSize {
-		return nil, &UnsupportedError{fmt.Sprintf("a document of more than %d MiB", tree.MaxSize>>20),
+	if len(text) > yamltree.MaxSize {
+		return nil, &UnsupportedError{fmt.Sprintf("a document of more than %d MiB", yamltree.MaxSize>>20),
 			"a smaller one, in which schemas have names instead of being repeated"}
 	}
 	return text, nil

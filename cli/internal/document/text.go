@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 var (
@@ -45,7 +45,7 @@ func CleanLine(s string, most int) string {
 		case unicode.IsSpace(r):
 			space = true
 			continue
-		case visible.IsOdd(r) || !unicode.IsPrint(r):
+		case safetext.IsOdd(r) || !unicode.IsPrint(r):
 			continue
 		}
 		if space && b.Len() > 0 {

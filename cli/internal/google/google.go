@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -19,7 +19,7 @@ func ImportDiscovery(text []byte, o document.Options) (*document.Document, error
 	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n"), []byte("{")) {
 		return nil, &document.UnsupportedError{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
 	}
-	root, err := tree.ParseTree(text, nil)
+	root, err := yamltree.ParseTree(text, nil)
 	if err != nil {
 		return nil, err
 	}

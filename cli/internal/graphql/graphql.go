@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
+	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
 )
 
 // ImportSchema imports a schema. Requests go to Options.Server or, if that is empty, to Options.Base.
@@ -57,7 +57,7 @@ func parseSchema(text []byte) (*graphSchema, error) {
 	if !strings.HasPrefix(strings.TrimLeft(start, " \t\r\n"), "{") {
 		return parseLanguage(string(text))
 	}
-	root, err := tree.ParseTree(text, nil)
+	root, err := yamltree.ParseTree(text, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 const shop = `
@@ -236,7 +236,7 @@ func TestHostile(t *testing.T) {
 		"many fields":      "type Query { " + strings.Repeat("a: Int ", n/7) + "}",
 		"deep JSON":        `{"__schema":{"types":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}}",
 	} {
-		growth.RequireBounded(t, name, 20*time.Second, func() { _, _ = ImportSchema([]byte(text), options()) })
+		costtest.RequireBounded(t, name, 20*time.Second, func() { _, _ = ImportSchema([]byte(text), options()) })
 	}
 	long := "type Query { a(" + strings.Repeat("argument_with_a_name: Int ", 20_000) + "): Int }"
 	if doc, err := ImportSchema([]byte(long), options()); err != nil || doc.Operations[0].Query != "" {

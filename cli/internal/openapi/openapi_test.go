@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
-	"github.com/codeforge-mcp/codeforge/cli/internal/tree"
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 const head = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.t.example"}],`
@@ -299,8 +299,8 @@ func TestShared(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, 1500, func(n int) func() {
-				root, err := tree.ParseTree([]byte(doc(n)), openapi.IsExample)
+			costtest.RequireLinear(t, 1500, func(n int) func() {
+				root, err := yamltree.ParseTree([]byte(doc(n)), openapi.IsExample)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -372,7 +372,7 @@ func FuzzImport(f *testing.F) {
 
 // importText imports a document in JSON or YAML.
 func importText(text []byte, o document.Options) (*document.Document, error) {
-	root, err := tree.ParseTree(text, openapi.IsExample)
+	root, err := yamltree.ParseTree(text, openapi.IsExample)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // number matches numbers that are valid in JSON and in TypeScript.
@@ -96,7 +96,7 @@ func quoteString(s string) string {
 			b.WriteRune(r)
 		case r == '<': // a viewer could render it as markup
 			b.WriteString(`\u003c`)
-		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, visible.IsPlain(string(r)):
+		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, safetext.IsPlain(string(r)):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\u{%x}`, r)

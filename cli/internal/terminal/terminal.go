@@ -1,6 +1,6 @@
 // Package terminal is the output of the command line.
 //
-// Contract: text that reaches a terminal through a Stream is shown, never obeyed (package visible); a file or a pipe
+// Contract: text that reaches a terminal through a Stream is shown, never obeyed (package safetext); a file or a pipe
 // gets exactly the bytes written. Callers need no escaping of their own: only this package's colours become control
 // codes, and text from outside the process cannot spell them.
 package terminal
@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // Colour is an SGR parameter.
@@ -75,7 +75,7 @@ func (s *Stream) escapeText(text string) string {
 	for {
 		// Only the text between marks is escaped: a mark is random, so outside text cannot contain one.
 		plain, rest, marked := strings.Cut(text, s.mark)
-		b.WriteString(visible.EscapeOdd(plain))
+		b.WriteString(safetext.EscapeOdd(plain))
 		if !marked {
 			return b.String()
 		}
@@ -98,6 +98,6 @@ func (s *Stream) Paint(c Colour, text string) string {
 // nothing.
 func (s *Stream) Rewrite(text string) {
 	if s.terminal {
-		_, _ = s.file.WriteString("\r\x1b[K" + visible.EscapeOdd(strings.ReplaceAll(text, "\n", " ")))
+		_, _ = s.file.WriteString("\r\x1b[K" + safetext.EscapeOdd(strings.ReplaceAll(text, "\n", " ")))
 	}
 }

@@ -1,4 +1,4 @@
-// Package engine measures the rows of the scan engine with the Go benchmarks of proxy/internal/engine.
+// Package engine measures the rows of the scan engine with the Go benchmarks of proxy/internal/multisearch.
 package engine
 
 import (
@@ -19,7 +19,7 @@ var rows = map[string]string{"Reader/patterns=8/json": "engine.8", "Reader/patte
 // Run runs them count times on one core, each for the time given as `go test -benchtime`.
 func Run(ctx context.Context, root string, count int, benchtime string) (bench.Report, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkReader$/^patterns=(8|64)$/^json$", "-benchtime", benchtime, //nolint:gosec // fixed
-		"-count", strconv.Itoa(count), "-cpu", "1", "./proxy/internal/engine")
+		"-count", strconv.Itoa(count), "-cpu", "1", "./proxy/internal/multisearch")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command mcp-bridge is the MCP client in a server slot. It exchanges frames (package frame) on its standard input and
-// output. It connects the server that the first frame names, and ends with its input or with the server.
+// Command mcp-bridge is the MCP client in a server slot. It exchanges frames (package bridgewire) on its standard input
+// and output. It connects the server that the first frame names, and ends with its input or with the server.
 //
 // sandboxd starts it as the slot's user. See package bridge.
 package main

@@ -18,12 +18,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // scripted is what the drivers' code does: "slow" prints in two halves, "write:" writes a skill, "forever" never ends.
-func scripted(p *program) peertest.Script {
+func scripted(p *program) fakepeers.Script {
 	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		switch r.Code {
 		case "slow":
@@ -281,7 +281,7 @@ func TestInspector(t *testing.T) {
 		{"--method tools/call --tool-name list_apis --load --load-concurrency 16 --load-requests 200", "200"},
 	} {
 		args := append([]string{filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js"), "--cli", p.url(), "--transport", "http"}, strings.Fields(c.args)...)
-		out, err := peertest.RunNode(t, t.TempDir(), args...)
+		out, err := fakepeers.RunNode(t, t.TempDir(), args...)
 		if err != nil || !strings.Contains(out, c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, out)
 		}

@@ -17,24 +17,24 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alert"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alertwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/operator"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandboxfleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -62,9 +62,9 @@ type daemon struct {
 	// requests.
 	sandbox  *sandboxapi.Client
 	control  *proxyapi.Client
-	fleet    *fleet.Fleet // nil if there is one sandbox
+	fleet    *sandboxfleet.Fleet // nil if there is one sandbox
 	queue    *queue.Queue
-	catalog  *published.Watcher
+	catalog  *catalogwatch.Watcher
 	library  *apidoc.Library
 	broker   *broker.Broker
 	executor *execution.Executor
@@ -107,7 +107,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: f.sandbox})
 		d.control = proxyapi.NewClient(f.control)
 	} else {
-		d.fleet = fleet.New(d.fleetConfig())
+		d.fleet = sandboxfleet.New(d.fleetConfig())
 		d.sandbox = sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: d.fleet.DialRuns})
 		d.control = proxyapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
@@ -115,7 +115,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.openHistory()
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
-	d.catalog = published.New(published.Config{
+	d.catalog = catalogwatch.New(catalogwatch.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
 		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
 		Python: func(p sandboxapi.Python) {
@@ -149,7 +149,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		// The executor does not exist yet, and each part needs the other, so the broker gets functions.
 		Session: func(run string) (string, bool) { return d.executor.SessionOf(run) },
-		Ask: func(ctx context.Context, run string, q question.Question) (question.Answer, error) {
+		Ask: func(ctx context.Context, run string, q userform.Question) (userform.Answer, error) {
 			return d.executor.AskUser(ctx, run, q)
 		},
 		Progress: func(run, text string) { d.executor.ReportProgress(run, text) },
@@ -176,15 +176,15 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 
 // fleetConfig returns the configuration for finding and reaching the sandboxes of a cluster, with their proxies or a
 // shared one.
-func (d *daemon) fleetConfig() fleet.Config {
+func (d *daemon) fleetConfig() sandboxfleet.Config {
 	f := d.flags
-	c := fleet.Config{Follow: f.follow, Dial: fleet.NewDialer(f.identity, mtls.Sandbox), Log: d.log}
+	c := sandboxfleet.Config{Follow: f.follow, Dial: sandboxfleet.NewDialer(f.identity, mtls.Sandbox), Log: d.log}
 	// Each pod has a proxy for its sandbox, so each is served when it joins.
 	if f.proxy == "" {
 		c.Joined = func(ctx context.Context, s *sandbox.Sandbox) { d.followProxy(ctx, s.Control) }
 		return c
 	}
-	dial := fleet.NewDialer(f.identity, mtls.Proxy)
+	dial := sandboxfleet.NewDialer(f.identity, mtls.Proxy)
 	c.Proxy = func(ctx context.Context) (net.Conn, error) { return dial(ctx, f.proxy) }
 	return c
 }
@@ -301,7 +301,7 @@ func (d *daemon) serveUntilDone(ctx context.Context) error {
 		parts.Go(func() { d.followProxy(background, d.control) })
 	}
 	if d.history.Mode() != history.Off {
-		parts.Go(func() { alert.New(d.history, d.broker.ListStates).Run(background) })
+		parts.Go(func() { alertwatch.New(d.history, d.broker.ListStates).Run(background) })
 	}
 
 	ended := make(chan error, 1)

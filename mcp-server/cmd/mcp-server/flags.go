@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fleet"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandboxfleet"
 )
 
 // flagValues is the command line.
@@ -23,7 +23,7 @@ type flagValues struct {
 	listen  []string
 	sandbox func(context.Context) (net.Conn, error)
 	// follow, if not nil, follows the sandboxes of a cluster. identity is the certificate for connections to them.
-	follow   func(context.Context, func([]fleet.Place)) error
+	follow   func(context.Context, func([]sandboxfleet.Place)) error
 	identity *mtls.Identity
 	proxy    string // address of the control API of the proxy that the sandboxes of a cluster share, or empty
 	control  string
@@ -107,7 +107,7 @@ func (f *flagValues) setCluster(name, identity string, getenv func(string) strin
 		return fmt.Errorf("--sandbox kubernetes:%s: want kubernetes:NAMESPACE/SERVICE, with --identity and without --control",
 			name)
 	}
-	slices, err := fleet.InCluster(getenv, namespace, service)
+	slices, err := sandboxfleet.InCluster(getenv, namespace, service)
 	if err != nil {
 		return err
 	}

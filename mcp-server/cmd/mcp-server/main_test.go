@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -28,8 +28,8 @@ var stripe = proxyapi.API{
 
 // program is a running mcp-server of a test, in this process but through run, with peers.
 type program struct {
-	sandbox *peertest.Sandbox
-	proxy   *peertest.Proxy
+	sandbox *fakepeers.Sandbox
+	proxy   *fakepeers.Proxy
 	skills  string
 	socket  string
 	addr    string
@@ -53,7 +53,7 @@ func freeAddr(t testing.TB) string {
 // start starts the program with so many slots and the environment, and waits until it is ready.
 func start(t testing.TB, slots int, env map[string]string, extra ...string) *program {
 	t.Helper()
-	p := &program{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
+	p := &program{sandbox: fakepeers.NewSandbox(t, slots), proxy: fakepeers.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
 	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.launch(t, env, extra...)
 	return p
@@ -145,7 +145,7 @@ func texts(res *mcp.CallToolResult) []string {
 
 func TestExecuteCodeInDeno(t *testing.T) {
 	p := start(t, 2, nil)
-	p.sandbox.SetScript(peertest.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
 	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
 		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -373,7 +373,7 @@ func TestNoSandbox(t *testing.T) {
 // no such API.
 func TestFirstCall(t *testing.T) {
 	t.Parallel()
-	p := &program{sandbox: peertest.NewSandbox(t, 1), proxy: peertest.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
+	p := &program{sandbox: fakepeers.NewSandbox(t, 1), proxy: fakepeers.NewProxy(t, stripe), skills: t.TempDir(), addr: freeAddr(t), log: &testkit.Buffer{}}
 	p.socket = filepath.Join(filepath.Dir(p.sandbox.Socket), "mcp.sock")
 	p.proxy.Stop()
 	p.begin(t, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -41,7 +41,7 @@ func replica(t *testing.T, p *testkit.Postgres, more map[string]string) *program
 				t.Error(err)
 			}
 		}
-		return peertest.NewDenoScript(t, server.sandbox, dir)(ctx, r, emit)
+		return fakepeers.NewDenoScript(t, server.sandbox, dir)(ctx, r, emit)
 	})
 	return server
 }

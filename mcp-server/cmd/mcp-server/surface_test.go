@@ -14,13 +14,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // prints is a script that prints and exits so.
-func prints(stdout, stderr string, exit sandboxapi.Exit) peertest.Script {
+func prints(stdout, stderr string, exit sandboxapi.Exit) fakepeers.Script {
 	if exit.Reason == "" {
 		exit.Reason = sandboxapi.Exited
 	}
@@ -238,7 +238,7 @@ func TestInstructions(t *testing.T) {
 func TestSkillsInDeno(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
-	p.sandbox.SetScript(peertest.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
 	changed := make(chan struct{}, 10)
 	s := p.connect(t, &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }})
 
@@ -374,7 +374,7 @@ func TestProgress(t *testing.T) {
 func TestRemarksOnSkills(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
-	p.sandbox.SetScript(peertest.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
 	s := p.connect(t, nil)
 	write := func(name, source string) string {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/internal/tokens"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/internal/tokencount"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	js := strings.Replace(string(script), "readFileSync(0,", "readFileSync("+fmt.Sprintf("%q", in)+",", 1)
-	out, err := peertest.RunNode(t, modules, "-e", js)
+	out, err := fakepeers.RunNode(t, modules, "-e", js)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -65,7 +65,7 @@ func TestTokens(t *testing.T) {
 	var sum [2]int
 	estimate := 0
 	for i, c := range counts {
-		guess := tokens.EstimateTokens(texts[i])
+		guess := tokencount.EstimateTokens(texts[i])
 		t.Logf("%4d %4d, estimate %4d  %.60s", c[0], c[1], guess, texts[i])
 		if least, most := min(c[0], c[1])*4/5, max(c[0], c[1])*5/4; guess < least || guess > most {
 			t.Errorf("codeforge manifest would estimate %d tokens, want %d to %d: %s", guess, least, most, texts[i])

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 const shop = `{"format":1,"server":"https://api.shop.test/v1","auth":[{"token":"SHOP_TOKEN","place":"header:Authorization","value":"Bearer SHOP_TOKEN"}],"operations":5,"types":2}
@@ -106,7 +106,7 @@ func TestHostile(t *testing.T) {
 		return head + "\n" + strings.Repeat(line+"\n", n)
 	}
 	d := read(t, text(true, `{"m":"POST","p":"/{a}","id":"query f"}`))
-	growth.RequireBounded(t, "looking up an operation and the groups", 5*time.Second, func() {
+	costtest.RequireBounded(t, "looking up an operation and the groups", 5*time.Second, func() {
 		if _, ok := d.FindOperation("query g"); ok {
 			t.Error("found what is not there")
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -55,7 +55,7 @@ func (l *Library) DescribeMistake(ctx context.Context, m sandboxapi.Mistake, mod
 		}
 		return "the " + m[1] + " of " + tables[i].Operations[n].Key
 	})
-	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, visible.OneLine(cutBytes(text, maxMistake)))
+	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, safetext.OneLine(cutBytes(text, maxMistake)))
 }
 
 // tablesOf returns the tables of modules.

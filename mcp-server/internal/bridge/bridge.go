@@ -17,7 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 const (
@@ -54,17 +54,17 @@ type Config struct {
 // Bridge connects one server. Create it with New and use it once.
 type Bridge struct {
 	cfg   Config
-	out   *frame.Writer
+	out   *bridgewire.Writer
 	logs  *logRelay
-	start frame.Start
+	start bridgewire.Start
 	limit time.Duration // for connecting, all attempts together
 
 	requests sync.WaitGroup
 
 	mu       sync.Mutex
 	cancels  map[uint64]context.CancelFunc
-	changes  map[string]bool            // lists whose change is not reported yet
-	progress map[uint64]*frame.Progress // by request: progress that is not reported yet
+	changes  map[string]bool                 // lists whose change is not reported yet
+	progress map[uint64]*bridgewire.Progress // by request: progress that is not reported yet
 
 	questions openQuestions
 }
@@ -72,10 +72,10 @@ type Bridge struct {
 // New returns a bridge.
 func New(cfg Config) *Bridge {
 	b := &Bridge{
-		cfg: cfg, out: frame.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
-		progress: map[uint64]*frame.Progress{},
+		cfg: cfg, out: bridgewire.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
+		progress: map[uint64]*bridgewire.Progress{},
 	}
-	b.logs = &logRelay{write: func(text string) { b.writeFrame(frame.FromBridge{Log: text}) }}
+	b.logs = &logRelay{write: func(text string) { b.writeFrame(bridgewire.FromBridge{Log: text}) }}
 	return b
 }
 
@@ -84,7 +84,7 @@ func New(cfg Config) *Bridge {
 func (b *Bridge) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	frames, ended := make(chan frame.ToBridge), make(chan error, 1)
+	frames, ended := make(chan bridgewire.ToBridge), make(chan error, 1)
 	go func() {
 		ended <- b.readFrames(ctx, frames)
 		cancel()
@@ -105,7 +105,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		return endOf(ended)
 	}
 	defer server.closeServer()
-	b.writeFrame(frame.FromBridge{Ready: server.readyFrame()})
+	b.writeFrame(bridgewire.FromBridge{Ready: server.readyFrame()})
 	b.serveRequests(ctx, server, frames)
 	// Cancelled before the wait, so that open requests end.
 	cancel()
@@ -126,9 +126,9 @@ func endOf(ended <-chan error) error {
 }
 
 // readFrames passes on frames until the input ends.
-func (b *Bridge) readFrames(ctx context.Context, frames chan<- frame.ToBridge) error {
-	for r := frame.NewReader(b.cfg.In); ; {
-		var f frame.ToBridge
+func (b *Bridge) readFrames(ctx context.Context, frames chan<- bridgewire.ToBridge) error {
+	for r := bridgewire.NewReader(b.cfg.In); ; {
+		var f bridgewire.ToBridge
 		if err := r.Read(&f); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (b *Bridge) readFrames(ctx context.Context, frames chan<- frame.ToBridge) e
 }
 
 // serveRequests answers requests until ctx or the server ends.
-func (b *Bridge) serveRequests(ctx context.Context, s serverConn, frames <-chan frame.ToBridge) {
+func (b *Bridge) serveRequests(ctx context.Context, s serverConn, frames <-chan bridgewire.ToBridge) {
 	for {
 		select {
 		case f := <-frames:
@@ -157,7 +157,7 @@ func (b *Bridge) serveRequests(ctx context.Context, s serverConn, frames <-chan 
 }
 
 // takeFrame starts or cancels a request.
-func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f frame.ToBridge) {
+func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f bridgewire.ToBridge) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -169,7 +169,8 @@ func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f frame.ToBridge) 
 		}
 	// A second request with the same ID would replace the cancel function of the first.
 	case f.ID == 0 || b.cancels[f.ID] != nil || len(b.cancels) >= maxRequests:
-		b.writeFrame(frame.FromBridge{ID: f.ID, Error: &frame.Error{Code: frame.BadRequest, Message: "no such request"}})
+		b.writeFrame(bridgewire.FromBridge{ID: f.ID, Error: &bridgewire.Error{Code: bridgewire.BadRequest,
+			Message: "no such request"}})
 	default:
 		ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, f.ID))
 		b.cancels[f.ID] = cancel
@@ -184,16 +185,16 @@ func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f frame.ToBridge) 
 }
 
 // writeAnswer writes the answer to a request.
-func (b *Bridge) writeAnswer(id uint64, a frame.FromBridge) {
+func (b *Bridge) writeAnswer(id uint64, a bridgewire.FromBridge) {
 	a.ID = id
 	// A frame that is too long was not written, so a short error can take its place.
-	if err := b.out.Write(a); errors.Is(err, frame.ErrTooLong) {
-		b.writeFrame(frame.FromBridge{ID: id, Error: tooLarge()})
+	if err := b.out.Write(a); errors.Is(err, bridgewire.ErrTooLong) {
+		b.writeFrame(bridgewire.FromBridge{ID: id, Error: tooLarge()})
 	}
 }
 
 // writeFrame writes a frame. It fails only if the broker is gone, and then the input ends as well.
-func (b *Bridge) writeFrame(f frame.FromBridge) { _ = b.out.Write(f) }
+func (b *Bridge) writeFrame(f bridgewire.FromBridge) { _ = b.out.Write(f) }
 
 // reportFailure reports to the broker why the bridge ends, unless the broker ended it.
 func (b *Bridge) reportFailure(ctx context.Context, err error) {
@@ -202,11 +203,11 @@ func (b *Bridge) reportFailure(ctx context.Context, err error) {
 	}
 	// The dropped lines must reach the log before the last frame.
 	b.logs.reportDropped()
-	f := frame.Failed{Code: frame.Gone, Message: err.Error()}
-	if e := (*frame.Error)(nil); errors.As(err, &e) {
-		f = frame.Failed{Code: e.Code, Message: e.Message}
+	f := bridgewire.Failed{Code: bridgewire.Gone, Message: err.Error()}
+	if e := (*bridgewire.Error)(nil); errors.As(err, &e) {
+		f = bridgewire.Failed{Code: e.Code, Message: e.Message}
 	}
-	b.writeFrame(frame.FromBridge{Failed: &f})
+	b.writeFrame(bridgewire.FromBridge{Failed: &f})
 }
 
 // notifyChanged notifies the broker of a changed list after a short delay, so that many changes give one frame.
@@ -221,7 +222,7 @@ func (b *Bridge) notifyChanged(list string) {
 		b.mu.Lock()
 		delete(b.changes, list)
 		b.mu.Unlock()
-		b.writeFrame(frame.FromBridge{Changed: list})
+		b.writeFrame(bridgewire.FromBridge{Changed: list})
 	})
 }
 
@@ -237,8 +238,8 @@ func (b *Bridge) reportProgress(p *mcp.ProgressNotificationParams) {
 		return
 	}
 	_, waits := b.progress[id]
-	b.progress[id] = &frame.Progress{
-		Request: id, Done: p.Progress, Total: p.Total, Message: p.Message[:min(len(p.Message), frame.MaxLog)],
+	b.progress[id] = &bridgewire.Progress{
+		Request: id, Done: p.Progress, Total: p.Total, Message: p.Message[:min(len(p.Message), bridgewire.MaxLog)],
 	}
 	// The timer that runs already will send this report.
 	if waits {
@@ -249,7 +250,7 @@ func (b *Bridge) reportProgress(p *mcp.ProgressNotificationParams) {
 		last := b.progress[id]
 		delete(b.progress, id)
 		b.mu.Unlock()
-		b.writeFrame(frame.FromBridge{Progress: last})
+		b.writeFrame(bridgewire.FromBridge{Progress: last})
 	})
 }
 
@@ -272,7 +273,7 @@ func (b *Bridge) newClient() *mcp.Client {
 
 // serverConn is the connection to a server, on its standard input and output or over HTTP.
 type serverConn interface {
-	readyFrame() *frame.Ready
+	readyFrame() *bridgewire.Ready
 	// ensureSession returns the session for a new request. For this, a remote server may be connected again.
 	ensureSession(ctx context.Context) (*mcp.ClientSession, error)
 	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
@@ -298,7 +299,7 @@ func (b *Bridge) connectServer(ctx context.Context) (serverConn, error) {
 	case len(b.start.Command) == 0 && b.start.URL != "":
 		return b.connectRemote(ctx)
 	}
-	return nil, &frame.Error{Code: frame.BadRequest, Message: "the start frame needs a command or a url"}
+	return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: "the start frame needs a command or a url"}
 }
 
 // slowError means that a server did not answer in time.
@@ -348,13 +349,13 @@ func (b *Bridge) dialSession(
 }
 
 // readyOf returns the server's description of itself from connecting.
-func readyOf(s *mcp.ClientSession) *frame.Ready {
+func readyOf(s *mcp.ClientSession) *bridgewire.Ready {
 	res := s.InitializeResult()
-	r := &frame.Ready{Protocol: res.ProtocolVersion, Instructions: res.Instructions}
+	r := &bridgewire.Ready{Protocol: res.ProtocolVersion, Instructions: res.Instructions}
 	if res.ServerInfo != nil {
 		r.Name, r.Version = res.ServerInfo.Name, res.ServerInfo.Version
 	}
-	if line, err := frame.EncodeLine(res.Capabilities); err == nil {
+	if line, err := bridgewire.EncodeLine(res.Capabilities); err == nil {
 		r.Capabilities = line
 	}
 	return r

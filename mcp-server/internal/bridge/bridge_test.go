@@ -13,51 +13,51 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 )
 
 // broker is the other end of a bridge.
 type broker struct {
 	t    *testing.T
 	in   *io.PipeWriter
-	to   *frame.Writer
+	to   *bridgewire.Writer
 	done chan error
 
 	mu      sync.Mutex
-	answers map[uint64]chan frame.FromBridge
-	first   chan frame.FromBridge // ready or failed
-	failed  chan frame.Failed
+	answers map[uint64]chan bridgewire.FromBridge
+	first   chan bridgewire.FromBridge // ready or failed
+	failed  chan bridgewire.Failed
 	changes chan string
 	logs    strings.Builder
 	id      uint64
 }
 
 // begin starts a bridge and sends it the start frame.
-func begin(t *testing.T, start frame.Start) *broker {
+func begin(t *testing.T, start bridgewire.Start) *broker {
 	t.Helper()
 	in, inWrite := io.Pipe()
 	out, outWrite := io.Pipe()
 	b := &broker{
-		t: t, in: inWrite, to: frame.NewWriter(inWrite), done: make(chan error, 1), answers: map[uint64]chan frame.FromBridge{},
-		first: make(chan frame.FromBridge, 1), failed: make(chan frame.Failed, 1), changes: make(chan string, 100),
+		t: t, in: inWrite, to: bridgewire.NewWriter(inWrite), done: make(chan error, 1), answers: map[uint64]chan bridgewire.FromBridge{},
+		first: make(chan bridgewire.FromBridge, 1), failed: make(chan bridgewire.Failed, 1), changes: make(chan string, 100),
 	}
 	br := bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "test"})
 	go func() {
 		b.done <- br.Run(t.Context())
 		outWrite.Close()
 	}()
-	go b.follow(frame.NewReader(out))
+	go b.follow(bridgewire.NewReader(out))
 	t.Cleanup(func() { b.end() })
-	if err := b.to.Write(frame.ToBridge{Start: &start}); err != nil {
+	if err := b.to.Write(bridgewire.ToBridge{Start: &start}); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func (b *broker) follow(r *frame.Reader) {
+func (b *broker) follow(r *bridgewire.Reader) {
 	for {
-		var f frame.FromBridge
+		var f bridgewire.FromBridge
 		if err := r.Read(&f); err != nil {
 			return
 		}
@@ -104,7 +104,7 @@ func (b *broker) end() {
 	}
 }
 
-func (b *broker) ready() *frame.Ready {
+func (b *broker) ready() *bridgewire.Ready {
 	b.t.Helper()
 	select {
 	case f := <-b.first:
@@ -119,7 +119,7 @@ func (b *broker) ready() *frame.Ready {
 }
 
 // send sends a request and gives its number and where its answer comes.
-func (b *broker) send(method string, params any) (uint64, <-chan frame.FromBridge) {
+func (b *broker) send(method string, params any) (uint64, <-chan bridgewire.FromBridge) {
 	b.t.Helper()
 	var raw json.RawMessage
 	if params != nil {
@@ -130,16 +130,16 @@ func (b *broker) send(method string, params any) (uint64, <-chan frame.FromBridg
 	}
 	b.mu.Lock()
 	b.id++
-	id, c := b.id, make(chan frame.FromBridge, 1)
+	id, c := b.id, make(chan bridgewire.FromBridge, 1)
 	b.answers[id] = c
 	b.mu.Unlock()
-	if err := b.to.Write(frame.ToBridge{ID: id, Method: method, Params: raw}); err != nil {
+	if err := b.to.Write(bridgewire.ToBridge{ID: id, Method: method, Params: raw}); err != nil {
 		b.t.Fatal(err)
 	}
 	return id, c
 }
 
-func (b *broker) wait(c <-chan frame.FromBridge) frame.FromBridge {
+func (b *broker) wait(c <-chan bridgewire.FromBridge) bridgewire.FromBridge {
 	b.t.Helper()
 	select {
 	case f := <-c:
@@ -147,18 +147,18 @@ func (b *broker) wait(c <-chan frame.FromBridge) frame.FromBridge {
 	case <-time.After(testkit.Patience):
 		b.t.Fatal("no answer")
 	}
-	return frame.FromBridge{}
+	return bridgewire.FromBridge{}
 }
 
 // call calls a tool and gives the answer as text, or the error.
 func (b *broker) call(name, arguments string) string {
 	b.t.Helper()
-	_, c := b.send(frame.CallMethod, frame.Call{Name: name, Arguments: json.RawMessage(arguments)})
+	_, c := b.send(bridgewire.CallMethod, bridgewire.Call{Name: name, Arguments: json.RawMessage(arguments)})
 	return text(b.wait(c))
 }
 
 // text is the texts of a tool's answer, or the error's code.
-func text(f frame.FromBridge) string {
+func text(f bridgewire.FromBridge) string {
 	if f.Error != nil {
 		return f.Error.Code + ": " + f.Error.Message
 	}
@@ -179,12 +179,12 @@ func text(f frame.FromBridge) string {
 // names is the names of the server's tools.
 func (b *broker) names() []string {
 	b.t.Helper()
-	_, c := b.send(frame.ToolsMethod, nil)
+	_, c := b.send(bridgewire.ToolsMethod, nil)
 	f := b.wait(c)
 	if f.Error != nil {
 		b.t.Fatal(f.Error)
 	}
-	var list frame.Tools
+	var list bridgewire.Tools
 	if err := json.Unmarshal(f.Result, &list); err != nil {
 		b.t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func (b *broker) names() []string {
 
 // TestRealServers: servers from npm, each under Node and under Deno.
 func TestRealServers(t *testing.T) {
-	modules := peertest.InstallServers(t)
+	modules := fakepeers.InstallServers(t)
 	interpreters := map[string][]string{
 		"node": {testkit.NodeBinary(t)},
 		"deno": {testkit.DenoPath(t), "run", "-A", "--node-modules-dir=manual"},
@@ -226,7 +226,7 @@ func TestRealServers(t *testing.T) {
 				}
 				script := filepath.Join(modules, "@modelcontextprotocol/server-"+c.name, "dist/index.js")
 				command := append(slices.Clone(argv), script, strings.ReplaceAll(c.arg, "HOME", home))
-				b := begin(t, frame.Start{
+				b := begin(t, bridgewire.Start{
 					Command: command, Env: map[string]string{"HOME": home, "MEMORY_FILE_PATH": filepath.Join(home, "m.jsonl")},
 				})
 				r := b.ready()

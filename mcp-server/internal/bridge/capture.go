@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // wireCapture records the parts of a request and its answer that the transport sees and the SDK does not report.
@@ -126,7 +126,7 @@ func tooLargeAnswer(s *messageSkimmer) (*jsonrpc.Response, bool) {
 }
 
 // tooLarge returns the error of a request whose answer is too large.
-func tooLarge() *frame.Error {
-	return &frame.Error{Code: frame.ResultTooLarge, Message: fmt.Sprintf(
-		"the server's answer is larger than %d MiB or nests deeper than %d", frame.MaxMessage>>20, frame.MaxDepth)}
+func tooLarge() *bridgewire.Error {
+	return &bridgewire.Error{Code: bridgewire.ResultTooLarge, Message: fmt.Sprintf(
+		"the server's answer is larger than %d MiB or nests deeper than %d", bridgewire.MaxMessage>>20, bridgewire.MaxDepth)}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // endTime is how long a server may take to end after its input was closed, and again after SIGTERM.
@@ -90,7 +90,8 @@ func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limi
 	c := &childServer{logs: b.logs, done: make(chan struct{})}
 	b.logs.dropLast()
 	if err := c.startProcess(b.newCommand(ctx)); err != nil {
-		return nil, &startError{&frame.Error{Code: frame.NotStarted, Message: "starting the server: " + err.Error()}}
+		return nil, &startError{&bridgewire.Error{Code: bridgewire.NotStarted,
+			Message: "starting the server: " + err.Error()}}
 	}
 	c.wire.patience = patience
 	session, err := b.dialSession(ctx, connectedTransport{c.wire}, protocol, limit)
@@ -103,12 +104,12 @@ func (b *Bridge) startChild(ctx context.Context, protocol string, patience, limi
 
 // endUnconnected ends a server that could not be connected, and returns the reason.
 func (c *childServer) endUnconnected(err error) error {
-	code, text := frame.NotConnected, "connecting to the server: "+err.Error()
+	code, text := bridgewire.NotConnected, "connecting to the server: "+err.Error()
 	// A slow server still runs, so there is no need to wait for its end.
 	if slow := (*slowError)(nil); !errors.As(err, &slow) {
 		select {
 		case <-c.done:
-			code, text = frame.NotStarted, "the server ended during the connection"+c.describeEnd()
+			code, text = bridgewire.NotStarted, "the server ended during the connection"+c.describeEnd()
 		case <-time.After(endTime / 10): // its output may end shortly before the process
 		}
 	}
@@ -116,7 +117,7 @@ func (c *childServer) endUnconnected(err error) error {
 	if words := c.logs.lastOutput(); words != "" {
 		text += "; its last output: " + words
 	}
-	err = &frame.Error{Code: code, Message: text}
+	err = &bridgewire.Error{Code: code, Message: text}
 	if c.wire.late.Load() {
 		return &lateError{err}
 	}
@@ -222,7 +223,7 @@ func (c *childServer) describeEnd() string {
 	return " (" + c.state.Error() + ")"
 }
 
-func (c *childServer) readyFrame() *frame.Ready { return readyOf(c.current) }
+func (c *childServer) readyFrame() *bridgewire.Ready { return readyOf(c.current) }
 
 func (c *childServer) ensureSession(context.Context) (*mcp.ClientSession, error) {
 	return c.current, nil
@@ -248,7 +249,7 @@ func (c *childServer) endReason() error {
 	if words := c.logs.lastOutput(); words != "" {
 		text += "; its last output: " + words
 	}
-	return &frame.Error{Code: frame.Gone, Message: text}
+	return &bridgewire.Error{Code: bridgewire.Gone, Message: text}
 }
 
 // closeServer ends the process: it closes the input, then sends SIGTERM, then SIGKILL.

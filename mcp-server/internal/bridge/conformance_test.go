@@ -15,8 +15,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 )
 
 // asClient makes this test binary the client that a conformance suite starts: a bridge, and a broker that does what the
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(peertest.RunTests(m))
+	os.Exit(fakepeers.RunTests(m))
 }
 
 // leftOut are the client scenarios of the suites that the bridge does not have, each with the reason.
@@ -69,7 +69,7 @@ func TestClientSuites(t *testing.T) {
 					var out string
 					var err error
 					for range 5 {
-						out, err = peertest.RunNode(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
+						out, err = fakepeers.RunNode(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
 							"--timeout", strconv.FormatInt(testkit.Patience.Milliseconds(), 10))
 						if !strings.Contains(out, "reconnected very late") { // the suite measures that, and a busy machine is late
 							break
@@ -100,7 +100,7 @@ func without(scenario string) string {
 // scenarios are a suite's scenarios for clients, with the revisions that they are for.
 func scenarios(t *testing.T, script string) map[string][]string {
 	t.Helper()
-	out, err := peertest.RunNode(t, t.TempDir(), script, "list")
+	out, err := fakepeers.RunNode(t, t.TempDir(), script, "list")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -121,8 +121,8 @@ func scenarios(t *testing.T, script string) map[string][]string {
 
 // session is a bridge for a conformance scenario.
 type session struct {
-	to   *frame.Writer
-	from *frame.Reader
+	to   *bridgewire.Writer
+	from *bridgewire.Reader
 	id   uint64
 }
 
@@ -137,8 +137,8 @@ func conform(url string) error {
 		done <- bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "1"}).Run(ctx)
 		outWrite.Close()
 	}()
-	s := &session{to: frame.NewWriter(inWrite), from: frame.NewReader(out)}
-	if err := s.to.Write(frame.ToBridge{Start: &frame.Start{URL: url, ConnectTimeoutMS: 50_000}}); err != nil {
+	s := &session{to: bridgewire.NewWriter(inWrite), from: bridgewire.NewReader(out)}
+	if err := s.to.Write(bridgewire.ToBridge{Start: &bridgewire.Start{URL: url, ConnectTimeoutMS: 50_000}}); err != nil {
 		return err
 	}
 	err := s.scenario(os.Getenv("MCP_CONFORMANCE_SCENARIO"))
@@ -154,11 +154,11 @@ func (s *session) ask(method string, params, result any) error {
 		return err
 	}
 	s.id++
-	if err := s.to.Write(frame.ToBridge{ID: s.id, Method: method, Params: raw}); err != nil {
+	if err := s.to.Write(bridgewire.ToBridge{ID: s.id, Method: method, Params: raw}); err != nil {
 		return err
 	}
 	for {
-		var f frame.FromBridge
+		var f bridgewire.FromBridge
 		if err := s.from.Read(&f); err != nil {
 			return err
 		}
@@ -166,8 +166,8 @@ func (s *session) ask(method string, params, result any) error {
 		case f.Failed != nil:
 			return errors.New(f.Failed.Message)
 		case f.Question != nil:
-			yes := &frame.Answer{ID: f.Question.ID, Action: "accept", Content: json.RawMessage(accepted(f.Question.Schema))}
-			if err := s.to.Write(frame.ToBridge{Answer: yes}); err != nil {
+			yes := &bridgewire.Answer{ID: f.Question.ID, Action: "accept", Content: json.RawMessage(accepted(f.Question.Schema))}
+			if err := s.to.Write(bridgewire.ToBridge{Answer: yes}); err != nil {
 				return err
 			}
 		case f.ID == s.id && f.Error != nil:
@@ -185,7 +185,7 @@ func (s *session) call(name string, arguments any) error {
 	if err != nil {
 		return err
 	}
-	return s.ask(frame.CallMethod, frame.Call{Name: name, Arguments: raw}, nil)
+	return s.ask(bridgewire.CallMethod, bridgewire.Call{Name: name, Arguments: raw}, nil)
 }
 
 type definition struct {
@@ -197,7 +197,7 @@ type definition struct {
 // scenario does one scenario. Errors of calls are the suite's to judge.
 func (s *session) scenario(name string) error {
 	var list struct{ Tools, Resources, Prompts []definition }
-	if err := s.ask(frame.ToolsMethod, nil, &list); err != nil {
+	if err := s.ask(bridgewire.ToolsMethod, nil, &list); err != nil {
 		return err
 	}
 	switch name {
@@ -235,14 +235,14 @@ func (s *session) scenario(name string) error {
 		}
 	case "http-standard-headers":
 		_ = s.call(list.Tools[0].Name, struct{}{})
-		if err := errors.Join(s.ask(frame.ResourcesMethod, nil, &list), s.ask(frame.PromptsMethod, nil, &list)); err != nil {
+		if err := errors.Join(s.ask(bridgewire.ResourcesMethod, nil, &list), s.ask(bridgewire.PromptsMethod, nil, &list)); err != nil {
 			return err
 		}
 		for _, d := range list.Resources {
-			_ = s.ask(frame.ReadMethod, frame.Read{URI: d.URI}, nil)
+			_ = s.ask(bridgewire.ReadMethod, bridgewire.Read{URI: d.URI}, nil)
 		}
 		for _, d := range list.Prompts {
-			_ = s.ask(frame.PromptMethod, frame.Prompt{Name: d.Name}, nil)
+			_ = s.ask(bridgewire.PromptMethod, bridgewire.Prompt{Name: d.Name}, nil)
 		}
 	}
 	return nil

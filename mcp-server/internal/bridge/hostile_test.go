@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 )
 
 // hostile starts a bridge with the server of testdata/hostile.
@@ -26,8 +26,8 @@ func hostile(t *testing.T, faults ...string) *broker {
 	if slices.Contains(faults, "silent-at-initialize") {
 		limit = 8 * time.Second
 	}
-	return begin(t, frame.Start{
-		Command: append([]string{peertest.BuildHostile(t)}, faults...), Env: map[string]string{"HOME": t.TempDir()},
+	return begin(t, bridgewire.Start{
+		Command: append([]string{fakepeers.BuildHostile(t)}, faults...), Env: map[string]string{"HOME": t.TempDir()},
 		ConnectTimeoutMS: limit.Milliseconds(),
 	})
 }
@@ -75,11 +75,11 @@ func TestNotConnecting(t *testing.T) {
 		faults     []string
 		code, text string
 	}{
-		"dies at start":            {[]string{"dies-at-start"}, frame.NotStarted, "exit status 3"},
-		"says why it dies":         {[]string{"dies-at-start"}, frame.NotStarted, "KEY is required"},
-		"dies at initialize":       {[]string{"dies-at-initialize"}, frame.NotStarted, "exit status 4"},
-		"never answers anything":   {[]string{"silent-at-server-discover", "silent-at-initialize"}, frame.NotConnected, "did not answer within"},
-		"never answers, nor stops": {[]string{"silent-at-server-discover", "silent-at-initialize", "ignores-eof", "ignores-sigterm"}, frame.NotConnected, "did not answer within"},
+		"dies at start":            {[]string{"dies-at-start"}, bridgewire.NotStarted, "exit status 3"},
+		"says why it dies":         {[]string{"dies-at-start"}, bridgewire.NotStarted, "KEY is required"},
+		"dies at initialize":       {[]string{"dies-at-initialize"}, bridgewire.NotStarted, "exit status 4"},
+		"never answers anything":   {[]string{"silent-at-server-discover", "silent-at-initialize"}, bridgewire.NotConnected, "did not answer within"},
+		"never answers, nor stops": {[]string{"silent-at-server-discover", "silent-at-initialize", "ignores-eof", "ignores-sigterm"}, bridgewire.NotConnected, "did not answer within"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,18 +92,18 @@ func TestNotConnecting(t *testing.T) {
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
-		b := begin(t, frame.Start{Command: []string{"no-such-program"}})
+		b := begin(t, bridgewire.Start{Command: []string{"no-such-program"}})
 		f := <-b.first
-		if f.Failed == nil || f.Failed.Code != frame.NotStarted || !strings.Contains(f.Failed.Message, `there is no program "no-such-program"`) {
+		if f.Failed == nil || f.Failed.Code != bridgewire.NotStarted || !strings.Contains(f.Failed.Message, `there is no program "no-such-program"`) {
 			t.Errorf("%+v", f.Failed)
 		}
 	})
 	t.Run("no interpreter", func(t *testing.T) {
 		script := filepath.Join(t.TempDir(), "server.py")
 		testkit.Must(t, os.WriteFile(script, []byte("#!/no/such/python3\n"), 0o700))
-		b := begin(t, frame.Start{Command: []string{script}})
+		b := begin(t, bridgewire.Start{Command: []string{script}})
 		f := <-b.first
-		if f.Failed == nil || f.Failed.Code != frame.NotStarted || strings.Contains(f.Failed.Message, "no program") ||
+		if f.Failed == nil || f.Failed.Code != bridgewire.NotStarted || strings.Contains(f.Failed.Message, "no program") ||
 			!strings.Contains(f.Failed.Message, "the interpreter") {
 			t.Errorf("%+v", f.Failed)
 		}
@@ -115,18 +115,18 @@ func TestBadAnswers(t *testing.T) {
 	began := time.Now()
 	b := hostile(t, "floods-stderr")
 	b.ready()
-	_, slow := b.send(frame.CallMethod, frame.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"still right","ms":8000}`)})
+	_, slow := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"still right","ms":8000}`)})
 	huge := 256 // MB, of which the bridge may hold a small part
 	if testkit.Race {
 		huge = 64
 	}
 	for _, c := range []struct{ tool, want string }{
-		{"huge", frame.ResultTooLarge},
-		{"deep", frame.ResultTooLarge},
+		{"huge", bridgewire.ResultTooLarge},
+		{"deep", bridgewire.ResultTooLarge},
 		{"other-id", "hi"},
 		{"twice", "hi"},
-		{"error", frame.ServerError + ": the tool says no"},
-		{"no-such-tool", frame.ServerError + ": Unknown tool"},
+		{"error", bridgewire.ServerError + ": the tool says no"},
+		{"no-such-tool", bridgewire.ServerError + ": Unknown tool"},
 		{"stray", "hi"},
 	} {
 		if got := b.call(c.tool, fmt.Sprintf(`{"text":"hi","ms":%d}`, huge)); !strings.HasPrefix(got, c.want) {
@@ -139,7 +139,7 @@ func TestBadAnswers(t *testing.T) {
 	if got := text(b.wait(slow)); got != "still right" {
 		t.Errorf("slow: %s", got)
 	}
-	_, odd := b.send(frame.CallMethod, frame.Call{Name: "odd", Arguments: json.RawMessage(`{}`)})
+	_, odd := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "odd", Arguments: json.RawMessage(`{}`)})
 	if f := b.wait(odd); string(f.Result) != `{"content":[{"type":"hologram","z":1,"a":"<b>"}],"structuredContent":{"n":12345678901234567890}}` {
 		t.Errorf("the result is not as the server wrote it: %s %v", f.Result, f.Error)
 	}
@@ -154,12 +154,12 @@ func TestLists(t *testing.T) {
 	for fault, want := range map[string]int{"": 22, "endless-pages": 100, "same-cursor": 2} {
 		b := hostile(t, fault)
 		b.ready()
-		_, c := b.send(frame.ToolsMethod, nil)
-		var list frame.Tools
+		_, c := b.send(bridgewire.ToolsMethod, nil)
+		var list bridgewire.Tools
 		if f := b.wait(c); json.Unmarshal(f.Result, &list) != nil || len(list.Tools) != want || list.Truncated != (fault == "endless-pages") {
 			t.Errorf("%s: %d tools, truncated %v, %v", fault, len(list.Tools), list.Truncated, f.Error)
 		}
-		_, c = b.send(frame.ResourcesMethod, nil)
+		_, c = b.send(bridgewire.ResourcesMethod, nil)
 		if f := b.wait(c); string(f.Result) != `{"resources":[],"templates":[]}`+"\n" && string(f.Result) != `{"resources":[],"templates":[]}` {
 			t.Errorf("resources of a server without any: %s %v", f.Result, f.Error)
 		}
@@ -171,17 +171,17 @@ func TestDying(t *testing.T) {
 		b := hostile(t)
 		b.ready()
 		dir := t.TempDir()
-		_, other := b.send(frame.CallMethod, frame.Call{Name: "never", Arguments: json.RawMessage(fmt.Sprintf(`{"dir":%q}`, dir))})
+		_, other := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "never", Arguments: json.RawMessage(fmt.Sprintf(`{"dir":%q}`, dir))})
 		arrival(t, dir)
-		if got := b.call(tool, `{"text":"hi"}`); !strings.HasPrefix(got, frame.Gone) {
+		if got := b.call(tool, `{"text":"hi"}`); !strings.HasPrefix(got, bridgewire.Gone) {
 			t.Errorf("%s: %s", tool, got)
 		}
-		if got := text(b.wait(other)); !strings.HasPrefix(got, frame.Gone) {
+		if got := text(b.wait(other)); !strings.HasPrefix(got, bridgewire.Gone) {
 			t.Errorf("the other call: %s", got)
 		}
 		select {
 		case f := <-b.failed:
-			if f.Code != frame.Gone || !strings.Contains(f.Message, status) {
+			if f.Code != bridgewire.Gone || !strings.Contains(f.Message, status) {
 				t.Errorf("%+v", f)
 			}
 		case <-time.After(testkit.Patience):
@@ -194,7 +194,7 @@ func TestDying(t *testing.T) {
 // ends, holds its output.
 func TestDaemonLeft(t *testing.T) {
 	home := t.TempDir()
-	b := begin(t, frame.Start{Command: []string{peertest.BuildHostile(t), "forks", "daemon"}, Env: map[string]string{"HOME": home}})
+	b := begin(t, bridgewire.Start{Command: []string{fakepeers.BuildHostile(t), "forks", "daemon"}, Env: map[string]string{"HOME": home}})
 	b.ready()
 	text, err := os.ReadFile(filepath.Join(home, "forked"))
 	if err != nil {
@@ -205,7 +205,7 @@ func TestDaemonLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	if got := b.call("die", `{"text":""}`); !strings.HasPrefix(got, frame.Gone) {
+	if got := b.call("die", `{"text":""}`); !strings.HasPrefix(got, bridgewire.Gone) {
 		t.Errorf("the call: %s", got)
 	}
 	if f := <-b.failed; !strings.Contains(f.Message, "exit status 5") {
@@ -214,15 +214,15 @@ func TestDaemonLeft(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	for tool, want := range map[string]string{"never": frame.Abandoned, "block": frame.Hung, "meet": frame.Cancelled} {
+	for tool, want := range map[string]string{"never": bridgewire.Abandoned, "block": bridgewire.Hung, "meet": bridgewire.Cancelled} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			b := hostile(t)
 			b.ready()
 			dir := t.TempDir()
-			id, c := b.send(frame.CallMethod, frame.Call{Name: tool, Arguments: fmt.Appendf(nil, `{"ms":120000,"dir":%q}`, dir)})
+			id, c := b.send(bridgewire.CallMethod, bridgewire.Call{Name: tool, Arguments: fmt.Appendf(nil, `{"ms":120000,"dir":%q}`, dir)})
 			arrival(t, dir)
-			if err := b.to.Write(frame.ToBridge{Cancel: id}); err != nil {
+			if err := b.to.Write(bridgewire.ToBridge{Cancel: id}); err != nil {
 				t.Fatal(err)
 			}
 			if f := b.wait(c); f.Error == nil || f.Error.Code != want {
@@ -251,8 +251,8 @@ func TestChanges(t *testing.T) {
 // TestNothingLeft: what the server forked ends with it, also if it ignores every wish.
 func TestNothingLeft(t *testing.T) {
 	home := t.TempDir()
-	b := begin(t, frame.Start{
-		Command: []string{peertest.BuildHostile(t), "forks", "ignores-eof", "ignores-sigterm"}, Env: map[string]string{"HOME": home},
+	b := begin(t, bridgewire.Start{
+		Command: []string{fakepeers.BuildHostile(t), "forks", "ignores-eof", "ignores-sigterm"}, Env: map[string]string{"HOME": home},
 	})
 	b.ready()
 	text, err := os.ReadFile(filepath.Join(home, "forked"))
@@ -283,13 +283,13 @@ func TestFramesFromBroker(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		params any
-	}{{"no-such-method", nil}, {frame.CallMethod, "text"}, {frame.ReadMethod, nil}} {
+	}{{"no-such-method", nil}, {bridgewire.CallMethod, "text"}, {bridgewire.ReadMethod, nil}} {
 		_, answer := b.send(c.method, c.params)
-		if f := b.wait(answer); f.Error == nil || f.Error.Code != frame.BadRequest {
+		if f := b.wait(answer); f.Error == nil || f.Error.Code != bridgewire.BadRequest {
 			t.Errorf("%s: %s %v", c.method, f.Result, f.Error)
 		}
 	}
-	if err := b.to.Write(frame.ToBridge{Cancel: 12345}); err != nil {
+	if err := b.to.Write(bridgewire.ToBridge{Cancel: 12345}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.call("echo", `{"text":"hi"}`); got != "hi" {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 const (
@@ -90,7 +90,7 @@ func (l *logRelay) dropLast() {
 
 // followOutput adds the lines of r until r ends. A line longer than a log frame becomes several.
 func (l *logRelay) followOutput(r io.Reader) {
-	for lines := bufio.NewReaderSize(r, frame.MaxLog); ; {
+	for lines := bufio.NewReaderSize(r, bridgewire.MaxLog); ; {
 		line, err := lines.ReadSlice('\n')
 		l.addLine(string(line))
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {

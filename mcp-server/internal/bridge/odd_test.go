@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // oddServer is a remote server that writes its answers with write. Lost, if not nil, answers a request of a session that
@@ -78,12 +78,12 @@ func TestOddRemote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := remoteAt(t, oddServer(write, nil), frame.Start{})
+			b := remoteAt(t, oddServer(write, nil), bridgewire.Start{})
 			b.ready()
 			if got := b.names(); !slices.Equal(got, []string{"a", "b"}) {
 				t.Errorf("tools: %v", got)
 			}
-			_, answer := b.send(frame.CallMethod, frame.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
+			_, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
 			if f := b.wait(answer); f.Error != nil || string(f.Result) != `{"content":"hi","_meta":7}` {
 				t.Errorf("%s %v", f.Result, f.Error)
 			}
@@ -108,7 +108,7 @@ func TestRemoteCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := remoteAt(t, oddServer(c.write, nil), frame.Start{ConnectTimeoutMS: 10_000})
+			b := remoteAt(t, oddServer(c.write, nil), bridgewire.Start{ConnectTimeoutMS: 10_000})
 			f := <-b.first
 			if f.Failed == nil || !strings.HasPrefix(f.Failed.Message, "connecting to the server: HTTP") || !strings.Contains(f.Failed.Message, c.want) {
 				t.Errorf("%+v, want %s", f.Failed, c.want)
@@ -127,11 +127,11 @@ func TestRateLimited(t *testing.T) {
 			http.Error(w, "slow down", int(s))
 		}
 		return s != 0
-	}), frame.Start{Protocol: "2025-11-25"})
+	}), bridgewire.Start{Protocol: "2025-11-25"})
 	b.ready()
-	for s, want := range map[int]string{http.StatusTooManyRequests: frame.Limited, http.StatusServiceUnavailable: frame.ServerError} {
+	for s, want := range map[int]string{http.StatusTooManyRequests: bridgewire.Limited, http.StatusServiceUnavailable: bridgewire.ServerError} {
 		status.Store(int32(s))
-		_, answer := b.send(frame.CallMethod, frame.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
+		_, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
 		if f := b.wait(answer); f.Error == nil || f.Error.Code != want || !strings.Contains(f.Error.Message, "slow down") {
 			t.Errorf("%d: %+v", s, f.Error)
 		}
@@ -175,11 +175,11 @@ func TestSessionLostOddly(t *testing.T) {
 					left.Store(1 << 30)
 				}
 				h(w, r)
-			}), frame.Start{Protocol: "2025-11-25"})
+			}), bridgewire.Start{Protocol: "2025-11-25"})
 			b.ready()
 			for range 2 {
 				left.Store(0)
-				_, answer := b.send(frame.CallMethod, frame.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
+				_, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "a", Arguments: json.RawMessage(`{}`)})
 				if f := b.wait(answer); f.Error != nil || !strings.Contains(string(f.Result), "hi") {
 					t.Errorf("%s %v", f.Result, f.Error)
 				}
@@ -206,7 +206,7 @@ func TestSessionLostOddly(t *testing.T) {
 			}
 			oddServer(as("application/json", "%s"), nil)(w, r)
 		}
-		b := remoteAt(t, http.HandlerFunc(once), frame.Start{Protocol: "2025-11-25"})
+		b := remoteAt(t, http.HandlerFunc(once), bridgewire.Start{Protocol: "2025-11-25"})
 		b.ready()
 		if got := b.call("a", `{}`); !strings.Contains(got, "browser session not found") {
 			t.Errorf("%s", got)

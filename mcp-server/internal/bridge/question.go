@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // maxQuestions bounds the open questions. The broker's bound is lower.
@@ -21,28 +21,28 @@ type requestKey struct{}
 type openQuestions struct {
 	mu   sync.Mutex
 	id   uint64
-	open map[uint64]chan frame.Answer
+	open map[uint64]chan bridgewire.Answer
 }
 
 // openQuestion opens a question. It returns 0 and nil if too many are open.
-func (q *openQuestions) openQuestion() (uint64, chan frame.Answer) {
+func (q *openQuestions) openQuestion() (uint64, chan bridgewire.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.open) >= maxQuestions {
 		return 0, nil
 	}
 	if q.open == nil {
-		q.open = map[uint64]chan frame.Answer{}
+		q.open = map[uint64]chan bridgewire.Answer{}
 	}
 	// IDs are never reused, so a late answer cannot reach another question.
 	q.id++
-	answer := make(chan frame.Answer, 1)
+	answer := make(chan bridgewire.Answer, 1)
 	q.open[q.id] = answer
 	return q.id, answer
 }
 
 // passAnswer passes an answer on to the waiting elicit.
-func (q *openQuestions) passAnswer(a frame.Answer) {
+func (q *openQuestions) passAnswer(a bridgewire.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c := q.open[a.ID]; c != nil {
@@ -61,7 +61,7 @@ func (b *Bridge) passQuestion(ctx context.Context, req *mcp.ElicitRequest) (*mcp
 	if mode := req.Params.Mode; mode != "" && mode != "form" {
 		return refuse("only questions with a form are passed on")
 	}
-	f := frame.Question{Message: req.Params.Message}
+	f := bridgewire.Question{Message: req.Params.Message}
 	f.Request, _ = ctx.Value(requestKey{}).(uint64)
 	var err error
 	if f.Schema, err = json.Marshal(req.Params.RequestedSchema); err != nil {
@@ -72,7 +72,7 @@ func (b *Bridge) passQuestion(ctx context.Context, req *mcp.ElicitRequest) (*mcp
 		return refuse("too many questions are open")
 	}
 	f.ID = id
-	b.writeFrame(frame.FromBridge{Question: &f})
+	b.writeFrame(bridgewire.FromBridge{Question: &f})
 	select {
 	case a := <-answer:
 		if a.Refused != "" {
@@ -85,7 +85,7 @@ func (b *Bridge) passQuestion(ctx context.Context, req *mcp.ElicitRequest) (*mcp
 		return r, err
 	case <-ctx.Done():
 		// This removes the question; a later answer of the broker finds none.
-		b.questions.passAnswer(frame.Answer{ID: id})
+		b.questions.passAnswer(bridgewire.Answer{ID: id})
 		return nil, ctx.Err()
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // streamTime is how long a server may take to start the stream of a GET request. The SDK waits for it when connecting.
@@ -32,7 +32,7 @@ type remoteServer struct {
 	bridge *Bridge
 	client *http.Client
 	door   *remoteTransport
-	first  *frame.Ready // of the first session
+	first  *bridgewire.Ready // of the first session
 
 	connecting sync.Mutex // held while connecting, so that waiting requests share one attempt
 
@@ -46,11 +46,11 @@ type remoteServer struct {
 func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
-		return nil, &frame.Error{Code: frame.BadRequest, Message: "not a valid url"}
+		return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: "not a valid url"}
 	}
 	d, err := newDoor(u, b.start.Headers, b.start.Env["SSL_CERT_FILE"])
 	if err != nil {
-		return nil, &frame.Error{Code: frame.BadRequest, Message: err.Error()}
+		return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: err.Error()}
 	}
 	r := &remoteServer{bridge: b, door: d, kind: b.start.Transport, never: make(chan struct{})}
 	// A redirect could lead the request, with its arguments, to a host that the user has not named.
@@ -92,8 +92,9 @@ func (r *remoteServer) tryTransports(ctx context.Context) (*mcp.ClientSession, e
 		c.mu.Unlock()
 		// A rejected credential is rejected on every transport. The error of another transport would only hide the reason.
 		if status == http.StatusUnauthorized || status == http.StatusForbidden {
-			return nil, &frame.Error{Code: frame.Refused, Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
-				status, http.StatusText(status), body))}
+			return nil, &bridgewire.Error{Code: bridgewire.Refused,
+				Message: strings.TrimSpace(fmt.Sprintf("the server answered %d %s %s",
+					status, http.StatusText(status), body))}
 		}
 		why = append(why, toFrameError(c.explainError(err)).Message)
 		if ctx.Err() != nil || time.Now().After(until) {
@@ -101,7 +102,7 @@ func (r *remoteServer) tryTransports(ctx context.Context) (*mcp.ClientSession, e
 		}
 	}
 	all := strings.Join(why, "; over SSE, the older transport: ")
-	return nil, &frame.Error{Code: frame.NotConnected, Message: "connecting to the server: " + all}
+	return nil, &bridgewire.Error{Code: bridgewire.NotConnected, Message: "connecting to the server: " + all}
 }
 
 // connectBy connects over one transport.
@@ -115,7 +116,7 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 		return b.dialSession(ctx, &mcp.SSEClientTransport{Endpoint: b.start.URL, HTTPClient: r.client}, legacy,
 			time.Until(until))
 	default:
-		return nil, &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no transport %.20q", kind)}
+		return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: fmt.Sprintf("there is no transport %.20q", kind)}
 	}
 	if b.start.Protocol != "" {
 		return b.dialSession(ctx, t, b.start.Protocol, time.Until(until))
@@ -129,7 +130,7 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 	return b.dialSession(ctx, t, legacy, time.Until(until))
 }
 
-func (r *remoteServer) readyFrame() *frame.Ready { return r.first }
+func (r *remoteServer) readyFrame() *bridgewire.Ready { return r.first }
 
 // ensureSession returns the current session, or a new one if the session was lost.
 func (r *remoteServer) ensureSession(ctx context.Context) (*mcp.ClientSession, error) {
@@ -339,7 +340,7 @@ func (d *remoteTransport) boundJSON(resp *http.Response, kind string, c *wireCap
 		n, err := resp.Body.Read(buf)
 		s.addBytes(buf[:n])
 		// Kept only up to the bound; skim reads the rest without storing it.
-		if s.size <= frame.MaxMessage {
+		if s.size <= bridgewire.MaxMessage {
 			kept.Write(buf[:n])
 		}
 		if errors.Is(err, io.EOF) {

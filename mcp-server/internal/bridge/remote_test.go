@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 type said struct {
@@ -35,7 +35,7 @@ func polite(t *testing.T) *mcp.Server {
 		return answer(in.Text), nil, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "huge"}, func(context.Context, *mcp.CallToolRequest, said) (*mcp.CallToolResult, any, error) {
-		return answer(strings.Repeat("a", frame.MaxMessage)), nil, nil
+		return answer(strings.Repeat("a", bridgewire.MaxMessage)), nil, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "never"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ said) (*mcp.CallToolResult, any, error) {
 		select {
@@ -48,7 +48,7 @@ func polite(t *testing.T) *mcp.Server {
 }
 
 // remoteAt starts a bridge to a handler over TLS, which it trusts by a file as in a slot, with a header.
-func remoteAt(t *testing.T, h http.Handler, start frame.Start) *broker {
+func remoteAt(t *testing.T, h http.Handler, start bridgewire.Start) *broker {
 	t.Helper()
 	server := httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -84,15 +84,15 @@ func TestRemote(t *testing.T) {
 	events := func(g get) http.Handler { return mcp.NewSSEHandler(g, nil) }
 	for name, c := range map[string]struct {
 		handler  func(get) http.Handler
-		start    frame.Start
+		start    bridgewire.Start
 		protocol string
 	}{
-		"streams":   {streams(mcp.StreamableHTTPOptions{}), frame.Start{}, "2025-11-25"},
-		"json":      {streams(mcp.StreamableHTTPOptions{JSONResponse: true}), frame.Start{}, "2025-11-25"},
-		"stateless": {streams(mcp.StreamableHTTPOptions{Stateless: true}), frame.Start{}, "2026-07-28"},
-		"forced":    {streams(mcp.StreamableHTTPOptions{Stateless: true}), frame.Start{Protocol: "2025-06-18"}, "2025-06-18"},
-		"sse":       {events, frame.Start{Transport: "sse"}, "2025-11-25"},
-		"sse too":   {events, frame.Start{Transport: "auto"}, "2025-11-25"},
+		"streams":   {streams(mcp.StreamableHTTPOptions{}), bridgewire.Start{}, "2025-11-25"},
+		"json":      {streams(mcp.StreamableHTTPOptions{JSONResponse: true}), bridgewire.Start{}, "2025-11-25"},
+		"stateless": {streams(mcp.StreamableHTTPOptions{Stateless: true}), bridgewire.Start{}, "2026-07-28"},
+		"forced":    {streams(mcp.StreamableHTTPOptions{Stateless: true}), bridgewire.Start{Protocol: "2025-06-18"}, "2025-06-18"},
+		"sse":       {events, bridgewire.Start{Transport: "sse"}, "2025-11-25"},
+		"sse too":   {events, bridgewire.Start{Transport: "auto"}, "2025-11-25"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := remoteAt(t, withHeader(c.handler(func(*http.Request) *mcp.Server { return polite(t) })), c.start)
@@ -107,15 +107,15 @@ func TestRemote(t *testing.T) {
 					t.Errorf("echo: %s", got)
 				}
 			}
-			if got := b.call("huge", `{"text":""}`); !strings.HasPrefix(got, frame.ResultTooLarge) && !strings.Contains(c.start.Transport, "sse") && name != "sse too" {
+			if got := b.call("huge", `{"text":""}`); !strings.HasPrefix(got, bridgewire.ResultTooLarge) && !strings.Contains(c.start.Transport, "sse") && name != "sse too" {
 				t.Errorf("huge: %.80s", got)
 			}
-			id, answer := b.send(frame.CallMethod, frame.Call{Name: "never", Arguments: json.RawMessage(`{"text":""}`)})
+			id, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "never", Arguments: json.RawMessage(`{"text":""}`)})
 			time.Sleep(50 * time.Millisecond)
-			if err := b.to.Write(frame.ToBridge{Cancel: id}); err != nil {
+			if err := b.to.Write(bridgewire.ToBridge{Cancel: id}); err != nil {
 				t.Fatal(err)
 			}
-			if f := b.wait(answer); f.Error == nil || f.Error.Code != frame.Cancelled {
+			if f := b.wait(answer); f.Error == nil || f.Error.Code != bridgewire.Cancelled {
 				t.Errorf("never: %s %v", f.Result, f.Error)
 			}
 			if got := b.call("echo", `{"text":"after"}`); got != "after" {
@@ -134,9 +134,9 @@ func TestRefused(t *testing.T) {
 				gets.Add(1)
 			}
 			http.Error(w, "the key is wrong", status)
-		}), frame.Start{})
+		}), bridgewire.Start{})
 		f := <-b.first
-		if f.Failed == nil || f.Failed.Code != frame.Refused || !strings.Contains(f.Failed.Message, "the key is wrong") || gets.Load() != 0 {
+		if f.Failed == nil || f.Failed.Code != bridgewire.Refused || !strings.Contains(f.Failed.Message, "the key is wrong") || gets.Load() != 0 {
 			t.Errorf("%d: %+v, %d tries of SSE", status, f.Failed, gets.Load())
 		}
 	}
@@ -151,7 +151,7 @@ func TestSessionLost(t *testing.T) {
 		current.Store(&h)
 	}
 	renew()
-	b := remoteAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }), frame.Start{})
+	b := remoteAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }), bridgewire.Start{})
 	b.ready()
 	for range 3 {
 		renew()
@@ -219,10 +219,10 @@ func TestHostileRemote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := remoteAt(t, h, frame.Start{ConnectTimeoutMS: 5000})
+			b := remoteAt(t, h, bridgewire.Start{ConnectTimeoutMS: 5000})
 			select {
 			case f := <-b.first:
-				if f.Failed == nil || f.Failed.Code != frame.NotConnected {
+				if f.Failed == nil || f.Failed.Code != bridgewire.NotConnected {
 					t.Errorf("%+v %+v", f.Ready, f.Failed)
 				}
 			case <-time.After(testkit.Patience):

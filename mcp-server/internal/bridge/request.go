@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 const (
@@ -27,38 +27,38 @@ const (
 )
 
 // doRequest carries out one request.
-func (b *Bridge) doRequest(ctx context.Context, s serverConn, f frame.ToBridge) frame.FromBridge {
+func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBridge) bridgewire.FromBridge {
 	var result any
 	var err error
 	switch f.Method {
-	case frame.ToolsMethod:
+	case bridgewire.ToolsMethod:
 		result, err = b.listTools(ctx, s)
-	case frame.ResourcesMethod:
+	case bridgewire.ResourcesMethod:
 		result, err = b.listResources(ctx, s)
-	case frame.PromptsMethod:
+	case bridgewire.PromptsMethod:
 		result, err = b.listPrompts(ctx, s)
-	case frame.CallMethod, frame.ReadMethod, frame.PromptMethod:
+	case bridgewire.CallMethod, bridgewire.ReadMethod, bridgewire.PromptMethod:
 		result, err = b.doSingle(ctx, s, f)
 	default:
-		err = &frame.Error{Code: frame.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
+		err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
 	}
 	if err != nil {
-		return frame.FromBridge{Error: toFrameError(err)}
+		return bridgewire.FromBridge{Error: toFrameError(err)}
 	}
-	line, err := frame.EncodeLine(result)
+	line, err := bridgewire.EncodeLine(result)
 	if err != nil {
-		return frame.FromBridge{Error: toFrameError(err)}
+		return bridgewire.FromBridge{Error: toFrameError(err)}
 	}
-	return frame.FromBridge{Result: line}
+	return bridgewire.FromBridge{Result: line}
 }
 
 // doSingle carries out a request with one answer.
-func (b *Bridge) doSingle(ctx context.Context, s serverConn, f frame.ToBridge) (json.RawMessage, error) {
+func (b *Bridge) doSingle(ctx context.Context, s serverConn, f bridgewire.ToBridge) (json.RawMessage, error) {
 	var send func(context.Context, *mcp.ClientSession) (any, error)
 	var err error
 	switch f.Method {
-	case frame.CallMethod:
-		var p frame.Call
+	case bridgewire.CallMethod:
+		var p bridgewire.Call
 		err = json.Unmarshal(f.Params, &p)
 		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			params := &mcp.CallToolParams{Name: p.Name}
@@ -68,21 +68,21 @@ func (b *Bridge) doSingle(ctx context.Context, s serverConn, f frame.ToBridge) (
 			}
 			return cs.CallTool(ctx, params)
 		}
-	case frame.ReadMethod:
-		var p frame.Read
+	case bridgewire.ReadMethod:
+		var p bridgewire.Read
 		err = json.Unmarshal(f.Params, &p)
 		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			return cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: p.URI})
 		}
 	default:
-		var p frame.Prompt
+		var p bridgewire.Prompt
 		err = json.Unmarshal(f.Params, &p)
 		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			return cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
 		}
 	}
 	if err != nil {
-		return nil, &frame.Error{Code: frame.BadRequest, Message: "reading the params: " + err.Error()}
+		return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: "reading the params: " + err.Error()}
 	}
 	return b.sendOne(ctx, s, send)
 }
@@ -107,7 +107,7 @@ func (b *Bridge) sendOne(
 			return raw, nil
 		}
 		if err == nil {
-			return frame.EncodeLine(result)
+			return bridgewire.EncodeLine(result)
 		}
 		// Repeated once, and only if the server cannot have carried out the request.
 		if (s.isSessionLost(cs, c, err) || c.isUnsent()) && again && !s.isProcess() {
@@ -121,7 +121,7 @@ func (b *Bridge) sendOne(
 func (b *Bridge) waitUntilSettled(ctx context.Context, s serverConn, cs *mcp.ClientSession, c *wireCapture) error {
 	// A remote server works outside of the slot, so waiting for it protects no other call here.
 	if !s.isProcess() {
-		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+		return &bridgewire.Error{Code: bridgewire.Cancelled, Message: "cancelled"}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
@@ -133,23 +133,23 @@ func (b *Bridge) waitUntilSettled(ctx context.Context, s serverConn, cs *mcp.Cli
 	}()
 	select {
 	case <-c.answered:
-		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+		return &bridgewire.Error{Code: bridgewire.Cancelled, Message: "cancelled"}
 	case <-s.endSignal():
-		return &frame.Error{Code: frame.Gone, Message: "the server ended"}
+		return &bridgewire.Error{Code: bridgewire.Gone, Message: "the server ended"}
 	case <-ctx.Done():
 	}
 	select { // an answer in time counts, however late it is read here
 	case <-c.answered:
-		return &frame.Error{Code: frame.Cancelled, Message: "cancelled"}
+		return &bridgewire.Error{Code: bridgewire.Cancelled, Message: "cancelled"}
 	default:
 	}
 	if w, ok := s.(*childServer); ok {
 		w.wire.forgetCapture(c)
 	}
 	if <-alive {
-		return &frame.Error{Code: frame.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
+		return &bridgewire.Error{Code: bridgewire.Abandoned, Message: "cancelled; the server does not say whether it stopped"}
 	}
-	return &frame.Error{Code: frame.Hung, Message: "cancelled; the server no longer answers"}
+	return &bridgewire.Error{Code: bridgewire.Hung, Message: "cancelled; the server no longer answers"}
 }
 
 // rawResult returns the result exactly as the server wrote it. It returns nil if the transport did not record it, or if
@@ -180,40 +180,40 @@ func (c *wireCapture) explainError(err error) error {
 	defer c.mu.Unlock()
 	switch {
 	case !c.sent:
-		return &frame.Error{Code: frame.NotSent, Message: err.Error()}
+		return &bridgewire.Error{Code: bridgewire.NotSent, Message: err.Error()}
 	case c.large:
 		return tooLarge()
 	case c.status >= http.StatusMultipleChoices, c.status != 0 && !errors.As(err, new(*jsonrpc.Error)):
-		code := frame.ServerError
+		code := bridgewire.ServerError
 		if c.status == http.StatusTooManyRequests {
-			code = frame.Limited
+			code = bridgewire.Limited
 		}
-		return &frame.Error{Code: code, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
+		return &bridgewire.Error{Code: code, Message: strings.TrimSpace(fmt.Sprintf("HTTP %d %s", c.status, c.body))}
 	}
 	return err
 }
 
 // toFrameError converts an error of the SDK to one for the broker. It is the only place that does so.
-func toFrameError(err error) *frame.Error {
-	if e := (*frame.Error)(nil); errors.As(err, &e) {
+func toFrameError(err error) *bridgewire.Error {
+	if e := (*bridgewire.Error)(nil); errors.As(err, &e) {
 		return e
 	}
 	if e := (*jsonrpc.Error)(nil); errors.As(err, &e) {
 		if e.Code == codeTooLarge {
 			return tooLarge()
 		}
-		data, _ := frame.EncodeLine(e)
-		return &frame.Error{Code: frame.ServerError, Message: e.Message, Data: data}
+		data, _ := bridgewire.EncodeLine(e)
+		return &bridgewire.Error{Code: bridgewire.ServerError, Message: e.Message, Data: data}
 	}
 	talking := (*url.Error)(nil)
 	switch {
 	case errors.As(err, &talking):
-		return &frame.Error{Code: frame.Gone, Message: err.Error()}
+		return &bridgewire.Error{Code: bridgewire.Gone, Message: err.Error()}
 	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, os.ErrClosed):
-		return &frame.Error{Code: frame.Gone, Message: "the connection to the server ended"}
+		return &bridgewire.Error{Code: bridgewire.Gone, Message: "the connection to the server ended"}
 	}
-	return &frame.Error{Code: frame.ServerError, Message: err.Error()}
+	return &bridgewire.Error{Code: bridgewire.ServerError, Message: err.Error()}
 }
 
 // listPage is a page of a list. MCP defines the names of the lists.
@@ -250,7 +250,7 @@ func (b *Bridge) readPages(
 		}
 		for _, item := range items(p) {
 			// All pages together are one result, with one bound.
-			if size += len(item); size > frame.MaxMessage {
+			if size += len(item); size > bridgewire.MaxMessage {
 				return nil, false, tooLarge()
 			}
 			all = append(all, item)
@@ -264,33 +264,33 @@ func (b *Bridge) readPages(
 	return all, true, nil
 }
 
-func (b *Bridge) listTools(ctx context.Context, s serverConn) (frame.Tools, error) {
+func (b *Bridge) listTools(ctx context.Context, s serverConn) (bridgewire.Tools, error) {
 	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
 		error) {
 		return cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Tools })
-	return frame.Tools{Tools: all, Truncated: truncated}, err
+	return bridgewire.Tools{Tools: all, Truncated: truncated}, err
 }
 
-func (b *Bridge) listResources(ctx context.Context, s serverConn) (frame.Resources, error) {
+func (b *Bridge) listResources(ctx context.Context, s serverConn) (bridgewire.Resources, error) {
 	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
 		error) {
 		return cs.ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Resources })
 	if err != nil {
-		return frame.Resources{}, err
+		return bridgewire.Resources{}, err
 	}
 	templates, more, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
 		error) {
 		return cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Templates })
-	return frame.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
+	return bridgewire.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
 }
 
-func (b *Bridge) listPrompts(ctx context.Context, s serverConn) (frame.Prompts, error) {
+func (b *Bridge) listPrompts(ctx context.Context, s serverConn) (bridgewire.Prompts, error) {
 	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
 		error) {
 		return cs.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Prompts })
-	return frame.Prompts{Prompts: all, Truncated: truncated}, err
+	return bridgewire.Prompts{Prompts: all, Truncated: truncated}, err
 }

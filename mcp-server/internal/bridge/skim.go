@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // maxID is the longest ID that is recognised in a message that is not kept, in bytes.
@@ -94,7 +94,7 @@ func (s *messageSkimmer) endValue() {
 
 // isRefused reports whether the message must not be decoded.
 func (s *messageSkimmer) isRefused() bool {
-	return s.size > frame.MaxMessage || s.deepest > frame.MaxDepth
+	return s.size > bridgewire.MaxMessage || s.deepest > bridgewire.MaxDepth
 }
 
 // answeredID returns the ID of the request that the message answers, or nil.

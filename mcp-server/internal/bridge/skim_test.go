@@ -9,7 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 func TestSkim(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSkim(t *testing.T) {
 		if got := whole.answeredID(); got != want || parts.answeredID() != want || whole.deepest != parts.deepest || whole.size != len(text) {
 			t.Errorf("%s: answers %v, in parts %v, want %v", text, got, parts.answeredID(), want)
 		}
-		if json.Valid([]byte(text)) && whole.deepest != frame.NestingDepth([]byte(text)) {
+		if json.Valid([]byte(text)) && whole.deepest != bridgewire.NestingDepth([]byte(text)) {
 			t.Errorf("%s: depth %d", text, whole.deepest)
 		}
 	}
@@ -63,7 +63,7 @@ func TestLateDiscover(t *testing.T) {
 // TestEvents: a stream of any length passes, an event that is too large or too deep does not.
 func TestEvents(t *testing.T) {
 	event := "event: message\r\ndata: {\"a\": [1]}\r\n\r\n"
-	deep := "data: " + strings.Repeat("[", frame.MaxDepth/2+1) + "\n"
+	deep := "data: " + strings.Repeat("[", bridgewire.MaxDepth/2+1) + "\n"
 	for name, c := range map[string]struct {
 		text string
 		ok   bool
@@ -71,8 +71,8 @@ func TestEvents(t *testing.T) {
 		"many":          {strings.Repeat(event, 1000), true},
 		"deep in parts": {strings.Repeat(deep+"\n", 4), true},
 		"deep in one":   {deep + deep, false},
-		"large":         {"data: " + strings.Repeat("a", frame.MaxMessage+1), false},
-		"large in all":  {strings.Repeat("data: "+strings.Repeat("a", frame.MaxMessage/4)+"\n\n", 6), true},
+		"large":         {"data: " + strings.Repeat("a", bridgewire.MaxMessage+1), false},
+		"large in all":  {strings.Repeat("data: "+strings.Repeat("a", bridgewire.MaxMessage/4)+"\n\n", 6), true},
 	} {
 		readers := map[string]io.Reader{"whole": strings.NewReader(c.text)}
 		if len(c.text) < 1<<20 {

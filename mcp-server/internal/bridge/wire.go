@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // stdioConn is the JSON-RPC connection over a server's standard input and output. The SDK's own connection ends at the
@@ -173,7 +173,7 @@ func readMessage(lines *bufio.Reader) ([]byte, *messageSkimmer, error) {
 	for {
 		part, err := lines.ReadSlice('\n')
 		s.addBytes(part)
-		if s.size <= frame.MaxMessage+1 { // with its line end
+		if s.size <= bridgewire.MaxMessage+1 { // with its line end
 			line = append(line, part...)
 		} else {
 			line = nil
@@ -201,7 +201,7 @@ func (w *stdioConn) takeLine(line []byte, s *messageSkimmer) {
 		m, err := jsonrpc.DecodeMessage(text)
 		if err != nil {
 			// Servers print banners and debugging output here, which belong into the log.
-			w.logs.addLine(string(text[:min(len(text), frame.MaxLog)]))
+			w.logs.addLine(string(text[:min(len(text), bridgewire.MaxLog)]))
 			continue
 		}
 		if r, ok := m.(*jsonrpc.Response); ok && !w.settleAnswer(r) {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
@@ -374,6 +374,6 @@ func joinPath(path, key string) string {
 func extend(path, part string) string {
 	path += part
 	//defence:place-length
-	path = visible.CutText(path, maxPlace, "…")
+	path = safetext.CutText(path, maxPlace, "…")
 	return path
 }

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -58,10 +58,10 @@ func TestSchemaCost(t *testing.T) {
 		"long literals":      {defs(`"enum":`+list(`"`+strings.Repeat("e", 4<<10)+`"`, 20), any), `{"x":"b"}`},
 		"no such arguments":  {defs(`"additionalProperties":false,"properties":`+object, `"anyOf":`+half), `{"a":"b"}`},
 	} {
-		growth.RequireBounded(t, name, 2*time.Second, func() { findMistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })
+		costtest.RequireBounded(t, name, 2*time.Second, func() { findMistakes(json.RawMessage(c[0]), json.RawMessage(c[1])) })
 	}
 	required := list(`"other"`, 3*many) // each property was compared with each
-	growth.RequireBounded(t, "a tool's arguments", 2*time.Second, func() {
+	costtest.RequireBounded(t, "a tool's arguments", 2*time.Second, func() {
 		argumentNames(json.RawMessage(`{"properties":` + manyProperties(3*many) + `,"required":` + required + `}`))
 	})
 }
@@ -99,7 +99,7 @@ func TestFlood(t *testing.T) {
 	s := &configuredServer{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: proxyapi.API{Name: "a"}}
 	i := &serverInstance{server: s}
 	for range 2000 {
-		_ = i.handleFrame(frame.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
+		_ = i.handleFrame(bridgewire.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
 	}
 	if out.Len() > 1<<20 || !strings.Contains(out.String(), "xxx") {
 		t.Errorf("%d bytes of log", out.Len())

@@ -12,14 +12,14 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // BenchmarkCall is a call through broker and bridge, without a sandbox or a proxy; BenchmarkDirect is the same call by
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
-	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{peertest.BuildHostile(b)}, State: "shared"}}
+	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{fakepeers.BuildHostile(b)}, State: "shared"}}
 	br := New(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
 		Catalog:  func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
@@ -52,7 +52,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkDirect(b *testing.B) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench"}, nil)
-	cs, err := client.Connect(b.Context(), &mcp.CommandTransport{Command: exec.CommandContext(b.Context(), peertest.BuildHostile(b))}, nil)
+	cs, err := client.Connect(b.Context(), &mcp.CommandTransport{Command: exec.CommandContext(b.Context(), fakepeers.BuildHostile(b))}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -66,7 +66,7 @@ type Config struct {
 	// Session returns the MCP session of a run, while the run lasts. If nil, every run is a session and never ends.
 	Session func(run string) (string, bool)
 	// Ask puts a server's question to the user of the client that started a run. If nil, every question is refused.
-	Ask func(ctx context.Context, run string, q question.Question) (question.Answer, error)
+	Ask func(ctx context.Context, run string, q userform.Question) (userform.Answer, error)
 	// Progress reports the progress of a run's call to the client that started the run. If nil, progress is dropped.
 	Progress func(run, text string)
 	// Definitions is the folder, private to mcp-server, that caches definitions of tools. If empty, they are lost at a
@@ -130,8 +130,8 @@ func New(cfg Config) *Broker {
 		cfg.Progress = func(string, string) {}
 	}
 	if cfg.Ask == nil {
-		cfg.Ask = func(context.Context, string, question.Question) (question.Answer, error) {
-			return question.Answer{}, question.ErrNobody
+		cfg.Ask = func(context.Context, string, userform.Question) (userform.Answer, error) {
+			return userform.Answer{}, userform.ErrNobody
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +182,7 @@ func (b *Broker) CountRunning() int {
 }
 
 // KnownTools returns the known tools of a server that code may call. It starts no server.
-func (b *Broker) KnownTools(name string) (tools []signature.Tool, known bool) {
+func (b *Broker) KnownTools(name string) (tools []toolsignature.Tool, known bool) {
 	s := b.findServer(name)
 	if s == nil {
 		return nil, false
@@ -194,7 +194,7 @@ func (b *Broker) KnownTools(name string) (tools []signature.Tool, known bool) {
 }
 
 // LearnTools is Tools, but asks the server if the tools are unknown. The error is a sentence for a model.
-func (b *Broker) LearnTools(ctx context.Context, name string) ([]signature.Tool, error) {
+func (b *Broker) LearnTools(ctx context.Context, name string) ([]toolsignature.Tool, error) {
 	s := b.findServer(name)
 	if s == nil {
 		return nil, errors.New("there is no such server")
@@ -209,8 +209,8 @@ func (b *Broker) LearnTools(ctx context.Context, name string) ([]signature.Tool,
 }
 
 // callableTools returns the tools that the configuration allows and that are not held back. The caller holds Broker.mu.
-func (s *configuredServer) callableTools(tools []*declaredTool) []signature.Tool {
-	var all []signature.Tool
+func (s *configuredServer) callableTools(tools []*declaredTool) []toolsignature.Tool {
+	var all []toolsignature.Tool
 	for _, t := range tools {
 		if s.mayCall(t) && t.held == "" {
 			all = append(all, t.Tool)

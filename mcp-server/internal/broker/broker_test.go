@@ -21,12 +21,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-func TestMain(m *testing.M) { os.Exit(peertest.RunTests(m)) }
+func TestMain(m *testing.M) { os.Exit(fakepeers.RunTests(m)) }
 
 // local launches real bridges in this process, without a sandbox. They start the commands of the catalog.
 type local struct {
@@ -101,8 +101,8 @@ func (l *local) Install(_ context.Context, api proxyapi.API, progress func(strin
 func (s *localSlot) Read(p []byte) (int, error)  { return s.out.Read(p) }
 func (s *localSlot) Write(p []byte) (int, error) { return s.in.Write(p) }
 
-func (s *localSlot) Start() frame.Start {
-	return frame.Start{
+func (s *localSlot) Start() bridgewire.Start {
+	return bridgewire.Start{
 		Command: s.api.Server.Command, Env: map[string]string{"HOME": s.home}, ConnectTimeoutMS: s.api.Server.ConnectTimeoutMS,
 	}
 }
@@ -164,7 +164,7 @@ type world struct {
 // hostile is a server of the catalog that runs testdata/hostile.
 func hostile(t *testing.T, name string, change func(*mcpserver.Settings), faults ...string) proxyapi.API {
 	t.Helper()
-	s := &mcpserver.Settings{Command: append([]string{peertest.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
+	s := &mcpserver.Settings{Command: append([]string{fakepeers.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
 	if change != nil {
 		change(s)
 	}

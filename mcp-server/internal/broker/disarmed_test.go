@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // TestDisarmed: without its defence each of these succeeds. e2e/negative runs it, under the tag disarm.
 func TestDisarmed(t *testing.T) {
-	accept := func(context.Context, string, question.Question) (question.Answer, error) {
-		return question.Answer{Action: question.Accept}, nil
+	accept := func(context.Context, string, userform.Question) (userform.Answer, error) {
+		return userform.Answer{Action: userform.Accept}, nil
 	}
 	for defence, attack := range map[string]func(t *testing.T) bool{
 		"question-secret": func(t *testing.T) bool {
@@ -29,11 +29,11 @@ func TestDisarmed(t *testing.T) {
 		},
 		"question-session": func(t *testing.T) bool {
 			var others atomic.Int32
-			w := asks(t, func(_ context.Context, run string, _ question.Question) (question.Answer, error) {
+			w := asks(t, func(_ context.Context, run string, _ userform.Question) (userform.Answer, error) {
 				if strings.HasPrefix(run, "s1-") {
 					others.Add(1)
 				}
-				return question.Answer{Action: question.Accept}, nil
+				return userform.Answer{Action: userform.Accept}, nil
 			})
 			m := newMeeting(t)
 			busy := make(chan answer, 1)
@@ -50,12 +50,12 @@ func TestDisarmed(t *testing.T) {
 		},
 		"pattern-work": func(*testing.T) bool {
 			schema, text := `{"properties":{"x":{"pattern":"(a?a?){400}b"}}}`, `{"x":"`+strings.Repeat("a", 200<<10)+`"}`
-			return growth.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(text)) }) > time.Second
+			return costtest.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(text)) }) > time.Second
 		},
 		"place-length": func(*testing.T) bool {
 			schema := `{"additionalProperties":{"items":{"type":"integer"}}}`
 			key, items := strings.Repeat("k", 400<<10), strings.Repeat("0,", 20_000)
-			return growth.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(`{"`+key+`":[`+items+`0]}`)) }) > time.Second
+			return costtest.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(`{"`+key+`":[`+items+`0]}`)) }) > time.Second
 		},
 		"dry-run-tools": func(t *testing.T) bool {
 			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, proxyapi.PlanRecord, "")

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -102,7 +102,7 @@ func newTimeout(limit time.Duration) *callFailure {
 const maxErrorData = 64 << 10
 
 // dataOf returns the data of a server's JSON-RPC error. It returns nil if the data is missing or too long.
-func dataOf(e *frame.Error) json.RawMessage {
+func dataOf(e *bridgewire.Error) json.RawMessage {
 	var of struct{ Data json.RawMessage }
 	if json.Unmarshal(e.Data, &of) != nil || len(of.Data) > maxErrorData {
 		return nil
@@ -111,21 +111,21 @@ func dataOf(e *frame.Error) json.RawMessage {
 }
 
 // fromBridge converts a bridge's error to one for code. It is the only place that does so.
-func fromBridge(e *frame.Error) *callFailure {
+func fromBridge(e *bridgewire.Error) *callFailure {
 	message := cleanText(e.Message)
 	switch e.Code {
-	case frame.ServerError, frame.BadRequest, frame.Refused:
+	case bridgewire.ServerError, bridgewire.BadRequest, bridgewire.Refused:
 		return &callFailure{code: serverError, message: message, data: dataOf(e)}
-	case frame.Limited:
+	case bridgewire.Limited:
 		return &callFailure{
 			code: serverError, message: message, retryable: true,
 			hint: "The server limits how often it is called. Wait, then repeat the call.",
 		}
-	case frame.ResultTooLarge:
+	case bridgewire.ResultTooLarge:
 		return &callFailure{code: resultTooLarge, message: message, hint: "Ask for less: a smaller page, or fewer fields."}
-	case frame.NotSent:
+	case bridgewire.NotSent:
 		return newEnded(message, true)
-	case frame.Cancelled, frame.Abandoned:
+	case bridgewire.Cancelled, bridgewire.Abandoned:
 		// Answers to calls that the broker cancelled take another path. Here the bridge gave up because it is ending.
 		return newEnded("the connection to the server ended", false)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -152,7 +152,7 @@ func (c *callRequest) readBody(r *http.Request) ([]byte, *callFailure) {
 			maxBody>>20)}
 	}
 	// The frame for the bridge nests the arguments two levels deeper, and a frame beyond MaxDepth is not read.
-	if frame.NestingDepth(body) > frame.MaxDepth-2 {
+	if bridgewire.NestingDepth(body) > bridgewire.MaxDepth-2 {
 		return nil, &callFailure{code: badArguments, message: "the arguments nest too deep"}
 	}
 	return body, nil
@@ -166,22 +166,22 @@ func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *call
 	case c.tool == "" && get:
 		return c.listTools(ctx)
 	case c.tool == proxyapi.ListResources && get:
-		return c.requestServer(ctx, frame.ResourcesMethod, nil, true)
+		return c.requestServer(ctx, bridgewire.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
 		return nil, &callFailure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
 	case c.tool == proxyapi.ReadResource:
-		var p frame.Read
+		var p bridgewire.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
 			return nil, &callFailure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
-		return c.requestServer(ctx, frame.ReadMethod, p, true)
+		return c.requestServer(ctx, bridgewire.ReadMethod, p, true)
 	case c.tool == proxyapi.GetPrompt:
-		var p frame.Prompt
+		var p bridgewire.Prompt
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
 			return nil, &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
 				hint: `$prompt("name", {key: "text"})`}
 		}
-		return c.requestServer(ctx, frame.PromptMethod, p, true)
+		return c.requestServer(ctx, bridgewire.PromptMethod, p, true)
 	}
 	return c.callTool(ctx, body)
 }
@@ -260,7 +260,7 @@ func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
 			all = append(all, t.raw)
 		}
 	}
-	line, err := frame.EncodeLine(map[string]any{"tools": all})
+	line, err := bridgewire.EncodeLine(map[string]any{"tools": all})
 	if err != nil {
 		return nil, &callFailure{code: serverError, message: err.Error()}
 	}
@@ -334,7 +334,7 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 		}
 	}
 	again := c.server.spec.Retry && t.repeatable
-	raw, f := c.requestServer(ctx, frame.CallMethod, frame.Call{Name: t.Name, Arguments: body}, again)
+	raw, f := c.requestServer(ctx, bridgewire.CallMethod, bridgewire.Call{Name: t.Name, Arguments: body}, again)
 	hint := ""
 	if why := c.unasked.Load(); why != nil {
 		hint = "The server wanted to ask the user something, and could not: " + *why + "."
@@ -361,8 +361,8 @@ func checkArguments(t *declaredTool, body []byte) *callFailure {
 
 // hintOf returns a tool's signature.
 func hintOf(t *declaredTool) string {
-	args := signature.ArgumentsType(t.InputSchema)
-	if len(args) > signature.MaxLength {
+	args := toolsignature.ArgumentsType(t.InputSchema)
+	if len(args) > toolsignature.MaxLength {
 		args = "{…}"
 	}
 	return cleanText(t.Name) + "(" + args + ")"
@@ -399,7 +399,7 @@ func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
 	if f != nil {
 		return nil, f
 	}
-	line, err := frame.EncodeLine(result)
+	line, err := bridgewire.EncodeLine(result)
 	if err != nil {
 		return nil, &callFailure{code: badRequest, message: err.Error()}
 	}

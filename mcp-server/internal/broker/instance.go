@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -39,7 +39,7 @@ type Slot interface {
 	Read(p []byte) (int, error)
 	Write(p []byte) (int, error)
 	// Start returns the first frame for the bridge.
-	Start() frame.Start
+	Start() bridgewire.Start
 	// SetCalls tells the proxy which calls the server works on.
 	SetCalls(ctx context.Context, calls proxyapi.ServerCalls) error
 	// Drain returns the proxy's record of the server since the last Drain. The zero Cause means no call.
@@ -59,7 +59,7 @@ type serverInstance struct {
 	gone  chan struct{} // closed when the instance has ended
 	left  chan struct{} // closed after gone, when its slot is free
 	kill  context.CancelCauseFunc
-	out   chan frame.ToBridge
+	out   chan bridgewire.ToBridge
 	slot  Slot // set before ready is closed
 
 	logged float64   // bytes printed at logAt, less logRate since then; only for the reading goroutine
@@ -155,10 +155,10 @@ func (i *serverInstance) readFrames(ctx context.Context) error {
 	})
 	defer timer.Stop()
 	// This does not block: the queue is empty, and calls wait for ready.
-	i.out <- frame.ToBridge{Start: &start}
-	r := frame.NewReader(slot)
+	i.out <- bridgewire.ToBridge{Start: &start}
+	r := bridgewire.NewReader(slot)
 	for {
-		var f frame.FromBridge
+		var f bridgewire.FromBridge
 		if err := r.Read(&f); err != nil {
 			return fmt.Errorf("the connection to the server ended: %w", err)
 		}
@@ -169,7 +169,7 @@ func (i *serverInstance) readFrames(ctx context.Context) error {
 }
 
 // handleFrame handles a frame from the bridge. An error ends the instance.
-func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) error {
+func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer) error {
 	switch {
 	case f.Ready != nil:
 		// A second close of ready would panic, and a hostile server can write frames itself.
@@ -181,11 +181,11 @@ func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) erro
 		timer.Stop()
 		close(i.ready)
 	case f.Failed != nil:
-		e := newEnded(cleanText(f.Failed.Message), f.Failed.Code != frame.Gone)
+		e := newEnded(cleanText(f.Failed.Message), f.Failed.Code != bridgewire.Gone)
 		switch f.Failed.Code {
-		case frame.Refused:
+		case bridgewire.Refused:
 			e.hint = "Tell the user to check the server's credential and headers in its config.json."
-		case frame.NotStarted:
+		case bridgewire.NotStarted:
 			e.hint = "The server's output is in CodeForge's log, in the lines with server=" + i.server.api.Name + "."
 		}
 		return e
@@ -211,7 +211,7 @@ func (i *serverInstance) handleFrame(f frame.FromBridge, timer *time.Timer) erro
 }
 
 // reportProgress reports the progress of a call to the client of the run that made the call.
-func (i *serverInstance) reportProgress(p frame.Progress) {
+func (i *serverInstance) reportProgress(p bridgewire.Progress) {
 	i.mu.Lock()
 	of := i.pending[p.Request]
 	i.mu.Unlock()
@@ -223,7 +223,7 @@ func (i *serverInstance) reportProgress(p frame.Progress) {
 	if p.Total > 0 {
 		text += " of " + strconv.FormatFloat(p.Total, 'f', -1, 64)
 	}
-	if said := signature.CleanLine(p.Message, maxProgress); said != "" {
+	if said := toolsignature.CleanLine(p.Message, maxProgress); said != "" {
 		text += ": " + said
 	}
 	i.server.broker.cfg.Progress(of.call.run, i.server.api.Name+"."+of.call.tool+": "+text)
@@ -235,7 +235,7 @@ func (i *serverInstance) logOutput(text string) {
 	now := time.Now()
 	i.logged = max(0, i.logged-logRate*now.Sub(i.logAt).Seconds())
 	i.logAt = now
-	if text = text[:min(len(text), frame.MaxLog)]; i.logged+float64(len(text)) > logBurst {
+	if text = text[:min(len(text), bridgewire.MaxLog)]; i.logged+float64(len(text)) > logBurst {
 		return
 	}
 	i.logged += float64(len(text))
@@ -244,7 +244,7 @@ func (i *serverInstance) logOutput(text string) {
 
 // writeFrames writes frames until the instance ends. It blocks while the bridge does not read.
 func (i *serverInstance) writeFrames(ctx context.Context) {
-	w := frame.NewWriter(i.slot)
+	w := bridgewire.NewWriter(i.slot)
 	for {
 		select {
 		case f := <-i.out:
@@ -312,12 +312,12 @@ func (i *serverInstance) sendAndWait(ctx context.Context, method string, params 
 	i.mu.Lock()
 	i.id++
 	// The answer's channel has room for one frame, so that the reading goroutine never waits for this one.
-	id, answer := i.id, make(chan frame.FromBridge, 1)
+	id, answer := i.id, make(chan bridgewire.FromBridge, 1)
 	i.pending[id] = &pendingRequest{answer: answer, call: callOf(ctx), ctx: ctx}
 	i.mu.Unlock()
 	began := time.Now()
 	select {
-	case i.out <- frame.ToBridge{ID: id, Method: method, Params: raw}:
+	case i.out <- bridgewire.ToBridge{ID: id, Method: method, Params: raw}:
 	case <-i.gone:
 		settled(atRest)
 		return nil, i.failureReason(true)
@@ -351,8 +351,9 @@ func (i *serverInstance) sendAndWait(ctx context.Context, method string, params 
 
 // awaitEnd handles an answer that reports the end of the server's process. It waits until the instance is removed, so
 // that the next call cannot get this instance.
-func (i *serverInstance) awaitEnd(f frame.FromBridge) {
-	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != frame.Gone && f.Error.Code != frame.NotSent) {
+func (i *serverInstance) awaitEnd(f bridgewire.FromBridge) {
+	if i.server.spec.URL != "" || f.Error == nil || (f.Error.Code != bridgewire.Gone &&
+		f.Error.Code != bridgewire.NotSent) {
 		return
 	}
 	select {
@@ -363,7 +364,7 @@ func (i *serverInstance) awaitEnd(f frame.FromBridge) {
 }
 
 // toResult converts a frame to a call's result.
-func (i *serverInstance) toResult(f frame.FromBridge) (json.RawMessage, *callFailure) {
+func (i *serverInstance) toResult(f bridgewire.FromBridge) (json.RawMessage, *callFailure) {
 	if f.Error == nil {
 		return f.Result, nil
 	}
@@ -385,11 +386,11 @@ const (
 )
 
 // cancelRequest cancels a request and waits until the server has stopped working on it.
-func (i *serverInstance) cancelRequest(id uint64, answer <-chan frame.FromBridge, settled func(callState)) {
+func (i *serverInstance) cancelRequest(id uint64, answer <-chan bridgewire.FromBridge, settled func(callState)) {
 	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
 	select {
-	case i.out <- frame.ToBridge{Cancel: id}:
+	case i.out <- bridgewire.ToBridge{Cancel: id}:
 	case <-i.gone:
 		settled(atRest)
 		return
@@ -401,9 +402,9 @@ func (i *serverInstance) cancelRequest(id uint64, answer <-chan frame.FromBridge
 	select {
 	case f := <-answer:
 		switch {
-		case f.Error != nil && f.Error.Code == frame.Abandoned:
+		case f.Error != nil && f.Error.Code == bridgewire.Abandoned:
 			settled(abandoned)
-		case f.Error != nil && f.Error.Code == frame.Hung:
+		case f.Error != nil && f.Error.Code == bridgewire.Hung:
 			settled(hung)
 		default:
 			settled(atRest)

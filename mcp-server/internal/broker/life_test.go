@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -604,7 +604,7 @@ func TestCausedAtEnd(t *testing.T) {
 
 // TestSentAtEnd: what a server had sent when it ended is told, whatever the proxy's events tell.
 func TestSentAtEnd(t *testing.T) {
-	sandbox, proxy := peertest.NewSandbox(t, 1), peertest.NewProxy(t)
+	sandbox, proxy := fakepeers.NewSandbox(t, 1), fakepeers.NewProxy(t)
 	proxy.Receipt = func(r proxyapi.Registration) proxyapi.Receipt {
 		return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{ID: "x1", Run: r.Run}}}
 	}
@@ -632,7 +632,7 @@ func TestAskedTooLate(t *testing.T) {
 	i.err = newEnded("it died", false)
 	close(i.gone)
 	for n := range 10 {
-		if _, f := i.sendAndWait(t.Context(), frame.CallMethod, nil, func(callState) {}); !f.unsent {
+		if _, f := i.sendAndWait(t.Context(), bridgewire.CallMethod, nil, func(callState) {}); !f.unsent {
 			t.Fatalf("call %d: %+v", n, f)
 		}
 	}
@@ -690,7 +690,7 @@ type dying struct{ Launcher }
 
 func (dying) Launch(context.Context, proxyapi.API, string) (Slot, error) {
 	s := &dyingSlot{}
-	err := frame.NewWriter(&s.said).Write(frame.FromBridge{Failed: &frame.Failed{Code: frame.NotStarted, Message: "KEY is required"}})
+	err := bridgewire.NewWriter(&s.said).Write(bridgewire.FromBridge{Failed: &bridgewire.Failed{Code: bridgewire.NotStarted, Message: "KEY is required"}})
 	return s, err
 }
 
@@ -705,7 +705,7 @@ func (s *dyingSlot) Read(p []byte) (int, error) {
 }
 
 func (*dyingSlot) Write([]byte) (int, error)                            { return 0, io.ErrClosedPipe }
-func (*dyingSlot) Start() frame.Start                                   { return frame.Start{ConnectTimeoutMS: 60_000} }
+func (*dyingSlot) Start() bridgewire.Start                              { return bridgewire.Start{ConnectTimeoutMS: 60_000} }
 func (*dyingSlot) Stop()                                                {}
 func (*dyingSlot) Close() error                                         { return nil }
 func (*dyingSlot) SetCalls(context.Context, proxyapi.ServerCalls) error { return nil }

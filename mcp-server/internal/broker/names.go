@@ -7,7 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 )
 
 // findTool finds a tool by its name, or by an alias that fits only one tool.
@@ -51,5 +51,5 @@ func matchesGlobs(name string, allow, deny []string) bool {
 	return (len(allow) == 0 || slices.ContainsFunc(allow, matches)) && !slices.ContainsFunc(deny, matches)
 }
 
-// cleanText returns a server's text on one line, at most signature.MaxText characters.
-func cleanText(text string) string { return signature.CleanLine(text, signature.MaxText) }
+// cleanText returns a server's text on one line, at most toolsignature.MaxText characters.
+func cleanText(text string) string { return toolsignature.CleanLine(text, toolsignature.MaxText) }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 )
 
 const (
@@ -24,14 +24,14 @@ const forbidden = "its form has a field for a secret, which belongs in the crede
 
 // pendingRequest is a request that a bridge has not answered yet.
 type pendingRequest struct {
-	answer chan frame.FromBridge
+	answer chan bridgewire.FromBridge
 	call   *callRequest    // nil if the request serves no call
 	ctx    context.Context //nolint:containedctx // of the request, which its questions end with
 	asked  int             // questions; of the reading goroutine
 }
 
 // passQuestion passes a server's question to the client of the run that called the server, and returns the answer.
-func (i *serverInstance) passQuestion(q frame.Question) {
+func (i *serverInstance) passQuestion(q bridgewire.Question) {
 	p, why := i.findAsker(q.Request)
 	if p != nil {
 		if p.asked++; p.asked > maxQuestions {
@@ -48,9 +48,9 @@ func (i *serverInstance) passQuestion(q frame.Question) {
 	}
 	// A user could mistake the server's words for CodeForge's, and the words can ask for a secret in countless ways. So
 	// the warning always comes first, and the server's text cannot move it.
-	shown := question.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
-		i.server.api.Name, signature.CleanLine(q.Message, maxQuestion))}
-	i.server.logInfo("the server asks the user: " + signature.CleanLine(q.Message, maxQuestion))
+	shown := userform.Question{Schema: form, Message: fmt.Sprintf("The MCP server %q asks; never type a secret here: %s",
+		i.server.api.Name, toolsignature.CleanLine(q.Message, maxQuestion))}
+	i.server.logInfo("the server asks the user: " + toolsignature.CleanLine(q.Message, maxQuestion))
 	// In the background: a person may take minutes, and the reading goroutine must pass on other frames.
 	go func() {
 		a, err := i.server.broker.cfg.Ask(p.ctx, p.call.run, shown)
@@ -60,7 +60,7 @@ func (i *serverInstance) passQuestion(q frame.Question) {
 		}
 		i.server.logInfo("the user's answer: " + a.Action)
 		select {
-		case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: q.ID, Action: a.Action, Content: a.Content}}:
+		case i.out <- bridgewire.ToBridge{Answer: &bridgewire.Answer{ID: q.ID, Action: a.Action, Content: a.Content}}:
 		case <-i.gone:
 		}
 	}()
@@ -100,7 +100,7 @@ func (i *serverInstance) refuseQuestion(p *pendingRequest, id uint64, why string
 		p.call.unasked.Store(&why)
 	}
 	select {
-	case i.out <- frame.ToBridge{Answer: &frame.Answer{ID: id, Refused: why}}:
+	case i.out <- bridgewire.ToBridge{Answer: &bridgewire.Answer{ID: id, Refused: why}}:
 	default: // a bridge that does not read does not wait for this answer
 	}
 }
@@ -148,7 +148,7 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 }
 
 // hasInvisible reports whether a name has invisible characters.
-func hasInvisible(name string) bool { return signature.CleanLine(name, len(name)) != name }
+func hasInvisible(name string) bool { return toolsignature.CleanLine(name, len(name)) != name }
 
 // hasHiddenName reports whether a value of a form has a name with invisible characters.
 func hasHiddenName(value any) bool {
@@ -169,7 +169,7 @@ func hasHiddenName(value any) bool {
 func removeInvisible(value any) any {
 	switch v := value.(type) {
 	case string:
-		return signature.CleanLine(v, maxQuestion)
+		return toolsignature.CleanLine(v, maxQuestion)
 	case []any:
 		for i := range v {
 			v[i] = removeInvisible(v[i])

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 )
 
 // asks is a world whose users answer with answer.
-func asks(t *testing.T, answer func(ctx context.Context, run string, q question.Question) (question.Answer, error)) *world {
+func asks(t *testing.T, answer func(ctx context.Context, run string, q userform.Question) (userform.Answer, error)) *world {
 	t.Helper()
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	w.broker.cfg.Ask = answer
@@ -31,11 +31,11 @@ func ask(text, form string, more int) string {
 // answer goes back.
 // Promise: questions-reach-their-user
 func TestQuestion(t *testing.T) {
-	var got question.Question
+	var got userform.Question
 	var of string
-	w := asks(t, func(_ context.Context, run string, q question.Question) (question.Answer, error) {
+	w := asks(t, func(_ context.Context, run string, q userform.Question) (userform.Answer, error) {
 		got, of = q, run
-		return question.Answer{Action: question.Accept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
+		return userform.Answer{Action: userform.Accept, Content: json.RawMessage(`{"name":"Ann"}`)}, nil
 	})
 	res := w.send(t.Context(), "s2-r7", http.MethodPost, "/a/ask",
 		ask("Who are\u200b you?\x1b[2J", `{"name":{"type":"string","title":"Your\u202e name"}}`, 0), 0)
@@ -46,8 +46,8 @@ func TestQuestion(t *testing.T) {
 		strings.Contains(string(got.Schema), "\u202e") || !strings.Contains(string(got.Schema), `"title":"Your name"`) {
 		t.Errorf("the user of %s was asked %q with %s", of, got.Message, got.Schema)
 	}
-	w.broker.cfg.Ask = func(context.Context, string, question.Question) (question.Answer, error) {
-		return question.Answer{Action: question.Decline}, nil
+	w.broker.cfg.Ask = func(context.Context, string, userform.Question) (userform.Answer, error) {
+		return userform.Answer{Action: userform.Decline}, nil
 	}
 	if res := w.call("/a/ask", ask("Sure?", "", 0)); !strings.Contains(res.text(), `"action":"decline"`) {
 		t.Errorf("the server was told %s", res.body)
@@ -58,9 +58,9 @@ func TestQuestion(t *testing.T) {
 // Promise: questions-reach-their-user
 func TestUnasked(t *testing.T) {
 	var times atomic.Int32
-	w := asks(t, func(context.Context, string, question.Question) (question.Answer, error) {
+	w := asks(t, func(context.Context, string, userform.Question) (userform.Answer, error) {
 		times.Add(1)
-		return question.Answer{Action: question.Accept}, nil
+		return userform.Answer{Action: userform.Accept}, nil
 	})
 	for name, c := range map[string]struct {
 		text  string
@@ -91,8 +91,8 @@ func TestUnasked(t *testing.T) {
 			t.Errorf("%s: %d times, %s", name, times.Load(), res.body)
 		}
 	}
-	w.broker.cfg.Ask = func(context.Context, string, question.Question) (question.Answer, error) {
-		return question.Answer{}, question.ErrNobody
+	w.broker.cfg.Ask = func(context.Context, string, userform.Question) (userform.Answer, error) {
+		return userform.Answer{}, userform.ErrNobody
 	}
 	if res := w.call("/a/ask", ask("x", "", 0)); !strings.Contains(string(res.body), "cannot show its user a question.") ||
 		!strings.Contains(res.text(), "cannot show its user") {
@@ -117,11 +117,11 @@ func TestSecretField(t *testing.T) {
 // and does while it works for one alone.
 // Promise: questions-reach-their-user
 func TestWhoseUser(t *testing.T) {
-	w := asks(t, func(_ context.Context, run string, _ question.Question) (question.Answer, error) {
+	w := asks(t, func(_ context.Context, run string, _ userform.Question) (userform.Answer, error) {
 		if !strings.HasPrefix(run, "s2-") {
-			return question.Answer{}, errors.New("the user of " + run + " was asked")
+			return userform.Answer{}, errors.New("the user of " + run + " was asked")
 		}
-		return question.Answer{Action: question.Accept}, nil
+		return userform.Answer{Action: userform.Accept}, nil
 	})
 	for _, c := range []struct{ busy, says string }{
 		{"s1-r1", "calls of several clients are in flight"}, {"s2-r1", `"action":"accept"`},
@@ -147,11 +147,11 @@ func TestWhoseUser(t *testing.T) {
 func TestQuestionEnds(t *testing.T) {
 	open := make(chan struct{})
 	ended := make(chan struct{})
-	w := asks(t, func(ctx context.Context, _ string, _ question.Question) (question.Answer, error) {
+	w := asks(t, func(ctx context.Context, _ string, _ userform.Question) (userform.Answer, error) {
 		close(open)
 		<-ctx.Done()
 		close(ended)
-		return question.Answer{}, ctx.Err()
+		return userform.Answer{}, ctx.Err()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -121,7 +121,7 @@ func (l *Sandbox) Install(ctx context.Context, api proxyapi.API, progress func(s
 	defer stop()
 	lines := bufio.NewScanner(s.stream)
 	// A line beyond the buffer ends the scan, not the installation: the rest is discarded below.
-	lines.Buffer(nil, frame.MaxLog)
+	lines.Buffer(nil, bridgewire.MaxLog)
 	last := ""
 	for lines.Scan() {
 		if last = cleanText(lines.Text()); last != "" {
@@ -182,9 +182,9 @@ type sandboxSlot struct {
 func (s *sandboxSlot) Read(p []byte) (int, error)  { return s.stream.Read(p) }
 func (s *sandboxSlot) Write(p []byte) (int, error) { return s.stream.Write(p) }
 
-func (s *sandboxSlot) Start() frame.Start {
+func (s *sandboxSlot) Start() bridgewire.Start {
 	spec, home := s.api.Server, sandboxapi.HomeDir(s.lease.Slot)
-	start := frame.Start{
+	start := bridgewire.Start{
 		Env: map[string]string{}, URL: spec.URL, Headers: spec.Headers, Transport: spec.Transport,
 		Protocol: spec.Protocol, ConnectTimeoutMS: spec.ConnectTimeoutMS,
 	}

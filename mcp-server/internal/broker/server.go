@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -56,7 +56,7 @@ type configuredServer struct {
 
 // declaredTool is a tool that the server declares.
 type declaredTool struct {
-	signature.Tool
+	toolsignature.Tool
 	raw        json.RawMessage
 	held       string // why code may not call it until the user has reviewed it, or empty
 	repeatable bool   // it claims that calling it twice is harmless
@@ -248,11 +248,11 @@ func (s *configuredServer) askForTools(l *toolListing) {
 	// Set before the request, so that a change that arrives during the listing is not lost.
 	s.fresh, s.asked = true, time.Now() // a change from now on asks again
 	b.mu.Unlock()
-	raw, f := s.requestWithRetry(ctx, "", frame.ToolsMethod, nil, true)
+	raw, f := s.requestWithRetry(ctx, "", bridgewire.ToolsMethod, nil, true)
 	if f != nil && f.code == timedOut && !f.unsent {
 		f = newUnavailable(fmt.Sprintf("the server did not list its tools within %v", s.connectTimeout()), "")
 	}
-	var listed frame.Tools
+	var listed bridgewire.Tools
 	if f == nil && json.Unmarshal(raw, &listed) != nil {
 		f = &callFailure{code: serverError, message: "the server's list of tools cannot be read"}
 	}
@@ -306,7 +306,7 @@ func readDefinitions(all []json.RawMessage) []*declaredTool {
 			continue
 		}
 		var d struct {
-			signature.Tool
+			toolsignature.Tool
 			Annotations struct {
 				ReadOnly   bool `json:"readOnlyHint"`
 				Idempotent bool `json:"idempotentHint"`
@@ -390,7 +390,7 @@ func (s *configuredServer) requestOnce(ctx context.Context, key, method string, 
 		release()
 		return nil, f
 	}
-	if method == frame.ToolsMethod { // ctx may last much longer than a list needs
+	if method == bridgewire.ToolsMethod { // ctx may last much longer than a list needs
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.connectTimeout())
 		defer cancel()

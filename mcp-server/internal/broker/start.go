@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
 // newInstance returns an instance that is not started yet.
@@ -14,7 +14,7 @@ func newInstance(s *configuredServer, key string, kill context.CancelCauseFunc) 
 	return &serverInstance{
 		server: s, key: key, kill: kill, used: time.Now(),
 		ready: make(chan struct{}), gone: make(chan struct{}), left: make(chan struct{}),
-		out: make(chan frame.ToBridge, outQueue), pending: map[uint64]*pendingRequest{},
+		out: make(chan bridgewire.ToBridge, outQueue), pending: map[uint64]*pendingRequest{},
 	}
 }
 

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/frame"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 func TestFind(t *testing.T) {
 	var tools []*declaredTool
 	for _, name := range []string{"get-sum", "get_sum", "list.items", "echo", "weird/ name"} {
-		tools = append(tools, &declaredTool{Tool: signature.Tool{Name: name}})
+		tools = append(tools, &declaredTool{Tool: toolsignature.Tool{Name: name}})
 	}
 	for name, want := range map[string]string{
 		"get-sum": "get-sum", "get_sum": "get_sum", "list_items": "list.items", "list.items": "list.items", "weird__name": "weird/ name",
@@ -55,7 +55,7 @@ func TestAllowed(t *testing.T) {
 			t.Errorf("%s with %v and not %v: %v", c.name, c.allow, c.deny, got)
 		}
 	}
-	growth.RequireBounded(t, "a hard pattern", 2*time.Second, func() {
+	costtest.RequireBounded(t, "a hard pattern", 2*time.Second, func() {
 		if mcpserver.MatchTool(strings.Repeat("*a", 200), strings.Repeat("a", 4000)+"b") {
 			t.Error("a hard pattern matches")
 		}
@@ -218,7 +218,7 @@ func TestHostileSchemas(t *testing.T) {
 		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"thing"}}`, `{"pattern":"("}`,
 		strings.Repeat(`{"properties":{"a":`, 500) + "{}" + strings.Repeat("}}", 500),
 	} {
-		growth.RequireBounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {
+		costtest.RequireBounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {
 			if got := findMistakes(json.RawMessage(schema), json.RawMessage(`{"a":{"a":[1,"x",null]}}`)); len(got) > 0 {
 				t.Errorf("%.100s: %v", schema, got)
 			}
@@ -359,7 +359,7 @@ func TestMarked(t *testing.T) {
 
 // TestLimited: code may repeat a call that the server's limit refused.
 func TestLimited(t *testing.T) {
-	f := fromBridge(&frame.Error{Code: frame.Limited, Message: "HTTP 429"})
+	f := fromBridge(&bridgewire.Error{Code: bridgewire.Limited, Message: "HTTP 429"})
 	if f.code != serverError || !f.retryable || f.transport || f.hint == "" {
 		t.Errorf("%+v", f)
 	}
@@ -367,8 +367,8 @@ func TestLimited(t *testing.T) {
 
 // A call that a bridge cancels by itself, because it is being ended, is not a call that code has cancelled.
 func TestCancelledByBridge(t *testing.T) {
-	for _, code := range []string{frame.Cancelled, frame.Abandoned} {
-		if f := fromBridge(&frame.Error{Code: code}); f.code != serverUnavailable || !f.transport || f.unsent || f.retryable {
+	for _, code := range []string{bridgewire.Cancelled, bridgewire.Abandoned} {
+		if f := fromBridge(&bridgewire.Error{Code: code}); f.code != serverUnavailable || !f.transport || f.unsent || f.retryable {
 			t.Errorf("%s: %+v", code, f)
 		}
 	}

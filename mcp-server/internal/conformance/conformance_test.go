@@ -11,8 +11,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 )
 
@@ -35,7 +35,7 @@ func fixture(t *testing.T) string {
 
 func TestSuite(t *testing.T) {
 	modules := testkit.InstallClients(t)
-	out, err := peertest.RunNode(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
+	out, err := fakepeers.RunNode(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
 		"server", "--url", fixture(t), "--suite", "all")
 	if err != nil || !strings.Contains(out, "Total: 44 passed, 0 failed") {
 		t.Errorf("%v\n%s", err, out)
@@ -48,7 +48,7 @@ func TestSuiteNext(t *testing.T) {
 	modules := testkit.InstallClients(t)
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
-			out, err := peertest.RunNode(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),
+			out, err := fakepeers.RunNode(t, t.TempDir(), filepath.Join(modules, "conformance-next/dist/index.js"),
 				"server", "--url", fixture(t), "--requirements", version)
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -17,13 +17,13 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -51,7 +51,7 @@ const (
 // Servers gives access to the tools and calls of MCP servers.
 type Servers interface {
 	// KnownTools returns the known tools of a server that code may call. known is false if the server was never asked.
-	KnownTools(server string) (tools []signature.Tool, known bool)
+	KnownTools(server string) (tools []toolsignature.Tool, known bool)
 	// TakeRequestsCausedBy returns the requests that servers sent for a run's calls. It is called once, after the run.
 	TakeRequestsCausedBy(run string) []proxyapi.CausedRequests
 	// Pause stops or resumes the time limits of a run's calls.
@@ -62,7 +62,7 @@ type Servers interface {
 type Config struct {
 	Queue *queue.Queue
 	// Catalog is the catalog that runs use. Each sandbox also has a separate catalog for its permissions.
-	Catalog *published.Watcher
+	Catalog *catalogwatch.Watcher
 	// Servers may be nil: then no tools are known.
 	Servers Servers
 	Sources
@@ -115,10 +115,10 @@ func (e *Executor) SessionOf(run string) (session string, ok bool) {
 }
 
 // AskUser puts a question to the user of the client that started a run.
-func (e *Executor) AskUser(ctx context.Context, run string, q question.Question) (question.Answer, error) {
+func (e *Executor) AskUser(ctx context.Context, run string, q userform.Question) (userform.Answer, error) {
 	r, ok := e.runs.Load(run)
 	if !ok || r.(activeRun).Ask == nil {
-		return question.Answer{}, question.ErrNobody
+		return userform.Answer{}, userform.ErrNobody
 	}
 	return r.(activeRun).Ask(ctx, q)
 }

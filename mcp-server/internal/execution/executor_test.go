@@ -14,21 +14,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 type world struct {
-	sandbox *peertest.Sandbox
-	proxy   *peertest.Proxy
-	watcher *published.Watcher
+	sandbox *fakepeers.Sandbox
+	proxy   *fakepeers.Proxy
+	watcher *catalogwatch.Watcher
 	queue   *queue.Queue
 	*execution.Executor
 }
@@ -40,10 +40,10 @@ func newWorld(t *testing.T, slots int) *world {
 
 func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait time.Duration) *world {
 	t.Helper()
-	w := &world{sandbox: peertest.NewSandbox(t, slots), proxy: peertest.NewProxy(t, proxyapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
+	w := &world{sandbox: fakepeers.NewSandbox(t, slots), proxy: fakepeers.NewProxy(t, proxyapi.API{Name: "a", Domains: []string{"b.example.com", "a.example.com"}})}
 	log := logline.New(t.Output(), "text", nil)
 	runs, control := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.sandbox.Dial}), proxyapi.NewClient(w.proxy.Socket)
-	w.watcher = published.New(published.Config{Control: control, Sandbox: runs, Log: log})
+	w.watcher = catalogwatch.New(catalogwatch.Config{Control: control, Sandbox: runs, Log: log})
 	w.queue = queue.New(queue.Config{
 		Source: &sandbox.Sandbox{Runs: runs, Control: control, Catalog: w.watcher}, MaxWait: maxWait,
 	})
@@ -121,9 +121,9 @@ func TestOrder(t *testing.T) {
 }
 
 // tools are the known tools by server.
-type tools map[string][]signature.Tool
+type tools map[string][]toolsignature.Tool
 
-func (t tools) KnownTools(server string) ([]signature.Tool, bool) {
+func (t tools) KnownTools(server string) ([]toolsignature.Tool, bool) {
 	list, ok := t[server]
 	return list, ok
 }
@@ -137,7 +137,7 @@ func (t tools) TakeRequestsCausedBy(string) []proxyapi.CausedRequests {
 // A run is told the servers among its APIs, and its session can be found while it runs. The sandbox may reach the host
 // of servers as long as there is one.
 func TestServers(t *testing.T) {
-	many := make([]signature.Tool, 1500)
+	many := make([]toolsignature.Tool, 1500)
 	for i := range many {
 		many[i].Name = fmt.Sprintf("tool_with_a_long_name_%d", i)
 	}

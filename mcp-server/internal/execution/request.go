@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -37,7 +37,7 @@ type Request struct {
 	// Started, if not nil, is called when the run gets its slot.
 	Started func(sandboxapi.Lease)
 	// Ask asks the client's user. If nil, the user cannot be asked.
-	Ask question.Asker
+	Ask userform.Asker
 	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
 	// Its context ends when the request no longer waits.
 	Approve func(context.Context, approvalapi.HeldRequest) Decision

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -87,10 +87,10 @@ func trimText(t operatorapi.Text) operatorapi.Text {
 	before := len(t.Head) + len(t.Tail)
 	switch {
 	case t.Omitted > 0:
-		t.Head = visible.CutText(t.Head, max(0, min(half, len(t.Head)-margin)), "")
+		t.Head = safetext.CutText(t.Head, max(0, min(half, len(t.Head)-margin)), "")
 		t.Tail = lastBytes(t.Tail, max(0, min(half, len(t.Tail)-margin)))
 	case before > 2*half:
-		t.Head, t.Tail = visible.CutText(t.Head, half, ""), lastBytes(t.Head, half)
+		t.Head, t.Tail = safetext.CutText(t.Head, half, ""), lastBytes(t.Head, half)
 	}
 	t.Omitted += int64(before - len(t.Head) - len(t.Tail))
 	return t
@@ -109,7 +109,7 @@ func firstOf(list []operatorapi.Print, n int) []operatorapi.Print {
 	out := []operatorapi.Print{}
 	for _, p := range list {
 		whole := len(p.Text)
-		if p.Text = visible.CutText(p.Text, max(0, n), ""); p.Text != "" {
+		if p.Text = safetext.CutText(p.Text, max(0, n), ""); p.Text != "" {
 			out = append(out, p)
 		}
 		// The rest of a cut piece must not be followed by later pieces.
@@ -264,7 +264,7 @@ func cutMiddle(text string) operatorapi.Text {
 	if len(text) <= 2*most {
 		return operatorapi.Text{Head: strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	head, tail := visible.CutText(text, most, ""), lastBytes(text, most)
+	head, tail := safetext.CutText(text, most, ""), lastBytes(text, most)
 	return operatorapi.Text{Head: head, Tail: tail, Omitted: int64(len(text) - len(head) - len(tail))}
 }
 
@@ -292,7 +292,7 @@ type outputCapture struct {
 func (c *outputCapture) addPiece(p operatorapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p
-		first.Text = visible.CutText(p.Text, most-c.headBytes, "")
+		first.Text = safetext.CutText(p.Text, most-c.headBytes, "")
 		// Without this, every later print would try the head again.
 		if len(first.Text) < len(p.Text) && first.Text == "" {
 			c.headBytes = most // no room for a whole character

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -414,7 +414,7 @@ func TestCapture(t *testing.T) {
 			text = strings.ToValidUTF8(text, "b")
 			ms := int64(0)
 			for rest := text; rest != ""; ms += 3 {
-				piece := visible.CutText(rest, size, "")
+				piece := safetext.CutText(rest, size, "")
 				if piece == "" {
 					piece = rest[:2]
 				}

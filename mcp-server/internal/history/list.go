@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -97,7 +97,7 @@ func readPage[T any](
 	if cursor != "" {
 		n, err := strconv.ParseInt(cursor, 10, 64)
 		if err != nil {
-			return []T{}, "", fmt.Errorf("cursor %q: want that of a page", visible.CutText(cursor, 40, ""))
+			return []T{}, "", fmt.Errorf("cursor %q: want that of a page", safetext.CutText(cursor, 40, ""))
 		}
 		w.addCondition("number "+comparison+" ?", n)
 	}
@@ -184,7 +184,7 @@ func plainWords(text string) string {
 			return r
 		}
 		return ' '
-	}, visible.CutText(text, maxIndexed, ""))
+	}, safetext.CutText(text, maxIndexed, ""))
 }
 
 // rowSource is the store's database, or a transaction.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -343,7 +343,7 @@ func (r *Recording) writeEnd(
 
 // cleanField bounds and cleans a text from outside.
 func (s *Store) cleanField(text string) string {
-	return visible.CutText(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
+	return safetext.CutText(strings.ToValidUTF8(s.cfg.Clean(text), "\uFFFD"), maxField, "")
 }
 
 // importedSkill matches an import of a skill in code.
@@ -372,7 +372,7 @@ const maxLine = 64 << 10
 
 // cleanTitle returns the title of a run whose code has this first line.
 func (s *Store) cleanTitle(line string) string {
-	return s.cleanField(visible.CutText(line, maxTitle, ""))
+	return s.cleanField(safetext.CutText(line, maxTitle, ""))
 }
 
 // firstLine returns the first line of the comment at the start of the code, or else of the code.
@@ -385,11 +385,11 @@ func firstLine(code string) string {
 		case text == "":
 			continue
 		case text != line:
-			return visible.CutText(text, maxLine, "")
+			return safetext.CutText(text, maxLine, "")
 		case first == "":
 			first = line
 		}
 		break
 	}
-	return visible.CutText(first, maxLine, "")
+	return safetext.CutText(first, maxLine, "")
 }

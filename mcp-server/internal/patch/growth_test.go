@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 )
 
@@ -43,7 +43,7 @@ func TestLinear(t *testing.T) {
 	const n = 512 << 10
 	for name := range shapes(0x100) {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, n, func(n int) func() {
+			costtest.RequireLinear(t, n, func(n int) func() {
 				s := shapes(n)[name]
 				return func() {
 					parsed, err := patch.ParseBlocks(t.Context(), block(s[1], "x\n"))

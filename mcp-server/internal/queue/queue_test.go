@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // newQueue makes a queue on a sandbox with so many slots.
-func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *peertest.Sandbox) {
+func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *fakepeers.Sandbox) {
 	t.Helper()
-	s := peertest.NewSandbox(t, slots)
+	s := fakepeers.NewSandbox(t, slots)
 	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	cfg.Source = &sandbox.Sandbox{Runs: client}
 	q := queue.New(cfg)
@@ -214,7 +214,7 @@ func TestRestart(t *testing.T) {
 }
 
 // newAhead makes a queue on a sandbox that gives leases ahead.
-func newAhead(t *testing.T, slots int) (*queue.Queue, *peertest.Sandbox) {
+func newAhead(t *testing.T, slots int) (*queue.Queue, *fakepeers.Sandbox) {
 	t.Helper()
 	q, s := newQueue(t, slots, queue.Config{})
 	s.Ahead = true
@@ -222,7 +222,7 @@ func newAhead(t *testing.T, slots int) (*queue.Queue, *peertest.Sandbox) {
 }
 
 // leased waits until so many leases are held.
-func leased(t *testing.T, s *peertest.Sandbox, n int) {
+func leased(t *testing.T, s *fakepeers.Sandbox, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); s.CountLeased() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -265,7 +265,7 @@ func TestAhead(t *testing.T) {
 
 // TestAheadRestart: a lease that is held is of no use on another connection, and is not used.
 func TestAheadRestart(t *testing.T) {
-	s := peertest.NewSandbox(t, 2)
+	s := fakepeers.NewSandbox(t, 2)
 	s.Ahead = true
 	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
@@ -339,7 +339,7 @@ func (s lateSource) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (san
 // TestLateLease: a lease that comes after its run has given up is given back.
 func TestLateLease(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := peertest.NewSandbox(t, 1)
+	s := fakepeers.NewSandbox(t, 1)
 	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: lateSource{&sandbox.Sandbox{Runs: client}, cancel}})

@@ -5,7 +5,7 @@ package sandbox
 import (
 	"context"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -14,7 +14,7 @@ import (
 type Sandbox struct {
 	Runs    *sandboxapi.Client
 	Control *proxyapi.Client
-	Catalog *published.Watcher
+	Catalog *catalogwatch.Watcher
 }
 
 // Source grants leases: a Sandbox, or several.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 func TestWords(t *testing.T) {
@@ -205,7 +205,7 @@ func TestHostile(t *testing.T) {
 	if l.left > 0 {
 		t.Errorf("%d comparisons are left: the rows are not what they should be", l.left)
 	}
-	growth.RequireBounded(t, "a question of unknown words", 10*time.Second, func() {
+	costtest.RequireBounded(t, "a question of unknown words", 10*time.Second, func() {
 		Search([]*Index{x, x, x, x}, strings.Repeat("wordaaaaa wordeeeee wordiiiii wordooooo ", 6), 8)
 	})
 }

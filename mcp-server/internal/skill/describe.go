@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // maxDescription bounds a description, in characters.
@@ -102,7 +102,7 @@ func makePrintable(s string) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case r == unicode.ReplacementChar, visible.IsOdd(r):
+		case r == unicode.ReplacementChar, safetext.IsOdd(r):
 			return -1
 		}
 		return r

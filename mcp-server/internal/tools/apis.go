@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -145,7 +145,7 @@ func shortList(list []listedAPI) string {
 		if len(l.Domains) > 0 {
 			host = l.Domains[0]
 		}
-		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, signature.CleanLine(l.Description, 60), host,
+		line := fmt.Sprintf("\n%s  %s  %s %s", l.Name, toolsignature.CleanLine(l.Description, 60), host,
 			strings.Join(l.Credentials, " "))
 		switch {
 		// The bound is shared by all APIs, and one long description must not use it up.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
@@ -27,7 +27,7 @@ const (
 )
 
 // newApprover returns a function that asks a client's user about waiting requests.
-func newApprover(ask question.Asker) func(context.Context, approvalapi.HeldRequest) execution.Decision {
+func newApprover(ask userform.Asker) func(context.Context, approvalapi.HeldRequest) execution.Decision {
 	return func(ctx context.Context, h approvalapi.HeldRequest) execution.Decision {
 		form, ok := approvalForm(h)
 		if !ok {
@@ -42,14 +42,14 @@ func newApprover(ask question.Asker) func(context.Context, approvalapi.HeldReque
 }
 
 // approvalForm returns the question about a request. It returns false if the request is too long to be shown.
-func approvalForm(h approvalapi.HeldRequest) (question.Question, bool) {
+func approvalForm(h approvalapi.HeldRequest) (userform.Question, bool) {
 	text := showRequest(h)
 	if len(text) > maxShown {
-		return question.Question{}, false
+		return userform.Question{}, false
 	}
 	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
 "enum":[%q,%q,%q,%q]}}}`, decision, decision, approveOnce, approvePath, approveRule, refuseIt)
-	return question.Question{Message: text, Schema: json.RawMessage(schema)}, true
+	return userform.Question{Message: text, Schema: json.RawMessage(schema)}, true
 }
 
 // showRequest returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server
@@ -58,11 +58,11 @@ func showRequest(h approvalapi.HeldRequest) string {
 	var b strings.Builder
 	who := "Code that the model wrote"
 	if h.Server != "" {
-		who = "The MCP server " + visible.OneLine(h.Server) + ", which code of the model has called,"
+		who = "The MCP server " + safetext.OneLine(h.Server) + ", which code of the model has called,"
 	}
 	fmt.Fprintf(&b, "%s wants to send this request (%s). The API %s asks you about it: %s. "+
 		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n",
-		who, h.ID, visible.OneLine(h.API), visible.OneLine(h.Rule), len(h.Body))
+		who, h.ID, safetext.OneLine(h.API), safetext.OneLine(h.Rule), len(h.Body))
 	writeBlock(&b, h.Method+" "+h.URL, h.Headers, h.Body)
 	return b.String()
 }
@@ -77,13 +77,13 @@ func writeBlock(b *strings.Builder, first string, headers []string, body string)
 	b.WriteByte('\n')
 	for _, line := range lines {
 		// The prefix stops code from writing lines that look like CodeForge's own text.
-		b.WriteString("    | " + visible.OneLine(line) + "\n")
+		b.WriteString("    | " + safetext.OneLine(line) + "\n")
 	}
 }
 
 // readDecision returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
 // without a choice, is unanswered.
-func readDecision(a question.Answer) execution.Decision {
+func readDecision(a userform.Answer) execution.Decision {
 	var content map[string]any
 	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
@@ -93,15 +93,15 @@ func readDecision(a question.Answer) execution.Decision {
 	once := content[decision] == approveOnce
 	switch {
 	// Declining needs no field.
-	case a.Action == question.Decline:
+	case a.Action == userform.Decline:
 		return execution.Refused
-	case a.Action == question.Accept && once:
+	case a.Action == userform.Accept && once:
 		return execution.Approved
-	case a.Action == question.Accept && content[decision] == approvePath:
+	case a.Action == userform.Accept && content[decision] == approvePath:
 		return execution.ApprovedPath
-	case a.Action == question.Accept && content[decision] == approveRule:
+	case a.Action == userform.Accept && content[decision] == approveRule:
 		return execution.ApprovedRule
-	case a.Action == question.Accept && content[decision] == refuseIt:
+	case a.Action == userform.Accept && content[decision] == refuseIt:
 		return execution.Refused
 	}
 	return execution.Unanswered

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -36,12 +36,12 @@ func TestAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := readDecision(question.Answer{Action: row.action, Content: content}); got != row.want {
+		if got := readDecision(userform.Answer{Action: row.action, Content: content}); got != row.want {
 			t.Errorf("%s %v: %d", row.action, row.content, got)
 		}
 	}
 	for _, text := range []string{"", "no JSON", `"approve once"`, "[]", "null"} {
-		if readDecision(question.Answer{Action: "accept", Content: json.RawMessage(text)}) != execution.Unanswered {
+		if readDecision(userform.Answer{Action: "accept", Content: json.RawMessage(text)}) != execution.Unanswered {
 			t.Errorf("%s is an answer", text)
 		}
 	}

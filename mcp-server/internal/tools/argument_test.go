@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 // read reads arguments as a tool of three would, and gives the mistakes as text.
@@ -91,7 +91,7 @@ func TestArgumentsLinear(t *testing.T) {
 	}
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, n, func(n int) func() {
+			costtest.RequireLinear(t, n, func(n int) func() {
 				raw := shape(n)
 				return func() { readThree(raw, 1<<30) }
 			})

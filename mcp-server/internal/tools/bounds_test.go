@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 )
 
@@ -170,13 +170,13 @@ func TestSubscriptions(t *testing.T) {
 // Promise: bounded-work, hostile-skills
 func TestLinear(t *testing.T) {
 	for _, text := range []string{"`", "``` ", "\n", "a b "} {
-		growth.RequireLinear(t, 1<<20, func(n int) func() {
+		costtest.RequireLinear(t, 1<<20, func(n int) func() {
 			source := strings.Repeat(text, n/len(text))
 			return func() { skillManifest(skill.Skill{Name: "a"}, source) }
 		})
 	}
 	for _, text := range []string{`Requires net access to "`, `Requires net access to "a.b"`, `requires `, "npm: ", "jsr: npm: a remote ", "SyntaxError: \n", "error: \n at ", `Import "`, "... 1 more items\n", "SyntaxError: x is not valid JSON"} {
-		growth.RequireLinear(t, 256<<10, func(n int) func() {
+		costtest.RequireLinear(t, 256<<10, func(n int) func() {
 			printed := strings.Repeat(text, n/len(text))
 			r := runRendering{stdout: newExcerpt(n), stderr: newExcerpt(n), limit: n}
 			r.stderr.WriteString(printed)
@@ -203,7 +203,7 @@ func TestManyAPIs(t *testing.T) {
 	for i := range 1000 {
 		known = append(known, fmt.Sprintf("%s%d", strings.Repeat("b", 50), i))
 	}
-	growth.RequireLinear(t, 64, func(n int) func() {
+	costtest.RequireLinear(t, 64, func(n int) func() {
 		long := strings.Repeat("a", n)
 		return func() { noSuchAPI("apis", long, known) }
 	})

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 // TestLinear: keeping what a run prints takes time in proportion to it, in whatever parts it comes.
 func TestExcerptLinear(t *testing.T) {
 	for _, part := range []int{1, 100, 64 << 10} {
 		for _, limit := range []int{0, 1000, 1 << 20} {
-			growth.RequireLinear(t, 1<<20, func(n int) func() {
+			costtest.RequireLinear(t, 1<<20, func(n int) func() {
 				text := strings.Repeat("é", part)
 				return func() {
 					b := newExcerpt(limit)

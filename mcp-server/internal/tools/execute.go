@@ -15,13 +15,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -93,13 +93,13 @@ func (s *Surface) addExecute() {
 // executeCode handles a call, which may ask the client's user.
 func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return s.desk.RunCall(ctx, req, s.callerSession(req),
-		func(ctx context.Context, ask question.Asker) *mcp.CallToolResult {
+		func(ctx context.Context, ask userform.Asker) *mcp.CallToolResult {
 			return s.answerExecute(ctx, req, ask)
 		}), nil
 }
 
 // answerExecute reads the arguments, runs the code and renders the result.
-func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, ask question.Asker) *mcp.CallToolResult {
+func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, ask userform.Asker) *mcp.CallToolResult {
 	// Mistakes end the call before a slot is taken.
 	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
@@ -349,7 +349,7 @@ func (s *Surface) newReporter(ctx context.Context, req *mcp.CallToolRequest) *ru
 
 // explainNoExit returns the reason, for a model, why a run has no exit. It is the only function that does so. The
 // caller logs the cause.
-func explainNoExit(err error, o execution.Outcome) voice.Text {
+func explainNoExit(err error, o execution.Outcome) readertext.Text {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
 	switch {
@@ -357,20 +357,20 @@ func explainNoExit(err error, o execution.Outcome) voice.Text {
 		return frozenNote(frozen.Alarm)
 	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
-		return voice.NewText("Busy, not run: all slots are taken and %N runs are already waiting. "+
+		return readertext.NewText("Busy, not run: all slots are taken and %N runs are already waiting. "+
 			"Try again in a moment, with fewer calls at once.", "%N", strconv.Itoa(busy.Waiting))
 	case errors.As(err, &busy):
-		return voice.NewText(fmt.Sprintf("Busy, not run: all slots are taken. Waited %.1f s with %d runs waiting, then "+
+		return readertext.NewText(fmt.Sprintf("Busy, not run: all slots are taken. Waited %.1f s with %d runs waiting, then "+
 			"gave up. Try again in a moment.", busy.Waited.Seconds(), busy.Waiting))
 	case errors.Is(err, tenant.ErrNotYours):
-		return voice.NewText("Not run: these APIs may no longer be used. list_apis lists those that may.")
+		return readertext.NewText("Not run: these APIs may no longer be used. list_apis lists those that may.")
 	case errors.Is(err, context.Canceled):
-		return voice.NewText("Cancelled: the run was stopped before it ended.")
+		return readertext.NewText("Cancelled: the run was stopped before it ended.")
 	case errors.Is(err, sandboxapi.ErrInterrupted):
-		return voice.NewText("The connection to the sandbox broke during the run. " +
+		return readertext.NewText("The connection to the sandbox broke during the run. " +
 			"The code may have run partly: check before you run it again.")
 	}
-	return voice.NewText("Not run: the sandbox is not available. Try again in a few seconds; if that does not help, "+
+	return readertext.NewText("Not run: the sandbox is not available. Try again in a few seconds; if that does not help, "+
 		"{tell the user to |}check the server's log for run %RUN.", "%RUN", o.Run)
 }
 

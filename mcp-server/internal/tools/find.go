@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -46,7 +46,7 @@ type indexCache struct {
 }
 
 type toolIndex struct {
-	tools []signature.Tool
+	tools []toolsignature.Tool
 	index *search.Index
 }
 
@@ -55,7 +55,7 @@ type searchSource struct {
 	index  *search.Index
 	doc    *apidoc.Document
 	server string
-	tools  []signature.Tool
+	tools  []toolsignature.Tool
 	skills []skill.Skill
 	apis   []proxyapi.API // APIs without a document, or servers that have never started
 	store  *skill.Store   // the store of the skills
@@ -79,7 +79,7 @@ func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only st
 		known := false
 		// A server that never ran has no index, and counts as bare.
 		if api.Server != nil && s.cfg.Servers != nil {
-			var tools []signature.Tool
+			var tools []toolsignature.Tool
 			if tools, known = s.cfg.Servers.KnownTools(api.Name); known {
 				out = append(out, searchSource{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
 			}
@@ -113,8 +113,8 @@ func (s *Surface) listDocuments(ctx context.Context) []*apidoc.Document {
 }
 
 // ofTools returns the index of a server's tools. The caller holds the lock.
-func (f *indexCache) ofTools(server string, tools []signature.Tool) *search.Index {
-	same := func(a, b signature.Tool) bool {
+func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.Index {
+	same := func(a, b toolsignature.Tool) bool {
 		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.InputSchema, b.InputSchema)
 	}
 	// Building an index takes time, and most searches find the tools unchanged.
@@ -129,13 +129,13 @@ func (f *indexCache) ofTools(server string, tools []signature.Tool) *search.Inde
 				kind = search.VerbKind(w)
 			}
 		})
-		first := signature.FirstSentence(t.Description)
+		first := toolsignature.FirstSentence(t.Description)
 		// Each field is bounded: a server that fills a description with words must not lead every search.
 		b.AddEntry(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
 			{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
-			{Text: signature.ArgumentsType(t.InputSchema), Weight: 0.3, Most: 60},
+			{Text: toolsignature.ArgumentsType(t.InputSchema), Weight: 0.3, Most: 60},
 		}})
 	}
 	if f.tools == nil {
@@ -201,7 +201,7 @@ func (s *Surface) answerQuery(ctx context.Context, cat proxyapi.Catalog, r findR
 	if r.api != "" && len(places) == 0 && !s.cfg.Library.IsBehind() {
 		return ""
 	}
-	hits := search.Search(listIndexes(places), visible.CutText(r.query, maxQuestion, ""), results)
+	hits := search.Search(listIndexes(places), safetext.CutText(r.query, maxQuestion, ""), results)
 	notes := strings.Join(s.findNotes(cat, places, r.api, hits), "\n")
 	switch {
 	case len(hits) == 0:
@@ -310,7 +310,7 @@ func (p searchSource) resultTitle(entry int) string {
 	case p.doc != nil:
 		return p.doc.Label(entry)
 	case p.tools != nil:
-		return p.server + "." + signature.WordsForModel(p.tools[entry].Name, maxQuestion)
+		return p.server + "." + toolsignature.WordsForModel(p.tools[entry].Name, maxQuestion)
 	case p.apis != nil:
 		return p.apis[entry].Name
 	}
@@ -342,7 +342,7 @@ func (p searchSource) showResult(entry int, detail apidoc.Detail) string {
 
 // apiLine returns the line for an API without a document: its configuration, and how code reaches the API.
 func apiLine(a proxyapi.API) string {
-	line := fmt.Sprintf("API %s  %s", a.Name, signature.CleanLine(a.Description, 120))
+	line := fmt.Sprintf("API %s  %s", a.Name, toolsignature.CleanLine(a.Description, 120))
 	for _, t := range a.Credentials {
 		line += fmt.Sprintf("  %s (%s)", t.Name, strings.Join(t.In, ", "))
 	}
@@ -368,7 +368,7 @@ func chooseScheme(a proxyapi.API) string {
 }
 
 // callableLine returns a tool's line with the name by which code calls the tool.
-func (p searchSource) callableLine(t signature.Tool, line string) string {
+func (p searchSource) callableLine(t toolsignature.Tool, line string) string {
 	name := t.ShownName()
 	return "TOOL mcp" + memberAccess(p.server) + memberAccess(name) + strings.TrimPrefix(line, name)
 }
@@ -385,7 +385,7 @@ var exported = regexp.MustCompile(`(?m)^(?:(?:async )?def [^_].+|class [^_].+|` 
 // exportSignatures returns the first lines of a skill's exports, at most most.
 func exportSignatures(store *skill.Store, k skill.Skill, most int) string {
 	// A module whose description addresses its reader may do the same in its code.
-	if store == nil || signature.IsAddressedToReader(k.Description) {
+	if store == nil || toolsignature.IsAddressedToReader(k.Description) {
 		return ""
 	}
 	_, source, err := store.ReadSkill(k.Name)
@@ -394,7 +394,7 @@ func exportSignatures(store *skill.Store, k skill.Skill, most int) string {
 	}
 	var b strings.Builder
 	for _, line := range exported.FindAllString(source, most) {
-		line = strings.TrimRight(strings.TrimPrefix(signature.WordsForModel(line, maxExport), "export "), " {:")
+		line = strings.TrimRight(strings.TrimPrefix(toolsignature.WordsForModel(line, maxExport), "export "), " {:")
 		b.WriteString("\n  " + line)
 	}
 	return b.String()
@@ -407,7 +407,7 @@ const maxExports, maxBrief, maxExport = 20, 2, 160
 // describeForModel returns a skill's description for a model. A run that obeyed a hostile text may have written the
 // description.
 func describeForModel(k skill.Skill) string {
-	if signature.IsAddressedToReader(k.Description) {
+	if toolsignature.IsAddressedToReader(k.Description) {
 		return "(no description: it addresses its reader)"
 	}
 	return k.Description
@@ -471,7 +471,7 @@ func (s *Surface) findNotes(cat proxyapi.Catalog, places []searchSource, only st
 }
 
 // clipNames cuts a list of names.
-func clipNames(s string, most int) string { return visible.CutText(s, most, "…") }
+func clipNames(s string, most int) string { return safetext.CutText(s, most, "…") }
 
 // maxNear is the largest number of names offered for an unknown name.
 const maxNear = 5
@@ -497,7 +497,7 @@ func (s *Surface) showAll(cat proxyapi.Catalog, places []searchSource, name stri
 				// All three spellings of a tool's name are accepted.
 				if name == full || name == t.Name || name == "mcp."+full {
 					found = append(found, p.sourceHeader(cat)+p.callableLine(t, t.SignatureLine())+"\n"+
-						signature.WordsForModel(t.Description, signature.MaxText)+resultTypeOf(t))
+						toolsignature.WordsForModel(t.Description, toolsignature.MaxText)+resultTypeOf(t))
 				}
 			}
 		case p.skills != nil:
@@ -512,11 +512,11 @@ func (s *Surface) showAll(cat proxyapi.Catalog, places []searchSource, name stri
 		// Several APIs may use the same name; four answers are enough to choose from.
 		return strings.Join(found[:min(len(found), 4)], "\n\n")
 	}
-	name = visible.CutText(name, maxQuestion, "")
-	text := fmt.Sprintf("No operation, tool, skill or type is called %q.", signature.CleanLine(name, 80))
+	name = safetext.CutText(name, maxQuestion, "")
+	text := fmt.Sprintf("No operation, tool, skill or type is called %q.", toolsignature.CleanLine(name, 80))
 	var near []string
 	for _, h := range search.Search(listIndexes(places), name, maxNear) {
-		near = append(near, signature.WordsForModel(sourceOf(places, h).resultTitle(h.Entry), maxQuestion))
+		near = append(near, toolsignature.WordsForModel(sourceOf(places, h).resultTitle(h.Entry), maxQuestion))
 	}
 	if len(near) > 0 {
 		text += " The nearest: " + strings.Join(near, ", ") + "."
@@ -525,11 +525,11 @@ func (s *Surface) showAll(cat proxyapi.Catalog, places []searchSource, name stri
 }
 
 // resultTypeOf returns the type of a tool's result, or "" if the tool declares none.
-func resultTypeOf(t signature.Tool) string {
+func resultTypeOf(t toolsignature.Tool) string {
 	if len(t.OutputSchema) == 0 {
 		return ""
 	}
-	return "\n  answers " + signature.ArgumentsType(t.OutputSchema)
+	return "\n  answers " + toolsignature.ArgumentsType(t.OutputSchema)
 }
 
 // operationGroups returns the groups of one API's operations, or "" if its operations are unknown.

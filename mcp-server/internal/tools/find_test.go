@@ -15,9 +15,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/peertest"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/signature"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -39,7 +39,7 @@ func shopAPI() proxyapi.API {
 }
 
 func tracker() *servers {
-	return &servers{known: map[string][]signature.Tool{"tracker": {
+	return &servers{known: map[string][]toolsignature.Tool{"tracker": {
 		{Name: "create_issue", Description: "Create an issue. Much more.", InputSchema: json.RawMessage(`{"type":"object","required":["title"],"properties":{"title":{"type":"string"}}}`)},
 		{Name: "list_teams", Description: "List the teams"},
 		{Name: "close-cycle", Description: "Close a cycle"},
@@ -158,7 +158,7 @@ func TestStillReading(t *testing.T) {
 
 // TestMisses: a run hears what its wrong requests should have been, twice at most, and nothing of right ones.
 func TestMisses(t *testing.T) {
-	proxy := peertest.NewProxy(t)
+	proxy := fakepeers.NewProxy(t)
 	proxy.Operations["shop"] = shop
 	control := proxyapi.NewClient(proxy.Socket)
 	defer control.Close()
@@ -217,7 +217,7 @@ func TestBareAPIs(t *testing.T) {
 		proxyapi.API{Name: "trackly", Description: "Tickets of the team", Server: &mcpserver.Settings{Package: "npm:trackly-mcp@1.0.0"}, Credentials: []proxyapi.Token{{Name: "TRACKLY_KEY", In: []string{"header"}}}},
 		proxyapi.API{Name: "geo", Description: "Places and addresses", Domains: []string{"maps.geo.test"}, Credentials: []proxyapi.Token{{Name: "GEO_KEY", In: []string{"query:key"}}}},
 		proxyapi.API{Name: "lan", Description: "Printers of the office", Domains: []string{"print.lan:631"}, AllowHTTP: true})
-	s := &servers{learnt: map[string][]signature.Tool{"trackly": {{Name: "create_ticket"}}}}
+	s := &servers{learnt: map[string][]toolsignature.Tool{"trackly": {{Name: "create_ticket"}}}}
 	call := askOf(t, s, nil, apis...)
 	for _, a := range apis {
 		questions := []string{a.Name, a.Description}

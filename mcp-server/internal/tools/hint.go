@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -18,7 +18,7 @@ import (
 // listHints returns sentences about what to change, each once, at most maxHints. The proxy's hints come first, then
 // hints for refusals by Deno. Text that the code printed itself is not repeated: the body of a refusal has the same
 // hint.
-func (r runRendering) listHints() []voice.Text {
+func (r runRendering) listHints() []readertext.Text {
 	stdout, _ := r.stdout.Text(r.limit)
 	stderr, _ := r.stderr.Text(r.limit)
 	printed := stderr + "\n" + stdout
@@ -27,9 +27,9 @@ func (r runRendering) listHints() []voice.Text {
 		inJSON := strings.Trim(jsonText(s), `"`)
 		return s == "" || strings.Contains(printed, s) || strings.Contains(printed, inJSON)
 	}
-	var out []voice.Text
+	var out []readertext.Text
 	seen := map[string]bool{}
-	add := func(key, person string, t voice.Text) {
+	add := func(key, person string, t readertext.Text) {
 		if seen[key] {
 			return
 		}
@@ -40,7 +40,7 @@ func (r runRendering) listHints() []voice.Text {
 		if said(person) {
 			t.Person = ""
 		}
-		if t != (voice.Text{}) {
+		if t != (readertext.Text{}) {
 			out = append(out, t)
 		}
 	}
@@ -57,11 +57,11 @@ func (r runRendering) listHints() []voice.Text {
 		add(t.Model, t.Person, t)
 	}
 	if !r.isPython && shortened.MatchString(stdout) {
-		t := voice.NewText("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
+		t := readertext.NewText("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
 		add(t.Model, t.Person, t)
 	}
 	if n := len(out) - maxHints; n > 0 {
-		out = append(out[:maxHints], voice.NewText("%N more hints are left out.", "%N", strconv.Itoa(n)))
+		out = append(out[:maxHints], readertext.NewText("%N more hints are left out.", "%N", strconv.Itoa(n)))
 	}
 	return out
 }
@@ -80,11 +80,11 @@ var (
 const maxNotJSON = 2
 
 // notJSON names the last answers that were not JSON, if the code failed to read one as JSON.
-func (r runRendering) notJSON(printed string) []voice.Text {
+func (r runRendering) notJSON(printed string) []readertext.Text {
 	if !notJSON.MatchString(printed) {
 		return nil
 	}
-	var out []voice.Text
+	var out []readertext.Text
 	// The last requests are the most likely cause of the error.
 	for _, x := range slices.Backward(r.outcome.Receipt.Exchanges) {
 		what := ""
@@ -108,7 +108,7 @@ func (r runRendering) notJSON(printed string) []voice.Text {
 				path = rest
 			}
 		}
-		t := voice.NewText("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
+		t := readertext.NewText("%METHOD %HOST answered %STATUS with %WHAT, not JSON. Check "+
 			r.languageWord("answer.ok and the path, and print (await answer.text()).slice(0, 300).",
 				"the status and the path, and print the first 300 characters of the answer."),
 			"%METHOD", describeMethod(x.Method), "%HOST", host.String()+path, "%STATUS", strconv.Itoa(x.Status), "%WHAT", what)
@@ -161,12 +161,12 @@ var (
 
 // denoRefusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code
 // can print any text, so a host or a skill counts only if its name is valid.
-func denoRefusals(printed string, r runRendering) []voice.Text {
+func denoRefusals(printed string, r runRendering) []readertext.Text {
 	printed, out := ofServers(printed, r.catalog)
 	out = append(out, r.hostRefusals(printed)...)
 	add := func(is bool, template string, values ...string) {
 		if is {
-			out = append(out, voice.NewText(template, values...))
+			out = append(out, readertext.NewText(template, values...))
 		}
 	}
 	wantsMCP := mcpRefusal.MatchString(printed)
@@ -203,9 +203,9 @@ func denoRefusals(printed string, r runRendering) []voice.Text {
 }
 
 // hostRefusals returns hints for hosts that Deno did not let code reach.
-func (r runRendering) hostRefusals(printed string) []voice.Text {
+func (r runRendering) hostRefusals(printed string) []readertext.Text {
 	cat := r.catalog
-	var out []voice.Text
+	var out []readertext.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
 	// The proxy listens at all ports in domains, so a refusal at such a port has another cause.
@@ -224,10 +224,11 @@ func (r runRendering) hostRefusals(printed string) []voice.Text {
 		host, err := hostAt(name)
 		switch at := otherPorts(host, cat); {
 		case err != nil:
-			out = append(out, voice.NewText("The sandbox reaches hosts by name only, and only those of configured APIs."))
+			out = append(out, readertext.NewText("The sandbox reaches hosts by name only, and only those of configured APIs."))
 		case at != "":
-			t := voice.NewText("%HOST is not open at this port. The open hosts are: %AT. {The user can add|Add} the port to "+
-				"\"domains\" in apis/<name>/config.json.", "%HOST", host.Name(), "%AT", at)
+			t := readertext.NewText(
+				"%HOST is not open at this port. The open hosts are: %AT. {The user can add|Add} the port to "+
+					"\"domains\" in apis/<name>/config.json.", "%HOST", host.Name(), "%AT", at)
 			if !slices.Contains(out, t) {
 				out = append(out, t)
 			}
@@ -246,8 +247,8 @@ func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 }
 
 // noAPI returns the reason why code cannot reach a host.
-func noAPI(host hostname.Host, cat proxyapi.Catalog) voice.Text {
-	return voice.NewText("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
+func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
+	return readertext.NewText("%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|"+
 		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}.",
 		"%HOST", host.Name(), "%NEAR", suggestHost(host, cat))
 }
@@ -281,18 +282,18 @@ func otherPorts(h hostname.Host, cat proxyapi.Catalog) string {
 }
 
 // moduleRefusals returns hints for modules that do not exist: the caller's local files, and skills.
-func (r runRendering) moduleRefusals(printed string) []voice.Text {
-	var out []voice.Text
+func (r runRendering) moduleRefusals(printed string) []readertext.Text {
+	var out []readertext.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
 		_, name, isSkill := strings.Cut(m[1], "/skills/")
 		name, isModule := strings.CutSuffix(name, ".ts")
 		switch {
 		case isSkill && isModule && skillWord.MatchString(name):
-			out = append(out, voice.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
+			out = append(out, readertext.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
 		case strings.HasPrefix(m[1], "/code/apis/"):
 			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
-			out = append(out, voice.NewText("{Only this module is sent. Put the code of others into it, or write them to "+
+			out = append(out, readertext.NewText("{Only this module is sent. Put the code of others into it, or write them to "+
 				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
 				"FILE.ts, and only those that it imports as \"./...\"}."))
 		}
@@ -301,20 +302,20 @@ func (r runRendering) moduleRefusals(printed string) []voice.Text {
 }
 
 // hintMissingClient returns the hint for a typed client that could not be imported. path begins with /code/apis/.
-func (r runRendering) hintMissingClient(path string) voice.Text {
+func (r runRendering) hintMissingClient(path string) readertext.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
 	var known []string
 	for _, a := range r.catalog.APIs {
 		known = append(known, a.Name)
 	}
 	if slices.Contains(known, name) {
-		return voice.NewText("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
+		return readertext.NewText("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
 	}
 	// The name comes from the output, which code can forge.
 	if !skillWord.MatchString(name) {
 		name = "of that name"
 	}
-	return voice.NewText("%WHY", "%WHY", noSuchAPI("/apis", name, known))
+	return readertext.NewText("%WHY", "%WHY", noSuchAPI("/apis", name, known))
 }
 
 // skillWord matches the part of a path below /skills that a hint may repeat.
@@ -362,12 +363,12 @@ func suggestHost(host hostname.Host, cat proxyapi.Catalog) string {
 }
 
 // noServers returns the reason why mcp is not defined in code.
-func noServers(cat proxyapi.Catalog) voice.Text {
+func noServers(cat proxyapi.Catalog) readertext.Text {
 	if !hasServers(cat) {
-		return voice.NewText("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
+		return readertext.NewText("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
 			"apis/<name>/config.json.")
 	}
-	return voice.NewText("mcp is a global, without an import, of runs whose apis include an MCP server: " +
+	return readertext.NewText("mcp is a global, without an import, of runs whose apis include an MCP server: " +
 		"{those with \"mcp\" in list_apis|codeforge status shows them}.")
 }
 
@@ -379,18 +380,18 @@ var serverFile = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|w
 
 // ofServers removes servers' error lines from the output and returns hints for them. Otherwise these lines would look
 // like Deno's text about the code itself.
-func ofServers(printed string, cat proxyapi.Catalog) (rest string, hints []voice.Text) {
+func ofServers(printed string, cat proxyapi.Catalog) (rest string, hints []readertext.Text) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
 		// A server can write any text into its error, so only valid hosts and known servers count.
 		name, err := hostAt(m[2])
 		if err != nil || !hasServer(cat, m[1]) {
 			continue
 		}
-		hints = append(hints, voice.NewText("The server %NAME wants to reach %HOST, which is not in its domains. "+
+		hints = append(hints, readertext.NewText("The server %NAME wants to reach %HOST, which is not in its domains. "+
 			"{The user can add|Add} it in apis/%NAME/config.json.", "%NAME", m[1], "%HOST", name.String()))
 	}
 	if m := serverFile.FindStringSubmatch(printed); m != nil && hasServer(cat, m[1]) {
-		hints = append(hints, voice.NewText("The server %NAME may use only files of its home. "+
+		hints = append(hints, readertext.NewText("The server %NAME may use only files of its home. "+
 			"{The user can name|Name} a path there, such as ~/x, in apis/%NAME/config.json.", "%NAME", m[1]))
 	}
 	lines := slices.DeleteFunc(strings.Split(printed, "\n"), func(l string) bool {

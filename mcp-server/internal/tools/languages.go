@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -93,18 +93,18 @@ func (r runRendering) isForeign() bool {
 
 // ofLanguage returns hints for code that failed because of its language. Code can print any text, so only checked names
 // of modules are taken from the output.
-func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
+func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 	if r.outcome.Exit.Code == 0 {
 		return nil
 	}
 	if !r.isPython {
 		if denoParse.MatchString(printed) && r.isForeign() {
 			if r.python.Version != "" {
-				return []voice.Text{voice.NewText("The code looks like Python: " +
+				return []readertext.Text{readertext.NewText("The code looks like Python: " +
 					"{pass \"language\": \"python\" with it|name the file " +
 					"x.py, or pass --language python}.")}
 			}
-			return []voice.Text{voice.NewText("The code looks like Python, and only TypeScript runs here%WHY.",
+			return []readertext.Text{readertext.NewText("The code looks like Python, and only TypeScript runs here%WHY.",
 				"%WHY", becauseOf(r.python.Problem))}
 		}
 		return nil
@@ -112,13 +112,13 @@ func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
 	m := undefined.FindStringSubmatch(printed)
 	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) ||
 		m != nil && inPython[m[2]] != "" && r.isForeign() {
-		return []voice.Text{voice.NewText("The code looks like TypeScript, and its language was Python" +
+		return []readertext.Text{readertext.NewText("The code looks like TypeScript, and its language was Python" +
 			"{: leave \"language\" out|}.")}
 	}
 	if m := noModule.FindStringSubmatch(printed); m != nil {
 		switch top, _, _ := strings.Cut(m[1], "."); top {
 		case "apis":
-			out = append(out, voice.NewText("Typed clients are only for TypeScript: call the API by its URL."))
+			out = append(out, readertext.NewText("Typed clients are only for TypeScript: call the API by its URL."))
 		case "mcp", "stash", "parallel":
 			out = append(out, noServers(r.catalog))
 		default:
@@ -134,34 +134,34 @@ func (r runRendering) ofLanguage(printed string) (out []voice.Text) {
 	// mcp.aio is awaited correctly, so it is removed before the search for await mcp.
 	if noAwait.MatchString(printed) && awaitedTool.MatchString(strings.ReplaceAll(r.code, "mcp.aio", "")) {
 		out = append(out,
-			voice.NewText("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
+			readertext.NewText("mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."))
 	}
 	if noProcess.MatchString(printed) {
-		out = append(out, voice.NewText("Code cannot start processes; threads and asyncio work."))
+		out = append(out, readertext.NewText("Code cannot start processes; threads and asyncio work."))
 	}
 	return out
 }
 
 // unknownHosts explains that a host name has no address. Python does not name the host, so the hosts in the code are
 // checked.
-func (r runRendering) unknownHosts() (out []voice.Text) {
+func (r runRendering) unknownHosts() (out []readertext.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
 		if host, err := hostname.Parse(m[1]); err == nil && otherPorts(host, r.catalog) == "" && len(out) < maxHints {
 			out = append(out, noAPI(host, r.catalog))
 		}
 	}
 	if out == nil {
-		return []voice.Text{
-			voice.NewText("A host name has no address: code reaches only the hosts of {list_apis|your APIs}."),
+		return []readertext.Text{
+			readertext.NewText("A host name has no address: code reaches only the hosts of {list_apis|your APIs}."),
 		}
 	}
 	return out
 }
 
 // explainMissingModule lists the modules that are available instead of a missing one.
-func (r runRendering) explainMissingModule(module string) voice.Text {
+func (r runRendering) explainMissingModule(module string) readertext.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
-		return voice.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
+		return readertext.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
 	}
 	there := "There is the standard library"
 	if n := len(r.python.Packages); n > 0 {
@@ -172,7 +172,7 @@ func (r runRendering) explainMissingModule(module string) voice.Text {
 		}
 	}
 	top, _, _ := strings.Cut(module, ".")
-	return voice.NewText("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
+	return readertext.NewText("%MODULE is not installed here. %THERE. To add packages{ the user can|:} %ADD.",
 		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
 }
 

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -27,31 +27,32 @@ const (
 
 // presentPlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
 func (s *Surface) presentPlan(
-	ctx context.Context, r execution.Request, o execution.Outcome, ask question.Asker,
-) voice.Text {
+	ctx context.Context, r execution.Request, o execution.Outcome, ask userform.Asker,
+) readertext.Text {
 	p := o.Receipt.Plan
 	switch {
 	case !r.DryRun, p == nil && (o.Exit.Reason != sandboxapi.Exited || o.Exit.Code != 0):
-		return voice.Text{}
+		return readertext.Text{}
 	case p == nil:
-		return voice.NewText("This was a dry run without writes, so there is no plan.")
+		return readertext.NewText("This was a dry run without writes, so there is no plan.")
 	}
 	picture := strings.Join(p.Picture, "\n")
 	switch s.askPlan(ctx, p, ask) {
 	case execution.Approved:
-		return voice.NewText("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT",
+		return readertext.NewText("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT",
 			s.waitForSent(ctx, p.ID))
 	case execution.Refused:
-		return voice.NewText("%PICTURE\n{The user|You} refused it, so it was not sent{. Ask what to do|, and will not be}.",
+		return readertext.NewText(
+			"%PICTURE\n{The user|You} refused it, so it was not sent{. Ask what to do|, and will not be}.",
 			"%PICTURE", picture)
 	}
-	return voice.NewText("%PICTURE\nIt was not sent. {The user can approve|Approve} all or some of it within "+
+	return readertext.NewText("%PICTURE\nIt was not sent. {The user can approve|Approve} all or some of it within "+
 		"15 minutes: codeforge plan approve %ID. All of it: codeforge plan show %ID.", "%PICTURE", picture, "%ID", p.ID)
 }
 
 // askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
 // that.
-func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Asker) execution.Decision {
+func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask userform.Asker) execution.Decision {
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
@@ -82,15 +83,15 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask question.Ask
 }
 
 // planForm returns the question about a plan. It returns false if the plan is too long to be shown.
-func planForm(p planapi.Plan) (question.Question, bool) {
+func planForm(p planapi.Plan) (userform.Question, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
 		"credentials. All of it is shown:\n", p.Writes)
 	if p.Ended != "" {
-		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", visible.OneLine(p.Ended))
+		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", safetext.OneLine(p.Ended))
 	}
 	for _, step := range p.Steps {
-		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, visible.OneLine(strings.Join(step.APIs, ", ")))
+		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, safetext.OneLine(strings.Join(step.APIs, ", ")))
 		first := step.Method + " " + step.URL
 		if step.Server != "" {
 			first = "CALL " + step.Server + "." + step.Tool
@@ -98,12 +99,12 @@ func planForm(p planapi.Plan) (question.Question, bool) {
 		writeBlock(&b, first, step.Headers, step.Body)
 		// Checked in the loop, so that a huge plan is not built in memory.
 		if b.Len() > maxShown {
-			return question.Question{}, false
+			return userform.Question{}, false
 		}
 	}
 	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
 "enum":[%q,%q]}}}`, decision, decision, approveOnce, refuseIt)
-	return question.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
+	return userform.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
 }
 
 // waitForSent waits until a plan has been sent, and returns the answers.
@@ -142,9 +143,9 @@ func listReplies(p planapi.Plan) string {
 		case a == nil:
 			fmt.Fprintf(&b, "\n %d not sent", step.N)
 		case a.Status == 0:
-			fmt.Fprintf(&b, "\n %d %s: %s", step.N, a.Code, visible.OneLine(a.Why))
+			fmt.Fprintf(&b, "\n %d %s: %s", step.N, a.Code, safetext.OneLine(a.Why))
 		default:
-			fmt.Fprintf(&b, "\n %d %d %s", step.N, a.Status, visible.OneLine(a.Body[:min(len(a.Body), maxReply)]))
+			fmt.Fprintf(&b, "\n %d %d %s", step.N, a.Status, safetext.OneLine(a.Body[:min(len(a.Body), maxReply)]))
 		}
 	}
 	return b.String()

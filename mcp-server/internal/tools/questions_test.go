@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -167,7 +167,7 @@ func TestLarge(t *testing.T) {
 		"turn off email reminders for one user", "crete a subscripton", "how much did I spend this month"} {
 		var took []time.Duration
 		for range 15 {
-			took = append(took, growth.MeasureTime(func() { search.Search(indexes, q, 8) }))
+			took = append(took, costtest.MeasureTime(func() { search.Search(indexes, q, 8) }))
 		}
 		slices.Sort(took)
 		median := took[len(took)/2].Round(10 * time.Microsecond)

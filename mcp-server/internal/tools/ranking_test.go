@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -99,7 +99,7 @@ func TestRanking(t *testing.T) {
 				var took []time.Duration
 				for _, a := range questions {
 					r := 99
-					took = append(took, growth.MeasureTime(func() { r = c.rank(a, search.Ranker(by), given) }))
+					took = append(took, costtest.MeasureTime(func() { r = c.rank(a, search.Ranker(by), given) }))
 					for i, n := range []int{1, 5, 10, results} {
 						if r < n {
 							within[i]++
@@ -171,7 +171,7 @@ func TestMemory(t *testing.T) {
 		questions := readQuestions(t, []string{set})
 		operations, before := 0, heap()
 		docs := map[string]*apidoc.Document{}
-		took := growth.MeasureTime(func() {
+		took := costtest.MeasureTime(func() {
 			for _, a := range questions {
 				if docs[a.api] == nil {
 					f, err := os.Open(filepath.Join(os.Getenv("CODEFORGE_CORPUS"), "apis", a.api, "operations.jsonl"))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -141,7 +141,7 @@ func loadFailureOf(text string) string {
 	if runes := []rune(first); len(runes) > maxReason {
 		first = string(runes[:maxReason-1]) + "…"
 	}
-	return visible.OneLine(first)
+	return safetext.OneLine(first)
 }
 
 // reportStrays reports new files in /skills that are not skills, with the reason.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -32,7 +32,7 @@ type runRendering struct {
 	// mistakes are the type mistakes because of which the code was not run, one line each.
 	mistakes []string
 	// plan describes the requests of a dry run. It is empty for another run.
-	plan     voice.Text
+	plan     readertext.Text
 	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
@@ -43,49 +43,50 @@ type runRendering struct {
 // renderRun returns the result of a run. The first block of a success is stdout, exactly as printed. stderr follows in
 // a second block after the line "stderr:". A failure has both in one block, stderr first. Notes come in the last block.
 func renderRun(r runRendering) *mcp.CallToolResult {
-	var notes []voice.Text
+	var notes []readertext.Text
 	failed := r.err != nil || r.outcome.Exit.Reason != sandboxapi.Exited || r.outcome.Exit.Code != 0
 	if r.err != nil {
 		notes = append(notes, explainNoExit(r.err, r.outcome))
 	} else if r.outcome.Exit.Reason == sandboxapi.Mistaken {
-		notes = append(notes, voice.NewText("%MISTAKES", "%MISTAKES", mistakesNote(r.mistakes)))
+		notes = append(notes, readertext.NewText("%MISTAKES", "%MISTAKES", mistakesNote(r.mistakes)))
 	} else if r.outcome.Exit.Detail != "" {
-		notes = append(notes, voice.NewText("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
+		notes = append(notes, readertext.NewText("%DETAIL", "%DETAIL", r.outcome.Exit.Detail))
 	} else if failed && r.stdout.Len()+r.stderr.Len() > 0 && !r.isExplained() {
-		notes = append(notes, voice.NewText("{The run failed because the code ended with exit code %CODE, not 0.|}",
+		notes = append(notes, readertext.NewText("{The run failed because the code ended with exit code %CODE, not 0.|}",
 			"%CODE", strconv.Itoa(r.outcome.Exit.Code)))
 	}
 	if r.outcome.Lost {
-		notes = append(notes, voice.NewText("The proxy stopped before the run's receipt: "+
+		notes = append(notes, readertext.NewText("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
 	shown, stderr, cut := r.cutOutput(failed)
 	// A plan, changes or remarks already show that the run did something.
-	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == voice.Text{} && len(r.changes)+len(r.remarks) == 0) {
-		notes = append(notes, voice.NewText(explainSilence(r, failed)))
+	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == readertext.Text{} &&
+		len(r.changes)+len(r.remarks) == 0) {
+		notes = append(notes, readertext.NewText(explainSilence(r, failed)))
 	}
 	if cut > 0 {
-		notes = append(notes, voice.NewText("%NOTE", "%NOTE", cutNote(r, cut)))
+		notes = append(notes, readertext.NewText("%NOTE", "%NOTE", cutNote(r, cut)))
 	}
 	if unkept := r.outcome.Exit.Unkept; unkept != "" {
-		notes = append(notes, voice.NewText("%UNKEPT", "%UNKEPT", unkept))
+		notes = append(notes, readertext.NewText("%UNKEPT", "%UNKEPT", unkept))
 	}
 	if n := r.outcome.Exit.InvalidUTF8; n > 0 {
-		notes = append(notes, voice.NewText("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
+		notes = append(notes, readertext.NewText("%N bytes of the output were not valid UTF-8 and are shown as U+FFFD. "+
 			"Print binary data as base64.", "%N", strconv.FormatInt(n, 10)))
 	}
-	if r.plan != (voice.Text{}) && r.err == nil {
+	if r.plan != (readertext.Text{}) && r.err == nil {
 		notes = append(notes, r.plan)
 	}
 	if r.fenced {
-		notes = append(notes, voice.NewText("The code inside the ``` fence was run. Send code without a fence."))
+		notes = append(notes, readertext.NewText("The code inside the ``` fence was run. Send code without a fence."))
 	}
 	notes = append(notes, r.listHints()...)
 	if note := changeNote(r.changes); note != "" {
-		notes = append(notes, voice.NewText("%NOTE", "%NOTE", note))
+		notes = append(notes, readertext.NewText("%NOTE", "%NOTE", note))
 	}
 	for _, note := range r.remarks {
-		notes = append(notes, voice.NewText("%NOTE", "%NOTE", note))
+		notes = append(notes, readertext.NewText("%NOTE", "%NOTE", note))
 	}
 	res := resultContents(shown, notes, failed)
 	if stderr != "" {
@@ -120,7 +121,7 @@ type spokenText struct {
 }
 
 // resultContents returns the blocks for the model, and the notes for a person in _meta.
-func resultContents(shown string, notes []voice.Text, failed bool) *mcp.CallToolResult {
+func resultContents(shown string, notes []readertext.Text, failed bool) *mcp.CallToolResult {
 	var model, person []string
 	for _, n := range notes {
 		if n.Model != "" {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -39,7 +39,7 @@ var (
 
 // hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
 // They use only the interpreter's text, if it can be distinguished from the code's output.
-func (r runRendering) hintSlips(stderr string) (out []voice.Text) {
+func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
@@ -64,17 +64,18 @@ func (r runRendering) hintSlips(stderr string) (out []voice.Text) {
 	switch {
 	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
 	case isReturn.MatchString(words):
-		out = append(out, voice.NewText("The code is a module and not a function: print the result instead of returning it."))
+		out = append(out,
+			readertext.NewText("The code is a module and not a function: print the result instead of returning it."))
 	case isSyntax.MatchString(words) && hasProse(r.code, words):
-		out = append(out, voice.NewText("Send the code alone, without sentences and without ``` around it."))
+		out = append(out, readertext.NewText("Send the code alone, without sentences and without ``` around it."))
 	}
 	return out
 }
 
 // hintUndefined returns hints on a name that code uses without defining it.
-func (r runRendering) hintUndefined(name string) []voice.Text {
+func (r runRendering) hintUndefined(name string) []readertext.Text {
 	if token := nearestToken(name, r.catalog); token != "" {
-		return []voice.Text{hintQuotes(token)}
+		return []readertext.Text{hintQuotes(token)}
 	}
 	there := inTypeScript[name]
 	if r.isPython {
@@ -85,7 +86,7 @@ func (r runRendering) hintUndefined(name string) []voice.Text {
 	if there == "" || r.isForeign() { // ofLanguage has a hint if all of the code is in the wrong language
 		return nil
 	}
-	return []voice.Text{voice.NewText(r.languageWord("%NAME is Python's; TypeScript has %THERE.",
+	return []readertext.Text{readertext.NewText(r.languageWord("%NAME is Python's; TypeScript has %THERE.",
 		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
@@ -105,8 +106,9 @@ func nearestToken(name string, cat proxyapi.Catalog) string {
 }
 
 // hintQuotes returns the hint on how code writes a token name.
-func hintQuotes(token string) voice.Text {
-	return voice.NewText("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME", token)
+func hintQuotes(token string) readertext.Text {
+	return readertext.NewText("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME",
+		token)
 }
 
 // functions matches a function at the top level of code. writesFile matches a call that writes a file.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -26,7 +26,7 @@ var checksServerErrors = regexp.MustCompile(`>=?\s*(?:500|499)\b`)
 
 // hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
 // output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
-func (r runRendering) hintFailedResponses() []voice.Text {
+func (r runRendering) hintFailedResponses() []readertext.Text {
 	type key struct {
 		host   string
 		status int
@@ -78,7 +78,7 @@ func (r runRendering) hintFailedResponses() []voice.Text {
 	if other {
 		text += " Check " + r.languageWord("response.ok", "the status") + " before you use a body."
 	}
-	return []voice.Text{voice.NewText("%TEXT", "%TEXT", text)}
+	return []readertext.Text{readertext.NewText("%TEXT", "%TEXT", text)}
 }
 
 // isHandled reports whether the code most likely expects a status: the code, its output or another hint names it.

@@ -17,15 +17,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/published"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/question"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -35,7 +35,7 @@ import (
 type Config struct {
 	// Executor may be nil if the server runs no code. Then Surface does not check whether skills load.
 	Executor *execution.Executor
-	Catalog  *published.Watcher
+	Catalog  *catalogwatch.Watcher
 	Control  *proxyapi.Client
 	Skills   *skill.Store
 	// Servers may be nil: then no tools of MCP servers are known.
@@ -67,7 +67,7 @@ type Surface struct {
 	cfg    Config
 	server *mcp.Server
 	shelf  *skillResources
-	desk   question.Desk
+	desk   userform.Desk
 	finder indexCache
 	// writers counts the running calls that may change skills.
 	writers writerCount
@@ -195,7 +195,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.FreezingAlarm(s.callerSession(req)); ok {
 			note := frozenNote(a)
-			return resultContents("", []voice.Text{note, voice.NewText("Not done.")}, true), nil
+			return resultContents("", []readertext.Text{note, readertext.NewText("Not done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
@@ -203,16 +203,19 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 
 // frozenNote returns the reason why a session is frozen. Code chose the host's text. An alarm without a number means
 // that the list of alarms could not be read: see alarm.AlarmBook.FindFreeze.
-func frozenNote(a operatorapi.Alarm) voice.Text {
+func frozenNote(a operatorapi.Alarm) readertext.Text {
 	if a.Number == 0 {
-		return voice.NewText("CodeForge's database does not answer, so CodeForge does not know which sessions are frozen " +
-			"and runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
-			"codeforge status names the cause}.")
+		return readertext.NewText(
+			"CodeForge's database does not answer, so CodeForge does not know which sessions are frozen " +
+				"and runs no code. Try again in a minute{, and tell the user: codeforge status names the cause|. " +
+				"codeforge status names the cause}.")
 	}
-	return voice.NewText("Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
-		"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
-		"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
-		"codeforge unfreeze %SESSION}.", "%WHAT", a.DescribeSecret(), "%HOST", visible.OneLine(a.Host), "%SESSION", a.Session)
+	return readertext.NewText(
+		"Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
+			"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
+			"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
+			"codeforge unfreeze %SESSION}.", "%WHAT", a.DescribeSecret(), "%HOST", safetext.OneLine(a.Host), "%SESSION",
+		a.Session)
 }
 
 // addTool adds a tool and counts its calls.

@@ -9,7 +9,7 @@ import (
 
 	"log/slog"
 
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
@@ -89,7 +89,7 @@ func TestLinear(t *testing.T) {
 		"members":       func(n int) string { return "{" + strings.Repeat(`"a":1,`, n/6) + `"b":1}` },
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, 1<<20, func(n int) func() {
+			costtest.RequireLinear(t, 1<<20, func(n int) func() {
 				body := []byte(shape(n))
 				return func() { h.tooLargeReason(body) }
 			})

@@ -12,7 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 )
 
 // listenGateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
@@ -42,7 +42,7 @@ func listenPod(n slot.Network) (sandboxInputs, error) {
 }
 
 // listenShared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
-func listenShared(at netip.Addr, pods *seats.PodSlots) (sandboxInputs, error) {
+func listenShared(at netip.Addr, pods *podslots.PodSlots) (sandboxInputs, error) {
 	in, err := listenForAll(at, pods.FindSlot)
 	if err != nil {
 		return in, err

@@ -31,7 +31,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/internal/relay"
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -89,7 +89,7 @@ func runCommand(ctx context.Context, args []string, getenv func(string) string, 
 		return checkProxyHealth(ctx, args[1:], stdout, stderr)
 	}
 	if len(args) == 1 && args[0] == "relay" {
-		return relay.RelayStdio(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
+		return stdiorelay.RelayStdio(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
 	}
 	o, err := parseOptions(args, stderr)
 	if err != nil {

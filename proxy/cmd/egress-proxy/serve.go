@@ -33,27 +33,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/control"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/hostcheck"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/reach"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
@@ -68,7 +68,7 @@ type daemon struct {
 	entrance *entrance.Entrance
 	resolver *resolver.Resolver
 	control  *control.Control
-	values   *minted.Values
+	values   *renewedvalues.Values
 	minter   *mint.Minter
 	queue    *hold.Queue
 	plans    *plan.Store
@@ -79,8 +79,8 @@ type daemon struct {
 	ready    atomic.Bool
 
 	authority *authority.Authority
-	pods      *seats.PodSlots // of pods that share the proxy, or nil
-	publish   net.Listener    // where these pods get the authority's certificate
+	pods      *podslots.PodSlots // of pods that share the proxy, or nil
+	publish   net.Listener       // where these pods get the authority's certificate
 }
 
 // serveEgress runs the proxy until ctx ends.
@@ -142,7 +142,7 @@ func openDaemon(
 	}
 	d = &daemon{}
 	if o.mode == modeShared {
-		d.pods = seats.New(seats.Config{
+		d.pods = podslots.New(podslots.Config{
 			Busy:   func(id slot.ID) bool { return d.leases.IsBusy(id) },
 			Forget: func(id slot.ID) { d.leases.ResetSlot(id) },
 		})
@@ -199,7 +199,7 @@ func (d *daemon) assembleParts(
 	}
 	journal := receipt.NewJournal(journals)
 	var handler *egress.Egress
-	d.values = minted.New(nil)
+	d.values = renewedvalues.New(nil)
 	d.minter = mint.New(mint.Config{
 		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
 		Login: func(name string, out bool) {
@@ -227,7 +227,7 @@ func (d *daemon) assembleParts(
 		conf.Getenv = getenv
 	}
 	d.reloader = reload.New(conf)
-	tunnel := &broker.Broker{}
+	tunnel := &brokerlink.Broker{}
 	d.queue = &hold.Queue{Added: func(h approvalapi.HeldRequest) {
 		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
 			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
@@ -257,7 +257,7 @@ func (d *daemon) assembleParts(
 	handler = egress.New(egress.Config{
 		Memory:  memory,
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Queue: d.queue, Budget: d.budget, Keys: &attempt.Keys{}, Sending: d.newIntentWriter(set),
+		Mint: d.minter, Queue: d.queue, Budget: d.budget, Keys: &idempotency.Keys{}, Sending: d.newIntentWriter(set),
 		Checkpoint: d.writeCheckpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
@@ -282,7 +282,7 @@ func (d *daemon) assembleParts(
 	})
 	d.control = control.New(control.Config{
 		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Queue: d.queue, Plans: d.plans,
-		Hosts: (&reach.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
+		Hosts: (&hostcheck.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
 		CA:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
 		Ready: d.checkReady, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
 	})

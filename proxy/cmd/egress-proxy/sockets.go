@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 )
 
 // sandboxInputs are the sockets that the sandbox can reach.
@@ -29,7 +29,7 @@ type sandboxInputs struct {
 // openSockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
 // share the proxy.
 func openSockets(
-	o options, n slot.Network, pods *seats.PodSlots, getenv func(string) string,
+	o options, n slot.Network, pods *podslots.PodSlots, getenv func(string) string,
 ) (sandboxInputs, fs.FileMode, error) {
 	switch o.mode {
 	case modeGateway:

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // connect makes a handler the broker of a proxy and waits until it is. stop disconnects it and returns why it ended.
-func connect(t *testing.T, c *proxyapi.Client, b *broker.Broker, h http.HandlerFunc) (stop func() error) {
+func connect(t *testing.T, c *proxyapi.Client, b *brokerlink.Broker, h http.HandlerFunc) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -26,7 +26,7 @@ func connect(t *testing.T, c *proxyapi.Client, b *broker.Broker, h http.HandlerF
 	return stop
 }
 
-func call(t *testing.T, ctx context.Context, b *broker.Broker, path, body string) (*http.Response, error) {
+func call(t *testing.T, ctx context.Context, b *brokerlink.Broker, path, body string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://elsewhere.test"+path, strings.NewReader(body))
 	testkit.Must(t, err)
@@ -39,7 +39,7 @@ func TestBroker(t *testing.T) {
 	control, _ := newControl(t)
 	b := control.conf.Broker
 	c := serve(t, control)
-	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, broker.ErrNone) {
+	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, brokerlink.ErrNone) {
 		t.Errorf("without a broker: %v", err)
 	}
 	stop := connect(t, c, b, func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func TestBroker(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	testkit.WaitFor(t, func() bool { return !b.IsConnected() })
-	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, broker.ErrNone) {
+	if _, err := call(t, t.Context(), b, "/demo/tool", "{}"); !errors.Is(err, brokerlink.ErrNone) {
 		t.Errorf("after its end: %v", err)
 	}
 }

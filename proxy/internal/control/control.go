@@ -23,12 +23,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -44,7 +44,7 @@ type Config struct {
 	Journal *receipt.Journal
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
-	Broker *broker.Broker
+	Broker *brokerlink.Broker
 	// Queue holds the requests that wait for a person. Nil means that rules hold no requests.
 	Queue HeldQueue
 	// Plans holds the plans of dry runs. Nil means that there are no dry runs.
@@ -56,7 +56,7 @@ type Config struct {
 	// Ready returns nil while the proxy serves, else the reason why it does not.
 	Ready func() error
 	// Pods are the pods that share the proxy. Each has one slot, which it calls 0. With nil, slot numbers are the proxy's.
-	Pods *seats.PodSlots
+	Pods *podslots.PodSlots
 	// Ledger may be nil.
 	Ledger *ledger.Log
 	// Profile adds /debug/pprof.

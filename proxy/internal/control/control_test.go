@@ -23,7 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -81,7 +81,7 @@ func newControl(t testing.TB) (*Control, *receipt.Journal) {
 	j := receipt.NewJournal(receipt.Config{Log: log})
 	var c *Control
 	book := lease.NewTable(lease.Config{Lost: func(id slot.ID, rec proxyapi.Receipt) { c.RecordLost(id, rec) }})
-	c = New(Config{Leases: book, Journal: j, Current: r.Current, Broker: &broker.Broker{}, Ready: func() error { return nil }})
+	c = New(Config{Leases: book, Journal: j, Current: r.Current, Broker: &brokerlink.Broker{}, Ready: func() error { return nil }})
 	return c, j
 }
 

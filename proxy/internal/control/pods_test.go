@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/seats"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // shared is a control API for pods that share the proxy.
 func shared(t *testing.T) *Control {
 	c, _ := newControl(t)
-	c.conf.Pods = seats.New(seats.Config{Busy: c.conf.Leases.IsBusy, Forget: c.conf.Leases.ResetSlot})
+	c.conf.Pods = podslots.New(podslots.Config{Busy: c.conf.Leases.IsBusy, Forget: c.conf.Leases.ResetSlot})
 	return c
 }
 

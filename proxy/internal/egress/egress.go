@@ -14,10 +14,10 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -34,7 +34,7 @@ type Config struct {
 	Current func() *reload.Snapshot
 	Pool    *upstream.Pool
 	// Broker forwards calls to MCP servers.
-	Broker  *broker.Broker
+	Broker  *brokerlink.Broker
 	Journal *receipt.Journal
 	// Queue holds requests that a person must approve.
 	Queue *hold.Queue
@@ -43,7 +43,7 @@ type Config struct {
 	// Budget counts the use of APIs that have limits.
 	Budget *budget.Counter
 	// Keys makes the idempotency keys of requests. If nil, the proxy adds no keys.
-	Keys   *attempt.Keys
+	Keys   *idempotency.Keys
 	Redact *redact.Redactor
 	// Checkpoint returns the ledger's checkpoint that covers all entries of a run so far, or "". Nil means that there is
 	// no ledger.

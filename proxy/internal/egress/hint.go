@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -44,7 +44,7 @@ func (x *exchange) hintUnswapped(report interface {
 			}
 			continue
 		}
-		text := voice.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
+		text := readertext.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
 			"%API", api.Name, "%IN", joinSurfaces(cred), "%HOSTS", joinHosts(api), "%PLACE", suggestSurface(seen.Where))
 		out = append(out, newHint("not_swapped_"+seen.Code, host.String(), text))
 	}
@@ -54,14 +54,14 @@ func (x *exchange) hintUnswapped(report interface {
 // hintSecondHeader returns the hint on a token name in a header if the credential was already put into other places.
 func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credential, places string) proxyapi.Hint {
 	return newHint("not_swapped_"+swap.CodeRepeated, host.String(),
-		voice.NewText("%NAME was put in %PLACES, and is unchanged "+
+		readertext.NewText("%NAME was put in %PLACES, and is unchanged "+
 			"where a header has it a second time: each surface is swapped once. For two headers {the user can declare|declare} "+
 			"both in its \"in\"{| in apis/%API/config.json}, e.g. [\"header:Authorization\", \"header:apikey\"].",
 			"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
 }
 
 // newHint makes a hint.
-func newHint(code, host string, text voice.Text) proxyapi.Hint {
+func newHint(code, host string, text readertext.Text) proxyapi.Hint {
 	h := proxyapi.Hint{Code: code, Text: text.Model, Host: host}
 	if text.Person != text.Model {
 		h.Person = text.Person
@@ -94,19 +94,20 @@ func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
 	n := &x.note
 	if x.ranged && n.Outcome == "" {
 		out = append(out,
-			newHint("range_removed", n.Host, voice.NewText("left without its Range header, because a part of a "+
+			newHint("range_removed", n.Host, readertext.NewText("left without its Range header, because a part of a "+
 				"response can show a part of a credential. The response is the whole content: take the part in code.")))
 	}
 	switch {
 	case !x.scrubbed.HasRemovedETag() && !x.unsigned.HasRemovedETag():
 	case x.scrubbed.Count()+x.unsigned.Count() > 0:
 		out = append(out, newHint(proxyapi.HintETag, n.Host,
-			voice.NewText("answered with a credential and an ETag. The proxy "+
+			readertext.NewText("answered with a credential and an ETag. The proxy "+
 				"removed the ETag, because it can be a digest of the response.")))
 	default:
-		out = append(out, newHint(proxyapi.HintETag, n.Host, voice.NewText("answered with an ETag. The proxy removed it, "+
-			"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
-			"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
+		out = append(out, newHint(proxyapi.HintETag, n.Host,
+			readertext.NewText("answered with an ETag. The proxy removed it, "+
+				"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
+				"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
 	}
 	return out
 }
@@ -122,7 +123,7 @@ func (x *exchange) hintRejected() []proxyapi.Hint {
 	if h := x.w.Header(); x.w.status == http.StatusForbidden &&
 		(h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0") {
 		return []proxyapi.Hint{newHint("rate_limited", n.Host,
-			voice.NewText("answered 403 with the headers of a rate limit: "+
+			readertext.NewText("answered 403 with the headers of a rate limit: "+
 				"data may be missing. Wait as Retry-After says, or until the limit's reset, then send the request again."))}
 	}
 	var put []string
@@ -143,8 +144,9 @@ func (x *exchange) hintRejected() []proxyapi.Hint {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []proxyapi.Hint{newHint(codeRejected, n.Host, voice.NewText("answered %STATUS. The credential of %PUT"+why,
-			"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
+		return []proxyapi.Hint{newHint(codeRejected, n.Host,
+			readertext.NewText("answered %STATUS. The credential of %PUT"+why,
+				"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
 	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
 		return x.hintUnauthenticated()
 	}
@@ -161,8 +163,9 @@ func (x *exchange) hintUnanswered() []proxyapi.Hint {
 	if waited < hintAfter {
 		return nil
 	}
-	return []proxyapi.Hint{newHint("unanswered", x.note.Host, voice.NewText("had no response after %SECONDS s, when the "+
-		"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
+	return []proxyapi.Hint{newHint("unanswered", x.note.Host,
+		readertext.NewText("had no response after %SECONDS s, when the "+
+			"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
 }
 
 const codeRejected = proxyapi.HintRejected
@@ -173,7 +176,7 @@ func (x *exchange) hintUnauthenticated() []proxyapi.Hint {
 		if len(a.Credentials) > 0 {
 			c := a.Credentials[0]
 			return []proxyapi.Hint{newHint(codeRejected, x.note.Host,
-				voice.NewText("answered 401, and the request had no token "+
+				readertext.NewText("answered 401, and the request had no token "+
 					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinSurfaces(c)))}
 		}
 	}

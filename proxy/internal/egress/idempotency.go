@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -50,7 +50,7 @@ func (x *exchange) listKeyHeaders(apis []*catalog.API, q policy.Request, out *ht
 
 // hashGroup identifies a request as code wrote it, with token names for credentials. It reads up to coding.ExactUpTo
 // bytes of the body and puts them back.
-func hashGroup(out *http.Request) (attempt.Group, error) {
+func hashGroup(out *http.Request) (idempotency.Group, error) {
 	h := sha256.New()
 	// Lengths separate the parts, so that two different requests cannot have the same text.
 	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
@@ -61,7 +61,7 @@ func hashGroup(out *http.Request) (attempt.Group, error) {
 	if out.Body != nil && out.Body != http.NoBody {
 		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
 		if err != nil {
-			return attempt.Group{}, err
+			return idempotency.Group{}, err
 		}
 		var rest io.Reader = bytes.NewReader(text)
 		if len(text) > coding.ExactUpTo {
@@ -81,7 +81,7 @@ func hashGroup(out *http.Request) (attempt.Group, error) {
 	}
 	part("")
 	part(body)
-	return attempt.Group(h.Sum(nil)), nil
+	return idempotency.Group(h.Sum(nil)), nil
 }
 
 // endAttempt reports whether the outcome is known. Code may repeat the request with the same key only if it is not.

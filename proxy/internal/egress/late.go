@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -204,7 +204,7 @@ func (x *exchange) hintLate() []proxyapi.Hint {
 		return nil
 	}
 	return []proxyapi.Hint{newHint("message_held", x.note.Host,
-		voice.NewText("had a complete message that the proxy held "+
+		readertext.NewText("had a complete message that the proxy held "+
 			"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
 			"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
 			"when it is complete.", "%API", x.verdict.APIs[0].Name))}

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -165,8 +165,8 @@ func TestMinted(t *testing.T) {
 // is shown as its name in whatever form and framing it comes back, also where a read ends within it.
 // Promise: scrubbed-before-use
 func TestMintedLong(t *testing.T) {
-	token := "minted-canary-" + strings.Repeat("q8Zr.x_Y-", minted.MaxValue/9+1)
-	token = token[:minted.MaxValue]
+	token := "minted-canary-" + strings.Repeat("q8Zr.x_Y-", renewedvalues.MaxValue/9+1)
+	token = token[:renewedvalues.MaxValue]
 	wide := strings.Join(strings.Split(token, ""), "\x00") + "\x00"
 	forms := map[string]string{
 		"raw": token, "base64": base64.StdEncoding.EncodeToString([]byte("Bearer " + token)), "hex": fmt.Sprintf("%x", token),

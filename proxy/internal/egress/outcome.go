@@ -9,8 +9,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -58,7 +58,7 @@ func (x *exchange) returnUnused() {
 		}
 	}
 	// After ErrNone no byte of a call left the proxy.
-	if !n.Left || errors.Is(n.Cause, broker.ErrNone) {
+	if !n.Left || errors.Is(n.Cause, brokerlink.ErrNone) {
 		for _, giveBack := range x.unused {
 			giveBack()
 		}
@@ -110,9 +110,10 @@ func (x *exchange) setOutcome(p any) (abort bool) {
 		}
 		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(x.cut), nil
 		if n.Code == codeReloaded {
-			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host, voice.NewText("was cut off, because {the user changed a "+
-				"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
-				"a write may have been carried out.")))
+			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host,
+				readertext.NewText("was cut off, because {the user changed a "+
+					"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
+					"a write may have been carried out.")))
 			x.addMethodToHints()
 		}
 		return true

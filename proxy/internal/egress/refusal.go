@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
@@ -134,7 +134,7 @@ func isUnreadable(err error) bool {
 func (x *exchange) callFailure(err error) policy.Verdict {
 	code := policy.CodeCallBroken
 	switch {
-	case errors.Is(err, broker.ErrNone):
+	case errors.Is(err, brokerlink.ErrNone):
 		code = policy.CodeServerUnavailable
 	case errors.Is(err, errArguments):
 		code = policy.CodeArgumentsTooLarge
@@ -168,7 +168,7 @@ func (x *exchange) upstreamFailure(err error) policy.Verdict {
 	}
 	v := policy.Verdict{Status: upstream.StatusFor(code), Refusal: failure.NewRefusal()}
 	if x.lease.Kind() == policy.KindInstall {
-		hint := installHint(code, err, voice.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
+		hint := installHint(code, err, readertext.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
 		v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 	}
 	return v

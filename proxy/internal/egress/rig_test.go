@@ -30,21 +30,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/attempt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/broker"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -68,12 +68,12 @@ type rig struct {
 	authority *authority.Authority
 	upstreams *upstreams
 	logs      *testkit.Buffer
-	values    *minted.Values
+	values    *renewedvalues.Values
 	minter    *mint.Minter
 	tokens    string // the folder
 	room      *hold.Queue
 	plans     *plan.Store
-	broker    *broker.Broker
+	broker    *brokerlink.Broker
 	memory    *membudget.Budget
 	budget    *budget.Counter
 	https     map[slot.ID]string // address of each slot's listener for 443
@@ -130,8 +130,8 @@ func newRig(t testing.TB, s setup) *rig {
 		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		registry.CAs = r.upstreams.ca.pem()
 	}
-	r.broker, r.room = &broker.Broker{}, &hold.Queue{Wait: testkit.Patience}
-	r.values, r.tokens = minted.New(s.now), filepath.Join(t.TempDir(), "tokens")
+	r.broker, r.room = &brokerlink.Broker{}, &hold.Queue{Wait: testkit.Patience}
+	r.values, r.tokens = renewedvalues.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
 	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
@@ -148,7 +148,7 @@ func newRig(t testing.TB, s setup) *rig {
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Queue: r.room, Budget: r.budget, Keys: &attempt.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Queue: r.room, Budget: r.budget, Keys: &idempotency.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.LoadFirst(log)
 	r.serve(log)

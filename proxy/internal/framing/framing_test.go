@@ -10,13 +10,13 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 const secret = "sk_live_51Hx/Zq+canary=="
 
-func set() *engine.Set { return engine.New(engine.ListForms(secret, 1)) }
+func set() *multisearch.Set { return multisearch.New(multisearch.ListForms(secret, 1)) }
 
 func replaced(int) (string, error) { return "<1>", nil }
 
@@ -122,7 +122,7 @@ func TestMessageLeaves(t *testing.T) {
 		"lengths": {framing.Lengths, prefixed("pong")}, "lines": {framing.Lines, "{}\n"}, "json": {framing.JSON, `{"n":1}`},
 	} {
 		pr, pw := io.Pipe()
-		s := engine.New(engine.ListForms("with a\nline feed, as a private key", 1))
+		s := multisearch.New(multisearch.ListForms("with a\nline feed, as a private key", 1))
 		r := c.kind.WrapMessages(pr, func(r io.Reader) io.Reader { return s.NewReader(r, replaced) })
 		for range 3 {
 			go func() { _, _ = io.WriteString(pw, c.message) }()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -94,7 +94,7 @@ func (r *requester) fetchDeviceCode(
 
 // isPlainText reports whether a text may be shown on a terminal and has at most most bytes.
 func isPlainText(s string, most int) bool {
-	return s != "" && len(s) <= most && visible.IsPlain(s) &&
+	return s != "" && len(s) <= most && safetext.IsPlain(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }
 

@@ -34,8 +34,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
@@ -171,7 +171,7 @@ func minter(t *testing.T, s *server, files map[string]string) (m *Minter, c *cat
 		t.Fatal(problems)
 	}
 	logged = &testkit.Buffer{}
-	m = New(Config{Transport: s, Values: minted.New(nil), Dir: filepath.Join(t.TempDir(), "tokens"), APIs: dir,
+	m = New(Config{Transport: s, Values: renewedvalues.New(nil), Dir: filepath.Join(t.TempDir(), "tokens"), APIs: dir,
 		UserAgent: "test", Log: slog.New(slog.NewTextHandler(logged, nil))})
 	t.Cleanup(m.Close)
 	if err := m.Configure(c); err != nil {

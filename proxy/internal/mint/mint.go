@@ -3,8 +3,8 @@
 //
 // Contract: a credential is obtained when a request uses it, and renewed before it expires. Each credential has at most
 // one renewal under way, in its own context, regardless of the number of waiting requests. A new value is first stored,
-// then made known to scrub and swap (package minted), and only then used. An expired credential is never used; if there
-// is no other, the request fails.
+// then made known to scrub and swap (package renewedvalues), and only then used. An expired credential is never used;
+// if there is no other, the request fails.
 //
 // Threat: a server that answers slowly, endlessly, with a redirect, or with a secret instead of a token. A process that
 // is killed between any two steps. Code that makes the proxy renew without end. No text that a server chose leaves this
@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
@@ -62,7 +62,7 @@ const (
 type Config struct {
 	Transport Transport
 	// Values receives the obtained values.
-	Values *minted.Values
+	Values *renewedvalues.Values
 	// Dir is the folder tokens/.
 	Dir string
 	// APIs is the folder apis/.
@@ -187,7 +187,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
 	// All values are added at once: each Add compiles the patterns again.
-	next, loaded, values := map[string]*credentialState{}, []*credentialState{}, []minted.Value{}
+	next, loaded, values := map[string]*credentialState{}, []*credentialState{}, []renewedvalues.Value{}
 	st, err := m.openStoreOnce(c.HasMint(), m.patience)
 	m.patience = 0
 	for _, a := range c.APIs() {

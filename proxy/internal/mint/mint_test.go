@@ -33,8 +33,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
@@ -166,7 +166,7 @@ func (c *clock) move(by time.Duration) { c.at.Add(int64(by)) }
 type world struct {
 	*Minter
 	server *loginServer
-	values *minted.Values
+	values *renewedvalues.Values
 	clock  *clock
 	dir    string
 	apis   string
@@ -186,7 +186,7 @@ func newWorld(t testing.TB, server *loginServer, dir string) *world {
 func newWorldAt(t testing.TB, server *loginServer, dir, config string, at *clock) *world {
 	t.Helper()
 	w := &world{server: server, clock: at, dir: dir, apis: t.TempDir(), logs: &testkit.Buffer{}}
-	w.values = minted.New(w.clock.now)
+	w.values = renewedvalues.New(w.clock.now)
 	w.Minter = New(Config{Transport: server.transport(t), Values: w.values, Dir: dir, APIs: w.apis, UserAgent: "t", Now: w.clock.now,
 		Log: slog.New(slog.NewTextHandler(w.logs, nil))})
 	t.Cleanup(w.Close)
@@ -597,7 +597,7 @@ func TestKilledChild(t *testing.T) {
 	})
 	testkit.Must(t, err)
 	w := &world{clock: newClock(), apis: t.TempDir()}
-	w.values = minted.New(w.clock.now)
+	w.values = renewedvalues.New(w.clock.now)
 	w.Minter = New(Config{Transport: p, Values: w.values, Dir: os.Getenv("MINT_DIR"), UserAgent: "t", Now: w.clock.now, Log: slog.New(slog.DiscardHandler)})
 	w.configure(t, loginConfig)
 	atStep = func(s string) {
@@ -735,7 +735,7 @@ func TestSupply(t *testing.T) {
 	if _, err := w.ObtainValue(t.Context(), w.cred); !errors.As(err, &e) || e.Code != policy.CodeSecretUnavailable {
 		t.Errorf("before: %v", err)
 	}
-	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", minted.MaxValue+1)} {
+	for _, bad := range []string{"", "short", "two\nlines of it", strings.Repeat("x", renewedvalues.MaxValue+1)} {
 		if w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: bad}) == nil {
 			t.Errorf("%.20q was taken", bad)
 		}
@@ -820,7 +820,7 @@ func TestOneProxy(t *testing.T) {
 		first.close()
 	}
 	next := &world{server: server, clock: newClock(), dir: dir, apis: w.apis, logs: &testkit.Buffer{}}
-	next.values = minted.New(next.clock.now)
+	next.values = renewedvalues.New(next.clock.now)
 	next.Minter = New(Config{Transport: server.transport(t), Values: next.values, Dir: dir, APIs: w.apis, Now: next.clock.now, Log: slog.New(slog.DiscardHandler)})
 	next.patience = 0
 	defer next.Close()

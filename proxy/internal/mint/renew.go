@@ -10,8 +10,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
 
@@ -246,7 +246,8 @@ func (m *Minter) obtainNext(
 func (m *Minter) canBeSecret(text string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return minted.CheckValue(text) == nil && isPlausible(text) && !hasTokenName(m.catalog, text) && !m.known.Contains(text)
+	return renewedvalues.CheckValue(text) == nil && isPlausible(text) && !hasTokenName(m.catalog, text) &&
+		!m.known.Contains(text)
 }
 
 // hasTokenName reports whether a text contains a token name.
@@ -287,7 +288,7 @@ func (m *Minter) acceptToken(name string, g grant, old storedToken, digest strin
 		return storedToken{}, newUnavailable(detailUnusable)
 	}
 	for _, text := range append([]string{next.Access}, next.Inner...) {
-		if minted.CheckValue(text) != nil {
+		if renewedvalues.CheckValue(text) != nil {
 			return storedToken{}, newUnavailable(detailUnusable)
 		}
 		// A server that echoes a secret as a token would make the proxy send this secret to an API.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
 // credentialState is the state of one credential.
@@ -35,7 +35,7 @@ type credentialState struct {
 
 // loadIfUnread takes over the stored value if the folder could not be opened before. It reports whether that value is
 // usable.
-func (s *credentialState) loadIfUnread(st *tokenStore, values *minted.Values, now time.Time) bool {
+func (s *credentialState) loadIfUnread(st *tokenStore, values *renewedvalues.Values, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.unread {
@@ -56,14 +56,14 @@ type renewal struct {
 
 // loadStored takes over the stored value. It returns all stored values that scrub must know, including those of another
 // configuration, which are not used.
-func (s *credentialState) loadStored(st *tokenStore, now time.Time) []minted.Value {
+func (s *credentialState) loadStored(st *tokenStore, now time.Time) []renewedvalues.Value {
 	k, err := st.readState(s.name)
 	if err != nil {
 		s.dropLoaded()
 		return nil
 	}
 	values := s.listValues(k, now)
-	if slices.ContainsFunc(values, func(v minted.Value) bool { return minted.CheckValue(v.Text) != nil }) {
+	if slices.ContainsFunc(values, func(v renewedvalues.Value) bool { return renewedvalues.CheckValue(v.Text) != nil }) {
 		s.dropLoaded()
 		return nil
 	}
@@ -82,12 +82,12 @@ func (s *credentialState) dropLoaded() {
 
 // listValues returns the values that scrub must know while k is current. They have no end, because the clock may go
 // back.
-func (s *credentialState) listValues(k storedToken, now time.Time) []minted.Value {
+func (s *credentialState) listValues(k storedToken, now time.Time) []renewedvalues.Value {
 	return s.listKnown(k, now.Add(forever), now.Add(forever))
 }
 
 // listReplaced returns the values of k after another value has replaced it.
-func (s *credentialState) listReplaced(k storedToken, now time.Time) []minted.Value {
+func (s *credentialState) listReplaced(k storedToken, now time.Time) []renewedvalues.Value {
 	until := now.Add(afterSource)
 	if k.Forget != nil {
 		until = *k.Forget
@@ -97,11 +97,11 @@ func (s *credentialState) listReplaced(k storedToken, now time.Time) []minted.Va
 
 // listKnown returns the values of k. The token and its inner secrets are known until one time, and the refresh token
 // and client secret until another.
-func (s *credentialState) listKnown(k storedToken, until, refreshes time.Time) []minted.Value {
-	var out []minted.Value
+func (s *credentialState) listKnown(k storedToken, until, refreshes time.Time) []renewedvalues.Value {
+	var out []renewedvalues.Value
 	add := func(text string, inner bool, until time.Time) {
 		if text != "" {
-			out = append(out, minted.Value{Name: s.name, Text: text, Inner: inner, Until: until})
+			out = append(out, renewedvalues.Value{Name: s.name, Text: text, Inner: inner, Until: until})
 		}
 	}
 	add(k.Access, false, until)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -48,7 +48,7 @@ func drawSteps(steps []planapi.Step) []string {
 			line = fmt.Sprintf(" %-5s %d x %s", g.listNumbers(), len(g.steps), g.target())
 		}
 		if names := first.Tokens; len(names) > 0 {
-			line += "  " + visible.OneLine(strings.Join(names, ", "))
+			line += "  " + safetext.OneLine(strings.Join(names, ", "))
 		}
 		what := formatChanges(first.Changes)
 		if what == "" {
@@ -192,14 +192,14 @@ func findDifference(a, b string) int {
 func (g *group) target() string {
 	s := g.steps[0]
 	if s.Server != "" {
-		return "CALL  " + cutText(visible.OneLine(s.Server+"."+s.Tool), maxPath)
+		return "CALL  " + cutText(safetext.OneLine(s.Server+"."+s.Tool), maxPath)
 	}
 	address := s.URL
 	if g.at != noDifference {
 		address = g.braces()
 	}
 	address = strings.TrimPrefix(address, "https://")
-	return fmt.Sprintf("%-5s %s", visible.OneLine(s.Method), cutText(visible.OneLine(address), maxPath))
+	return fmt.Sprintf("%-5s %s", safetext.OneLine(s.Method), cutText(safetext.OneLine(address), maxPath))
 }
 
 // braces returns the URL of a group, with the different values of one segment in braces.
@@ -256,7 +256,7 @@ func formatChanges(list []planapi.Change) string {
 			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
 			break
 		}
-		name := visible.OneLine(cutText(c.Field, maxValue))
+		name := safetext.OneLine(cutText(c.Field, maxValue))
 		added, removed, are := diffLists(c.Before, c.After)
 		switch {
 		case are:
@@ -340,7 +340,7 @@ func (g *group) summary() string {
 			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
 			break
 		}
-		out = append(out, visible.OneLine(cutText(name, maxValue))+" "+formatValues(values[name], formatValue))
+		out = append(out, safetext.OneLine(cutText(name, maxValue))+" "+formatValues(values[name], formatValue))
 	}
 	if len(names) == 0 {
 		out = append(out, fmt.Sprintf("%d bytes", len(g.steps[0].Body)))
@@ -359,7 +359,7 @@ func (g *group) differentHeaders() (out []string) {
 			isSame = isSame && s.Headers[i] == header
 		}
 		if !isSame {
-			out = append(out, visible.OneLine(cutText(name, maxValue))+" "+formatValues(values, formatValue))
+			out = append(out, safetext.OneLine(cutText(name, maxValue))+" "+formatValues(values, formatValue))
 		}
 	}
 	return out
@@ -403,7 +403,7 @@ func isForm(headers []string) bool {
 }
 
 // formatValue returns a JSON value for a picture.
-func formatValue(text string) string { return visible.OneLine(cutText(text, maxValue)) }
+func formatValue(text string) string { return safetext.OneLine(cutText(text, maxValue)) }
 
 // cutText cuts text and marks the cut with "...".
-func cutText(text string, most int) string { return visible.CutText(text, most, "...") }
+func cutText(text string, most int) string { return safetext.CutText(text, most, "...") }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
@@ -500,7 +500,7 @@ func TestPictureLinear(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			growth.RequireLinear(t, c.n, func(n int) func() {
+			costtest.RequireLinear(t, c.n, func(n int) func() {
 				steps := c.steps(n)
 				return func() { drawSteps(steps) }
 			})

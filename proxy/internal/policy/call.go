@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -35,7 +35,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 		return buildRefusal(CodeCallsClosed, q.Host, ""), ""
 	case !q.TLS:
 		v := buildRefusal(CodePlainHTTP, q.Host, "")
-		return v.withHint(voice.NewText("Use https://.")), ""
+		return v.withHint(readertext.NewText("Use https://.")), ""
 	case q.Upgrade != "":
 		return buildRefusal(CodeUpgradeRefused, q.Host, ""), ""
 	}
@@ -150,7 +150,7 @@ func canCall(run Run, a *catalog.API) bool {
 }
 
 // explainNotFound says why a name is not one of the run's servers. It repeats only names from the catalog.
-func (r Rules) explainNotFound(run Run, name string) voice.Text {
+func (r Rules) explainNotFound(run Run, name string) readertext.Text {
 	const shown = showsAPIs + " which APIs are MCP servers."
 	a := r.Catalog.API(name)
 	// A closed run must not learn that the API exists.
@@ -159,12 +159,13 @@ func (r Rules) explainNotFound(run Run, name string) voice.Text {
 	}
 	switch {
 	case a != nil && !a.Active:
-		return voice.NewText("The API %NAME is not active.", "%NAME", a.Name)
+		return readertext.NewText("The API %NAME is not active.", "%NAME", a.Name)
 	case a != nil && a.Server == nil:
-		return voice.NewText("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
+		return readertext.NewText("The API %NAME is no MCP server: call its hosts with fetch().", "%NAME", a.Name)
 	case a != nil && !run.CanUse(a.Name):
-		return voice.NewText("This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use "+
-			"this server.", "%NAME", a.Name)
+		return readertext.NewText(
+			"This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use "+
+				"this server.", "%NAME", a.Name)
 	}
 	var servers []string
 	for _, a := range r.listServers(run) {
@@ -172,7 +173,7 @@ func (r Rules) explainNotFound(run Run, name string) voice.Text {
 	}
 	best := typo.NearestOf(name, 3, servers)
 	if best == "" {
-		return voice.NewText(shown)
+		return readertext.NewText(shown)
 	}
-	return voice.NewText("The nearest name is %NAME. "+shown, "%NAME", best)
+	return readertext.NewText("The nearest name is %NAME. "+shown, "%NAME", best)
 }

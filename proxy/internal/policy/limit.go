@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 )
 
@@ -94,5 +94,5 @@ func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
 		when = fmt.Sprintf(" It permits this one in %d s.", seconds)
 	}
 	text := " It is: " + a.Limits.String() + "." + when
-	return v.withHint(voice.Text{Model: v.Refusal.Hint + text, Person: v.Refusal.Person + text})
+	return v.withHint(readertext.Text{Model: v.Refusal.Hint + text, Person: v.Refusal.Person + text})
 }

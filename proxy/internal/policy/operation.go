@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
 // needsPath reports whether an API decides by the path.
@@ -56,7 +56,7 @@ func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, 
 		v := buildRefusal(CodeOperationUnknown, q.Host, a.Name)
 		if near := a.Only.NearestOperation(m, q.Path); near != "" {
 			near = " The nearest is " + near + "."
-			v = v.withHint(voice.Text{Model: v.Refusal.Hint + near, Person: v.Refusal.Person + near})
+			v = v.withHint(readertext.Text{Model: v.Refusal.Hint + near, Person: v.Refusal.Person + near})
 		}
 		return v, false
 	}

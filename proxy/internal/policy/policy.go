@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -163,7 +163,7 @@ func (r Rules) isHidden(run Run, h catalog.Host, holders []*catalog.API) bool {
 func (v Verdict) ForRun(run Run) Verdict {
 	other := func(api string) bool { return !run.CanUse(api) }
 	if run.IsClosed() && v.named != "" && slices.ContainsFunc(strings.Split(v.named, ", "), other) {
-		return v.withHint(voice.NewText("{The user has|You have} other rules for this host, which refuse it."))
+		return v.withHint(readertext.NewText("{The user has|You have} other rules for this host, which refuse it."))
 	}
 	return v
 }
@@ -261,7 +261,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 	if at := r.Catalog.OtherPorts(h); len(at) > 0 {
 		v := buildRefusal(CodePortUnknown, h, "")
 		has := "The catalog has " + joinPatterns(at) + ". "
-		return v.withHint(voice.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
+		return v.withHint(readertext.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
 	}
 	switch {
 	// YOLO must not open the host of an API that the user has switched off.
@@ -273,7 +273,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 	v := buildRefusal(CodeHostUnknown, h, "")
 	if near := r.Catalog.NearestHost(h); near != "" {
 		meant := " The nearest host in the catalog is " + near + "."
-		v = v.withHint(voice.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
+		v = v.withHint(readertext.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
 	}
 	return v, false
 }

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/growth"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 )
 
 // run is the set of APIs a run was narrowed to; nil is all.
@@ -174,7 +174,7 @@ func TestUnknownCost(t *testing.T) {
 	cost := func(r Rules) time.Duration {
 		least := time.Hour
 		for range 5 {
-			least = min(least, growth.MeasureTime(func() {
+			least = min(least, costtest.MeasureTime(func() {
 				for range 200 {
 					r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}})
 				}
@@ -195,7 +195,7 @@ func TestSentences(t *testing.T) {
 		if s.error == "" || s.hint == "" || s.status < 400 {
 			t.Errorf("%s: %+v", code, s)
 		}
-		hint := voice.NewText(s.hint)
+		hint := readertext.NewText(s.hint)
 		for _, word := range []string{"config.json", "YOLO", ".env", "you can allow", "set the"} {
 			if strings.Contains(hint.Model, word) {
 				t.Errorf("%s tells the model about %q", code, word)

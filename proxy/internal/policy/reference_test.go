@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
@@ -54,7 +54,7 @@ func TestReference(t *testing.T) {
 	page.WriteString("\n## The proxy refuses the request\n" + head)
 	for _, code := range slices.Sorted(maps.Keys(refusals)) {
 		s := refusals[code]
-		text := voice.NewText(s.hint, "%API", "NAME", "%HOST", "HOST", "%ID", "ID", "%NAME", "TOKEN_NAME",
+		text := readertext.NewText(s.hint, "%API", "NAME", "%HOST", "HOST", "%ID", "ID", "%NAME", "TOKEN_NAME",
 			"%SENTENCE", "The hint names the answer that the request depends on.")
 		row(code, s.status, strings.ReplaceAll(s.error, "%NAME", "TOKEN_NAME"), text.Person)
 	}

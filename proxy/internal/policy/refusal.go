@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// refusalText is the text of one refusal: status, error, and a hint on how to proceed. voice.NewText defines the
+// refusalText is the text of one refusal: status, error, and a hint on how to proceed. readertext.NewText defines the
 // notation. %API stands for names of APIs, %HOST for the host.
 type refusalText struct {
 	status      int
@@ -148,7 +148,7 @@ func buildRefusal(code string, h catalog.Host, apis string) Verdict {
 	if !ok {
 		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
 	}
-	hint := voice.NewText(s.hint, "%API", apis, "%HOST", h.String())
+	hint := readertext.NewText(s.hint, "%API", apis, "%HOST", h.String())
 	if !strings.Contains(s.hint, "%API") {
 		apis = ""
 	}
@@ -172,7 +172,7 @@ func RefuseCredential(code, name string, h catalog.Host) Verdict {
 	v := buildRefusal(code, h, "")
 	fill := strings.NewReplacer("%NAME", name).Replace
 	v.Refusal.Error = fill(v.Refusal.Error)
-	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+	return v.withHint(readertext.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
 // RefuseOverride returns the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
@@ -187,7 +187,8 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 	default:
 		return v
 	}
-	return v.withHint(voice.NewText("The API %API decides by the method, and some servers take it from the body. "+send,
+	return v.withHint(readertext.NewText(
+		"The API %API decides by the method, and some servers take it from the body. "+send,
 		"%API", joinNames(apis)))
 }
 
@@ -196,16 +197,16 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
 	v := Refuse(CodeApprovalTimeout, h, apis)
 	fill := strings.NewReplacer("%ID", id).Replace
-	return v.withHint(voice.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+	return v.withHint(readertext.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
 }
 
 // RefusePlanned returns the verdict for a request that depends on an answer which no step of the plan has.
 func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
-	return Refuse(CodePlanEnded, h, apis).withHint(voice.NewText("%SENTENCE", "%SENTENCE", sentence))
+	return Refuse(CodePlanEnded, h, apis).withHint(readertext.NewText("%SENTENCE", "%SENTENCE", sentence))
 }
 
 // withHint replaces the hint of a refusal.
-func (v Verdict) withHint(hint voice.Text) Verdict {
+func (v Verdict) withHint(hint readertext.Text) Verdict {
 	v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 	return v
 }
@@ -214,7 +215,7 @@ func (v Verdict) withHint(hint voice.Text) Verdict {
 // sentence.
 func RefuseAmbiguous(reason string, h catalog.Host) Verdict {
 	v := buildRefusal(CodeAmbiguous, h, "")
-	return v.withHint(voice.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
+	return v.withHint(readertext.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
 }
 
 // NewHint returns the refusal as an entry of the receipt.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
 // checkRules judges a request by the rules of every API that holds the host. It refuses a request if a rule cannot
@@ -78,7 +78,7 @@ func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request)
 	v := buildRefusal(CodeRuleRefused, q.Host, api)
 	if rule != nil {
 		why := " It is refused by: " + rule.String() + "."
-		return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+		return v.withHint(readertext.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
 	}
 	var allowed []string
 	for _, r := range rules {
@@ -87,7 +87,7 @@ func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request)
 		}
 	}
 	why := " It permits: " + strings.Join(allowed, "; ") + "."
-	return v.withHint(voice.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+	return v.withHint(readertext.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
 }
 
 // maxNamed is how many rules a refusal names.

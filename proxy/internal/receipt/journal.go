@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/visible"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -78,7 +78,7 @@ func (j *Journal) RecordExchange(n Note) {
 	e := n.Exchange
 	e.Method, e.URL, e.Host = j.conf.Clean(e.Method), j.conf.Clean(e.URL), j.conf.Clean(e.Host)
 	// Clean before cutting: a cut credential would not be found.
-	e.Method = visible.CutText(e.Method, maxMethod, "...")
+	e.Method = safetext.CutText(e.Method, maxMethod, "...")
 	if e.CausedBy != nil {
 		// Copy before the change: the caller's value is shared.
 		cause := *e.CausedBy

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // Mark replaces a redacted string. It is the same in every part of a request, because no syntax escapes it.
@@ -21,22 +21,22 @@ const Mark = "REDACTED"
 
 // Redactor finds the strings. It is immutable and safe for concurrent use. A nil Redactor changes nothing.
 type Redactor struct {
-	set   *engine.Set
-	lower *engine.Set // for names of headers and hosts
+	set   *multisearch.Set
+	lower *multisearch.Set // for names of headers and hosts
 }
 
 // New compiles the strings. It ignores empty ones.
 func New(list []string) *Redactor {
-	var all, lower []engine.Pattern
+	var all, lower []multisearch.Pattern
 	for _, s := range list {
-		all = append(all, engine.Pattern{Text: s, Escaped: true})
+		all = append(all, multisearch.Pattern{Text: s, Escaped: true})
 		if strings.Contains(s, " ") {
 			// Forms and queries write a space as a plus sign.
-			all = append(all, engine.Pattern{Text: strings.ReplaceAll(s, " ", "+"), Escaped: true})
+			all = append(all, multisearch.Pattern{Text: strings.ReplaceAll(s, " ", "+"), Escaped: true})
 		}
-		lower = append(lower, engine.Pattern{Text: strings.ToLower(s)})
+		lower = append(lower, multisearch.Pattern{Text: strings.ToLower(s)})
 	}
-	return &Redactor{set: engine.New(all), lower: engine.New(lower)}
+	return &Redactor{set: multisearch.New(all), lower: multisearch.New(lower)}
 }
 
 // String returns the redacted text.

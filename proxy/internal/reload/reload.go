@@ -23,11 +23,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/secretvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -48,7 +48,7 @@ type Config struct {
 	YOLO   bool
 	// Minted are the values of credentials that the proxy obtains. They are not part of a Snapshot, so that a renewal ends
 	// no exchange.
-	Minted *minted.Values
+	Minted *renewedvalues.Values
 	// Registry is the package registry of the settings, or nil. RegistryPrivate are the address ranges to which the names
 	// of all registries may resolve.
 	Registry        *catalog.API
@@ -191,7 +191,7 @@ func (r *Reloader) logProblems(problems catalog.Problems) {
 
 // getMinted returns the minted values. It returns nil as long as no catalog had a minted credential: until then no
 // search needs time for them, and no stream holds back bytes for them.
-func (r *Reloader) getMinted() *minted.Values {
+func (r *Reloader) getMinted() *renewedvalues.Values {
 	if !r.mints {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (r *Reloader) compileSearches(c *catalog.Catalog) (*scrub.Scrubber, *swap.S
 	for _, cr := range all {
 		list = append(list, cr.AllSecrets()...)
 	}
-	known := values.New(list)
+	known := secretvalues.New(list)
 	for _, cr := range r.ever {
 		if _, ok := known.FindID(cr.Value); !ok {
 			return scrub.New(r.ever), swap.NewWithValues(known, all)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
 type attackPieces struct {
@@ -85,8 +85,8 @@ func TestAttackBodies(t *testing.T) {
 		creds = append(creds, catalog.Credential{Name: fmt.Sprint("KEY_", i), Value: secret.New(v)})
 	}
 	plain := New(creds)
-	m := minted.New(nil)
-	if err := m.AddValues(minted.Value{Name: "MINTED", Text: values[3], Until: time.Now().Add(time.Hour)}); err != nil {
+	m := renewedvalues.New(nil)
+	if err := m.AddValues(renewedvalues.Value{Name: "MINTED", Text: values[3], Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	above := plain.WithMinted(m)

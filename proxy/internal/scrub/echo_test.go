@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
 // echoes are the ways in which a server may show what it received.
@@ -58,9 +58,9 @@ func TestEchoes(t *testing.T) {
 	t.Run("minted", func(t *testing.T) { testEchoes(t, always(mintedCanary(t))) })
 	t.Run("minted while the response is read", func(t *testing.T) {
 		testEchoes(t, func() (*Scrubber, func()) {
-			values := minted.New(nil)
+			values := renewedvalues.New(nil)
 			return New(nil).WithMinted(values), func() {
-				_ = values.AddValues(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)})
+				_ = values.AddValues(renewedvalues.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)})
 			}
 		})
 	})
@@ -80,9 +80,9 @@ func (r *firstRead) Read(p []byte) (int, error) {
 // mintedCanary finds the canary as a minted value, and has no fixed one.
 func mintedCanary(t *testing.T) *Scrubber {
 	t.Helper()
-	values := minted.New(nil)
+	values := renewedvalues.New(nil)
 	s := New(nil).WithMinted(values)
-	if err := values.AddValues(minted.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)}); err != nil {
+	if err := values.AddValues(renewedvalues.Value{Name: "STRIPE_AUTH_TOKEN", Text: canary, Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	return s

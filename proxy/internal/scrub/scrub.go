@@ -7,7 +7,7 @@
 // that the searched bytes are the sent bytes. A response is refused if its encoding or character set cannot be decoded.
 //
 // Limits: the scrubber cannot find a credential that the upstream slices, breaks over lines, or transforms in a way
-// that engine.ListForms does not list.
+// that multisearch.ListForms does not list.
 package scrub
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/secretvalues"
 )
 
 // ErrEncoding is the error for a response whose Content-Encoding cannot be decoded. No part of its body may be sent.
@@ -35,10 +35,10 @@ var ErrEncoding = errors.New("the response has a content encoding that cannot be
 // Scrubber finds the credentials of a catalog. It is immutable and safe for concurrent use. A nil Scrubber, and one
 // without credentials, changes nothing.
 type Scrubber struct {
-	set    *engine.Set
-	lower  *engine.Set // for header names, whose letter case is lost
-	names  [][]string  // by the id of a value: the token names for it
-	minted *minted.Values
+	set    *multisearch.Set
+	lower  *multisearch.Set // for header names, whose letter case is lost
+	names  [][]string       // by the id of a value: the token names for it
+	minted *renewedvalues.Values
 }
 
 // Options describe one exchange.
@@ -62,11 +62,11 @@ func New(creds []catalog.Credential) *Scrubber {
 	for _, c := range creds {
 		list = append(list, c.Value)
 	}
-	return NewWithValues(values.New(list), creds)
+	return NewWithValues(secretvalues.New(list), creds)
 }
 
 // NewWithValues is New with compiled values. known must contain exactly the values of the credentials.
-func NewWithValues(known *values.ValueSet, creds []catalog.Credential) *Scrubber {
+func NewWithValues(known *secretvalues.ValueSet, creds []catalog.Credential) *Scrubber {
 	s := &Scrubber{set: known.Set, lower: known.Lower, names: make([][]string, known.Len())}
 	for _, c := range creds {
 		if id, ok := known.FindID(c.Value); ok && !slices.Contains(s.names[id], c.Name) {
@@ -78,7 +78,7 @@ func NewWithValues(known *values.ValueSet, creds []catalog.Credential) *Scrubber
 
 // WithMinted returns a Scrubber that also finds minted values, including those minted while a response is read. Nil
 // means that the proxy never mints.
-func (s *Scrubber) WithMinted(values *minted.Values) *Scrubber {
+func (s *Scrubber) WithMinted(values *renewedvalues.Values) *Scrubber {
 	return &Scrubber{set: values.LayerOver(s.set), lower: values.LayerOverLower(s.lower), names: s.names, minted: values}
 }
 
@@ -119,9 +119,9 @@ func (s *Scrubber) CleanForLog(text string) string {
 }
 
 // NewReader scrubs a stream other than an HTTP body. It calls each for every replacement.
-func (s *Scrubber) NewReader(src io.Reader, sent []string, each func()) *engine.Reader {
+func (s *Scrubber) NewReader(src io.Reader, sent []string, each func()) *multisearch.Reader {
 	if s == nil {
-		return (*engine.Set)(nil).NewReader(src, nil)
+		return (*multisearch.Set)(nil).NewReader(src, nil)
 	}
 	return s.set.NewReader(src, func(id int) (string, error) {
 		each()

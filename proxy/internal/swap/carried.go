@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // CarriedValue describes a forbidden value in a request.
@@ -22,19 +22,19 @@ type CarriedValue struct {
 }
 
 // Canaries are the compiled canaries of one run. A nil *Canaries has no values.
-type Canaries struct{ values, lower *engine.Set }
+type Canaries struct{ values, lower *multisearch.Set }
 
 // canaryID is the id of every match of a canary. No credential has this id.
 const canaryID = math.MinInt
 
 // NewCanaries compiles canaries.
 func NewCanaries(values []string) *Canaries {
-	var all, lower []engine.Pattern
+	var all, lower []multisearch.Pattern
 	for _, v := range values {
-		all = append(all, engine.ListForms(v, canaryID)...)
-		lower = append(lower, engine.ListLowerForms(v, canaryID)...)
+		all = append(all, multisearch.ListForms(v, canaryID)...)
+		lower = append(lower, multisearch.ListLowerForms(v, canaryID)...)
 	}
-	return &Canaries{values: engine.New(all), lower: engine.New(lower)}
+	return &Canaries{values: multisearch.New(all), lower: multisearch.New(lower)}
 }
 
 // WithCanaries returns a Swapper that also refuses a request that contains one of the canaries.

@@ -18,11 +18,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/engine"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/values"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/secretvalues"
 )
 
 // ErrCarriesValue is the error for a request that contains a credential's value. The proxy refuses such a request. If a
@@ -35,15 +35,15 @@ type Swapper struct {
 	byText  map[string]string // token name or placeholder -> token name
 	lexicon lexicon
 	// placeholders are found like names, in headers and paths.
-	placeholders *engine.Set
+	placeholders *multisearch.Set
 
-	names  *engine.Set // the id is the index in all
-	parts  *engine.Set // also finds names inside longer words, where an escape may precede them
-	values *engine.Set
-	lower  *engine.Set // values in lower case, for host and header names
-	owners []int       // by the id of a value: the index in all of the first credential with that value
+	names  *multisearch.Set // the id is the index in all
+	parts  *multisearch.Set // also finds names inside longer words, where an escape may precede them
+	values *multisearch.Set
+	lower  *multisearch.Set // values in lower case, for host and header names
+	owners []int            // by the id of a value: the index in all of the first credential with that value
 
-	minted *minted.Values
+	minted *renewedvalues.Values
 	guards bool // values holds canaries too
 }
 
@@ -172,15 +172,15 @@ func New(all []catalog.Credential) *Swapper {
 	for _, c := range all {
 		list = append(list, c.AllSecrets()...)
 	}
-	return NewWithValues(values.New(list), all)
+	return NewWithValues(secretvalues.New(list), all)
 }
 
 // NewWithValues is New with compiled values. known must contain exactly the values of the credentials and the secrets
 // inside them.
-func NewWithValues(known *values.ValueSet, all []catalog.Credential) *Swapper {
+func NewWithValues(known *secretvalues.ValueSet, all []catalog.Credential) *Swapper {
 	s := &Swapper{all: all, byText: map[string]string{}, values: known.Set, lower: known.Lower}
 	s.owners = make([]int, known.Len())
-	var names, placeholders, parts []engine.Pattern
+	var names, placeholders, parts []multisearch.Pattern
 	for i, c := range slices.Backward(all) {
 		for _, v := range c.AllSecrets() {
 			if id, ok := known.FindID(v); ok {
@@ -191,20 +191,20 @@ func NewWithValues(known *values.ValueSet, all []catalog.Credential) *Swapper {
 	for i, c := range all {
 		s.byText[c.Name] = c.Name
 		s.lexicon.addName(c.Name)
-		names = append(names, engine.Pattern{Text: c.Name, ID: i, Word: true})
+		names = append(names, multisearch.Pattern{Text: c.Name, ID: i, Word: true})
 		if c.Placeholder != "" {
 			s.byText[c.Placeholder] = c.Name
-			placeholders = append(placeholders, engine.Pattern{Text: c.Placeholder, ID: i, Word: true})
+			placeholders = append(placeholders, multisearch.Pattern{Text: c.Placeholder, ID: i, Word: true})
 		}
-		parts = append(parts, engine.Pattern{Text: c.Name, ID: i})
+		parts = append(parts, multisearch.Pattern{Text: c.Name, ID: i})
 	}
-	s.placeholders, s.names, s.parts = engine.New(placeholders), engine.New(names), engine.New(parts)
+	s.placeholders, s.names, s.parts = multisearch.New(placeholders), multisearch.New(names), multisearch.New(parts)
 	return s
 }
 
 // WithMinted returns a Swapper that also refuses minted values, including those minted while a request is read. Nil
 // means that the proxy never mints.
-func (s *Swapper) WithMinted(values *minted.Values) *Swapper {
+func (s *Swapper) WithMinted(values *renewedvalues.Values) *Swapper {
 	w := *s
 	w.minted = values
 	w.values, w.lower = values.LayerOver(s.values), values.LayerOverLower(s.lower)

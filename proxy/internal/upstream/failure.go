@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/codeforge-mcp/codeforge/internal/voice"
+	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -57,12 +57,13 @@ func (f Failure) NewRefusal() proxyapi.Refusal {
 	case errors.As(f.Cause, &dialled):
 		addr = netip.AddrPortFrom(dialled.to.Addr().Unmap(), dialled.to.Port()).String()
 	}
-	text := voice.NewText(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
+	text := readertext.NewText(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
 	r.Hint, r.Person = text.Model, text.Person
 	return r
 }
 
-// describeFailure returns the error text, and a hint in the syntax of voice.NewText. Both are empty for CodeBroken.
+// describeFailure returns the error text, and a hint in the syntax of readertext.NewText. Both are empty for
+// CodeBroken.
 func (f Failure) describeFailure() (what, hint string) {
 	switch f.Code {
 	case CodeResolve:

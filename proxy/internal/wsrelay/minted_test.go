@@ -10,7 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/minted"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -19,7 +19,7 @@ import (
 // cannot be sent on it; a value that cannot be had ends it.
 // Promise: scrubbed-before-use
 func TestMinted(t *testing.T) {
-	values := minted.New(nil)
+	values := renewedvalues.New(nil)
 	creds := []catalog.Credential{{
 		Name: "CRM_ACCESS_TOKEN", Mint: &catalog.OAuth2{},
 		Surfaces: []catalog.Surface{{Kind: catalog.SurfaceBody, Field: "key"}},
@@ -29,7 +29,7 @@ func TestMinted(t *testing.T) {
 	o := Options{
 		Scrub: scrub.New(nil).WithMinted(values), Swap: swap.New(creds).WithMinted(values), Report: &Report{},
 		SwapOptions: swap.Options{Allowed: creds, Obtain: func(catalog.Credential) (string, error) {
-			return token, errors.Join(fails, values.AddValues(minted.Value{Name: "CRM_ACCESS_TOKEN", Text: token, Until: time.Now().Add(time.Hour)}))
+			return token, errors.Join(fails, values.AddValues(renewedvalues.Value{Name: "CRM_ACCESS_TOKEN", Text: token, Until: time.Now().Add(time.Hour)}))
 		}},
 	}
 	got := make(chan string, 1)

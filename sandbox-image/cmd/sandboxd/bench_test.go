@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // trivial is the script that both sides run.
@@ -39,12 +39,12 @@ func BenchmarkAgainstBareDeno(b *testing.B) {
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	for _, m := range []rig.Mode{rig.Root, rig.User, rig.Container} {
+	for _, m := range []sandboxtest.Mode{sandboxtest.Root, sandboxtest.User, sandboxtest.Container} {
 		b.Run(string(m), func(b *testing.B) {
-			hot := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
-			cold := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 0})
+			hot := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 2})
+			cold := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 0})
 			var h, c, n []time.Duration
-			once := func(w *rig.World) time.Duration {
+			once := func(w *sandboxtest.World) time.Duration {
 				start := time.Now()
 				r, err := w.TryCode(context.Background(), trivial, 10*time.Second)
 				took := time.Since(start)
@@ -81,9 +81,9 @@ func BenchmarkEightAtOnce(b *testing.B) {
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	for _, m := range []rig.Mode{rig.Root, rig.Container} {
+	for _, m := range []sandboxtest.Mode{sandboxtest.Root, sandboxtest.Container} {
 		b.Run(string(m), func(b *testing.B) {
-			w := rig.StartWorld(b, rig.Options{Mode: m, Slots: 8, Warm: 2})
+			w := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 2})
 			const each = 10
 			at := func(f func()) time.Duration {
 				var wg sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // TestCanary: each run finds a canary of its own in its home and its environment, can change none of it, and sees none
@@ -31,8 +31,8 @@ for f in (home / ".env", home / "new"):
         pass
 print(canary)
 `
-	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		seen := map[string]bool{}
 		for i := range 6 {
 			code := typescript

@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -26,14 +26,14 @@ func TestDisarmed(t *testing.T) {
 		}
 	})
 	for defence, row := range map[string]struct {
-		mode  rig.Mode
-		tries func(s *rig.Server) string
+		mode  sandboxtest.Mode
+		tries func(s *sandboxtest.Server) string
 	}{
-		"server-package": {rig.User, func(*rig.Server) string {
+		"server-package": {sandboxtest.User, func(*sandboxtest.Server) string {
 			return "write " + sandboxapi.PackageDir(hostilePackage) + "/deno.lock x"
 		}},
-		"server-group": {rig.Container, func(*rig.Server) string { return "write /tmp/of-a-server x" }},
-		"server-home": {rig.Root, func(s *rig.Server) string {
+		"server-group": {sandboxtest.Container, func(*sandboxtest.Server) string { return "write /tmp/of-a-server x" }},
+		"server-home": {sandboxtest.Root, func(s *sandboxtest.Server) string {
 			return "fill " + sandboxapi.HomeDir(s.Slot) + "/large " + strconv.Itoa(jail.HomeSize+8<<20)
 		}},
 	} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // told is what the files of TestImportedFiles hold on any machine.
@@ -15,8 +15,8 @@ var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME
 // Deno needs no permission to import a file, so the file must not exist in the sandbox or the kernel must refuse it.
 // Promise: least-privilege
 func TestImportedFiles(t *testing.T) {
-	rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
-		w := rig.StartWorld(t, rig.Options{Mode: m, Slots: 1, Warm: 1})
+	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1})
 		for _, path := range []string{"/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/status", "/proc/version", "/etc/passwd", "/dev/zero"} {
 			for _, how := range []string{
 				"import t from '" + path + "' with { type: 'text' };\nconsole.log(t);\n",
@@ -34,7 +34,7 @@ func TestImportedFiles(t *testing.T) {
 		}
 		// The files that code may read exist.
 		r := w.RunCode(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", testkit.Patience)
-		if m != rig.Container && r.Stdout != "true\n" {
+		if m != sandboxtest.Container && r.Stdout != "true\n" {
 			t.Errorf("its own code: %+v", r)
 		}
 	})

@@ -4,22 +4,22 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/rig"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // Descriptor numbers do not depend on chance: interpreters start whatever other descriptors sandboxd, or the Go runtime
 // in the programs that it starts, has open.
 func TestDescriptors(t *testing.T) {
-	for name, o := range map[string]rig.Options{
+	for name, o := range map[string]sandboxtest.Options{
 		"no cgroup file can be read":         {NoSys: true},
 		"standard streams closed":            {Closed: true},
 		"both":                               {NoSys: true, Closed: true},
 		"many slots, so that numbers run up": {NoSys: true, Slots: 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig.RunInModes(t, func(t *testing.T, m rig.Mode) {
+			sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
 				o.Mode, o.Warm = m, 1
-				w := rig.StartWorld(t, o)
+				w := sandboxtest.StartWorld(t, o)
 				if r := w.RunCode(t, "console.log(6 * 7);\n", testkit.Patience); r.Stdout != "42\n" {
 					t.Errorf("%+v\n%s", r, w.ReadLog())
 				}

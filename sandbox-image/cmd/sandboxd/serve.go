@@ -25,8 +25,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/network"
@@ -140,7 +140,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, TypeScript: typescript, Version: version.Version,
 		Log: log,
 	})
-	if f.mode == container && !enter.CanRestrictReads() {
+	if f.mode == container && !confine.CanRestrictReads() {
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
 			"code can import /proc, /sys and /etc of this container, which hold no credential")
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 )
 
 // Paths inside a bubblewrap sandbox.
@@ -18,7 +18,7 @@ const (
 	denoDirSize = 64 << 20
 )
 
-// Folders of a stage (see enter.StageBinds).
+// Folders of a stage (see confine.StageBinds).
 const (
 	// rootDir is the root of an interpreter's sandbox, without the parts that differ between runs.
 	rootDir = "/root"
@@ -66,8 +66,8 @@ func (b bwrapBox) commandPrefix(environ []string) []string {
 }
 
 // source returns a source of bind mounts as an entry of the stage.
-func source(kind enter.Kind, name, at string) enter.Entry {
-	return enter.Entry{Kind: kind, Path: path.Join(sourceDir, name), Source: at}
+func source(kind confine.Kind, name, at string) confine.Entry {
+	return confine.Entry{Kind: kind, Path: path.Join(sourceDir, name), Source: at}
 }
 
 // bindArgs mounts the source name at the path to. how is bubblewrap's option.
@@ -116,42 +116,42 @@ func (p bwrapPlan) files() []string {
 }
 
 // runFolders are the folders that runs share. A private run gets neither /runs nor /skills.
-func (c EmbeddedConfig) runFolders() []enter.Entry {
-	skills := enter.Writable
+func (c EmbeddedConfig) runFolders() []confine.Entry {
+	skills := confine.Writable
 	if c.SkillsReadonly {
-		skills = enter.ReadOnly
+		skills = confine.ReadOnly
 	}
-	return []enter.Entry{
-		{Kind: enter.ReadOnly, Path: RunsDir, Source: c.Runs},
+	return []confine.Entry{
+		{Kind: confine.ReadOnly, Path: RunsDir, Source: c.Runs},
 		{Kind: skills, Path: SkillsDir, Source: c.Skills},
-		{Kind: enter.Writable, Path: TmpDir, Source: c.Tmp},
+		{Kind: confine.Writable, Path: TmpDir, Source: c.Tmp},
 	}
 }
 
 // interpreterRoot returns the entries of an interpreter's root. program is its path there, files its own files.
-func (e *Embedded) interpreterRoot(program string, files []enter.Entry, private bool) []enter.Entry {
-	root := append([]enter.Entry{
-		{Kind: enter.Copy, Path: caPath, Source: e.cfg.CA},
-		{Kind: enter.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
-		{Kind: enter.Folder, Path: CodeDir},
-		{Kind: enter.Link, Path: "/proc/self/exe", Source: program},
+func (e *Embedded) interpreterRoot(program string, files []confine.Entry, private bool) []confine.Entry {
+	root := append([]confine.Entry{
+		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
+		{Kind: confine.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
+		{Kind: confine.Folder, Path: CodeDir},
+		{Kind: confine.Link, Path: "/proc/self/exe", Source: program},
 	}, files...)
 	for _, name := range devices() {
-		root = append(root, enter.Entry{Kind: enter.Device, Path: name, Source: name})
+		root = append(root, confine.Entry{Kind: confine.Device, Path: name, Source: name})
 	}
 	if private {
-		root = append(root, enter.Entry{Kind: enter.Folder, Path: TmpDir})
+		root = append(root, confine.Entry{Kind: confine.Folder, Path: TmpDir})
 	} else {
 		root = append(root, e.cfg.runFolders()...)
 	}
 	for i := range root {
 		root[i].Path = path.Join(rootDir, root[i].Path)
 	}
-	return append(root, source(enter.ReadOnly, stageWork, e.cfg.Work))
+	return append(root, source(confine.ReadOnly, stageWork, e.cfg.Work))
 }
 
 // runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.
-func runtimeArgs(libraries []enter.Entry, ca string) []string {
+func runtimeArgs(libraries []confine.Entry, ca string) []string {
 	a := bindArgs("--ro-bind", stageDeno, denoPath)
 	for i, l := range libraries {
 		a = append(a, bindArgs("--ro-bind", libraryName(i), l.Path)...)

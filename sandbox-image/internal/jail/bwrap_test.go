@@ -12,7 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -59,7 +59,7 @@ func TestRoot(t *testing.T) {
 	e := &Embedded{cfg: EmbeddedConfig{
 		CA: "/ca/ca.pem", Work: "/work", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
 	}}
-	deno := []enter.Entry{{Kind: enter.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
+	deno := []confine.Entry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
 		for _, entry := range e.interpreterRoot(denoPath, deno, private) {
 			lines = append(lines, fmt.Sprint("- ", entry.Kind, " ", entry.Path, " ", entry.Source))
@@ -79,7 +79,7 @@ func TestContainerPlan(t *testing.T) {
 	}}
 	plan := c.newPlan(InterpreterSpec{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
 	golden(t, "container", plan.CommandLine())
-	back, err := enter.ParsePlan(plan.CommandLine()[1:])
+	back, err := confine.ParsePlan(plan.CommandLine()[1:])
 	if err != nil || strings.Join(back.CommandLine(), " ") != strings.Join(plan.CommandLine(), " ") {
 		t.Errorf("%v %v", back.CommandLine(), err)
 	}
@@ -121,7 +121,7 @@ func TestServerPlans(t *testing.T) {
 		golden(t, name+"-embedded", e.serverPlan(s).CommandLine())
 		plan := c.serverPlan(s)
 		golden(t, name+"-container", plan.CommandLine())
-		back, err := enter.ParsePlan(plan.CommandLine()[1:])
+		back, err := confine.ParsePlan(plan.CommandLine()[1:])
 		if err != nil || strings.Join(back.CommandLine(), " ") != strings.Join(plan.CommandLine(), " ") {
 			t.Errorf("%v %v", back.CommandLine(), err)
 		}

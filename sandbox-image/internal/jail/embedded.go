@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
@@ -48,8 +48,8 @@ type Embedded struct {
 	cfg    EmbeddedConfig
 	netns  map[slot.ID]uint64 // inodes
 	ours   map[string]uint64  // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs   []enter.Entry      // Deno's libraries, as a sandbox sees them
-	bwrap  []enter.Entry      // the files that bubblewrap needs to start
+	libs   []confine.Entry    // Deno's libraries, as a sandbox sees them
+	bwrap  []confine.Entry    // the files that bubblewrap needs to start
 	stage  *os.File           // the mount namespace from which servers and the compiler start
 	filter *os.File           // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
@@ -102,10 +102,10 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		return nil, err
 	}
 	e.libs = deno.files[1:]
-	e.bwrap = append(bwrap.files, enter.Entry{Kind: enter.Plain, Path: cfg.Bwrap, Source: cfg.Bwrap},
-		enter.Entry{Kind: enter.Plain, Path: "/proc", Source: "/proc"},
+	e.bwrap = append(bwrap.files, confine.Entry{Kind: confine.Plain, Path: cfg.Bwrap, Source: cfg.Bwrap},
+		confine.Entry{Kind: confine.Plain, Path: "/proc", Source: "/proc"},
 		// bubblewrap builds the root of a sandbox on /tmp.
-		enter.Entry{Kind: enter.Folder, Path: "/tmp"})
+		confine.Entry{Kind: confine.Folder, Path: "/tmp"})
 	if e.ownUIDs, err = canBecomeSlots(); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.serverFilter, err = filterFile(cfg.Servers.Limits.Forks); err != nil {
 		return nil, err
 	}
-	if e.stage, err = enter.NewStage(append(e.sources(), e.bwrap...)); err != nil {
+	if e.stage, err = confine.NewStage(append(e.sources(), e.bwrap...)); err != nil {
 		return nil, err
 	}
 	_, err = e.stageOf(stageKind{})
@@ -135,19 +135,19 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 }
 
 // sources lists the sources of bind mounts for servers and the compiler.
-func (e *Embedded) sources() []enter.Entry {
-	list := append([]enter.Entry{
-		source(enter.ReadOnly, stageDeno, e.cfg.Deno), source(enter.ReadOnly, stageCA, filepath.Dir(e.cfg.CA)),
-		source(enter.ReadOnly, stageWork, e.cfg.Work),
+func (e *Embedded) sources() []confine.Entry {
+	list := append([]confine.Entry{
+		source(confine.ReadOnly, stageDeno, e.cfg.Deno), source(confine.ReadOnly, stageCA, filepath.Dir(e.cfg.CA)),
+		source(confine.ReadOnly, stageWork, e.cfg.Work),
 	}, e.cfg.Servers.sources()...)
 	for i, l := range e.libs {
-		list = append(list, source(enter.ReadOnly, libraryName(i), l.Source))
+		list = append(list, source(confine.ReadOnly, libraryName(i), l.Source))
 	}
 	for _, name := range devices() {
-		list = append(list, source(enter.Device, name, name))
+		list = append(list, source(confine.Device, name, name))
 	}
 	if e.cfg.TypeScript != "" {
-		list = append(list, source(enter.ReadOnly, stageTypeScript, e.cfg.TypeScript))
+		list = append(list, source(confine.ReadOnly, stageTypeScript, e.cfg.TypeScript))
 	}
 	return list
 }
@@ -158,8 +158,8 @@ func libraryName(n int) string { return "lib" + strconv.Itoa(n) }
 // stageOf returns the mount namespace from which a kind of interpreter starts. Its first call makes the namespace.
 func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
 	program := denoPath
-	files := append([]enter.Entry{
-		{Kind: enter.ReadOnly, Path: denoPath, Source: e.cfg.Deno}, {Kind: enter.Folder, Path: denoDir},
+	files := append([]confine.Entry{
+		{Kind: confine.ReadOnly, Path: denoPath, Source: e.cfg.Deno}, {Kind: confine.Folder, Path: denoDir},
 	}, e.libs...)
 	if kind.python {
 		f, err := e.python() // takes a while, so before Lock
@@ -173,7 +173,7 @@ func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
 	if stage := e.stages[kind]; stage != nil {
 		return stage, nil
 	}
-	stage, err := enter.NewStage(append(e.interpreterRoot(program, files, kind.private), e.bwrap...))
+	stage, err := confine.NewStage(append(e.interpreterRoot(program, files, kind.private), e.bwrap...))
 	if err == nil {
 		e.stages[kind] = stage
 	}
@@ -296,8 +296,8 @@ func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
 }
 
 // enterPlan returns the identity and limits of an interpreter's sandbox with a command line.
-func (e *Embedded) enterPlan(id slot.ID, argv []string) enter.Plan {
-	p := enter.Plan{
+func (e *Embedded) enterPlan(id slot.ID, argv []string) confine.Plan {
+	p := confine.Plan{
 		NetNS:     netnsFD,
 		MountNS:   mountFD,
 		FileSize:  e.cfg.Limits.FileSize,
@@ -317,7 +317,7 @@ func (e *Embedded) newBox(id slot.ID, gate int) bwrapBox {
 }
 
 // setIdentity sets the slot's user in the plan, if slots have separate users.
-func (e *Embedded) setIdentity(p *enter.Plan, id slot.ID, l Limits) {
+func (e *Embedded) setIdentity(p *confine.Plan, id slot.ID, l Limits) {
 	//defence:uid
 	if e.ownUIDs {
 		p.UID, p.GID, p.Processes = id.UID(), slot.GroupID, l.Processes
@@ -360,7 +360,7 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 // launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
 // returned process and calls begin.
 func (e *Embedded) launchBwrap(
-	id slot.ID, plan enter.Plan, filter, stage *os.File, stdio Stdio,
+	id slot.ID, plan confine.Plan, filter, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {

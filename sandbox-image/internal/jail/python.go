@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/enter"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 )
 
 // Python has no permission system: it reads every file that the kernel lets it open.
@@ -51,8 +51,8 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 
 // pythonFiles holds the host files for Python in a bubblewrap sandbox.
 type pythonFiles struct {
-	entries []enter.Entry // as the sandbox sees them
-	inside  string        // the folder of packages as the sandbox sees it
+	entries []confine.Entry // as the sandbox sees them
+	inside  string          // the folder of packages as the sandbox sees it
 }
 
 // errNoPython means that the jail was made without Python.
@@ -96,23 +96,23 @@ func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 		return f, err
 	}
 	library := path.Join("/usr", rel)
-	add := func(kind enter.Kind, at, source string) {
-		f.entries = append(f.entries, enter.Entry{Kind: kind, Path: at, Source: source})
+	add := func(kind confine.Kind, at, source string) {
+		f.entries = append(f.entries, confine.Entry{Kind: kind, Path: at, Source: source})
 	}
-	add(enter.ReadOnly, library, p.Library)
+	add(confine.ReadOnly, library, p.Library)
 	for _, name := range hiddenInLibrary {
 		if _, err := os.Stat(filepath.Join(p.Library, name)); err == nil {
-			add(enter.Hidden, path.Join(library, name), "")
+			add(confine.Hidden, path.Join(library, name), "")
 		}
 	}
 	if p.Environment != "" {
 		f.inside = environmentDir
-		add(enter.ReadOnly, environmentDir, p.Environment)
+		add(confine.ReadOnly, environmentDir, p.Environment)
 	}
 	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
-		add(enter.ReadOnly, zoneDir, zoneDir)
+		add(confine.ReadOnly, zoneDir, zoneDir)
 	}
-	add(enter.Link, systemCA, caPath)
+	add(confine.Link, systemCA, caPath)
 	f.entries = append(f.entries, l.files...)
 	return f, nil
 }

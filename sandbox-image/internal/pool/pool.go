@@ -22,7 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/serverslot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -109,8 +109,8 @@ type slotState struct {
 	// forgetOwner stops watching the connection that owns the lease.
 	forgetOwner func() bool
 
-	warm   *warmInterpreter      // for a run
-	server *server.RunningServer // for an MCP server, while its program runs
+	warm   *warmInterpreter          // for a run
+	server *serverslot.RunningServer // for an MCP server, while its program runs
 }
 
 // errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.

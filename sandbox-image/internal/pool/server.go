@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/server"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/serverslot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -148,7 +148,7 @@ func (p *Pool) runServer(
 			return exit, nil, err
 		}
 	}
-	r, err := server.StartServer(server.Config{
+	r, err := serverslot.StartServer(serverslot.Config{
 		Jail: p.cfg.Jail, Server: spec, Memory: sv.Memory, Input: d, Output: d, Started: d.ReportStart, Ended: d.ReportEnd,
 		Watch: func(i jail.Process) (sandboxapi.Reason, string) { return sv.Watch(s.id, spec.Install, i) },
 	})

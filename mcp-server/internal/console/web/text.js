@@ -2,7 +2,7 @@
 // HTML of a string, and the page's policy (trusted-types 'none') would refuse it.
 import { html } from "./preact.js";
 
-// Characters that are there but cannot be seen, or that turn the direction of what follows, as internal/visible has
+// Characters that are there but cannot be seen, or that turn the direction of what follows, as internal/safetext has
 // them: they are shown by their number, so that what is read is what is there.
 const ODD = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 const kept = (text, at, c) => c === "\n" || c === "\t" || (c === "\r" && text[at + 1] === "\n") ||

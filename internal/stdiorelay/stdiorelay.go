@@ -1,0 +1,34 @@
+// Package stdiorelay connects a program's standard input and output to a unix socket. The host's codeforge reaches a
+// socket in a container in this way, through docker exec and without a port.
+package stdiorelay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Hello is the first output of RelayStdio after it has connected.
+const Hello = "codeforge-relay 1\n"
+
+// RelayStdio relays one connection to the socket at path until either side ends it.
+func RelayStdio(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", path, err)
+	}
+	defer c.Close()
+	// docker exec prints its own errors: Hello proves that the relay runs and is connected.
+	if _, err := io.WriteString(stdout, Hello); err != nil {
+		return err
+	}
+	ended := make(chan struct{}, 2)
+	go func() { _, _ = io.Copy(c, stdin); ended <- struct{}{} }()
+	go func() { _, _ = io.Copy(stdout, c); ended <- struct{}{} }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+// Package catalogwatch holds mcp-server's view of the catalog: the public catalog that the proxy last published, and
+// the permission set that sandboxd made from it.
+package catalogwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+// Config configures a Watcher.
+type Config struct {
+	Control *proxyapi.Client
+	Sandbox *sandboxapi.Client
+	Log     *slog.Logger
+	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not block.
+	Changed func(proxyapi.Catalog)
+	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
+	// renewal.
+	Python func(sandboxapi.Python)
+}
+
+// Watcher follows the catalog. Create it with New and call Run. All methods are safe for concurrent use.
+type Watcher struct {
+	cfg Config
+
+	renewing sync.Mutex // one renewal at a time, so that an older catalog cannot overwrite a newer one
+
+	mu      sync.Mutex
+	catalog proxyapi.Catalog
+	hash    string
+	known   bool // there is a catalog and a permission set
+	problem error
+	ready   chan struct{} // closed when known becomes true
+}
+
+// errStarting is the problem before the first catalog.
+var errStarting = errors.New("the proxy and the sandbox have not answered yet")
+
+// errEnded is the problem when the proxy ends its stream of events.
+var errEnded = errors.New("the stream of events ended")
+
+// New returns a watcher without a catalog.
+func New(cfg Config) *Watcher {
+	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{})}
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// Run fetches the catalog and sends sandboxd the permission set, and repeats this after every change, until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		err := w.followStream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.setProblem(err)
+		// A stream that lasted was no failure, so the pauses start again from the shortest.
+		if time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// followStream does the work of Run over one stream of events, and returns why the stream ended.
+func (w *Watcher) followStream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Subscribed before the fetch, so that no change is missed in between.
+	events, err := w.cfg.Control.Subscribe(ctx, proxyapi.CatalogEvents)
+	if err != nil {
+		return fmt.Errorf("following the catalog: %w", err)
+	}
+	changed, done := make(chan string, 1), make(chan struct{})
+	var ended error
+	go func() {
+		defer close(done)
+		ended = events.EachEvent(func(e proxyapi.Event) { sendLatestVersion(changed, e) })
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	for err := w.UpdateCatalog(ctx); ; {
+		if err != nil {
+			return err
+		}
+		select {
+		case version := <-changed:
+			// Events may repeat the version that FetchCatalog has already fetched.
+			if version != w.Catalog().Version {
+				err = w.UpdateCatalog(ctx)
+			}
+		case <-done:
+			return fmt.Errorf("following the catalog: %w", errors.Join(errEnded, ended))
+		}
+	}
+}
+
+// sendLatestVersion stores the latest catalog version of the events in a channel of one.
+func sendLatestVersion(changed chan string, e proxyapi.Event) {
+	if e.Catalog == "" {
+		return
+	}
+	for {
+		select {
+		case changed <- e.Catalog:
+			return
+		default:
+		}
+		select {
+		case <-changed:
+		// The channel has an older version, which is dropped below.
+		default:
+		}
+	}
+}
+
+// UpdateCatalog fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for
+// example after a restart.
+func (w *Watcher) UpdateCatalog(ctx context.Context) error {
+	w.renewing.Lock()
+	defer w.renewing.Unlock()
+	cat, err := w.cfg.Control.FetchCatalog(ctx)
+	if err != nil {
+		return fmt.Errorf("fetching the catalog: %w", err)
+	}
+	set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(cat)})
+	if err != nil {
+		return fmt.Errorf("sending the sandbox its permissions: %w", err)
+	}
+	// Asked before the catalog counts as known, so that the first call lists the languages.
+	if w.cfg.Python != nil {
+		h, err := w.cfg.Sandbox.Health(ctx)
+		if err != nil {
+			return fmt.Errorf("asking the sandbox for its languages: %w", err)
+		}
+		w.cfg.Python(h.Python)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// Under the lock, so that Catalog never returns a catalog before Changed has seen it.
+	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
+		w.cfg.Changed(cat)
+	}
+	if !w.known {
+		close(w.ready)
+	}
+	if !w.known || w.catalog.Version != cat.Version || w.problem != nil {
+		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)),
+			slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
+	}
+	w.catalog, w.hash, w.problem, w.known = cat, set.Hash, nil, true
+	return nil
+}
+
+// setProblem stores the reason why the last catalog may be out of date.
+func (w *Watcher) setProblem(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.problem == nil || w.problem.Error() != err.Error() {
+		w.cfg.Log.Warn("no connection to the proxy or the sandbox, trying again",
+			logline.Tag("mcp"), slog.String("error", err.Error()))
+	}
+	w.problem = err
+}
+
+// Catalog returns the last fetched catalog, or an empty one.
+func (w *Watcher) Catalog() proxyapi.Catalog {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.catalog
+}
+
+// Problem returns the reason why the catalog may be out of date, or nil.
+func (w *Watcher) Problem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.problem
+}
+
+// Permissions waits for the first permission set and returns the hash of the current one.
+func (w *Watcher) Permissions(ctx context.Context) (string, error) {
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		return "", fmt.Errorf("waiting for the first catalog: %w: %w", ctx.Err(), w.Problem())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hash, nil
+}
+
+// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
+// there are any. Under YOLO_MODE it allows all hosts. It is never nil.
+func AllowNet(cat proxyapi.Catalog) []string {
+	if cat.YOLO {
+		return []string{"*"}
+	}
+	hosts := []string{}
+	for _, a := range cat.APIs {
+		hosts = append(hosts, a.Domains...)
+		if a.Server != nil {
+			hosts = append(hosts, proxyapi.ServersHost)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

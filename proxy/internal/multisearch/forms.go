@@ -1,0 +1,118 @@
+package multisearch
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/encoding/charmap"
+)
+
+// ListForms returns the patterns that find a value as a server may echo it:
+//   - literally and escaped
+//   - in base64, at every alignment and in both alphabets
+//   - in hexadecimal digits of either case
+//   - if the value is ASCII: in UTF-16 (also in base64), UTF-32 and EBCDIC
+func ListForms(value string, id int) []Pattern {
+	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
+	// HTML forms write a space as a plus sign.
+	if strings.Contains(value, " ") {
+		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
+	}
+	if isASCII(value) {
+		ps = append(ps, listCharsetForms(value, id)...)
+	}
+	h := hex.EncodeToString([]byte(value))
+	ps = append(ps, Pattern{Text: h, ID: id, thin: true}, Pattern{Text: strings.ToUpper(h), ID: id, thin: true})
+	// The value may begin at any of the three positions of a base64 group.
+	for align := range 3 {
+		ps = append(ps, newBase64Form(value, id, align, base64.RawStdEncoding))
+		ps = append(ps, newBase64Form(value, id, align, base64.RawURLEncoding))
+	}
+	return ps
+}
+
+// ListLowerForms returns the patterns that find a value in case-insensitive text, such as a header's name. The patterns
+// are in lower case: use ContainsFold, or search text in lower case.
+func ListLowerForms(value string, id int) []Pattern {
+	return []Pattern{
+		{Text: strings.ToLower(value), ID: id, Escaped: true},
+		{Text: hex.EncodeToString([]byte(value)), ID: id},
+	}
+}
+
+// listCharsetForms returns the forms in character sets that are not supersets of ASCII.
+func listCharsetForms(value string, id int) []Pattern {
+	ps := []Pattern{{Text: toUTF16(value), ID: id, Write: toUTF16, step: 2},
+		{Text: toUTF32(value), ID: id, Write: toUTF32, step: 4}}
+	for _, page := range []*charmap.Charmap{charmap.CodePage037, charmap.CodePage1047} {
+		write := func(text string) string { return toEBCDIC(page, text) }
+		ps = append(ps, Pattern{Text: write(value), ID: id, Write: write})
+	}
+	for align := range 3 {
+		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			p := newBase64Form(toUTF16(value), id, align, enc)
+			p.thin = true
+			// This form is long: to find it escaped, a Reader would have to hold more bytes.
+			p.Escaped = false
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// toUTF16 returns ASCII text in UTF-16 of either byte order, without the NUL before or after it.
+func toUTF16(text string) string { return strings.Join(strings.Split(text, ""), "\x00") }
+
+// toUTF32 returns ASCII text in UTF-32 of either byte order, without the NULs before or after it.
+func toUTF32(text string) string { return strings.Join(strings.Split(text, ""), "\x00\x00\x00") }
+
+// toEBCDIC returns ASCII text in an EBCDIC code page. National code pages differ only in punctuation.
+func toEBCDIC(page *charmap.Charmap, text string) string {
+	out := make([]byte, len(text))
+	for i := range len(text) {
+		out[i], _ = page.EncodeRune(rune(text[i]))
+	}
+	return string(out)
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// newBase64Form returns the part of value's base64 that does not depend on the surrounding text, if the value begins
+// align bytes into a group of three. The characters with bits of both become edges.
+func newBase64Form(value string, id, align int, enc *base64.Encoding) Pattern {
+	// The zeros stand for unknown bytes before the value.
+	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
+	bits := 8 * (align + len(value))
+	first, last := (8*align+5)/6, bits/6
+	p := Pattern{Text: coded[first:last], ID: id, Escaped: enc == base64.RawStdEncoding}
+	if align > 0 {
+		p.left = edge{known: uint8(6*first - 8*align), bits: decodeSextet(coded[first-1])}
+	}
+	if known := uint8(bits - 6*last); known > 0 {
+		p.right = edge{known: known, bits: decodeSextet(coded[last]) >> (6 - known)}
+	}
+	return p
+}
+
+const noSextet = 0xFF
+
+// decodeSextet returns the value of a base64 character of either alphabet, or noSextet.
+func decodeSextet(b byte) uint8 {
+	switch {
+	case 'A' <= b && b <= 'Z':
+		return b - 'A'
+	case 'a' <= b && b <= 'z':
+		return b - 'a' + 26
+	case '0' <= b && b <= '9':
+		return b - '0' + 52
+	case b == '+' || b == '-':
+		return 62
+	case b == '/' || b == '_':
+		return 63
+	}
+	return noSextet
+}
