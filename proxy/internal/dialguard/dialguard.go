@@ -161,6 +161,7 @@ func isDatabase(to netip.AddrPort) bool {
 	if list == nil {
 		return false
 	}
+	// A database that listens on every address answers on all of 127.0.0.0/8 and on ::1.
 	//defence:database-address
 	return slices.ContainsFunc(*list, func(a netip.AddrPort) bool {
 		addr := a.Addr().Unmap()
@@ -194,6 +195,7 @@ func unwrapIPv4(a netip.Addr) (netip.Addr, error) {
 		return a, nil
 	}
 	b := a.As16()
+	// NAT64 gateways and 6to4 routers lead to the embedded IPv4 address (RFC 6052, section 2.2, and RFC 3056, section 2).
 	switch {
 	case nat64.Contains(a):
 		return netip.AddrFrom4([4]byte(b[12:16])), nil
@@ -233,6 +235,7 @@ type addrCache struct {
 // isOwnAddr reports whether an address other than loopback belongs to this machine. It is true if the addresses cannot
 // be listed.
 func isOwnAddr(a netip.Addr) bool {
+	// Loopback is in privateRanges: allow_private may open it.
 	if a.IsLoopback() {
 		return false
 	}

@@ -98,6 +98,7 @@ func (x *exchange) searchCall() error {
 // addressBroker sets the path for the broker, and headers that identify the run. It drops code's headers, so code
 // cannot forge any of the broker's.
 func (x *exchange) addressBroker() error {
+	// DecideCall has escaped the path, so unescaping cannot fail.
 	out, path := x.out, x.callPath
 	plain, _ := url.PathUnescape(path)
 	out.URL = &url.URL{Scheme: "https", Host: proxyapi.ServersHost, Path: plain, RawPath: path}

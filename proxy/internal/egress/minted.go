@@ -48,6 +48,7 @@ func (x *exchange) keepForRetry() error {
 	for _, a := range x.verdict.APIs {
 		for _, c := range a.Credentials {
 			if c.Mint != nil {
+				// A deep copy, because the swap writes credentials into the URL and the headers in place.
 				x.minted.again = out.Clone(out.Context())
 				return nil
 			}

@@ -78,6 +78,7 @@ func (x *exchange) addStep(s plan.Step, v policy.Verdict) (_ policy.Verdict, ok 
 	address := *s.URL
 	s.URL = &address
 	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
+	// Basic hides user and password in base64, in which the search for token names below would miss them.
 	if user, password, ok := (&http.Request{Header: s.Header}).BasicAuth(); ok {
 		text += "\n" + user + "\n" + password
 	}
@@ -161,6 +162,7 @@ func (x *exchange) keepCall() error {
 		Host: x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{}, Server: server, Tool: plain,
 	}
 	if out.Body != nil && out.Body != http.NoBody {
+		// One byte more than AddStep accepts, so that it refuses a longer body. The broker still gets the whole body.
 		if s.Body, err = io.ReadAll(io.LimitReader(out.Body, plan.MaxBody+1)); err != nil {
 			return err
 		}

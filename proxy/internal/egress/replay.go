@@ -64,6 +64,7 @@ func (s *stepSender) runExchange(
 	x.host, x.insecure, x.replay, x.approved = r.step.Host, !r.step.TLS, r, !r.read
 	x.note.Method, x.note.Host = r.step.Method, r.step.Host.String()
 	x.note.Plan, x.note.Step = s.plan, r.step.N
+	// Deferred before finishExchange, so that it runs afterwards: the reply states the outcome that finishExchange sets.
 	defer func() { reply, body = x.newReply(w) }()
 	leave, err := x.enterLease(&http.Request{URL: r.step.URL, Header: r.step.Header})
 	if err != nil {
@@ -95,6 +96,7 @@ func (x *exchange) loadStep() error {
 // newReplayRequest returns the recorded request of a replay.
 func (x *exchange) newReplayRequest() *http.Request {
 	s := x.replay.step
+	// Swapping rewrites URL and headers in place: the stored step must keep its token names.
 	address := *s.URL
 	out := (&http.Request{
 		Method: s.Method, URL: &address, Host: s.Host.String(), Header: s.Header.Clone(),

@@ -413,6 +413,7 @@ func (x *exchange) noteReports() {
 	if len(x.minted.signed) > 0 {
 		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
 	}
+	// A refusal may come before the step that makes a report.
 	if x.swapped != nil {
 		n.Hints = append(n.Hints, x.hintUnswapped(x.swapped)...)
 	}

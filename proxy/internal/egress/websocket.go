@@ -61,6 +61,7 @@ func (x *exchange) serveWebSocket(out *http.Request) error {
 
 // passPlainAnswer passes on an upstream's answer that refused to switch protocols.
 func (x *exchange) passPlainAnswer(resp *http.Response) error {
+	// net/http panics on a status above 999, and sends a 1xx other than 101 as an interim answer.
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
 		_ = resp.Body.Close()
 		return errStatus
@@ -91,6 +92,7 @@ func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) er
 	h.Set("Connection", "Upgrade")
 	h.Set("Upgrade", "websocket")
 	if err := writeSwitch(buffered.Writer, h); err != nil {
+		// The connection is hijacked, so a returned error could no longer become an answer.
 		x.w.err = err
 		return nil
 	}
@@ -107,6 +109,7 @@ func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) er
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {
+	// A bufio.Writer keeps its first error, and Flush returns it.
 	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	_ = h.Write(w)
 	_, _ = w.WriteString("\r\n")

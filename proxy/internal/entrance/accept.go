@@ -43,6 +43,7 @@ func (a *acceptor) acceptConns() error {
 			}
 			return err
 		default: // out of descriptors, or the client reset a queued connection
+			// Without descriptors Accept fails at once, so this loop would use a whole processor.
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
@@ -100,6 +101,7 @@ func (a *acceptor) acceptQueued() []net.Conn {
 	_ = raw.Control(func(fd uintptr) {
 		for {
 			nfd, _, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			// ECONNABORTED is about one connection that its client has reset; others may wait behind it.
 			if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
 				continue
 			}
@@ -108,6 +110,7 @@ func (a *acceptor) acceptQueued() []net.Conn {
 			}
 			f := os.NewFile(uintptr(nfd), "accepted")
 			c, err := net.FileConn(f)
+			// net.FileConn has duplicated the descriptor.
 			_ = f.Close()
 			if err == nil {
 				out = append(out, c)
@@ -125,6 +128,7 @@ func (a *acceptor) isStopped() bool {
 
 // stop closes the listener and waits for run to return.
 func (a *acceptor) stop() {
+	// stopped comes before Close: otherwise acceptConns reports the closed listener as a failure, which ends Serve.
 	a.mu.Lock()
 	a.stopped = true
 	a.mu.Unlock()

@@ -106,6 +106,7 @@ func (c *Conn) Close() error {
 	c.close.Do(func() {
 		c.closeErr = c.Conn.Close()
 		if c.lease != nil {
+			// The lease knows the connection under this type: as a *Conn it would be another key of the map.
 			c.lease.DetachConn((*resetConn)(c))
 		}
 	})

@@ -166,6 +166,7 @@ func (r *Queue) WaitForApproval(ctx context.Context, q Request) (id string, give
 		}
 		id = e.ID
 	}
+	// An approval of further requests stays valid after its use, so it is not given back.
 	if !e.isWide {
 		giveBack = func() { r.giveBack(e) }
 	}
@@ -379,6 +380,7 @@ func (r *Queue) DecideHeld(id string, a approvalapi.Answer) (approvalapi.HeldReq
 	if approve && a.Scope.IsWide() {
 		r.approveScope(e, a.Scope)
 	}
+	// The channel has room for the only answer, so a send under mu never blocks.
 	switch {
 	case e.Waiting && approve:
 		e.answer <- nil

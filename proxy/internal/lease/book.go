@@ -157,6 +157,7 @@ func newLease(id slot.ID, r proxyapi.Registration, now time.Time, memory *membud
 		conns:    map[io.Closer]struct{}{},
 	}
 	l.connected = memory.OpenAccount(l)
+	// An empty list permits every API, so apis stays nil: CanUse would find no API in a list without entries.
 	if len(r.APIs) > 0 {
 		l.apis = append([]string(nil), r.APIs...)
 	}

@@ -139,6 +139,7 @@ func (l *Lease) addConn(c io.Closer) error {
 		return ErrNone
 	case len(l.conns) >= MaxConnections:
 		return ErrFull
+	// The last case, because it takes memory: the others would have to give it back.
 	case !l.connected.TryTake(connectionSize):
 		return ErrFull
 	}

@@ -115,6 +115,7 @@ func (m *Minter) obtainKeys(ctx context.Context, c catalog.Credential, how *cata
 	if err != nil {
 		return sigv4.Keys{}, err
 	}
+	// The secret of obtainCurrent is ignored: a renewal since then would combine it with the token of another key.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const inner = 2

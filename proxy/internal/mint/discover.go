@@ -35,6 +35,7 @@ type issuerMeta struct {
 // name the address it was read from.
 func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect string) (*client, error) {
 	resource, err := url.Parse(o.Resource)
+	// RFC 8707, section 2: a resource is an absolute URI without a fragment.
 	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
 		return nil, errWay
 	}
@@ -63,6 +64,7 @@ func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect stri
 func (r *requester) discoverIssuer(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
 	origin := resource.Scheme + "://" + resource.Host
 	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
+	// RFC 9728, section 3.1, puts the well-known part before the path. A resource without a path has one address only.
 	for _, path := range slices.Compact(paths) {
 		a, err := r.getJSON(ctx, origin+"/.well-known/oauth-protected-resource"+path)
 		if err != nil {
@@ -98,6 +100,7 @@ func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMe
 		return nil, newUnavailable(detailIdentity)
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
+	// RFC 8414, section 3.1, puts the well-known part before the issuer's path, and OpenID Connect Discovery after it.
 	for _, at := range []string{
 		origin + "/.well-known/oauth-authorization-server" + path,
 		origin + "/.well-known/openid-configuration" + path,
@@ -174,6 +177,7 @@ func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client
 	case !isPlainText(answer.ID, 1024) || answer.Secret != "" && !isPlainText(answer.Secret, 1024):
 		return newUnavailable(detailUnusable)
 	}
+	// RFC 7591, section 3.2.1: the server may replace the requested method.
 	if answer.Method != "" {
 		method = answer.Method
 	}

@@ -62,6 +62,7 @@ func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedTok
 		return grant{}, newUnavailable(detailDenied)
 	case a.Status == http.StatusNotFound:
 		return grant{}, newUnavailable(detailAbsent)
+	// Vault answers with 503 while it is sealed.
 	case a.Status >= http.StatusInternalServerError:
 		return grant{}, newUnavailable(detailSealed)
 	default:

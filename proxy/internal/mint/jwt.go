@@ -82,12 +82,14 @@ func signJWT(key crypto.Signer, kid string, claims map[string]any) (string, erro
 
 // signText signs a text by RFC 7518. An ECDSA signature is r and s of 32 bytes each, not ASN.1.
 func signText(key crypto.Signer, text []byte) ([]byte, error) {
+	// Ed25519 hashes the text itself, so it gets no hash (RFC 8032, section 5.1.6).
 	if k, ok := key.(ed25519.PrivateKey); ok {
 		return ed25519.Sign(k, text), nil
 	}
 	sum := sha256.Sum256(text)
 	k, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
+		// With a plain hash as options, RSA uses PKCS #1 v1.5, as RS256 requires (RFC 7518, section 3.3).
 		return key.Sign(rand.Reader, sum[:], crypto.SHA256)
 	}
 	r, s, err := ecdsa.Sign(rand.Reader, k, sum[:])
@@ -96,6 +98,7 @@ func signText(key crypto.Signer, text []byte) ([]byte, error) {
 	}
 	const size = 32
 	out := make([]byte, 2*size)
+	// FillBytes keeps leading zeros. With Bytes, about one signature in 128 would be too short.
 	r.FillBytes(out[:size])
 	s.FillBytes(out[size:])
 	return out, nil

@@ -81,6 +81,7 @@ func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (cred
 	if s == nil {
 		return credentialapi.StartedLogin{}, errNoCredential
 	}
+	// RFC 7636, section 4.1: a verifier has at least 43 characters, and one rand.Text has only 26.
 	l := &login{id: rand.Text(), name: want.Name, state: rand.Text() + rand.Text(), verifier: rand.Text() + rand.Text(),
 		began: m.wallTime(), digest: s.configDigest()}
 	l.redirect = o.RedirectURI(want.Port)
@@ -104,6 +105,7 @@ func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (cred
 	if err != nil {
 		return credentialapi.StartedLogin{}, toOperatorError(err)
 	}
+	// Last: a login that cannot begin must not replace an earlier one that still waits for the person.
 	m.logins.addLogin(l, m.wallTime())
 	return started, nil
 }

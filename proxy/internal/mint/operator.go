@@ -130,6 +130,7 @@ func (s *credentialState) describeState(now time.Time) credentialapi.Credential 
 	if s.failed != nil {
 		c.LastError = s.failed.Detail
 	}
+	// A usable value comes before a failure: requests still succeed with it while its renewal fails.
 	switch {
 	case s.conf.IsSigner() && s.kind == nil, s.isUsable(now):
 		c.State = credentialapi.StateReady

@@ -56,6 +56,7 @@ func readSimple(buf []byte) (char, bool) {
 	case '%':
 		high, low := parseHexDigit(b), parseHexDigit(buf[2])
 		c := byteChar(byte(high<<4|low), 3)
+		// A decoded % \ or & may begin a nested escape, which only readChar follows.
 		return c, high >= 0 && low >= 0 && !c.isEscapeStart()
 	case '\\':
 		if b == 'u' {

@@ -203,6 +203,7 @@ func (x *search) followBack(p, at int, ends []escapeSpan, pl patternPlace, text 
 	for i > 0 && int(ends[i-1].end) > p {
 		i--
 	}
+	// A byte that begins an escape is not a character of the decoded text.
 	if p > x.from && x.buf[p-1] == text[len(text)-1] && x.peelAt(p-1).n == 1 {
 		x.followBack(p-1, at, ends[:i], pl, text[:len(text)-1])
 	}

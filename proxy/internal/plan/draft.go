@@ -179,6 +179,7 @@ func (d *Draft) NoteRead(s Step, body []byte) {
 		return
 	}
 	size := len(body) + s.memorySize()
+	// Without room the plan only lacks a comparison, so the read of the run does not fail.
 	if d.kept+size > maxSeenBytes || !d.store.takeBytes(d.tenant, size) {
 		return
 	}

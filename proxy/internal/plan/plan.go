@@ -166,6 +166,7 @@ func (b *Store) dropOldPlans(n int) {
 	now := b.conf.Now()
 	forget := func(e *storedPlan) bool { b.giveLocked(e.size); return true }
 	b.plans = slices.DeleteFunc(b.plans, func(e *storedPlan) bool {
+		// A running plan stays: sendPlan still uses the memory that forget would give back.
 		return e.state != planapi.StateRunning && now.After(e.until) && forget(e)
 	})
 	left := len(b.plans)
@@ -326,6 +327,7 @@ var stateWords = map[planapi.State]string{
 
 // checkSteps checks and sorts the numbers of steps. An empty list means all steps.
 func checkSteps(list []int, n int) ([]int, error) {
+	// Compact, because a number that occurs twice would send its write twice.
 	out := slices.Compact(slices.Sorted(slices.Values(list)))
 	for _, s := range out {
 		if s < 1 || s > n {

@@ -122,6 +122,7 @@ func (r Rules) findServer(run Run, name string) *catalog.API {
 	for _, a := range r.listServers(run) {
 		switch {
 		case strings.ReplaceAll(a.Name, "-", "_") != name:
+		// Two names become the same identifier: a guess could call the wrong server.
 		case found != nil:
 			return nil
 		default:

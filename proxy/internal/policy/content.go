@@ -183,6 +183,7 @@ func parseFields(text string) ([]formField, *formdata.Error) {
 // treats as equal.
 func ParseStrictJSON(text []byte) (any, bool) {
 	dec := json.NewDecoder(bytes.NewReader(text))
+	// A float64 would round a large number, so a rule or a limit would read another number than the server.
 	dec.UseNumber()
 	// Decoder.Token accepts some invalid JSON, so check the whole text first.
 	if !json.Valid(text) {
@@ -332,6 +333,7 @@ func lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue,
 	for i, p := range path {
 		squeezedPath[i] = foldSeparators(p)
 	}
+	// Some servers bind another spelling of the name to the field, such as is_admin to isAdmin.
 	for name := range object {
 		parts := splitName(name)
 		if name != path[0] && len(parts) > 0 && (slices.Equal(parts, squeezedPath[:min(len(parts), len(path))]) ||
@@ -429,6 +431,7 @@ func graphQLText(object map[string]any) (string, bool) {
 	for name, value := range object {
 		switch name {
 		case "query", "variables", "operationName":
+		// Apollo's persisted queries name a stored document here, by its hash.
 		case "extensions":
 			if inner, ok := value.(map[string]any); value != nil && (!ok || len(inner) > 0) {
 				return "", false

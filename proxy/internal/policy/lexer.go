@@ -75,6 +75,7 @@ func (l *jsonLexer) scanEnd() error {
 }
 
 func (l *jsonLexer) scanByte(b byte) error {
+	// Parsers may ignore a byte order mark (RFC 8259, section 8.1), so the lexer skips it and checks the keys after it.
 	if l.read < len(bom) {
 		l.read++
 		if b == bom[l.read-1] {

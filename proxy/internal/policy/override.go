@@ -176,6 +176,7 @@ func openPart(kind formdata.Type, p *formdata.Part, content io.Reader, permits f
 	case fullClaim:
 		return nil, ErrOverrideUnseen
 	case verbClaim:
+		// The value decides whether the part may leave, so it is read ahead and put back.
 		value := make([]byte, maxLexed)
 		n, err := io.ReadFull(content, value)
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull's own values

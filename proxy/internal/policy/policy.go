@@ -281,6 +281,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 // CanResolve reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port
 // counts. A nil run is not closed.
 func (r Rules) CanResolve(run Run, h catalog.Host) bool {
+	// A slice of the catalog: append must not write into it.
 	holders := slices.Clone(r.Catalog.ListHolders(h))
 	for _, p := range r.Catalog.OtherPorts(h) {
 		holders = append(holders, r.Catalog.ListHolders(h.AtPort(p.Port()))...)

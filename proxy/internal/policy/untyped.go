@@ -29,6 +29,7 @@ func (f *anyForm) scanText(text []byte) error {
 		if err := f.scanEnd(); err != nil {
 			return err
 		}
+		// Only the index that was used is searched for again: two searches for each pair would take quadratic time.
 		if at = n + 1; n == amp {
 			amp = indexFrom(text, at, '&')
 		} else {

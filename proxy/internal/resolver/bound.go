@@ -33,6 +33,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 			// Close may be called more than once.
 			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.releaseConn(who) })}, nil
 		}
+		// An error would end the loop of package dns, and Resolver.Serve with it.
 		_ = c.Close()
 	}
 }

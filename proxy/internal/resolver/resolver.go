@@ -145,6 +145,7 @@ func (r socketHandler) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 
 // answerQuery returns the response to a query, or nil for no response.
 func (r socketHandler) answerQuery(q *dns.Msg, from netip.Addr) *dns.Msg {
+	// Two servers that answer answers could keep each other busy without end.
 	if q.Response {
 		return nil
 	}
@@ -159,6 +160,7 @@ func (r socketHandler) answerQuery(q *dns.Msg, from netip.Addr) *dns.Msg {
 	a.SetReply(q)
 	a.Authoritative, a.RecursionAvailable = true, true
 	question := q.Question[0]
+	// RFC 6891, section 6.1.1: the answer to a query with OPT has OPT too.
 	if opt := q.IsEdns0(); opt != nil {
 		a.SetEdns0(udpSize, false)
 	}

@@ -18,6 +18,7 @@ func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error
 		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replaceValue(id), nil })
 	}
 	b := &scrubbedBody{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
+	// Two searches: code can undo the decoding by a wrong charset, so the raw bytes are searched besides the text.
 	b.text = charset.NewReader(b.decoded, how, scrubbed)
 	b.scrubbed = x.options.Framing.WrapMessages(b.text, scrubbed)
 	resp.Header.Del("Content-Encoding")
@@ -120,6 +121,7 @@ func (b *scrubbedBody) Close() error {
 	if b.err == nil {
 		b.err = io.ErrClosedPipe
 	}
+	// ahead points into the buffer, which another response may take from the pool.
 	b.ahead = nil
 	if b.buffer != nil {
 		bodyBuffers.Put(b.buffer)

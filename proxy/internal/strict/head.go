@@ -86,6 +86,7 @@ func parseHead(raw []byte) (bodyFraming, error) {
 		}
 	}
 	switch {
+	// HTTP/1.0 permits a request without Host, but over plain HTTP only Host names the upstream.
 	case hosts != 1:
 		return bodyFraming{}, errHost
 	case lengths > 1:
@@ -107,6 +108,7 @@ func splitLines(raw []byte) ([]string, error) {
 		return nil, errLine
 	}
 	lines := strings.Split(string(body), "\r\n")
+	// Some parsers end a line at a bare LF, or read a bare CR as a space (RFC 9112, section 2.2).
 	for _, l := range lines {
 		for i := range len(l) {
 			if l[i] < ' ' && l[i] != '\t' || l[i] == 0x7f {
@@ -131,6 +133,7 @@ func parseRequestLine(line string) (minor int, err error) {
 	default:
 		return 0, errRequestLine
 	}
+	// url.ParseRequestURI keeps a # in the path, but a target has no fragment (RFC 9112, section 3.2.1).
 	if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, "#") || !isVisible(target) {
 		return 0, errTarget
 	}
@@ -157,6 +160,8 @@ func parseField(line string) (name, value string, err error) {
 	if line[0] == ' ' || line[0] == '\t' {
 		return "", "", errFold
 	}
+	// A space before the colon stays in the name, which is then invalid. Such spaces have misled routing (RFC 9112,
+	// section 5.1).
 	name, value, ok := strings.Cut(line, ":")
 	value = strings.Trim(value, " \t")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -167,6 +172,8 @@ func parseField(line string) (name, value string, err error) {
 
 // parseLength accepts only decimal digits.
 func parseLength(s string) (int64, error) {
+	// strconv.ParseInt would accept a sign. Some servers accept the list 5,5 (RFC 9110, section 8.6). An int64 holds 18
+	// digits.
 	if s == "" || len(s) > 18 || strings.Trim(s, "0123456789") != "" {
 		return 0, errLength
 	}

@@ -190,6 +190,7 @@ func (s *Conn) checkChunkSize() (int, error) {
 	}
 	digits := s.buf[:end-2]
 	var size int64
+	// No chunk extension passes: some servers accept a bare LF inside an extension (CVE-2025-22871).
 	for _, b := range digits {
 		d := hexValue(b)
 		// Another digit would overflow size.
@@ -217,6 +218,7 @@ func (s *Conn) checkChunkData() (int, error) {
 				return 0, err
 			}
 		}
+		// n leaves out the CRLF after the chunk: checkChunkData must check these two bytes before they pass.
 		n := int(min(int64(len(s.buf)), s.left-2))
 		s.left -= int64(n)
 		return n, nil
@@ -240,6 +242,7 @@ func (s *Conn) checkTrailer() (int, error) {
 			return 0, err
 		}
 	}
+	// Without trailers one CRLF ends the body. The search below would continue into a pipelined request.
 	if s.buf[0] == '\r' && s.buf[1] == '\n' {
 		s.state = stateHead
 		return 2, nil

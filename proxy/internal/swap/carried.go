@@ -128,6 +128,7 @@ func (s *Swapper) SearchRequest(req *http.Request, host string, limit int64) (Ca
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err != nil {
+		// Code may name an unknown encoding over plain bytes, so the search takes the bytes as they are.
 		encodings = nil
 	}
 	var found CarriedValue

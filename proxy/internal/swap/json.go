@@ -163,6 +163,7 @@ func (w *jsonWriter) handleString(dst []byte, b byte) []byte {
 		dst = w.endRun(dst, false)
 		w.only = false
 		w.noteKey(b)
+		// A server that reads the body as a form would begin a second field here. For JSON the escape is the same character.
 		if isSeparator(b) {
 			return fmt.Appendf(dst, `\u%04x`, b)
 		}

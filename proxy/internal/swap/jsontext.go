@@ -34,6 +34,7 @@ func (w *jsonWriter) handleOutside(dst []byte, b byte) []byte {
 	case ':':
 		w.expect = expectValue
 	case '\n':
+		// A complete line is read on its own, so its swaps need not wait for later lines.
 		if w.lines && w.expect == expectNothing {
 			w.expect, w.held = expectValue, false
 		}
@@ -286,6 +287,7 @@ func (s *runeState) addByte(b byte) bool {
 		s.need, s.lo, s.hi = s.need-1, 0x80, 0xBF
 		return ok
 	}
+	// Only an escaped low surrogate completes an escaped high one (RFC 8259, section 7).
 	if s.high != 0 && b != '\\' {
 		return false
 	}
@@ -293,6 +295,7 @@ func (s *runeState) addByte(b byte) bool {
 	switch {
 	case b < utf8.RuneSelf:
 		return true
+	// C0 and C1 could only begin overlong forms, and F5 to FF no character at all (RFC 3629, section 4).
 	case b < 0xC2, b > 0xF4:
 		return false
 	case b < 0xE0:

@@ -38,6 +38,7 @@ func bodyKind(h http.Header) (bodySyntax, *Ambiguity) {
 		return kindNone, nil
 	}
 	t, params, err := mime.ParseMediaType(values[0])
+	// mime.ParseMediaType decodes an extended parameter such as charset* (RFC 2231), but not every server does.
 	if err != nil || len(values) > 1 || strings.Contains(values[0], "*") {
 		return kindRaw, errTypes
 	}

@@ -9,6 +9,7 @@ import (
 
 // passText returns how many bytes of text pass unchanged.
 func (w *jsonWriter) passText(text []byte) int {
+	// Held bytes may continue in this text, so only the writer may read on.
 	if len(w.word) > 0 || len(w.escape) > 0 {
 		return 0
 	}
@@ -91,6 +92,7 @@ func (w *jsonWriter) passOutside(text []byte) int {
 	for n < len(text) {
 		b := text[n]
 		if b <= ' ' {
+			// In a body of lines, only the writer knows whether a line break ends a value or makes the body ambiguous.
 			if b != ' ' && b != '\t' && (w.lines || b != '\n' && b != '\r') {
 				return n
 			}

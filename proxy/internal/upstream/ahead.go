@@ -28,6 +28,7 @@ func (a *aheadConn) Read(p []byte) (int, error) {
 		buf := a.nextBuffer()
 		n, err := a.Conn.Read(buf)
 		a.last, a.have = n, buf[:n]
+		// An error beside bytes may be dropped, because the next read returns it again.
 		if n == 0 {
 			return 0, err
 		}

@@ -260,6 +260,7 @@ func (p *Pool) newTransport(k connKind, r connRules, sessions tls.ClientSessionC
 		DialContext: d.dialHost,
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: certs, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
+			// VerifyPeerCertificate would not run for a resumed session.
 			VerifyConnection:   func(s tls.ConnectionState) error { return checkProtocol(k, s) },
 			InsecureSkipVerify: unverified,
 		},
@@ -305,6 +306,7 @@ func commonRules(apis []*catalog.API) (r connRules) {
 			r = connRules{a.AllowPrivate, a.CAs, a.ClientCert}
 			continue
 		}
+		// A clone, because the first list belongs to the catalog and DeleteFunc writes into it.
 		r.private = slices.DeleteFunc(slices.Clone(r.private), func(x netip.Prefix) bool {
 			return !slices.Contains(a.AllowPrivate, x)
 		})

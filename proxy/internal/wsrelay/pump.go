@@ -85,6 +85,7 @@ func (m *message) Read(p []byte) (int, error) {
 func (m *message) nextFrame() error {
 	for {
 		h, err := readHead(m.from.in, !m.from.server)
+		// relayUp and relayDown take io.EOF for the end of a message, but its last frame is missing.
 		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
 			err = io.ErrUnexpectedEOF
 		}
@@ -92,6 +93,7 @@ func (m *message) nextFrame() error {
 			return err
 		}
 		if !h.isControl() {
+			// RFC 6455, section 5.4: without an extension, two messages must not be interleaved.
 			if h.op != opContinuation {
 				return ErrProtocol
 			}
@@ -101,6 +103,7 @@ func (m *message) nextFrame() error {
 		if err := m.r.passControl(m.from, m.to, h); err != nil {
 			return err
 		}
+		// RFC 6455, section 5.5.1: no data follows a close frame, so this message stays incomplete.
 		if h.op == opClose {
 			return io.ErrUnexpectedEOF
 		}
@@ -143,6 +146,7 @@ func (r *relay) relayDown(m *message) error {
 	defer scrubbed.Stop()
 	body := r.o.Signature.NewReader(scrubbed, nil, r.o.Report.countScrub)
 	defer body.Stop()
+	// Two buffers: the relay reads the next piece before it sends this one, to know whether this one is the last.
 	var pieces [2][pieceSize]byte
 	op := m.op
 	n, err := body.Read(pieces[0][:])

@@ -113,6 +113,7 @@ func (r *Report) addMessage(s *swap.Report, redacted, size int) {
 			r.swapped = append(r.swapped, x)
 		}
 	}
+	// A connection may carry any number of messages, so the list has a bound.
 	for _, x := range s.Seen() {
 		if !slices.Contains(r.seen, x) && len(r.seen) < 64 {
 			r.seen = append(r.seen, x)
@@ -248,6 +249,7 @@ func (r *relay) passControl(from, to *peer, h frameHead) error {
 		return err
 	}
 	code := 0
+	// RFC 6455, section 5.5.1: the body of a close frame, if there is one, begins with a code of two bytes.
 	if h.op == opClose && len(payload) > 0 {
 		if code = 2; len(payload) < 2 || !isValidClose(binary.BigEndian.Uint16(payload)) {
 			return ErrProtocol
