@@ -394,6 +394,7 @@ func (i *serverInstance) cancelRequest(id uint64, answer <-chan frame.FromBridge
 		settled(atRest)
 		return
 	case <-timer.C:
+		// The answer may never come, and the entry would otherwise stay as long as the instance.
 		i.forgetRequest(id)
 		settled(hung)
 		return

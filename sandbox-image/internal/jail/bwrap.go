@@ -134,6 +134,7 @@ func (e *Embedded) interpreterRoot(program string, files []enter.Entry, private 
 		{Kind: enter.Copy, Path: caPath, Source: e.cfg.CA},
 		{Kind: enter.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
 		{Kind: enter.Folder, Path: CodeDir},
+		// Deno needs this link to start, and a sandbox has no other file of /proc.
 		{Kind: enter.Link, Path: "/proc/self/exe", Source: program},
 	}, files...)
 	for _, name := range devices() {
