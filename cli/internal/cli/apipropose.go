@@ -83,6 +83,7 @@ func proposeRules(a *catalog.API, list []proxyapi.Exchange) ruleProposal {
 		runs[x.Run] = true
 		for _, s := range x.Swapped {
 			used[s.Name+" in "+s.In] = true
+			// The surface header covers every header, such as header:X-Api-Key.
 			used[s.Name+" in "+strings.SplitN(s.In, ":", 2)[0]] = true //nolint:mnd // the kind of the place
 		}
 		u, err := url.Parse(x.URL)

@@ -231,6 +231,7 @@ func decisionLine(d ledger.Decision) string {
 
 // printRecord prints one line.
 func printRecord(w io.Writer, p textPainter, r ledger.Record) error {
+	// Code chooses methods and URLs, and OneLine keeps their escape sequences from the terminal.
 	var text string
 	switch {
 	case r.Exchange != nil:

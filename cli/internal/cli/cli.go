@@ -213,6 +213,7 @@ func prepareCommand(e *Env, c *cobra.Command) {
 				return err
 			}
 			for _, name := range []string{"apis", "state"} {
+				// A path that the user typed stays relative to the current folder.
 				if f := c.Flags().Lookup(name); f != nil && !f.Changed && f.DefValue != "" {
 					_ = f.Value.Set(e.inHome(f.DefValue)) // a string
 				}

@@ -157,6 +157,7 @@ func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, sinc
 	run := proxyapi.ServerPrefix + name
 	logs := logsOptions{filter: operatorapi.ExchangeFilter{Run: run, Since: since}}
 	_, _ = logs.listExchanges(ctx, rec, func(x proxyapi.Exchange) {
+		// The filter is a prefix, so it also finds the requests of a server with a longer name.
 		if x.Run == run {
 			all = append(all, x)
 		}
@@ -344,6 +345,7 @@ func (o *mcpOptions) addHosts(ctx context.Context, e *Env, a *catalog.API, t ser
 	}
 	domains := []string{}
 	for _, h := range a.Hosts {
+		// The host of the server's URL is in Hosts, but code must not reach it through domains.
 		if h.String() != a.ServerHost {
 			domains = append(domains, h.String())
 		}

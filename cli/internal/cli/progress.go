@@ -72,6 +72,7 @@ func (p *progressLine) refreshUntilQuit() {
 			seconds := int(time.Since(p.started).Seconds())
 			line := fmt.Sprintf("%s (%d s) %s", p.what, seconds, safetext.OneLine(strings.TrimSpace(last)))
 			if width, ok := p.e.Stderr.Width(); ok && len(line) >= width {
+				// The cut may be inside a character.
 				line = strings.ToValidUTF8(line[:max(0, width-1)], "")
 			}
 			p.e.Stderr.Rewrite(line)

@@ -80,6 +80,7 @@ func readTyped[T any](ctx context.Context, e *Env, read func() (T, error)) (T, e
 	}
 	fd := int(e.Stdin.Fd())
 	before, stateErr := term.GetState(fd)
+	// A read from a terminal cannot be cancelled: after an interrupt, its answer needs room here.
 	answers := make(chan answer, 1)
 	go func() {
 		text, err := read()

@@ -124,6 +124,7 @@ func skillsExport(ctx context.Context, e *Env, s *mcpclient.Session, dir string,
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the user's folder
 		return err
 	}
+	// The server chooses the names of skills, and such a name must not lead out of the folder.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err

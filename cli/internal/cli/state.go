@@ -68,6 +68,7 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	cmd := exec.CommandContext(ctx, program, "move", //nolint:gosec // beside this one
 		"--history", dir.Join("history"), "--skills", dir.Join("skills"), "--tenants", dir.Join("tenants"),
 		"--pins", dir.Join("pins"), to)
+	// The URL may have a password, and other users can read command lines.
 	cmd.Env = []string{"DATABASE_URL=" + url, "DATABASE_CA_FILE=" + w.getenv("DATABASE_CA_FILE")}
 	cmd.Stdout, cmd.Stderr = e.Stdout, e.Stderr
 	if err := cmd.Run(); err != nil {

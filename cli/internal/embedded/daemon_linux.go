@@ -169,6 +169,7 @@ func (t *lineTail) lastLine() string {
 
 // waitForFirst returns the daemon that ends first, or nil if stop is closed first.
 func waitForFirst(stop <-chan struct{}, list ...*childProcess) *childProcess {
+	// The channel has room for all, so that the goroutines of the other daemons end, too.
 	first := make(chan *childProcess, len(list))
 	for _, d := range list {
 		go func() {

@@ -126,6 +126,7 @@ func isRealRoot() bool {
 
 // explainWith is explainRefusal for given settings of the machine. sysctl returns "" for a missing setting.
 func explainWith(err error, root bool, sysctl func(string) string) error {
+	// clone(2): ENOSPC and EUSERS mean an exceeded limit, EINVAL a kernel without such namespaces.
 	forbids := []error{unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EINVAL, unix.EUSERS}
 	if !slices.ContainsFunc(forbids, func(target error) bool { return errors.Is(err, target) }) {
 		return err
@@ -139,6 +140,7 @@ func explainWith(err error, root bool, sysctl func(string) string) error {
 	switch {
 	case sysctl("user.max_user_namespaces") == "0":
 		return fix("user.max_user_namespaces=15000")
+	// Debian and Ubuntu added these two settings, which do not restrict root.
 	case !root && sysctl("kernel.unprivileged_userns_clone") == "0":
 		return fix("kernel.unprivileged_userns_clone=1")
 	case !root && sysctl("kernel.apparmor_restrict_unprivileged_userns") == "1":

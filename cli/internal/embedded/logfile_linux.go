@@ -48,6 +48,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// An empty file takes a text of any length: a new file would have no more room.
 	full := size > 0 && size+int64(len(p)) > l.max
 	if full || !current {
 		_ = l.f.Close()

@@ -101,6 +101,7 @@ func launchInner(c Config, p supervisorSetup, lock *os.File) (child *innerProces
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
 	}
+	// watchInner reads the report to its end, which comes only after every writer is closed.
 	defer reportWrite.Close()
 	child, err = startInner(innerConfig{
 		Args:   []string{SuperviseCommand},
@@ -137,6 +138,7 @@ func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready
 	stopping := ctx.Done()
 	var kill <-chan time.Time
 	stop := func() {
+		// A nil channel is never ready, so ctx stops the process only once.
 		stopping = nil
 		child.Signal(syscall.SIGTERM)
 		kill = time.After(innerGrace)

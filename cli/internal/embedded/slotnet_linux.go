@@ -52,6 +52,7 @@ func makeEach(ids []slot.ID) ([]slotNet, error) {
 	for _, id := range ids {
 		s, err := makeSlotNet(id)
 		if err != nil {
+			// Some sockets of this slot may be open already.
 			s.Close()
 			for _, s := range slots {
 				s.Close()

@@ -91,6 +91,7 @@ func askSocket(ctx context.Context, path string) error {
 		return err
 	}
 	client := http.Client{Transport: &http.Transport{
+		// An old connection would still answer after its socket has been removed.
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -285,6 +285,7 @@ func (b *stdioTranslator) listenOnce(ctx context.Context) bool {
 	if resp.StatusCode == http.StatusServiceUnavailable {
 		return ctx.Err() == nil // CodeForge is stopping, and may restart
 	}
+	// MCP, Transports: a server without this stream answers 405, and then a retry would not help.
 	if resp.StatusCode != http.StatusOK {
 		return false
 	}
@@ -311,6 +312,7 @@ func (b *stdioTranslator) deleteSession(ctx context.Context) {
 
 // writeFailure writes an error as the answer to a request that the server did not answer.
 func (b *stdioTranslator) writeFailure(m rpcMessage, text string) {
+	// JSON-RPC 2.0, section 4.1: a notification gets no answer.
 	if len(m.ID) == 0 || m.Method == "" {
 		return
 	}
@@ -353,6 +355,7 @@ func eachMessage(resp *http.Response, on func([]byte)) error {
 	case "text/event-stream":
 		return eachEvent(resp.Body, on)
 	}
+	// net/http reuses a connection only if the response was read to its end.
 	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	return err
 }
@@ -366,6 +369,7 @@ func eachEvent(r io.Reader, on func([]byte)) error {
 		line = bytes.TrimRight(line, "\r\n")
 		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			if len(data) > 0 {
+				// HTML standard, section 9.2.6: line feeds join the data lines of an event.
 				data = append(data, '\n')
 			}
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)

@@ -29,6 +29,7 @@ func (s *Session) ReadManifest(ctx context.Context) ([]ManifestPart, error) {
 		}
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
+		// Escapes such as \u003c would distort the counts of bytes and tokens.
 		enc.SetEscapeHTML(false)
 		err := enc.Encode(struct { // the fields that clients pass to models
 			Name        string `json:"name"`

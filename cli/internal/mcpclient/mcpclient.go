@@ -179,6 +179,7 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 		return nil, err
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "codeforge-cli", Version: version.Version}, &mcp.ClientOptions{
+		// Without this field the SDK would announce roots, which the CLI does not have.
 		Capabilities: &mcp.ClientCapabilities{},
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			if o.Progress != nil {
@@ -345,6 +346,7 @@ func readResult(res *mcp.CallToolResult) (Result, error) {
 	if err := errors.Join(decodeMeta(res.Meta, exitKey, &out.Exit), decodeMeta(res.Meta, notesKey, &told)); err != nil {
 		return out, err
 	}
+	// The blocks address a model, and the metadata has the same notes for a person.
 	out.Output, out.Notes = told.Output, told.Notes
 	return out, decodeMeta(res.Meta, receiptKey, &out.Receipt)
 }

@@ -149,6 +149,7 @@ func parsePackage(words []string) startCommand {
 	}
 	bin := ""
 	switch {
+	// npm exec: after --package, the first word is the program and not the package.
 	case spec != "" && len(words) > 0:
 		bin, words = words[0], words[1:]
 	case len(words) > 0:
@@ -158,6 +159,7 @@ func parsePackage(words []string) startCommand {
 		return startCommand{refused: "it names no package"}
 	}
 	name, version := cutVersion(spec)
+	// npm reads owner/name as a repository on GitHub.
 	if strings.ContainsAny(name, ":\\") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") ||
 		strings.Contains(name, "/") && !strings.HasPrefix(name, "@") || strings.Contains(version, ":") {
 		return startCommand{refused: "it is not a package of the registry, but one from a folder or a repository"}
@@ -193,10 +195,12 @@ func parseRemote(args []string) startCommand {
 				s.headers[strings.TrimSpace(key)] = strings.TrimSpace(value)
 			}
 			i++
+		// supergateway has a flag for each transport, with the address as its value.
 		case word == "--sse", word == "--streamableHttp":
 			s.url, s.sse = next, word == "--sse"
 			i++
 		case word == "--transport":
+			// mcp-remote has the strategies sse-only and sse-first.
 			s.sse = strings.HasPrefix(next, "sse")
 			i++
 		case s.url == "" && isURL(word):

@@ -342,6 +342,7 @@ func (d *Draft) applyPlaceholder(keys *keyExtractor) {
 func (d *Draft) knowValue(keys *keyExtractor, own map[string]string, key, theirs string) {
 	token := ""
 	for name := range d.Known.Credentials {
+		// One token name may be a part of another, so the longest counts.
 		if strings.Contains(theirs, name) && len(name) > len(token) {
 			token = name
 		}

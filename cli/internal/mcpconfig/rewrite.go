@@ -36,6 +36,7 @@ func KeepOnlyCodeForge(name string, text []byte, url string, program []string) (
 		}
 		patches = append(patches, patch{"replace", path, value})
 	}
+	// Claude Code keeps further servers for each project in ~/.claude.json.
 	for _, project := range slices.Sorted(maps.Keys(toObject(root["projects"]))) {
 		if about := toObject(toObject(root["projects"])[project]); len(toObject(about["mcpServers"])) > 0 {
 			put("/projects/"+escapePointer(project)+"/mcpServers", nil)

@@ -55,6 +55,7 @@ func (k *keyExtractor) cleanValue(key, value string) (text string, ok bool) {
 		if m := scheme.FindStringSubmatch(value + Typed); m != nil { // the value may end before the key
 			prefix = m[1]
 		}
+		// The value is unknown, so a harmless text stands in, and only the names count.
 		if k.inputs[missing] || catalog.IsLikelySecret(missing, "nobody-knows") ||
 			catalog.IsLikelySecret(key, "nobody-knows") {
 			return prefix + k.addCredential(key, Typed), true
@@ -163,6 +164,7 @@ func (k *keyExtractor) cleanURL(text string) string {
 			return k.cleanURL(strings.Replace(u.String(), part, token, 1))
 		}
 	}
+	// url.Values would sort the parameters and encode them again.
 	pairs := strings.Split(u.RawQuery, "&")
 	for i, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")

@@ -168,6 +168,7 @@ func (im *docImporter) answerType(r *jsonread.Node, op *jsonread.Node) (tsType, 
 		if schema == nil {
 			return tsType{}, false
 		}
+		// Swagger 2: the list of an operation replaces the list of the document.
 		produces := op.GetValue("produces").ListItems()
 		if len(produces) == 0 {
 			produces = im.root.GetValue("produces").ListItems()

@@ -44,6 +44,7 @@ func (g *typeGenerator) writeCombined(n *jsonread.Node, c schemaContext) tsType 
 		return tsType{text: unknown}
 	}
 	nullable := n.IsTrue("nullable") || n.IsTrue("x-nullable")
+	// OpenAPI 3.0, Reference Object: keywords beside $ref are ignored.
 	if ref := n.GetValue("$ref"); ref.Is(jsonread.String) {
 		return orNull(g.typeOfReference(ref.Text, c), nullable)
 	}
@@ -145,6 +146,7 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 			}
 		}
 		if len(values) == 0 {
+			// OpenAPI, Discriminator Object: without a mapping, the value is the name of the schema.
 			values = []tsType{{text: quoteString(last)}}
 		}
 		return inBraces([]string{writeProperty(name, true, joinTypes(values, " | ", union))})
@@ -247,6 +249,7 @@ func (g *typeGenerator) writeKind(n *jsonread.Node, kind string, c schemaContext
 func (g *typeGenerator) writeArray(n *jsonread.Node, c schemaContext) tsType {
 	items := n.GetValue("items")
 	tuple := n.GetValue("prefixItems").ListItems()
+	// Before JSON Schema 2020-12, a list in items described a tuple.
 	if items.Is(jsonread.List) {
 		tuple, items = items.ListItems(), n.GetValue("additionalItems")
 	}
@@ -261,6 +264,7 @@ func (g *typeGenerator) writeArray(n *jsonread.Node, c schemaContext) tsType {
 	for _, m := range tuple {
 		members = append(members, g.writeSchema(m.Node, c).text)
 	}
+	// JSON Schema allows further items, unless the schema forbids them.
 	if !items.Is(jsonread.Bool) || items.Text != "false" {
 		rest := tsType{text: unknown}
 		if items != nil {

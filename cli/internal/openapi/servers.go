@@ -208,6 +208,7 @@ func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (str
 		def := variables.GetValue(name)
 		preset, one := def.GetValue("default"), def.GetValue("enum").ListItems()
 		fixed := len(one) == 1 && preset != nil && one[0].Node.Text == preset.Text
+		// A value that begins with a slash starts the path, so it does not change the host.
 		if preset != nil && preset.Text != "" &&
 			(fixed || !strings.Contains(host, v) || strings.HasPrefix(preset.Text, "/")) {
 			return preset.Text

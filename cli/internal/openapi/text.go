@@ -123,6 +123,7 @@ func propertyName(s string) string {
 // makeIdentifier makes an identifier from a text: characters other than ASCII letters, digits, _ and $ become _.
 func makeIdentifier(s string) string {
 	const long = 100
+	// RFC 6901, section 3: in a reference, ~1 stands for a slash.
 	s = strings.ReplaceAll(s, "~1", "_")
 	if len(s) > long {
 		s = s[:long]
@@ -138,6 +139,7 @@ func makeIdentifier(s string) string {
 				b.WriteByte('_')
 			}
 			b.WriteByte(c)
+		// A character gets one _, although it may have several bytes.
 		case c < utf8.RuneSelf || utf8.RuneStart(c):
 			b.WriteByte('_')
 		}

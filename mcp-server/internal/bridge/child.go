@@ -206,6 +206,7 @@ func (c *childServer) waitForEnd() {
 	case <-read:
 	case <-time.After(endTime): // a process outside of its group holds the pipe
 	}
+	// endReason quotes the last output as soon as done is closed, so the output is read first.
 	c.state = err
 	close(c.done)
 	select {
@@ -255,6 +256,7 @@ func (c *childServer) endReason() error {
 // closeServer ends the process: it closes the input, then sends SIGTERM, then SIGKILL.
 func (c *childServer) closeServer() {
 	_ = c.wire.Close()
+	// MCP, Lifecycle, Shutdown: a server ends if its input closes, so the first round only waits.
 	for _, signal := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
 		if signal != 0 {
 			_ = syscall.Kill(-c.cmd.Process.Pid, signal)

@@ -431,6 +431,7 @@ func (e *eventStream) passMessage() {
 			return
 		}
 		if string(name) == "data" {
+			// HTML standard, section 9.2.6: one space after the colon is not part of the value.
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 		}
 	}

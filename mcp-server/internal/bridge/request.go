@@ -62,6 +62,7 @@ func (b *Bridge) doSingle(ctx context.Context, s serverConn, f bridgewire.ToBrid
 		err = json.Unmarshal(f.Params, &p)
 		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
 			params := &mcp.CallToolParams{Name: p.Name}
+			// MCP, Progress: the server repeats the token, so reportProgress finds the request by its ID.
 			params.SetProgressToken(strconv.FormatUint(f.ID, 10))
 			if len(p.Arguments) > 0 {
 				params.Arguments = p.Arguments
@@ -179,6 +180,7 @@ func (c *wireCapture) explainError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	// The server never saw the request, so the model may safely repeat the call.
 	case !c.sent:
 		return &bridgewire.Error{Code: bridgewire.NotSent, Message: err.Error()}
 	case c.large:

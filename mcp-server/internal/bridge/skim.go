@@ -64,6 +64,7 @@ func (s *messageSkimmer) addByte(b byte) {
 		s.endValue()
 		s.depth--
 		return
+	// Only keys of the message itself count: a result may contain "id" or "method", too.
 	case b == ':' && s.depth == 1 && s.key:
 		_ = json.Unmarshal(s.word, &s.name) // an invalid key cannot be one of ours
 		s.method = s.method || s.name == "method"

@@ -176,6 +176,7 @@ func readMessage(lines *bufio.Reader) ([]byte, *messageSkimmer, error) {
 		if s.size <= bridgewire.MaxMessage+1 { // with its line end
 			line = append(line, part...)
 		} else {
+			// The rest is still read, because the ID of the message may come last.
 			line = nil
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -304,11 +304,13 @@ func (c *argumentChecker) checkObject(s, value map[string]any, path string, dept
 		switch more, typed := s["additionalProperties"].(map[string]any); {
 		case has:
 			c.checkValue(property, value[key], joinPath(path, key), depth+1)
+		// A pattern may allow the key, and the checker does not evaluate patterns of keys.
 		case s["patternProperties"] != nil:
 		case s["additionalProperties"] == false:
 			c.addMistake(joinPath(path, key), "there is no such argument%s", c.suggestName(key, len(key)/3, properties, nil))
 		case typed:
 			c.checkValue(more, value[key], joinPath(path, key), depth+1)
+		// JSON Schema allows undeclared keys by default, so only a likely misspelling is a mistake.
 		case c.isComplete(s) && len(key) >= minMisspelt:
 			if near := c.suggestName(key, len(key)/4, properties, value); near != "" {
 				c.addMistake(joinPath(path, key), "there is no such argument%s", near)

@@ -395,6 +395,7 @@ func (i *serverInstance) cancelRequest(id uint64, answer <-chan bridgewire.FromB
 		settled(atRest)
 		return
 	case <-timer.C:
+		// The answer may never come, and the entry would otherwise stay as long as the instance.
 		i.forgetRequest(id)
 		settled(hung)
 		return

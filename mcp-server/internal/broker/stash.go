@@ -50,6 +50,7 @@ func (s *stashStore) doOperation(session, op string, r stashRequest) (any, *call
 	mine := s.all[session]
 	switch {
 	case op == "keys":
+		// encoding/json would write a nil slice as null, and code expects a list.
 		return map[string][]string{"keys": append([]string{}, slices.Sorted(maps.Keys(mine))...)}, nil
 	case r.Key == "" || len(r.Key) > maxKey:
 		return nil, &callFailure{code: badArguments, message: fmt.Sprintf("a key is a string of 1 to %d bytes", maxKey)}

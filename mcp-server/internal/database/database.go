@@ -134,7 +134,9 @@ func HideAddress(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	// A ConnectError may wrap an answer of the server, so this case comes before it.
 	case errors.As(err, &server):
+		// The messages of these codes quote the user or the database.
 		if strings.HasPrefix(server.Code, "28") || server.Code == "3D000" {
 			return fmt.Errorf("the database refuses the user, the password or the name of the database (SQLSTATE %s)",
 				server.Code)

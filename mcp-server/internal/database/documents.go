@@ -71,6 +71,7 @@ func (d Documents) Read(ctx context.Context, name string) (data []byte, version 
 func (d Documents) Write(ctx context.Context, name string, data []byte, of int64) (version int64, err error) {
 	const insert = `INSERT INTO document (folder, name, data) VALUES ($1, $2, $3) ON CONFLICT (folder, name) `
 	const set = `version = nextval('document_version'), data = $3, changed = now()`
+	// pgx writes a nil slice as NULL, which the column does not allow.
 	if data == nil {
 		data = []byte{}
 	}

@@ -93,6 +93,7 @@ func (db *DB) keepListening(ctx context.Context) {
 
 // relayNotifications tells all listeners of notifications until the connection ends.
 func (db *DB) relayNotifications(ctx context.Context) error {
+	// LISTEN belongs to one session, and a pool shares its connections between callers.
 	conn, err := pgx.ConnectConfig(ctx, db.config.Copy())
 	if err != nil {
 		return err

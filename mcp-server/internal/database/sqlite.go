@@ -64,6 +64,7 @@ func OpenFile(dir string, list []Migration) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}
+	// SQLite has one writer at a time, so a second connection would only wait for the first.
 	inner.SetMaxOpenConns(1)
 	db := &DB{DB: inner}
 	if err := db.Migrate(context.Background(), list); err != nil {

@@ -201,6 +201,7 @@ func OpenForReading(dir string) (*Store, error) {
 	}
 	if err == nil && !isCurrent {
 		var older *database.DB
+		// A reader cannot migrate, because it opens the file read-only.
 		if older, err = database.OpenFile(dir, database.Migrations); err == nil {
 			err = errors.Join(reader.Close(), older.Close())
 		}

@@ -165,6 +165,7 @@ func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (operato
 	if err != nil {
 		return out, err
 	}
+	// since is rounded down, because a sum is stored under the start of its quarter of an hour.
 	err = eachRow(ctx, db, func(row *sql.Rows) error {
 		var r totalRow
 		err := row.Scan(&r.kind, &r.a, &r.b, &r.n, &r.denied, &r.failed, &r.up, &r.down)

@@ -74,6 +74,7 @@ func (s *Store) BeginRecording(run operatorapi.Run, code string) *Recording {
 		run.Title = s.cleanTitle(r.line)
 	}
 	r.run = run
+	// This precedes putState, because tidyEnds marks a stored run as lost if it is not live.
 	s.mu.Lock()
 	s.live[run.ID] = r
 	s.mu.Unlock()

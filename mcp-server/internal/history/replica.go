@@ -265,6 +265,7 @@ func (s *Store) loseRuns(ctx context.Context, tx *writeTransaction) error {
 	if err := database.LockAdvisory(ctx, tx.Tx, database.LockReplicas); err != nil {
 		return err
 	}
+	// now() would be the start of this transaction, which may have waited long for the lock.
 	_, err := tx.ExecContext(ctx, `DELETE FROM replica WHERE seen < clock_timestamp() - make_interval(secs => $1)`,
 		s.cfg.lost.Seconds())
 	if err != nil {

@@ -36,6 +36,7 @@ func (q *Queue) acquireAhead(private bool) {
 	}
 	q.asking = true
 	q.mu.Unlock()
+	// The lock is free meanwhile, because the answer may take as long as answerTime.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	l, err := q.cfg.Source.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true, Private: private})

@@ -175,6 +175,7 @@ func (s *Slices) getSlices(ctx context.Context, client *http.Client, more url.Va
 	if err != nil {
 		return nil, err
 	}
+	// Kubernetes replaces the token before it expires, so each request reads the file again.
 	token, err := os.ReadFile(filepath.Join(s.Account, "token"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the service account's token: %w", err)

@@ -37,6 +37,7 @@ func (s *Store) ReadImported(code string, room int) map[string]string {
 	for text := []string{code}; len(text) > 0; text = text[1:] {
 		for _, name := range names {
 			file, base := FileName(name), strings.TrimSuffix(name, python)
+			// Python imports a skill with _ for -, because the name of a module has no hyphen.
 			if _, has := files[file]; has || !strings.Contains(text[0], base) &&
 				!strings.Contains(text[0], strings.ReplaceAll(base, "-", "_")) {
 				continue

@@ -52,6 +52,7 @@ func (s *Store) PatchSkill(ctx context.Context, name, text string) (Skill, error
 	if err != nil {
 		return Skill{}, err
 	}
+	// Two patches could otherwise both pass checkRoom and together exceed MaxTotal.
 	s.making.Lock()
 	defer s.making.Unlock()
 	if err := s.checkRoom(name, len(out)); err != nil {
@@ -175,6 +176,7 @@ func (s *Store) DeleteSkill(name string) error {
 	if s.IsPinned(name) {
 		return ErrPinned
 	}
+	// Lstat does not follow a link: the link is removed, even if its target is missing.
 	info, err := s.root.Lstat(FileName(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)

@@ -103,6 +103,7 @@ func (h *Handler) startSession(ctx context.Context, version string) (id string, 
 		return "", err
 	}
 	id = w.header.Get(sessionHeader)
+	// Until this notification, the SDK sends the client no requests, such as elicitation or sampling.
 	_, err = post([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	return id, err
 }

@@ -85,6 +85,7 @@ func (s *responseStream) beginResponse(code int) {
 func (s *responseStream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// net/http: a ResponseWriter must not be used after its handler has returned.
 	if s.over {
 		return 0, http.ErrHandlerTimeout
 	}

@@ -327,6 +327,7 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		h.calls.Add(1)
 		defer h.calls.Add(-1)
+		// For protocol versions with sessions, the SDK does not cancel a call if its HTTP request ends.
 		if extra := req.GetExtra(); extra != nil {
 			if post, ok := h.posts.Load(extra.Header.Get(callHeader)); ok {
 				var cancel context.CancelFunc
@@ -367,6 +368,7 @@ func (h *Handler) endSessions(ids []string) {
 	gone := map[string]bool{}
 	for _, id := range ids {
 		gone[id] = true
+		// Close, below, waits for the handlers of a session, so its requests must end first.
 		h.book.cancelRequests(id)
 		h.book.deleteSession(id)
 	}

@@ -106,8 +106,9 @@ func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
 	default:
 		out = append(out, newHint(proxyapi.HintETag, n.Host,
 			readertext.NewText("answered with an ETag. The proxy removed it, "+
-				"because it can be a digest of a response that shows a credential. If %API never shows one, {the user can set|set} "+
-				"\"etag\": \"keep\" in {its config.json|apis/%API/config.json}.", "%API", strings.Join(n.APIs, ", "))))
+				"because it can be a digest of a response that shows a credential. If %API never shows one, "+
+				"{the user can set|set} \"etag\": \"keep\" in {its config.json|apis/%API/config.json}.",
+				"%API", strings.Join(n.APIs, ", "))))
 	}
 	return out
 }

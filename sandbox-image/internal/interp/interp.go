@@ -59,6 +59,7 @@ func Prepare(j jail.Jail, seat jail.InterpreterSpec, idle func() bool) (*Interpr
 	}
 	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5], Gate: files[6]}
 	process, err := j.Start(seat, theirs)
+	// A pipe ends only after every writer is closed, so sandboxd must not keep the ends of the process.
 	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
 	ours := []*os.File{files[1], files[2], files[4], files[7]}
 	if err != nil {

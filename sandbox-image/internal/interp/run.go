@@ -258,6 +258,7 @@ func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 		return sandboxapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel " +
 			"reports no kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
 	}
+	// Kernels before 4.13 do not count their kills, so the kernel remains a suspect.
 	return sandboxapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
 		" It may have run in part: check before you run it again."
 }

@@ -134,6 +134,7 @@ func (e *Embedded) interpreterRoot(program string, files []confine.Entry, privat
 		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
 		{Kind: confine.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
 		{Kind: confine.Folder, Path: CodeDir},
+		// Deno needs this link to start, and a sandbox has no other file of /proc.
 		{Kind: confine.Link, Path: "/proc/self/exe", Source: program},
 	}, files...)
 	for _, name := range devices() {

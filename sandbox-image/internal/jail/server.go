@@ -134,6 +134,7 @@ func (e *Embedded) serverPlan(s Server) confine.Plan {
 	if e.cfg.Servers.Programs != "" {
 		argv = append(argv, bindArgs("--ro-bind", stagePrograms, sandboxapi.ProgramsDir)...)
 	}
+	// bubblewrap applies --perms and --size only to the mount that follows.
 	argv = append(argv, "--perms", "0700")
 	//defence:server-home
 	argv = append(argv, "--size", strconv.Itoa(HomeSize))

@@ -145,6 +145,7 @@ func verifyRoute(s slotNetwork, proxy, dst netip.Addr, dev netlink.Link) error {
 		return fmt.Errorf("slot %d has %d routes to %s, want 1", s.id, len(got), dst)
 	}
 	r := got[0]
+	// The proxy is on the same link, so the route to the proxy itself has no gateway.
 	byProxy := dst == proxy && len(r.Gw) == 0 || r.Gw.Equal(proxy.AsSlice())
 	if !r.Src.Equal(s.addr.AsSlice()) || r.LinkIndex != dev.Attrs().Index || !byProxy {
 		return fmt.Errorf("slot %d reaches %s as %s by %s, want as %s by %s", s.id, dst, r.Src, r.Gw, s.addr, proxy)

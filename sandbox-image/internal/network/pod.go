@@ -121,6 +121,7 @@ func setPodNAT(n slot.Network) error {
 	if err != nil {
 		return fmt.Errorf("looking for iptables: %w", err)
 	}
+	// Kubernetes may run an init container again, and the pod then still has the rules.
 	if err := ipt.ClearChain(table, chainNAT); err != nil {
 		return fmt.Errorf("emptying %s: %w", chainNAT, err)
 	}
@@ -155,8 +156,10 @@ func closePodIPv6() error {
 	}
 	slots := fmt.Sprintf("%d-%d", slot.BaseUID, slot.BaseUID+slot.Total-1)
 	for _, r := range []filterRule{
+		// REJECT answers at once, so that a client tries IPv4 without waiting for a timeout.
 		{chainOut, []string{"-m", "owner", "--uid-owner", slots, "-j", "REJECT"}},
 		{chainIn, []string{"-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
+		// IPv6 finds neighbours through ICMPv6 (RFC 4861).
 		{chainIn, []string{"-p", "ipv6-icmp", "-j", "ACCEPT"}},
 		{chainIn, []string{"-p", "tcp", "-j", "REJECT"}},
 		{chainIn, []string{"-j", "DROP"}},

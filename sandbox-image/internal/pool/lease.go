@@ -225,6 +225,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 		p.mu.Unlock()
 		return fmt.Errorf("%w: generation %d", sandboxapi.ErrLeaseGone, g)
 	}
+	// s.warm may change as soon as the lock is free.
 	w := s.warm
 	p.mu.Unlock()
 	select {

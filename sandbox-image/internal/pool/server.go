@@ -103,6 +103,7 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	if err != nil {
 		return spec, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
+	// The server must use the registry of the installation, and the caller cannot choose another one.
 	if h.Package != "" && !h.Install {
 		spec.Registry, err = p.cfg.Servers.Packages.RegistryOf(h.Package)
 	}

@@ -47,6 +47,7 @@ func (m *Meter) makeRoom(i int, mine func(*unix.Statx_t) bool) (own int) {
 	owner := map[string]uint32{} // of directories, by name
 	busy := map[string]bool{}    // directories with files of a slot that has a run in progress
 	walkEntries(root, ".", func(name string, st *unix.Statx_t) bool {
+		// Code can set the mtime to any time with utimensat(2), but not the ctime.
 		e := removableEntry{name: name, uid: st.Uid, changed: timeOf(st.Ctime), own: mine(st)}
 		if !m.isIdle(e.uid) {
 			for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
