@@ -3,7 +3,7 @@
 //
 // Code reaches the broker only through the egress-proxy, which names the run that asks (package proxy/proxyapi). The
 // broker reaches a server through the bridge in its slot, and trusts the bridge no more than the server (package
-// frame).
+// bridgewire). It holds back tools that changed, until the user has accepted them.
 package broker
 
 import (
