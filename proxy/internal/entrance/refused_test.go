@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,11 +59,12 @@ func TestRefusedConnections(t *testing.T) {
 	testkit.Must(t, err)
 	book := lease.NewTable(lease.Config{})
 	reports := make(chan string, 10)
-	var found slot.ID
+	var found atomic.Int64 // a slot.ID
 	l := listen(t)
 	e, err := entrance.New(entrance.Config{
 		Listeners: []entrance.Listener{{TCP: l, Port: 443, Find: func(a netip.Addr) (slot.ID, bool) {
-			return found, found.IsValid() && a == netip.MustParseAddr("127.0.0.1")
+			id := slot.ID(found.Load())
+			return id, id.IsValid() && a == netip.MustParseAddr("127.0.0.1")
 		}}},
 		Attach: book.AttachConn, GetCertificate: ca.GetCertificate, Handler: http.NotFoundHandler(),
 		Refused: func(l *lease.Lease, from string, err error) {
@@ -84,7 +86,7 @@ func TestRefusedConnections(t *testing.T) {
 		{0, "", "true slot0 true TLS handshake: "},
 		{0, "other.test", "true slot0 false TLS handshake: "}, // this client does not trust the certificate
 	} {
-		found = c.slot
+		found.Store(int64(c.slot))
 		if c.slot == 0 && c.name == "" {
 			begin(t, book, 1, "first")
 		}

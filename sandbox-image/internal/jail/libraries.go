@@ -34,6 +34,9 @@ type libraryFinder struct {
 // neither.
 func (l *libraryFinder) addProgram(path string) error {
 	f, err := elf.Open(path)
+	if _, ok := errors.AsType[*elf.FormatError](err); ok {
+		return fmt.Errorf("%s is not a program for this machine (%w); a script cannot replace it", path, err)
+	}
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
