@@ -71,7 +71,7 @@ console.log(await mcp.payments.list_customers({}).catch((e) => e.code + ": " + e
 		b.see(t, "main", "get-sum")
 		b.see(t, "main", "a b")
 		click("tbody a", "payments")
-		b.see(t, "main", "What payments printed last")
+		b.see(t, "main", "Log of payments")
 		b.see(t, ".out", "API key")
 		seen(t, b, "server")
 		b.clean(t)

@@ -47,7 +47,7 @@ func locateError(err error, text string) error {
 }
 
 // scanEvents calls take for every event of a text, until take fails.
-func scanEvents(text string, s *Scanner, take func(e Event, at int) error) error {
+func scanEvents(text string, s *Scanner, take func(e ScanEvent, at int) error) error {
 	for i := 0; i < len(text); i++ {
 		if i += s.SkipPlain(text[i:]); i == len(text) {
 			break
@@ -116,7 +116,7 @@ func ListSpans(text string) iter.Seq2[Span, error] {
 			}
 			return nil
 		}
-		err := scanEvents(text, &s, func(e Event, at int) error {
+		err := scanEvents(text, &s, func(e ScanEvent, at int) error {
 			shuts := e&(EndObject|EndList) != 0
 			// A number ends with the byte after it, which may also close the object or list.
 			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {

@@ -100,7 +100,7 @@ type openValue struct {
 	seen  map[string]bool // the folded keys
 }
 
-func (p *nodeBuilder) takeEvent(e Event, at int) error {
+func (p *nodeBuilder) takeEvent(e ScanEvent, at int) error {
 	// The number is added before the bracket or comma that ended it.
 	if e&EndNumber != 0 {
 		if err := p.addValue(Number, p.text[p.start:at], nil, p.line); err != nil {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Event describes the parts that a byte begins and ends. Several bits may be set: a bracket may also end a number.
-type Event uint16
+// ScanEvent describes the parts that a byte begins and ends. Several bits may be set: a bracket may also end a number.
+type ScanEvent uint16
 
 // The events. A number ends before the byte, or with Scanner.End. Every other part begins or ends with the byte.
 const (
-	BeginObject Event = 1 << iota
+	BeginObject ScanEvent = 1 << iota
 	EndObject
 	BeginList
 	EndList
@@ -94,7 +94,7 @@ func (s *Scanner) SkipPlain(p string) int {
 }
 
 // Step takes the next byte. After an error it returns only that error.
-func (s *Scanner) Step(c byte) (Event, error) {
+func (s *Scanner) Step(c byte) (ScanEvent, error) {
 	// The state after an error is undefined.
 	if s.err != nil {
 		return 0, s.err
@@ -111,11 +111,11 @@ func (s *Scanner) Step(c byte) (Event, error) {
 }
 
 // End reports the end of the text.
-func (s *Scanner) End() (Event, error) {
+func (s *Scanner) End() (ScanEvent, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	e := Event(0)
+	e := ScanEvent(0)
 	if s.canEndNumber() {
 		e = EndNumber
 		s.state = s.stateAfterValue()
@@ -128,7 +128,7 @@ func (s *Scanner) End() (Event, error) {
 	return e, nil
 }
 
-func (s *Scanner) failAt(found, want string) Event {
+func (s *Scanner) failAt(found, want string) ScanEvent {
 	s.err = &Error{Offset: s.offset, Found: found, Want: want}
 	return 0
 }
@@ -146,7 +146,7 @@ func (s *Scanner) canEndNumber() bool {
 	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
 }
 
-func (s *Scanner) stepByte(c byte) Event {
+func (s *Scanner) stepByte(c byte) ScanEvent {
 	switch s.state {
 	case inString, inEscape, inHex:
 		return s.stepString(c)
@@ -175,7 +175,7 @@ func (s *Scanner) stepByte(c byte) Event {
 }
 
 // stepString takes a byte of a string or key.
-func (s *Scanner) stepString(c byte) Event {
+func (s *Scanner) stepString(c byte) ScanEvent {
 	const hex = 4
 	switch {
 	case s.state == inString && c == '"':
@@ -239,7 +239,7 @@ func (s *Scanner) nextInNumber(c byte) (scanState, bool) {
 }
 
 // stepBetween takes a byte outside strings, words and numbers.
-func (s *Scanner) stepBetween(c byte) Event {
+func (s *Scanner) stepBetween(c byte) ScanEvent {
 	switch c {
 	case ' ', '\t', '\r', '\n':
 		return 0
@@ -272,7 +272,7 @@ func (s *Scanner) stepBetween(c byte) Event {
 }
 
 // afterMember takes the byte after a value in an object or list.
-func (s *Scanner) afterMember(c byte) Event {
+func (s *Scanner) afterMember(c byte) ScanEvent {
 	isObject := s.open[len(s.open)-1]
 	switch {
 	case c == ',':
@@ -290,7 +290,7 @@ func (s *Scanner) afterMember(c byte) Event {
 }
 
 // beginValue takes the first byte of a value.
-func (s *Scanner) beginValue(c byte) Event {
+func (s *Scanner) beginValue(c byte) ScanEvent {
 	switch c {
 	case '{':
 		return s.openNesting(true, wantMember, BeginObject)
@@ -320,7 +320,7 @@ func (s *Scanner) beginValue(c byte) Event {
 	return s.failOnByte(c)
 }
 
-func (s *Scanner) openNesting(isObject bool, want scanState, e Event) Event {
+func (s *Scanner) openNesting(isObject bool, want scanState, e ScanEvent) ScanEvent {
 	// A deep text could otherwise exhaust the memory of open.
 	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
 		return s.failAt("values in values", fmt.Sprintf("at most %d levels", most))
@@ -329,14 +329,14 @@ func (s *Scanner) openNesting(isObject bool, want scanState, e Event) Event {
 	return e
 }
 
-func (s *Scanner) closeNesting(e Event) Event {
+func (s *Scanner) closeNesting(e ScanEvent) ScanEvent {
 	s.open = s.open[:len(s.open)-1]
 	s.state = s.stateAfterValue()
 	return e
 }
 
 // failOnByte fails with the most likely mistake for a byte that is not allowed here.
-func (s *Scanner) failOnByte(c byte) Event {
+func (s *Scanner) failOnByte(c byte) ScanEvent {
 	switch {
 	case s.state == wantEnd:
 		return s.failAt("more text after the object", "only one object")

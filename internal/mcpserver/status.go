@@ -6,8 +6,8 @@ const StatusPath = "/servers"
 
 // Status is the report on one server of the catalog.
 type Status struct {
-	Name  string `json:"name"`
-	State State  `json:"state"`
+	Name  string      `json:"name"`
+	State ServerState `json:"state"`
 	// Tools is the number of tools that code may call, or nil if it is not known yet.
 	Tools *int `json:"tools,omitempty"`
 	// Bytes is the length of all tool definitions, which no model receives.
@@ -23,13 +23,13 @@ type Status struct {
 	Down bool `json:"down,omitempty"`
 }
 
-// State is the current activity of a server.
-type State string
+// ServerState is the current activity of a server.
+type ServerState string
 
 // The states.
 const (
-	Stopped  State = "stopped"  // it starts with its next call
-	Starting State = "starting" // or being installed
-	Running  State = "running"
-	Failing  State = "failing" // not started again for a while
+	Stopped  ServerState = "stopped"  // it starts with its next call
+	Starting ServerState = "starting" // or being installed
+	Running  ServerState = "running"
+	Failing  ServerState = "failing" // not started again for a while
 )

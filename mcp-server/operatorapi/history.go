@@ -345,9 +345,9 @@ const (
 	EventGap = "gap"
 )
 
-// Event is an event that happened just now. Events are numbered without gaps from mcp-server's start. Cursor is the
-// position of an event, from which Follow continues.
-type Event struct {
+// HistoryEvent is an event that happened just now. Events are numbered without gaps from mcp-server's start. Cursor is
+// the position of an event, from which Follow continues.
+type HistoryEvent struct {
 	Cursor   string        `json:"cursor"`
 	Kind     string        `json:"kind"`
 	RunID    string        `json:"run_id,omitempty"`

@@ -68,12 +68,12 @@ type About struct {
 // Tenants are the clients of MCP_TOKENS_FILE.
 type Tenants struct {
 	// Problem is a mistake in the present file. While it is set, the earlier content stays in force.
-	Problem string   `json:"problem,omitempty"`
-	Tenants []Tenant `json:"tenants"`
+	Problem string       `json:"problem,omitempty"`
+	Tenants []TenantInfo `json:"tenants"`
 }
 
-// Tenant is one of several clients.
-type Tenant struct {
+// TenantInfo is one of several clients.
+type TenantInfo struct {
 	Name string `json:"name"`
 	// APIs are the APIs that the tenant may use. Nil means all.
 	APIs []string `json:"apis"`
@@ -199,7 +199,7 @@ func ReadFilter[F any](v url.Values) (f F, err error) {
 const maxLine = 4 << 20
 
 // Events calls on for each event after the cursor, until ctx ends. "" means from now on.
-func (c Client) Events(ctx context.Context, cursor string, on func(Event)) error {
+func (c Client) Events(ctx context.Context, cursor string, on func(HistoryEvent)) error {
 	resp, err := rpc.Send(ctx, c, http.MethodGet, pathAddress("events", url.Values{"cursor": {cursor}}), nil)
 	if err != nil {
 		return explainMissing(err)
@@ -211,7 +211,7 @@ func (c Client) Events(ctx context.Context, cursor string, on func(Event)) error
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
-		var e Event
+		var e HistoryEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return fmt.Errorf("reading events: %w", err)
 		}

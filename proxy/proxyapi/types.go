@@ -43,9 +43,9 @@ type Catalog struct {
 	// Version changes with every change of the catalog.
 	Version string `json:"version"`
 	// YOLO means that hosts in no API are reachable too.
-	YOLO     bool      `json:"yolo"`
-	APIs     []API     `json:"apis"`
-	Problems []Problem `json:"problems,omitempty"`
+	YOLO     bool             `json:"yolo"`
+	APIs     []API            `json:"apis"`
+	Problems []CatalogProblem `json:"problems,omitempty"`
 }
 
 // API is the public part of one active API.
@@ -83,8 +83,8 @@ type Token struct {
 	In   []string `json:"in"`
 }
 
-// Problem is one mistake in apis/, without any value from the file.
-type Problem struct {
+// CatalogProblem is one mistake in apis/, without any value from the file.
+type CatalogProblem struct {
 	API  string `json:"api"`
 	Text string `json:"text"`
 	// Warning means that the API loads despite the problem.

@@ -29,7 +29,7 @@ type Entry struct {
 	Restricted  []string
 	Allowed     []string
 	AllowHTTP   bool
-	Credentials []Credential
+	Credentials []EntryCredential
 	// Operations is the result of an import, or nil.
 	Operations *Operations
 	// Server describes an MCP server, or is nil.
@@ -70,8 +70,8 @@ type Operations struct {
 	File []byte
 }
 
-// Credential is a token name with its value and surfaces; no surface means the default.
-type Credential struct {
+// EntryCredential is a token name with its value and surfaces; no surface means the default.
+type EntryCredential struct {
 	Name     string
 	Value    secret.Value
 	Surfaces []string
@@ -206,7 +206,7 @@ func fillFolder(folder string, e Entry, text []byte) (catalog.Problems, error) {
 }
 
 // ShowConfig returns the text of config.json with the result of instead in place of each credential.
-func (e Entry) ShowConfig(instead func(Credential) string) (string, error) {
+func (e Entry) ShowConfig(instead func(EntryCredential) string) (string, error) {
 	shown := e
 	shown.Credentials = slices.Clone(e.Credentials)
 	for i, c := range shown.Credentials {

@@ -107,7 +107,7 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 		fmt.Fprintln(e.Stderr, "The API gets no credential: no --token names one.")
 	}
 	for _, token := range o.tokens {
-		entry.Credentials = append(entry.Credentials, apidir.Credential{Name: token, Surfaces: o.surfaces})
+		entry.Credentials = append(entry.Credentials, apidir.EntryCredential{Name: token, Surfaces: o.surfaces})
 	}
 	if entry.Description == "" {
 		entry.Description = name

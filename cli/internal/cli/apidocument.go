@@ -37,7 +37,7 @@ func (o *apiOptions) documentFlag() (flagName, from string) {
 // readDocument reads and imports a document in the language of a flag. Without a flag, the document is OpenAPI's or
 // Google's.
 func (o *apiOptions) readDocument(ctx context.Context, e *Env, flagName, from string, with document.Options) (
-	document.Source, *document.Document, error,
+	document.Source, *document.ImportedDocument, error,
 ) {
 	if flagName == "--graphql" {
 		source, endpoint, err := document.IntrospectGraphQL(ctx, from, graphql.Question, e.Stdin)
@@ -70,7 +70,7 @@ func nameError(from string, err error) error {
 	return nil
 }
 
-func importText(flagName string, text []byte, with document.Options) (*document.Document, error) {
+func importText(flagName string, text []byte, with document.Options) (*document.ImportedDocument, error) {
 	if flagName == "--google" {
 		return google.ImportDiscovery(text, with)
 	}
@@ -150,7 +150,7 @@ func (o *apiOptions) operationMethods() []string {
 }
 
 // newEntry returns the config.json of an imported document.
-func (o *apiOptions) newEntry(name string, doc *document.Document) apidir.Entry {
+func (o *apiOptions) newEntry(name string, doc *document.ImportedDocument) apidir.Entry {
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
 		AllowHTTP: doc.HTTP,
@@ -166,13 +166,13 @@ func (o *apiOptions) newEntry(name string, doc *document.Document) apidir.Entry 
 	}
 	for _, t := range doc.Scheme.Tokens {
 		entry.Credentials = append(entry.Credentials,
-			apidir.Credential{Name: t.Name, Surfaces: []string{t.Place}, Kind: ", " + t.Kind})
+			apidir.EntryCredential{Name: t.Name, Surfaces: []string{t.Place}, Kind: ", " + t.Kind})
 	}
 	return entry
 }
 
 // renderOperations returns the text of operations.jsonl.
-func renderOperations(doc *document.Document) ([]byte, error) {
+func renderOperations(doc *document.ImportedDocument) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := operation.NewWriter(&b, doc.Head)
 	if err != nil {
@@ -189,7 +189,7 @@ func renderOperations(doc *document.Document) ([]byte, error) {
 }
 
 // printDocument prints a summary of a document.
-func printDocument(out io.Writer, name string, doc *document.Document) {
+func printDocument(out io.Writer, name string, doc *document.ImportedDocument) {
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", safetext.OneLine(name), safetext.OneLine(doc.Kind),
 		countNoun(len(doc.Operations), "operation"), countNoun(len(doc.Types), "type"))
 	fmt.Fprintf(out, "  host  %s\n", safetext.OneLine(strings.Join(doc.Hosts, ", ")))
@@ -292,7 +292,7 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 }
 
 // printChanges prints the hosts and credentials that a document needs and config.json lacks.
-func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.Head, doc *document.Document) {
+func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.Head, doc *document.ImportedDocument) {
 	for _, host := range doc.Hosts {
 		if !isCovered(a.Hosts, host) {
 			fmt.Fprintf(out, "  note  the document names the host %s, which is not in \"domains\" and stays closed\n",

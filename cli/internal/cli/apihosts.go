@@ -18,7 +18,8 @@ import (
 // chooseHosts removes from a document all hosts that the user does not open. These stay open: the hosts under the first
 // server's registered domain, those of --domain, and those that the user confirms one by one. The author of a document
 // could name any host, and code may send the credential to every open host.
-func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Writer, doc *document.Document) error {
+func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Writer,
+	doc *document.ImportedDocument) error {
 	main := registeredDomain(serverHost(doc.Head.Server))
 	var open []string
 	closed := map[string]bool{}

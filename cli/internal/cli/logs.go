@@ -169,7 +169,7 @@ func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor
 	// The stream starts at the cursor, which is older than the list: shown removes the exchanges in both.
 	last := time.Now()
 	if err == nil {
-		err = rec.Events(ctx, cursor, func(ev operatorapi.Event) {
+		err = rec.Events(ctx, cursor, func(ev operatorapi.HistoryEvent) {
 			x := ev.Exchange
 			switch {
 			case ev.Kind == operatorapi.EventGap:

@@ -115,11 +115,11 @@ type mcpRow struct {
 	Server string `json:"server"`
 	Active bool   `json:"active"`
 	// State is the state in the running CodeForge, empty if none runs.
-	State   mcpserver.State `json:"state,omitempty"`
-	Tools   *int            `json:"tools,omitempty"`
-	Held    int             `json:"held,omitempty"`
-	Calls   int             `json:"calls"`
-	Problem string          `json:"problem,omitempty"`
+	State   mcpserver.ServerState `json:"state,omitempty"`
+	Tools   *int                  `json:"tools,omitempty"`
+	Held    int                   `json:"held,omitempty"`
+	Calls   int                   `json:"calls"`
+	Problem string                `json:"problem,omitempty"`
 }
 
 // serverOrigin returns the address, package or command of a server.

@@ -143,7 +143,7 @@ func (o *mcpOptions) fillResult(i *importResult, d mcpconfig.Draft, cat *catalog
 			i.Untyped = append(i.Untyped, c.Name)
 		}
 	}
-	i.Config, _ = d.Entry.ShowConfig(func(c apidir.Credential) string { // Check has just rendered it
+	i.Config, _ = d.Entry.ShowConfig(func(c apidir.EntryCredential) string { // Check has just rendered it
 		if mcpconfig.NeedsTyping(c) {
 			return "(to be typed)"
 		}

@@ -37,8 +37,8 @@ type Options struct {
 	Methods []string
 }
 
-// Document is an imported description.
-type Document struct {
+// ImportedDocument is an imported description.
+type ImportedDocument struct {
 	// Kind is the language with its version, e.g. "OpenAPI 3.0.0".
 	Kind string
 	// Description is one line about the API.
@@ -98,7 +98,7 @@ func ParseServer(text string) (server, host string, err error) {
 const shortText = 120
 
 // AddHost adds a host, unless the document already has it.
-func (d *Document) AddHost(host string) {
+func (d *ImportedDocument) AddHost(host string) {
 	if !slices.Contains(d.Hosts, host) {
 		d.Hosts = append(d.Hosts, host)
 	}
@@ -108,7 +108,7 @@ func (d *Document) AddHost(host string) {
 const maxNotes = 20
 
 // AddNote adds a note, once.
-func (d *Document) AddNote(format string, args ...any) {
+func (d *ImportedDocument) AddNote(format string, args ...any) {
 	text := CleanLine(fmt.Sprintf(format, args...), operation.MaxSummary)
 	if len(d.Notes) < maxNotes && !slices.Contains(d.Notes, text) {
 		d.Notes = append(d.Notes, text)
@@ -116,7 +116,7 @@ func (d *Document) AddNote(format string, args ...any) {
 }
 
 // Finish sorts the types and completes the head. Without operations it returns ErrNoOperations.
-func (d *Document) Finish() error {
+func (d *ImportedDocument) Finish() error {
 	if len(d.Operations) == 0 {
 		return ErrNoOperations
 	}

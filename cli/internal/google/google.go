@@ -15,7 +15,7 @@ import (
 
 // ImportDiscovery imports a JSON document. It rejects YAML, which Google does not use, because YAML can share values
 // and converting them would grow without bound.
-func ImportDiscovery(text []byte, o document.Options) (*document.Document, error) {
+func ImportDiscovery(text []byte, o document.Options) (*document.ImportedDocument, error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\ufeff")), " \t\r\n"), []byte("{")) {
 		return nil, &document.UnsupportedError{Found: "no JSON", Want: "a document of Google's discovery service in JSON"}
 	}

@@ -16,12 +16,12 @@ import (
 )
 
 // ImportSchema imports a schema. Requests go to Options.Server or, if that is empty, to Options.Base.
-func ImportSchema(text []byte, o document.Options) (*document.Document, error) {
+func ImportSchema(text []byte, o document.Options) (*document.ImportedDocument, error) {
 	s, err := parseSchema(text)
 	if err != nil {
 		return nil, err
 	}
-	doc := &document.Document{Kind: "GraphQL"}
+	doc := &document.ImportedDocument{Kind: "GraphQL"}
 	doc.Head.GraphQL = true
 	path, err := setEndpoint(doc, o)
 	if err != nil {
@@ -65,7 +65,7 @@ func parseSchema(text []byte) (*graphSchema, error) {
 }
 
 // setEndpoint returns the path of all operations, and sets the server and its host.
-func setEndpoint(doc *document.Document, o document.Options) (path string, err error) {
+func setEndpoint(doc *document.ImportedDocument, o document.Options) (path string, err error) {
 	text := o.Server
 	if text == "" && o.Base != nil {
 		text = o.Base.String()
@@ -100,7 +100,7 @@ func setEndpoint(doc *document.Document, o document.Options) (path string, err e
 }
 
 // setScheme sets the scheme from the user's flags, because schemas do not describe authentication.
-func setScheme(doc *document.Document, o document.Options) error {
+func setScheme(doc *document.ImportedDocument, o document.Options) error {
 	if o.Scheme != "" && o.Scheme != "none" {
 		return &document.UnsupportedError{Found: "--scheme " + document.CleanLine(o.Scheme, 60),
 			Want: "--token NAME, and --in header:NAME if it is not a bearer token: a schema does not say how to authenticate"}
@@ -132,7 +132,7 @@ func hasString(list []string, s string) bool {
 }
 
 // writeOperations writes a line for each field of the root types.
-func (s *graphSchema) writeOperations(doc *document.Document, path string) {
+func (s *graphSchema) writeOperations(doc *document.ImportedDocument, path string) {
 	for _, root := range []struct{ kind, name string }{{"query", s.query}, {"mutation", s.mutation}} {
 		d := s.types[root.name]
 		if d == nil {
@@ -157,7 +157,7 @@ func (s *graphSchema) writeOperations(doc *document.Document, path string) {
 }
 
 // writeDefinitions writes a line for each type except the roots.
-func (s *graphSchema) writeDefinitions(doc *document.Document) {
+func (s *graphSchema) writeDefinitions(doc *document.ImportedDocument) {
 	cut := 0
 	for _, name := range s.order {
 		d := s.types[name]

@@ -355,7 +355,10 @@ func (d *Draft) knowValue(keys *keyExtractor, own map[string]string, key, theirs
 		return
 	}
 	about := d.Known.Credentials[token]
-	if there && !slices.ContainsFunc(keys.list, func(c apidir.Credential) bool { return strings.Contains(have, c.Name) }) {
+	if there && !slices.ContainsFunc(keys.list, func(c apidir.EntryCredential) bool {
+		return strings.Contains(have,
+			c.Name)
+	}) {
 		have, there = keys.addCredential(key, have), true // it does not look like a key, but the example shows that it is one
 		own[key] = have
 	}
@@ -383,4 +386,4 @@ func (d *Draft) knowValue(keys *keyExtractor, own map[string]string, key, theirs
 }
 
 // NeedsTyping reports whether the user must still type a credential.
-func NeedsTyping(c apidir.Credential) bool { return c.Login == "" && c.Value.Reveal() == Typed }
+func NeedsTyping(c apidir.EntryCredential) bool { return c.Login == "" && c.Value.Reveal() == Typed }

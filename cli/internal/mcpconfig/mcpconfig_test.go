@@ -175,7 +175,7 @@ func TestOwnVariables(t *testing.T) {
 		}).DraftServer(t.Context(), servers[0])
 		printed := "refused " + d.Refused + strings.Join(d.Notes, "\n")
 		if d.Refused == "" {
-			config, err := d.Entry.ShowConfig(func(apidir.Credential) string { return "" })
+			config, err := d.Entry.ShowConfig(func(apidir.EntryCredential) string { return "" })
 			testkit.Must(t, err)
 			var line strings.Builder
 			enc := json.NewEncoder(&line)
@@ -258,7 +258,7 @@ func writable(t *testing.T, d Draft) {
 	if err := apidir.CheckEntry(t.TempDir(), d.Entry); err != nil {
 		t.Errorf("%s cannot be written: %v", d.From, err)
 	}
-	text, err := d.Entry.ShowConfig(func(c apidir.Credential) string { return "(from " + d.Where[c.Name] + ")" })
+	text, err := d.Entry.ShowConfig(func(c apidir.EntryCredential) string { return "(from " + d.Where[c.Name] + ")" })
 	if err != nil || canary.MatchString(text) || !d.Entry.Inactive || !strings.Contains(text, `"active": false`) {
 		t.Errorf("%s is shown as %v\n%s", d.From, err, text)
 	}

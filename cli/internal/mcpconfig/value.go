@@ -22,7 +22,7 @@ type keyExtractor struct {
 	lookup func(variable string) (string, bool)
 	inputs map[string]bool
 
-	list  []apidir.Credential
+	list  []apidir.EntryCredential
 	where map[string]string // by token: the variable, header or argument that held it
 	notes []string
 	own   map[string]bool // keys from the user's variables
@@ -232,7 +232,7 @@ func (k *keyExtractor) addCredential(key, value string, surfaces ...string) stri
 		token = document.TokenName(k.api, "KEY_"+string(rune('0'+n%10)))
 	}
 	k.where[token] = key
-	k.list = append(k.list, apidir.Credential{Name: token, Value: secret.New(value), Surfaces: surfaces})
+	k.list = append(k.list, apidir.EntryCredential{Name: token, Value: secret.New(value), Surfaces: surfaces})
 	return token
 }
 

@@ -41,7 +41,7 @@ func hasNamedMembers(key string) bool {
 type docImporter struct {
 	root *jsonread.Node
 	o    document.Options
-	out  *document.Document
+	out  *document.ImportedDocument
 	refs *refResolver
 	gen  *typeGenerator
 	// tags are the descriptions of the document's tags.
@@ -51,8 +51,8 @@ type docImporter struct {
 }
 
 // FromTree imports a parsed document.
-func FromTree(root *jsonread.Node, o document.Options) (*document.Document, error) {
-	im := &docImporter{root: root, o: o, out: &document.Document{}, refs: newResolver(root)}
+func FromTree(root *jsonread.Node, o document.Options) (*document.ImportedDocument, error) {
+	im := &docImporter{root: root, o: o, out: &document.ImportedDocument{}, refs: newResolver(root)}
 	if err := im.detectVersion(); err != nil {
 		return nil, err
 	}

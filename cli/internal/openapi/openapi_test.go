@@ -30,7 +30,7 @@ func withSchemas(schemas string) string {
 		`{"$ref":"#/components/schemas/A"}}}}}}}},"components":{"schemas":` + schemas + `}}`
 }
 
-func load(t *testing.T, text string) *document.Document {
+func load(t *testing.T, text string) *document.ImportedDocument {
 	t.Helper()
 	d, err := importText([]byte(text), document.Options{Name: "t"})
 	if err != nil {
@@ -40,7 +40,7 @@ func load(t *testing.T, text string) *document.Document {
 }
 
 // written is an import as a file, which a Reader must accept.
-func written(t *testing.T, d *document.Document) string {
+func written(t *testing.T, d *document.ImportedDocument) string {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := operation.NewWriter(&b, d.Head)
@@ -371,7 +371,7 @@ func FuzzImport(f *testing.F) {
 }
 
 // importText imports a document in JSON or YAML.
-func importText(text []byte, o document.Options) (*document.Document, error) {
+func importText(text []byte, o document.Options) (*document.ImportedDocument, error) {
 	root, err := yamltree.ParseTree(text, openapi.IsExample)
 	if err != nil {
 		return nil, err

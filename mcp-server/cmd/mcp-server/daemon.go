@@ -140,7 +140,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		Waiting:  d.queue.CountWaiting,
 		Servers:  func() int { return d.broker.CountRunning() },
 	})
-	launcher := &broker.Sandbox{
+	launcher := &broker.BridgeLauncher{
 		Client: d.sandbox, Control: d.control, Registry: registryAddress(s), Sent: d.history.RecordSent, Database: d.database,
 	}
 	d.broker = broker.New(broker.Config{

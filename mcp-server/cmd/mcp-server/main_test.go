@@ -28,8 +28,8 @@ var stripe = proxyapi.API{
 
 // program is a running mcp-server of a test, in this process but through run, with peers.
 type program struct {
-	sandbox *fakepeers.Sandbox
-	proxy   *fakepeers.Proxy
+	sandbox *fakepeers.FakeSandbox
+	proxy   *fakepeers.FakeProxy
 	skills  string
 	socket  string
 	addr    string

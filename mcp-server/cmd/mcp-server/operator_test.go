@@ -96,7 +96,7 @@ func TestOperatorAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seen, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		ended <- op.Events(ctx, "", func(e operatorapi.Event) {
+		ended <- op.Events(ctx, "", func(e operatorapi.HistoryEvent) {
 			if e.Exchange != nil {
 				seen <- e.Exchange.Run
 			}
@@ -229,7 +229,7 @@ func TestStopEndsStreams(t *testing.T) {
 	op := operatorapi.Client{HTTP: p.onSocket()}
 	seen, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		ended <- op.Events(t.Context(), "", func(operatorapi.Event) {
+		ended <- op.Events(t.Context(), "", func(operatorapi.HistoryEvent) {
 			select {
 			case seen <- "":
 			default:

@@ -47,7 +47,7 @@ func TestThreeReplicas(t *testing.T) {
 	seen := make(chan sight, 1000)
 	for _, op := range ops[1:] {
 		go func() {
-			_ = op.Events(t.Context(), "", func(e operatorapi.Event) {
+			_ = op.Events(t.Context(), "", func(e operatorapi.HistoryEvent) {
 				if e.Run != nil && e.Run.State == operatorapi.OK {
 					seen <- sight{e.Run.Title, time.Now()}
 				}

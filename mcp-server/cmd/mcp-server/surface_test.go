@@ -184,7 +184,7 @@ func TestListAPIs(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p.proxy.Types["maps"] = "export interface Place { id: string }\n"
-	p.proxy.SetCatalog(proxyapi.Catalog{YOLO: true, Problems: []proxyapi.Problem{{API: "x", Text: "secret text"}, {API: "y", Text: "secret text", Warning: true}}, APIs: []proxyapi.API{
+	p.proxy.SetCatalog(proxyapi.Catalog{YOLO: true, Problems: []proxyapi.CatalogProblem{{API: "x", Text: "secret text"}, {API: "y", Text: "secret text", Warning: true}}, APIs: []proxyapi.API{
 		stripe,
 		{Name: "maps", Domains: []string{"*.maps.example.com"}, Credentials: []proxyapi.Token{{Name: "MAPS_KEY", In: []string{"query:key"}}}, AllowedMethods: []string{"GET"}, HasTypes: true, Stale: true},
 	}})
@@ -197,7 +197,7 @@ func TestListAPIs(t *testing.T) {
 	if !strings.Contains(got[1], "interface Place") || !strings.Contains(got[2], "YOLO_MODE is on") || !strings.Contains(got[3], "1 mistakes") || strings.Contains(strings.Join(got, ""), "secret text") {
 		t.Errorf("%q", got[1:])
 	}
-	p.proxy.SetCatalog(proxyapi.Catalog{Problems: []proxyapi.Problem{{API: "y", Text: "x", Warning: true}}})
+	p.proxy.SetCatalog(proxyapi.Catalog{Problems: []proxyapi.CatalogProblem{{API: "y", Text: "x", Warning: true}}})
 	testkit.WaitFor(t, func() bool { _, got = call(t, s, "list_apis", nil); return got[0] == "[]" })
 	if len(got) != 2 || !strings.Contains(got[1], "No API is configured") {
 		t.Errorf("%q", got)

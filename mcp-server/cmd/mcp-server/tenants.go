@@ -55,7 +55,7 @@ type tenantState struct {
 	share *queue.Share
 
 	// Set with the first request; guarded by tenants.mu.
-	tenant  *execution.Tenant
+	tenant  *execution.TenantSources
 	surface *tools.Surface
 	mcp     *transport.Handler
 	library *apidoc.Library
@@ -211,7 +211,7 @@ func (t *tenantSet) openTenant(c *tenantState) error {
 	own := &tenant.Tenant{Tenant: c.Tenant, Share: c.share}
 	cfg := d.surfaceConfig()
 	cfg.Skills, cfg.Library, cfg.Servers = store, c.library, d.broker
-	c.tenant = &execution.Tenant{Tenant: own, Sources: execution.Sources{
+	c.tenant = &execution.TenantSources{Tenant: own, Sources: execution.Sources{
 		Modules: d.newModuleLookup(c.library, store, own.NarrowCatalog),
 		Skills:  func(code string) map[string]string { return store.ReadImported(code, sandboxapi.MaxSkills) },
 	}}
@@ -306,7 +306,7 @@ func (t *tenantSet) offerPython(p sandboxapi.Python) {
 
 // States returns the tenants for the operator.
 func (t *tenantSet) States() operatorapi.Tenants {
-	out := operatorapi.Tenants{Tenants: []operatorapi.Tenant{}}
+	out := operatorapi.Tenants{Tenants: []operatorapi.TenantInfo{}}
 	if t == nil {
 		return out
 	}
@@ -316,7 +316,7 @@ func (t *tenantSet) States() operatorapi.Tenants {
 		out.Problem = t.problem.Error()
 	}
 	for _, c := range t.list {
-		one := operatorapi.Tenant{Name: c.Name, APIs: c.APIs, Tokens: len(c.Hashes)}
+		one := operatorapi.TenantInfo{Name: c.Name, APIs: c.APIs, Tokens: len(c.Hashes)}
 		one.Runs, one.Waiting = c.share.CountUse()
 		if c.mcp != nil {
 			one.Sessions = c.mcp.CountSessions()

@@ -28,7 +28,7 @@ const (
 // Store stores alerts and provides events.
 type Store interface {
 	AddAlert(a operatorapi.Alert)
-	Follow(ctx context.Context, after string) ([]operatorapi.Event, error)
+	Follow(ctx context.Context, after string) ([]operatorapi.HistoryEvent, error)
 }
 
 // Watcher watches for events. Create it with New.
@@ -55,7 +55,7 @@ func New(store Store, servers func() []mcpserver.Status) *Watcher {
 // Run watches until ctx ends or the store closes.
 func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	events := make(chan []operatorapi.Event)
+	events := make(chan []operatorapi.HistoryEvent)
 	ended := make(chan struct{})
 	defer func() { cancel(); <-ended }()
 	go func() {
@@ -81,7 +81,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // followEvents sends events until ctx ends.
-func (w *Watcher) followEvents(ctx context.Context, to chan<- []operatorapi.Event) {
+func (w *Watcher) followEvents(ctx context.Context, to chan<- []operatorapi.HistoryEvent) {
 	for after := ""; ; {
 		list, err := w.store.Follow(ctx, after)
 		if err != nil || len(list) == 0 {
@@ -97,7 +97,7 @@ func (w *Watcher) followEvents(ctx context.Context, to chan<- []operatorapi.Even
 }
 
 // handleEvent handles one event.
-func (w *Watcher) handleEvent(e operatorapi.Event) {
+func (w *Watcher) handleEvent(e operatorapi.HistoryEvent) {
 	switch {
 	case e.Exchange != nil:
 		w.checkExchange(*e.Exchange)

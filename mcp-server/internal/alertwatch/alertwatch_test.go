@@ -18,7 +18,7 @@ import (
 type told struct {
 	mu     sync.Mutex
 	titles []string
-	events chan []operatorapi.Event
+	events chan []operatorapi.HistoryEvent
 }
 
 func (s *told) AddAlert(a operatorapi.Alert) {
@@ -27,7 +27,7 @@ func (s *told) AddAlert(a operatorapi.Alert) {
 	s.titles = append(s.titles, a.Title)
 }
 
-func (s *told) Follow(ctx context.Context, _ string) ([]operatorapi.Event, error) {
+func (s *told) Follow(ctx context.Context, _ string) ([]operatorapi.HistoryEvent, error) {
 	select {
 	case list := <-s.events:
 		return list, nil
@@ -44,8 +44,8 @@ func (s *told) take() string {
 	return all
 }
 
-func exchange(api, outcome string, status int) operatorapi.Event {
-	return operatorapi.Event{Exchange: &operatorapi.Exchange{Exchange: proxyapi.Exchange{
+func exchange(api, outcome string, status int) operatorapi.HistoryEvent {
+	return operatorapi.HistoryEvent{Exchange: &operatorapi.Exchange{Exchange: proxyapi.Exchange{
 		Run: "r1", APIs: []string{api}, Host: api + ".test", Outcome: outcome, Status: status,
 	}}}
 }
@@ -91,7 +91,7 @@ func TestSkill(t *testing.T) {
 	now := time.Now()
 	w.now = func() time.Time { return now }
 	change := func(v operatorapi.SkillVersion) string {
-		w.handleEvent(operatorapi.Event{Skill: &v})
+		w.handleEvent(operatorapi.HistoryEvent{Skill: &v})
 		return s.take()
 	}
 	run, shipped := operatorapi.SkillVersion{Skill: "a", By: operatorapi.ByRun, Version: 2}, operatorapi.SkillVersion{Skill: "b", By: operatorapi.ByPerson, Version: 1}
@@ -116,7 +116,7 @@ func TestSkill(t *testing.T) {
 // TestServers: a server that does not start, and one whose tools are held, are told when that begins.
 func TestServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &told{events: make(chan []operatorapi.Event)}
+		s := &told{events: make(chan []operatorapi.HistoryEvent)}
 		var state atomic.Value
 		state.Store(mcpserver.Status{Name: "a", State: mcpserver.Running})
 		w := New(s, func() []mcpserver.Status { return []mcpserver.Status{state.Load().(mcpserver.Status)} })
@@ -124,7 +124,7 @@ func TestServers(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
 		for i, step := range []struct {
-			state mcpserver.State
+			state mcpserver.ServerState
 			held  int
 			want  string
 		}{
@@ -139,7 +139,7 @@ func TestServers(t *testing.T) {
 				t.Errorf("step %d: %q, want %q", i, got, step.want)
 			}
 		}
-		s.events <- []operatorapi.Event{{Skill: &operatorapi.SkillVersion{Skill: "x", By: operatorapi.ByRun, Version: 1}}}
+		s.events <- []operatorapi.HistoryEvent{{Skill: &operatorapi.SkillVersion{Skill: "x", By: operatorapi.ByRun, Version: 1}}}
 		synctest.Wait()
 		if got := s.take(); got != "A new skill: x" {
 			t.Error(got)

@@ -192,7 +192,7 @@ func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 		path, does = last, kindOfField(l)
 	}
 	tags, words := strings.Join(l.Tags, " "), strings.Fields(l.Words)
-	b.AddEntry(search.Entry{
+	b.AddEntry(search.IndexEntry{
 		Kind: does, Title: l.Summary,
 		Meaning: strings.Join([]string{d.Name, tags, l.Summary, l.ID, path,
 			strings.Join(words[:min(meantWords, len(words))], " ")}, ". "),

@@ -609,7 +609,7 @@ func TestSentAtEnd(t *testing.T) {
 		return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{ID: "x1", Run: r.Run}}}
 	}
 	var sent []proxyapi.Exchange
-	l := &Sandbox{
+	l := &BridgeLauncher{
 		Client: sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: sandbox.Dial}), Control: proxyapi.NewClient(proxy.Socket),
 		Sent: func(list []proxyapi.Exchange) { sent = append(sent, list...) },
 	}

@@ -30,9 +30,9 @@ const (
 	installTime = 10 * time.Minute
 )
 
-// Sandbox launches bridges in server slots. The order is the fence, as for runs (package execution): lease a slot,
-// register the server at the proxy, run the bridge, end the registration, and only then free the slot.
-type Sandbox struct {
+// BridgeLauncher launches bridges in server slots. The order is the fence, as for runs (package execution): lease a
+// slot, register the server at the proxy, run the bridge, end the registration, and only then free the slot.
+type BridgeLauncher struct {
 	Client  *sandboxapi.Client
 	Control *proxyapi.Client
 	// Registry is the address of the package registry, or "".
@@ -45,7 +45,7 @@ type Sandbox struct {
 }
 
 // Launch implements Launcher.
-func (l *Sandbox) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
+func (l *BridgeLauncher) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
 	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package)}
 	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
 		Run: proxyapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
@@ -58,7 +58,7 @@ func (l *Sandbox) Launch(ctx context.Context, api proxyapi.API, tenant string) (
 }
 
 // leaseAndOpen leases a slot, registers it, and starts its program.
-func (l *Sandbox) leaseAndOpen(
+func (l *BridgeLauncher) leaseAndOpen(
 	ctx context.Context, api proxyapi.API, head sandboxapi.ServerHead, reg proxyapi.Registration,
 ) (_ *sandboxSlot, err error) {
 	asking, cancel := context.WithTimeout(ctx, launchTime)
@@ -101,7 +101,7 @@ func (l *Sandbox) leaseAndOpen(
 }
 
 // Install implements Launcher.
-func (l *Sandbox) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
+func (l *BridgeLauncher) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
 	registry := cmp.Or(api.Server.Registry, l.Registry)
 	if registry == "" {
 		return errors.New("no package registry is configured: codeforge mcp add writes that of npm into config.json, " +
@@ -170,7 +170,7 @@ func (s *sandboxSlot) fetchBlockReason(ctx context.Context) string {
 
 // sandboxSlot is a server slot in the sandbox.
 type sandboxSlot struct {
-	launcher *Sandbox
+	launcher *BridgeLauncher
 	api      proxyapi.API
 	lease    sandboxapi.Lease
 	stream   *sandboxapi.Stream // nil if the program was not started

@@ -38,7 +38,7 @@ func (b *Broker) tidyAfterChanges() {
 
 // RemoveUnused removes the installed packages that no API names, active or not, and logs the freed space. It returns
 // true if it must be called again.
-func (l *Sandbox) RemoveUnused(ctx context.Context, log *slog.Logger) (again bool) {
+func (l *BridgeLauncher) RemoveUnused(ctx context.Context, log *slog.Logger) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, launchTime)
 	defer cancel()
 	found, err := l.Control.FetchInspection(ctx)

@@ -30,7 +30,7 @@ func (c *Console) testAPI(r *http.Request) (any, error) {
 	if err != nil {
 		return probe.Verdict{Text: err.Error()}, nil
 	}
-	o, err := c.cfg.Execute(ctx, execution.Request{
+	o, err := c.cfg.Execute(ctx, execution.RunRequest{
 		Session: "console", Code: "// Test of the API " + apis[i].Name + ", from the console\n" + p.Script(),
 		APIs: []string{apis[i].Name}, Timeout: testTime,
 	})

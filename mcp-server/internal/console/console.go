@@ -59,7 +59,7 @@ type Config struct {
 	Skills  *skill.Store
 	History History
 	// Execute runs code, like execute_code.
-	Execute func(context.Context, execution.Request) (execution.Outcome, error)
+	Execute func(context.Context, execution.RunRequest) (execution.Outcome, error)
 	// StopRun cancels a run. It reports whether the run was in progress.
 	StopRun   func(run string) bool
 	Approvals Approvals

@@ -361,8 +361,8 @@ func TestLive(t *testing.T) {
 	if n := next(); n.Versions == nil {
 		t.Errorf("it begins with %+v", n)
 	}
-	run := func(id, state string) operatorapi.Event {
-		return operatorapi.Event{Kind: operatorapi.EventRun, RunID: id, Run: &operatorapi.Run{ID: id, State: state}}
+	run := func(id, state string) operatorapi.HistoryEvent {
+		return operatorapi.HistoryEvent{Kind: operatorapi.EventRun, RunID: id, Run: &operatorapi.Run{ID: id, State: state}}
 	}
 	m.Tell(run("r1", operatorapi.Running))
 	n := next()
@@ -375,7 +375,7 @@ func TestLive(t *testing.T) {
 	end()
 	m.Tell(run("r2", operatorapi.Running))
 	m.Tell(run("r2", operatorapi.OK))
-	m.Tell(operatorapi.Event{Kind: operatorapi.EventAlert})
+	m.Tell(operatorapi.HistoryEvent{Kind: operatorapi.EventAlert})
 	next, end = open("after=" + n.After + "&run=r1")
 	var got streamLine
 	for got.After != "4" {

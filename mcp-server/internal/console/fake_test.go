@@ -20,7 +20,7 @@ type memory struct {
 	runs           []operatorapi.Run
 
 	mu     sync.Mutex
-	events []operatorapi.Event
+	events []operatorapi.HistoryEvent
 	more   chan struct{}
 }
 
@@ -63,7 +63,7 @@ func (m *memory) RunAfter(_ context.Context, id string, _ int64) (operatorapi.De
 }
 
 // Tell adds an event.
-func (m *memory) Tell(e operatorapi.Event) {
+func (m *memory) Tell(e operatorapi.HistoryEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.Cursor = strconv.Itoa(len(m.events) + 1)
@@ -72,7 +72,7 @@ func (m *memory) Tell(e operatorapi.Event) {
 	m.more = make(chan struct{})
 }
 
-func (m *memory) Follow(ctx context.Context, after string) ([]operatorapi.Event, error) {
+func (m *memory) Follow(ctx context.Context, after string) ([]operatorapi.HistoryEvent, error) {
 	for {
 		m.mu.Lock()
 		from, err := strconv.Atoi(after)

@@ -48,7 +48,7 @@ type streamLine struct {
 }
 
 // addEvent adds an event. watched is the run that the page shows.
-func (n *streamLine) addEvent(e operatorapi.Event, watched string) {
+func (n *streamLine) addEvent(e operatorapi.HistoryEvent, watched string) {
 	n.After = e.Cursor
 	id := e.RunID
 	switch e.Kind {
@@ -91,7 +91,7 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
-	events, ended := make(chan []operatorapi.Event), make(chan struct{})
+	events, ended := make(chan []operatorapi.HistoryEvent), make(chan struct{})
 	go func() { defer close(ended); c.followEvents(ctx, r.URL.Query().Get("after"), events) }()
 	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
@@ -144,7 +144,7 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 }
 
 // followEvents sends events until ctx ends.
-func (c *Console) followEvents(ctx context.Context, after string, events chan<- []operatorapi.Event) {
+func (c *Console) followEvents(ctx context.Context, after string, events chan<- []operatorapi.HistoryEvent) {
 	for {
 		list, err := c.cfg.History.Follow(ctx, after)
 		if err != nil || len(list) == 0 {

@@ -167,7 +167,7 @@ func TestPages(t *testing.T) {
 			Proxy: b, Servers: b, Approvals: b, History: b, Settings: []Setting{{Name: "SLOTS"}}, Log: slog.New(slog.DiscardHandler),
 			Catalog: func() proxyapi.Catalog { return catalog }, Load: func() Load { return Load{Slots: 8} },
 			Ready: func(context.Context) error { return b.err }, StopRun: func(run string) bool { return run == "r000000" },
-			Execute: func(_ context.Context, r execution.Request) (execution.Outcome, error) {
+			Execute: func(_ context.Context, r execution.RunRequest) (execution.Outcome, error) {
 				at := strings.Index(r.Code, "crm.test")
 				return execution.Outcome{}, b.ask("execute %s %s", r.APIs, r.Code[at:at+8])
 			},

@@ -28,7 +28,7 @@ type History interface {
 	ListAlerts(ctx context.Context, unseen bool) ([]operatorapi.Alert, error)
 	SeeAlerts(ctx context.Context, number int64) error
 	Status(ctx context.Context) (operatorapi.Status, error)
-	Follow(ctx context.Context, after string) ([]operatorapi.Event, error)
+	Follow(ctx context.Context, after string) ([]operatorapi.HistoryEvent, error)
 }
 
 // toPageResult converts errors of the store to errors for the page.

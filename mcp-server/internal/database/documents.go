@@ -19,8 +19,8 @@ var (
 	ErrConflict = errors.New("the document was changed in the meantime")
 )
 
-// Document describes a file that replicas share. Each version is used only once.
-type Document struct {
+// SharedDocument describes a file that replicas share. Each version is used only once.
+type SharedDocument struct {
 	Name          string
 	Version, Size int64
 }
@@ -40,7 +40,7 @@ type Documents struct {
 }
 
 // List returns the documents, sorted by name.
-func (d Documents) List(ctx context.Context) (list []Document, err error) {
+func (d Documents) List(ctx context.Context) (list []SharedDocument, err error) {
 	rows, err := d.DB.QueryContext(ctx, `SELECT name, version, octet_length(data) FROM document WHERE folder = $1
 		ORDER BY name COLLATE "C"`, d.Folder)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d Documents) List(ctx context.Context) (list []Document, err error) {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var one Document
+		var one SharedDocument
 		if err := rows.Scan(&one.Name, &one.Version, &one.Size); err != nil {
 			return nil, err
 		}

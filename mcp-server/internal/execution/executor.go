@@ -84,8 +84,8 @@ type Sources struct {
 	Pins func(python bool) (map[string]string, error)
 }
 
-// Tenant is one of several clients, with separate sources.
-type Tenant struct {
+// TenantSources is one of several clients, with separate sources.
+type TenantSources struct {
 	*tenant.Tenant
 	Sources
 }
@@ -98,7 +98,7 @@ type Executor struct {
 
 // activeRun is a run in progress.
 type activeRun struct {
-	Request
+	RunRequest
 	stop context.CancelFunc
 }
 
@@ -140,7 +140,7 @@ func (e *Executor) StopRun(run string) bool {
 }
 
 // StopTenant cancels all runs of a tenant, including runs that wait for an answer of its user.
-func (e *Executor) StopTenant(t *Tenant) {
+func (e *Executor) StopTenant(t *TenantSources) {
 	e.runs.Range(func(_, r any) bool {
 		if a := r.(activeRun); a.Tenant == t {
 			a.stop()
@@ -158,7 +158,7 @@ func (e *Executor) CountActive() (n int) {
 // Run executes one run and calls on with its output as it arrives. A *queue.BusyError means that no slot became free.
 // ctx's error means that the run was cancelled. sandboxapi.ErrInterrupted means that the connection to the sandbox
 // broke.
-func (e *Executor) Run(ctx context.Context, r Request, on func(sandboxapi.Event)) (Outcome, error) {
+func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Event)) (Outcome, error) {
 	o := Outcome{Run: cmp.Or(r.ID, NewID())}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -202,7 +202,7 @@ func (e *Executor) Run(ctx context.Context, r Request, on func(sandboxapi.Event)
 }
 
 // sourcesFor returns the sources of the run's tenant, or the operator's.
-func (e *Executor) sourcesFor(r Request) Sources {
+func (e *Executor) sourcesFor(r RunRequest) Sources {
 	if r.Tenant == nil {
 		return e.cfg.Sources
 	}
@@ -210,7 +210,7 @@ func (e *Executor) sourcesFor(r Request) Sources {
 }
 
 // runWithLease executes the run within one lease.
-func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *Outcome,
+func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, o *Outcome,
 	on func(sandboxapi.Event)) error {
 	turn := queue.Turn{Session: r.Session, Language: r.leaseLanguage(), Private: e.sourcesFor(r).Skills != nil}
 	if r.Tenant != nil {
@@ -230,7 +230,7 @@ func (e *Executor) runWithLease(ctx context.Context, r Request, closed bool, o *
 
 // runRegistered executes the run while it is registered at the proxy.
 func (e *Executor) runRegistered(
-	ctx context.Context, l sandbox.Lease, r Request, closed bool, o *Outcome, on func(sandboxapi.Event),
+	ctx context.Context, l sandbox.SlotLease, r RunRequest, closed bool, o *Outcome, on func(sandboxapi.Event),
 ) (err error) {
 	reg := proxyapi.Registration{
 		Generation: l.Generation, Run: o.Run, APIs: r.APIs, Deadline: time.Now().Add(r.Timeout + startMargin),
@@ -280,7 +280,7 @@ func (e *Executor) runRegistered(
 }
 
 // runCode runs the code. It tries again if sandboxd has another permission set, because then no code has run.
-func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *Outcome,
+func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunRequest, o *Outcome,
 	on func(sandboxapi.Event)) error {
 	skills, err := e.importedSkills(r)
 	if err != nil {
@@ -313,7 +313,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.Lease, r Request, o *O
 }
 
 // importedSkills returns, by name, the files that a run imports from the folder of its slot.
-func (e *Executor) importedSkills(r Request) (map[string]string, error) {
+func (e *Executor) importedSkills(r RunRequest) (map[string]string, error) {
 	switch from := e.sourcesFor(r); {
 	case from.Skills != nil:
 		return from.Skills(r.Code), nil

@@ -26,8 +26,8 @@ import (
 )
 
 type world struct {
-	sandbox *fakepeers.Sandbox
-	proxy   *fakepeers.Proxy
+	sandbox *fakepeers.FakeSandbox
+	proxy   *fakepeers.FakeProxy
 	watcher *catalogwatch.Watcher
 	queue   *queue.Queue
 	*execution.Executor
@@ -64,7 +64,7 @@ func newWorldWith(t *testing.T, slots int, servers execution.Servers, maxWait ti
 	return w
 }
 
-func (w *world) run(ctx context.Context, r execution.Request) (execution.Outcome, string, error) {
+func (w *world) run(ctx context.Context, r execution.RunRequest) (execution.Outcome, string, error) {
 	if r.Timeout == 0 {
 		r.Timeout = testkit.Patience
 	}
@@ -102,9 +102,9 @@ func TestOrder(t *testing.T) {
 		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 2}}
 	}
 	start := time.Now()
-	o, out, err := w.run(t.Context(), execution.Request{
+	o, out, err := w.run(t.Context(), execution.RunRequest{
 		Code: "x", APIs: []string{"a"}, Timeout: 7 * time.Second,
-		Tenant: &execution.Tenant{Tenant: &tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}},
+		Tenant: &execution.TenantSources{Tenant: &tenant.Tenant{Tenant: tokenfile.Tenant{Name: "alice"}}},
 	})
 	if err != nil || out != "out err" || o.Exit.Code != 3 || o.Receipt.Count.Exchanges != 2 || o.Receipt.Run != o.Run || o.Lost {
 		t.Errorf("got %+v, %q, %v", o, out, err)
@@ -166,7 +166,7 @@ func TestServers(t *testing.T) {
 		w.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
 			return proxyapi.Receipt{Exchanges: []proxyapi.Exchange{{URL: "https://a.example.com/"}, {URL: "https://mcp.codeforge.internal/git/log"}}}
 		}
-		o, _, err := w.run(t.Context(), execution.Request{Code: "x", APIs: c.apis, Session: "me"})
+		o, _, err := w.run(t.Context(), execution.RunRequest{Code: "x", APIs: c.apis, Session: "me"})
 		if x := o.Receipt.Exchanges; len(x) != 2 || x[0].Caused != nil || x[1].Among != 1 || len(x[1].Caused) != 1 {
 			t.Errorf("receipt %+v", o.Receipt)
 		}
@@ -193,7 +193,7 @@ func TestCancelUnwinds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	out := ""
-	o, err := w.Run(ctx, execution.Request{Code: "x", Timeout: time.Minute}, func(e sandboxapi.Event) {
+	o, err := w.Run(ctx, execution.RunRequest{Code: "x", Timeout: time.Minute}, func(e sandboxapi.Event) {
 		out += e.Stdout
 		cancel()
 	})
@@ -205,11 +205,11 @@ func TestCancelUnwinds(t *testing.T) {
 
 func TestProxyGone(t *testing.T) {
 	w := newWorld(t, 1)
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	w.proxy.Stop()
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err == nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err == nil {
 		t.Error("a run without the proxy")
 	}
 	w.clean(t)
@@ -217,7 +217,7 @@ func TestProxyGone(t *testing.T) {
 		t.Errorf("the code ran although the proxy did not know of it: %v", w.sandbox.Journal())
 	}
 	w.proxy.Start()
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("after its return: %v", err)
 	}
 	w.clean(t)
@@ -230,7 +230,7 @@ func TestProxyDiesDuringRun(t *testing.T) {
 		w.proxy.Stop()
 		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
-	o, _, err := w.run(t.Context(), execution.Request{Code: "x"})
+	o, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"})
 	if err != nil || !o.Lost {
 		t.Errorf("got %+v, %v", o, err)
 	}
@@ -242,12 +242,12 @@ func TestProxyDiesDuringRun(t *testing.T) {
 // TestSandboxRestarts: a sandboxd that was started anew knows no permissions; they are told again and the run goes on.
 func TestSandboxRestarts(t *testing.T) {
 	w := newWorld(t, 1)
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	w.sandbox.Stop()
 	w.sandbox.Start()
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
 	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
@@ -266,7 +266,7 @@ func TestSandboxDiesDuringRun(t *testing.T) {
 		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
 	out := ""
-	_, err := w.Run(t.Context(), execution.Request{Code: "x", Timeout: testkit.Patience}, func(e sandboxapi.Event) {
+	_, err := w.Run(t.Context(), execution.RunRequest{Code: "x", Timeout: testkit.Patience}, func(e sandboxapi.Event) {
 		out += e.Stdout
 		close(seen)
 	})
@@ -287,7 +287,7 @@ func TestOldGenerations(t *testing.T) {
 	if err := control.RegisterRun(t.Context(), 0, proxyapi.Registration{Generation: 2, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("generation 3 is new enough: %v", err)
 	}
 	if n := w.sandbox.WaitForReleases(); n != 0 {
@@ -296,7 +296,7 @@ func TestOldGenerations(t *testing.T) {
 	if err := control.RegisterRun(t.Context(), 0, proxyapi.Registration{Generation: 1000, Run: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.Is(err, proxyapi.ErrFenced) {
+	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); !errors.Is(err, proxyapi.ErrFenced) {
 		t.Errorf("got %v, want fenced", err)
 	}
 	if n := w.sandbox.WaitForReleases(); n != 0 {
@@ -312,7 +312,7 @@ func TestCatalogChanges(t *testing.T) {
 	}
 	for i := range 30 {
 		w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "n", Domains: []string{fmt.Sprintf("h%d.example.com", i)}}}})
-		if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -350,7 +350,7 @@ func TestCatalogChangesAllTheTime(t *testing.T) {
 		}
 	}()
 	for range 300 {
-		if _, _, err := w.run(t.Context(), execution.Request{Code: "x"}); err != nil {
+		if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 			t.Error(err)
 			break
 		}
@@ -369,14 +369,14 @@ func TestBusy(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := w.run(context.Background(), execution.Request{Code: "x"})
+		_, _, err := w.run(context.Background(), execution.RunRequest{Code: "x"})
 		ended <- err
 	}()
 	for w.sandbox.CountLeased() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	var busy *queue.BusyError
-	if o, _, err := w.run(t.Context(), execution.Request{Code: "x"}); !errors.As(err, &busy) || o.Waited < 900*time.Millisecond {
+	if o, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); !errors.As(err, &busy) || o.Waited < 900*time.Millisecond {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	close(release)

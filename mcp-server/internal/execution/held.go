@@ -34,7 +34,7 @@ func (e *Executor) mayHold(apis []string) bool {
 
 // watchHeld runs until ctx ends. While requests that the run may have caused wait for a person, it stops the time
 // limits of the run and of its calls. It asks the user about each request that belongs to the run.
-func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, run string) {
+func (e *Executor) watchHeld(ctx context.Context, l sandbox.SlotLease, r RunRequest, run string) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asked := map[string]context.CancelFunc{}
@@ -84,7 +84,7 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.Lease, r Request, ru
 }
 
 // askAndSend asks about one request, and sends the answer to the proxy.
-func (e *Executor) askAndSend(ctx context.Context, l sandbox.Lease, r Request, h approvalapi.HeldRequest) {
+func (e *Executor) askAndSend(ctx context.Context, l sandbox.SlotLease, r RunRequest, h approvalapi.HeldRequest) {
 	answer := r.Approve(ctx, h)
 	if answer == Unanswered {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Request is one run.
-type Request struct {
+// RunRequest is one run.
+type RunRequest struct {
 	// ID is the run's ID, from NewID.
 	ID string
 	// Session is the session whose turn in the queue the run takes.
@@ -27,7 +27,7 @@ type Request struct {
 	// APIs narrows the run to these APIs. Empty means all active ones, or all of the tenant's.
 	APIs []string
 	// Tenant owns the run. Nil means the operator.
-	Tenant  *Tenant
+	Tenant  *TenantSources
 	Timeout time.Duration
 	// DryRun records writes in a plan instead of sending them: see proxyapi.Registration.
 	DryRun bool
@@ -49,7 +49,7 @@ type Request struct {
 }
 
 // leaseLanguage returns the language of the lease, as sandboxapi.LeaseRequest names it.
-func (r Request) leaseLanguage() string {
+func (r RunRequest) leaseLanguage() string {
 	if r.Python {
 		return sandboxapi.LanguagePython
 	}
@@ -57,7 +57,7 @@ func (r Request) leaseLanguage() string {
 }
 
 // newSummary returns the ledger's record of a run.
-func (r Request) newSummary(o Outcome) proxyapi.Summary {
+func (r RunRequest) newSummary(o Outcome) proxyapi.Summary {
 	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
 	return proxyapi.Summary{

@@ -15,7 +15,7 @@ import (
 
 // NewDenoScript is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the
 // directory that code knows as /skills. Its path in code is replaced, because there is no mount.
-func NewDenoScript(tb testing.TB, s *Sandbox, skills string) Script {
+func NewDenoScript(tb testing.TB, s *FakeSandbox, skills string) Script {
 	tb.Helper()
 	deno := testkit.DenoPath(tb)
 	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {

@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// Proxy is a substitute for egress-proxy, with its control API only.
-type Proxy struct {
+// FakeProxy is a substitute for egress-proxy, with its control API only.
+type FakeProxy struct {
 	// Socket is the path on which it listens.
 	Socket string
 	// Receipt returns the receipt of a run. Nil means an empty one.
@@ -43,14 +43,14 @@ type Proxy struct {
 }
 
 // NewProxy starts a Proxy that publishes the APIs. It ends with the test.
-func NewProxy(tb testing.TB, apis ...proxyapi.API) *Proxy {
+func NewProxy(tb testing.TB, apis ...proxyapi.API) *FakeProxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "prx")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &Proxy{
+	p := &FakeProxy{
 		tb: tb, Socket: filepath.Join(dir, "s"), Types: map[string]string{}, Operations: map[string]string{},
 		registered: map[slot.ID]proxyapi.Registration{}, newest: map[slot.ID]uint64{},
 		subscribers: map[chan proxyapi.Event]bool{},
@@ -62,7 +62,7 @@ func NewProxy(tb testing.TB, apis ...proxyapi.API) *Proxy {
 }
 
 // Start listens, even after Stop.
-func (p *Proxy) Start() {
+func (p *FakeProxy) Start() {
 	p.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", p.Socket)
 	if err != nil {
@@ -103,10 +103,10 @@ func (p *Proxy) Start() {
 }
 
 // Stop closes it at once.
-func (p *Proxy) Stop() { _ = p.server.Close() }
+func (p *FakeProxy) Stop() { _ = p.server.Close() }
 
 // SetCatalog publishes another catalog.
-func (p *Proxy) SetCatalog(c proxyapi.Catalog) {
+func (p *FakeProxy) SetCatalog(c proxyapi.Catalog) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version++
@@ -116,47 +116,47 @@ func (p *Proxy) SetCatalog(c proxyapi.Catalog) {
 }
 
 // PublishEvent sends an event to every present subscriber.
-func (p *Proxy) PublishEvent(e proxyapi.Event) {
+func (p *FakeProxy) PublishEvent(e proxyapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sendEvent(e)
 }
 
-func (p *Proxy) sendEvent(e proxyapi.Event) {
+func (p *FakeProxy) sendEvent(e proxyapi.Event) {
 	for s := range p.subscribers {
 		s <- e
 	}
 }
 
 // CountRegistered returns the number of registered runs.
-func (p *Proxy) CountRegistered() int {
+func (p *FakeProxy) CountRegistered() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.registered)
 }
 
 // ListRegistrations lists all registrations so far.
-func (p *Proxy) ListRegistrations() []proxyapi.Registration {
+func (p *FakeProxy) ListRegistrations() []proxyapi.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]proxyapi.Registration(nil), p.seen...)
 }
 
 // Journal lists the requests so far: "register 1", "unregister 1".
-func (p *Proxy) Journal() []string {
+func (p *FakeProxy) Journal() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.journal...)
 }
 
 // ForgetAll empties the journal and the list of registrations.
-func (p *Proxy) ForgetAll() {
+func (p *FakeProxy) ForgetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal, p.seen = nil, nil
 }
 
-func (p *Proxy) handleRegister(w http.ResponseWriter, r *http.Request) {
+func (p *FakeProxy) handleRegister(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	var reg proxyapi.Registration
 	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {
@@ -176,7 +176,7 @@ func (p *Proxy) handleRegister(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (p *Proxy) handleUnregister(w http.ResponseWriter, r *http.Request) {
+func (p *FakeProxy) handleUnregister(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	g, _ := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	p.mu.Lock()
@@ -196,7 +196,7 @@ func (p *Proxy) handleUnregister(w http.ResponseWriter, r *http.Request) {
 	rpc.WriteAnswer(w, http.StatusOK, receipt)
 }
 
-func (p *Proxy) handleEvents(w http.ResponseWriter, r *http.Request) {
+func (p *FakeProxy) handleEvents(w http.ResponseWriter, r *http.Request) {
 	if p.Subscribing != nil {
 		p.Subscribing()
 	}

@@ -24,8 +24,8 @@ import (
 // Script is the work of a run: it emits output and returns the exit.
 type Script func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit
 
-// Sandbox is a substitute for sandboxd.
-type Sandbox struct {
+// FakeSandbox is a substitute for sandboxd.
+type FakeSandbox struct {
 	// Socket is the path on which it listens.
 	Socket string
 	// Ahead grants leases ahead as long as another slot stays free. Set it before the first lease.
@@ -48,14 +48,14 @@ type Sandbox struct {
 }
 
 // NewSandbox starts a Sandbox with a number of slots. It ends with the test.
-func NewSandbox(tb testing.TB, slots int) *Sandbox {
+func NewSandbox(tb testing.TB, slots int) *FakeSandbox {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "sbx")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Sandbox{tb: tb, Socket: filepath.Join(dir, "s"), slots: slots, leases: map[uint64]slot.ID{}}
+	s := &FakeSandbox{tb: tb, Socket: filepath.Join(dir, "s"), slots: slots, leases: map[uint64]slot.ID{}}
 	s.Script = func(context.Context, sandboxapi.RunRequest, func(sandboxapi.Event)) sandboxapi.Exit {
 		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}
@@ -65,7 +65,7 @@ func NewSandbox(tb testing.TB, slots int) *Sandbox {
 }
 
 // Start listens, even after Stop. Earlier leases, permissions and runs are gone. Generations keep growing.
-func (s *Sandbox) Start() {
+func (s *FakeSandbox) Start() {
 	s.tb.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", s.Socket)
 	if err != nil {
@@ -89,22 +89,22 @@ func (s *Sandbox) Start() {
 }
 
 // Stop closes it at once.
-func (s *Sandbox) Stop() { _ = s.server.Close() }
+func (s *FakeSandbox) Stop() { _ = s.server.Close() }
 
 // Dial connects to it, for sandboxapi.ClientConfig.
-func (s *Sandbox) Dial(ctx context.Context) (net.Conn, error) {
+func (s *FakeSandbox) Dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.Socket)
 }
 
 // CountLeased returns the number of leases.
-func (s *Sandbox) CountLeased() int {
+func (s *FakeSandbox) CountLeased() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.leases)
 }
 
 // WaitForReleases is CountLeased after the last run: it waits for releases in progress.
-func (s *Sandbox) WaitForReleases() int {
+func (s *FakeSandbox) WaitForReleases() int {
 	for deadline := time.Now().Add(time.Second); s.CountLeased() > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -112,38 +112,38 @@ func (s *Sandbox) WaitForReleases() int {
 }
 
 // MostRuns returns the highest number of simultaneous runs.
-func (s *Sandbox) MostRuns() int {
+func (s *FakeSandbox) MostRuns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most
 }
 
 // AllowedHosts returns the permission set.
-func (s *Sandbox) AllowedHosts() []string {
+func (s *FakeSandbox) AllowedHosts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allow
 }
 
 // Journal lists the requests so far: "lease 1", "run 1", "exit 1", "release 1".
-func (s *Sandbox) Journal() []string {
+func (s *FakeSandbox) Journal() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.journal...)
 }
 
 // ForgetAll empties the journal.
-func (s *Sandbox) ForgetAll() {
+func (s *FakeSandbox) ForgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.journal = nil
 }
 
-func (s *Sandbox) recordRequest(what string, generation uint64) {
+func (s *FakeSandbox) recordRequest(what string, generation uint64) {
 	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
 }
 
-func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
+func (s *FakeSandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
 	var req sandboxapi.LeaseRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
@@ -172,7 +172,7 @@ func (s *Sandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
 	rpc.WriteRefusal(w, sandboxapi.ErrBusy)
 }
 
-func (s *Sandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
+func (s *FakeSandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
 	g, _ := strconv.ParseUint(r.PathValue("generation"), 10, 64)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Sandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Sandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
+func (s *FakeSandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
 	var p sandboxapi.Permissions
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())
@@ -198,7 +198,7 @@ func (s *Sandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
 }
 
 // beginRun checks a run's generation and permissions, and counts the run.
-func (s *Sandbox) beginRun(r sandboxapi.RunRequest) error {
+func (s *FakeSandbox) beginRun(r sandboxapi.RunRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.leases[r.Generation]; !ok {
@@ -214,13 +214,13 @@ func (s *Sandbox) beginRun(r sandboxapi.RunRequest) error {
 }
 
 // SetScript sets Script for all later runs.
-func (s *Sandbox) SetScript(script Script) {
+func (s *FakeSandbox) SetScript(script Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Script = script
 }
 
-func (s *Sandbox) handleRun(w http.ResponseWriter, req *http.Request) {
+func (s *FakeSandbox) handleRun(w http.ResponseWriter, req *http.Request) {
 	var r sandboxapi.RunRequest
 	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, err.Error())

@@ -17,7 +17,7 @@ func (s *Store) AddAlert(a operatorapi.Alert) {
 	}
 	a.Number, a.At = s.nextNumber(), time.Now().UTC()
 	a.Title, a.Text = s.cleanField(a.Title), s.cleanField(a.Text)
-	e := operatorapi.Event{Kind: operatorapi.EventAlert, RunID: a.Run, Alert: &a}
+	e := operatorapi.HistoryEvent{Kind: operatorapi.EventAlert, RunID: a.Run, Alert: &a}
 	s.feed.publishEvent(e)
 	s.queueJob(writeJob{do: func(ctx context.Context, tx *writeTransaction) error {
 		tx.events = append(tx.events, e)

@@ -21,7 +21,7 @@ type eventFeed struct {
 	era string // distinguishes the numbers of two processes
 
 	mu     sync.Mutex
-	events []operatorapi.Event
+	events []operatorapi.HistoryEvent
 	next   uint64 // the number of the next event
 	bytes  int
 	more   chan struct{} // closed with the next event
@@ -42,7 +42,7 @@ func (f *eventFeed) endChange() {
 }
 
 // publishEvent adds an event.
-func (f *eventFeed) publishEvent(e operatorapi.Event) {
+func (f *eventFeed) publishEvent(e operatorapi.HistoryEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// end has closed more, and a second close would panic.
@@ -57,7 +57,7 @@ func (f *eventFeed) publishEvent(e operatorapi.Event) {
 	// A slow reader loses events and gets a gap: it must not hold the memory or the publisher.
 	for len(f.events)-drop > maxEvents || f.bytes > maxEventBytes && drop < len(f.events)-1 {
 		f.bytes -= eventWeight(f.events[drop])
-		f.events[drop] = operatorapi.Event{} // for the garbage collector
+		f.events[drop] = operatorapi.HistoryEvent{} // for the garbage collector
 		drop++
 	}
 	f.events = f.events[drop:]
@@ -66,7 +66,7 @@ func (f *eventFeed) publishEvent(e operatorapi.Event) {
 	f.more = make(chan struct{})
 }
 
-func eventWeight(e operatorapi.Event) int {
+func eventWeight(e operatorapi.HistoryEvent) int {
 	if e.Print != nil {
 		return len(e.Print.Text)
 	}
@@ -76,7 +76,7 @@ func eventWeight(e operatorapi.Event) int {
 func (f *eventFeed) cursorOf(n uint64) string { return f.era + "." + strconv.FormatUint(n, 10) }
 
 // eventsAfter returns the events after a cursor, and a channel that is closed with the next event.
-func (f *eventFeed) eventsAfter(cursor string) ([]operatorapi.Event, <-chan struct{}, bool) {
+func (f *eventFeed) eventsAfter(cursor string) ([]operatorapi.HistoryEvent, <-chan struct{}, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := f.next - uint64(len(f.events))
@@ -84,10 +84,10 @@ func (f *eventFeed) eventsAfter(cursor string) ([]operatorapi.Event, <-chan stru
 	// The era differs after a restart, so an old cursor never matches by chance.
 	switch {
 	case !known || at < first:
-		gap := operatorapi.Event{Kind: operatorapi.EventGap, Cursor: f.cursorOf(first - 1)}
-		return append([]operatorapi.Event{gap}, f.events...), f.more, f.over
+		gap := operatorapi.HistoryEvent{Kind: operatorapi.EventGap, Cursor: f.cursorOf(first - 1)}
+		return append([]operatorapi.HistoryEvent{gap}, f.events...), f.more, f.over
 	case at < f.next:
-		return append([]operatorapi.Event(nil), f.events[at-first:]...), f.more, f.over
+		return append([]operatorapi.HistoryEvent(nil), f.events[at-first:]...), f.more, f.over
 	}
 	return nil, f.more, f.over
 }
@@ -117,7 +117,7 @@ func (s *Store) CurrentCursor() string {
 // Follow waits for events after the cursor and returns at least one. Continue with the cursor of the last event. If the
 // next events were dropped, or the cursor is older than mcp-server's start, the first event is an EventGap. The error
 // is ErrOff if the store is off, and context.Canceled if ctx ends or the store closes.
-func (s *Store) Follow(ctx context.Context, cursor string) ([]operatorapi.Event, error) {
+func (s *Store) Follow(ctx context.Context, cursor string) ([]operatorapi.HistoryEvent, error) {
 	if s.isOff() {
 		return nil, ErrOff
 	}

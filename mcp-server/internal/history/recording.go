@@ -84,7 +84,7 @@ func (s *Store) BeginRecording(run operatorapi.Run, code string) *Recording {
 
 // putState stores the present state of the run, and notifies followers.
 func (r *Recording) putState(run operatorapi.Run) {
-	e := operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run}
+	e := operatorapi.HistoryEvent{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run}
 	r.store.feed.publishEvent(e)
 	r.store.queueJob(writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
 		// Here and not in Begin: the proxy may be slow, and a run must not wait for it.
@@ -135,7 +135,7 @@ func (r *Recording) RecordOutput(stdout, stderr string) {
 		r.mu.Unlock()
 		// Followers see the piece at once, so it is cleaned alone; the stored output is cleaned as a whole at the end.
 		p.Text = r.store.cfg.Clean(p.Text)
-		r.store.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventPrint, RunID: r.run.ID, Print: &p})
+		r.store.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventPrint, RunID: r.run.ID, Print: &p})
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *Recording) RecordEnd(e RunEnd) {
 	s.mu.Lock()
 	delete(s.live, run.ID)
 	s.mu.Unlock()
-	s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
+	s.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
 	done := writeJob{run: run.Number, do: func(ctx context.Context, tx *writeTransaction) error {
 		return r.writeEnd(ctx, tx, run, e.Receipt, nil)
 	}}
@@ -238,7 +238,7 @@ func (s *Store) RecordExchange(x proxyapi.Exchange) {
 		r.mu.Unlock()
 	}
 	e := operatorapi.Exchange{Number: s.nextNumber(), Exchange: x}
-	s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventExchange, RunID: x.Run, Exchange: &e})
+	s.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventExchange, RunID: x.Run, Exchange: &e})
 	if full {
 		return // the receipt counts it, and so does an open page
 	}
@@ -266,7 +266,7 @@ func (s *Store) RecordSent(list []proxyapi.Exchange) {
 // NotifyGap notifies followers that they may have missed exchanges.
 func (s *Store) NotifyGap() {
 	if !s.isOff() {
-		s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventGap})
+		s.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventGap})
 	}
 }
 
@@ -338,7 +338,7 @@ func (r *Recording) writeEnd(
 	if err := putCheckpoint(ctx, tx, run); err != nil {
 		return err
 	}
-	tx.events = append(tx.events, operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
+	tx.events = append(tx.events, operatorapi.HistoryEvent{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
 	return s.addRunTotals(ctx, tx, run, rec.Exchanges, s.AddAlert)
 }
 

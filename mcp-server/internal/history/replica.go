@@ -166,7 +166,7 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 			return err
 		}
 		n++
-		var events []operatorapi.Event
+		var events []operatorapi.HistoryEvent
 		// This process has published its events already.
 		if writer == s.feed.era || json.Unmarshal([]byte(data), &events) != nil {
 			return nil

@@ -140,7 +140,7 @@ func markLost(ctx context.Context, tx *writeTransaction, choose func(operatorapi
 			_, err = tx.ExecContext(ctx, `UPDATE run SET state = $1, data = $2 WHERE number = $3`, run.State, string(data),
 				run.Number)
 		}
-		tx.events = append(tx.events, operatorapi.Event{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
+		tx.events = append(tx.events, operatorapi.HistoryEvent{Kind: operatorapi.EventRun, RunID: run.ID, Run: &run})
 		n++
 	}
 	return n, err

@@ -93,7 +93,7 @@ func (s *Store) putVersion(
 	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)`,
 		number, v.Skill, v.Version, string(text), packed)
 	if err == nil {
-		s.feed.publishEvent(operatorapi.Event{Kind: operatorapi.EventSkill, RunID: v.Run, Skill: &v})
+		s.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventSkill, RunID: v.Run, Skill: &v})
 	}
 	return err
 }

@@ -362,7 +362,7 @@ type writeTransaction struct {
 	again  bool // an earlier attempt may have succeeded
 	sums   map[sumKey]*totalRow
 	// events are for the followers at other replicas.
-	events []operatorapi.Event
+	events []operatorapi.HistoryEvent
 	// last runs after all jobs, because the full-text index is flushed by each statement after the one that changes it.
 	last []func() error
 }

@@ -84,7 +84,7 @@ func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	batches := make(chan []operatorapi.Event)
+	batches := make(chan []operatorapi.HistoryEvent)
 	go func() {
 		defer close(batches)
 		for at := cursor; ; {

@@ -10,21 +10,21 @@ import (
 
 // aheadLease is a lease taken ahead, so that the next run does not wait for a lease.
 type aheadLease struct {
-	lease  sandbox.Lease
+	lease  sandbox.SlotLease
 	giveUp *time.Timer
 }
 
 // useHeld takes the lease held ahead, if there is one and it is still valid.
-func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.Lease, bool) {
+func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.SlotLease, bool) {
 	h := q.takeHeld()
 	if h == nil {
-		return sandbox.Lease{}, false
+		return sandbox.SlotLease{}, false
 	}
 	if h.lease.IsValid() && ctx.Err() == nil && h.lease.Private == private {
 		return h.lease, true
 	}
 	q.ReleaseLease(h.lease)
-	return sandbox.Lease{}, false
+	return sandbox.SlotLease{}, false
 }
 
 // acquireAhead takes a lease for the next run, which is probably like the last one, unless runs are waiting.

@@ -93,7 +93,7 @@ type runTicket struct {
 }
 
 type ticketResult struct {
-	lease sandbox.Lease
+	lease sandbox.SlotLease
 	err   error
 }
 
@@ -143,7 +143,7 @@ func (q *Queue) CountWaiting() int {
 
 // AcquireLease takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no
 // lease was available.
-func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.Lease, time.Duration, error) {
+func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.SlotLease, time.Duration, error) {
 	return q.AcquireFor(ctx, Turn{Session: session})
 }
 
@@ -159,12 +159,12 @@ type Turn struct {
 }
 
 // AcquireFor is Acquire for a certain kind of run.
-func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Duration, error) {
+func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.SlotLease, time.Duration, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
 	defer cancel()
 	if err := t.Share.beginRun(limited); err != nil {
-		return sandbox.Lease{}, time.Since(start), err
+		return sandbox.SlotLease{}, time.Since(start), err
 	}
 	l, err := q.acquireInShare(ctx, limited, t, start)
 	if err != nil {
@@ -185,7 +185,7 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.Lease, time.Dur
 }
 
 // acquireInShare is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
-func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.Lease, error) {
+func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.SlotLease, error) {
 	request := sandboxapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
 	// A run may skip the queue only if no other run waits.
 	if q.CountWaiting() == 0 {
@@ -203,7 +203,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 		session = "tenant " + turn.Share.name
 	}
 	if err := q.enqueue(session, t); err != nil {
-		return sandbox.Lease{}, err
+		return sandbox.SlotLease{}, err
 	}
 	select {
 	case r := <-t.result:
@@ -217,9 +217,9 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 		}
 	}
 	if ctx.Err() != nil {
-		return sandbox.Lease{}, ctx.Err()
+		return sandbox.SlotLease{}, ctx.Err()
 	}
-	return sandbox.Lease{}, &BusyError{Waited: time.Since(start), Waiting: q.CountWaiting()}
+	return sandbox.SlotLease{}, &BusyError{Waited: time.Since(start), Waiting: q.CountWaiting()}
 }
 
 // takeLease requests a lease. The end of ctx does not cancel the request, because a lease whose answer is lost would
@@ -227,7 +227,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 //
 // In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
 // is taken only if no other slot is free.
-func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
+func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, error) {
 	if r.Language == "" {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
@@ -245,7 +245,7 @@ func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandb
 		}
 		if err == nil && ctx.Err() != nil {
 			q.ReleaseLease(l)
-			return sandbox.Lease{}, ctx.Err()
+			return sandbox.SlotLease{}, ctx.Err()
 		}
 		if err == nil || errors.Is(err, sandboxapi.ErrBusy) {
 			return l, err
@@ -266,7 +266,7 @@ func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandb
 }
 
 // ReleaseLease ends a lease, which lets the next run start. It returns at once; Close waits for the release.
-func (q *Queue) ReleaseLease(l sandbox.Lease) {
+func (q *Queue) ReleaseLease(l sandbox.SlotLease) {
 	q.mu.Lock()
 	closed := q.closed
 	// After Close, done.Wait may already have returned, so the release then happens here.
@@ -279,12 +279,12 @@ func (q *Queue) ReleaseLease(l sandbox.Lease) {
 	}
 }
 
-func (q *Queue) releaseOne(l sandbox.Lease) {
+func (q *Queue) releaseOne(l sandbox.SlotLease) {
 	q.giveBack(l)
 	q.acquireAhead(l.Private)
 }
 
-func (q *Queue) giveBack(l sandbox.Lease) {
+func (q *Queue) giveBack(l sandbox.SlotLease) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	// An error means that the lease or sandboxd is gone. In both cases the slot is already free.

@@ -17,7 +17,7 @@ import (
 )
 
 // newQueue makes a queue on a sandbox with so many slots.
-func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *fakepeers.Sandbox) {
+func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *fakepeers.FakeSandbox) {
 	t.Helper()
 	s := fakepeers.NewSandbox(t, slots)
 	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
@@ -30,7 +30,7 @@ func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *fakepee
 	return q, s
 }
 
-func acquire(t *testing.T, q *queue.Queue, session string) sandbox.Lease {
+func acquire(t *testing.T, q *queue.Queue, session string) sandbox.SlotLease {
 	t.Helper()
 	l, _, err := q.AcquireLease(t.Context(), session)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAcquireAtOnce(t *testing.T) {
 // TestCloseReleases: what was released before Close is free after it.
 func TestCloseReleases(t *testing.T) {
 	q, s := newQueue(t, 4, queue.Config{})
-	var leases []sandbox.Lease
+	var leases []sandbox.SlotLease
 	for range 4 {
 		leases = append(leases, acquire(t, q, "x"))
 	}
@@ -214,7 +214,7 @@ func TestRestart(t *testing.T) {
 }
 
 // newAhead makes a queue on a sandbox that gives leases ahead.
-func newAhead(t *testing.T, slots int) (*queue.Queue, *fakepeers.Sandbox) {
+func newAhead(t *testing.T, slots int) (*queue.Queue, *fakepeers.FakeSandbox) {
 	t.Helper()
 	q, s := newQueue(t, slots, queue.Config{})
 	s.Ahead = true
@@ -222,7 +222,7 @@ func newAhead(t *testing.T, slots int) (*queue.Queue, *fakepeers.Sandbox) {
 }
 
 // leased waits until so many leases are held.
-func leased(t *testing.T, s *fakepeers.Sandbox, n int) {
+func leased(t *testing.T, s *fakepeers.FakeSandbox, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); s.CountLeased() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -331,7 +331,7 @@ type lateSource struct {
 	giveUp func()
 }
 
-func (s lateSource) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
+func (s lateSource) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, error) {
 	s.giveUp()
 	return s.Source.Acquire(ctx, r)
 }
@@ -395,11 +395,11 @@ func TestAheadCrowd(t *testing.T) {
 func TestShare(t *testing.T) {
 	q, _ := newQueue(t, 2, queue.Config{MaxWait: 20 * time.Second, MaxWaiting: 1, MaxPerSession: 1})
 	a, b := queue.NewShare("a", 2, 3), queue.NewShare("b", 2, 3)
-	of := func(s *queue.Share) (sandbox.Lease, error) {
+	of := func(s *queue.Share) (sandbox.SlotLease, error) {
 		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "s", Share: s})
 		return l, err
 	}
-	var held []sandbox.Lease
+	var held []sandbox.SlotLease
 	for range 2 {
 		l, err := of(a)
 		testkit.Must(t, err)

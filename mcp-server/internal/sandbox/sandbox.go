@@ -21,11 +21,11 @@ type Sandbox struct {
 type Source interface {
 	// Acquire takes a lease. sandboxapi.ErrBusy means that all slots are taken, or, for a lease ahead, that the run must
 	// request a lease itself.
-	Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (Lease, error)
+	Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (SlotLease, error)
 }
 
-// Lease is the right to use a slot of a sandbox once. Release ends it.
-type Lease struct {
+// SlotLease is the right to use a slot of a sandbox once. Release ends it.
+type SlotLease struct {
 	sandboxapi.Lease
 	Of *Sandbox
 	// Private is the request's.
@@ -37,17 +37,17 @@ type Lease struct {
 }
 
 // Acquire implements Source. A lease ahead is valid as long as IsValid returns true.
-func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (Lease, error) {
+func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (SlotLease, error) {
 	stream := s.Runs.StreamNumber()
 	l, err := s.Runs.AcquireFor(ctx, r)
-	return Lease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
+	return SlotLease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
 }
 
 // IsValid reports whether a lease ahead is still valid. It ends with its connection.
-func (l Lease) IsValid() bool { return l.stream == l.Of.Runs.StreamNumber() }
+func (l SlotLease) IsValid() bool { return l.stream == l.Of.Runs.StreamNumber() }
 
 // Release ends the lease and kills processes that still run in it. After an error the lease, or the sandbox, is gone.
-func (l Lease) Release(ctx context.Context) error {
+func (l SlotLease) Release(ctx context.Context) error {
 	if l.Released != nil {
 		// The share counts the slot until the lease has ended, even after an error.
 		defer l.Released()

@@ -221,10 +221,10 @@ func (f *Fleet) pickPod(asked []*sandboxPod) *sandboxPod {
 }
 
 // Acquire implements sandbox.Source. It refuses leases ahead, because the next run may get another pod.
-func (f *Fleet) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.Lease, error) {
+func (f *Fleet) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, error) {
 	// The next run may get another pod, so a lease here could stay unused.
 	if r.Ahead {
-		return sandbox.Lease{}, sandboxapi.ErrBusy
+		return sandbox.SlotLease{}, sandboxapi.ErrBusy
 	}
 	var asked []*sandboxPod
 	var failed []error
@@ -246,14 +246,14 @@ func (f *Fleet) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox
 		asked, failed = append(asked, p), append(failed, err)
 	}
 	if len(asked) == 0 {
-		return sandbox.Lease{}, errNone
+		return sandbox.SlotLease{}, errNone
 	}
 	for _, err := range failed { // a slot may become free there soon; other failures will occur again
 		if errors.Is(err, sandboxapi.ErrBusy) {
-			return sandbox.Lease{}, err
+			return sandbox.SlotLease{}, err
 		}
 	}
-	return sandbox.Lease{}, errors.Join(failed...)
+	return sandbox.SlotLease{}, errors.Join(failed...)
 }
 
 // addLeases changes the number of this process's leases in a pod.

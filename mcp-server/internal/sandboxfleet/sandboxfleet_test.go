@@ -30,8 +30,8 @@ type cluster struct {
 
 // pod is a sandbox and a proxy, each a substitute.
 type pod struct {
-	*fakepeers.Sandbox
-	proxy *fakepeers.Proxy
+	*fakepeers.FakeSandbox
+	proxy *fakepeers.FakeProxy
 }
 
 func newCluster(t *testing.T, pods, slots int) *cluster {
@@ -94,7 +94,7 @@ func (c *cluster) await(t *testing.T, pods int) {
 	}
 }
 
-func (c *cluster) acquire(t *testing.T) sandbox.Lease {
+func (c *cluster) acquire(t *testing.T) sandbox.SlotLease {
 	t.Helper()
 	l, err := c.Acquire(t.Context(), sandboxapi.LeaseRequest{})
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *cluster) acquire(t *testing.T) sandbox.Lease {
 // TestFull: a pod that is full refuses, and another one is asked; when all are full, that is what the caller hears.
 func TestFull(t *testing.T) {
 	c := newCluster(t, 3, 2)
-	var leases []sandbox.Lease
+	var leases []sandbox.SlotLease
 	for range 6 {
 		leases = append(leases, c.acquire(t))
 	}
@@ -128,7 +128,7 @@ func TestFull(t *testing.T) {
 // more.
 func TestLeaving(t *testing.T) {
 	c := newCluster(t, 2, 50)
-	held := map[*sandbox.Sandbox]sandbox.Lease{}
+	held := map[*sandbox.Sandbox]sandbox.SlotLease{}
 	for len(held) < 2 {
 		l := c.acquire(t)
 		held[l.Of] = l

@@ -204,7 +204,7 @@ func TestThousandSlots(t *testing.T) {
 
 	var filling sync.WaitGroup
 	var mu sync.Mutex
-	var leases []sandbox.Lease
+	var leases []sandbox.SlotLease
 	var full atomic.Bool
 	for _, f := range fleets {
 		filling.Go(func() {

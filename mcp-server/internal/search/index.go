@@ -77,8 +77,8 @@ type Field struct {
 	Most   int
 }
 
-// Entry is a searchable item.
-type Entry struct {
+// IndexEntry is a searchable item.
+type IndexEntry struct {
 	Kind Kind
 	// Title is the same for entries of which one is enough, such as one operation at several paths. It may be empty.
 	Title string
@@ -118,7 +118,7 @@ const half = 1.6
 const brief = 3
 
 // AddEntry adds an entry.
-func (b *Builder) AddEntry(e Entry) {
+func (b *Builder) AddEntry(e IndexEntry) {
 	n := b.index.Len()
 	l := textGroup{text: uint16(n)} // equal to another only by chance
 	if e.Title != "" {

@@ -57,7 +57,7 @@ func build(name string, lines ...string) *Index {
 	b := NewBuilder(name)
 	for _, l := range lines {
 		kind, text, _ := strings.Cut(l, " ")
-		b.AddEntry(Entry{Kind: map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind],
+		b.AddEntry(IndexEntry{Kind: map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind],
 			Meaning: text, Fields: []Field{{Text: text, Weight: 2}}})
 	}
 	return b.BuildIndex()
@@ -114,9 +114,9 @@ func TestPhrases(t *testing.T) {
 func TestVaried(t *testing.T) {
 	b := NewBuilder("videos")
 	for range 12 {
-		b.AddEntry(Entry{Kind: Read, Title: "List the pictures", Fields: []Field{{Text: "list pictures", Weight: 2}}})
+		b.AddEntry(IndexEntry{Kind: Read, Title: "List the pictures", Fields: []Field{{Text: "list pictures", Weight: 2}}})
 	}
-	b.AddEntry(Entry{Kind: Read, Fields: []Field{{Text: "list pictures beside other words", Weight: 2}}})
+	b.AddEntry(IndexEntry{Kind: Read, Fields: []Field{{Text: "list pictures beside other words", Weight: 2}}})
 	if hits := Search([]*Index{b.BuildIndex()}, "list pictures", 8); !slices.ContainsFunc(hits, func(h Hit) bool { return h.Entry == 12 }) {
 		t.Errorf("%+v", hits)
 	}
@@ -145,7 +145,7 @@ func large(entries int) *Index {
 			n := zipf.Uint64()
 			words[i] = string([]byte{byte('a' + n%26), byte('a' + n/26%26), byte('a' + n/676%26), byte('a' + n/17576)})
 		}
-		b.AddEntry(Entry{Kind: Read, Meaning: strings.Join(words[:], " "),
+		b.AddEntry(IndexEntry{Kind: Read, Meaning: strings.Join(words[:], " "),
 			Fields: []Field{{Text: strings.Join(words[:4], "/"), Weight: 2, Bound: 4}, {Text: strings.Join(words[4:], " "), Weight: 2, Bound: 8}}})
 	}
 	return b.BuildIndex()
@@ -192,7 +192,7 @@ func TestHostile(t *testing.T) {
 			}
 			text.WriteByte(' ')
 		}
-		b.AddEntry(Entry{Meaning: text.String(), Fields: []Field{{Text: text.String(), Weight: 1}}})
+		b.AddEntry(IndexEntry{Meaning: text.String(), Fields: []Field{{Text: text.String(), Weight: 1}}})
 	}
 	x := b.BuildIndex()
 	if n := len(x.ends); n > maxTerms {

@@ -32,8 +32,8 @@ func (s *Store) TakeSnapshot() Snapshot {
 // Names returns the skills, sorted.
 func (now Snapshot) Names() []string { return slices.Sorted(maps.Keys(now.skills)) }
 
-// Change is the change of one skill.
-type Change struct{ Name, What string }
+// SkillChange is the change of one skill.
+type SkillChange struct{ Name, What string }
 
 // Kinds of changes.
 const (
@@ -51,30 +51,30 @@ func indexByName(list []Skill) map[string]Skill {
 }
 
 // ChangesSince lists the changes since an earlier snapshot, sorted by name.
-func (now Snapshot) ChangesSince(before Snapshot) []Change {
+func (now Snapshot) ChangesSince(before Snapshot) []SkillChange {
 	return compareSkills(now.skills, before.skills)
 }
 
 // HiddenSince lists the changed files that have no effect because of a pin, sorted by name.
-func (now Snapshot) HiddenSince(before Snapshot) []Change {
+func (now Snapshot) HiddenSince(before Snapshot) []SkillChange {
 	return compareSkills(now.hidden, before.hidden)
 }
 
-func compareSkills(now, before map[string]Skill) []Change {
-	var out []Change
+func compareSkills(now, before map[string]Skill) []SkillChange {
+	var out []SkillChange
 	for name, k := range now {
 		old, was := before[name]
 		switch {
 		case !was:
-			out = append(out, Change{name, New})
+			out = append(out, SkillChange{name, New})
 		// The inode too: code can replace a file and set its old time and size.
 		case old.inode != k.inode || old.Size != k.Size || !old.Modified.Equal(k.Modified):
-			out = append(out, Change{name, Altered})
+			out = append(out, SkillChange{name, Altered})
 		}
 	}
 	for name := range before {
 		if _, is := now[name]; !is {
-			out = append(out, Change{name, Deleted})
+			out = append(out, SkillChange{name, Deleted})
 		}
 	}
 	return sortChanges(out)
@@ -82,18 +82,18 @@ func compareSkills(now, before map[string]Skill) []Change {
 
 // StraysSince lists the files that were added since an earlier snapshot and are not skills, sorted by name. The field
 // What is the reason. Code chose the names.
-func (now Snapshot) StraysSince(before Snapshot) []Change {
-	var out []Change
+func (now Snapshot) StraysSince(before Snapshot) []SkillChange {
+	var out []SkillChange
 	for name, why := range now.strays {
 		if before.strays[name] != why {
-			out = append(out, Change{name, why})
+			out = append(out, SkillChange{name, why})
 		}
 	}
 	return sortChanges(out)
 }
 
-func sortChanges(list []Change) []Change {
-	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+func sortChanges(list []SkillChange) []SkillChange {
+	slices.SortFunc(list, func(a, b SkillChange) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

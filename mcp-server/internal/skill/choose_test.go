@@ -17,7 +17,7 @@ func TestChoose(t *testing.T) {
 		"a..ts": "not a skill name", "%2e%2e.ts": "not a skill name", "a.js": "not a skill name",
 	} {
 		var r pullResult
-		wanted := r.chooseSkills([]database.Document{{Name: name, Version: 1, Size: 1}})
+		wanted := r.chooseSkills([]database.SharedDocument{{Name: name, Version: 1, Size: 1}})
 		if _, is := wanted[name]; is != (want == "") || len(wanted) > 1 {
 			t.Errorf("%q: %v", name, wanted)
 		}
@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	var r pullResult
-	if wanted := r.chooseSkills([]database.Document{{Name: "a.ts", Version: 1, Size: MaxSize + 1}}); len(wanted) > 0 || r.skipped["too large"] != 1 {
+	if wanted := r.chooseSkills([]database.SharedDocument{{Name: "a.ts", Version: 1, Size: MaxSize + 1}}); len(wanted) > 0 || r.skipped["too large"] != 1 {
 		t.Errorf("%v %v", wanted, r.skipped)
 	}
 }

@@ -208,9 +208,9 @@ func (r *pullResult) skipDocument(name, reason string) {
 }
 
 // chooseSkills returns the documents that are skills, by file name. It applies the same rules as scan.
-func (r *pullResult) chooseSkills(list []database.Document) map[string]database.Document {
+func (r *pullResult) chooseSkills(list []database.SharedDocument) map[string]database.SharedDocument {
 	r.skipped, r.strays = map[string]int{}, map[string]string{}
-	wanted := map[string]database.Document{}
+	wanted := map[string]database.SharedDocument{}
 	for _, o := range list {
 		name := strings.TrimSuffix(o.Name, extension)
 		switch {
@@ -243,7 +243,7 @@ func (m *folderMirror) addSkipped(l *Listing) {
 }
 
 // removeUnwanted removes the files whose documents were removed. The caller holds busy.
-func (m *folderMirror) removeUnwanted(wanted map[string]database.Document) error {
+func (m *folderMirror) removeUnwanted(wanted map[string]database.SharedDocument) error {
 	dir, err := m.root.Open(".")
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%q of %+v: %q %v %v", c.apis, c.of, got, closed, err)
 		}
 	}
-	cat := proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{{Name: "x"}, {Name: "z"}}, Problems: []proxyapi.Problem{{API: "z"}}}
+	cat := proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{{Name: "x"}, {Name: "z"}}, Problems: []proxyapi.CatalogProblem{{API: "z"}}}
 	if v := own.NarrowCatalog(cat); len(v.APIs) != 1 || v.APIs[0].Name != "x" || v.Problems != nil || len(cat.APIs) != 2 || cat.APIs[1].Name != "z" {
 		t.Errorf("%+v of %+v", v, cat)
 	}

@@ -40,13 +40,13 @@ var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills
 
 // ownChanges returns the changes in /skills that code has made. Code that ran alone made all changes, and code that
 // does not mention skills made none. Other code made the changes of files that it names outside of imports.
-func ownChanges(code string, alone bool, changes []skill.Change) []skill.Change {
+func ownChanges(code string, alone bool, changes []skill.SkillChange) []skill.SkillChange {
 	if !strings.Contains(code, "skills") {
 		return nil
 	}
 	// Code that only imports a skill has not written it.
 	rest := importedSkill.ReplaceAllString(code, "")
-	return slices.DeleteFunc(slices.Clone(changes), func(c skill.Change) bool {
+	return slices.DeleteFunc(slices.Clone(changes), func(c skill.SkillChange) bool {
 		name := regexp.QuoteMeta(strings.TrimSuffix(c.Name, ".py"))
 		return !alone && !regexp.MustCompile("[\"'`/]"+name+"(?:\\.ts|\\.py)?[\"'`]").MatchString(rest)
 	})

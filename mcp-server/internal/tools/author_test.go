@@ -9,7 +9,7 @@ import (
 
 // TestWrote: beside other calls, a change is that of the code which names the file other than to import it.
 func TestWrote(t *testing.T) {
-	changes := []skill.Change{{Name: "report", What: skill.New}}
+	changes := []skill.SkillChange{{Name: "report", What: skill.New}}
 	for code, row := range map[string]struct{ beside, alone bool }{
 		`Deno.writeTextFileSync("/skills/report.ts", x)`:                                      {true, true},
 		"const name = 'report';\nDeno.writeTextFileSync(`/skills/${name}.ts`, x)":             {true, true},
@@ -31,7 +31,7 @@ func TestWrote(t *testing.T) {
 			t.Errorf("%s alone: %v", code, got)
 		}
 	}
-	python := []skill.Change{{Name: "report.py", What: skill.New}}
+	python := []skill.SkillChange{{Name: "report.py", What: skill.New}}
 	if got := ownChanges("p = '/skills/report.py'", false, python); len(got) != 1 {
 		t.Errorf("Python: %v", got)
 	}

@@ -226,7 +226,7 @@ func (s *Surface) typeMistakes(o execution.Outcome) []string {
 // is the text inside.
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
-) (r execution.Request, fenced bool, err error) {
+) (r execution.RunRequest, fenced bool, err error) {
 	a := readArguments(raw, argumentSpec{
 		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
 		Example: executeExample(s.publicCatalog()), MaxBytes: escaped*sandboxapi.MaxCode + maxArgumentBytes,

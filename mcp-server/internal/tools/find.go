@@ -131,7 +131,7 @@ func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.
 		})
 		first := toolsignature.FirstSentence(t.Description)
 		// Each field is bounded: a server that fills a description with words must not lead every search.
-		b.AddEntry(search.Entry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
+		b.AddEntry(search.IndexEntry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
 			{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
@@ -159,8 +159,8 @@ func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
 }
 
 // nameAndText returns an entry with a name, a text and more words.
-func nameAndText(name, text string, more ...string) search.Entry {
-	return search.Entry{Meaning: name + ". " + text, Fields: []search.Field{
+func nameAndText(name, text string, more ...string) search.IndexEntry {
+	return search.IndexEntry{Meaning: name + ". " + text, Fields: []search.Field{
 		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},
 		{Text: strings.Join(more, " "), Weight: 1.2},
 	}}

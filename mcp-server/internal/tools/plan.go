@@ -27,7 +27,7 @@ const (
 
 // presentPlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
 func (s *Surface) presentPlan(
-	ctx context.Context, r execution.Request, o execution.Outcome, ask userform.Asker,
+	ctx context.Context, r execution.RunRequest, o execution.Outcome, ask userform.Asker,
 ) readertext.Text {
 	p := o.Receipt.Plan
 	switch {

@@ -19,7 +19,7 @@ import (
 )
 
 // beginRecording starts to store a run, and sets its ID. running is called when the run has its slot.
-func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.Request, running func()) *history.Recording {
+func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunRequest, running func()) *history.Recording {
 	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
 	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
@@ -83,7 +83,7 @@ func (s *Surface) endRecording(
 }
 
 // recordVersions stores a run's changes of skills. run is empty if several runs could be the author.
-func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.Change) {
+func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes []skill.SkillChange) {
 	name := ""
 	if run != "" {
 		name, _, _ = clientInfo(req.Session)
@@ -97,7 +97,7 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 
 // remarkPinned alerts the user to pinned skills whose files changed during a run. It returns remarks on the files that
 // the run's code changed.
-func (s *Surface) remarkPinned(changes []skill.Change, code string, alone bool, run string) []string {
+func (s *Surface) remarkPinned(changes []skill.SkillChange, code string, alone bool, run string) []string {
 	own := ownChanges(code, alone, changes)
 	var out []string
 	for _, c := range changes {

@@ -54,7 +54,7 @@ var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\
 
 // reportBroken reports problems of skills that were just written. A separate run loads the skills in the sandbox
 // without executing them. If that run fails, remarks says only what it can tell without it.
-func (s *Surface) reportBroken(ctx context.Context, r execution.Request, changes []skill.Change) []string {
+func (s *Surface) reportBroken(ctx context.Context, r execution.RunRequest, changes []skill.SkillChange) []string {
 	var typescript, python []string
 	for _, c := range changes {
 		switch {
@@ -82,7 +82,8 @@ func importLines(names []string) string {
 }
 
 // remarksOn returns the remarks on skills in the language of r.
-func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker string, names []string) (out []string) {
+func (s *Surface) remarksOn(ctx context.Context, r execution.RunRequest, checker string,
+	names []string) (out []string) {
 	if len(names) == 0 || s.cfg.Executor == nil {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	if !r.Python {
 		code += importLines(names)
 	}
-	check := execution.Request{
+	check := execution.RunRequest{
 		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
@@ -106,7 +107,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.Request, checker st
 	// A skill that changed during the check may load now.
 	meanwhile := s.skillSnapshot().ChangesSince(before)
 	names = slices.DeleteFunc(names, func(name string) bool { // another run's, or removed
-		return slices.ContainsFunc(meanwhile, func(c skill.Change) bool { return c.Name == name })
+		return slices.ContainsFunc(meanwhile, func(c skill.SkillChange) bool { return c.Name == name })
 	})
 	printed, _ := stdout.Text(checkOutput)
 	failed := map[string]bool{}
@@ -145,7 +146,7 @@ func loadFailureOf(text string) string {
 }
 
 // reportStrays reports new files in /skills that are not skills, with the reason.
-func reportStrays(list []skill.Change) []string {
+func reportStrays(list []skill.SkillChange) []string {
 	var out []string
 	for i, c := range list {
 		if i == maxRemarks {

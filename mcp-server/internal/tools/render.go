@@ -24,7 +24,7 @@ type runRendering struct {
 	err            error // why the run has no exit
 	stdout, stderr *excerptBuffer
 	limit          int
-	changes        []skill.Change
+	changes        []skill.SkillChange
 	// skills are the names of all skills. remarks are the remarks on skills that were written.
 	skills, remarks []string
 	// private means that the run shared no file with others.
@@ -209,7 +209,7 @@ func cutNote(r runRendering, cut int) string {
 }
 
 // changeNote names the skills that changed during the run.
-func changeNote(changes []skill.Change) string {
+func changeNote(changes []skill.SkillChange) string {
 	if len(changes) == 0 {
 		return ""
 	}

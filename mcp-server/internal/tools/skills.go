@@ -69,8 +69,8 @@ func (s *Surface) updateSkill(ctx context.Context, req *mcp.CallToolRequest) (*m
 	// Before the remarks, which take a run: clients see the new skill at once.
 	s.shelf.refreshResources()
 	done := []string{fmt.Sprintf("Skill %s was updated and now has %d bytes.", name, k.Size)}
-	done = append(done, s.reportBroken(ctx, execution.Request{Session: s.callerSession(req)},
-		[]skill.Change{{Name: name, What: skill.Altered}})...)
+	done = append(done, s.reportBroken(ctx, execution.RunRequest{Session: s.callerSession(req)},
+		[]skill.SkillChange{{Name: name, What: skill.Altered}})...)
 	return textResult(strings.Join(done, "\n")), nil
 }
 

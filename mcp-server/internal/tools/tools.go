@@ -45,7 +45,7 @@ type Config struct {
 	// History may be nil: then no runs are stored.
 	History *history.Store
 	// Tenant is the tenant that the surface serves. Nil means the operator.
-	Tenant *execution.Tenant
+	Tenant *execution.TenantSources
 	// Alarms may be nil: then no session is ever frozen.
 	Alarms  *alarm.Set
 	Log     *slog.Logger

@@ -213,7 +213,7 @@ func (d *daemon) assembleParts(
 		}
 	}
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: notifyHangups(), Minted: d.values, Prepare: prepare}
-	conf.Changed = func(c reload.Change) {
+	conf.Changed = func(c reload.ReloadChange) {
 		d.queue.DropApprovals(c.Now.Rules.Catalog)
 		d.plans.EndOpenPlans()
 		// Before slower steps: exchanges in flight hold credentials that are no longer valid.

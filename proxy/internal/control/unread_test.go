@@ -50,8 +50,8 @@ func TestUnread(t *testing.T) {
 	write("wrong", large.String(), "", strings.Repeat("0", 64))
 
 	log := logline.New(io.Discard, "text", nil)
-	changes := make(chan reload.Change, 2)
-	r := reload.New(reload.Config{Dir: apis, Changed: func(c reload.Change) { changes <- c }})
+	changes := make(chan reload.ReloadChange, 2)
+	r := reload.New(reload.Config{Dir: apis, Changed: func(c reload.ReloadChange) { changes <- c }})
 	r.LoadFirst(log)
 	<-changes
 	unread := map[string]bool{"large": true, "shows": true, "wrong": true}

@@ -27,8 +27,8 @@ import (
 
 const maxBody = 64 << 10
 
-// Minter is the part of mint.Minter that the API needs.
-type Minter interface {
+// CredentialMinter is the part of mint.Minter that the API needs.
+type CredentialMinter interface {
 	ListCredentials() []credentialapi.Credential
 	BeginLogin(ctx context.Context, l credentialapi.Login) (credentialapi.StartedLogin, error)
 	FinishLogin(ctx context.Context, r credentialapi.Redirect) error
@@ -51,7 +51,7 @@ type Plans interface {
 }
 
 // NewHandler serves all these APIs, and the ledger for reading.
-func NewHandler(m Minter, room HeldQueue, plans Plans, records ledger.Dir) http.Handler {
+func NewHandler(m CredentialMinter, room HeldQueue, plans Plans, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ledger.Prefix, ledger.NewHandler(records))
 	mux.Handle(ledger.Prefix+"/", ledger.NewHandler(records))

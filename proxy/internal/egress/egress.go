@@ -91,7 +91,7 @@ func (e *Egress) InFlight() int {
 // CutStale ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges
 // with an earlier snapshot, because their scrubbers do not know the new values. Otherwise it ends only those that use a
 // removed API.
-func (e *Egress) CutStale(c reload.Change) {
+func (e *Egress) CutStale(c reload.ReloadChange) {
 	e.conf.Pool.RetireAll()
 	e.mu.Lock()
 	defer e.mu.Unlock()

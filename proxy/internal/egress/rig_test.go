@@ -156,7 +156,7 @@ func newRig(t testing.TB, s setup) *rig {
 }
 
 // changed does what the proxy does after a reload.
-func (r *rig) changed(c reload.Change) {
+func (r *rig) changed(c reload.ReloadChange) {
 	if !r.late {
 		r.room.DropApprovals(c.Now.Rules.Catalog)
 	}

@@ -134,7 +134,7 @@ func hasIPv6() bool {
 }
 
 // applyPlan puts a plan into force. It fills the chains, then sets the jumps to them, then verifies everything.
-func applyPlan(proto iptables.Protocol, p Plan) error {
+func applyPlan(proto iptables.Protocol, p RuleSet) error {
 	t, err := iptables.New(iptables.IPFamily(proto), iptables.Timeout(lockTime))
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func applyPlan(proto iptables.Protocol, p Plan) error {
 }
 
 // verifyPlan reads back the rules in force and compares them with the plan.
-func verifyPlan(t *iptables.IPTables, p Plan) error {
+func verifyPlan(t *iptables.IPTables, p RuleSet) error {
 	for _, r := range p.Rules {
 		ok, err := t.Exists(r.Table, r.Chain, r.Spec...)
 		if err != nil {

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestPlans shows the rules as they are passed to iptables.
 func TestPlans(t *testing.T) {
-	for name, p := range map[string]Plan{"plan4.txt": NewIPv4Plan("eth1", slot.Network{}), "plan6.txt": NewIPv6Plan("eth1")} {
+	for name, p := range map[string]RuleSet{"plan4.txt": NewIPv4Plan("eth1", slot.Network{}), "plan6.txt": NewIPv6Plan("eth1")} {
 		var b strings.Builder
 		for _, r := range append(p.Rules, p.Jumps...) {
 			b.WriteString("-t " + r.Table + " " + r.Chain + " " + strings.Join(r.Spec, " ") + "\n")

@@ -22,22 +22,22 @@ type Rule struct {
 	Spec         []string
 }
 
-// Plan is a complete set-up: the rules of this package's chains, and the jumps to the chains. Each jump must be the
+// RuleSet is a complete set-up: the rules of this package's chains, and the jumps to the chains. Each jump must be the
 // first rule of its chain.
-type Plan struct {
+type RuleSet struct {
 	Rules []Rule
 	Jumps []Rule
 }
 
 // NewIPv4Plan returns the set-up for IPv4. inside is the interface of the sandbox's network n.
-func NewIPv4Plan(inside string, n slot.Network) Plan {
+func NewIPv4Plan(inside string, n slot.Network) RuleSet {
 	subnet, self, resolver := n.Subnet().String(), n.Proxy().String()+"/32", slot.SyntheticAddr.String()+"/32"
 	port := strconv.Itoa(DNSPort)
 	dns := func(proto string) Rule {
 		return Rule{"filter", chainInput, []string{"-s", subnet, "-d", resolver, "-i", inside, "-p", proto, "-m", proto,
 			"--dport", port, "-j", "ACCEPT"}}
 	}
-	return Plan{
+	return RuleSet{
 		Rules: []Rule{
 			// Redirect to the same port of the proxy's address. The catalog decides which ports are open: the proxy listens
 			// there without a capability. The kernel refuses connections to other ports.
@@ -61,8 +61,8 @@ func NewIPv4Plan(inside string, n slot.Network) Plan {
 }
 
 // NewIPv6Plan returns the set-up for IPv6, which the sandbox does not have.
-func NewIPv6Plan(inside string) Plan {
-	return Plan{
+func NewIPv6Plan(inside string) RuleSet {
+	return RuleSet{
 		Rules: []Rule{
 			{"filter", chainInput, []string{"-i", inside, "-j", "DROP"}},
 			{"filter", chainForward, []string{"-j", "DROP"}},

@@ -56,7 +56,7 @@ type Config struct {
 	// Prepare is called with every new catalog before it is in force. It may be nil.
 	Prepare func(*catalog.Catalog)
 	// Changed is called for every change, after it is in force.
-	Changed func(Change)
+	Changed func(ReloadChange)
 	// Signal requests an immediate reload, as SIGHUP does. It may be nil.
 	Signal <-chan struct{}
 }
@@ -73,8 +73,8 @@ type Snapshot struct {
 	Superseded chan struct{}
 }
 
-// Change describes the changes of a reload.
-type Change struct {
+// ReloadChange describes the changes of a reload.
+type ReloadChange struct {
 	Now *Snapshot
 	// Removed names the APIs that are gone or inactive. It also names APIs whose credentials, surfaces, client certificate
 	// or hosts have changed.
@@ -98,7 +98,7 @@ type Reloader struct {
 // New makes a Reloader with an empty Snapshot.
 func New(c Config) *Reloader {
 	if c.Changed == nil {
-		c.Changed = func(Change) {}
+		c.Changed = func(ReloadChange) {}
 	}
 	r := &Reloader{conf: c}
 	r.current.Store(&Snapshot{Scrub: scrub.New(nil), Swap: swap.New(nil)})
@@ -168,7 +168,7 @@ func (r *Reloader) loadCatalog(soon bool) {
 	}
 	r.log.LogAttrs(context.Background(), slog.LevelInfo, "catalog in force", logline.Tag("catalog"),
 		slog.String("version", next.Public.Version), slog.Int("active", active), slog.Int("problems", len(problems)))
-	r.conf.Changed(Change{Now: next, Removed: listRemoved(old.Rules.Catalog, c), NewValues: added &&
+	r.conf.Changed(ReloadChange{Now: next, Removed: listRemoved(old.Rules.Catalog, c), NewValues: added &&
 		old.Rules.Catalog != nil})
 }
 
@@ -283,7 +283,7 @@ func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) 
 		}
 	}
 	for _, p := range problems {
-		out.Problems = append(out.Problems, proxyapi.Problem{
+		out.Problems = append(out.Problems, proxyapi.CatalogProblem{
 			API: p.API, Text: p.String(), Warning: p.Severity == catalog.Warning,
 		})
 	}

@@ -56,13 +56,14 @@ func (f serveFlags) maxProcesses() uint64 {
 }
 
 // sharedDirs bounds the files that one run may add to the directories shared by all runs.
-func sharedDirs(f serveFlags) []quota.Dir {
-	dirs := []quota.Dir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000, MakeRoom: true}}
+func sharedDirs(f serveFlags) []quota.SharedDir {
+	dirs := []quota.SharedDir{{Path: f.tmp, Name: jail.TmpDir, Bytes: 128 << 20, Files: 10000, MakeRoom: true}}
 	if !f.skillsReadonly {
-		dirs = append(dirs, quota.Dir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
+		dirs = append(dirs, quota.SharedDir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
 	if f.mode == container { // the homes of private runs
-		dirs = append(dirs, quota.Dir{Path: sandboxapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize, Files: 10000})
+		dirs = append(dirs, quota.SharedDir{Path: sandboxapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize,
+			Files: 10000})
 	}
 	return dirs
 }

@@ -10,7 +10,7 @@ import (
 const program = "sandboxd"
 
 // Start starts "sandboxd enter", which carries out the plan. files are its descriptors from 0 on.
-func (p Plan) Start(files []*os.File, attr syscall.SysProcAttr) (*os.Process, error) {
+func (p ProcessSpec) Start(files []*os.File, attr syscall.SysProcAttr) (*os.Process, error) {
 	return os.StartProcess("/proc/self/exe", append([]string{program}, p.CommandLine()...), &os.ProcAttr{
 		// With one processor, the Go runtime starts fewer threads, and does not read the limits of cgroups.
 		Files: files, Sys: &attr,
@@ -27,7 +27,7 @@ func init() {
 	var err error
 	switch os.Args[1] {
 	case "enter":
-		var plan Plan
+		var plan ProcessSpec
 		if plan, err = ParsePlan(os.Args[2:]); err == nil {
 			err = plan.EnterAndExec()
 		}

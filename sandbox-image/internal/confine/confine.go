@@ -27,7 +27,7 @@ const umask = 0o007
 
 // EnterAndExec carries out the plan and, on success, does not return. Call it in a process that does nothing else and
 // that exits on an error.
-func (p Plan) EnterAndExec() error {
+func (p ProcessSpec) EnterAndExec() error {
 	runtime.LockOSThread() // never unlocked: exec turns this thread into the process
 	parent := os.Getppid()
 	//defence:netns
@@ -78,7 +78,7 @@ func setOOMScore() error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-func (p Plan) setLimits() error {
+func (p ProcessSpec) setLimits() error {
 	for _, l := range []struct {
 		name     string
 		resource int
@@ -115,7 +115,7 @@ func setLimit(resource int, value uint64) error {
 }
 
 // changeIdentity changes the user and groups, drops every capability, and makes the process die with its parent.
-func (p Plan) changeIdentity() error {
+func (p ProcessSpec) changeIdentity() error {
 	// Dropping capabilities from the bounding set needs CAP_SETPCAP, which the change of user takes away.
 	if p.NoNewPrivs {
 		if err := privilege.DropBounding(); err != nil {
@@ -184,7 +184,7 @@ func setGroups(gid int, groups []int) error {
 }
 
 // execProgram closes all descriptors except those in Keep, restricts file access, loads the seccomp filter, and execs.
-func (p Plan) execProgram() error {
+func (p ProcessSpec) execProgram() error {
 	// The filter is built before the gate, so that the start takes less time.
 	if err := closeOthers(p.Keep); err != nil {
 		return err

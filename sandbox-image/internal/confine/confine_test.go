@@ -112,7 +112,7 @@ func TestBecome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leak.Close()
-	plan := Plan{
+	plan := ProcessSpec{
 		NetNS: -1, UID: 20098, GID: 20000, Groups: []int{21098}, Filter: true, NoNewPrivs: true, Processes: 100,
 		FileSize: 1 << 20, OpenFiles: 64, Dir: "/", Argv: []string{program, "report"}, Env: []string{"ONLY=this"},
 	}
@@ -149,7 +149,7 @@ func TestFailedSetnsIsFatal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, plan := range []Plan{
+	for _, plan := range []ProcessSpec{
 		{NetNS: 3, Argv: []string{"/bin/echo", "ran"}},
 		{NetNS: 9, Argv: []string{"/bin/echo", "ran"}},
 		{NetNS: -1, MountNS: 3, Argv: []string{"/bin/echo", "ran"}},

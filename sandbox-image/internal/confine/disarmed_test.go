@@ -19,7 +19,7 @@ func TestDisarmed(t *testing.T) {
 		shell, err := exec.LookPath("sh")
 		testkit.Must(t, err)
 		file := filepath.Join(t.TempDir(), "file")
-		plan := Plan{
+		plan := ProcessSpec{
 			NetNS: -1, NoNewPrivs: true, Read: []string{"/"}, Write: []string{"/dev/null"}, Dir: "/",
 			Argv: []string{shell, "-ec", "echo evil >$1", "sh", file}, Env: os.Environ(),
 		}

@@ -50,7 +50,7 @@ func TestReads(t *testing.T) {
 		{"/proc/version", ""},
 		{"/etc/passwd", ""},
 	} {
-		plan := Plan{
+		plan := ProcessSpec{
 			NetNS: -1, NoNewPrivs: true, Read: []string{open, "/lib", "/lib64", "/usr/lib", cat, "/nowhere"},
 			Argv: []string{cat, row.path}, Dir: "/",
 		}
@@ -94,7 +94,7 @@ func TestWrites(t *testing.T) {
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, name, "file"), []byte("words"), 0o600))
 		}
 		run := func(in, read string, write ...string) error {
-			plan := Plan{
+			plan := ProcessSpec{
 				NetNS: -1, NoNewPrivs: true, Read: strings.Fields(read), Write: write, Dir: "/",
 				Argv: []string{shell, "-ec", row.does, "sh", filepath.Join(dir, in)}, Env: os.Environ(),
 			}

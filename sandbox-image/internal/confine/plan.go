@@ -15,8 +15,8 @@ import (
 // NoNetNS replaces the descriptor if the process keeps its network namespace.
 const NoNetNS = "-"
 
-// Plan describes the process and the program that it execs. A zero field changes nothing.
-type Plan struct {
+// ProcessSpec describes the process and the program that it execs. A zero field changes nothing.
+type ProcessSpec struct {
 	// NetNS is the descriptor of the network namespace to enter, or -1.
 	NetNS int
 	// UID and GID are the new user and group; 0 keeps the current one. Groups are the supplementary groups.
@@ -49,7 +49,7 @@ type Plan struct {
 }
 
 // CommandLine returns the command line of "sandboxd enter" for the plan.
-func (p Plan) CommandLine() []string {
+func (p ProcessSpec) CommandLine() []string {
 	args := []string{"enter"}
 	num := func(name string, v int) {
 		if v != 0 {
@@ -98,8 +98,8 @@ func (p Plan) CommandLine() []string {
 }
 
 // ParsePlan is the inverse of Args. args are the arguments after "enter".
-func ParsePlan(args []string) (Plan, error) {
-	p := Plan{NetNS: -1}
+func ParsePlan(args []string) (ProcessSpec, error) {
+	p := ProcessSpec{NetNS: -1}
 	fs := flag.NewFlagSet("enter", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&p.UID, "uid", 0, "")

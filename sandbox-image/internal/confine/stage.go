@@ -19,8 +19,8 @@ import (
 // hides its content only in the stage's mount namespace.
 const buildDir = "/tmp"
 
-// Entry is one file or folder of a stage.
-type Entry struct {
+// StageEntry is one file or folder of a stage.
+type StageEntry struct {
 	Kind Kind
 	// Path is absolute, as the stage has it.
 	Path string
@@ -64,7 +64,7 @@ func (k Kind) isMount() bool { return k == ReadOnly || k == Writable || k == Dev
 // slots. A sandbox copies all mounts of its namespace, so the mounts of the host would make each start slower. The
 // namespace lives as long as one of its descriptors is open. Call StageBinds on a locked thread of a process that does
 // nothing else.
-func StageBinds(entries []Entry) error {
+func StageBinds(entries []StageEntry) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -119,7 +119,7 @@ func becomeRoot(dir string) error {
 }
 
 // build makes the entry below buildDir. fd is its open source, if it has one.
-func (e Entry) build(fd int) error {
+func (e StageEntry) build(fd int) error {
 	at, source := filepath.Join(buildDir, e.Path), "/proc/self/fd/"+strconv.Itoa(fd)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -168,7 +168,7 @@ func makeMountPoint(fd int, at string) error {
 }
 
 // NewStage starts "sandboxd stage", which makes a stage, and returns the descriptor of its mount namespace.
-func NewStage(entries []Entry) (*os.File, error) {
+func NewStage(entries []StageEntry) (*os.File, error) {
 	args := []string{"stage"}
 	for _, e := range entries {
 		args = append(args, string(e.Kind), e.Path, e.Source)
@@ -211,9 +211,9 @@ func NewStage(entries []Entry) (*os.File, error) {
 // input is closed.
 func ServeStage(args []string, in io.Reader, out io.Writer) error {
 	runtime.LockOSThread()
-	var entries []Entry
+	var entries []StageEntry
 	for ; len(args) >= 3; args = args[3:] {
-		e := Entry{Kind(args[0]), args[1], args[2]}
+		e := StageEntry{Kind(args[0]), args[1], args[2]}
 		if !filepath.IsAbs(e.Path) || filepath.Clean(e.Path) != e.Path {
 			return fmt.Errorf("stage: %q is not a path", e.Path)
 		}

@@ -26,7 +26,7 @@ func TestStage(t *testing.T) {
 	self, err := os.Executable()
 	testkit.Must(t, err)
 	umask := syscall.Umask(0o077)
-	stage, err := NewStage([]Entry{
+	stage, err := NewStage([]StageEntry{
 		{Kind: Plain, Path: "/proc", Source: "/proc"}, {Kind: ReadOnly, Path: "/read", Source: dir},
 		{Kind: Writable, Path: "/deep/write", Source: dir}, {Kind: Hidden, Path: "/read/hidden"},
 		{Kind: Copy, Path: "/copy", Source: filepath.Join(dir, "file")}, {Kind: Device, Path: "/dev/null", Source: "/dev/null"},
@@ -36,7 +36,7 @@ func TestStage(t *testing.T) {
 	syscall.Umask(umask)
 	testkit.Must(t, err)
 	defer stage.Close()
-	plan := Plan{NetNS: -1, MountNS: 3, Dir: "/", Argv: []string{"/program", "stage-report"}}
+	plan := ProcessSpec{NetNS: -1, MountNS: 3, Dir: "/", Argv: []string{"/program", "stage-report"}}
 	cmd := exec.Command("/proc/self/exe", plan.CommandLine()...)
 	cmd.Args[0], cmd.ExtraFiles = program, []*os.File{stage}
 	out, err := cmd.CombinedOutput()

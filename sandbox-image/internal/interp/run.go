@@ -39,7 +39,7 @@ type Task struct {
 	Skills map[string]string
 	Pinned bool
 	// Keep, if not nil, stores all of standard output.
-	Keep *output.File
+	Keep *output.OutputFile
 	// Unkept is called with the reason if Keep could not be written.
 	Unkept func(error)
 	// Unchecked is called with the reason if the code could not be checked. The code still runs.
@@ -98,7 +98,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (sandboxapi.Exit, error) 
 	stop := make(chan struct{})
 	var watch, read sync.WaitGroup
 	watch.Go(func() { r.watchLimits(ctx, stop) })
-	var out, errs output.Text
+	var out, errs output.ValidText
 	read.Go(func() { r.readStream(stdout, &out, &r.outBytes, r.emitStdout) })
 	read.Go(func() { r.readStream(stderr, &errs, &r.errBytes, r.emitStderr) })
 
@@ -267,7 +267,7 @@ func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 const readSize = 32 << 10
 
 // readStream passes one stream to sink until EOF.
-func (r *runState) readStream(from *outputStream, text *output.Text, count *atomic.Int64,
+func (r *runState) readStream(from *outputStream, text *output.ValidText, count *atomic.Int64,
 	sink func([]byte, string) error) {
 	buf := make([]byte, readSize)
 	for {

@@ -66,8 +66,8 @@ func (b bwrapBox) commandPrefix(environ []string) []string {
 }
 
 // source returns a source of bind mounts as an entry of the stage.
-func source(kind confine.Kind, name, at string) confine.Entry {
-	return confine.Entry{Kind: kind, Path: path.Join(sourceDir, name), Source: at}
+func source(kind confine.Kind, name, at string) confine.StageEntry {
+	return confine.StageEntry{Kind: kind, Path: path.Join(sourceDir, name), Source: at}
 }
 
 // bindArgs mounts the source name at the path to. how is bubblewrap's option.
@@ -116,12 +116,12 @@ func (p bwrapPlan) files() []string {
 }
 
 // runFolders are the folders that runs share. A private run gets neither /runs nor /skills.
-func (c EmbeddedConfig) runFolders() []confine.Entry {
+func (c EmbeddedConfig) runFolders() []confine.StageEntry {
 	skills := confine.Writable
 	if c.SkillsReadonly {
 		skills = confine.ReadOnly
 	}
-	return []confine.Entry{
+	return []confine.StageEntry{
 		{Kind: confine.ReadOnly, Path: RunsDir, Source: c.Runs},
 		{Kind: skills, Path: SkillsDir, Source: c.Skills},
 		{Kind: confine.Writable, Path: TmpDir, Source: c.Tmp},
@@ -129,8 +129,8 @@ func (c EmbeddedConfig) runFolders() []confine.Entry {
 }
 
 // interpreterRoot returns the entries of an interpreter's root. program is its path there, files its own files.
-func (e *Embedded) interpreterRoot(program string, files []confine.Entry, private bool) []confine.Entry {
-	root := append([]confine.Entry{
+func (e *Embedded) interpreterRoot(program string, files []confine.StageEntry, private bool) []confine.StageEntry {
+	root := append([]confine.StageEntry{
 		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
 		{Kind: confine.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
 		{Kind: confine.Folder, Path: CodeDir},
@@ -138,10 +138,10 @@ func (e *Embedded) interpreterRoot(program string, files []confine.Entry, privat
 		{Kind: confine.Link, Path: "/proc/self/exe", Source: program},
 	}, files...)
 	for _, name := range devices() {
-		root = append(root, confine.Entry{Kind: confine.Device, Path: name, Source: name})
+		root = append(root, confine.StageEntry{Kind: confine.Device, Path: name, Source: name})
 	}
 	if private {
-		root = append(root, confine.Entry{Kind: confine.Folder, Path: TmpDir})
+		root = append(root, confine.StageEntry{Kind: confine.Folder, Path: TmpDir})
 	} else {
 		root = append(root, e.cfg.runFolders()...)
 	}
@@ -152,7 +152,7 @@ func (e *Embedded) interpreterRoot(program string, files []confine.Entry, privat
 }
 
 // runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.
-func runtimeArgs(libraries []confine.Entry, ca string) []string {
+func runtimeArgs(libraries []confine.StageEntry, ca string) []string {
 	a := bindArgs("--ro-bind", stageDeno, denoPath)
 	for i, l := range libraries {
 		a = append(a, bindArgs("--ro-bind", libraryName(i), l.Path)...)

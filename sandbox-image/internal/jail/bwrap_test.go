@@ -59,7 +59,7 @@ func TestRoot(t *testing.T) {
 	e := &Embedded{cfg: EmbeddedConfig{
 		CA: "/ca/ca.pem", Work: "/work", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
 	}}
-	deno := []confine.Entry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
+	deno := []confine.StageEntry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
 		for _, entry := range e.interpreterRoot(denoPath, deno, private) {
 			lines = append(lines, fmt.Sprint("- ", entry.Kind, " ", entry.Path, " ", entry.Source))

@@ -31,7 +31,7 @@ func compilerEnviron() []string {
 
 // compilerPlan returns the identity, limits and command line of the compiler's sandbox. The sandbox sees the compiler,
 // the language's declarations, and the slot's code.
-func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) confine.Plan {
+func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) confine.ProcessSpec {
 	program := typeScriptDir + "/" + CompilerFile
 	argv := e.newBox(b.slot, 0).commandPrefix(compilerEnviron())
 	argv = append(argv, bindArgs("--ro-bind", stageTypeScript, typeScriptDir)...)
@@ -39,7 +39,7 @@ func (e *Embedded) compilerPlan(b *bwrapProcess, args []string) confine.Plan {
 	argv = append(argv, kernelArgs(program)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", CodeDir, "--", program)
 	limits := e.cfg.Limits
-	p := confine.Plan{
+	p := confine.ProcessSpec{
 		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
 		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, args...),
 	}
@@ -80,10 +80,10 @@ func (c bwrapCompiler) Memory() int64 {
 }
 
 // compilerPlan returns the identity, limits and command line of the compiler in a slot.
-func (c *Container) compilerPlan(t *containerProcess, args []string) confine.Plan {
+func (c *Container) compilerPlan(t *containerProcess, args []string) confine.ProcessSpec {
 	dir, l := c.slotDir(t.slot), c.cfg.Limits
 	program := filepath.Join(c.cfg.TypeScript, CompilerFile)
-	p := confine.Plan{
+	p := confine.ProcessSpec{
 		NetNS: -1, UID: t.slot.UID(), GID: t.group, Groups: []int{BasePrivateGroup + int(t.slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks,

@@ -157,7 +157,7 @@ func runBesideSlot(id slot.ID, limit time.Duration, command string, args ...stri
 // runAsSlot runs a command of sandboxd, such as "wipe", as the slot's user and returns its output, at most 4 KiB. It
 // kills the command when ctx ends.
 func runAsSlot(ctx context.Context, id slot.ID, command string, args ...string) (string, error) {
-	plan := confine.Plan{
+	plan := confine.ProcessSpec{
 		NetNS: -1, UID: id.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(id)}, NoNewPrivs: true,
 		Dir: "/", Argv: append([]string{"/proc/self/exe", command}, args...),
 	}
@@ -251,10 +251,10 @@ func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
 }
 
 // newPlan returns the identity, limits and command line of one interpreter.
-func (c *Container) newPlan(seat InterpreterSpec) confine.Plan {
+func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
 	l := c.cfg.Limits
-	p := confine.Plan{
+	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readablePaths(dir, own), Gate: containerGateFD, Dir: TmpDir,
@@ -320,7 +320,7 @@ var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
 // launchProgram starts a program as a slot's user through "sandboxd enter". The caller completes the returned process
 // and calls wait in a goroutine.
-func (c *Container) launchProgram(id slot.ID, plan confine.Plan, stdio Stdio) (*containerProcess, error) {
+func (c *Container) launchProgram(id slot.ID, plan confine.ProcessSpec, stdio Stdio) (*containerProcess, error) {
 	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate}, together)
 	if err != nil {
 		return nil, err

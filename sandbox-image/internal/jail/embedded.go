@@ -46,12 +46,12 @@ type EmbeddedConfig struct {
 // Embedded is the jail that makes one bubblewrap sandbox per interpreter.
 type Embedded struct {
 	cfg    EmbeddedConfig
-	netns  map[slot.ID]uint64 // inodes
-	ours   map[string]uint64  // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs   []confine.Entry    // Deno's libraries, as a sandbox sees them
-	bwrap  []confine.Entry    // the files that bubblewrap needs to start
-	stage  *os.File           // the mount namespace from which servers and the compiler start
-	filter *os.File           // an anonymous file with the seccomp filter
+	netns  map[slot.ID]uint64   // inodes
+	ours   map[string]uint64    // inodes of sandboxd's namespaces, by kind: no sandbox may share one
+	libs   []confine.StageEntry // Deno's libraries, as a sandbox sees them
+	bwrap  []confine.StageEntry // the files that bubblewrap needs to start
+	stage  *os.File             // the mount namespace from which servers and the compiler start
+	filter *os.File             // an anonymous file with the seccomp filter
 	// serverFilter is the filter of MCP servers, which may start processes.
 	serverFilter *os.File
 	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
@@ -102,10 +102,10 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 		return nil, err
 	}
 	e.libs = deno.files[1:]
-	e.bwrap = append(bwrap.files, confine.Entry{Kind: confine.Plain, Path: cfg.Bwrap, Source: cfg.Bwrap},
-		confine.Entry{Kind: confine.Plain, Path: "/proc", Source: "/proc"},
+	e.bwrap = append(bwrap.files, confine.StageEntry{Kind: confine.Plain, Path: cfg.Bwrap, Source: cfg.Bwrap},
+		confine.StageEntry{Kind: confine.Plain, Path: "/proc", Source: "/proc"},
 		// bubblewrap builds the root of a sandbox on /tmp.
-		confine.Entry{Kind: confine.Folder, Path: "/tmp"})
+		confine.StageEntry{Kind: confine.Folder, Path: "/tmp"})
 	if e.ownUIDs, err = canBecomeSlots(); err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 }
 
 // sources lists the sources of bind mounts for servers and the compiler.
-func (e *Embedded) sources() []confine.Entry {
-	list := append([]confine.Entry{
+func (e *Embedded) sources() []confine.StageEntry {
+	list := append([]confine.StageEntry{
 		source(confine.ReadOnly, stageDeno, e.cfg.Deno), source(confine.ReadOnly, stageCA, filepath.Dir(e.cfg.CA)),
 		source(confine.ReadOnly, stageWork, e.cfg.Work),
 	}, e.cfg.Servers.sources()...)
@@ -158,7 +158,7 @@ func libraryName(n int) string { return "lib" + strconv.Itoa(n) }
 // stageOf returns the mount namespace from which a kind of interpreter starts. Its first call makes the namespace.
 func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
 	program := denoPath
-	files := append([]confine.Entry{
+	files := append([]confine.StageEntry{
 		{Kind: confine.ReadOnly, Path: denoPath, Source: e.cfg.Deno}, {Kind: confine.Folder, Path: denoDir},
 	}, e.libs...)
 	if kind.python {
@@ -296,8 +296,8 @@ func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
 }
 
 // enterPlan returns the identity and limits of an interpreter's sandbox with a command line.
-func (e *Embedded) enterPlan(id slot.ID, argv []string) confine.Plan {
-	p := confine.Plan{
+func (e *Embedded) enterPlan(id slot.ID, argv []string) confine.ProcessSpec {
+	p := confine.ProcessSpec{
 		NetNS:     netnsFD,
 		MountNS:   mountFD,
 		FileSize:  e.cfg.Limits.FileSize,
@@ -317,7 +317,7 @@ func (e *Embedded) newBox(id slot.ID, gate int) bwrapBox {
 }
 
 // setIdentity sets the slot's user in the plan, if slots have separate users.
-func (e *Embedded) setIdentity(p *confine.Plan, id slot.ID, l Limits) {
+func (e *Embedded) setIdentity(p *confine.ProcessSpec, id slot.ID, l Limits) {
 	//defence:uid
 	if e.ownUIDs {
 		p.UID, p.GID, p.Processes = id.UID(), slot.GroupID, l.Processes
@@ -360,7 +360,7 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 // launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
 // returned process and calls begin.
 func (e *Embedded) launchBwrap(
-	id slot.ID, plan confine.Plan, filter, stage *os.File, stdio Stdio,
+	id slot.ID, plan confine.ProcessSpec, filter, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package jail starts an interpreter in a slot, in bubblewrap or as a uid of the container, verifies its confinement with
-// the kernel, and ends it.
+// Package jail starts an interpreter in a slot, in bubblewrap or as a uid of the container, verifies its confinement
+// with the kernel, and ends it.
 //
 // There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter
 // has a separate bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code

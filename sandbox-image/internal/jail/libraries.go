@@ -24,7 +24,7 @@ var resolverLibraries = [...]string{"libnss_dns.so.2", "libnss_files.so.2", "lib
 type libraryFinder struct {
 	// own is a folder that is searched first. The sandbox sees its libraries in /usr/lib. Empty: no such folder.
 	own   string
-	files []confine.Entry
+	files []confine.StageEntry
 
 	machine elf.Machine
 	seen    map[string]bool
@@ -59,7 +59,7 @@ func (l *libraryFinder) addProgram(path string) error {
 
 // interpreter adds an interpreter, its libraries, and those that resolve host names.
 func (l *libraryFinder) interpreter(program, inside string) error {
-	l.files = append(l.files, confine.Entry{Kind: confine.ReadOnly, Path: inside, Source: program})
+	l.files = append(l.files, confine.StageEntry{Kind: confine.ReadOnly, Path: inside, Source: program})
 	if err := l.addProgram(program); err != nil || l.seen == nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (l *libraryFinder) addWithDependencies(queue []string, optional bool) error
 }
 
 func (l *libraryFinder) addFile(at, inside string) {
-	l.files = append(l.files, confine.Entry{Kind: confine.ReadOnly, Path: inside, Source: at})
+	l.files = append(l.files, confine.StageEntry{Kind: confine.ReadOnly, Path: inside, Source: at})
 }
 
 // dynamicLoader returns the path of the program's dynamic loader, empty for a static program.

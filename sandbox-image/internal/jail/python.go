@@ -51,8 +51,8 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 
 // pythonFiles holds the host files for Python in a bubblewrap sandbox.
 type pythonFiles struct {
-	entries []confine.Entry // as the sandbox sees them
-	inside  string          // the folder of packages as the sandbox sees it
+	entries []confine.StageEntry // as the sandbox sees them
+	inside  string               // the folder of packages as the sandbox sees it
 }
 
 // errNoPython means that the jail was made without Python.
@@ -97,7 +97,7 @@ func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 	}
 	library := path.Join("/usr", rel)
 	add := func(kind confine.Kind, at, source string) {
-		f.entries = append(f.entries, confine.Entry{Kind: kind, Path: at, Source: source})
+		f.entries = append(f.entries, confine.StageEntry{Kind: kind, Path: at, Source: source})
 	}
 	add(confine.ReadOnly, library, p.Library)
 	for _, name := range hiddenInLibrary {

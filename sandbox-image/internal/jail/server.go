@@ -66,11 +66,11 @@ const (
 const bridgePath = "/usr/bin/mcp-bridge"
 
 // sources lists the sources of bind mounts that servers need.
-func (s Servers) sources() []confine.Entry {
+func (s Servers) sources() []confine.StageEntry {
 	if s.Slots == 0 {
 		return nil
 	}
-	list := []confine.Entry{source(confine.Writable, stagePackages, s.Packages)}
+	list := []confine.StageEntry{source(confine.Writable, stagePackages, s.Packages)}
 	if s.Bridge != "" {
 		list = append(list, source(confine.ReadOnly, stageBridge, s.Bridge))
 	}
@@ -118,7 +118,7 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 
 // serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
 // its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
-func (e *Embedded) serverPlan(s Server) confine.Plan {
+func (e *Embedded) serverPlan(s Server) confine.ProcessSpec {
 	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	argv := e.newBox(s.Slot, 0).commandPrefix(s.fullEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
 	argv = append(argv, runtimeArgs(e.libs, filepath.Base(e.cfg.CA))...)
@@ -142,7 +142,7 @@ func (e *Embedded) serverPlan(s Server) confine.Plan {
 	argv = append(argv, kernelArgs(denoPath)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
 	limits := e.cfg.Servers.Limits
-	p := confine.Plan{
+	p := confine.ProcessSpec{
 		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
 		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, s.commandLine(bridgePath, denoPath, cache)...),
 	}
@@ -191,7 +191,7 @@ func serverGroup(id slot.ID) int {
 }
 
 // serverPlan returns the identity, limits and command line of a server. The server is in no group that runs are in.
-func (c *Container) serverPlan(s Server) confine.Plan {
+func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	sv, group := c.cfg.Servers, serverGroup(s.Slot)
 	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	if s.Install {
@@ -208,7 +208,7 @@ func (c *Container) serverPlan(s Server) confine.Plan {
 		reads = nil
 	}
 	l := sv.Limits
-	return confine.Plan{
+	return confine.ProcessSpec{
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,

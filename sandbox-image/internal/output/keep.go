@@ -49,11 +49,11 @@ func NewRunFiles(cfg RunFilesConfig) (*RunFiles, error) {
 func (k *RunFiles) Close() error { return k.root.Close() }
 
 // NewFile returns the file of a run. It is created after more than From bytes have been written.
-func (k *RunFiles) NewFile(run string) *File { return &File{keep: k, run: run} }
+func (k *RunFiles) NewFile(run string) *OutputFile { return &OutputFile{keep: k, run: run} }
 
-// File is the kept output of one run. A nil File keeps no output. Close returns its first error. An error never stops
-// the run.
-type File struct {
+// OutputFile is the kept output of one run. A nil File keeps no output. Close returns its first error. An error never
+// stops the run.
+type OutputFile struct {
 	keep *RunFiles
 	run  string
 	head []byte
@@ -62,7 +62,7 @@ type File struct {
 }
 
 // Write appends output.
-func (f *File) Write(p []byte) {
+func (f *OutputFile) Write(p []byte) {
 	if f == nil || f.err != nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (f *File) Write(p []byte) {
 	_, f.err = f.f.Write(p)
 }
 
-func (f *File) openOnce() error {
+func (f *OutputFile) openOnce() error {
 	root := f.keep.root
 	if err := root.Mkdir(f.run, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -96,7 +96,7 @@ func (f *File) openOnce() error {
 
 // Close closes the file and returns its path as code sees it. The path is empty if the output was too small to keep or
 // could not be written.
-func (f *File) Close() (string, error) {
+func (f *OutputFile) Close() (string, error) {
 	if f == nil {
 		return "", nil
 	}

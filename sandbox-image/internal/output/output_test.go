@@ -33,7 +33,7 @@ func TestTextAtEverySplit(t *testing.T) {
 	for _, s := range texts {
 		for i := range len(s) + 1 {
 			for j := i; j <= len(s); j++ {
-				var x Text
+				var x ValidText
 				got := x.DecodePiece([]byte(s[:i])) + x.DecodePiece([]byte(s[i:j])) + x.DecodePiece([]byte(s[j:])) + x.DecodeRest()
 				if w, n := want([]byte(s)); got != w || x.Invalid != n {
 					t.Errorf("%q at %d and %d: %q and %d invalid, want %q and %d", s, i, j, got, x.Invalid, w, n)
@@ -45,7 +45,7 @@ func TestTextAtEverySplit(t *testing.T) {
 
 // A complete character is returned immediately.
 func TestTextHoldsBackOnlyACharacter(t *testing.T) {
-	var x Text
+	var x ValidText
 	if got := x.DecodePiece([]byte("漢\xe6")); got != "漢" {
 		t.Errorf("%q", got)
 	}
@@ -62,7 +62,7 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s), byte(1))
 	}
 	f.Fuzz(func(t *testing.T, p []byte, step byte) {
-		var x Text
+		var x ValidText
 		var got strings.Builder
 		for rest := p; len(rest) > 0; {
 			n := min(int(step%7)+1, len(rest))

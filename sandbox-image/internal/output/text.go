@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Text converts a byte stream that arrives in pieces to valid UTF-8. The zero Text is ready to use.
-type Text struct {
+// ValidText converts a byte stream that arrives in pieces to valid UTF-8. The zero Text is ready to use.
+type ValidText struct {
 	rest []byte // the first bytes of an incomplete character
 	// Invalid counts the bytes that became U+FFFD.
 	Invalid int64
 }
 
 // DecodePiece returns the text of a piece, without a last character that the next piece may complete.
-func (t *Text) DecodePiece(p []byte) string {
+func (t *ValidText) DecodePiece(p []byte) string {
 	if len(t.rest) > 0 {
 		p = append(t.rest, p...)
 		t.rest = nil
@@ -28,14 +28,14 @@ func (t *Text) DecodePiece(p []byte) string {
 }
 
 // DecodeRest returns the remaining text at the end of the stream.
-func (t *Text) DecodeRest() string {
+func (t *ValidText) DecodeRest() string {
 	p := t.rest
 	t.rest = nil
 	return t.replaceInvalid(p)
 }
 
 // replaceInvalid replaces each invalid byte by U+FFFD.
-func (t *Text) replaceInvalid(p []byte) string {
+func (t *ValidText) replaceInvalid(p []byte) string {
 	if utf8.Valid(p) {
 		return string(p)
 	}

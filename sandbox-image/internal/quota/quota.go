@@ -26,8 +26,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// Dir is one shared directory.
-type Dir struct {
+// SharedDir is one shared directory.
+type SharedDir struct {
 	// Path is the directory as sandboxd sees it, Name the directory as code sees it.
 	Path, Name string
 	// Bytes and Files are the most that one run may add.
@@ -38,7 +38,7 @@ type Dir struct {
 
 // Config configures a Meter.
 type Config struct {
-	Dirs []Dir
+	Dirs []SharedDir
 	// OwnUsers means that every slot has a separate uid.
 	OwnUsers bool
 	// Wipe empties the directory name below dir as the slot's user, for directories that the user has closed to sandboxd.
@@ -85,7 +85,7 @@ type Run struct {
 	meter *Meter
 	slot  slot.ID
 	since time.Time
-	over  *Dir
+	over  *SharedDir
 	// before is the used space of each file system when the run began.
 	before []diskSpace
 	// unkept has a sentence for each disk on which EndAndClean removed files of the run to make room.
@@ -206,7 +206,7 @@ type fillLevel struct {
 }
 
 // measureFill returns how full the directory's file system is, or the zero fill if the kernel returns an error.
-func (d *Dir) measureFill() fillLevel {
+func (d *SharedDir) measureFill() fillLevel {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.Path, &st); err != nil {
 		return fillLevel{}
@@ -226,7 +226,7 @@ func (r *Run) hasGrown(i int) bool {
 }
 
 // deviceNumber returns the device number of the directory's file system, 0 if it cannot be read.
-func (d *Dir) deviceNumber() uint64 {
+func (d *SharedDir) deviceNumber() uint64 {
 	var st unix.Stat_t
 	if err := unix.Stat(d.Path, &st); err != nil {
 		return 0

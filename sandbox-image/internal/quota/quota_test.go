@@ -52,7 +52,7 @@ func tmpfs(t *testing.T, files int) string {
 func meter(t *testing.T, dir string, change func(*Config)) *Meter {
 	t.Helper()
 	cfg := Config{
-		Dirs:     []Dir{{Path: dir, Name: "/tmp", Bytes: 8 << 20, Files: 100, MakeRoom: true}},
+		Dirs:     []SharedDir{{Path: dir, Name: "/tmp", Bytes: 8 << 20, Files: 100, MakeRoom: true}},
 		OwnUsers: true, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -441,7 +441,7 @@ var none = Probe{
 // Promise: file-limits
 func TestUnnamed(t *testing.T) {
 	dir := tmpfs(t, 100)
-	m, err := New(Config{Dirs: []Dir{{Path: dir, Name: "/skills", Bytes: 4 << 20, Files: 100}}, Log: slog.New(slog.DiscardHandler)})
+	m, err := New(Config{Dirs: []SharedDir{{Path: dir, Name: "/skills", Bytes: 4 << 20, Files: 100}}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
