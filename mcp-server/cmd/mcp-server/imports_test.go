@@ -25,8 +25,8 @@ func TestImports(t *testing.T) {
 			case strings.HasPrefix(imported, "github.com/moby/") && !slices.Contains(engine, words[0]):
 				t.Errorf("%s imports %s; only %v may", words[0], imported, engine)
 			case strings.HasPrefix(imported, "github.com/jackc/") && words[0] != module+"mcp-server/internal/database":
-				t.Errorf("%s imports %s: bucket alone speaks S3", words[0], imported)
-			case imported == "os/exec" && !strings.HasSuffix(words[0], "/peertest") && words[0] != module+"mcp-server/internal/bridge":
+				t.Errorf("%s imports %s: only the package database may", words[0], imported)
+			case imported == "os/exec" && !strings.HasSuffix(words[0], "/fakepeers") && words[0] != module+"mcp-server/internal/bridge":
 				t.Errorf("%s imports os/exec: mcp-server starts no program; the bridge does, in its slot", words[0])
 			}
 		}
@@ -36,7 +36,7 @@ func TestImports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dep := range strings.Lines(string(out)) {
-		if dep = strings.TrimSpace(dep); strings.HasSuffix(dep, "/internal/bridge") || strings.HasSuffix(dep, "/internal/peertest") || dep == "testing" {
+		if dep = strings.TrimSpace(dep); strings.HasSuffix(dep, "/internal/bridge") || strings.HasSuffix(dep, "/internal/fakepeers") || dep == "testing" {
 			t.Errorf("the program holds %s", dep)
 		}
 	}
