@@ -45,7 +45,7 @@ func (s fieldSpecs[T]) decodeObject(d *configDecoder, path string, n *node, to *
 // topFields are the fields of config.json.
 var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
 	return fieldSpecs[configFile]{
-		{"$schema", "Where this schema is, for editors. Ignored.", textSchema(),
+		{"$schema", "The address of this schema, for editors. CodeForge ignores it.", textSchema(),
 			func(d *configDecoder, _ *configFile, f string, n *node) { d.ReadString(f, n, new(string)) }},
 		{"description", "One line that tells a model what the API is for.",
 			jsonSchema{Type: "string", MaxLength: maxDescription},

@@ -61,8 +61,8 @@ func (l *lab) close() { _ = os.RemoveAll(l.dir) }
 
 func (l *lab) tmp() string { return filepath.Join(l.dir, "t") }
 
-// tryMutant runs the tests on a mutant: those of its own package, and then of some that import it. These count only if
-// they end in time.
+// tryMutant runs the tests of a mutant's package, then the tests of some packages that import it. The latter count only
+// if they end in time.
 func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error) {
 	if l.slow[m.pkg] {
 		return result{text: unsound}, nil

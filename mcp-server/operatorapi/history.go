@@ -76,7 +76,7 @@ type Run struct {
 	Audit string `json:"audit,omitempty"`
 	// ReceiptLost means that the proxy stopped before the run's receipt.
 	ReceiptLost bool `json:"receipt_lost,omitempty"`
-	// Spans are the run's first exchanges, for a small picture. Only with Filter.Spans.
+	// Spans are the run's first exchanges, for a small picture. Only with RunFilter.Spans.
 	Spans []ExchangeSpan `json:"spans,omitempty"`
 }
 
@@ -132,8 +132,8 @@ type Exchange struct {
 	proxyapi.Exchange
 }
 
-// ParseFilter selects the runs of a list. The zero Filter selects all.
-type ParseFilter struct {
+// RunFilter selects the runs of a list. The zero RunFilter selects all.
+type RunFilter struct {
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 	// API, Host, Skill, Client and Session match exactly. Host matches a host to which the run sent a request, or tried

@@ -151,7 +151,7 @@ type Removed struct {
 }
 
 // Runs lists runs, latest first. An empty cursor starts with the latest.
-func (c Client) Runs(ctx context.Context, f ParseFilter, cursor string) (Page, error) {
+func (c Client) Runs(ctx context.Context, f RunFilter, cursor string) (Page, error) {
 	return fetchAnswer[Page](ctx, c, http.MethodGet, "runs", listParams(f, cursor))
 }
 
@@ -174,7 +174,7 @@ func (c Client) History(ctx context.Context) (Status, error) {
 }
 
 // RemoveRuns removes runs, and returns their number.
-func (c Client) RemoveRuns(ctx context.Context, f ParseFilter) (int, error) {
+func (c Client) RemoveRuns(ctx context.Context, f RunFilter) (int, error) {
 	out, err := fetchAnswer[Removed](ctx, c, http.MethodPost, "runs/remove", listParams(f, ""))
 	return out.Removed, err
 }

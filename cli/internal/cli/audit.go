@@ -177,7 +177,7 @@ func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownChe
 	}
 	defer rec.close()
 	for cursor := ""; len(known) < maxReceipts; {
-		page, err := rec.Runs(ctx, operatorapi.ParseFilter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
+		page, err := rec.Runs(ctx, operatorapi.RunFilter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
 		if err != nil {
 			return known
 		}

@@ -90,7 +90,7 @@ line.`,
 
 type runsOptions struct {
 	target         serverTarget
-	filter         operatorapi.ParseFilter
+	filter         operatorapi.RunFilter
 	since          string
 	last           int
 	all, yes, json bool
@@ -259,16 +259,16 @@ func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, id
 	if !o.all {
 		what = strings.Join(ids, ", ")
 	}
-	var filters []operatorapi.ParseFilter
+	var filters []operatorapi.RunFilter
 	for _, id := range ids { // check all ids before the first removal
 		d, err := rec.findRun(ctx, id)
 		if err != nil {
 			return err
 		}
-		filters = append(filters, operatorapi.ParseFilter{Run: d.ID})
+		filters = append(filters, operatorapi.RunFilter{Run: d.ID})
 	}
 	if o.all {
-		filters = []operatorapi.ParseFilter{{}}
+		filters = []operatorapi.RunFilter{{}}
 	}
 	if !o.yes {
 		if err := confirmRemoval(ctx, e, "Forget "+safetext.OneLine(what)+"?"); err != nil {

@@ -60,7 +60,7 @@ func TestMoveState(t *testing.T) {
 	}
 	server = start(t, 1, nil, "--history", filepath.Join(again, "history"))
 	op := operatorapi.Client{HTTP: server.onSocket()}
-	page, err := op.Runs(t.Context(), operatorapi.ParseFilter{Grep: "quaggaroot"}, "")
+	page, err := op.Runs(t.Context(), operatorapi.RunFilter{Grep: "quaggaroot"}, "")
 	if err != nil || len(page.Runs) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}

@@ -151,7 +151,7 @@ func TestHistory(t *testing.T) {
 		if s, err := op.History(t.Context()); err != nil || s.Problem != "" {
 			t.Fatalf("%+v %v", s, err)
 		}
-		page, err := op.Runs(t.Context(), operatorapi.ParseFilter{Grep: "zebra invoices", API: "stripe", State: "ok"}, "")
+		page, err := op.Runs(t.Context(), operatorapi.RunFilter{Grep: "zebra invoices", API: "stripe", State: "ok"}, "")
 		if err != nil || len(page.Runs) != 1 {
 			t.Fatalf("%+v %v", page, err)
 		}
@@ -181,7 +181,7 @@ func TestHistory(t *testing.T) {
 		return conn, nil
 	}}}}
 	check(reader)
-	if _, err := reader.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
+	if _, err := reader.RemoveRuns(t.Context(), operatorapi.RunFilter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
 		t.Errorf("a reader removes: %v", err)
 	}
 	for _, f := range []interface{ Close() error }{conn, ours, theirs} {
@@ -192,7 +192,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.launch(t, nil, "--history", dir)
 	check(op)
-	if n, err := op.RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: id}); err != nil || n != 1 {
+	if n, err := op.RemoveRuns(t.Context(), operatorapi.RunFilter{Run: id}); err != nil || n != 1 {
 		t.Errorf("removed %d: %v", n, err)
 	}
 	if _, err := op.Run(t.Context(), id); !errors.Is(err, operatorapi.ErrNotFound) {
@@ -212,7 +212,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.launch(t, map[string]string{"HISTORY": "off"}, "--history", filepath.Join(dir, "off"))
 	call(t, p.connect(t, nil), "execute_code", map[string]any{"code": code})
-	if _, err := op.Runs(t.Context(), operatorapi.ParseFilter{}, ""); err == nil || !strings.Contains(err.Error(), "HISTORY=off") {
+	if _, err := op.Runs(t.Context(), operatorapi.RunFilter{}, ""); err == nil || !strings.Contains(err.Error(), "HISTORY=off") {
 		t.Errorf("off: %v", err)
 	}
 	kept, err := os.ReadDir(filepath.Join(dir, "off"))

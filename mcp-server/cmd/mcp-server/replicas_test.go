@@ -132,7 +132,7 @@ func TestThreeReplicas(t *testing.T) {
 	store.Start()
 	for _, op := range ops {
 		testkit.WaitFor(t, func() bool {
-			page, err := op.Runs(t.Context(), operatorapi.ParseFilter{Grep: "away"}, "")
+			page, err := op.Runs(t.Context(), operatorapi.RunFilter{Grep: "away"}, "")
 			d, failed := op.Database(t.Context())
 			return err == nil && failed == nil && len(page.Runs) == 20 && d.Problem == ""
 		})

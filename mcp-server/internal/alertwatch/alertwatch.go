@@ -136,8 +136,8 @@ func runOf(of string) string {
 	return ""
 }
 
-// isAPIFailure reports whether an API failed by a fault of the API. An answer to a mistake in the code is no such
-// failure.
+// isAPIFailure reports whether an exchange failed by a fault of the API. An error status that the code caused does not
+// count.
 func isAPIFailure(x proxyapi.Exchange) bool {
 	return x.Outcome != proxyapi.OutcomeServed || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429

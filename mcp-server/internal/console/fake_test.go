@@ -37,7 +37,7 @@ func newMemory(t testing.TB, runs int) *memory {
 	return m
 }
 
-func (m *memory) ListRuns(_ context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error) {
+func (m *memory) ListRuns(_ context.Context, f operatorapi.RunFilter, cursor string) (operatorapi.Page, error) {
 	from, _ := strconv.Atoi(cursor)
 	var p operatorapi.Page
 	for i := from; i < len(m.runs); i++ {

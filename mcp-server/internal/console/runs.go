@@ -15,7 +15,7 @@ import (
 
 // History is the store of runs.
 type History interface {
-	ListRuns(ctx context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error)
+	ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor string) (operatorapi.Page, error)
 	FindRun(ctx context.Context, id string) (operatorapi.Detail, error)
 	RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error)
 	ListExchanges(ctx context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error)
@@ -52,7 +52,7 @@ func pageLimit(q url.Values) int {
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return toPageResult(c.cfg.History.ListRuns(r.Context(), operatorapi.ParseFilter{
+		return toPageResult(c.cfg.History.ListRuns(r.Context(), operatorapi.RunFilter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
 			Limit: pageLimit(q), Spans: true,
@@ -102,7 +102,7 @@ func (c *Console) checkLedger(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTime)
 	defer cancel()
 	known := []proxyapi.KnownHead{}
-	if page, err := c.cfg.History.ListRuns(ctx, operatorapi.ParseFilter{Limit: knownHeads}, ""); err == nil {
+	if page, err := c.cfg.History.ListRuns(ctx, operatorapi.RunFilter{Limit: knownHeads}, ""); err == nil {
 		for _, run := range page.Runs {
 			if run.Audit != "" {
 				known = append(known, proxyapi.KnownHead{Run: run.ID, Audit: run.Audit})

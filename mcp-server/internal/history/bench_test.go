@@ -129,16 +129,16 @@ func BenchmarkReaders(b *testing.B) {
 	}
 	ctx, hour := b.Context(), time.Now().Add(-24*time.Hour)
 	for name, read := range map[string]func() error{
-		"list": func() error { _, err := s.ListRuns(ctx, operatorapi.ParseFilter{Spans: true}, ""); return err },
+		"list": func() error { _, err := s.ListRuns(ctx, operatorapi.RunFilter{Spans: true}, ""); return err },
 		"api": func() error {
-			_, err := s.ListRuns(ctx, operatorapi.ParseFilter{API: "maps", State: "failed"}, "")
+			_, err := s.ListRuns(ctx, operatorapi.RunFilter{API: "maps", State: "failed"}, "")
 			return err
 		},
 		"grep": func() error {
-			_, err := s.ListRuns(ctx, operatorapi.ParseFilter{Grep: "report 77 cust"}, "")
+			_, err := s.ListRuns(ctx, operatorapi.RunFilter{Grep: "report 77 cust"}, "")
 			return err
 		},
-		"grep all": func() error { _, err := s.ListRuns(ctx, operatorapi.ParseFilter{Grep: "customers"}, ""); return err },
+		"grep all": func() error { _, err := s.ListRuns(ctx, operatorapi.RunFilter{Grep: "customers"}, ""); return err },
 		"run":      func() error { _, err := s.FindRun(ctx, "r000000005"); return err },
 		"ledger":   func() error { _, err := s.SumTraffic(ctx, hour, time.Now().Add(time.Hour)); return err },
 		"hours":    func() error { _, err := s.TrafficByHour(ctx, hour, time.Now().Add(time.Hour), quarter); return err },

@@ -80,7 +80,7 @@ func whole(t *testing.T, dir string, told []string) {
 		}
 	}
 	for _, state := range []string{operatorapi.Running, operatorapi.Waiting} {
-		if p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{State: state}, ""); err != nil || len(p.Runs) > 0 {
+		if p, err := s.ListRuns(t.Context(), operatorapi.RunFilter{State: state}, ""); err != nil || len(p.Runs) > 0 {
 			t.Errorf("still %s: %+v %v", state, p.Runs, err)
 		}
 	}
@@ -271,7 +271,7 @@ func TestRolledBack(t *testing.T) {
 	rec.Count.AddExchange(x)
 	r.RecordEnd(RunEnd{Receipt: rec})
 	d, err := s.FindRun(t.Context(), "r1")
-	found, ferr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "api.stripe.com/v1"}, "")
+	found, ferr := s.ListRuns(t.Context(), operatorapi.RunFilter{Grep: "api.stripe.com/v1"}, "")
 	if err := errors.Join(err, ferr); err != nil || len(d.Exchanges) != 1 || d.Omitted != 0 || len(found.Runs) != 1 {
 		t.Errorf("%+v, %d found, %v", d, len(found.Runs), err)
 	}
@@ -476,8 +476,8 @@ func TestRetention(t *testing.T) {
 					kept++
 				}
 			}
-			found, ferr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "zebrawort"}, "")
-			byURL, uerr := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "api.stripe.com"}, "")
+			found, ferr := s.ListRuns(t.Context(), operatorapi.RunFilter{Grep: "zebrawort"}, "")
+			byURL, uerr := s.ListRuns(t.Context(), operatorapi.RunFilter{Grep: "api.stripe.com"}, "")
 			if err := errors.Join(err, ferr, uerr); err != nil || int(st.Runs) != c.runs || kept != c.kept || len(found.Runs) != c.found && c.kept > 0 || len(byURL.Runs) != c.runs {
 				t.Errorf("%d runs, %d with content, %d found by words, %d by URL, %v; want %+v", st.Runs, kept, len(found.Runs), len(byURL.Runs), err, c)
 			}

@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 		if x := d.Exchanges[1]; x.Method != "POST" || x.Scrubbed[0].Count != 2 || x.HeadUp != 100 || x.Number == 0 {
 			t.Errorf("exchange: %+v", x)
 		}
-		for want, f := range map[string]operatorapi.ParseFilter{
+		for want, f := range map[string]operatorapi.RunFilter{
 			"rbbbb raaaa":  {},
 			"raaaa":        {Grep: "INVOICES lat"},
 			"rbbbb":        {Grep: "nothing"},
@@ -204,7 +204,7 @@ func TestPages(t *testing.T) {
 	settle(t, s)
 	var runs, exchanges []string
 	for cursor := ""; ; {
-		p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Limit: 10}, cursor)
+		p, err := s.ListRuns(t.Context(), operatorapi.RunFilter{Limit: 10}, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestPages(t *testing.T) {
 	if len(runs) != 25 || runs[0] != "r024" || runs[24] != "r000" || len(exchanges) != 25 || exchanges[0] != "r000" {
 		t.Errorf("%v\n%v", runs, exchanges)
 	}
-	if _, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{}, "x"); err == nil {
+	if _, err := s.ListRuns(t.Context(), operatorapi.RunFilter{}, "x"); err == nil {
 		t.Error("a wrong cursor is accepted")
 	}
 }
@@ -269,7 +269,7 @@ func TestLedger(t *testing.T) {
 		if removed {
 			break
 		}
-		if n, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); err != nil || n != 2 {
+		if n, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{}); err != nil || n != 2 {
 			t.Fatalf("removed %d: %v", n, err)
 		}
 	}
@@ -305,7 +305,7 @@ func TestRemoved(t *testing.T) {
 	if found() == 0 {
 		t.Fatal("the text is not in the files: what is searched for below proves nothing")
 	}
-	if n, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: "r1"}); err != nil || n != 1 {
+	if n, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{Run: "r1"}); err != nil || n != 1 {
 		t.Fatalf("removed %d: %v", n, err)
 	}
 	db, err := s.readConn(t.Context())
@@ -325,7 +325,7 @@ func TestRemoved(t *testing.T) {
 	if p, err := s.ListExchanges(t.Context(), operatorapi.ExchangeFilter{}, ""); err != nil || len(p.Exchanges) != 2 {
 		t.Errorf("%d exchanges, %v", len(p.Exchanges), err)
 	}
-	if p, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
+	if p, err := s.ListRuns(t.Context(), operatorapi.RunFilter{Grep: "zebrawort"}, ""); err != nil || len(p.Runs) != 0 {
 		t.Errorf("%+v %v", p, err)
 	}
 }
@@ -354,13 +354,13 @@ func TestModes(t *testing.T) {
 	var none *Store
 	for _, s := range []*Store{off, none} {
 		store(s, "r1", "x", "y")
-		if _, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{}, ""); !errors.Is(err, ErrOff) {
+		if _, err := s.ListRuns(t.Context(), operatorapi.RunFilter{}, ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 		if _, err := s.Follow(t.Context(), ""); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
-		if _, err := s.RemoveRuns(t.Context(), operatorapi.ParseFilter{}); !errors.Is(err, ErrOff) {
+		if _, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{}); !errors.Is(err, ErrOff) {
 			t.Errorf("off: %v", err)
 		}
 	}

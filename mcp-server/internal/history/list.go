@@ -117,7 +117,7 @@ func readPage[T any](
 }
 
 // ListRuns lists runs, latest first. An empty cursor starts with the latest.
-func (s *Store) ListRuns(ctx context.Context, f operatorapi.ParseFilter, cursor string) (operatorapi.Page, error) {
+func (s *Store) ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor string) (operatorapi.Page, error) {
 	var w condition
 	w.addPeriod(f.Since, f.Until)
 	// A prefix is enough, because people copy short IDs.

@@ -31,7 +31,7 @@ func TestOlder(t *testing.T) {
 	testkit.Must(t, old.Close())
 	look := func(s *Store) {
 		t.Helper()
-		for _, f := range []operatorapi.ParseFilter{{Tenant: "ann"}, {Grep: "quagga"}} {
+		for _, f := range []operatorapi.RunFilter{{Tenant: "ann"}, {Grep: "quagga"}} {
 			if page, err := s.ListRuns(t.Context(), f, ""); err != nil || len(page.Runs) != 1 {
 				t.Errorf("%+v: %+v %v", f, page, err)
 			}

@@ -133,11 +133,11 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, words := range []string{"walrus-num", "example.com/v1", "seen7 printed"} {
-		if found, err := all[1].ListRuns(t.Context(), operatorapi.ParseFilter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
+		if found, err := all[1].ListRuns(t.Context(), operatorapi.RunFilter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {
 			t.Errorf("%q finds nothing: %v", words, err)
 		}
 	}
-	if n, err := all[1].RemoveRuns(t.Context(), operatorapi.ParseFilter{Run: "seen7"}); err != nil || n != 1 {
+	if n, err := all[1].RemoveRuns(t.Context(), operatorapi.RunFilter{Run: "seen7"}); err != nil || n != 1 {
 		t.Errorf("%d %v", n, err)
 	}
 	if _, err := all[0].FindRun(t.Context(), "seen7"); !errors.Is(err, ErrUnknown) {

@@ -298,7 +298,7 @@ func removeRun(ctx context.Context, tx *writeTransaction, id string) error {
 
 // RemoveRuns removes the finished runs that match the filter, with their content and exchanges, and returns their
 // number. The sums still count their traffic.
-func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.ParseFilter) (int, error) {
+func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, error) {
 	n := 0
 	f.Limit = maxLimit
 	for cursor := ""; ; {

@@ -62,7 +62,7 @@ func TestStoredTextsAreScrubbed(t *testing.T) {
 				d.Answer.Head != "answer STRIPE_TOKEN" || d.Exit != "at STRIPE_TOKEN" || strings.Count(text, "STRIPE_TOKEN") != 2):
 				t.Errorf("%+v %q", d, text)
 			}
-			page, err := s.ListRuns(t.Context(), operatorapi.ParseFilter{Grep: literal}, "")
+			page, err := s.ListRuns(t.Context(), operatorapi.RunFilter{Grep: literal}, "")
 			if err != nil || len(page.Runs) > 0 {
 				t.Errorf("found by the credential: %v %v", page.Runs, err)
 			}

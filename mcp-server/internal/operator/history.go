@@ -28,7 +28,7 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
 	mux.HandleFunc(get+"runs", handleList(s.ListRuns))
 	mux.HandleFunc(get+"exchanges", handleList(s.ListExchanges))
-	remove := func(ctx context.Context, f operatorapi.ParseFilter, _ string) (operatorapi.Removed, error) {
+	remove := func(ctx context.Context, f operatorapi.RunFilter, _ string) (operatorapi.Removed, error) {
 		n, err := s.RemoveRuns(ctx, f)
 		return operatorapi.Removed{Removed: n}, err
 	}

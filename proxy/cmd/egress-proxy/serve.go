@@ -11,14 +11,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -31,7 +28,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
-	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
@@ -311,58 +307,6 @@ func (d *daemon) assembleParts(
 	return nil
 }
 
-// lockTime is how long a starting proxy waits for an ending one to release the ledger.
-const lockTime = 10 * time.Second
-
-// openLedger opens the ledger, unless it is switched off.
-func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
-	if set.Audit == "off" {
-		return nil
-	}
-	d.ledger, err = ledger.Open(ledger.Config{
-		Dir: o.audit, Patience: lockTime, Keep: set.AuditKeep, Most: set.AuditSize, Anchor: set.AuditAnchor,
-		Version: version.Version, Log: d.log,
-	})
-	if err != nil {
-		return fmt.Errorf("%w; AUDIT=off starts without it", err)
-	}
-	return nil
-}
-
-// appendToLedger writes to the ledger, if there is one.
-func (d *daemon) appendToLedger(e ledger.Entry) error {
-	if d.ledger == nil {
-		return nil
-	}
-	return d.ledger.AppendRecord(e)
-}
-
-// writeCheckpoint brings the ledger to the disk, and returns its short form, or nothing.
-func (d *daemon) writeCheckpoint(run string) string {
-	if d.ledger == nil {
-		return ""
-	}
-	head, err := d.ledger.WriteCheckpoint(run)
-	if err != nil {
-		return "" // a lost record is counted and logged
-	}
-	return head.String()
-}
-
-// newIntentWriter records requests before they leave, where that is required.
-func (d *daemon) newIntentWriter(set settings.Settings) func(ledger.Sending) error {
-	if set.Audit != "required" {
-		return nil
-	}
-	return func(s ledger.Sending) error { return d.appendToLedger(ledger.Entry{Sending: &s}) }
-}
-
-// logUncounted logs that the use of limits cannot be stored.
-func (d *daemon) logUncounted(err error) {
-	d.log.LogAttrs(context.Background(), slog.LevelError, "a restart forgets the used amounts of limits",
-		logline.Tag("error"), slog.String("error", err.Error()))
-}
-
 // checkReady returns why the proxy is not ready, or nil.
 func (d *daemon) checkReady() error {
 	if !d.ready.Load() {
@@ -416,58 +360,6 @@ func notifyHangups() <-chan struct{} {
 	return out
 }
 
-// findLease returns the lease of a slot, or of the slot that an address identifies. It is nil if the slot has none.
-func (d *daemon) findLease(find func(netip.Addr) (slot.ID, bool), seat *slot.ID, from netip.Addr) *lease.Lease {
-	if seat == nil {
-		id, ok := find(from)
-		if !ok {
-			return nil
-		}
-		seat = &id
-	}
-	return d.leases.Holder(*seat)
-}
-
-// newHostCheck returns a function that reports whether a host resolves for the run or server in a slot. Hosts of other
-// tenants' APIs do not resolve.
-func (d *daemon) newHostCheck(find func(netip.Addr) (slot.ID, bool)) func(*slot.ID, netip.Addr, catalog.Host) bool {
-	return func(seat *slot.ID, from netip.Addr, h catalog.Host) bool {
-		rules := d.reloader.Current().Rules
-		if l := d.findLease(find, seat, from); l != nil {
-			return rules.CanResolve(l, h)
-		}
-		return rules.CanResolve(nil, h)
-	}
-}
-
-// newQueryCheck raises the alarm for a queried name that carries what no request may. The name does not leave the
-// machine, so the alarm is about the attempt.
-func (d *daemon) newQueryCheck(find func(netip.Addr) (slot.ID, bool), j *receipt.Journal) func(*slot.ID, netip.Addr,
-	string) {
-	return func(seat *slot.ID, from netip.Addr, name string) {
-		l := d.findLease(find, seat, from)
-		if l == nil || l.Canaries == nil {
-			return
-		}
-		snap := d.reloader.Current()
-		if host, err := catalog.ParseHost(name); err == nil && len(snap.Rules.Catalog.ListHolders(host)) > 0 {
-			return // the configuration's own text, or judged with the request
-		}
-		if c, ok := egress.NewRunSwapper(snap, l).SearchName(name, "name"); ok {
-			egress.RaiseAlarm(j, l, c, "", strings.TrimSuffix(name, "."))
-		}
-	}
-}
-
-// newQueryLimit limits who may query the resolver, where slots are known by address. A pod that shares the proxy may
-// query it before it has a run: nothing is forwarded.
-func (in sandboxInputs) newQueryLimit() func(netip.Addr) bool {
-	if in.find == nil || in.anyAsks {
-		return nil
-	}
-	return func(a netip.Addr) bool { _, ok := in.find(a); return ok }
-}
-
 // The modes of the sockets' files: in Docker access to its volume is the boundary of the control socket, and mcp-server
 // is another user.
 const (
@@ -476,8 +368,8 @@ const (
 )
 
 // quietLog is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited
-// bytes of an upstream, and a part of a credential in them would not be recognised. The log says that there was a line,
-// not what it said.
+// bytes of an upstream, and a part of a credential in them would not be recognised. The log records that there was a line,
+// without its text.
 type quietLog struct{ log *slog.Logger }
 
 // Write logs that there was a line.
