@@ -190,7 +190,7 @@ func (s *Conn) checkChunkSize() (int, error) {
 	}
 	digits := s.buf[:end-2]
 	var size int64
-	// No chunk extension passes: some servers accept a bare LF inside an extension (CVE-2025-22871).
+	// No chunk extension passes: servers that accept a bare LF in one end its line elsewhere (see CVE-2025-22871).
 	for _, b := range digits {
 		d := hexValue(b)
 		// Another digit would overflow size.
