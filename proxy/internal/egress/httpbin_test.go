@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -142,6 +143,10 @@ func (c call) send(t *testing.T, client *http.Client) answer {
 	}
 	for _, name := range append([]string{"Date", "Trailer"}, c.without...) {
 		delete(a.Header, name)
+	}
+	// Two answers may be made in two different seconds.
+	if at, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil && time.Since(at).Abs() < time.Minute {
+		a.Header["Last-Modified"] = []string{"now"}
 	}
 	if c.loose {
 		a.Body = regexp.MustCompile(`[0-9a-f]+`).ReplaceAllString(a.Body, "#")
