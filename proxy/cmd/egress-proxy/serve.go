@@ -368,8 +368,8 @@ const (
 )
 
 // quietLog is the output of the standard library's log, which net/http's Transport writes to: it quotes unsolicited
-// bytes of an upstream, and a part of a credential in them would not be recognised. The log records that there was a line,
-// without its text.
+// bytes of an upstream, and a part of a credential in them would not be recognised. The log records that there was a
+// line, without its text.
 type quietLog struct{ log *slog.Logger }
 
 // Write logs that there was a line.
