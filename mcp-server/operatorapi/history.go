@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // The types of this file are the record of runs. mcp-server stores it (mcp-server/internal/history), this API
@@ -35,11 +36,10 @@ type Run struct {
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of the comment at the start of the code, or else of the code.
-	Title string `json:"title"`
-	// Language is "typescript" or "python".
-	Language  string `json:"language"`
-	CodeSHA   string `json:"code_sha256"`
-	CodeBytes int    `json:"code_bytes"`
+	Title     string              `json:"title"`
+	Language  sandboxapi.Language `json:"language"`
+	CodeSHA   string              `json:"code_sha256"`
+	CodeBytes int                 `json:"code_bytes"`
 
 	// Client and ClientVersion are the client's name and version. Protocol is its MCP protocol version. Session is a
 	// digest that distinguishes sessions.

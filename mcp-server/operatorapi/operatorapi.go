@@ -223,6 +223,25 @@ func (c Client) Events(ctx context.Context, cursor string, on func(HistoryEvent)
 	return nil
 }
 
+// SendEvents passes on the events after a cursor, until ctx ends or follow has no more.
+func SendEvents(
+	ctx context.Context, follow func(context.Context, string) ([]HistoryEvent, error), after string,
+	to chan<- []HistoryEvent,
+) {
+	for {
+		list, err := follow(ctx, after)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		after = list[len(list)-1].Cursor
+		select {
+		case to <- list:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // fetchAnswer sends a request and reads its answer.
 func fetchAnswer[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
 	out, err := rpc.Call[T](ctx, c, method, pathAddress(path, v), nil)

@@ -34,7 +34,7 @@ type LeaseRequest struct {
 	Ahead bool `json:"ahead,omitempty"`
 	// Language is the language of the future run, as in RunRequest. Empty means TypeScript. A run may use the other
 	// language and then takes longer to start.
-	Language string `json:"language,omitempty"`
+	Language Language `json:"language,omitempty"`
 	// Private asks for an interpreter that shares no file with other runs. It sees neither their /tmp, /skills and /runs
 	// nor files of earlier runs. Its own files are removed after the run.
 	Private bool `json:"private,omitempty"`
@@ -106,18 +106,24 @@ type Lease struct {
 	Canary string `json:"canary,omitempty"`
 }
 
-// Languages of code.
+// Language is a language of code.
+type Language string
+
+// The languages.
 const (
-	LanguageTypeScript = "typescript"
-	LanguagePython     = "python"
+	LanguageTypeScript Language = "typescript"
+	LanguagePython     Language = "python"
 )
+
+// IsPython distinguishes the two. Empty means TypeScript.
+func (l Language) IsPython() bool { return l == LanguagePython }
 
 // RunRequest is the body of POST /v1/runs.
 type RunRequest struct {
 	Generation uint64 `json:"generation"`
 	// Run is the run's id, [a-z0-9-]{1,64}. It names /runs/<id>.
-	Run      string `json:"run"`
-	Language string `json:"language"`
+	Run      string   `json:"run"`
+	Language Language `json:"language"`
 	// Code is one module in the language, at most MaxCode bytes.
 	Code string `json:"code"`
 	// Servers are the MCP servers that the code may call, each with its known tool names, at most MaxServers bytes in all.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -173,10 +174,8 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
@@ -127,10 +128,8 @@ func waitForPlan(ctx context.Context, c planapi.Client, id string) (planapi.Plan
 		if err != nil || p.State != planapi.StateRunning {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, 100*time.Millisecond) {
 			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", safetext.OneLine(id))
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

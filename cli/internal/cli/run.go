@@ -46,30 +46,32 @@ be run; 130 interrupted; 2 wrong command line.`,
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
 	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
-	language := c.Flags().String("language", "",
+	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
 	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
-			return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
+		written := strings.ToLower(*named)
+		if written != "" && !slices.Contains(languages, written) {
+			return usageError("--language %q%s", written, didYouMean(written, "", languages))
 		}
+		language := sandboxapi.Language(written)
 		script := scriptbundle.Script{Code: *code}
 		if script.Code == "" {
 			if len(args) == 0 {
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
 			}
-			if *language == "" && strings.HasSuffix(args[0], ".py") {
-				*language = sandboxapi.LanguagePython
+			if language == "" && strings.HasSuffix(args[0], ".py") {
+				language = sandboxapi.LanguagePython
 			}
 			var err error
-			if script, err = readScript(e, args[0], *language); err != nil {
+			if script, err = readScript(e, args[0], language); err != nil {
 				return &exitError{ExitNotRun, err}
 			}
 			args = args[1:]
 		}
-		if *language == sandboxapi.LanguagePython && len(args) > 0 {
+		if language.IsPython() && len(args) > 0 {
 			return usageError("run takes arguments only for scripts in TypeScript, got %d for a script in Python", len(args))
 		}
 		c, err := t.newConfig(e)
@@ -77,7 +79,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 			return &exitError{ExitNotRun, err}
 		}
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
-			Code: withArguments(script.Code, args), Language: *language, APIs: splitList(*apis),
+			Code: withArguments(script.Code, args), Language: language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
 		})
 		// A run that ended before Ctrl-C keeps its own exit code.
@@ -96,7 +98,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 }
 
 // languages are the values of --language.
-var languages = []string{sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython}
+var languages = []string{string(sandboxapi.LanguageTypeScript), string(sandboxapi.LanguagePython)}
 
 // secondsFlag is a flag for a time: 30s, 2m, or a number of seconds.
 type secondsFlag time.Duration
@@ -136,7 +138,7 @@ func withArguments(code string, args []string) string {
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
 }
 
-func readScript(e *Env, name, language string) (scriptbundle.Script, error) {
+func readScript(e *Env, name string, language sandboxapi.Language) (scriptbundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
@@ -154,7 +156,7 @@ func readScript(e *Env, name, language string) (scriptbundle.Script, error) {
 	if len(code) > sandboxapi.MaxCode {
 		return scriptbundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
-	if name == "-" || language == sandboxapi.LanguagePython {
+	if name == "-" || language.IsPython() {
 		return scriptbundle.Script{Code: string(code)}, nil
 	}
 	return scriptbundle.NewScript(name, string(code))

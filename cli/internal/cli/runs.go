@@ -209,7 +209,7 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
 	fact("tenant", d.Tenant)
 	fact("protocol", d.Protocol)
-	fact("language", d.Language)
+	fact("language", string(d.Language))
 	fact("reason", d.Reason)
 	fact("code", fmt.Sprintf("%d bytes, SHA-256 %s", d.CodeBytes, d.CodeSHA))
 	fact("skills", strings.Join(d.Skills, ", "))

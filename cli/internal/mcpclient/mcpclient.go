@@ -283,11 +283,11 @@ const (
 
 // Run holds the arguments of execute_code. Empty fields are omitted, so that the server's defaults apply.
 type Run struct {
-	Code     string   `json:"code"`
-	Language string   `json:"language,omitempty"`
-	APIs     []string `json:"apis,omitempty"`
-	Timeout  float64  `json:"timeout,omitempty"` // in seconds
-	DryRun   bool     `json:"dry_run,omitempty"`
+	Code     string              `json:"code"`
+	Language sandboxapi.Language `json:"language,omitempty"`
+	APIs     []string            `json:"apis,omitempty"`
+	Timeout  float64             `json:"timeout,omitempty"` // in seconds
+	DryRun   bool                `json:"dry_run,omitempty"`
 }
 
 // RunCode runs code.

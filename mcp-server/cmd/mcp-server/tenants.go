@@ -18,6 +18,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -265,15 +266,8 @@ func (t *tenantSet) listOpened() []*tenantState {
 
 // Run checks the file until ctx ends.
 func (t *tenantSet) Run(ctx context.Context) {
-	tick := time.NewTicker(lookTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			t.readIfChanged()
-		}
+	for range timing.EachTick(ctx, lookTime) {
+		t.readIfChanged()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -71,10 +72,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		timing.WaitFor(ctx, pause)
 	}
 }
 

@@ -92,7 +92,10 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	events, ended := make(chan []operatorapi.HistoryEvent), make(chan struct{})
-	go func() { defer close(ended); c.followEvents(ctx, r.URL.Query().Get("after"), events) }()
+	go func() {
+		defer close(ended)
+		operatorapi.SendEvents(ctx, c.cfg.History.Follow, r.URL.Query().Get("after"), events)
+	}()
 	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
 	watched := r.URL.Query().Get("run")
@@ -138,22 +141,6 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 			err = rc.Flush()
 		}
 		if err != nil {
-			return
-		}
-	}
-}
-
-// followEvents sends events until ctx ends.
-func (c *Console) followEvents(ctx context.Context, after string, events chan<- []operatorapi.HistoryEvent) {
-	for {
-		list, err := c.cfg.History.Follow(ctx, after)
-		if err != nil || len(list) == 0 {
-			return
-		}
-		after = list[len(list)-1].Cursor
-		select {
-		case events <- list:
-		case <-ctx.Done():
 			return
 		}
 	}

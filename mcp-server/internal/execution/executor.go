@@ -182,7 +182,7 @@ func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Eve
 		return o, err
 	}
 	// Before the lease: reading the APIs' documents may take seconds, in which the slot would be idle.
-	if from := e.sourcesFor(r); from.Modules != nil && !r.Python {
+	if from := e.sourcesFor(r); from.Modules != nil && !r.Language.IsPython() {
 		o.Modules = from.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
@@ -212,7 +212,7 @@ func (e *Executor) sourcesFor(r RunRequest) Sources {
 // runWithLease executes the run within one lease.
 func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, o *Outcome,
 	on func(sandboxapi.Event)) error {
-	turn := queue.Turn{Session: r.Session, Language: r.leaseLanguage(), Private: e.sourcesFor(r).Skills != nil}
+	turn := queue.Turn{Session: r.Session, Language: r.Language, Private: e.sourcesFor(r).Skills != nil}
 	if r.Tenant != nil {
 		turn.Share = r.Tenant.Share
 	}
@@ -294,7 +294,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 		o.Exit, err = l.Of.Runs.Run(ctx, sandboxapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
-			Language:    cmp.Or(r.leaseLanguage(), sandboxapi.LanguageTypeScript),
+			Language:    cmp.Or(r.Language, sandboxapi.LanguageTypeScript),
 			Code:        r.Code,
 			Servers:     e.callableServers(r.APIs),
 			Modules:     o.Modules,
@@ -319,7 +319,7 @@ func (e *Executor) importedSkills(r RunRequest) (map[string]string, error) {
 		return from.Skills(r.Code), nil
 	case from.Pins != nil:
 		// An unreadable pin is an error: the run would otherwise import a source that the user has not pinned.
-		files, err := from.Pins(r.Python)
+		files, err := from.Pins(r.Language.IsPython())
 		if err != nil {
 			return nil, fmt.Errorf("reading the pinned skills: %w", err)
 		}

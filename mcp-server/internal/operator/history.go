@@ -87,18 +87,7 @@ func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop
 	batches := make(chan []operatorapi.HistoryEvent)
 	go func() {
 		defer close(batches)
-		for at := cursor; ; {
-			events, err := s.Follow(ctx, at)
-			if err != nil {
-				return
-			}
-			select {
-			case batches <- events:
-				at = events[len(events)-1].Cursor
-			case <-ctx.Done():
-				return
-			}
-		}
+		operatorapi.SendEvents(ctx, s.Follow, cursor, batches)
 	}()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")

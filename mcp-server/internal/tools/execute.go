@@ -136,7 +136,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	res := renderRun(runRendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.publicCatalog(), skills: s.skillNames(after),
-		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.pythonReport(),
+		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, language: r.Language, python: s.pythonReport(),
 		mistakes: s.typeMistakes(o), plan: plan,
 		remarks: slices.Concat(reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.reportBroken(ctx, r, changes),
@@ -234,7 +234,7 @@ func (s *Surface) executeArguments(
 	// The fence goes first: the bound and the language apply to the code inside.
 	var tag string
 	r.Code, tag, fenced = removeFence(a.Text("code", "a TypeScript module as a string", true))
-	r.Python = s.readLanguage(a, tag)
+	r.Language = s.readLanguage(a, tag)
 	// Checked here and by sandboxd: this error names the argument.
 	if n := len(r.Code); n > sandboxapi.MaxCode {
 		a.AddMistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n,

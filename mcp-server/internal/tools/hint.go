@@ -56,7 +56,7 @@ func (r runRendering) listHints() []readertext.Text {
 		r.ofLanguage(printed)) {
 		add(t.Model, t.Person, t)
 	}
-	if !r.isPython && shortened.MatchString(stdout) {
+	if !r.language.IsPython() && shortened.MatchString(stdout) {
 		t := readertext.NewText("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
 		add(t.Model, t.Person, t)
 	}

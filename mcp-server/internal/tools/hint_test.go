@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // rendered is the rendering of a run that printed an error.
@@ -97,7 +98,7 @@ func TestFailedResponses(t *testing.T) {
 		}
 	}
 	r := rendered("", some(1, 404, "a.test")...)
-	r.isPython, r.outcome.Receipt.Omitted = true, 7
+	r.language, r.outcome.Receipt.Omitted = sandboxapi.LanguagePython, 7
 	if got, want := toModel(r.listHints()), "1 of 1 responses of a.test had status 404 (7 more responses are not counted)"+silent+" Check the status before you use a body."; got != want {
 		t.Errorf("in Python: %s", got)
 	}
@@ -156,7 +157,7 @@ func TestPythonRefusals(t *testing.T) {
 		"ValueError: [Errno 9] x":                                             "",
 	} {
 		r := rendered("Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + last + "\n")
-		r.outcome.Exit.Code, r.isPython = 1, true
+		r.outcome.Exit.Code, r.language = 1, sandboxapi.LanguagePython
 		if got := toModel(r.listHints()); got != want {
 			t.Errorf("%s: %q, want %q", last, got, want)
 		}
@@ -168,7 +169,7 @@ func TestPythonAwait(t *testing.T) {
 	const printed = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    await mcp.git.log()\n" +
 		"TypeError: object str can't be used in 'await' expression\n"
 	r := rendered(printed)
-	r.outcome.Exit.Code, r.isPython, r.code = 1, true, "await mcp.git.log()"
+	r.outcome.Exit.Code, r.language, r.code = 1, sandboxapi.LanguagePython, "await mcp.git.log()"
 	const want = "mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."
 	if got := toModel(r.ofLanguage(printed)); got != want {
 		t.Errorf("got %q", got)

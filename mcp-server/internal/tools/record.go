@@ -22,11 +22,7 @@ import (
 func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunRequest, running func()) *history.Recording {
 	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
-	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
-		Language: sandboxapi.LanguageTypeScript}
-	if r.Python {
-		run.Language = sandboxapi.LanguagePython
-	}
+	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs, Language: r.Language}
 	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {

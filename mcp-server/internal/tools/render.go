@@ -37,7 +37,7 @@ type runRendering struct {
 	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
-	isPython bool
+	language sandboxapi.Language
 	python   sandboxapi.Python // the sandbox's report about Python
 }
 
@@ -169,7 +169,7 @@ func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	if !failed {
 		return first, stderr, cutErr + cutOut
 	}
-	if !r.isPython {
+	if !r.language.IsPython() {
 		stderr = shortenError(stderr, r.hasExplanation(stderr))
 	}
 	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
@@ -191,7 +191,7 @@ func explainSilence(r runRendering, failed bool) string {
 
 // languageWord returns the word for the language of the code.
 func (r runRendering) languageWord(typescript, python string) string {
-	if r.isPython {
+	if r.language.IsPython() {
 		return python
 	}
 	return typescript

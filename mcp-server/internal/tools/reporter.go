@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
@@ -109,15 +110,8 @@ func (r *runReporter) Printed(s string) {
 // notifyClient is the goroutine that notifies the client.
 func (r *runReporter) notifyClient(ctx context.Context) {
 	defer close(r.done)
-	tick := time.NewTicker(r.cfg.Batch)
-	defer tick.Stop()
 	told := r.started
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range timing.EachTick(ctx, r.cfg.Batch) {
 		message := r.takeOutput()
 		if message == "" {
 			if time.Since(told) < r.cfg.Heartbeat {

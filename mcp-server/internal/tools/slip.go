@@ -42,7 +42,7 @@ var (
 func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
-		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
+		if name := nearestToken(m[1], r.catalog); r.language.IsPython() && m[2] == "" && name != "" {
 			out = append(out, hintQuotes(name))
 		}
 	}
@@ -50,7 +50,7 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		return out
 	}
 	words := stderr
-	if !r.isPython {
+	if !r.language.IsPython() {
 		_, words = splitError(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
@@ -78,7 +78,7 @@ func (r runRendering) hintUndefined(name string) []readertext.Text {
 		return []readertext.Text{hintQuotes(token)}
 	}
 	there := inTypeScript[name]
-	if r.isPython {
+	if r.language.IsPython() {
 		if there = inPython[name]; name == "fetch" && slices.Contains(r.python.Packages, "requests") {
 			there = "requests.get()"
 		}
@@ -140,7 +140,7 @@ func findUncalled(code string) string {
 // isExplained reports whether stderr has the error that ended the run, in the form of its language.
 func (r runRendering) isExplained() bool {
 	stderr, _ := r.stderr.Text(r.limit)
-	if r.isPython {
+	if r.language.IsPython() {
 		return isTraceback.MatchString(stderr)
 	}
 	_, words := splitError(stderr)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
@@ -229,15 +230,8 @@ func newYielder() func() {
 
 // RunSweeps removes expired values at an interval, until ctx ends.
 func (v *Values) RunSweeps(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			v.Sweep()
-		}
+	for range timing.EachTick(ctx, sweepInterval) {
+		v.Sweep()
 	}
 }
 

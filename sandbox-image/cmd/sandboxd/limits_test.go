@@ -335,7 +335,7 @@ func TestDroppedConnection(t *testing.T) {
 	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
 		o.Slots, o.Warm = 2, 0
 		w := sandboxtest.StartWorld(t, o)
-		language := pick(sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
+		language := sandboxapi.Language(pick("typescript", "python"))
 		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 		lease, err := other.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Language: language})
 		if err != nil {

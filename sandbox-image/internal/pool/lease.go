@@ -382,7 +382,7 @@ func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	case s.broken != nil:
 		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}
-	python := r.Language == sandboxapi.LanguagePython
+	python := r.Language.IsPython()
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different

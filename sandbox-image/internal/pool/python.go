@@ -21,8 +21,8 @@ type pythonState struct {
 }
 
 // isPython reports whether the language is Python. If it is, isPython prepares the jail for it.
-func (p *Pool) isPython(language string) (bool, error) {
-	if language != sandboxapi.LanguagePython {
+func (p *Pool) isPython(language sandboxapi.Language) (bool, error) {
+	if !language.IsPython() {
 		return false, nil
 	}
 	if p.cfg.Python.Version == "" {

@@ -74,7 +74,7 @@ type World struct {
 	Private bool
 	Skills  map[string]string
 	// Language is the language of the runs. Empty means TypeScript.
-	Language string
+	Language sandboxapi.Language
 	// OnEvent, if set, receives each event of a run as it arrives.
 	OnEvent func(sandboxapi.Event)
 
