@@ -50,9 +50,12 @@ const ContainerSocket = "/run/codeforge/operator/operator.sock"
 // Prefix is the start of every path.
 const Prefix = "/operator/v1/"
 
+// PeerName is mcp-server's name as an rpc.Peer.
+const PeerName = "mcp-server"
+
 // ErrNotFound is the error for a run that is not in the history.
 var ErrNotFound error = &rpc.Error{
-	Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
+	API: PeerName, Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
 }
 
 // About describes the running CodeForge.
@@ -245,7 +248,7 @@ func explainMissing(err error) error {
 var errNobody = errors.New("no operator's socket answers there: run this where CodeForge runs, or name docker://NAME")
 
 // Name implements rpc.Peer.
-func (c Client) Name() string { return "mcp-server" }
+func (c Client) Name() string { return PeerName }
 
 // Do implements rpc.Peer.
 func (c Client) Do(r *http.Request) (*http.Response, error) {

@@ -16,16 +16,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
+// peerName is the proxy's name as an rpc.Peer.
+const peerName = "the proxy"
+
 var (
 	// ErrFenced is the answer if the generation of a registration, or of its end, is not the one that the slot expects.
 	ErrFenced error = &rpc.Error{
-		Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
+		API: peerName, Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
 	}
 	// ErrNotFound is the answer for an API that is not in the catalog, or has no such file.
-	ErrNotFound error = &rpc.Error{Status: http.StatusNotFound, Code: "not_found", Text: "not found"}
+	ErrNotFound error = &rpc.Error{
+		API: peerName, Status: http.StatusNotFound, Code: "not_found", Text: "not found",
+	}
 	// ErrBadRegistration is the answer to an invalid registration.
 	ErrBadRegistration error = &rpc.Error{
-		Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
+		API: peerName, Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
 	}
 )
 
@@ -252,7 +257,7 @@ func (c *Client) FetchMetrics(ctx context.Context) (string, error) {
 }
 
 // Name implements rpc.Peer.
-func (c *Client) Name() string { return "the proxy" }
+func (c *Client) Name() string { return peerName }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -219,6 +220,28 @@ func TestProxyGone(t *testing.T) {
 	w.proxy.Start()
 	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("after its return: %v", err)
+	}
+	w.clean(t)
+}
+
+// TestProxyHangs: a proxy that does not answer a registration ends the run, and the slot becomes free. No code has run.
+func TestProxyHangs(t *testing.T) {
+	w := newWorld(t, 1)
+	hung := make(chan struct{})
+	w.proxy.Registering = func() {
+		<-hung
+		panic(http.ErrAbortHandler) // it never registers the run
+	}
+	time.AfterFunc(testkit.Patience, func() { w.proxy.Stop() })
+	began := time.Now()
+	_, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"})
+	took := time.Since(began)
+	close(hung)
+	if err == nil || !strings.Contains(err.Error(), "registering the run") || took > testkit.Patience {
+		t.Errorf("after %s: %v", took, err)
+	}
+	if slices.ContainsFunc(w.sandbox.Journal(), func(line string) bool { return strings.HasPrefix(line, "run") }) {
+		t.Errorf("the code ran: %v", w.sandbox.Journal())
 	}
 	w.clean(t)
 }

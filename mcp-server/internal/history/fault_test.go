@@ -3,7 +3,9 @@ package history
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -390,6 +392,43 @@ func TestOthersGiveWay(t *testing.T) {
 	}
 	if most > 2*file {
 		t.Errorf("the file had %d bytes, %d are allowed", most, file)
+	}
+}
+
+// TestVersionsGiveWay: versions of ever new skills, and alerts of ever new runs, take none of the room of runs.
+// Promise: bounded-records
+func TestVersionsGiveWay(t *testing.T) {
+	const file = 8 << 20
+	s := open(t, t.TempDir(), func(c *Config) { c.limits = storeLimits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
+	for i := range 20 {
+		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
+	}
+	for i := range 2 * maxAlerts {
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
+		if i%16 == 0 {
+			source := make([]byte, 16<<10)
+			_, _ = rand.Read(source)
+			s.RecordSkill(operatorapi.SkillVersion{Skill: fmt.Sprint("s", i), By: operatorapi.ByTool}, hex.EncodeToString(source))
+		}
+		if i%1000 == 0 {
+			settle(t, s)
+		}
+	}
+	settle(t, s)
+	db, err := openFile(s.cfg.Dir, database.Migrations)
+	testkit.Must(t, err)
+	defer db.Close()
+	s.removeOld(db)
+	st, err := s.Status(t.Context())
+	testkit.Must(t, err)
+	if st.Runs != 20 {
+		t.Errorf("%d of 20 runs are left", st.Runs)
+	}
+	var versions, size, alerts int64
+	testkit.Must(t, db.QueryRowContext(t.Context(), `SELECT count(*), sum(length(source)) FROM skill_version`).Scan(&versions, &size))
+	testkit.Must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&alerts))
+	if versions < 10 || size > file/tidyPart || alerts != maxAlerts {
+		t.Errorf("%d versions of %d bytes and %d alerts are left", versions, size, alerts)
 	}
 }
 

@@ -22,8 +22,12 @@ const (
 	// maxOthers is the number of newest exchanges without a run that stay in a file that is too large. Such exchanges
 	// belong to MCP servers, to installations, and to runs of another mcp-server with the same proxies.
 	maxOthers = 5000
+	// maxAlerts and maxTotals bound the alerts and the sums.
+	maxAlerts = 10_000
+	maxTotals = 1_000_000
 	// tidyPart is the part of maxFile by which the file may grow before tidy, and leastGrowth is the least growth, in
-	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk.
+	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk. The versions of skills also
+	// have this part of maxFile.
 	tidyPart    = 16
 	leastGrowth = 1 << 20
 	// catchUp bounds the speed at which the time for removal follows a clock that is ahead. startAhead bounds its start
@@ -266,7 +270,8 @@ func (s *Store) tidyRuns(ctx context.Context, tx *writeTransaction) (int, error)
 	return len(ids), nil
 }
 
-// tidyRest removes old exchanges of MCP servers, old sums and old alerts, and all but the latest versions of skills.
+// tidyRest removes old exchanges of MCP servers, old sums and old alerts. Of the sums, the alerts and the versions of
+// skills, it also removes the oldest if there are too many.
 func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error) {
 	// Removed sums may make a pair new again.
 	clear(tx.target.pairs)
@@ -278,9 +283,24 @@ func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error)
 			return 0, err
 		}
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM skill_version WHERE version <=
-		(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - $1`, maxVersions)
-	return 0, err
+	// Code can cause any number of these rows, and tidyRuns removes none of them.
+	for _, q := range []struct {
+		text string
+		most int64
+	}{
+		{`DELETE FROM skill_version WHERE version <=
+			(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - $1`, maxVersions},
+		{`DELETE FROM skill_version WHERE number IN (SELECT number FROM (SELECT number,
+			sum(length(data) + coalesce(length(source), 0)) OVER (ORDER BY number DESC) AS size FROM skill_version) AS sized
+			WHERE size > $1)`, s.cfg.limits.file / tidyPart},
+		{`DELETE FROM alert WHERE number <= (SELECT number FROM alert ORDER BY number DESC LIMIT 1 OFFSET $1)`, maxAlerts},
+		{`DELETE FROM total WHERE began <= (SELECT began FROM total ORDER BY began DESC LIMIT 1 OFFSET $1)`, maxTotals},
+	} {
+		if _, err := tx.ExecContext(ctx, q.text, q.most); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
 }
 
 // removeRun removes a run with its content, words and exchanges. The sums still count its traffic.
