@@ -49,7 +49,7 @@ func (x *exchange) recordWrite() error {
 	body, ok := q.Content.BodyText()
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
-		Shown: x.listShownWithKeys(v, q, out),
+		ShownMethod: strings.Join(q.Methods, ", "), Shown: x.listShownWithKeys(v, q, out),
 	}
 	// The approver must see body and headers exactly as they will leave.
 	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(s.Shown, "\n")) {
