@@ -26,6 +26,8 @@ type Access struct {
 	Tenant string
 	// Command is a program that speaks MCP on standard input and output without a token, or empty.
 	Command []string
+	// Env has the variables that Command needs. A client that starts from a desktop lacks those of the user's shell.
+	Env map[string]string
 }
 
 // System determines the paths of files.
@@ -57,8 +59,9 @@ type Client struct {
 
 type (
 	programEntry struct {
-		Command string   `json:"command"`
-		Args    []string `json:"args,omitempty"`
+		Command string            `json:"command"`
+		Args    []string          `json:"args,omitempty"`
+		Env     map[string]string `json:"env,omitempty"`
 	}
 	// localEntry is opencode's entry of a program.
 	localEntry struct {
@@ -228,13 +231,13 @@ func (c Client) newEntry(a Access, reference string, preferProgram bool) any {
 	case useProgram && len(a.Command) > 0 && c.program != nil:
 		return c.program(a.Command)
 	case useProgram && len(a.Command) > 0:
-		return programEntry{a.Command[0], a.Command[1:]}
+		return programEntry{a.Command[0], a.Command[1:], a.Env}
 	case c.remote == nil:
 		args := []string{"-y", "mcp-remote", a.URL}
 		if a.Token {
 			args = append(args, "--header", "Authorization: Bearer "+a.Placeholder())
 		}
-		return programEntry{"npx", args}
+		return programEntry{Command: "npx", Args: args}
 	}
 	return c.remote(a.URL, requestHeaders(a.Token, reference))
 }

@@ -70,6 +70,15 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// TestVariables: the entry of a program has the variables that the program needs.
+func TestVariables(t *testing.T) {
+	desktop, _ := FindClient("claude-desktop")
+	out, err := desktop.AddCodeForge(nil, Access{URL: url, Command: stdio, Env: map[string]string{"PATH": "/opt/bin"}}, false)
+	if err != nil || !strings.Contains(string(out), `"PATH": "/opt/bin"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestMergeKeeps: everything else in a file stays, byte by byte.
 func TestMergeKeeps(t *testing.T) {
 	cursor, _ := FindClient("cursor")

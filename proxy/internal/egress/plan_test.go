@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 		status, head, text = r.ask(http.MethodPatch, at, `{"state":"closed","labels":["bug","stale"]}`)
-		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || text != `{"planned": `+want+"}\n" {
+		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || !strings.HasPrefix(text, `{"planned":`+want+`,"id":"planned:`+want+`"`) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 	}
@@ -268,6 +268,9 @@ func TestPlanDepends(t *testing.T) {
 		{"/items", `{"parent": "undefined"}`, "", true},
 		{"/items", `{"text": "about undefined"}`, "", true},
 		{"/items", `{"parent": {"planned": 1}}`, "", true},
+		{"/items", `{"parent": "planned:1"}`, "", true},
+		{"/items/planned:1/x", `{}`, "", true},
+		{"/items?parent=planned%3A1", `{}`, "", true},
 		{"/items", `{"parent": "{\"planned\": 1}"}`, "", true},
 		{"/items", `{"parent": NaN}`, "", true},
 		{"/items", `{"parent": "\u0075ndefined"}`, "", true},
