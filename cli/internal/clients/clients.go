@@ -135,7 +135,7 @@ func ListClients() []Client {
 		{
 			Name: "cline", Title: "Cline", file: home(".cline", "data", "settings", "cline_mcp_settings.json"),
 			key:  "mcpServers",
-			Note: "This is for Cline's command line. For its extension, pass the file that MCP Servers, Configure opens: --file.",
+			Note: "This is for Cline's command line. The extension has a file elsewhere: name it with --file.",
 			remote: func(url string, h map[string]string) any {
 				return httpEntry{Type: "streamableHttp", URL: url, Headers: h}
 			},

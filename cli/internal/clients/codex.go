@@ -9,8 +9,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// ErrCannotEdit is the error for a config.toml of Codex that is not TOML, or has another entry of this name. Such a file
-// is not changed.
+// ErrCannotEdit is the error for a config.toml of Codex that is not TOML, or has another entry of this name.
+// AddCodeForge does not change such a file.
 var ErrCannotEdit = errors.New("the file is not TOML, or has another [mcp_servers.codeforge]")
 
 // codexTable is an entry of Codex's config.toml. Codex reads the token from the variable of its own environment.
