@@ -223,7 +223,8 @@ func OpenForReading(dir string) (*Store, error) {
 }
 
 // nextNumber returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is
-// the replica's number, so that two replicas never return the same number.
+// the replica's number, so that two replicas of Postgres never return the same number. Other processes may: see
+// putNumbered.
 func (s *Store) nextNumber() int64 {
 	// A loop instead of a lock: runs call this and must not wait.
 	for {
