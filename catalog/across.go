@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +30,7 @@ func (l *loadState) addWarning(a *API, field, found, want string) {
 
 // listAPIs lists the APIs of the load by name.
 func (l *loadState) listAPIs() []*API {
-	var apis []*API
-	for _, a := range l.fresh {
-		apis = append(apis, a)
-	}
-	slices.SortFunc(apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
-	return apis
+	return slices.SortedFunc(maps.Values(l.fresh), func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
 }
 
 // checkAcrossAPIs resolves conflicts between APIs. Each step replaces a new version by the old one or removes an old

@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,9 +39,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 	for _, v := range settingSpecs() {
 		// White space around a value is not part of the value.
 		text := strings.TrimSpace(getenv(v.name))
-		if text == "" {
-			text = v.def
-		}
+		text = cmp.Or(text, v.def)
 		if want := v.read(&s, text); want != "" {
 			mistakes = append(mistakes, Mistake{v.name, quoteFound(v.name, text), want})
 		}
@@ -289,12 +289,10 @@ func parseRanges(t string, to *[]netip.Prefix) string {
 
 // isRegistryRange reports whether a whole range is in registryRanges.
 func isRegistryRange(p netip.Prefix) bool {
-	for _, text := range registryRanges {
-		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(registryRanges[:], func(text string) bool {
+		r := netip.MustParsePrefix(text)
+		return r.Contains(p.Addr()) && r.Bits() <= p.Bits()
+	})
 }
 
 func parsePath(t, want string, to *string) string {

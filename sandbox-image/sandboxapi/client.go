@@ -2,6 +2,7 @@ package sandboxapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,9 +68,7 @@ const (
 
 // NewClient returns a client. The client opens the stream at the first call.
 func NewClient(cfg ClientConfig) *Client {
-	if cfg.PingEvery == 0 {
-		cfg.PingEvery = 15 * time.Second
-	}
+	cfg.PingEvery = cmp.Or(cfg.PingEvery, 15*time.Second)
 	c := &Client{}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -132,12 +133,7 @@ func isUsable(dir string, needed []string) bool {
 }
 
 func isAbove(dir string, paths []string) bool {
-	for _, p := range paths {
-		if p == dir || strings.HasPrefix(p, dir+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(paths, func(p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 }
 
 // codeSize is the size of the folder for the code of current runs.

@@ -229,12 +229,9 @@ func (im *docImporter) findCommon() commonParams {
 
 // isTokenPlace reports whether a place is that of a token.
 func (im *docImporter) isTokenPlace(place string) bool {
-	for _, t := range im.out.Scheme.Tokens {
-		if strings.EqualFold(t.Place, place) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(im.out.Scheme.Tokens, func(t document.Token) bool {
+		return strings.EqualFold(t.Place, place)
+	})
 }
 
 // writeParameters writes the parameters and the body of an operation.

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -33,9 +34,7 @@ func (im *docImporter) chooseServer() error {
 			}
 			continue
 		}
-		if im.out.Head.Server == "" {
-			im.out.Head.Server = server
-		}
+		im.out.Head.Server = cmp.Or(im.out.Head.Server, server)
 	}
 	switch {
 	case im.out.Head.Server == "" && first == nil:

@@ -57,9 +57,7 @@ func shownSettings(getenv func(string) string) []console.Setting {
 	var out []console.Setting
 	for _, name := range harmless {
 		value, def := getenv(name), settings.DefaultOf(name)
-		if value == "" {
-			value = def
-		}
+		value = cmp.Or(value, def)
 		out = append(out, console.Setting{Name: name, Value: value, Default: value == def})
 	}
 	for _, name := range []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS"} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -150,9 +152,7 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 		if runs == 0 {
 			runs = (t.daemon.settings.Slots + 1) / 2
 		}
-		if waiting == 0 {
-			waiting = tenantWaiting
-		}
+		waiting = cmp.Or(waiting, tenantWaiting)
 		t.list = append(t.list, &tenantState{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
 	}
 	for _, c := range old {
@@ -337,10 +337,7 @@ func (d *daemon) listHandlers() []*transport.Handler {
 
 // isKnownElsewhere reports whether another endpoint knows a session.
 func (d *daemon) isKnownElsewhere(id string, here *transport.Handler) bool {
-	for _, h := range d.listHandlers() {
-		if h != here && h.IsKnownSession(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.listHandlers(), func(h *transport.Handler) bool {
+		return h != here && h.IsKnownSession(id)
+	})
 }

@@ -12,6 +12,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -129,9 +130,7 @@ func OpenStore(cfg Config) *Store {
 			content: contentBytes, file: maxFile,
 		}
 	}
-	if cfg.lost == 0 {
-		cfg.lost = lostTime
-	}
+	cfg.lost = cmp.Or(cfg.lost, lostTime)
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}

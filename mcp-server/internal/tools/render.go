@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -97,9 +98,7 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 	}
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		// A run whose receipt was lost still names its run, so that a program can find it in the history.
-		if r.outcome.Receipt.Run == "" {
-			r.outcome.Receipt.Run = r.outcome.Run
-		}
+		r.outcome.Receipt.Run = cmp.Or(r.outcome.Receipt.Run, r.outcome.Run)
 		res.Meta[receiptKey] = r.outcome.Receipt
 		if r.outcome.Exit.Reason != "" {
 			res.Meta[exitKey] = r.outcome.Exit

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -70,9 +71,7 @@ func replaceTmpDir(own string, env []string) []string {
 
 // baseEnviron returns the interpreter's whole environment. An empty tz means UTC.
 func baseEnviron(denoDir, tz string) []string {
-	if tz == "" {
-		tz = "UTC"
-	}
+	tz = cmp.Or(tz, "UTC")
 	return []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "DENO_DIR=" + denoDir, "DENO_NO_UPDATE_CHECK=1",
 	}
