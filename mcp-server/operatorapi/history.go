@@ -98,10 +98,20 @@ type Detail struct {
 	Output Output `json:"output"`
 	// Answer is the text that the model got.
 	Answer Text `json:"answer"`
+	// Files are the files that the code left in /out or passed to show.
+	Files []RunFile `json:"files,omitempty"`
 	// Exit is sandboxapi.Exit.Detail, or why there was no exit.
 	Exit      string          `json:"exit,omitempty"`
 	Exchanges []Exchange      `json:"exchanges"`
 	Hints     []proxyapi.Hint `json:"hints,omitempty"`
+}
+
+// RunFile is a file of a run, without its content.
+type RunFile struct {
+	// Name is valid: see sandboxapi.IsFileName. Code chose it.
+	Name string `json:"name"`
+	Type string `json:"type"` // MIME
+	Size int64  `json:"size"` // bytes
 }
 
 // Text is a text whose middle may be missing: Omitted bytes between Head and Tail.

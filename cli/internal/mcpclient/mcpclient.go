@@ -269,6 +269,16 @@ type Result struct {
 	// Exit is nil if the code did not run or its end is unknown.
 	Exit    *sandboxapi.Exit  `json:"exit,omitempty"`
 	Receipt *proxyapi.Receipt `json:"receipt,omitempty"`
+	// Files are the files that the run left in /out.
+	Files []FileLink `json:"files,omitempty"`
+}
+
+// FileLink names a file of a run.
+type FileLink struct {
+	URI  string `json:"uri"`
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Size int64  `json:"size"`
 }
 
 // Keys in the _meta of a result, and of a block.
@@ -301,6 +311,21 @@ func (s *Session) RunCode(ctx context.Context, args Run) (Result, error) {
 	return readResult(res)
 }
 
+// FetchRunFile fetches a file of a run.
+func (s *Session) FetchRunFile(ctx context.Context, f FileLink) ([]byte, error) {
+	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: f.URI})
+	if err != nil {
+		return nil, unwrapAnswer(fmt.Errorf("fetching %s: %w", f.Name, err))
+	}
+	if len(res.Contents) != 1 {
+		return nil, fmt.Errorf("fetching %s: the server sent no file", f.Name)
+	}
+	if c := res.Contents[0]; c.Blob == nil {
+		return []byte(c.Text), nil
+	}
+	return res.Contents[0].Blob, nil
+}
+
 // unwrapAnswer returns the server's message without the chain of calls around it. Other errors stay unchanged.
 func unwrapAnswer(err error) error {
 	var e *jsonrpc.Error
@@ -326,6 +351,9 @@ func (s *Session) callTool(ctx context.Context, doing, tool string, args map[str
 func readResult(res *mcp.CallToolResult) (Result, error) {
 	out := Result{Failed: res.IsError}
 	for i, c := range res.Content {
+		if l, ok := c.(*mcp.ResourceLink); ok && l.Size != nil {
+			out.Files = append(out.Files, FileLink{l.URI, l.Name, l.MIMEType, *l.Size})
+		}
 		text, ok := c.(*mcp.TextContent)
 		if !ok {
 			continue

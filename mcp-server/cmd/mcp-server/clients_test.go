@@ -54,7 +54,7 @@ var driven = map[string]any{
 	"write":        "written|Skills changed during this run: made (new).",
 	"update":       "Skill made was updated and now has 41 bytes.",
 	"resources":    true,
-	"templates":    2.0,
+	"templates":    3.0,
 	"read":         true,
 	"prompts":      "run_skill",
 	"prompt":       true,

@@ -17,7 +17,7 @@ import (
 )
 
 // maxTokens is what tools and instructions may cost a model.
-const maxTokens = 550
+const maxTokens = 700
 
 // TestTokens counts what a client puts into the model's context: of each tool its name, description and input schema,
 // and the instructions. It must stay the same however many APIs there are.

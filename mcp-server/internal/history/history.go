@@ -37,7 +37,7 @@ const (
 	Off      = "off"
 )
 
-// Ages and sizes up to which data is kept.
+// Ages and sizes up to which data is kept. contentBytes bounds code and output, and the files of runs once more.
 const (
 	contentDays  = 7
 	contentBytes = 256 << 20
@@ -64,7 +64,9 @@ type Config struct {
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
 	// no text.
 	Scrub func(context.Context, []string) ([]string, error)
-	Log   *slog.Logger
+	// ScrubFile is Scrub for the data of one file.
+	ScrubFile func(context.Context, []byte) ([]byte, error)
+	Log       *slog.Logger
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration

@@ -279,6 +279,9 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatora
 		}
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
 	}
+	if out.Files, err = listRunFiles(ctx, db, out.Number); err != nil {
+		return out, s.checkReadError(err)
+	}
 	// The end of a run may add earlier exchanges, so a finished run is returned as a whole.
 	if !s.fillLive(&out) {
 		after = 0

@@ -116,7 +116,12 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	// Counted before the first snapshot, so that a call that changes a skill in between is noticed.
 	endWriting := s.writers.beginCall()
 	before := s.skillSnapshot()
+	files := runFiles{surface: s, recording: recording}
 	o, err := s.cfg.Executor.Run(ctx, r, func(e sandboxapi.Event) {
+		if e.File != nil {
+			files.takeFile(ctx, *e.File)
+			return
+		}
 		stdout.WriteString(e.Stdout)
 		stderr.WriteString(e.Stderr)
 		report.Printed(e.Stdout)
@@ -124,6 +129,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	})
 	// A plan is asked about after the run, whose slot is free again.
 	plan := s.presentPlan(ctx, r, o, ask)
+	links, fileNotes := files.describeFiles(req, o.Run)
 	report.Stop()
 	after := s.skillSnapshot()
 	all := after.ChangesSince(before)
@@ -137,8 +143,8 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.publicCatalog(), skills: s.skillNames(after),
 		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.pythonReport(),
-		mistakes: s.typeMistakes(o), plan: plan,
-		remarks: slices.Concat(reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
+		mistakes: s.typeMistakes(o), plan: plan, files: links,
+		remarks: slices.Concat(fileNotes, reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.reportBroken(ctx, r, changes),
 			s.suggestOperations(o.Receipt)),
 	})

@@ -33,7 +33,9 @@ type runRendering struct {
 	// mistakes are the type mistakes because of which the code was not run, one line each.
 	mistakes []string
 	// plan describes the requests of a dry run. It is empty for another run.
-	plan     readertext.Text
+	plan readertext.Text
+	// files are shown images and sounds, and links to files.
+	files    []mcp.Content
 	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
@@ -63,7 +65,7 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 	shown, stderr, cut := r.cutOutput(failed)
 	// A plan, changes or remarks already show that the run did something.
 	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == readertext.Text{} &&
-		len(r.changes)+len(r.remarks) == 0) {
+		len(r.changes)+len(r.remarks)+len(r.files) == 0) {
 		notes = append(notes, readertext.NewText(explainSilence(r, failed)))
 	}
 	if cut > 0 {
@@ -96,6 +98,7 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
 		}))
 	}
+	res.Content = append(res.Content, r.files...)
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		// A run whose receipt was lost still names its run, so that a program can find it in the history.
 		r.outcome.Receipt.Run = cmp.Or(r.outcome.Receipt.Run, r.outcome.Run)

@@ -27,7 +27,8 @@ const (
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no npm, jsr or URL imports. " +
 		"Typed clients: /apis/<name>.ts. " +
-		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). "
+		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
+		"The user gets files in /out; show(path) shows you an image. "
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
 	// executePrivate replaces executeShared for tenants, whose runs keep no files.
@@ -131,6 +132,8 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 ## Reach and limits
 - %s
 - No npm:, jsr: or URL imports, no require, no environment variables, no processes. %s A file has at most %d MiB.
+- The user gets the files that you write to /out, 16 MiB a run. show(pathOrBytes) puts an image or a sound into the
+  answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
 - %d s per run, up to %d with "timeout"; many clients give up after 60 s. About %d characters of output are shown; a
   longer one is cut in the middle. Stderr follows stdout in a second block.
 - {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.

@@ -91,6 +91,7 @@ func New(cfg Config) *Surface {
 	s.addAPIs()
 	s.addSkillTools()
 	s.shelf.registerAll()
+	s.addFileResources()
 	return s
 }
 

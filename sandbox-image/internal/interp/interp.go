@@ -163,6 +163,9 @@ func (p *Interpreter) CountWritten(dir string, since time.Time, enough int64) qu
 	return p.process.CountWritten(dir, since, enough)
 }
 
+// OutFolder returns the folder that the run sees as jail.OutDir.
+func (p *Interpreter) OutFolder() string { return p.process.OutFolder() }
+
 // Kill kills the interpreter without waiting.
 func (p *Interpreter) Kill() { p.process.Kill() }
 
