@@ -63,7 +63,9 @@ type Config struct {
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
 	// no text.
 	Scrub func(context.Context, []string) ([]string, error)
-	Log   *slog.Logger
+	// Cancel ends a run of this process, which another replica cancels. Nil ends no run.
+	Cancel func(run string) bool
+	Log    *slog.Logger
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration
