@@ -135,6 +135,8 @@ func groups() []group {
 			{defence: "tenant-apis", attacks: []string{"tenants: the host of another's API", "tenants: narrowing a run to another's API", "tenants: list_apis"}},
 			{defence: "tenant-sessions", attacks: []string{"tenants: another's session"}},
 			{defence: "tenant-share", attacks: []string{"tenants: a flood of runs"}},
+			{defence: "tenant-runs", attacks: []string{"tenants: another's run"}},
+			{defence: "background-runs", attacks: []string{"tenants: a flood of background runs"}},
 			{defence: "private-files", attacks: []string{"tenants: files of another's run"}},
 		}},
 		{tenants: true, controls: []control{

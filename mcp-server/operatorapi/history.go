@@ -31,7 +31,7 @@ type Run struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is sandboxapi.Exit's. Without an exit it is "alarm", "busy", "interrupted" or "unavailable".
+	// Reason is sandboxapi.Exit's. Without an exit it is "alarm", "busy", "interrupted", "restart" or "unavailable".
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of the comment at the start of the code, or else of the code.
@@ -79,6 +79,9 @@ type Run struct {
 	// Spans are the run's first exchanges, for a small picture. Only with RunFilter.Spans.
 	Spans []ExchangeSpan `json:"spans,omitempty"`
 }
+
+// IsUnfinished reports whether the run waits or runs.
+func (r Run) IsUnfinished() bool { return r.State == Waiting || r.State == Running }
 
 // ExchangeSpan is an exchange in a small picture: milliseconds since the run's start.
 type ExchangeSpan struct {
@@ -351,6 +354,7 @@ const (
 	EventPrint    = "print"    // code printed: RunID, Print
 	EventSkill    = "skill"    // a skill changed: Skill
 	EventAlert    = "alert"    // Alert
+	EventCancel   = "cancel"   // between replicas: the one that executes RunID ends it
 	// EventGap means that this reader has missed events, and must reload its data.
 	EventGap = "gap"
 )

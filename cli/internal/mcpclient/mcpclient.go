@@ -286,6 +286,8 @@ const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
 	notesKey   = "codeforge/notes"
+	// patientKey is in the _meta of a call whose answer waits for the run's end.
+	patientKey = "codeforge/patient"
 	// streamKey is in the _meta of the block of stderr, which begins with stderrLine.
 	streamKey  = "codeforge/stream"
 	stderrLine = "stderr:\n"
@@ -302,7 +304,8 @@ type Run struct {
 
 // RunCode runs code.
 func (s *Session) RunCode(ctx context.Context, args Run) (Result, error) {
-	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
+	// The CLI shows the progress and waits, so the answer may come as late as the run's end.
+	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args, Meta: mcp.Meta{patientKey: true}}
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {

@@ -215,7 +215,7 @@ func (t *tenantSet) openTenant(c *tenantState) error {
 		Modules: d.newModuleLookup(c.library, store, own.NarrowCatalog),
 		Skills:  func(code string) map[string]string { return store.ReadImported(code, sandboxapi.MaxSkills) },
 	}}
-	cfg.Tenant = c.tenant
+	cfg.Tenant, cfg.Slots = c.tenant, c.share.CountSlots()
 	if c.Timeout > 0 {
 		// A tenant's limit can only lower the server's.
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
@@ -242,6 +242,7 @@ func (c *tenantState) closeTenant(ctx context.Context, e *execution.Executor) {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
 	c.mcp.Close(ctx)
+	c.surface.DrainRuns(ctx)
 	c.stop()
 	c.parts.Wait()
 	_ = c.skills.Close() // opened for reading only
@@ -331,6 +332,15 @@ func (d *daemon) listHandlers() []*transport.Handler {
 	list := []*transport.Handler{d.mcp}
 	for _, c := range d.tenants.listOpened() {
 		list = append(list, c.mcp)
+	}
+	return list
+}
+
+// listSurfaces returns the surfaces of all clients.
+func (d *daemon) listSurfaces() []*tools.Surface {
+	list := []*tools.Surface{d.surface}
+	for _, c := range d.tenants.listOpened() {
+		list = append(list, c.surface)
 	}
 	return list
 }

@@ -66,7 +66,9 @@ type Config struct {
 	Scrub func(context.Context, []string) ([]string, error)
 	// ScrubFile is Scrub for the data of one file.
 	ScrubFile func(context.Context, []byte) ([]byte, error)
-	Log       *slog.Logger
+	// Cancel ends a run of this process, which another replica cancels. Nil ends no run.
+	Cancel func(run string) bool
+	Log    *slog.Logger
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration

@@ -327,7 +327,7 @@ func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, e
 		}
 		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 			for _, run := range page.Runs {
-				if run.State == operatorapi.Waiting || run.State == operatorapi.Running {
+				if run.IsUnfinished() {
 					continue
 				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {
