@@ -67,7 +67,7 @@ const all = await Promise.all([..."abcdefgh"].map((c) => post("/anything/" + c, 
 console.log(all.every((r) => r.status === 202));`, writes: 8, out: "true"},
 	{name: "an answer", code: "const post = " + post + `
 const r = await post("/anything/one", "x");
-console.log(r.status, r.headers.get("CodeForge-Planned"), JSON.stringify(await r.json()));`, writes: 1, out: `202 1 {"planned":1}`},
+console.log(r.status, r.headers.get("CodeForge-Planned"), JSON.stringify(await r.json(), ["planned", "id"]));`, writes: 1, out: `202 1 {"planned":1,"id":"planned:1"}`},
 	{name: "the id of what was made", code: "const post = " + post + `
 const { id } = await (await post("/anything/issues", "{}")).json();
 const r = await post("/anything/issues/" + id + "/comments", "{}");

@@ -10,6 +10,7 @@
 //	GET /operator/v1/database                                  -> Database
 //	GET /operator/v1/runs?filter=&cursor=                      -> Page
 //	GET /operator/v1/run?run=                                  -> Detail | 404
+//	GET /operator/v1/file?run=&name=                           -> the file's bytes | 404
 //	GET /operator/v1/exchanges?filter=&cursor=                 -> ExchangePage
 //	GET /operator/v1/events?cursor=                            -> NDJSON of Event, with empty lines between
 //	GET /operator/v1/history                                   -> Status
@@ -35,6 +36,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -162,6 +164,17 @@ func (c Client) Runs(ctx context.Context, f RunFilter, cursor string) (Page, err
 // there is no such run.
 func (c Client) Run(ctx context.Context, run string) (Detail, error) {
 	return fetchAnswer[Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
+}
+
+// FetchRunFile fetches a file of a run. The error is ErrNotFound if there is no such file.
+func (c Client) FetchRunFile(ctx context.Context, run, name string) ([]byte, error) {
+	at := pathAddress("file", url.Values{"run": {run}, "name": {name}})
+	resp, err := rpc.Send(ctx, c, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, explainMissing(err)
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }
 
 // Exchanges lists exchanges.

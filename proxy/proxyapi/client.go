@@ -1,6 +1,7 @@
 package proxyapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -154,6 +155,23 @@ const MaxScrub = 8 << 20
 // ScrubTexts returns the texts with token names for the credentials in them.
 func (c *Client) ScrubTexts(ctx context.Context, texts []string) ([]string, error) {
 	return callProxy[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
+}
+
+// ScrubFile returns data with token names for the credentials in them.
+func (c *Client) ScrubFile(ctx context.Context, data []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://proxy/v1/scrub/file", bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if err := rpc.ReadError(c, resp); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // CheckLedger asks whether the ledger is intact and fits the checkpoints in the receipts of runs. It returns

@@ -2,6 +2,7 @@ package sandboxapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,9 +69,7 @@ const (
 
 // NewClient returns a client. The client opens the stream at the first call.
 func NewClient(cfg ClientConfig) *Client {
-	if cfg.PingEvery == 0 {
-		cfg.PingEvery = 15 * time.Second
-	}
+	cfg.PingEvery = cmp.Or(cfg.PingEvery, 15*time.Second)
 	c := &Client{}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -192,19 +191,21 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	}
 	defer resp.Body.Close()
 	events := bufio.NewReaderSize(resp.Body, 4<<10)
-	for {
-		e, err := readEvent(events)
+	var exit *Exit
+	for exit == nil {
+		err := readEvent(events, func(e Event) {
+			if exit = e.Exit; exit == nil {
+				on(e)
+			}
+		})
 		if err != nil {
 			if ctx.Err() != nil {
 				return Exit{}, ctx.Err()
 			}
 			return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
 		}
-		if e.Exit != nil {
-			return *e.Exit, nil
-		}
-		on(e)
 	}
+	return *exit, nil
 }
 
 // Pause stops or resumes the time limit of a lease's run. It returns ErrLeaseGone if there is no such run.

@@ -167,11 +167,8 @@ func checkEngine(ctx context.Context, c Config) []Finding {
 // isContainerHealthy reports whether a container's status in docker ps is as expected. The settings container checks
 // the settings and then exits.
 func isContainerHealthy(name, status string) bool {
-	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
-		return true
-	}
-	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") &&
-		!strings.Contains(status, "Paused")
+	return strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") ||
+		strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") && !strings.Contains(status, "Paused")
 }
 
 // lastHealthOutput returns the output of a container's last healthcheck, in parentheses.

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,8 +179,5 @@ func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready
 }
 
 func exitStatus(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
+	return cmp.Or(err, errors.New("exit status 0"))
 }

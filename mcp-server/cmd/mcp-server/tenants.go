@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -153,9 +154,7 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 		if runs == 0 {
 			runs = (t.daemon.settings.Slots + 1) / 2
 		}
-		if waiting == 0 {
-			waiting = tenantWaiting
-		}
+		waiting = cmp.Or(waiting, tenantWaiting)
 		t.list = append(t.list, &tenantState{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
 	}
 	for _, c := range old {
@@ -236,7 +235,7 @@ func (t *tenantSet) openTenant(c *tenantState) (*transport.Handler, error) {
 		Modules: d.newModuleLookup(c.library, store, own.NarrowCatalog),
 		Skills:  func(code string) map[string]string { return store.ReadImported(code, sandboxapi.MaxSkills) },
 	}}
-	cfg.Tenant = c.tenant
+	cfg.Tenant, cfg.Slots = c.tenant, c.share.CountSlots()
 	if c.Timeout > 0 {
 		// A tenant's limit can only lower the server's.
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
@@ -263,6 +262,7 @@ func (c *tenantState) closeTenant(ctx context.Context, e *execution.Executor) {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
 	c.mcp.Close(ctx)
+	c.surface.DrainRuns(ctx)
 	c.stop()
 	c.parts.Wait()
 	_ = c.skills.Close() // opened for reading only
@@ -357,12 +357,18 @@ func (d *daemon) listHandlers() []*transport.Handler {
 	return list
 }
 
+// listSurfaces returns the surfaces of all clients.
+func (d *daemon) listSurfaces() []*tools.Surface {
+	list := []*tools.Surface{d.surface}
+	for _, c := range d.tenants.listOpened() {
+		list = append(list, c.surface)
+	}
+	return list
+}
+
 // isKnownElsewhere reports whether another endpoint knows a session.
 func (d *daemon) isKnownElsewhere(id string, here *transport.Handler) bool {
-	for _, h := range d.listHandlers() {
-		if h != here && h.IsKnownSession(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.listHandlers(), func(h *transport.Handler) bool {
+		return h != here && h.IsKnownSession(id)
+	})
 }

@@ -1,7 +1,9 @@
 package apidoc
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -252,15 +254,8 @@ func (d *Document) OperationGroups() []string { return d.groups }
 
 // largestGroups returns groups in the form of OperationGroups.
 func largestGroups(count map[string]int) []string {
-	var names []string
-	for n := range count {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if count[a] != count[b] {
-			return count[b] - count[a]
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
 	})
 	out := []string{}
 	for i, n := range names {

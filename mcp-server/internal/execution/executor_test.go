@@ -182,7 +182,9 @@ func TestServers(t *testing.T) {
 		t.Errorf("code may reach %v", allow)
 	}
 	w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
-	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com"}) })
+	testkit.WaitFor(t, func() bool {
+		return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com", proxyapi.ServersHost})
+	})
 }
 
 func TestCancelUnwinds(t *testing.T) {
@@ -273,7 +275,7 @@ func TestSandboxRestarts(t *testing.T) {
 	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
+	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com", proxyapi.ServersHost}) {
 		t.Errorf("permissions %v", got)
 	}
 	w.clean(t)
@@ -339,7 +341,7 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"h29.example.com", proxyapi.ServersHost}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions %v", w.sandbox.AllowedHosts())
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // writerDir makes this program the writer of TestKilled, in this folder.
@@ -124,6 +125,59 @@ func TestTwoProcesses(t *testing.T) {
 		told = append(told, lines[:len(lines)-1]...)
 	}
 	whole(t, dir, told)
+}
+
+// TestSameNumbers: two processes that draw the same numbers, as by the same random part, lose nothing.
+func TestSameNumbers(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*Store{open(t, dir, nil), open(t, dir, nil)}
+	later := time.Now().Add(time.Hour).UnixMicro()
+	for _, s := range stores {
+		settle(t, s) // it has opened the file, and begun with its own numbers
+		s.replica.Store(maxReplicas - 1)
+		s.last.Store(later)
+	}
+	var ids []string
+	var slow []*Recording // runs that both have begun before either ends its own
+	for i, s := range stores {
+		id := fmt.Sprintf("slow%d", i)
+		slow = append(slow, s.BeginRecording(operatorapi.Run{ID: id}, "// code of "+id))
+		settle(t, s)
+	}
+	for i, s := range stores {
+		id := fmt.Sprintf("fast%d", i)
+		ids = append(ids, id, slow[i].run.ID)
+		store(s, id, "// code of "+id, "printed")
+		s.RecordSkill(operatorapi.SkillVersion{Skill: id}, "source")
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertAlarm, Title: id, Run: id})
+		settle(t, s)
+	}
+	for i, s := range stores {
+		slow[i].RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited}})
+		settle(t, s)
+	}
+	for _, id := range ids {
+		d, err := stores[0].FindRun(t.Context(), id)
+		if err != nil || d.State != operatorapi.OK || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
+			t.Errorf("%s: %+v, %v", id, d.Run, err)
+		}
+		if strings.HasPrefix(id, "slow") {
+			continue
+		}
+		if versions, err := stores[0].SkillVersions(t.Context(), id); len(d.Exchanges) != 2 || len(versions) != 1 {
+			t.Errorf("%s: %d exchanges, versions %+v, %v", id, len(d.Exchanges), versions, err)
+		}
+	}
+	if p, err := stores[0].ListRuns(t.Context(), operatorapi.RunFilter{}, ""); err != nil || len(p.Runs) != len(ids) {
+		t.Errorf("%d runs, %v", len(p.Runs), err)
+	}
+	list, err := stores[0].ListAlerts(t.Context(), true)
+	testkit.Must(t, err)
+	for i := range stores {
+		if !slices.ContainsFunc(list, func(a operatorapi.Alert) bool { return a.Title == fmt.Sprintf("fast%d", i) }) {
+			t.Errorf("no alert fast%d: %+v", i, list)
+		}
+	}
 }
 
 // TestDamaged: a file that is damaged, before the start or while it is open, is set aside, and a new one begun.

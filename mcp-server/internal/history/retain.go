@@ -45,7 +45,7 @@ func (s *Store) removeOld(db *writeTarget) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *writeTransaction) (int, error){
-		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyFiles, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -152,8 +152,26 @@ func markLost(ctx context.Context, tx *writeTransaction, choose func(operatorapi
 
 // tidyContent removes old code and output, and the oldest while there is too much.
 func (s *Store) tidyContent(ctx context.Context, tx *writeTransaction) (int, error) {
+	return s.dropExcess(ctx, tx, "content", s.cfg.limits.content, dropContent)
+}
+
+// tidyFiles removes old files of runs, and the oldest while there is too much.
+func (s *Store) tidyFiles(ctx context.Context, tx *writeTransaction) (int, error) {
+	return s.dropExcess(ctx, tx, "run_file", s.cfg.limits.content,
+		func(ctx context.Context, tx *writeTransaction, number int64) error {
+			_, err := tx.ExecContext(ctx, `DELETE FROM run_file WHERE number = $1`, number)
+			return err
+		})
+}
+
+// dropExcess calls drop for runs whose rows of a table are old, and for the oldest runs while the table has more than
+// limit bytes. It returns their number.
+func (s *Store) dropExcess(
+	ctx context.Context, tx *writeTransaction, table string, limit int64,
+	drop func(context.Context, *writeTransaction, int64) error,
+) (int, error) {
 	var total int64
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM `+table).Scan(&total); err != nil {
 		return 0, err
 	}
 	oldest := s.oldestKept(s.cfg.limits.contentAge)
@@ -161,16 +179,16 @@ func (s *Store) tidyContent(ctx context.Context, tx *writeTransaction) (int, err
 	err := eachRow(ctx, tx, func(row *sql.Rows) error {
 		var number, size int64
 		err := row.Scan(&number, &size)
-		if number < oldest || total > s.cfg.limits.content {
+		if number < oldest || total > limit {
 			gone, total = append(gone, number), total-size
 		}
 		return err
-	}, `SELECT number, size FROM content ORDER BY number LIMIT $1`, tidyBatch)
+	}, `SELECT number, sum(size) FROM `+table+` GROUP BY number ORDER BY number LIMIT $1`, tidyBatch)
 	if err != nil {
 		return 0, err
 	}
 	for _, number := range gone {
-		if err := dropContent(ctx, tx, number); err != nil {
+		if err := drop(ctx, tx, number); err != nil {
 			return 0, err
 		}
 	}
@@ -207,7 +225,8 @@ func (s *Store) isTooLarge(ctx context.Context, tx *writeTransaction) (bool, err
 	if tx.target.Postgres {
 		var size int64
 		err := tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(sum(pg_column_size(data)), 0) FROM exchange) +
-			(SELECT coalesce(sum(pg_column_size(data)), 0) FROM run) + (SELECT coalesce(sum(size), 0) FROM content)`).Scan(&size)
+			(SELECT coalesce(sum(pg_column_size(data)), 0) FROM run) + (SELECT coalesce(sum(size), 0) FROM content) +
+			(SELECT coalesce(sum(size), 0) FROM run_file)`).Scan(&size)
 		return size > s.cfg.limits.file, err
 	}
 	var pages, free, size int64
@@ -328,7 +347,7 @@ func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, e
 		}
 		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 			for _, run := range page.Runs {
-				if run.State == operatorapi.Waiting || run.State == operatorapi.Running {
+				if run.IsUnfinished() {
 					continue
 				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {

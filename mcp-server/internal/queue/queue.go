@@ -6,6 +6,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,21 +100,11 @@ type ticketResult struct {
 
 // New returns a queue.
 func New(cfg Config) *Queue {
-	if cfg.MaxWaiting == 0 {
-		cfg.MaxWaiting = 256
-	}
-	if cfg.MaxPerSession == 0 {
-		cfg.MaxPerSession = 64
-	}
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = 30 * time.Second
-	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 100 * time.Millisecond
-	}
-	if cfg.Hold == 0 {
-		cfg.Hold = 15 * time.Minute
-	}
+	cfg.MaxWaiting = cmp.Or(cfg.MaxWaiting, 256)
+	cfg.MaxPerSession = cmp.Or(cfg.MaxPerSession, 64)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 30*time.Second)
+	cfg.Poll = cmp.Or(cfg.Poll, 100*time.Millisecond)
+	cfg.Hold = cmp.Or(cfg.Hold, 15*time.Minute)
 	return &Queue{
 		cfg: cfg, sessions: map[string]*sessionQueue{}, released: make(chan struct{}, 1), stop: make(chan struct{}),
 	}

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -48,12 +49,8 @@ type runReporter struct {
 
 // startReporter reports until Stop or the end of ctx.
 func startReporter(ctx context.Context, cfg reporterConfig) *runReporter {
-	if cfg.Batch == 0 {
-		cfg.Batch = 500 * time.Millisecond
-	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 10 * time.Second
-	}
+	cfg.Batch = cmp.Or(cfg.Batch, 500*time.Millisecond)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 10*time.Second)
 	ctx, cancel := context.WithCancel(ctx)
 	r := &runReporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}),
 		state: "waiting for a slot"}

@@ -215,12 +215,7 @@ func unwrapIPv4(a netip.Addr) (netip.Addr, error) {
 }
 
 func containsAddr(list []netip.Prefix, a netip.Addr) bool {
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func parsePrefixes(texts ...string) []netip.Prefix {

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -160,9 +161,7 @@ func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
 	if json.Unmarshal(w.body, &r) == nil {
 		out.Why = r.Error
 	}
-	if out.Code == "" {
-		out.Code = x.note.Outcome
-	}
+	out.Code = cmp.Or(out.Code, x.note.Outcome)
 	return out, nil
 }
 

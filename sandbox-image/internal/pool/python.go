@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -126,10 +127,7 @@ func (p *Pool) lastStartError(python bool) error {
 	if python {
 		err = p.python.problem
 	}
-	if err == nil {
-		return errors.New("the interpreter does not start")
-	}
-	return err
+	return cmp.Or(err, errors.New("the interpreter does not start"))
 }
 
 // noteStart records that an interpreter has started. The caller holds p.mu.

@@ -143,15 +143,9 @@ func StartWorld(t testing.TB, o Options) *World {
 	if os.Geteuid() != 0 {
 		testkit.SkipBecause(t, "needs root")
 	}
-	if o.Slots == 0 {
-		o.Slots = 2
-	}
-	if o.Memory == 0 {
-		o.Memory = 512 << 20
-	}
-	if o.ServerMemory == 0 {
-		o.ServerMemory = 512 << 20
-	}
+	o.Slots = cmp.Or(o.Slots, 2)
+	o.Memory = cmp.Or(o.Memory, 512<<20)
+	o.ServerMemory = cmp.Or(o.ServerMemory, 512<<20)
 	deno := testkit.DenoPath(t)
 	if o.Mode != Container {
 		if _, err := exec.LookPath("bwrap"); err != nil {
