@@ -380,7 +380,7 @@ console.log("looked")`
 		text, err := sayOf(ctx, a, "execute_code", map[string]any{"code": "console.log('mine')"})
 		took := time.Since(start)
 		return fmt.Sprintf("%d run, another began after %s", len(ids), took.Round(100*time.Millisecond)),
-			err == nil && refused != "" && strings.Contains(text, "mine") && took < 6*time.Second
+			err == nil && len(ids) <= width/2 && refused != "" && strings.Contains(text, "mine") && took < 6*time.Second
 	})
 	background.Alone = true
 	flood := tenant("a flood of runs", "one of another begins at once", func(ctx context.Context, w *world.World) (string, bool) {

@@ -7,7 +7,7 @@ while True:
         break
 big = [o for o in late if o["total"] > 100]
 results = parallel([lambda o=o: mcp.orders.refund_order(order=o["id"], amount=o["total"] / 10) for o in big], limit=4)
-failed = [f"{o['id']}: {r.code} {r.text}" for o, r in zip(big, results) if isinstance(r, Exception)]
+failed = [f"{o['id']}: {r.reason.code} {r.reason.text}" for o, r in zip(big, results) if r.status == "rejected"]
 image = next(b for b in mcp.orders.draw_chart(status="late") if isinstance(b, dict) and b.get("path"))
 with open(image["path"], "rb") as f:
     size = len(f.read())
