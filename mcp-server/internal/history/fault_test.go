@@ -479,8 +479,8 @@ func TestVersionsGiveWay(t *testing.T) {
 		t.Errorf("%d of 20 runs are left", st.Runs)
 	}
 	var versions, size, alerts int64
-	testkit.Must(t, db.QueryRowContext(t.Context(), `SELECT count(*), sum(length(source)) FROM skill_version`).Scan(&versions, &size))
-	testkit.Must(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&alerts))
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*), sum(length(source)) FROM skill_version`).Scan(&versions, &size))
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&alerts))
 	if versions < 10 || size > file/tidyPart || alerts != maxAlerts {
 		t.Errorf("%d versions of %d bytes and %d alerts are left", versions, size, alerts)
 	}
