@@ -76,6 +76,8 @@ type Attack struct {
 	Only []world.Mode
 	// NoPod says why the attack does not exist in Kubernetes. It does if NoPod is empty.
 	NoPod string
+
+	byAnswers bool // see canShare
 }
 
 // Evidence is what there is to judge after an attack.

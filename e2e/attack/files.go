@@ -251,6 +251,7 @@ func build(section string, common, own head, cells *strings.Replacer) (Attack, e
 		return a, fmt.Errorf("nothing is expected, or a column of the name is unknown")
 	}
 	var err error
+	a.byAnswers = byAnswers.MatchString(get("judge"))
 	if a.Judge, err = judgeOf(get("judge")); err != nil {
 		return a, err
 	}

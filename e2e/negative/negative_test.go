@@ -135,6 +135,8 @@ func groups() []group {
 			{defence: "tenant-apis", attacks: []string{"tenants: the host of another's API", "tenants: narrowing a run to another's API", "tenants: list_apis"}},
 			{defence: "tenant-sessions", attacks: []string{"tenants: another's session"}},
 			{defence: "tenant-share", attacks: []string{"tenants: a flood of runs"}},
+			{defence: "tenant-runs", attacks: []string{"tenants: another's run"}},
+			{defence: "background-runs", attacks: []string{"tenants: a flood of background runs"}},
 			{defence: "private-files", attacks: []string{"tenants: files of another's run"}},
 		}},
 		{tenants: true, controls: []control{
@@ -195,13 +197,17 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/confine":  {"host-files"},
 		"./proxy/internal/podslots":         {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
+		"./sandbox-image/internal/output":   {"file-names", "out-links"},
+		"./mcp-server/internal/history":     {"scrub-files", "file-page"},
+		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
+		"./cli/internal/cli":                {"saved-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, never-printed, tenant-sessions
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

@@ -21,11 +21,11 @@ func TestPlan(t *testing.T) {
 	testkit.Must(t, err)
 	w := world.Start(t, world.Config{APIs: []world.API{misbehaving("notes", "", map[string]any{"state": "session"})}, Env: map[string]string{"SANDBOX_PROGRAMS": filepath.Dir(program)}})
 	for language, code := range map[string]string{
-		"typescript": `console.log(await mcp.notes.read({ text: "read" }), JSON.stringify(await mcp.notes.echo({ text: "one" })));
+		"typescript": `console.log(await mcp.notes.read({ text: "read" }), JSON.stringify(await mcp.notes.echo({ text: "one" }), ["planned"]));
 await mcp.notes.leave({ text: "two" });
 try { await mcp.notes.echo({ text: "undefined" }); } catch (e) { console.log(e.code); }`,
 		"python": `import json
-print(mcp.notes.read(text="read"), json.dumps(mcp.notes.echo(text="one"), separators=(",", ":")))
+print(mcp.notes.read(text="read"), json.dumps({"planned": mcp.notes.echo(text="one")["planned"]}, separators=(",", ":")))
 mcp.notes.leave(text="two")
 try:
     mcp.notes.echo(text="undefined")

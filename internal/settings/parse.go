@@ -59,6 +59,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM_PYTHON", strconv.Itoa(s.WarmPython),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
+	s.TimeoutDefault = cmp.Or(s.TimeoutDefault, s.TimeoutMax)
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
 			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})

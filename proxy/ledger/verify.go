@@ -169,7 +169,11 @@ func (v *verification) readRoots(f io.Reader) error {
 			v.lost = true
 			return
 		}
-		n := int64(1) << (height & 63)
+		// The ledger is lost already, and its numbers must not overflow.
+		if height > maxHeight || v.tree.size > maxSize {
+			return
+		}
+		n := int64(1) << height
 		v.report.Forgotten += n
 		v.report.Records += n
 		if v.lost {

@@ -1,6 +1,7 @@
 package proxyapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,16 +17,21 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
+// peerName is the proxy's name as an rpc.Peer.
+const peerName = "the proxy"
+
 var (
 	// ErrFenced is the answer if the generation of a registration, or of its end, is not the one that the slot expects.
 	ErrFenced error = &rpc.Error{
-		Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
+		API: peerName, Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
 	}
 	// ErrNotFound is the answer for an API that is not in the catalog, or has no such file.
-	ErrNotFound error = &rpc.Error{Status: http.StatusNotFound, Code: "not_found", Text: "not found"}
+	ErrNotFound error = &rpc.Error{
+		API: peerName, Status: http.StatusNotFound, Code: "not_found", Text: "not found",
+	}
 	// ErrBadRegistration is the answer to an invalid registration.
 	ErrBadRegistration error = &rpc.Error{
-		Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
+		API: peerName, Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
 	}
 )
 
@@ -151,6 +157,23 @@ func (c *Client) ScrubTexts(ctx context.Context, texts []string) ([]string, erro
 	return callProxy[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
 }
 
+// ScrubFile returns data with token names for the credentials in them.
+func (c *Client) ScrubFile(ctx context.Context, data []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://proxy/v1/scrub/file", bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if err := rpc.ReadError(c, resp); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(resp.Body)
+}
+
 // CheckLedger asks whether the ledger is intact and fits the checkpoints in the receipts of runs. It returns
 // ErrNotFound if there is no ledger.
 func (c *Client) CheckLedger(ctx context.Context, known []KnownHead) (LedgerCheck, error) {
@@ -252,7 +275,7 @@ func (c *Client) FetchMetrics(ctx context.Context) (string, error) {
 }
 
 // Name implements rpc.Peer.
-func (c *Client) Name() string { return "the proxy" }
+func (c *Client) Name() string { return peerName }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {

@@ -1,4 +1,4 @@
-# The builtins of a run whose APIs include MCP servers: mcp, parallel, stash and McpError. `servers` holds the names of those
+# The builtins of a run: mcp, parallel, stash and McpError. `servers` holds the names of those
 # servers with the names of their tools as far as they are known. Code could replace all of it: what a run may call is
 # decided by the proxy.
 
@@ -332,15 +332,21 @@ mcp = _Servers(_Tool)
 mcp.aio = _Servers(_AioTool)
 
 
+class _Settled(dict):
+    """The end of one call: {"status": "fulfilled", "value": ...} or {"status": "rejected", "reason": exception}."""
+
+    __getattr__ = dict.get
+
+
 def parallel(calls, limit=8):
-    """Runs functions, at most `limit` at once. The results are in order; a call that failed has its exception there."""
+    """Runs functions, at most `limit` at once, and gives how each has ended, in order."""
     from concurrent.futures import ThreadPoolExecutor
 
     def settle(call):
         try:
-            return call()
+            return _Settled(status="fulfilled", value=call())
         except Exception as e:
-            return e
+            return _Settled(status="rejected", reason=e)
 
     calls = list(calls)
     with ThreadPoolExecutor(max(1, min(limit, len(calls) or 1)), "parallel") as pool:

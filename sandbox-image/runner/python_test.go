@@ -186,7 +186,7 @@ func TestPythonServers(t *testing.T) {
 		{"tools", "print([t['name'] for t in mcp.s['$tools']()], dir(mcp.s))", "['text', 'new-tool', 'then'] ['dash-ed', 'new-tool', 'text', 'then']", "GET /s"},
 		{"read", "r = mcp.s['$read']('a:b')\nprint(r['contents'][0]['text'], r['contents'][1]['bytes'])\n__import__('os').remove(r['contents'][1]['path'])", "t 3", `POST /s/$read {"uri": "a:b"}`},
 		{"stash", "stash.set('k', {'n': 1}, ttl=2)\nprint(stash.get('k'), stash.keys())", "{'n': 1} ['k']", `POST /$stash/set {"key": "k", "value": {"n": 1}, "ttl_ms": 2000}`},
-		{"parallel", "print(parallel([mcp.s.text, lambda: mcp.s.failed()], limit=2)[1].code, parallel([]))", "tool_error []", ""},
+		{"parallel", "print(parallel([mcp.s.text, lambda: mcp.s.failed()], limit=2)[1]['reason'].code, parallel([lambda: 1])[0].value, parallel([]))", "tool_error 1 []", ""},
 		{"asyncio", "import asyncio\nasync def main():\n    print(await asyncio.gather(mcp.aio.s.json(), mcp.aio.s.number()))\nasyncio.run(main())", "[{'a': [1]}, '42']", ""},
 		{"top-level await", "print(await mcp.aio.s.json())", "{'a': [1]}", ""},
 		{"cancelled", "import asyncio\ntask = asyncio.ensure_future(mcp.aio.s.wait())\ntry: await mcp.aio.s.arrived()\nexcept McpError: pass\ntask.cancel()\ntry: await task\nexcept asyncio.CancelledError: print('cancelled')", "cancelled", ""},

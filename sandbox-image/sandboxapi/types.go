@@ -88,8 +88,11 @@ type Removed struct {
 // and in memory. sandboxd empties it when the slot is freed.
 func HomeDir(id slot.ID) string { return HomesDir + "/" + strconv.Itoa(int(id)) }
 
-// HomesDir is the folder of all homes.
+// HomesDir is the folder of all homes, and of all folders of OutDir.
 const HomesDir = "/home"
+
+// OutDir returns the folder in the container that code in a slot sees as /out.
+func OutDir(id slot.ID) string { return HomesDir + "/out" + strconv.Itoa(int(id)) }
 
 // ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
 const ExitTrailer = "Codeforge-Exit"
@@ -216,7 +219,9 @@ type Event struct {
 	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
-	Exit   *Exit  `json:"exit,omitempty"`
+	// File is sent after all output.
+	File *File `json:"file,omitempty"`
+	Exit *Exit `json:"exit,omitempty"`
 }
 
 // Reason is the reason why a run ended.

@@ -45,6 +45,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
+	out := c.Flags().String("out", "", "save the files that the script writes to /out in the folder `DIR`")
 	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
 	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
@@ -81,7 +82,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
 			Code: withArguments(script.Code, args), Language: language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
-		})
+		}, *out)
 		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
@@ -167,7 +168,10 @@ func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func executeRun(ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run) (mcpclient.Result, error) {
+// executeRun runs a script. It saves the run's files in a folder, unless that is empty.
+func executeRun(
+	ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run, out string,
+) (mcpclient.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
 	s, err := mcpclient.Connect(ctx, c, mcpclient.Options{Progress: func(message string) {
@@ -183,7 +187,11 @@ func executeRun(ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.R
 	if s.Place.State == nil {
 		p.setMessage("running at " + s.Place.Name())
 	}
-	return s.RunCode(ctx, run)
+	r, err := s.RunCode(ctx, run)
+	if err == nil && out != "" {
+		err = saveRunFiles(ctx, e, s, r, out)
+	}
+	return r, err
 }
 
 // approvalText explains how a person decides about a held request.

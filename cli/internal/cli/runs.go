@@ -79,7 +79,16 @@ line.`,
 	}
 	remove.Flags().BoolVar(&o.all, "all", false, "every run")
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
-	c.AddCommand(&cobra.Command{
+	files := &cobra.Command{
+		Use: "files RUN", Short: "list the files of a run; with --out save them",
+		Long: `
+RUN is an id or a prefix of it. Files are those that code wrote to /out, and the
+images and sounds that it passed to show. CodeForge deletes them after 7 days.`,
+		Example: exampleText("codeforge runs files rv4", "codeforge runs files rv4 --out results"),
+		Args:    cobra.ExactArgs(1), RunE: onRecord(o.printRunFiles),
+	}
+	files.Flags().StringVar(&o.out, "out", "", "save the files in the folder `DIR`")
+	c.AddCommand(files, &cobra.Command{
 		Use: "show RUN", Short: "show a run: its code, its output, and its exchanges",
 		Long:    "RUN is an id or a prefix of it.",
 		Example: exampleText("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
@@ -91,7 +100,7 @@ line.`,
 type runsOptions struct {
 	target         serverTarget
 	filter         operatorapi.RunFilter
-	since          string
+	since, out     string
 	last           int
 	all, yes, json bool
 }

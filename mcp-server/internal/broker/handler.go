@@ -61,7 +61,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		own.writeFailure(w)
 		return
 	}
-	c.tellPlan(w.Header(), result)
+	c.setResultCode(w.Header(), result)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
 	_, _ = w.Write(result) // an error means that the client is gone

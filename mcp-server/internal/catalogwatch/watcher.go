@@ -205,18 +205,15 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
-// there are any. Under YOLO_MODE it allows all hosts. It is never nil.
+// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers, which
+// also has the stash. Under YOLO_MODE it allows all hosts.
 func AllowNet(cat proxyapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
 	}
-	hosts := []string{}
+	hosts := []string{proxyapi.ServersHost}
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
-		if a.Server != nil {
-			hosts = append(hosts, proxyapi.ServersHost)
-		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

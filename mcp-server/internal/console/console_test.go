@@ -107,7 +107,7 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{Path, Path + "/", Path + "/app.js", Path + "/none", API + "runs", API + "none", API + "session", API + "../app.js"} {
 		w := ask(h, http.MethodGet, path, "", me)
 		for name, want := range map[string]string{
-			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"X-Content-Type-Options":       "nosniff",
@@ -122,6 +122,25 @@ func TestHeaders(t *testing.T) {
 		if strings.HasPrefix(path, API) && w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s may be kept: %q", path, w.Header().Get("Cache-Control"))
 		}
+	}
+}
+
+// TestFileHeaders: a file of a run needs a session, and is never a page.
+// Promise: files-are-data
+func TestFileHeaders(t *testing.T) {
+	c, _, h := served(t, "", 1)
+	const path = API + "runs/r000000/files/a%20b.html"
+	w := ask(h, http.MethodGet, path, "", signedIn(t, h, c.NewSignInCode()))
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "sandbox; default-src 'none'", "Content-Disposition": `attachment; filename="a b.html"`,
+		"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusUnauthorized {
+		t.Errorf("without a session: %d", w.Code)
 	}
 }
 

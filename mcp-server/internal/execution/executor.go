@@ -32,7 +32,7 @@ const (
 	// startMargin is the time between a run's timeout and the end of its registration at the proxy. It covers a cold start
 	// and sandboxd's cleanup.
 	startMargin = 10 * time.Second
-	// unwindTime bounds each step that undoes another one.
+	// unwindTime bounds a registration, and each step that undoes another one.
 	unwindTime = 10 * time.Second
 	// readyTime is how long a run waits for the proxy and the sandbox after the system's start.
 	readyTime = 15 * time.Second
@@ -243,7 +243,10 @@ func (e *Executor) runRegistered(
 		reg.Tenant = r.Tenant.Name
 	}
 	reg.Database = e.cfg.Database.ResolvePostgres(ctx)
-	err = l.Of.Control.RegisterRun(ctx, l.Slot, reg)
+	// A proxy that does not answer must not keep the slot, because the run's time limit counts only from its start.
+	registering, cancel := context.WithTimeout(ctx, unwindTime)
+	err = l.Of.Control.RegisterRun(registering, l.Slot, reg)
+	cancel()
 	if errors.Is(err, proxyapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}

@@ -31,30 +31,36 @@ const groupTime = time.Minute
 // putAlert stores an alert, or adds it to an unseen alert with the same cause.
 func putAlert(ctx context.Context, tx *writeTransaction, a operatorapi.Alert) error {
 	// Several followers report one cause within moments, and a person needs only one alert for it.
-	first := a
+	var first operatorapi.Alert
 	var data string
 	err := tx.QueryRowContext(ctx, `SELECT data FROM alert WHERE seen = 0 AND number > $1 AND kind = $2 AND
 		(run = $3 OR $4) ORDER BY number LIMIT 1`,
 		a.At.Add(-groupTime).UnixMicro(), a.Kind, a.Run, isOfNetwork(a.Kind)).Scan(&data)
 	switch {
 	case err == nil:
-		if err = json.Unmarshal([]byte(data), &first); err != nil {
+		if err := json.Unmarshal([]byte(data), &first); err != nil {
 			return err
 		}
 		// Titles are bounded, because code can cause any number of alerts.
 		if first.Further++; len(first.Titles) < operatorapi.MaxTitles {
 			first.Titles = append(first.Titles, a.Title)
 		}
+		text, err := json.Marshal(first)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `UPDATE alert SET data = $1 WHERE number = $2`, string(text), first.Number)
+		}
+		return err
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	text, err := json.Marshal(first)
-	if err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO alert (number, data, kind, run) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (number) DO UPDATE SET data = excluded.data`, first.Number, string(text), a.Kind, first.Run)
-	return err
+	return putNumbered(&a.Number, func() (bool, error) {
+		text, err := json.Marshal(a)
+		if err != nil {
+			return false, err
+		}
+		return hasChanged(tx.ExecContext(ctx, `INSERT INTO alert (number, data, kind, run) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (number) DO NOTHING`, a.Number, string(text), a.Kind, a.Run))
+	})
 }
 
 // isOfNetwork reports whether simultaneous alerts of a kind have one cause: the network or the machine. Alerts of other

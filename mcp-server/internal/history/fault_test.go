@@ -3,7 +3,9 @@ package history
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // writerDir makes this program the writer of TestKilled, in this folder.
@@ -122,6 +125,59 @@ func TestTwoProcesses(t *testing.T) {
 		told = append(told, lines[:len(lines)-1]...)
 	}
 	whole(t, dir, told)
+}
+
+// TestSameNumbers: two processes that draw the same numbers, as by the same random part, lose nothing.
+func TestSameNumbers(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*Store{open(t, dir, nil), open(t, dir, nil)}
+	later := time.Now().Add(time.Hour).UnixMicro()
+	for _, s := range stores {
+		settle(t, s) // it has opened the file, and begun with its own numbers
+		s.replica.Store(maxReplicas - 1)
+		s.last.Store(later)
+	}
+	var ids []string
+	var slow []*Recording // runs that both have begun before either ends its own
+	for i, s := range stores {
+		id := fmt.Sprintf("slow%d", i)
+		slow = append(slow, s.BeginRecording(operatorapi.Run{ID: id}, "// code of "+id))
+		settle(t, s)
+	}
+	for i, s := range stores {
+		id := fmt.Sprintf("fast%d", i)
+		ids = append(ids, id, slow[i].run.ID)
+		store(s, id, "// code of "+id, "printed")
+		s.RecordSkill(operatorapi.SkillVersion{Skill: id}, "source")
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertAlarm, Title: id, Run: id})
+		settle(t, s)
+	}
+	for i, s := range stores {
+		slow[i].RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited}})
+		settle(t, s)
+	}
+	for _, id := range ids {
+		d, err := stores[0].FindRun(t.Context(), id)
+		if err != nil || d.State != operatorapi.OK || !strings.HasPrefix(d.Code.Head, "// code of "+id) {
+			t.Errorf("%s: %+v, %v", id, d.Run, err)
+		}
+		if strings.HasPrefix(id, "slow") {
+			continue
+		}
+		if versions, err := stores[0].SkillVersions(t.Context(), id); len(d.Exchanges) != 2 || len(versions) != 1 {
+			t.Errorf("%s: %d exchanges, versions %+v, %v", id, len(d.Exchanges), versions, err)
+		}
+	}
+	if p, err := stores[0].ListRuns(t.Context(), operatorapi.RunFilter{}, ""); err != nil || len(p.Runs) != len(ids) {
+		t.Errorf("%d runs, %v", len(p.Runs), err)
+	}
+	list, err := stores[0].ListAlerts(t.Context(), true)
+	testkit.Must(t, err)
+	for i := range stores {
+		if !slices.ContainsFunc(list, func(a operatorapi.Alert) bool { return a.Title == fmt.Sprintf("fast%d", i) }) {
+			t.Errorf("no alert fast%d: %+v", i, list)
+		}
+	}
 }
 
 // TestDamaged: a file that is damaged, before the start or while it is open, is set aside, and a new one begun.
@@ -390,6 +446,43 @@ func TestOthersGiveWay(t *testing.T) {
 	}
 	if most > 2*file {
 		t.Errorf("the file had %d bytes, %d are allowed", most, file)
+	}
+}
+
+// TestVersionsGiveWay: versions of ever new skills, and alerts of ever new runs, take none of the room of runs.
+// Promise: bounded-records
+func TestVersionsGiveWay(t *testing.T) {
+	const file = 8 << 20
+	s := open(t, t.TempDir(), func(c *Config) { c.limits = storeLimits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
+	for i := range 20 {
+		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
+	}
+	for i := range 2 * maxAlerts {
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
+		if i%16 == 0 {
+			source := make([]byte, 16<<10)
+			_, _ = rand.Read(source)
+			s.RecordSkill(operatorapi.SkillVersion{Skill: fmt.Sprint("s", i), By: operatorapi.ByTool}, hex.EncodeToString(source))
+		}
+		if i%1000 == 0 {
+			settle(t, s)
+		}
+	}
+	settle(t, s)
+	db, err := openFile(s.cfg.Dir, database.Migrations)
+	testkit.Must(t, err)
+	defer db.Close()
+	s.removeOld(db)
+	st, err := s.Status(t.Context())
+	testkit.Must(t, err)
+	if st.Runs != 20 {
+		t.Errorf("%d of 20 runs are left", st.Runs)
+	}
+	var versions, size, alerts int64
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*), sum(length(source)) FROM skill_version`).Scan(&versions, &size))
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&alerts))
+	if versions < 10 || size > file/tidyPart || alerts != maxAlerts {
+		t.Errorf("%d versions of %d bytes and %d alerts are left", versions, size, alerts)
 	}
 }
 

@@ -37,7 +37,7 @@ const (
 	Off      = "off"
 )
 
-// Ages and sizes up to which data is kept.
+// Ages and sizes up to which data is kept. contentBytes bounds code and output, and the files of runs once more.
 const (
 	contentDays  = 7
 	contentBytes = 256 << 20
@@ -64,7 +64,11 @@ type Config struct {
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
 	// no text.
 	Scrub func(context.Context, []string) ([]string, error)
-	Log   *slog.Logger
+	// ScrubFile is Scrub for the data of one file.
+	ScrubFile func(context.Context, []byte) ([]byte, error)
+	// Cancel ends a run of this process, which another replica cancels. Nil ends no run.
+	Cancel func(run string) bool
+	Log    *slog.Logger
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration
@@ -222,7 +226,8 @@ func OpenForReading(dir string) (*Store, error) {
 }
 
 // nextNumber returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is
-// the replica's number, so that two replicas never return the same number.
+// the replica's number, so that two replicas of Postgres never return the same number. Other processes may: see
+// putNumbered.
 func (s *Store) nextNumber() int64 {
 	// A loop instead of a lock: runs call this and must not wait.
 	for {

@@ -40,6 +40,8 @@ type Recording struct {
 	kept    int // exchanges
 	count   proxyapi.Count
 
+	// number is the run's number in the database, and 0 before the first write. Only the writer uses it.
+	number int64
 	// stored are the IDs of exchanges that the writer has stored, and texts are their searchable texts. Only the writer
 	// uses them, and only if failed is unchanged: a failed transaction may have rolled some back.
 	stored map[string]bool
@@ -95,8 +97,16 @@ func (r *Recording) putState(run operatorapi.Run) {
 		run.Title = r.store.cleanTitle(line)
 		e.Run = &run
 		tx.events = append(tx.events, e)
-		return putRun(ctx, tx, run, "[]")
+		return r.putRun(ctx, tx, &run, "[]")
 	}})
+}
+
+// putRun stores the run under its number in the database.
+func (r *Recording) putRun(ctx context.Context, tx *writeTransaction, run *operatorapi.Run, hints string) error {
+	run.Number = cmp.Or(r.number, run.Number)
+	err := putRun(ctx, tx, run, hints)
+	r.number = run.Number
+	return err
 }
 
 // RecordSlot records that the run has its slot.
@@ -277,7 +287,7 @@ func (r *Recording) writeEnd(
 	s := r.store
 	if tx.again {
 		var stored bool
-		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM words WHERE rowid = $1)`, run.Number).Scan(&stored)
+		err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM words WHERE rowid = $1)`, r.number).Scan(&stored)
 		if err != nil || stored { // the sums must not count it twice
 			return err
 		}
@@ -321,7 +331,7 @@ func (r *Recording) writeEnd(
 		s.logUnscrubbed(err)
 	}
 	run.Title = s.cleanTitle(line)
-	if err := putRun(ctx, tx, run, string(hints)); err != nil {
+	if err := r.putRun(ctx, tx, &run, string(hints)); err != nil {
 		return err
 	}
 	if err := putFacts(ctx, tx, run, rec.Exchanges); err != nil {

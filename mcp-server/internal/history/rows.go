@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -10,18 +11,42 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// putRun stores a run, and replaces an earlier state of it.
-func putRun(ctx context.Context, tx *writeTransaction, run operatorapi.Run, hints string) error {
-	data, err := json.Marshal(run)
-	if err != nil {
-		return err
+// putNumbered stores a row under the first free number from number on. put returns false if another row has the number,
+// and must not change that row. Two processes may draw the same number without Postgres, or before it answers.
+func putNumbered(number *int64, put func() (bool, error)) error {
+	for {
+		isPut, err := put()
+		if err != nil || isPut {
+			return err
+		}
+		*number += maxReplicas // the remainder still names the replica
 	}
-	tx.target.grown += int64(len(data))
-	_, err = tx.ExecContext(ctx, `INSERT INTO run (number, id, state, denied, client, session, tenant, data, hints)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (number) DO UPDATE SET
-		state = excluded.state, denied = excluded.denied, data = excluded.data, hints = excluded.hints`,
-		run.Number, run.ID, run.State, run.Count.Denied, run.Client, run.Session, run.Tenant, string(data), hints)
-	return err
+}
+
+// hasChanged reports whether a statement has inserted or updated a row.
+func hasChanged(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// putRun stores a run, and replaces an earlier state of it. It changes the run's number if another run has it.
+func putRun(ctx context.Context, tx *writeTransaction, run *operatorapi.Run, hints string) error {
+	return putNumbered(&run.Number, func() (bool, error) {
+		data, err := json.Marshal(run)
+		if err != nil {
+			return false, err
+		}
+		tx.target.grown += int64(len(data))
+		return hasChanged(tx.ExecContext(ctx, `INSERT INTO run
+			(number, id, state, denied, client, session, tenant, data, hints)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (number) DO UPDATE SET
+			state = excluded.state, denied = excluded.denied, data = excluded.data, hints = excluded.hints
+			WHERE run.id = excluded.id`,
+			run.Number, run.ID, run.State, run.Count.Denied, run.Client, run.Session, run.Tenant, string(data), hints))
+	})
 }
 
 // putFacts stores the facts that runs are searched by.
@@ -50,11 +75,6 @@ func putFacts(ctx context.Context, tx *writeTransaction, run operatorapi.Run, li
 
 // putExchange stores an exchange and adds it to the sums, once. Its caused exchanges may be stored later.
 func putExchange(ctx context.Context, tx *writeTransaction, e operatorapi.Exchange) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	tx.target.grown += int64(len(data))
 	api := ""
 	if len(e.APIs) > 0 {
 		api = e.APIs[0]
@@ -63,18 +83,25 @@ func putExchange(ctx context.Context, tx *writeTransaction, e operatorapi.Exchan
 	if e.ID == "" {
 		return errors.New("an exchange without an id")
 	}
-	res, err := tx.ExecContext(ctx, `INSERT INTO exchange VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING`,
-		e.Number, e.ID, e.Run, api, e.Host, e.Outcome, string(data))
-	if err != nil {
-		return err
-	}
-	if n, err := res.RowsAffected(); err != nil {
-		return err
-	} else if n == 0 {
-		// The proxy reports an exchange in an event and again in the receipt.
-		if e.Among == 0 {
-			return nil
+	isKnown := false
+	err := putNumbered(&e.Number, func() (bool, error) {
+		data, err := json.Marshal(e)
+		if err != nil {
+			return false, err
 		}
+		tx.target.grown += int64(len(data))
+		isNew, err := hasChanged(tx.ExecContext(ctx, `INSERT INTO exchange VALUES ($1, $2, $3, $4, $5, $6, $7)
+			ON CONFLICT DO NOTHING`, e.Number, e.ID, e.Run, api, e.Host, e.Outcome, string(data)))
+		if err == nil && !isNew {
+			err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM exchange WHERE id = $1)`, e.ID).Scan(&isKnown)
+		}
+		return isNew || isKnown, err
+	})
+	switch {
+	// The proxy reports an exchange in an event and again in the receipt.
+	case err != nil || isKnown && e.Among == 0:
+		return err
+	case isKnown:
 		return putCaused(ctx, tx, e)
 	}
 	for _, sw := range e.Swapped {

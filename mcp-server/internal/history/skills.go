@@ -90,8 +90,11 @@ func (s *Store) putVersion(
 			return err
 		}
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)`,
-		number, v.Skill, v.Version, string(text), packed)
+	tx.target.grown += int64(len(text) + len(packed))
+	err = putNumbered(&number, func() (bool, error) {
+		return hasChanged(tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (number) DO NOTHING`, number, v.Skill, v.Version, string(text), packed))
+	})
 	if err == nil {
 		s.feed.publishEvent(operatorapi.HistoryEvent{Kind: operatorapi.EventSkill, RunID: v.Run, Skill: &v})
 	}

@@ -37,6 +37,14 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 		v, err := s.FindRun(r.Context(), r.URL.Query().Get("run"))
 		writeRecorded(w, v, err)
 	})
+	mux.HandleFunc(get+"file", func(w http.ResponseWriter, r *http.Request) {
+		f, err := s.ReadRunFile(r.Context(), r.URL.Query().Get("run"), r.URL.Query().Get("name"))
+		if err != nil {
+			writeRecorded(w, nil, err)
+			return
+		}
+		f.ServeHTTP(w, r)
+	})
 	mux.HandleFunc(get+"history", func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.Status(r.Context())
 		writeRecorded(w, v, err)

@@ -36,8 +36,8 @@ func writeAnswer(w http.ResponseWriter, v any, err error) {
 		rpc.WriteAnswer(w, http.StatusOK, v)
 		return
 	}
-	// Other errors are sentences for the operator.
-	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
+	// Other errors are sentences for the operator. The proxy's and sandboxd's errors have no meaning as codes of this API.
+	if e := (*rpc.Error)(nil); !errors.As(err, &e) || e.API != operatorapi.PeerName {
 		err = newRefused(err)
 	}
 	rpc.WriteRefusal(w, err)

@@ -104,6 +104,79 @@ func TestFailedResponses(t *testing.T) {
 	}
 }
 
+// TestBrokenResponses: Python code that may have taken a response for a whole one learns that it broke off.
+func TestBrokenResponses(t *testing.T) {
+	broken := proxyapi.Exchange{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: proxyapi.OutcomeFailed, Status: 200, BytesDown: 2555}
+	unanswered := broken
+	unanswered.Status = 0
+	const want = "A response of api.a.test broke off after 2555 bytes: data may be missing. " +
+		"A loop over its lines ends without an error; read() raises http.client.IncompleteRead."
+	for name, row := range map[string]struct {
+		exchange  proxyapi.Exchange
+		isPython  bool
+		code, err string
+		want      string
+	}{
+		"lines":         {broken, true, "for line in r: n += 1", "", want},
+		"TypeScript":    {broken, false, "for await (const c of r.body) n++", "", ""},
+		"code knows":    {broken, true, "except http.client.IncompleteRead:", "", ""},
+		"read() raised": {broken, true, "r.read()", "http.client.IncompleteRead: IncompleteRead(2555 bytes read)", ""},
+		"no response":   {unanswered, true, "for line in r: n += 1", "", ""},
+	} {
+		r := rendered(row.err, row.exchange)
+		if r.code = row.code; row.isPython {
+			r.language = sandboxapi.LanguagePython
+		}
+		if got := toModel(r.listHints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestFailedCalls: code that does not look at failed calls of tools learns that there were some.
+func TestFailedCalls(t *testing.T) {
+	call := func(code string) proxyapi.Exchange {
+		return proxyapi.Exchange{URL: "https://" + proxyapi.ServersHost + "/shop/refund", Host: proxyapi.ServersHost, Outcome: proxyapi.OutcomeServed, Status: 200, Code: code}
+	}
+	const want = "2 of 3 calls of tools failed, and the code does not look at failures. parallel returns "
+	for name, row := range map[string]struct {
+		isPython bool
+		exit     int
+		code     string
+		want     string
+	}{
+		"TypeScript":   {false, 0, "console.log((await parallel(calls)).length)", want + `{status: "rejected", reason} for such a call.`},
+		"Python":       {true, 0, "print(len(parallel(calls)))", want + "the exception for such a call."},
+		"code looks":   {false, 0, `results.filter((r) => r.status === "rejected")`, ""},
+		"Python looks": {true, 0, "isinstance(r, Exception)", ""},
+		"a failed run": {false, 1, "await mcp.shop.refund()", ""},
+	} {
+		r := rendered("", call(""), call("tool_error"), call("bad_arguments"))
+		r.isPython, r.code, r.outcome.Exit.Code = row.isPython, row.code, row.exit
+		if got := toModel(r.listHints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestHTTPError: a traceback of urllib hides the answer, and where a redirect took the credential.
+func TestHTTPError(t *testing.T) {
+	const trace = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\nurllib.error.HTTPError: HTTP Error 400: Bad Request\n"
+	const read = "The API's answer is in the error: except urllib.error.HTTPError as e: print(e.code, e.read().decode())."
+	redirect := proxyapi.Exchange{URL: "https://a.test/x", Host: "a.test", Outcome: proxyapi.OutcomeServed, Status: 302}
+	refused := proxyapi.Exchange{URL: "https://b.test/y", Host: "b.test", Outcome: proxyapi.OutcomeServed, Status: 400, Swapped: []proxyapi.Swap{{Name: "A_TOKEN"}}}
+	for want, list := range map[string][]proxyapi.Exchange{
+		read: {refused},
+		read + "\nurllib sent A_TOKEN to another host after a redirect. Open the Location of the redirect without it.": {redirect, refused},
+	} {
+		r := rendered(trace, list...)
+		r.isPython, r.outcome.Exit.Code, r.code = true, 1, "if e.code == 400: raise"
+		if got := toModel(r.listHints()); got != want {
+			t.Errorf(" got %s\nwant %s", got, want)
+		}
+	}
+}
+
 // TestETagHint: the hint on a removed ETag is for code that may read one. Others are for all code.
 func TestETagHint(t *testing.T) {
 	for code, shown := range map[string]bool{

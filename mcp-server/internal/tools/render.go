@@ -33,10 +33,13 @@ type runRendering struct {
 	// mistakes are the type mistakes because of which the code was not run, one line each.
 	mistakes []string
 	// plan describes the requests of a dry run. It is empty for another run.
-	plan     readertext.Text
+	plan readertext.Text
+	// files are shown images and sounds, and links to files.
+	files    []mcp.Content
 	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
+	isRest   bool // stdout and stderr lack the output that the session has seen
 	language sandboxapi.Language
 	python   sandboxapi.Python // the sandbox's report about Python
 }
@@ -60,10 +63,13 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 		notes = append(notes, readertext.NewText("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
+	if r.isRest {
+		notes = append(notes, readertext.NewText("Run %RUN has ended.", "%RUN", r.outcome.Run))
+	}
 	shown, stderr, cut := r.cutOutput(failed)
 	// A plan, changes or remarks already show that the run did something.
 	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == readertext.Text{} &&
-		len(r.changes)+len(r.remarks) == 0) {
+		len(r.changes)+len(r.remarks)+len(r.files) == 0) {
 		notes = append(notes, readertext.NewText(explainSilence(r, failed)))
 	}
 	if cut > 0 {
@@ -90,12 +96,8 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 		notes = append(notes, readertext.NewText("%NOTE", "%NOTE", note))
 	}
 	res := resultContents(shown, notes, failed)
-	if stderr != "" {
-		// stderr comes after stdout and before the notes.
-		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
-			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
-		}))
-	}
+	insertStderr(res, stderr)
+	res.Content = append(res.Content, r.files...)
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		// A run whose receipt was lost still names its run, so that a program can find it in the history.
 		r.outcome.Receipt.Run = cmp.Or(r.outcome.Receipt.Run, r.outcome.Run)
@@ -105,6 +107,15 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 		}
 	}
 	return res
+}
+
+// insertStderr adds the block of stderr, if there is any, after stdout and before the notes.
+func insertStderr(res *mcp.CallToolResult, stderr string) {
+	if stderr != "" {
+		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
+			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
+		}))
+	}
 }
 
 // mistakesNote returns the note on mistakes because of which the code was not run.

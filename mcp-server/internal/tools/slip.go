@@ -20,6 +20,8 @@ var (
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = mustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
+	// isHTTPError matches the end of a traceback of urllib, which shows the status and not the answer.
+	isHTTPError = mustCompile(`(?m)^urllib\.error\.HTTPError: HTTP Error \d{3}`)
 	// maybeUnset matches a Python read of a variable that may return None. The second group matches a following "or" with
 	// a default.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
@@ -61,6 +63,11 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	if m := undefined.FindStringSubmatch(words); m != nil {
 		out = append(out, r.hintUndefined(m[1]+m[2])...)
 	}
+	if isHTTPError.MatchString(words) {
+		out = append(out, readertext.NewText("The API's answer is in the error: except urllib.error.HTTPError as e: "+
+			"print(e.code, e.read().decode())."))
+		out = append(out, r.hintRedirect()...)
+	}
 	switch {
 	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
 	case isReturn.MatchString(words):
@@ -70,6 +77,19 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		out = append(out, readertext.NewText("Send the code alone, without sentences and without ``` around it."))
 	}
 	return out
+}
+
+// hintRedirect returns the hint on a redirect that took a credential to another host. Storage services refuse such a
+// request, because the link has a signature. Deno leaves the credential out, and urllib does not.
+func (r runRendering) hintRedirect() []readertext.Text {
+	list := r.outcome.Receipt.Exchanges
+	for i, x := range list {
+		if i > 0 && list[i-1].Status/100 == 3 && list[i-1].Host != x.Host && len(x.Swapped) > 0 && x.Status >= 400 {
+			return []readertext.Text{readertext.NewText("urllib sent %TOKEN to another host after a redirect. "+
+				"Open the Location of the redirect without it.", "%TOKEN", x.Swapped[0].Name)}
+		}
+	}
+	return nil
 }
 
 // hintUndefined returns hints on a name that code uses without defining it.

@@ -81,6 +81,50 @@ func (r runRendering) hintFailedResponses() []readertext.Text {
 	return []readertext.Text{readertext.NewText("%TEXT", "%TEXT", text)}
 }
 
+// hintBrokenResponses returns the hint on a response that broke off, if the code may have taken it for a whole one.
+// Deno's fetch then fails. Python's http.client reports it to read(), and ends a loop over lines as usual.
+func (r runRendering) hintBrokenResponses(printed string) []readertext.Text {
+	if !r.language.IsPython() || strings.Contains(r.code+printed, "IncompleteRead") {
+		return nil
+	}
+	for _, x := range r.outcome.Receipt.Exchanges {
+		_, err := hostname.ParsePattern(x.Host)
+		if err != nil || x.Outcome != proxyapi.OutcomeFailed || x.Status == 0 || x.CalledTool() != "" {
+			continue
+		}
+		return []readertext.Text{readertext.NewText("A response of %HOST broke off after %N bytes: data may be missing. "+
+			"A loop over its lines ends without an error; read() raises http.client.IncompleteRead.",
+			"%HOST", x.Host, "%N", strconv.FormatInt(x.BytesDown, 10))}
+	}
+	return nil
+}
+
+// checksCalls matches code that looks at failed calls of tools.
+var checksCalls = regexp.MustCompile(`catch|reject|reason|except|Exception|McpError|allSettled|\.raw\(`)
+
+// hintFailedCalls returns the hint on failed calls of tools in a run that succeeded and did not look at them. parallel
+// returns failures beside results.
+func (r runRendering) hintFailedCalls() []readertext.Text {
+	if r.outcome.Exit.Code != 0 || checksCalls.MatchString(r.code) {
+		return nil
+	}
+	calls, failed := 0, 0
+	for _, x := range r.outcome.Receipt.Exchanges {
+		if call := x.CalledTool(); call != "" && !strings.HasPrefix(call, "$") {
+			calls++
+			if x.Code != "" {
+				failed++
+			}
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d calls of tools failed, and the code does not look at failures. parallel returns %s for "+
+		"such a call.", failed, calls, r.languageWord(`{status: "rejected", reason}`, "the exception"))
+	return []readertext.Text{readertext.NewText("%TEXT", "%TEXT", text)}
+}
+
 // isHandled reports whether the code most likely expects a status: the code, its output or another hint names it.
 func (r runRendering) isHandled(host string, status int) bool {
 	number := strconv.Itoa(status)

@@ -43,11 +43,11 @@ func TestPlanCalls(t *testing.T) {
 		if got := call("/notes/read", `{"a":1}`); strings.Contains(got, "planned") {
 			t.Errorf("a tool that reads: %s", got)
 		}
-		if got := call("/notes/write", `{"text":"one"}`); !strings.Contains(got, `"structuredContent":{"planned":1}`) {
+		if got := call("/notes/write", `{"text":"one"}`); !strings.Contains(got, `"structuredContent":{"planned":1,"id":"planned:1",`) {
 			t.Errorf("a tool that writes: %s", got)
 		}
 		r.ask(http.MethodPost, "/two", `{}`)
-		if got := call("/notes/write", `{"text":"three"}`); !strings.Contains(got, `{"planned":3}`) {
+		if got := call("/notes/write", `{"text":"three"}`); !strings.Contains(got, `{"planned":3,`) {
 			t.Errorf("the third: %s", got)
 		}
 		if got := call("/notes/write", `{"text":"undefined"}`); !strings.Contains(got, "plan_ended") {

@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 		status, head, text = r.ask(http.MethodPatch, at, `{"state":"closed","labels":["bug","stale"]}`)
-		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || text != `{"planned": `+want+"}\n" {
+		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || !strings.HasPrefix(text, `{"planned":`+want+`,"id":"planned:`+want+`"`) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 	}
@@ -195,6 +195,24 @@ func TestPlanTokens(t *testing.T) {
 	}
 }
 
+// TestPlanOverrides: a plan shows each method that a server may obey, wherever the request names it.
+// Promise: a-plan-is-what-was-shown
+func TestPlanOverrides(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(&tracker{})
+	end := r.beginDry(1)
+	r.ask(http.MethodPost, "/x", "{}", "X-HTTP-Method-Override: DELETE")
+	r.ask(http.MethodPost, "/x?_method=put", "{}")
+	r.ask(http.MethodPost, "/x", "{}")
+	p, err := r.plans.GetPlan(end().Plan.ID)
+	check(t, err)
+	for i, want := range []string{"POST, DELETE", "POST, put", "POST"} {
+		if got := p.Steps[i].Method; got != want || !strings.Contains(p.Picture[i+1], want+" ") {
+			t.Errorf("step %d: %s in %s, want %s", i+1, got, p.Picture[i+1], want)
+		}
+	}
+}
+
 // TestPlanDrift: a step does not leave if what it changes is not as the run saw it, and none after it does.
 // Promise: a-plan-is-what-was-shown
 func TestPlanDrift(t *testing.T) {
@@ -250,6 +268,9 @@ func TestPlanDepends(t *testing.T) {
 		{"/items", `{"parent": "undefined"}`, "", true},
 		{"/items", `{"text": "about undefined"}`, "", true},
 		{"/items", `{"parent": {"planned": 1}}`, "", true},
+		{"/items", `{"parent": "planned:1"}`, "", true},
+		{"/items/planned:1/x", `{}`, "", true},
+		{"/items?parent=planned%3A1", `{}`, "", true},
 		{"/items", `{"parent": "{\"planned\": 1}"}`, "", true},
 		{"/items", `{"parent": NaN}`, "", true},
 		{"/items", `{"parent": "\u0075ndefined"}`, "", true},

@@ -58,8 +58,8 @@ func listChanges(method string, before jsonObject, body []byte) (list []planapi.
 	switch {
 	case method == http.MethodPost && !shares():
 		return nil, nil
-	// A body that cannot be read may change any field.
-	case after == nil && !whole:
+	// A body that cannot be read may change any field, and PUT would seem to remove all of them.
+	case after == nil && method != http.MethodDelete:
 		return nil, slices.Sorted(maps.Keys(before))
 	}
 	for name := range after {

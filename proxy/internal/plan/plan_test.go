@@ -70,7 +70,7 @@ func write(t testing.TB, method, address, body string) Step {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Step{Host: h, TLS: true, Method: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
+	return Step{Host: h, TLS: true, Method: method, ShownMethod: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
 }
 
 // planOf is a plan with these bodies.
@@ -453,6 +453,33 @@ func TestPicture(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
+		}
+	}
+}
+
+// TestUnreadableChange: the picture of a body that is not a JSON object shows the body, and no changes of the object that
+// the run read.
+// Promise: a-plan-is-what-was-shown
+func TestUnreadableChange(t *testing.T) {
+	const form = "Content-Type: application/x-www-form-urlencoded"
+	for _, c := range []struct{ method, body, header, want string }{
+		{"PUT", "enabled=true&admin=true", form, ` 1     PUT   demo.test/x  enabled "true", admin "true"`},
+		{"PUT", `{"a": 1, "a": 2}`, "", " 1     PUT   demo.test/x  16 bytes"},
+		{"PATCH", "[1]", "", " 1     PATCH demo.test/x  3 bytes"},
+		{"DELETE", "", "", " 1     DELETE demo.test/x"},
+	} {
+		d := newBook(t, &sent{}).NewDraft("run", "", nil)
+		d.NoteRead(write(t, "GET", "https://demo.test/x", ""), []byte(`{"enabled": true}`))
+		s := write(t, c.method, "https://demo.test/x", c.body)
+		s.Shown = []string{c.header}
+		if _, err := d.AddStep(s, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.steps[0].guard.about) != 1 {
+			t.Errorf("%s %s: guards %v", c.method, c.body, d.steps[0].guard.about)
+		}
+		if got := strings.Join(d.Seal().Picture[1:], "\n"); got != c.want {
+			t.Errorf("%s %s: got\n%s\nwant\n%s", c.method, c.body, got, c.want)
 		}
 	}
 }

@@ -461,7 +461,7 @@ func kernelSays(t *testing.T, w *sandboxtest.World, program string, variables in
 			f := strings.Fields(line)
 			switch at := f[1]; {
 			case strings.HasPrefix(f[3], "ro,") || f[3] == "ro":
-			case at == "/tmp" || at == "/skills" || at == "/deno" || strings.HasPrefix(at, "/dev/") || strings.HasPrefix(at, "/proc"):
+			case at == "/tmp" || at == "/out" || at == "/skills" || at == "/deno" || strings.HasPrefix(at, "/dev/") || strings.HasPrefix(at, "/proc"):
 			default:
 				t.Errorf("writable: %s", line)
 			}

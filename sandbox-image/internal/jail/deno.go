@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it. own is the only
-// folder that a private run may write; it is empty for other runs. pinned is InterpreterSpec.Pinned.
-func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
+// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it, and out are the
+// paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
+// InterpreterSpec.Pinned.
+func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
 	read, env := b.denoPermissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
@@ -21,8 +22,8 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
 		"--import-map=" + importMap(dir, own != "" || pinned), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + shared + "," + dir + "/" + ClientDir + read,
-		"--allow-write=" + write,
+		"--allow-read=" + shared + "," + out + "," + dir + "/" + ClientDir + read,
+		"--allow-write=" + write + "," + out,
 	}
 	if env != "" {
 		args = append(args, "--allow-env="+env)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -296,6 +297,13 @@ func (p *Pool) tryRun(
 		p.cfg.Log.Warn("files of a run could not be removed", "run", r.Run, "error", e)
 	}
 	exit.Unkept = strings.TrimSpace(exit.Unkept + " " + added.DescribeRemoved())
+	if err == nil {
+		// After EndAndClean, which removes the files of a run that wrote too many. An error means that the client has gone.
+		leftOut, _ := output.CollectFiles(w.OutFolder(), func(f sandboxapi.File) error {
+			return out.Send(sandboxapi.Event{File: &f})
+		})
+		exit.Unkept = strings.TrimSpace(exit.Unkept + " " + leftOut)
+	}
 	remove := func(after time.Duration) {
 		time.Sleep(after)
 		err := w.Close()
