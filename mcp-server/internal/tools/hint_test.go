@@ -152,7 +152,9 @@ func TestFailedCalls(t *testing.T) {
 		"a failed run": {false, 1, "await mcp.shop.refund()", ""},
 	} {
 		r := rendered("", call(""), call("tool_error"), call("bad_arguments"))
-		r.isPython, r.code, r.outcome.Exit.Code = row.isPython, row.code, row.exit
+		if r.code, r.outcome.Exit.Code = row.code, row.exit; row.isPython {
+			r.language = sandboxapi.LanguagePython
+		}
 		if got := toModel(r.listHints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
 		}
@@ -170,7 +172,7 @@ func TestHTTPError(t *testing.T) {
 		read + "\nurllib sent A_TOKEN to another host after a redirect. Open the Location of the redirect without it.": {redirect, refused},
 	} {
 		r := rendered(trace, list...)
-		r.isPython, r.outcome.Exit.Code, r.code = true, 1, "if e.code == 400: raise"
+		r.language, r.outcome.Exit.Code, r.code = sandboxapi.LanguagePython, 1, "if e.code == 400: raise"
 		if got := toModel(r.listHints()); got != want {
 			t.Errorf(" got %s\nwant %s", got, want)
 		}
