@@ -125,6 +125,7 @@ var promisesOf = map[string][]string{
 	"uid":                {"one-run-one-identity"},
 	"unnamed":            {"file-limits"},
 	"upstream-tls":       {"declared-places-only"},
+	"websocket-writes":   {"restricted-methods", "rules", "documented-operations"},
 }
 
 // withoutControl has the promises without a control, each with the reason.
