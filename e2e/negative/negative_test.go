@@ -199,7 +199,7 @@ func inside() map[string][]string {
 		"./proxy/internal/podslots":         {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
-		"./mcp-server/internal/history":     {"scrub-files", "file-page"},
+		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
 		"./cli/internal/cli":                {"saved-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},

@@ -117,6 +117,7 @@ var promisesOf = map[string][]string{
 	"tenant-apis":        {"tenant-apis"},
 	"tenant-hosts":       {"tenant-apis"},
 	"tenant-runs":        {"tenant-sessions"},
+	"tenant-history":     {"tenant-shares"},
 	"tenant-sessions":    {"tenant-sessions"},
 	"tenant-share":       {"tenant-shares"},
 	"terminal":           {"terminal-shows"},
