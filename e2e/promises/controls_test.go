@@ -117,6 +117,7 @@ var promisesOf = map[string][]string{
 	"tenant-apis":        {"tenant-apis"},
 	"tenant-hosts":       {"tenant-apis"},
 	"tenant-runs":        {"tenant-sessions"},
+	"tenant-history":     {"tenant-shares"},
 	"tenant-sessions":    {"tenant-sessions"},
 	"tenant-share":       {"tenant-shares"},
 	"terminal":           {"terminal-shows"},
@@ -125,6 +126,7 @@ var promisesOf = map[string][]string{
 	"uid":                {"one-run-one-identity"},
 	"unnamed":            {"file-limits"},
 	"upstream-tls":       {"declared-places-only"},
+	"websocket-writes":   {"restricted-methods", "rules", "documented-operations"},
 }
 
 // withoutControl has the promises without a control, each with the reason.

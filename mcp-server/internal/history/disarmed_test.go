@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestDisarmed: without its defence, a credential leaves in a binary file, and a browser shows a file as a page.
+// TestDisarmed: without its defence, a credential leaves in a binary file, a browser shows a file as a page, and a tenant
+// displaces the others' files and output.
 // e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("scrub-files", func(t *testing.T) {
@@ -20,6 +21,10 @@ func TestDisarmed(t *testing.T) {
 		if data, err := s.CheckFile(t.Context(), []byte("\xff"+literal)); err != nil || !bytes.Contains(data, []byte(literal)) {
 			t.Errorf("the attack is stopped by something else: %q %v", data, err)
 		}
+	})
+	t.Run("tenant-history", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "tenant-history")
+		checkOthersStay(t, "[r4 r5 r6]")
 	})
 	t.Run("file-page", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "file-page")

@@ -3,6 +3,8 @@ package history
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -68,6 +70,60 @@ func TestFiles(t *testing.T) {
 	if _, err := s.ReadRunFile(t.Context(), "r1", "a.bin"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("of a removed run: %v", err)
 	}
+}
+
+// TestOthersStay: a tenant that fills the room for files and for output loses its oldest. It displaces neither another
+// tenant's nor the operator's.
+// Promise: tenant-shares
+func TestOthersStay(t *testing.T) {
+	checkOthersStay(t, "[r0 r1 r5]")
+}
+
+// checkOthersStay lets bob fill the room, and checks which runs have their files and their output.
+func checkOthersStay(t *testing.T, want string) {
+	t.Helper()
+	s := open(t, t.TempDir(), func(c *Config) {
+		c.limits = storeLimits{contentAge: 7 * 24 * time.Hour, receiptAge: 90 * 24 * time.Hour, content: 3500, file: 1 << 30}
+	})
+	tenants := []string{"", "alice", "bob", "bob", "bob", "alice", "bob"}
+	for n, tenant := range tenants {
+		r := s.BeginRecording(operatorapi.Run{ID: fmt.Sprint("r", n), Tenant: tenant}, noise(t, 1600))
+		r.AddFile("a", bytes.Repeat([]byte{'x'}, 1100))
+		r.RecordEnd(RunEnd{Answer: "done"})
+	}
+	settle(t, s)
+	for _, tidy := range []func(context.Context, *writeTransaction) (int, error){s.tidyFiles, s.tidyContent} {
+		testkit.Must(t, s.writeAndWait(t.Context(), func(ctx context.Context, tx *writeTransaction) error {
+			s.today.Store(time.Now().UnixMicro())
+			for {
+				if n, err := tidy(ctx, tx); n == 0 || err != nil {
+					return err
+				}
+			}
+		}))
+	}
+	var files, outputs []string
+	for n := range tenants {
+		d, err := s.FindRun(t.Context(), fmt.Sprint("r", n))
+		testkit.Must(t, err)
+		if len(d.Files) > 0 {
+			files = append(files, d.ID)
+		}
+		if d.Kept {
+			outputs = append(outputs, d.ID)
+		}
+	}
+	if fmt.Sprint(files) != want || fmt.Sprint(outputs) != want {
+		t.Errorf("files of %s and output of %s remain, want %s", files, outputs, want)
+	}
+}
+
+// noise is text that does not get shorter by compression.
+func noise(t *testing.T, n int) string {
+	t.Helper()
+	b := make([]byte, n/2)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
 
 // TestCheckFile: text has no credential and no hidden string, another file with one is refused, and so is a file that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -150,12 +151,12 @@ func markLost(ctx context.Context, tx *writeTransaction, choose func(operatorapi
 	return n, err
 }
 
-// tidyContent removes old code and output, and the oldest while there is too much.
+// tidyContent removes old code and output. While there is too much, it removes the oldest of the largest tenant.
 func (s *Store) tidyContent(ctx context.Context, tx *writeTransaction) (int, error) {
 	return s.dropExcess(ctx, tx, "content", s.cfg.limits.content, dropContent)
 }
 
-// tidyFiles removes old files of runs, and the oldest while there is too much.
+// tidyFiles removes old files of runs. While there is too much, it removes the oldest of the largest tenant.
 func (s *Store) tidyFiles(ctx context.Context, tx *writeTransaction) (int, error) {
 	return s.dropExcess(ctx, tx, "run_file", s.cfg.limits.content,
 		func(ctx context.Context, tx *writeTransaction, number int64) error {
@@ -164,26 +165,33 @@ func (s *Store) tidyFiles(ctx context.Context, tx *writeTransaction) (int, error
 		})
 }
 
-// dropExcess calls drop for runs whose rows of a table are old, and for the oldest runs while the table has more than
-// limit bytes. It returns their number.
+// dropExcess calls drop for runs whose rows of a table are old. While the table has more than limit bytes, it calls drop
+// for the oldest runs of the tenant with the most bytes, so that no tenant displaces others. It returns their number.
 func (s *Store) dropExcess(
 	ctx context.Context, tx *writeTransaction, table string, limit int64,
 	drop func(context.Context, *writeTransaction, int64) error,
 ) (int, error) {
 	var total int64
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM `+table).Scan(&total); err != nil {
+	var largest string
+	err := tx.QueryRowContext(ctx, `SELECT tenant, sum(sum(size)) OVER () FROM run JOIN `+table+` USING (number)
+		GROUP BY tenant ORDER BY sum(size) DESC LIMIT 1`).Scan(&largest, &total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	oldest := s.oldestKept(s.cfg.limits.contentAge)
 	var gone []int64
-	err := eachRow(ctx, tx, func(row *sql.Rows) error {
+	err = eachRow(ctx, tx, func(row *sql.Rows) error {
 		var number, size int64
 		err := row.Scan(&number, &size)
 		if number < oldest || total > limit {
 			gone, total = append(gone, number), total-size
 		}
 		return err
-	}, `SELECT number, sum(size) FROM `+table+` GROUP BY number ORDER BY number LIMIT $1`, tidyBatch)
+	}, `SELECT number, sum(size) FROM run JOIN `+table+` USING (number) WHERE `+excessCondition()+`
+		GROUP BY number ORDER BY number LIMIT $1`, tidyBatch, oldest, largest)
 	if err != nil {
 		return 0, err
 	}
@@ -193,6 +201,12 @@ func (s *Store) dropExcess(
 		}
 	}
 	return len(gone), nil
+}
+
+// excessCondition selects the runs that dropExcess may choose: old runs ($2), and those of the largest tenant ($3).
+func excessCondition() string {
+	//defence:tenant-history instead `number < $2 OR $3 = $3`
+	return `number < $2 OR tenant = $3`
 }
 
 // dropContent removes the content of a run, and its words from the index.

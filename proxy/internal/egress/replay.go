@@ -85,7 +85,8 @@ func (x *exchange) loadStep() error {
 	x.out = x.newReplayRequest()
 	x.request = policy.Request{
 		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), Moved: policy.HasMovedPath(x.out.Header),
-		Path: x.out.URL.EscapedPath(),
+		Copies: policy.HasCopyPath(x.out.Header),
+		Path:   x.out.URL.EscapedPath(),
 	}
 	// The approver saw a plan under the old catalog.
 	if x.snap.Public.Version != x.replay.version {

@@ -30,6 +30,19 @@ func HasMovedPath(h http.Header) bool {
 	return false
 }
 
+// HasCopyPath reports whether a header names another object, which the server copies from or to: X-Amz-Copy-Source and
+// its like in other object stores, X-Copy-From and X-Object-Manifest in Swift, Destination in WebDAV.
+func HasCopyPath(h http.Header) bool {
+	for name := range h {
+		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if name == "destination" || slices.ContainsFunc([]string{"copy-source", "copy-from", "rename-source",
+			"object-manifest"}, func(words string) bool { return strings.Contains(name, words) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // hasLineBreak reports whether a path has a line break, however often it is escaped. A server that forwards a decoded
 // path, as nginx does with $uri, ends the head there. The rest of the path then becomes another head, with the rest of
 // this request as its body, or another request.
