@@ -224,7 +224,9 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	fact("skills", strings.Join(d.Skills, ", "))
 	fact("narrowed", strings.Join(d.Narrowed, ", "))
 	fact("waited", formatDuration(d.WaitedMS))
-	fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	if d.MaxRSS > 0 { // unknown if the run was cancelled
+		fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	}
 	fact("printed", fmt.Sprintf("%d bytes; the model was given %d", d.StdoutBytes+d.StderrBytes, d.Shown))
 	fact("exit", d.Exit)
 	if d.Kept {
