@@ -88,6 +88,10 @@ await post("/anything/b", "total=" + (made.amount + 1));`, writes: 1, ends: fmt.
 	{name: "null in the path", code: "const post = " + post + `
 const made = await (await post("/anything/a", "{}")).json();
 await post("/anything/" + (made.id ?? null) + "/b", "{}");`, writes: 1, ends: fmt.Sprintf(dependent, 2, 1)},
+	{name: "a read of what was made", code: "const post = " + post + `
+const { id } = await (await post("/anything/issues", "{}")).json();
+const read = await fetch("https://other.test/anything/issues/" + id + "?t=TRIAL"), r = await post("/anything/c", "{}");
+console.log(read.status, r.status);`, writes: 1, ends: "A read depends on what step 1 answers; approve 1, ", out: "200 409"},
 	{name: "after the end of the plan", code: "const post = " + post + `
 await post("/anything/a", "{}"); await post("/anything/undefined", "{}");
 const r = await post("/anything/c", "{}"), read = await fetch("https://other.test/anything/d?t=TRIAL");

@@ -104,7 +104,7 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 	}
 	// The first step cannot depend on another, even if its text looks like a placeholder.
 	if on, is := findDependency(s); is && len(d.steps) > 0 {
-		d.ended = d.explainDependency(on)
+		d.ended = d.explainDependency(fmt.Sprint("Step ", len(d.steps)+1), on)
 		return 0, &EndedError{d.ended}
 	}
 	s.N = len(d.steps) + 1
@@ -130,8 +130,8 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 	return len(d.steps), nil
 }
 
-// explainDependency names the step on which the next step depends. The caller holds mu.
-func (d *Draft) explainDependency(on int) string {
+// explainDependency names the step on which a read or the next step depends. The caller holds mu.
+func (d *Draft) explainDependency(what string, on int) string {
 	last := len(d.steps)
 	if on < 1 || on > last {
 		on = last
@@ -140,8 +140,8 @@ func (d *Draft) explainDependency(on int) string {
 	if last > 1 {
 		all = fmt.Sprintf("1-%d", last)
 	}
-	return fmt.Sprintf("Step %d depends on what step %d answers; approve %s, or run without dry_run and be asked.",
-		last+1, on, all)
+	return fmt.Sprintf("%s depends on what step %d answers; approve %s, or run without dry_run and be asked.",
+		what, on, all)
 }
 
 // compareStep finds the changes of a step to an object that the run has read. The caller holds mu.
@@ -174,6 +174,12 @@ func (d *Draft) NoteRead(s Step, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reads++
+	// Later writes would depend on an answer about an object that does not exist.
+	if s.URL != nil && len(d.steps) > 0 && d.ended == "" {
+		if on := findReadDependency(s.URL); on > 0 {
+			d.ended = d.explainDependency("A read", on)
+		}
+	}
 	o := readObject(body)
 	if s.Method != http.MethodGet || o == nil || d.over || len(d.seen) >= maxSeen {
 		return

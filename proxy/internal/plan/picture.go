@@ -51,10 +51,10 @@ func drawSteps(steps []approvalapi.Step) []string {
 			line += "  " + safetext.OneLine(strings.Join(names, ", "))
 		}
 		what := formatChanges(first.Changes)
-		if what == "" {
-			if what = g.summary(); what != "" && len(line) <= maxPath/2 {
-				line, what = line+"  "+what, ""
-			}
+		if what != "" {
+			what = strings.Join(append(g.differentHeaders(), what), "; ")
+		} else if what = g.summary(); what != "" && len(line) <= maxPath/2 {
+			line, what = line+"  "+what, ""
 		}
 		out = append(out, line)
 		if what != "" {
@@ -150,13 +150,12 @@ func (g *group) hasFields(s approvalapi.Step, fields []string) bool {
 	return len(fields) > 0 && slices.Equal(g.fields, fields)
 }
 
-// sameHeaders reports whether two steps have the same headers, or differ only in values. The line of steps with changes
-// shows only the changes, so the values of such steps must be the same.
+// sameHeaders reports whether two steps have the same headers, or differ only in values.
 func sameHeaders(a, b approvalapi.Step) bool {
 	return slices.EqualFunc(a.Headers, b.Headers, func(x, y string) bool {
 		nameX, _, _ := strings.Cut(x, ": ")
 		nameY, _, _ := strings.Cut(y, ": ")
-		return x == y || nameX == nameY && len(a.Changes) == 0
+		return nameX == nameY
 	})
 }
 

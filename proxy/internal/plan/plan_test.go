@@ -228,6 +228,28 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// TestReadOfPlanned: a read that names the object of a step ends the plan, because writes after it would depend on the
+// step's answer.
+// Promise: a-plan-is-what-was-shown
+func TestReadOfPlanned(t *testing.T) {
+	for address, ends := range map[string]bool{
+		"https://demo.test/jobs/planned:1": true, "https://demo.test/jobs/planned%3A1": true, "https://demo.test/jobs?id=planned%3A1": true,
+		"https://demo.test/jobs/1": false, "https://demo.test/jobs?planned=1": false, "https://demo.test/jobs/unplanned:1": false,
+	} {
+		d := newBook(t, &sent{}).NewDraft("run", "", nil)
+		d.NoteRead(write(t, "GET", address, ""), nil)
+		if _, err := d.AddStep(write(t, "POST", "https://demo.test/jobs", "{}"), "v1"); err != nil {
+			t.Fatalf("a read before the first step: %v", err)
+		}
+		d.NoteRead(write(t, "GET", address, ""), nil)
+		_, err := d.AddStep(write(t, "POST", "https://demo.test/notes", "{}"), "v1")
+		picture := strings.Join(d.Seal().Picture, "\n")
+		if (err != nil) != ends || strings.Contains(picture, " A read depends on what step 1 answers; approve 1, or run without dry_run and be asked.") != ends {
+			t.Errorf("%s: %v\n%s", address, err, picture)
+		}
+	}
+}
+
 // TestBounds: a plan, and all of them, have bounds; what is over gives way, and what waits for a person does not.
 // Promise: a-plan-is-what-was-shown
 func TestBounds(t *testing.T) {
@@ -422,6 +444,9 @@ func TestPicture(t *testing.T) {
 	at := func(url, body string) approvalapi.Step {
 		return approvalapi.Step{Method: "PATCH", URL: url, Body: body}
 	}
+	changed := func(url string) approvalapi.Step {
+		return approvalapi.Step{Method: "PATCH", URL: url, Body: `{"s":1}`, Changes: []approvalapi.Change{{Field: "s", Before: "0", After: "1"}}}
+	}
 	with := func(s approvalapi.Step, header string) approvalapi.Step { s.Headers = []string{header}; return s }
 	for _, c := range []struct{ got, want string }{
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s 1"},
@@ -448,6 +473,8 @@ func TestPicture(t *testing.T) {
 			` 1-2   2 x PATCH a.test/i/{1,2}  Idempotency-Key {a,"b\u202e"}, s 1`},
 		{show(with(at("https://a.test/x", "abc"), "A: 1"), with(at("https://a.test/x", "abc"), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}, 3 bytes"},
 		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}"},
+		{show(with(changed("https://a.test/1"), "If-Match: a"), with(changed("https://a.test/2"), "If-Match: b"), with(changed("https://a.test/3"), "If-Match: b")),
+			" 1-3   3 x PATCH a.test/{1,2,3}\n       If-Match {a,b}; s 0 -> 1"},
 		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "B: 1")), " 1     PATCH a.test/x\n 2     PATCH a.test/x"},
 		{show(approvalapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
 		{formatChanges([]approvalapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
