@@ -124,7 +124,7 @@ var rooms = sync.Pool{New: func() any { return new(scoreMemory) }}
 
 const (
 	// meaningWeight is the weight of the similarity beside the words.
-	meaningWeight = 0.55
+	meaningWeight = 0.85
 	// leastMeaning is the least similarity of an entry without a word of the question.
 	leastMeaning = 0.2
 	// brevity favours entries of few words, which mean little besides the question. It adds 1 % of right answers.
