@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,6 +61,7 @@ components:
         status: {type: string, enum: [open, paid, void]}
         currency: {type: string}
         amount_cents: {type: integer}
+        customer: {type: string, description: ID of a customer in the CRM}
     InvoiceList:
       type: object
       properties:
@@ -75,10 +78,11 @@ type standIns struct {
 	ticket map[int]string
 	// keys are the credentials, by host.
 	keys map[string]string
+	shop *shop
 }
 
 func newStandIns() *standIns {
-	s := &standIns{asked: map[string]int{}, ticket: map[int]string{}, keys: map[string]string{}}
+	s := &standIns{asked: map[string]int{}, ticket: map[int]string{}, keys: map[string]string{}, shop: newShop()}
 	s.resetTickets()
 	return s
 }
@@ -118,6 +122,7 @@ func (s *standIns) hosts() map[string]http.Handler {
 	out := map[string]http.Handler{
 		billing: http.HandlerFunc(s.billing), tickets: s.tickets(), feed: s.feed(), drive: s.drive(), orders: s.orders(),
 	}
+	maps.Copy(out, s.shop.hosts())
 	for host, next := range out {
 		out[host] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+s.keys[host] {
@@ -139,6 +144,11 @@ func answer(w http.ResponseWriter, status int, v any) {
 
 // billing lists 90 invoices. Every second request of the second page answers 429, and two of three of the third 500.
 func (s *standIns) billing(w http.ResponseWriter, r *http.Request) {
+	if id, isSend := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/invoices/"), "/send"); isSend && r.Method == http.MethodPost {
+		s.countRequest("sent " + id)
+		answer(w, http.StatusOK, map[string]string{"id": id, "sent_to": "customer"})
+		return
+	}
 	q := r.URL.Query()
 	size, err := strconv.Atoi(q.Get("page-size"))
 	if err != nil || size < 1 || size > 50 {
@@ -150,7 +160,7 @@ func (s *standIns) billing(w http.ResponseWriter, r *http.Request) {
 		if want := q.Get("status"); want != "" && want != status {
 			continue
 		}
-		all = append(all, map[string]any{"id": id, "status": status, "currency": []string{"EUR", "USD"}[n%2], "amount_cents": n * 100})
+		all = append(all, map[string]any{"id": id, "status": status, "currency": []string{"EUR", "USD"}[n%2], "amount_cents": n * 100, "customer": fmt.Sprint("c", n%60+1)})
 		if id == q.Get("starting_after") {
 			from = len(all)
 		}

@@ -4,7 +4,9 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,13 +20,16 @@ import (
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
 // importOperations returns the operations.jsonl that codeforge api add makes of a document.
-func importOperations(t *testing.T, document, token string) string {
+func importOperations(t *testing.T, document, token string, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
+	if len(more) == 0 {
+		more = []string{"--openapi"}
+	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "document.yaml"), []byte(document), 0o600))
 	program, err := world.Program("codeforge")
 	testkit.Must(t, err)
-	cmd := exec.CommandContext(t.Context(), program, "api", "add", "x", "--openapi", "document.yaml", "--token", token, "--apis", "apis") //nolint:gosec // the product
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"api", "add", "x", "--token", token, "--apis", "apis"}, append(more, "document.yaml")...)...) //nolint:gosec // the product
 	cmd.Stdin = strings.NewReader("not the credential of the test\n")
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -61,7 +66,20 @@ func startWorld(t *testing.T, s *standIns) *world.World {
 			newAPI("feed", "PLAIN_TOKEN", "Events and exports: /events (SSE), /export.ndjson", feed),
 			newAPI("drive", "ALLOWED_TOKEN", "Files: /files, /files/{id}/content; POST /files with the parts metadata and file", drive, storage),
 			newAPI("orders", "WILD_TOKEN", "Orders of the shop", orders),
+			newAPI("crm", "SHARED_A_TOKEN", "Customers and projects", crm),
+			newAPI("deploys", "SHARED_B_TOKEN", "Deploys: GET /deploys/{id}/events (SSE), GET /watch (NDJSON), POST /jobs, GET /jobs/{id}", deploys),
+			newAPI("media", "CERTS_TOKEN", "Files: GET /archive, GET /archive.zip (ranges), POST /uploads then PUT pieces to its Location", media),
+			newAPI("graph", "DOCUMENTED_TOKEN", "Issues, GraphQL", graph),
+			newAPI("stock", "RULED_TOKEN", "Items in the warehouses", stock),
+			newAPI("telemetry", "PORTS_TOKEN", "gRPC: /telemetry.Sensors/Stream answers messages {value: int32 = 1, at: fixed64 ms = 2}", telemetry),
 		}
+		apis[5].Operations, apis[5].Config["operations"] = importOperations(t, crmDocument, "SHARED_A_TOKEN"), map[string]any{"only": false}
+		apis[6].Config["framing"], apis[10].Config["framing"] = "message", "message"
+		apis[8].Operations = importOperations(t, graphSchema, "DOCUMENTED_TOKEN", "--server", "https://graph.limited.test/graphql", "--graphql")
+		apis[9].Config["mcp"] = map[string]any{
+			"url": "https://" + stock + "/mcp", "headers": map[string]string{"Authorization": "Bearer RULED_TOKEN"},
+		}
+		delete(apis[9].Config, "domains")
 		apis[0].Operations, apis[0].Config["operations"] = operations, map[string]any{"only": false}
 		apis[4].Config["mcp"] = map[string]any{
 			"url": "https://" + orders + "/mcp", "headers": map[string]string{"Authorization": "Bearer WILD_TOKEN"},
@@ -71,11 +89,12 @@ func startWorld(t *testing.T, s *standIns) *world.World {
 	}})
 }
 
-// task is a task with its solution in both languages: the files of testdata with its name.
+// task is a task with its solution in both languages: the files of testdata with its name. notes is a part of the notes.
 type task struct {
-	name, out string
-	// writes is the number of writes of the task if it is a dry run first.
+	name, out, notes string
+	// writes is the number of writes of the task if it is a dry run first, and sent counts those that arrived.
 	writes int
+	sent   func() int
 }
 
 // TestTasks solves each task in both languages, without a false note. A dry run sends nothing before its plan is
@@ -85,9 +104,20 @@ func TestTasks(t *testing.T) {
 	s := newStandIns()
 	w := startWorld(t, s)
 	const refused = "tool_error order o%d: refunds over 50 EUR need a manager\n"
+	const short = ` tool_error stock.reserve: insufficient stock {"available":0,"code":"INSUFFICIENT"}` + "\n"
 	for _, c := range []task{
 		{name: "report", out: "30 72000 67500\n"},
-		{name: "sweep", out: "closed 37\n", writes: 37},
+		{name: "sweep", out: "closed 37\n", writes: 37, sent: func() int { return 37 - s.countStale() }},
+		{name: "revenue", out: "60 customers\nPL 174.00\nBR 156.00\nJP 138.00\nFR 120.00\nDE 102.00\n"},
+		{name: "stock", out: "30 8 8\ns0" + short + "s13" + short + "s26" + short + "["},
+		{name: "deploy", out: "first failure: s9 disk full on node-3\n"},
+		{name: "upload", out: "1200000 checksum ok\n"},
+		{name: "download", out: "checksum ok 2\n", notes: "GET media.limited.test: left without its Range header"},
+		{name: "grpc", out: "200 0 20 messages, highest 35 in time: true\n"},
+		{name: "tier", out: "gold: 12\n", writes: 12, sent: func() int { n, _, _ := s.shop.countChanges(); return n },
+			notes: " 1-12  12 x PATCH crm.limited.test/customers/{c5,c10,... 10 more}  SHARED_A_TOKEN\n       If-Match {"},
+		{name: "graph", out: "labelled 24\n", writes: 24, sent: func() int { _, n, _ := s.shop.countChanges(); return n },
+			notes: ` 1-24  24 x POST  graph.limited.test/graphql  DOCUMENTED_TOKEN  variables {{"issue":"I_46"`},
 		{name: "events", out: "20 20 20 60 500 500\n"},
 		{name: "files", out: `2602317 {"north":10000000,"south":10000000,"east":10000000} report 2026.json 51` + "\n"},
 		{name: "orders", out: "15 13 6 image/png 70\no27: " + fmt.Sprintf(refused, 27) + "o30: " + fmt.Sprintf(refused, 30)},
@@ -95,23 +125,81 @@ func TestTasks(t *testing.T) {
 		for language, end := range map[string]string{"typescript": ".ts", "python": ".py"} {
 			t.Run(c.name+end, func(t *testing.T) {
 				code, err := os.ReadFile(filepath.Join("testdata", c.name+end))
-				testkit.Must(t, err)
-				s.resetTickets()
-				r := runCode(t, w, world.Run{Code: string(code), Language: language, DryRun: c.writes > 0})
-				if r.IsError || r.Out != c.out || c.writes == 0 && r.Notes != "" {
-					t.Fatalf("printed %s\nnotes %s\nwant %s", r.Out, r.Notes, c.out)
-				}
-				if c.writes == 0 {
+				if errors.Is(err, fs.ErrNotExist) { // Python has no client of HTTP/2
 					return
 				}
-				if p := r.Receipt.Plan; p == nil || p.Writes != c.writes || s.countStale() != c.writes {
-					t.Fatalf("the plan %+v, notes %s; %d tickets are stale", p, r.Notes, s.countStale())
+				testkit.Must(t, err)
+				s.resetTickets()
+				s.shop.reset()
+				r := runCode(t, w, world.Run{Code: string(code), Language: language, DryRun: c.writes > 0})
+				isSilent := c.writes == 0 && c.notes == ""
+				if r.IsError || !strings.HasPrefix(r.Out, c.out) || isSilent && r.Notes != "" || !strings.Contains(r.Notes, c.notes) {
+					t.Fatalf("printed %s\nnotes %s\nwant %s\nnotes %s", r.Out, r.Notes, c.out, c.notes)
 				}
-				out, err := w.Operate(t.Context(), t.TempDir(), "plan", "approve", r.Receipt.Plan.ID)
-				if err != nil || s.countStale() != 0 {
-					t.Errorf("approved: %v, %d tickets are stale\n%s", err, s.countStale(), out)
+				if c.writes > 0 {
+					approvePlan(t, w, r, c.writes, c.sent)
 				}
 			})
+		}
+	}
+}
+
+// approvePlan approves the plan of a dry run that sent nothing.
+func approvePlan(t *testing.T, w *world.World, r world.Result, writes int, sent func() int) {
+	t.Helper()
+	if p := r.Receipt.Plan; p == nil || p.Writes != writes || sent() != 0 {
+		t.Fatalf("the plan %+v, notes %s; %d writes arrived", p, r.Notes, sent())
+	}
+	out, err := w.Operate(t.Context(), t.TempDir(), "plan", "approve", r.Receipt.Plan.ID)
+	if err != nil || sent() != writes {
+		t.Errorf("approved: %v, %d writes arrived\n%s", err, sent(), out)
+	}
+}
+
+// TestDependentPlan: the plan of code that makes a project and tasks in it ends after the project, and says why. The plan of
+// the tasks comes after its approval.
+func TestDependentPlan(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server, the proxy and the runners decide it")
+	s := newStandIns()
+	w := startWorld(t, s)
+	for language, end := range map[string]string{"typescript": ".ts", "python": ".py"} {
+		t.Run(language, func(t *testing.T) {
+			s.shop.reset()
+			dry := func(name string) world.Result {
+				code, err := os.ReadFile(filepath.Join("testdata", name+end))
+				testkit.Must(t, err)
+				return runCode(t, w, world.Run{Code: string(code), Language: language, DryRun: true})
+			}
+			projects := func() int {
+				s.shop.mu.Lock()
+				defer s.shop.mu.Unlock()
+				return len(s.shop.projects)
+			}
+			r := dry("project")
+			if !r.IsError || !strings.Contains(r.Notes, "INCOMPLETE") ||
+				!strings.Contains(r.Notes, "Step 2 depends on what step 1 answers; approve 1, or run without dry_run and be asked.") {
+				t.Errorf("printed %s\nnotes %s", r.Out, r.Notes)
+			}
+			approvePlan(t, w, r, 1, projects)
+			if r = dry("project-tasks"); r.IsError || strings.Contains(r.Notes, "INCOMPLETE") {
+				t.Errorf("printed %s\nnotes %s", r.Out, r.Notes)
+			}
+			approvePlan(t, w, r, 3, func() int { _, _, n := s.shop.countChanges(); return n })
+		})
+	}
+}
+
+// TestStashOfLanguages: code in one language reads and changes values that code in the other keeps.
+func TestStashOfLanguages(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server and the runners decide it")
+	w := startWorld(t, newStandIns())
+	for _, c := range []struct{ language, code, want string }{
+		{"typescript", `await stash.set("basket", { items: ["a", "b"], total: 12.5, note: "für Zoë" }); console.log("kept");`, "kept\n"},
+		{"python", "b = stash.get('basket')\nb['items'].append('c')\nstash.set('basket', b)\nprint(b['note'], stash.get('none'))", "für Zoë None\n"},
+		{"typescript", `console.log(JSON.stringify(await stash.get("basket")), await stash.get("none"));`, `{"items":["a","b","c"],"total":12.5,"note":"für Zoë"} undefined` + "\n"},
+	} {
+		if r := runCode(t, w, world.Run{Code: c.code, Language: c.language}); r.IsError || r.Out != c.want || r.Notes != "" {
+			t.Errorf("%s: printed %s\nnotes %s\nwant %s", c.code, r.Out, r.Notes, c.want)
 		}
 	}
 }
@@ -148,6 +236,11 @@ print(len(urllib.request.urlopen(urllib.request.Request("https://files.limited.t
 			"urllib sent ALLOWED_TOKEN to another host after a redirect.", false},
 		{"failed calls of tools", "typescript", `const calls = [1, 100].map((amount) => () => mcp.orders["refund-order"]({ order: "o1", amount }));
 console.log((await parallel(calls)).length);`, "1 of 2 calls of tools failed", false},
+		{"failed calls taken for results", "python", `res = parallel([lambda a=a: mcp.orders.refund_order(order="o1", amount=a) for a in (1, 100)])
+print(len([r for r in res if not isinstance(r, Exception)]))`, "1 of 2 calls of tools failed", false},
+		{"a read of a planned object", "typescript", `const auth = { Authorization: "Bearer SHARED_B_TOKEN" };
+const { id } = await (await fetch("https://deploys.limited.test/jobs", { method: "POST", headers: auth })).json();
+console.log((await fetch("https://deploys.limited.test/jobs/" + id, { headers: auth })).status);`, "INCOMPLETE", true},
 		{"failed calls of tools", "python", `print(len(parallel([lambda a=a: mcp.orders.refund_order(order="o1", amount=a) for a in (1, 100)])))`,
 			"1 of 2 calls of tools failed", false},
 	} {

@@ -168,7 +168,7 @@ async function sendAgain(name, operation, input, url, caller) {
   for (let pause = 1; ; pause *= 2) {
     const response = await send(name, operation, input, url, caller);
     const told = response.headers.get("retry-after");
-    const busy = [500, 502, 503, 504].includes(response.status) || response.status === 429 && told !== null;
+    const busy = [429, 500, 502, 503, 504].includes(response.status);
     if (!repeatable || !busy || pause > 4) return response;
     const date = (Date.parse(told ?? "") - Date.now()) / 1000;
     const wait = [told === null ? NaN : Number(told), date].find((s) => s >= 0) ?? pause;

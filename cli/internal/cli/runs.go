@@ -224,7 +224,9 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	fact("skills", strings.Join(d.Skills, ", "))
 	fact("narrowed", strings.Join(d.Narrowed, ", "))
 	fact("waited", formatDuration(d.WaitedMS))
-	fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	if d.MaxRSS > 0 { // unknown if the run was cancelled
+		fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	}
 	fact("printed", fmt.Sprintf("%d bytes; the model was given %d", d.StdoutBytes+d.StderrBytes, d.Shown))
 	fact("exit", d.Exit)
 	if d.Kept {
@@ -237,13 +239,20 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	return nil
 }
 
-// joinOutput joins a run's output.
+// joinOutput joins a run's output. A line of stdout and a line of stderr that were printed at the same time stay whole.
 func joinOutput(list []operatorapi.Print) string {
 	var b strings.Builder
+	begun := map[bool]string{} // the last line of each stream, if it has no line feed yet
 	for _, p := range list {
-		b.WriteString(p.Text)
+		text := begun[p.Err] + p.Text
+		at := strings.LastIndexByte(text, '\n') + 1
+		b.WriteString(text[:at])
+		begun[p.Err] = text[at:]
 	}
-	return b.String()
+	if begun[false] != "" && begun[true] != "" {
+		begun[false] += "\n"
+	}
+	return b.String() + begun[false] + begun[true]
 }
 
 // printKept prints a text whose middle may be missing.

@@ -25,7 +25,7 @@ type Detail int
 // Levels of detail.
 const (
 	Plain Detail = iota // one line
-	Short               // short types
+	Short               // short types of the input
 	Long                // types up to a few hundred characters
 )
 
@@ -41,8 +41,8 @@ func (d *Document) ShowResult(i int, detail Detail) string {
 	if detail == Short {
 		most = shortType
 	}
+	d.writePart(&b, "path", l.Params, most)
 	if detail == Long {
-		d.writePart(&b, "path", l.Params, most)
 		d.writePart(&b, "headers", l.Headers, most)
 	}
 	d.writePart(&b, d.queryName(), l.Query, most)
@@ -51,7 +51,11 @@ func (d *Document) ShowResult(i int, detail Detail) string {
 	} else {
 		d.writePart(&b, "body", l.Body, most)
 	}
-	d.writePart(&b, "answers", l.Answer, most)
+	if detail == Long {
+		d.writePart(&b, "answers", l.Answer, most)
+	} else if l.Params+l.Query+l.Body == "" {
+		b.WriteString("\n  no input")
+	}
 	return b.String()
 }
 
