@@ -165,8 +165,8 @@ func (s *Store) tidyFiles(ctx context.Context, tx *writeTransaction) (int, error
 		})
 }
 
-// dropExcess calls drop for runs whose rows of a table are old. While the table has more than limit bytes, it calls drop
-// for the oldest runs of the tenant with the most bytes, so that no tenant displaces others. It returns their number.
+// dropExcess calls drop for runs whose rows of a table are old. While the table has more than limit bytes, it calls
+// drop for the oldest runs of the tenant with the most bytes. So no tenant displaces others. It returns their number.
 func (s *Store) dropExcess(
 	ctx context.Context, tx *writeTransaction, table string, limit int64,
 	drop func(context.Context, *writeTransaction, int64) error,

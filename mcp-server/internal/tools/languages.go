@@ -189,8 +189,8 @@ func pythonGuide(p sandboxapi.Python) string {
 	}
 	return fmt.Sprintf(`## Python
 With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
-mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]) gives {status,
-value, reason} too; stash; mcp.github["$read"](uri). Skills: /skills/<name>.py with a docstring, used by "from skills import <name>".
+mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]) gives {status, value, reason} too;
+stash; mcp.github["$read"](uri). Skills: /skills/<name>.py with a docstring, used by "from skills import <name>".
 
 `, p.Version, with)
 }

@@ -46,7 +46,9 @@ func (s *stepSender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (approvalapi.Reply, []byte) {
+func (s *stepSender) SendStep(
+	ctx context.Context, step plan.Step, version string, most int,
+) (approvalapi.Reply, []byte) {
 	return s.runExchange(ctx, &replay{step: step, version: version}, most)
 }
 

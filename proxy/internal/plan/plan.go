@@ -198,7 +198,9 @@ func (b *Store) heaviestTenant(tenant string, drafts int, weight func(*storedPla
 
 // dropOldest drops a tenant's oldest open plan, if any. The caller holds mu.
 func (b *Store) dropOldest(tenant string) bool {
-	i := slices.IndexFunc(b.plans, func(e *storedPlan) bool { return e.state == approvalapi.StateOpen && e.tenant == tenant })
+	i := slices.IndexFunc(b.plans, func(e *storedPlan) bool {
+		return e.state == approvalapi.StateOpen && e.tenant == tenant
+	})
 	if i < 0 {
 		return false
 	}
