@@ -11,11 +11,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // dry runs code as a dry run, and gives its plan with all steps, or nil. TRIAL in the code marks its requests.
-func dry(t *testing.T, w *world.World, language, code, trial string) (*planapi.Plan, world.Result) {
+func dry(t *testing.T, w *world.World, language, code, trial string) (*approvalapi.Plan, world.Result) {
 	t.Helper()
 	r, err := w.Do(within(t, 60), w.Session(), world.Run{Code: strings.ReplaceAll(code, "TRIAL", trial), Language: language, DryRun: true})
 	if err != nil {
@@ -24,7 +24,7 @@ func dry(t *testing.T, w *world.World, language, code, trial string) (*planapi.P
 	if r.Receipt.Plan == nil {
 		return nil, r
 	}
-	var p planapi.Plan
+	var p approvalapi.Plan
 	out := operate(t, w, "plan", "show", r.Receipt.Plan.ID, "--json")
 	if err := json.Unmarshal([]byte(out), &p); err != nil {
 		t.Fatalf("%v in %q", err, out)
@@ -191,7 +191,7 @@ func TestPlans(t *testing.T) {
 }
 
 // same compares steps as they were shown with requests as they came.
-func same(t *testing.T, steps []planapi.Step, seen []upstream.Seen, names []string) {
+func same(t *testing.T, steps []approvalapi.Step, seen []upstream.Seen, names []string) {
 	t.Helper()
 	if len(seen) != len(steps) {
 		t.Fatalf("%d steps, %d came", len(steps), len(seen))
@@ -239,7 +239,7 @@ for (const id of [1, 2, 3, 4, 5]) {
   await (await fetch(at, { headers })).json();
   await fetch(at, { method: "PATCH", headers, body: JSON.stringify({ state: "closed" }) });
 }`
-	run := func() (*planapi.Plan, string) {
+	run := func() (*approvalapi.Plan, string) {
 		trial := fmt.Sprintf("choice%d", time.Now().UnixNano())
 		p, r := dry(t, w, "", code, trial)
 		if p == nil || len(p.Steps) != 5 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestPlan: a dry run calls the tools that only read. Other calls are a plan, which the operator approves, in TypeScript
@@ -43,9 +43,9 @@ except McpError as e:
 			}
 			out, err := w.Operate(ctx, t.TempDir(), "plan", "approve", p.ID, "--json")
 			testkit.Must(t, err)
-			var sent planapi.Plan
+			var sent approvalapi.Plan
 			testkit.Must(t, json.Unmarshal([]byte(out), &sent))
-			if sent.State != planapi.StateDone || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
+			if sent.State != approvalapi.StateDone || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
 				t.Errorf("%s", out)
 			}
 		})

@@ -14,7 +14,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // peerName is the proxy's name as an rpc.Peer.
@@ -37,6 +36,7 @@ var (
 
 // Client calls the control API of one egress-proxy. It is safe for concurrent use.
 type Client struct {
+	approvalapi.Client
 	http *http.Client
 	dial func(context.Context) (net.Conn, error)
 	pod  string
@@ -56,11 +56,17 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 		MaxIdleConnsPerHost: 16,
 		DisableCompression:  true,
 	}
-	return &Client{http: &http.Client{Transport: tr}, dial: dial}
+	c := &Client{http: &http.Client{Transport: tr}, dial: dial}
+	c.Client = approvalapi.Client{Peer: c, Paths: approvalapi.ControlPaths}
+	return c
 }
 
 // ForPod returns a client for the slot of one pod, given its address, at a proxy that pods share. Close c to close it.
-func (c *Client) ForPod(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
+func (c *Client) ForPod(pod string) *Client {
+	one := *c
+	one.pod = pod
+	return &one
+}
 
 // slotPath returns the path of a slot, or of a resource below it.
 func (c *Client) slotPath(id slot.ID, of string, query url.Values) string {
@@ -121,33 +127,6 @@ func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) 
 // StatusNotDecided is the status of the *rpc.Error that says why a decision about a held request or a plan is not
 // valid.
 const StatusNotDecided = http.StatusForbidden
-
-// FetchHeld lists the requests of all runs that wait for a person, the oldest first.
-func (c *Client) FetchHeld(ctx context.Context) ([]approvalapi.HeldRequest, error) {
-	return callProxy[[]approvalapi.HeldRequest](ctx, c, http.MethodGet, "/v1/held", nil)
-}
-
-// DecideAny passes on a decision about a request. It returns an *rpc.Error with StatusNotDecided if only the operator
-// may decide, or if the request is no longer held.
-func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error) {
-	return callProxy[approvalapi.HeldRequest](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
-}
-
-// FetchPlans lists the plans of dry runs, the oldest first, without their steps.
-func (c *Client) FetchPlans(ctx context.Context) ([]planapi.Plan, error) {
-	return callProxy[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
-}
-
-// FetchPlan returns a plan with its steps, or ErrNotFound.
-func (c *Client) FetchPlan(ctx context.Context, id string) (planapi.Plan, error) {
-	return callProxy[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
-}
-
-// DecidePlan passes on a decision about a plan. It returns an *rpc.Error with StatusNotDecided if only the operator may
-// decide, or if the plan is already decided.
-func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
-	return callProxy[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
-}
 
 // MaxScrub bounds the texts of ScrubTexts, in bytes of JSON.
 const MaxScrub = 8 << 20

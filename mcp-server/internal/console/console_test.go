@@ -29,7 +29,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -42,20 +41,20 @@ func (quiet) FetchInspection(context.Context) (proxyapi.Inspection, error) {
 func (quiet) CheckLedger(context.Context, []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
 	return proxyapi.LedgerCheck{}, proxyapi.ErrNotFound
 }
-func (quiet) ToolList(string) ([]operatorapi.Tool, error)                  { return nil, operatorapi.ErrNoServer }
-func (quiet) ListStates() []mcpserver.Status                               { return nil }
-func (quiet) ServerLog(string) ([]operatorapi.Line, error)                 { return nil, operatorapi.ErrNoServer }
-func (quiet) RestartServer(string) error                                   { return operatorapi.ErrNoServer }
-func (quiet) FetchHeld(context.Context) ([]approvalapi.HeldRequest, error) { return nil, nil }
-func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.HeldRequest, error) {
+func (quiet) ToolList(string) ([]operatorapi.Tool, error)                 { return nil, operatorapi.ErrNoServer }
+func (quiet) ListStates() []mcpserver.Status                              { return nil }
+func (quiet) ServerLog(string) ([]operatorapi.Line, error)                { return nil, operatorapi.ErrNoServer }
+func (quiet) RestartServer(string) error                                  { return operatorapi.ErrNoServer }
+func (quiet) ListHeld(context.Context) ([]approvalapi.HeldRequest, error) { return nil, nil }
+func (quiet) DecideHeld(context.Context, string, approvalapi.Answer) (approvalapi.HeldRequest, error) {
 	return approvalapi.HeldRequest{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "No request waits under this id."}
 }
-func (quiet) FetchPlans(context.Context) ([]planapi.Plan, error) { return nil, nil }
-func (quiet) FetchPlan(context.Context, string) (planapi.Plan, error) {
-	return planapi.Plan{}, proxyapi.ErrNotFound
+func (quiet) ListPlans(context.Context) ([]approvalapi.Plan, error) { return nil, nil }
+func (quiet) GetPlan(context.Context, string) (approvalapi.Plan, error) {
+	return approvalapi.Plan{}, proxyapi.ErrNotFound
 }
-func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
+func (quiet) DecidePlan(context.Context, string, approvalapi.Answer) (approvalapi.Plan, error) {
+	return approvalapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.

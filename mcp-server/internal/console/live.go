@@ -159,8 +159,8 @@ func (c *Console) readVersions(ctx context.Context, v *pageVersions, all bool) {
 			v.Down++
 		}
 	}
-	if list, err := c.cfg.Approvals.FetchHeld(ctx); err == nil {
-		plans, _ := c.cfg.Approvals.FetchPlans(ctx) // the page shows why there are no plans
+	if list, err := c.cfg.Approvals.ListHeld(ctx); err == nil {
+		plans, _ := c.cfg.Approvals.ListPlans(ctx) // the page shows why there are no plans
 		v.Held = hashOf([]any{list, plans})
 	}
 }

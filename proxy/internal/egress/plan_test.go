@@ -18,8 +18,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -62,13 +62,13 @@ func (r *rig) ask(method, path, body string, headers ...string) (int, http.Heade
 }
 
 // approve approves steps of a plan as it is, and waits until it has been sent.
-func (r *rig) approve(id string, steps ...int) planapi.Plan {
+func (r *rig) approve(id string, steps ...int) approvalapi.Plan {
 	r.t.Helper()
 	p, err := r.plans.GetPlan(id)
 	check(r.t, err)
-	_, err = r.plans.DecidePlan(id, planapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
+	_, err = r.plans.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
 	check(r.t, err)
-	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != planapi.StateRunning })
+	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != approvalapi.StateRunning })
 	check(r.t, err)
 	return p
 }
@@ -135,7 +135,7 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("%d writes were sent", n)
 	}
 	p := rec.Plan
-	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != planapi.StateOpen || p.Steps != nil {
+	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != approvalapi.StateOpen || p.Steps != nil {
 		t.Fatalf("%+v", p)
 	}
 	want := []string{
@@ -167,13 +167,13 @@ func TestPlan(t *testing.T) {
 	if got := up.writes(); !slices.Equal(got, sent) {
 		t.Errorf("sent:\n%s", strings.Join(got, "\n"))
 	}
-	if text, _ := json.Marshal(done); done.State != planapi.StateDone || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.IsOK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
+	if text, _ := json.Marshal(done); done.State != approvalapi.StateDone || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.IsOK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
 		t.Errorf("%s", text)
 	}
 	if logs := r.logs.String(); strings.Contains(logs, secretValue) {
 		t.Error("the log has the credential")
 	}
-	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
+	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func TestPlanDrift(t *testing.T) {
 			if n := len(up.writes()); c.sent && n != 2 || !c.sent && n != 0 {
 				t.Errorf("%d were sent", n)
 			}
-			if a := done.Steps[0].Answer; !c.sent && (done.State != planapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
+			if a := done.Steps[0].Answer; !c.sent && (done.State != approvalapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
 				t.Errorf("%+v %+v", done.State, a)
 			}
 		})
@@ -360,7 +360,7 @@ func TestPlanStale(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})
 	up := &tracker{}
 	r.upstreams.https(up)
-	dry := func(generation uint64) *planapi.Plan {
+	dry := func(generation uint64) *approvalapi.Plan {
 		end := r.beginDry(generation)
 		for range 3 {
 			if status, _, text := r.ask(http.MethodPost, "/x", `{}`); status != 202 {
@@ -371,7 +371,7 @@ func TestPlanStale(t *testing.T) {
 	}
 	p := dry(1)
 	done := r.approve(p.ID)
-	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != planapi.StateStopped || a == nil || a.Code != "approval_needed" {
+	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != approvalapi.StateStopped || a == nil || a.Code != "approval_needed" {
 		t.Errorf("beyond a limit: %q, %+v", up.writes(), a)
 	}
 	if len(r.room.ListHeld()) != 0 {
@@ -380,7 +380,7 @@ func TestPlanStale(t *testing.T) {
 	p = dry(2)
 	r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 	r.reloader.Load()
-	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("after a change: %v", err)
 	}
 	l := r.handler.OpenSender(t.Context(), p.ID, p.Run, "", nil)

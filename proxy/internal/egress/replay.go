@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -46,18 +46,18 @@ func (s *stepSender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
+func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (approvalapi.Reply, []byte) {
 	return s.runExchange(ctx, &replay{step: step, version: version}, most)
 }
 
-func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
+func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (approvalapi.Reply, []byte) {
 	return s.runExchange(ctx, &replay{step: step, version: version, read: true}, plan.MaxRead)
 }
 
 // runExchange sends one request, through the same checks as a run's request, and returns its answer.
 func (s *stepSender) runExchange(
 	ctx context.Context, r *replay, most int,
-) (reply planapi.Reply, body []byte) {
+) (reply approvalapi.Reply, body []byte) {
 	w := &excerptWriter{header: http.Header{}, most: most}
 	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
@@ -145,8 +145,8 @@ func (x *exchange) approveByPlan(v policy.Verdict) policy.Verdict {
 }
 
 // newReply converts the receipt entry of a replay to its result.
-func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
-	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
+func (x *exchange) newReply(w *excerptWriter) (approvalapi.Reply, []byte) {
+	out := approvalapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == proxyapi.OutcomeServed {
 		out.Status = x.note.Status
 		for cut := 0; w.n > int64(len(w.body)) && cut < utf8.UTFMax && !utf8.Valid(w.body); cut++ {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // The bounds of one plan.
@@ -62,7 +62,7 @@ type Draft struct {
 // draftStep is a Step with the data for a comparison before it is sent.
 type draftStep struct {
 	Step
-	changes []planapi.Change
+	changes []approvalapi.Change
 	guard   *readGuard // nil if the run has not read the object that the step changes
 }
 
@@ -206,7 +206,7 @@ func (d *Draft) SetIncomplete(sentence string) {
 }
 
 // Seal ends the draft and makes it a plan that a person may approve. It returns nil if the run recorded no writes.
-func (d *Draft) Seal() *planapi.Plan {
+func (d *Draft) Seal() *approvalapi.Plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over {
@@ -221,8 +221,8 @@ func (d *Draft) Seal() *planapi.Plan {
 	}
 	p := &storedPlan{
 		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
-		state: planapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
-		since: time.Now().UTC(), replies: make([]*planapi.Reply, len(d.steps)),
+		state: approvalapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
+		since: time.Now().UTC(), replies: make([]*approvalapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)
 	// One step that only the operator may approve makes the whole plan the operator's.
@@ -247,7 +247,7 @@ func (d *Draft) Discard() {
 // drawPicture returns the picture with a first line, and with the reason for an early end.
 func (e *storedPlan) drawPicture() []string {
 	apis := map[string]bool{}
-	var steps []planapi.Step
+	var steps []approvalapi.Step
 	for i, s := range e.steps {
 		steps = append(steps, s.toShown(i+1, s.changes))
 		for _, a := range s.APIs {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // Step is a request as it would have left, before the swap of token names.
@@ -78,8 +78,8 @@ func (s Step) writeParts(w io.Writer) {
 func (s Step) bodyText() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
 
 // toShown returns the step in the form for a person.
-func (s Step) toShown(n int, changes []planapi.Change) planapi.Step {
-	out := planapi.Step{
+func (s Step) toShown(n int, changes []approvalapi.Change) approvalapi.Step {
+	out := approvalapi.Step{
 		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.ShownMethod, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
 		Tokens: s.Tokens, Changes: changes, Server: s.Server, Tool: s.Tool,
 	}
