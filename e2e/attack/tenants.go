@@ -320,6 +320,30 @@ await Deno.writeTextFile("/skills/operators.ts", "/** @description x */ export c
 			}
 			return none(hers, "GOT OF-ALL", "OF-OPERATOR")
 		}),
+		tenant("another's stash, as the same client without sessions", "empty", func(ctx context.Context, w *world.World) (string, bool) {
+			said := map[string]string{}
+			for _, token := range []string{alice, bob, Token} {
+				client := w.Stranger()
+				client.Transport = bearing{token, client.Transport}
+				s, err := mcp.NewClient(&mcp.Implementation{Name: "tenant", Version: "1"}, nil).Connect(ctx,
+					&mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
+				if err != nil {
+					return err.Error(), false
+				}
+				defer s.Close()
+				code := `console.log("GOT", await stash.get("theirs"), await stash.keys())`
+				if token == alice {
+					code = `await stash.set("theirs", "OF-ALICE"); ` + code
+				}
+				if said[token], err = sayOf(ctx, s, "execute_code", map[string]any{"code": code}); err != nil {
+					return err.Error(), false
+				}
+			}
+			if !strings.Contains(said[alice], "GOT OF-ALICE") {
+				return "she has none: " + clip(said[alice], 200), false
+			}
+			return none(said[bob]+said[Token], "GOT undefined", "OF-ALICE", "theirs")
+		}),
 		tenant("files of another's run", "none", func(ctx context.Context, w *world.World) (string, bool) {
 			const write = `await Deno.writeTextFile("left.txt", "OF-ALICE"); try { await Deno.writeTextFile("/tmp/left.txt", "OF-ALICE") } catch { /* */ }; console.log("wrote", await Deno.readTextFile("left.txt"))`
 			const read = `for (const dir of [".", "/tmp", "/skills", "/runs", "/home", "/code"]) {
