@@ -40,11 +40,14 @@ func checkVersions(ctx context.Context, c Config) []Finding {
 			missing = append(missing, name)
 		}
 	}
-	if len(missing) > 0 {
+	switch len(missing) {
+	case 0:
+		out = append(out, newOK("binaries", "all in "+bin))
+	case 3: // as Docker mode leaves the folder
+		return append(out, newSkip("binaries", "none of embedded mode in "+bin+"; make build makes them"))
+	default:
 		out = append(out, newWarning("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
 			"run make build, or pass --bin DIR; Docker mode does not need them"))
-	} else {
-		out = append(out, newOK("binaries", "all in "+bin))
 	}
 	path, warning, err := deno.FindDeno(ctx, c.Deno, bin)
 	switch {
