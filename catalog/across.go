@@ -90,7 +90,7 @@ func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 			if strings.Contains(c.Name, o.Name) || rejected[c.api] || rejected[o.api] {
 				continue
 			}
-			// The placeholder was there before the name.
+			// The placeholder was loaded before the name.
 			if l.isUnchanged(c.api) {
 				l.refuseAPI(o.api, "credentials."+o.Name, "a token name in the placeholder of "+c.Name, "another token name")
 				rejected[o.api] = true
@@ -224,7 +224,8 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 	return "", ""
 }
 
-// needsCredential reports whether obtaining one credential requires another. seen has the credentials that do not.
+// needsCredential reports whether obtaining one credential requires another. seen holds the credentials that do not
+// require it.
 func needsCredential(name, other string, byName map[string]ownedCredential, seen map[string]bool) bool {
 	if name == other {
 		return true

@@ -270,7 +270,7 @@ func oneName(t *testing.T) func(n int) func() {
 	}
 }
 
-// placeholders are APIs with placeholders of this form, and one whose token name the form may contain.
+// placeholders creates APIs with placeholders of this form, and one API whose token name the form may contain.
 func placeholders(t *testing.T, form string) func(n int) func() {
 	return func(n int) func() {
 		dir := t.TempDir()
@@ -287,7 +287,8 @@ func placeholders(t *testing.T, form string) func(n int) func() {
 	}
 }
 
-// sources is an API whose credentials are fetched with two others each, which share the next two.
+// sources creates an API with pairs of credentials. Fetching a credential of one pair needs both credentials of the
+// previous pair.
 func sources(t *testing.T) func(n int) func() {
 	return func(n int) func() {
 		text := `{"description":"x","domains":["vault.test"],"credentials":{"T_0_0":"sk_live_00","T_0_1":"sk_live_01"`

@@ -53,8 +53,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestRunFiles: what a script writes to /out reaches the user's folder and the history, in both languages, and a link to a
-// file of the host does not.
+// TestRunFiles: a file that a script writes to /out reaches the user's folder and the history, in both languages. A
+// link to a file of the host does not.
 // Promise: files-are-data
 func TestRunFiles(t *testing.T) {
 	embeddedOnly(t)

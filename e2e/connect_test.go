@@ -8,8 +8,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestConnectDesktop: the command that connect writes for Claude Desktop needs no environment and no folder. Its process
-// and a new one work after CodeForge has stopped and started again at another port.
+// TestConnectDesktop: the command that connect writes for Claude Desktop needs no environment and no folder. After
+// CodeForge has restarted at another port, the command's process and a new one both work.
 func TestConnectDesktop(t *testing.T) {
 	embeddedOnly(t)
 	p, dir := startDetached(t)

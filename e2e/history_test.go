@@ -14,8 +14,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestOutputBeforeTimeout: the output of code until its timeout is in the tool's answer, in get_run of a background run,
-// and in the history: also half a line, text without a flush, and stderr.
+// TestOutputBeforeTimeout: code prints until its timeout. The tool's answer, get_run of a background run and the
+// history have its output. This includes half a line, text without a flush, and stderr.
 func TestOutputBeforeTimeout(t *testing.T) {
 	w := world.Start(t, world.Config{})
 	const lines = 500

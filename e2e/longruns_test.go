@@ -19,7 +19,7 @@ import (
 const longRun = "CODEFORGE_LONG_RUN"
 
 // TestLongRuns: the official SDK, which gives up after 60 s, starts a run that takes longer than its call. A new client
-// picks it up and gets each line once, or cancels it, over HTTP and stdio. After a restart get_run has the reason.
+// gets each line once, or cancels the run, over HTTP and stdio. After a restart get_run has the reason.
 // Promise: nothing-stays
 func TestLongRuns(t *testing.T) {
 	embeddedOnly(t)

@@ -34,7 +34,7 @@ func TestBusy(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: the store of Docker mode is in a volume, and is the same")
 	}
-	// The run that asks goes on until it is stopped, and so does its call.
+	// The run that asks, and its call, go on until they are stopped.
 	w := world.Start(t, world.Config{Slots: 4, Env: map[string]string{"ANSWER_AFTER": "300"}})
 	runs, exchanges := storeSizes()
 	filled(t, w, runs, exchanges)

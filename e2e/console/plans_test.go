@@ -38,7 +38,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].some((e) => e.innerText.includes(%q) && !e.disabled && (e.click(), true))", words))
 	}
 
-	next := func(p *approvalapi.Plan) { // to what waits, as soon as the page knows of it
+	next := func(p *approvalapi.Plan) { // selects the plan as soon as the page has it
 		t.Helper()
 		testkit.WaitFor(t, func() bool {
 			b.press(t, "n")

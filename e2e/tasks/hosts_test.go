@@ -142,7 +142,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// billing lists 90 invoices. Every second request of the second page answers 429, and two of three of the third 500.
+// billing lists 90 invoices. Every second request of the second page answers 429, and two of three requests of the
+// third 500.
 func (s *standIns) billing(w http.ResponseWriter, r *http.Request) {
 	if id, isSend := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/v1/invoices/"), "/send"); isSend && r.Method == http.MethodPost {
 		s.countRequest("sent " + id)
@@ -223,7 +224,7 @@ func (s *standIns) tickets() http.Handler {
 	return mux
 }
 
-// feed streams events that break off once, and lines of JSON with letters of several bytes.
+// feed streams events that break off once, and lines of JSON with multi-byte letters.
 func (s *standIns) feed() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
@@ -263,7 +264,7 @@ var report = sync.OnceValue(func() []byte {
 	return b.Bytes()
 })
 
-// drive has one file, whose content is elsewhere, and takes files in forms and in pieces.
+// drive redirects downloads of its one file to storage, and accepts uploads in forms and in pieces.
 func (s *standIns) drive() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /files", func(w http.ResponseWriter, _ *http.Request) {
@@ -293,7 +294,7 @@ func (s *standIns) drive() http.Handler {
 	return mux
 }
 
-// storage gives the content for a link alone, and refuses a request with a credential, as S3 does.
+// storage serves the content to a request with only the link. Like S3, it refuses a request with a credential.
 func (s *standIns) storage(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		http.Error(w, "<Error><Code>InvalidArgument</Code><Message>Only one auth mechanism allowed</Message></Error>", http.StatusBadRequest)

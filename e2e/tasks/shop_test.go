@@ -115,7 +115,7 @@ type project struct {
 	Tasks []string `json:"tasks"`
 }
 
-// shop is the state of the hosts here.
+// shop is the state of the shop's hosts.
 type shop struct {
 	mu       sync.Mutex
 	asked    map[string]int
@@ -172,7 +172,7 @@ func (s *shop) etag(n int) string {
 	return `"` + hex.EncodeToString(sum[:6]) + `"`
 }
 
-// crm lists 60 customers over pages that fail now and then, and has projects.
+// crm lists 60 customers over pages that sometimes fail, and has projects.
 func (s *shop) crm() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /customers", func(w http.ResponseWriter, r *http.Request) {
@@ -388,7 +388,7 @@ func (s *shop) media() http.Handler {
 	return mux
 }
 
-// graph answers GraphQL by what the query names: 70 issues over pages, the second of which is limited once.
+// graph answers a GraphQL query by the names in it. It lists 70 issues over pages, and limits the second page once.
 func (s *shop) graph(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Query     string
@@ -445,7 +445,7 @@ var photo = sync.OnceValue(func() []byte {
 	return b.Bytes()
 })
 
-// stock is an MCP server with 30 items, of which every tool call for details fails at the first time.
+// stock is an MCP server with 30 items. The first call for the details of each item fails.
 func (s *shop) stock() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "stock", Version: "1"}, nil)
 	type page struct {

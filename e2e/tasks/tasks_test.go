@@ -89,10 +89,11 @@ func startWorld(t *testing.T, s *standIns) *world.World {
 	}})
 }
 
-// task is a task with its solution in both languages: the files of testdata with its name. notes is a part of the notes.
+// task is a task with its solution in both languages: the files of testdata with its name. notes is a part of the
+// notes.
 type task struct {
 	name, out, notes string
-	// writes is the number of writes of the task if it is a dry run first, and sent counts those that arrived.
+	// writes is the number of writes of the task if it is a dry run first. sent counts the writes that arrived.
 	writes int
 	sent   func() int
 }
@@ -125,7 +126,7 @@ func TestTasks(t *testing.T) {
 		for language, end := range map[string]string{"typescript": ".ts", "python": ".py"} {
 			t.Run(c.name+end, func(t *testing.T) {
 				code, err := os.ReadFile(filepath.Join("testdata", c.name+end))
-				if errors.Is(err, fs.ErrNotExist) { // Python has no client of HTTP/2
+				if errors.Is(err, fs.ErrNotExist) { // Python has no HTTP/2 client
 					return
 				}
 				testkit.Must(t, err)
@@ -156,8 +157,8 @@ func approvePlan(t *testing.T, w *world.World, r world.Result, writes int, sent 
 	}
 }
 
-// TestDependentPlan: the plan of code that makes a project and tasks in it ends after the project, and says why. The plan of
-// the tasks comes after its approval.
+// TestDependentPlan: code makes a project and tasks in it. Its plan ends after the project and gives the reason. The
+// plan of the tasks comes after the first plan's approval.
 func TestDependentPlan(t *testing.T) {
 	world.RunInOneMode(t, "mcp-server, the proxy and the runners decide it")
 	s := newStandIns()

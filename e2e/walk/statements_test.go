@@ -69,7 +69,7 @@ func TestFiles(t *testing.T) {
 	for _, folder := range matches(`"([a-z-]+)"`, source) {
 		_, name, isPart := strings.Cut(folder, "-") // ca-private, ca-public
 		switch {
-		case slices.Contains([]string{"run", "runs", "tmp", "logins"}, folder): // for the time that it runs
+		case slices.Contains([]string{"run", "runs", "tmp", "logins"}, folder): // kept only while CodeForge runs
 		case strings.Contains(page, "`.codeforge/"+folder+"`"), isPart && strings.Contains(page, "`ca-"+name+"`"):
 		default:
 			t.Errorf("docs/reference/files.md lacks .codeforge/%s", folder)
@@ -118,7 +118,8 @@ func TestFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(path, "reference/commands.md") && !strings.HasSuffix(path, "reference/screens.md") { // which shows slips
+		// These two pages show mistakes.
+		if !strings.HasSuffix(path, "reference/commands.md") && !strings.HasSuffix(path, "reference/screens.md") {
 			texts[filepath.Base(path)] = string(text)
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Error is the reason why a call has no value. errors.Is treats two errors with the same API and code as equal.
+// Error is the reason for a failed call. errors.Is treats two errors with the same API and code as equal.
 type Error struct {
 	// API is the Name of the Peer that answers with this error. A peer cannot answer with an error of another API.
 	API string `json:"-"`

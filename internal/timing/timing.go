@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WaitFor waits for a duration, or until ctx ends. It reports whether ctx is still in force.
+// WaitFor waits for a duration, or until ctx ends. It reports whether ctx is still active.
 func WaitFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -354,7 +354,7 @@ const (
 	EventPrint    = "print"    // code printed: RunID, Print
 	EventSkill    = "skill"    // a skill changed: Skill
 	EventAlert    = "alert"    // Alert
-	EventCancel   = "cancel"   // between replicas: the one that executes RunID ends it
+	EventCancel   = "cancel"   // between replicas: the replica that executes RunID ends the run
 	// EventGap means that this reader has missed events, and must reload its data.
 	EventGap = "gap"
 )

@@ -239,7 +239,7 @@ func (c Client) Events(ctx context.Context, cursor string, on func(HistoryEvent)
 	return nil
 }
 
-// SendEvents passes on the events after a cursor, until ctx ends or follow has no more.
+// SendEvents passes on the events after a cursor, until ctx ends or follow has no more events.
 func SendEvents(
 	ctx context.Context, follow func(context.Context, string) ([]HistoryEvent, error), after string,
 	to chan<- []HistoryEvent,

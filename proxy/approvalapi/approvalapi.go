@@ -1,7 +1,7 @@
 // Package approvalapi defines how a person decides about requests that a rule holds, and about the plans of dry runs:
 // HTTP on two unix sockets of the proxy. The operator's socket (credentialapi) accepts every decision. mcp-server and
-// the sandbox cannot reach it. The control socket (proxyapi) shows mcp-server the same. Over it the proxy accepts a
-// decision only if a rule with "by": "any" holds the request, or every step of the plan.
+// the sandbox cannot reach it. The control socket (proxyapi) shows mcp-server the same requests and plans. Over it
+// the proxy accepts a decision only if a rule with "by": "any" holds the request, or every step of the plan.
 //
 //	GET  {held}              -> []HeldRequest, the oldest first
 //	POST {held}/{id}  Answer -> HeldRequest, as it was decided
@@ -102,7 +102,7 @@ func (c Client) ListHeld(ctx context.Context) ([]HeldRequest, error) {
 	return callProxy[[]HeldRequest](ctx, c, http.MethodGet, c.Paths.Held, nil)
 }
 
-// DecideHeld approves or refuses a request. It returns an *rpc.Error if the id is no longer held, or if only the
+// DecideHeld approves or refuses a request. It returns an *rpc.Error if the id is not held, or if only the
 // operator may decide and this is not the operator's socket.
 func (c Client) DecideHeld(ctx context.Context, id string, a Answer) (HeldRequest, error) {
 	return callProxy[HeldRequest](ctx, c, http.MethodPost, c.Paths.Held+"/"+url.PathEscape(id), a)

@@ -273,7 +273,7 @@ func TestLastCheckpoint(t *testing.T) {
 	}
 }
 
-// TestForgedRoots: kept roots with impossible heights, or of more records than can be counted, are a finding.
+// TestForgedRoots: verify reports kept roots with impossible heights, or with more records than can be counted.
 // Promise: ledger
 func TestForgedRoots(t *testing.T) {
 	for height, n := range map[byte]int{48: 1 << 16, 49: 2, 63: 2, 64: 2, 255: 2} {

@@ -145,7 +145,7 @@ func (v *verification) readHashes(f io.Reader) error {
 	})
 }
 
-// eachBlock reads a file block by block. The record after such a file has no record before it to refer to.
+// eachBlock reads a file block by block. The record after such a file cannot refer to an earlier record.
 func (v *verification) eachBlock(f io.Reader, block []byte, add func()) error {
 	for {
 		switch _, err := io.ReadFull(f, block); {

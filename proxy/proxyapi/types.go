@@ -13,7 +13,7 @@
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=catalog|requests|alarms  -> NDJSON of Event, until closed
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.HeldRequest, a line for each change
-//	GET    /v1/held, /v1/plans and below   what package approvalapi defines
+//	GET    /v1/held, /v1/plans and below   see package approvalapi
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //

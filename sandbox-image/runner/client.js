@@ -161,8 +161,8 @@ async function send(name, operation, input, url, caller) {
   return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
 }
 
-// sendAgain sends a request that may be repeated up to four times, while the server has no time for it. It waits as long
-// as Retry-After says, at most 30 s and never until the run's end, so that code still gets the error.
+// sendAgain sends a repeatable request up to four times while the server is busy. It waits for the time in Retry-After,
+// at most 30 s. It never waits until the run's end, so code still gets the error.
 async function sendAgain(name, operation, input, url, caller) {
   const repeatable = /^(GET|HEAD|OPTIONS|PUT|DELETE) /.test(name) && !(input.body instanceof ReadableStream);
   for (let pause = 1; ; pause *= 2) {

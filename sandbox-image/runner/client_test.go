@@ -204,8 +204,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientTriesAgain: a client repeats what may be repeated while a server is busy, and nothing else. Near the run's end
-// the code gets the error.
+// TestClientTriesAgain: a client repeats only repeatable requests while a server is busy. Near the run's end the code
+// gets the error.
 func TestClientTriesAgain(t *testing.T) {
 	var mu sync.Mutex
 	tries := map[string]int{}

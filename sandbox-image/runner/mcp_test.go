@@ -391,7 +391,7 @@ console.log(mcp);
 	}
 }
 
-// A run without servers whose code names no helper has none of the globals; many servers fit too.
+// A run without servers whose code names no helper lacks all globals. Many servers fit too.
 func TestGo(t *testing.T) {
 	t.Parallel()
 	out, errs := run(t, nil, nil, "console.log(['mcp', 'par' + 'allel', 'st' + 'ash', 'Mcp' + 'Error'].filter((n) => n in globalThis));")

@@ -48,7 +48,7 @@ func BuildStartInput(python bool, servers map[string][]string, code []byte) ([]b
 		if !slices.ContainsFunc(helpers, func(word []byte) bool { return bytes.Contains(code, word) }) {
 			return []byte{GoByte}, nil
 		}
-		servers = map[string][]string{} // null would be no object for the scripts
+		servers = map[string][]string{} // null would not be an object for the scripts
 	}
 	line, err := json.Marshal(servers)
 	if err != nil {

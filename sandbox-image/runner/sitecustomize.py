@@ -66,7 +66,7 @@ def shrink(data):
         image.thumbnail((1568, 1568))
         image.save(made, kind)
         return made.getvalue()
-    except Exception:  # no Pillow, or no image: mcp-server checks what is shown
+    except Exception:  # no Pillow, or no image: mcp-server checks the shown data
         return data
 
 

@@ -55,8 +55,8 @@ const (
 	maxFileName   = 120     // bytes
 )
 
-// IsFileName reports whether a name is only a name: no path, no control or invisible character, no markup, and no
-// character that Windows forbids or that a URL or a shell reads in its own way.
+// IsFileName reports whether a name is only a name. It rejects paths, control and invisible characters, and markup. It
+// also rejects characters that Windows forbids, or that are special in a URL or a shell.
 func IsFileName(name string) bool {
 	isForbidden := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("/\\<>:\"'`|?*&%#$;", r) }
 	//defence:file-names instead true

@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestDisarmed: without its defence, a server chooses where a file is saved. e2e/negative runs it.
+// TestDisarmed: without its defence, a server can choose the path of a saved file. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("saved-names", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "saved-names")

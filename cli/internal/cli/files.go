@@ -50,7 +50,8 @@ func saveRunFiles(ctx context.Context, e *Env, s *mcpclient.Session, r mcpclient
 	return nil
 }
 
-// saveRunFile writes a file of a run to a folder, which it makes. Code chose the name. An existing file stays.
+// saveRunFile creates the folder and writes a run's file to it. Code chose the name. It never replaces an existing
+// file.
 func saveRunFile(dir, name string, data []byte) error {
 	//defence:saved-names
 	if !sandboxapi.IsFileName(name) || !filepath.IsLocal(name) {

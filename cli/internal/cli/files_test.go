@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestSaveFile: a file of a run never leaves the folder, and replaces none.
+// TestSaveFile: a file of a run never leaves the folder, and never replaces an existing file.
 // Promise: files-are-data
 func TestSaveFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "out")

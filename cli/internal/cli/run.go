@@ -168,7 +168,7 @@ func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// executeRun runs a script. It saves the run's files in a folder, unless that is empty.
+// executeRun runs a script. It saves the run's files in a folder, unless the folder's name is empty.
 func executeRun(
 	ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run, out string,
 ) (mcpclient.Result, error) {

@@ -51,7 +51,7 @@ type Client struct {
 	reference string
 	// remote returns the entry of an HTTP server. Nil: the client can only start programs.
 	remote func(url string, headers map[string]string) any
-	// program returns the entry of a program. Nil: command and args, as most clients write it.
+	// program returns the entry of a program. If program is nil, the entry has command and args, as in most clients.
 	program func(command []string) any
 	// inputs, if not nil, is a list that the file needs if there is a token.
 	inputs any
@@ -156,7 +156,7 @@ func ListClients() []Client {
 	}
 }
 
-// codexName is the name of the one client whose file is TOML.
+// codexName is the name of the only client whose file is TOML.
 const codexName = "codex"
 
 // inputID is the name under which VS Code stores the token.

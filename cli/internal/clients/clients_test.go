@@ -202,8 +202,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestCodex: the entry is appended to config.toml, everything else stays byte by byte, and a second run changes
-// nothing. A file that is not TOML, or that has another entry of the name, stays as it is.
+// TestCodex: connect appends the entry to config.toml and keeps every other byte. A second run changes nothing. If the
+// file is not TOML, or already has another entry with this name, it stays unchanged.
 func TestCodex(t *testing.T) {
 	codex, _ := FindClient("codex")
 	const before = "model = \"x\" # mine\n\n[mcp_servers.other]\ncommand = \"o\"\n"

@@ -9,11 +9,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// ErrCannotEdit is the error for a config.toml of Codex that is not TOML, or has another entry of this name.
+// ErrCannotEdit is the error for a config.toml of Codex that is not TOML, or has another entry with this name.
 // AddCodeForge does not change such a file.
 var ErrCannotEdit = errors.New("the file is not TOML, or has another [mcp_servers.codeforge]")
 
-// codexTable is an entry of Codex's config.toml. Codex reads the token from the variable of its own environment.
+// codexTable is an entry of Codex's config.toml. Codex reads the token from a variable of its environment.
 type codexTable struct {
 	URL           string   `toml:"url,omitempty"`
 	TokenVariable string   `toml:"bearer_token_env_var,omitempty"`
@@ -38,7 +38,7 @@ func codexCommand(a Access) string {
 	return line
 }
 
-// addCodexTable appends an entry to a config.toml, so that the rest keeps its comments and its order.
+// addCodexTable appends an entry to a config.toml. The rest of the file keeps its comments and its order.
 func addCodexTable(text []byte, entry any) ([]byte, error) {
 	var have codexFile
 	if err := toml.Unmarshal(text, &have); err != nil || inlineServers.Match(text) {

@@ -43,7 +43,7 @@ func checkVersions(ctx context.Context, c Config) []Finding {
 	switch len(missing) {
 	case 0:
 		out = append(out, newOK("binaries", "all in "+bin))
-	case 3: // as Docker mode leaves the folder
+	case 3: // Docker mode leaves the folder like this
 		return append(out, newSkip("binaries", "none of embedded mode in "+bin+"; make build makes them"))
 	default:
 		out = append(out, newWarning("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",

@@ -38,7 +38,7 @@ esac
 	}
 }
 
-// TestNoBinaries: a folder with no program of embedded mode, as Docker mode leaves it, is no reason for a warning.
+// TestNoBinaries: a folder without programs of embedded mode, as Docker mode leaves it, causes no warning.
 func TestNoBinaries(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("Linux only: elsewhere there is no embedded mode")

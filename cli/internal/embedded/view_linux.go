@@ -144,7 +144,7 @@ const (
 	outSize  = "256m"
 )
 
-// makeMemoryFolder mounts a folder for current runs. It is in memory, so that they never wait for a disk.
+// makeMemoryFolder mounts a folder for current runs. The folder is in memory, so runs never wait for a disk.
 func (v hostView) makeMemoryFolder(name, size string, flags uintptr) error {
 	dir := v.Path(name)
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users

@@ -46,7 +46,7 @@ type docImporter struct {
 	gen  *typeGenerator
 	// tags are the descriptions of the document's tags.
 	tags map[string]string
-	// words and servers have the results for the operations and lists of servers, which many paths may share.
+	// words and servers hold the results for the operations and lists of servers, which many paths may share.
 	words   map[*jsonread.Node]operation.Line
 	servers map[*jsonread.Node]chosenServer
 	// swagger is true for version 2.

@@ -311,8 +311,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestAmplified: a long text, a bad server or a tree of schemas is not read again for each path or alternative that
-// refers to it. So a document of 300 KB does not take a minute.
+// TestAmplified: CodeForge reads a shared text, server or tree of schemas once, and not for each path or alternative
+// that refers to it. A document of 300 KB then takes less than a minute.
 // Promise: documents-are-data
 func TestAmplified(t *testing.T) {
 	list := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }

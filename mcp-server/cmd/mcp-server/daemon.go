@@ -336,7 +336,7 @@ func (d *daemon) stopAll() {
 		draining.Go(func() { h.Drain(drain) })
 	}
 	draining.Wait()
-	// After the calls: a call could otherwise not start its run.
+	// Runs drain after the calls, because a call could otherwise not start its run.
 	for _, one := range d.listSurfaces() {
 		draining.Go(func() { one.DrainRuns(drain) })
 	}

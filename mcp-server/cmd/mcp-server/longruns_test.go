@@ -24,8 +24,8 @@ import (
 // soon are the settings of a program that answers after a second.
 var soon = map[string]string{"ANSWER_AFTER": "1"}
 
-// stepwise is code that prints "began", and each text of steps; the end of the channel ends it. Code "quick" is at an end
-// at once, and code "forever" never.
+// stepwise is code that prints "began", and each text of steps. It ends when the channel is closed. Code "quick" ends
+// at once, and code "forever" never ends.
 func stepwise(steps <-chan string) fakepeers.Script {
 	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
 		emit(sandboxapi.Event{Stdout: "began\n"})
@@ -57,7 +57,8 @@ func startLong(t *testing.T, s *mcp.ClientSession, args map[string]any) (id, sho
 	return last[1], got[0]
 }
 
-// withSession connects a client whose protocol has sessions. Without, all clients of one machine and name are one.
+// withSession connects a client whose protocol has sessions. Without sessions, all clients of one machine with the same
+// name count as one.
 func withSession(t *testing.T, p *program) *mcp.ClientSession {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -78,8 +79,8 @@ func look(t *testing.T, s *mcp.ClientSession, id string, args map[string]any) st
 	return strings.Join(got, "|")
 }
 
-// TestLongRun: a run that takes longer than ANSWER_AFTER is answered with what it printed. It survives its session, and
-// get_run gives each session what it has not seen, then the end, then all.
+// TestLongRun: after ANSWER_AFTER, a call returns the run's output so far. The run survives its session. get_run gives
+// each session the output that it has not seen, then the end, then everything.
 func TestLongRun(t *testing.T) {
 	t.Parallel()
 	steps := make(chan string)
@@ -101,7 +102,7 @@ func TestLongRun(t *testing.T) {
 	if got := look(t, s, id, nil); !strings.HasPrefix(got, "middle\n|Run "+id+": still running, ") {
 		t.Errorf("the same session: %q", got)
 	}
-	// A client that gives up its look keeps the run, and misses no output.
+	// If a client gives up its look, the run goes on, and the client misses no output.
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	_, err := s.CallTool(short, &mcp.CallToolParams{Name: "get_run", Arguments: map[string]any{"id": id, "wait": 100}})
 	cancel()
@@ -130,8 +131,8 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// TestBackground: a run in the background is answered at once. Only half of the slots take such runs, so that others find
-// one; a run beyond that ends with its client.
+// TestBackground: a call with background returns at once. Background runs take at most half of the slots, so that other
+// runs find one. A run beyond that ends with its client.
 // Promise: tenant-shares
 func TestBackground(t *testing.T) {
 	t.Parallel()
@@ -167,7 +168,7 @@ func TestBackground(t *testing.T) {
 	look(t, s, id, map[string]any{"cancel": true})
 }
 
-// TestGetRunArguments: mistakes are explained, and an ID that is no run is unknown.
+// TestGetRunArguments: get_run explains mistakes, and does not know an ID without a run.
 func TestGetRunArguments(t *testing.T) {
 	t.Parallel()
 	s := start(t, 1, nil, "--history", t.TempDir()).connect(t, nil)
@@ -211,7 +212,7 @@ func TestRestartEndsRuns(t *testing.T) {
 	}
 }
 
-// TestDrainWaitsForRuns: a program that stops lets background runs end in its time for that.
+// TestDrainWaitsForRuns: a program that stops waits for background runs for its drain time.
 func TestDrainWaitsForRuns(t *testing.T) {
 	t.Parallel()
 	flags := []string{"--history", t.TempDir()}
@@ -230,7 +231,8 @@ func TestDrainWaitsForRuns(t *testing.T) {
 	}
 }
 
-// tenantsOf starts a program for the tenants ann and bob, and returns a function that connects as one, or as the operator.
+// tenantsOf starts a program for the tenants ann and bob, and returns a function that connects as one, or as the
+// operator.
 func tenantsOf(t *testing.T, slots int, env map[string]string, flags ...string) (*program, func(*program, string) *mcp.ClientSession) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tenants.json")
@@ -252,8 +254,8 @@ func tenantsOf(t *testing.T, slots int, env map[string]string, flags ...string) 
 	}
 }
 
-// TestRunsOfTenants: the ID of a tenant's run is of no use to another tenant or to the operator, while the run goes on,
-// after its end, and when only the history knows it.
+// TestRunsOfTenants: another tenant and the operator cannot use the ID of a tenant's run. This holds during the run,
+// after its end, and if only the history has the run.
 // Promise: tenant-sessions
 func TestRunsOfTenants(t *testing.T) {
 	t.Parallel()
@@ -283,7 +285,7 @@ func TestRunsOfTenants(t *testing.T) {
 	testkit.Must(t, p.stop())
 }
 
-// TestRunsOfReplicas: a run of one replica is seen, waited for and cancelled at another, by its own tenant alone.
+// TestRunsOfReplicas: another replica shows, awaits and cancels a run, but only for the run's tenant.
 // Promise: shared-runs, tenant-sessions
 func TestRunsOfReplicas(t *testing.T) {
 	store := testkit.NewPostgres(t)

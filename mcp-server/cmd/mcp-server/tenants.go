@@ -58,7 +58,7 @@ type tenantState struct {
 	tokenfile.Tenant
 	share *queue.Share
 
-	// Set with the first request, by openTenant, which holds opening and tenantSet.mu. Others hold tenantSet.mu.
+	// openTenant sets these at the first request, and holds opening and tenantSet.mu. Readers hold tenantSet.mu.
 	opening sync.Mutex
 	tenant  *execution.TenantSources
 	surface *tools.Surface
@@ -215,7 +215,7 @@ func (t *tenantSet) openTenant(c *tenantState) (*transport.Handler, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	// Without mu: it may wait for the database, and other tenants must not wait with it.
+	// This does not hold mu: it may wait for the database, and other tenants must not wait too.
 	store, err := d.openTenantSkills(ctx, dir, c.Name)
 	if err != nil {
 		stop()

@@ -142,8 +142,8 @@ func (r *remoteServer) ensureSession() (*mcp.ClientSession, error) {
 	if s != nil {
 		return s, nil
 	}
-	// Not in the context of a request: other requests wait for the same connection. The SDK would also keep the context's
-	// values for the session, and every later question would count as one of that request.
+	// This does not use the context of a request, because other requests wait for the same connection. The SDK would also
+	// keep the context's values for the session. Every later question would then count as one of that request.
 	s, err := r.tryTransports(context.Background())
 	if err != nil {
 		return nil, err

@@ -179,7 +179,7 @@ func TestSessionLost(t *testing.T) {
 	}
 }
 
-// TestQuestionAfterLostSession: a question does not count as one of the request for which the bridge connected again. That
+// TestQuestionAfterLostSession: a question does not belong to the request for which the bridge connected again. That
 // request may be of another user, or have ended.
 // Promise: questions-reach-their-user
 func TestQuestionAfterLostSession(t *testing.T) {

@@ -344,7 +344,7 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 		f.hint = cmp.Or(f.hint, hint)
 		return nil, f
 	}
-	if c.plan == proxyapi.PlanSend { // a person reads the result, not code
+	if c.plan == proxyapi.PlanSend { // a person, not code, reads the result
 		return raw, nil
 	}
 	return addMarkers(raw, len(t.OutputSchema) > 0, hint)

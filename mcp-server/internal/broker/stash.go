@@ -89,7 +89,7 @@ func (s *stashStore) setValue(session string, r stashRequest) *callFailure {
 	}
 	added := entryWeight(r.Key, r.Value)
 	own, total := s.held[stashOwner(session)]+added, s.total+added
-	// The value that this one replaces does not count.
+	// The replaced value does not count.
 	if has {
 		own, total = own-entryWeight(r.Key, old.value), total-entryWeight(r.Key, old.value)
 	}

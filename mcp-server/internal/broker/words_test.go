@@ -290,7 +290,7 @@ func TestStash(t *testing.T) {
 }
 
 // TestStashOfMany: an operation takes no longer if other sessions have many values, because all runs wait for one lock.
-// Removed and replaced values no longer count.
+// Removed and replaced values do not count.
 // Promise: bounded-work
 func TestStashOfMany(t *testing.T) {
 	var s stashStore

@@ -160,7 +160,7 @@ func (c *Console) readVersions(ctx context.Context, v *pageVersions, all bool) {
 		}
 	}
 	if list, err := c.cfg.Approvals.ListHeld(ctx); err == nil {
-		plans, _ := c.cfg.Approvals.ListPlans(ctx) // the page shows why there are no plans
+		plans, _ := c.cfg.Approvals.ListPlans(ctx) // the page shows the error
 		v.Held = hashOf([]any{list, plans})
 	}
 }

@@ -26,7 +26,7 @@ type FakeProxy struct {
 	Receipt func(proxyapi.Registration) proxyapi.Receipt
 	// Subscribing is called before a subscription to the events begins, if set.
 	Subscribing func()
-	// Registering is called before a registration is read, if set.
+	// Registering, if set, is called before the proxy reads a registration.
 	Registering func()
 	// Types and Operations are the texts of types.d.ts and operations.jsonl, by API.
 	Types, Operations map[string]string

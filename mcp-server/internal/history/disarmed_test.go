@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDisarmed: without its defence, a credential leaves in a binary file, a browser shows a file as a page, and a tenant
-// displaces the others' files and output.
+// TestDisarmed: without its defence, a binary file gives away a credential, a browser shows a file as a page, or a
+// tenant displaces files of others.
 // e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("scrub-files", func(t *testing.T) {

@@ -127,18 +127,18 @@ func TestTwoProcesses(t *testing.T) {
 	whole(t, dir, told)
 }
 
-// TestSameNumbers: two processes that draw the same numbers, as by the same random part, lose nothing.
+// TestSameNumbers: two processes that draw the same numbers, for example from the same random part, lose no run.
 func TestSameNumbers(t *testing.T) {
 	dir := t.TempDir()
 	stores := []*Store{open(t, dir, nil), open(t, dir, nil)}
 	later := time.Now().Add(time.Hour).UnixMicro()
 	for _, s := range stores {
-		settle(t, s) // it has opened the file, and begun with its own numbers
+		settle(t, s) // the store has opened the file and chosen its numbers
 		s.replica.Store(maxReplicas - 1)
 		s.last.Store(later)
 	}
 	var ids []string
-	var slow []*Recording // runs that both have begun before either ends its own
+	var slow []*Recording // one run of each store; both begin before either ends
 	for i, s := range stores {
 		id := fmt.Sprintf("slow%d", i)
 		slow = append(slow, s.BeginRecording(operatorapi.Run{ID: id}, "// code of "+id))
@@ -449,7 +449,7 @@ func TestOthersGiveWay(t *testing.T) {
 	}
 }
 
-// TestVersionsGiveWay: versions of ever new skills, and alerts of ever new runs, take none of the room of runs.
+// TestVersionsGiveWay: versions of many new skills, and alerts of many new runs, take no space from runs.
 // Promise: bounded-records
 func TestVersionsGiveWay(t *testing.T) {
 	const file = 8 << 20

@@ -18,15 +18,15 @@ import (
 type File struct {
 	operatorapi.RunFile
 	Data []byte
-	// Tenant is that of the run.
+	// Tenant is the run's tenant.
 	Tenant string
 }
 
 // IsText reports whether the file is UTF-8.
 func (f File) IsText() bool { return utf8.Valid(f.Data) }
 
-// CheckFile returns the data of a file that a run left, as they may be stored and shown. In text it replaces
-// credentials, and strings that must not be stored. In other data they are an error, because a replacement would break
+// CheckFile returns the data of a run's file in a form that may be stored and shown. In text it replaces credentials,
+// and strings that must not be stored. Other data with one of them cause an error, because a replacement would break
 // the file. The error's text is for a model.
 func (s *Store) CheckFile(ctx context.Context, data []byte) ([]byte, error) {
 	if s == nil {
@@ -51,7 +51,8 @@ func (s *Store) CheckFile(ctx context.Context, data []byte) ([]byte, error) {
 	return []byte(s.cfg.Clean(string(clean))), nil
 }
 
-// AddFile stores a file of the run, which CheckFile has returned. It reports false if files are not stored, or not now.
+// AddFile stores a file of the run. CheckFile must have returned data. ok is false if the store keeps no files, or is
+// too busy.
 func (r *Recording) AddFile(name string, data []byte) (f operatorapi.RunFile, ok bool) {
 	if r == nil || r.store.cfg.Mode != Full || r.store.isCrowded() {
 		return f, false

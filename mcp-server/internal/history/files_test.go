@@ -19,8 +19,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// TestFiles: files are stored with their run and go with it. They have limits of their own, and one file less is no loss
-// for the rest.
+// TestFiles: the history stores and removes files with their run. Files have separate limits, and a missing file does
+// not affect the rest.
 func TestFiles(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
@@ -72,14 +72,14 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestOthersStay: a tenant that fills the room for files and for output loses its oldest. It displaces neither another
-// tenant's nor the operator's.
+// TestOthersStay: a tenant that fills the space for files and for output loses its oldest files and output. The files
+// and output of another tenant and of the operator stay.
 // Promise: tenant-shares
 func TestOthersStay(t *testing.T) {
 	checkOthersStay(t, "[r0 r1 r5]")
 }
 
-// checkOthersStay lets bob fill the room, and checks which runs have their files and their output.
+// checkOthersStay lets bob fill the space, and checks the files and the output of all runs.
 func checkOthersStay(t *testing.T, want string) {
 	t.Helper()
 	s := open(t, t.TempDir(), func(c *Config) {
@@ -126,8 +126,8 @@ func noise(t *testing.T, n int) string {
 	return hex.EncodeToString(b)
 }
 
-// TestCheckFile: text has no credential and no hidden string, another file with one is refused, and so is a file that
-// the proxy does not check.
+// TestCheckFile: text has no credential and no hidden string. CheckFile refuses other data with one of them, and data
+// that the proxy does not check.
 // Promise: never-printed
 func TestCheckFile(t *testing.T) {
 	s := &Store{cfg: Config{
@@ -165,7 +165,7 @@ func TestFilesNotStored(t *testing.T) {
 	}
 }
 
-// TestServedFile: a browser saves a file, whatever it holds.
+// TestServedFile: a browser saves a file with any content.
 // Promise: files-are-data
 func TestServedFile(t *testing.T) {
 	for name, want := range map[string]string{
@@ -181,7 +181,7 @@ func TestServedFile(t *testing.T) {
 	}
 }
 
-// TestFileTypes: the first bytes decide, and only for text the name.
+// TestFileTypes: the first bytes decide the type. The name counts only for text.
 func TestFileTypes(t *testing.T) {
 	for _, row := range [][3]string{
 		{"a.csv", "x,y", "text/csv"}, {"a.csv", "\x89PNG\r\n\x1a\n", "image/png"}, {"a.png", "hello", "text/plain"},

@@ -37,7 +37,7 @@ const (
 	Off      = "off"
 )
 
-// Ages and sizes up to which data is kept. contentBytes bounds code and output, and the files of runs once more.
+// Ages and sizes up to which data is kept. contentBytes bounds code and output, and separately the files of runs.
 const (
 	contentDays  = 7
 	contentBytes = 256 << 20
@@ -66,7 +66,7 @@ type Config struct {
 	Scrub func(context.Context, []string) ([]string, error)
 	// ScrubFile is Scrub for the data of one file.
 	ScrubFile func(context.Context, []byte) ([]byte, error)
-	// Cancel ends a run of this process, which another replica cancels. Nil ends no run.
+	// Cancel ends a run of this process if another replica cancels the run. Nil ends no run.
 	Cancel func(run string) bool
 	Log    *slog.Logger
 

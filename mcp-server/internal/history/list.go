@@ -252,13 +252,13 @@ func (s *Store) FindRun(ctx context.Context, id string) (operatorapi.Detail, err
 // findTime bounds one look of WaitForRun.
 const findTime = 5 * time.Second
 
-// WaitForRun is FindRun, but waits until the run has ended or ctx ends. In the second case it returns the unfinished
-// run.
+// WaitForRun finds a run like FindRun, but waits until the run has ended or ctx ends. If ctx ends first, it returns the
+// unfinished run.
 func (s *Store) WaitForRun(ctx context.Context, id string) (operatorapi.Detail, error) {
 	for {
-		// Taken before the look, so that an end right after the look is not missed.
+		// The cursor is from before the look, so that WaitForRun does not miss an end right after the look.
 		cursor := s.CurrentCursor()
-		// Without ctx's end, so that a caller that does not wait gets the present state.
+		// The look ignores the end of ctx, so that a caller that does not wait gets the present state.
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTime)
 		d, err := s.FindRun(short, id)
 		cancel()

@@ -316,7 +316,7 @@ func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error)
 			return 0, err
 		}
 	}
-	// Code can cause any number of these rows, and tidyRuns removes none of them.
+	// Code can cause any number of these rows, and tidyRuns does not remove them.
 	for _, q := range []struct {
 		text string
 		most int64

@@ -92,8 +92,8 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
-// raiseUsual gives an entry that is not below another thing the score of a better one with the same text that is. The
-// first is the usual one: POST /refunds beside POST /charges/{id}/refunds.
+// raiseUsual compares entries with the same text. An entry that is not below another object gets the score of a better
+// one that is: POST /refunds beside POST /charges/{id}/refunds.
 func raiseUsual(hits []Hit) {
 	for i, h := range hits {
 		for _, o := range hits[:i] {

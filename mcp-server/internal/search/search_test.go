@@ -122,8 +122,8 @@ func TestVaried(t *testing.T) {
 	}
 }
 
-// TestUsual: of entries that say the same, the one that is not below another thing comes first or second, also if the
-// question names that other thing.
+// TestUsual: of entries with the same text, the one that is not below another object comes first or second. This also
+// holds if the question names that object.
 func TestUsual(t *testing.T) {
 	b := NewBuilder("shop")
 	for _, below := range []string{"charges refunds", "charges refunds all", "charges refunds one"} {

@@ -61,7 +61,7 @@ func source(s *skill.Store, name string) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-// TestManyDocuments: a list is bounded in number and in the length of names, whatever others have written to the table.
+// TestManyDocuments: a list is bounded in number and in the length of names, even if others write to the table.
 // Promise: shared-skills
 func TestManyDocuments(t *testing.T) {
 	t.Parallel()

@@ -173,7 +173,8 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	return nil
 }
 
-// Number reads a number from least to most. Digits in a string count as a number. An absent number is otherwise.
+// Number reads a number from least to most. Digits in a string count as a number. It returns otherwise if the number is
+// absent.
 func (r *argumentReader) Number(name, want string, least, most, otherwise float64) float64 {
 	raw, ok := r.presentValue(name)
 	if !ok {

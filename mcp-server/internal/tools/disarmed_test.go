@@ -10,7 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestDisarmed: without its defence, a tenant's file is read by another client, and an image of any size is shown.
+// TestDisarmed: without its defence, another client reads a tenant's file, and the model gets an image of any size.
 // e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("file-tenant", func(t *testing.T) {

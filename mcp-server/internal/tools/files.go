@@ -77,7 +77,7 @@ func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) 
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
 }
 
-// takeFile takes a file of the run. Its data are freed when they are stored.
+// takeFile takes a file of the run. The data stay in memory until the history has stored them.
 func (r *runFiles) takeFile(ctx context.Context, f sandboxapi.File) {
 	if err := r.checkAndAdd(ctx, f); err != nil {
 		r.leftOut = append(r.leftOut, fmt.Sprintf("%s (%v)", f.Name, err))

@@ -59,7 +59,7 @@ func webp(kind string, w, h int) string {
 	return "RIFF\x1a\x00\x00\x00WEBP" + kind + "\x0a\x00\x00\x00" + string(body)
 }
 
-// TestShowFile: the header decides what is shown, and its size bounds it. A lie in a header is refused.
+// TestShowFile: the header decides whether showFile shows the data. showFile refuses a large image and a false header.
 // Promise: files-are-data
 func TestShowFile(t *testing.T) {
 	huge := []byte(picture(t, "png", 1, 1))
@@ -158,7 +158,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestTakeFile: the answer has links to files, or their names for an older client, and says which were left out.
+// TestTakeFile: the answer links to files, or names them for an older client. It also names the files that were left
+// out.
 func TestTakeFile(t *testing.T) {
 	s := shelved(t)
 	s.cfg.History = kept(t)

@@ -66,7 +66,7 @@ func showResults(cat proxyapi.Catalog, places []searchSource, hits []search.Hit)
 	return b.String()
 }
 
-// showWithin returns one result with as much detail as most tokens allow, and its line in any case.
+// showWithin returns one result with as much detail as most tokens allow, and always with its line.
 func (p searchSource) showWithin(entry int, detail apidoc.Detail, most int) string {
 	text := p.showResult(entry, detail) + "\n"
 	for ; detail > apidoc.Plain && estimateTokens(text) > most; text = p.showResult(entry, detail) + "\n" {

@@ -133,8 +133,8 @@ func TestFindBounded(t *testing.T) {
 	}
 }
 
-// TestFindByRank: the best results have their input. Those of the lowest rank are left out if the cost is too high,
-// whichever API they belong to.
+// TestFindByRank: the best results have their input. If the cost is too high, those of the lowest rank are left out,
+// for every API.
 func TestFindByRank(t *testing.T) {
 	operations := map[string]string{}
 	apis := []proxyapi.API{shopAPI(), {Name: "till", Operations: "x"}}

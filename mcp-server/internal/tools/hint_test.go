@@ -107,7 +107,7 @@ func TestFailedResponses(t *testing.T) {
 	}
 }
 
-// TestBrokenResponses: Python code that may have taken a response for a whole one learns that it broke off.
+// TestBrokenResponses: Python code that may have taken a broken response for a whole one gets a hint.
 func TestBrokenResponses(t *testing.T) {
 	broken := proxyapi.Exchange{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: proxyapi.OutcomeFailed, Status: 200, BytesDown: 2555}
 	unanswered := broken
@@ -138,7 +138,7 @@ func TestBrokenResponses(t *testing.T) {
 	}
 }
 
-// TestFailedCalls: code that does not look at failed calls of tools learns that there were some.
+// TestFailedCalls: code that does not check for failed calls of tools gets a hint on them.
 func TestFailedCalls(t *testing.T) {
 	call := func(code string) proxyapi.Exchange {
 		return proxyapi.Exchange{URL: "https://" + proxyapi.ServersHost + "/shop/refund", Host: proxyapi.ServersHost, Outcome: proxyapi.OutcomeServed, Status: 200, Code: code}

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// leaveRetry is the pause before a call tries again to leave its run: a question is open, or too many runs are in the
-	// background.
+	// leaveRetry is the pause before a call tries again to leave its run. It waits if a question is open, or if too many
+	// runs are in the background.
 	leaveRetry = time.Second
-	// patientTime is how long a call waits for its run if the client asks for that. It is longer than any run.
+	// patientTime bounds the wait of a call whose client asks for the run's end. It is longer than any run.
 	patientTime = 48 * time.Hour
 	// cancelTime bounds the wait for the end of a run that get_run cancels.
 	cancelTime = 15 * time.Second
@@ -54,7 +54,7 @@ var errRestart = fmt.Errorf("the server restarts: %w", context.Canceled)
 // progress are bounded for the tenant and for all, so that interactive runs find a slot. Results are bounded in number,
 // size and age. Each surface has a separate table, so the runs of another tenant are unknown here.
 type runTable struct {
-	// most bounds the tenant's background runs in progress. all has one entry for each of all tenants' runs.
+	// most bounds the tenant's background runs in progress. all has one entry for each background run of all tenants.
 	most int
 	all  chan struct{}
 
@@ -81,8 +81,8 @@ type longRun struct {
 	// asking counts open questions to the user. due is the time at which the call is answered.
 	asking int
 	due    time.Time
-	// result is what execute_code would have answered. rest is the same without the output that looker has seen. size is
-	// their size in bytes.
+	// result is the whole answer of execute_code. rest is that answer without the output that looker has seen. size is the
+	// size of both in bytes.
 	result, rest *mcp.CallToolResult
 	size         int
 	endedAt      time.Time
@@ -144,8 +144,7 @@ func (s *Surface) awaitRun(ctx context.Context, l *longRun, session string) *mcp
 	}
 }
 
-// leaveRun lets the call of a run be answered while the run goes on. It returns false and a pause if that is not
-// possible yet.
+// leaveRun lets the call of a run end while the run goes on. It returns false and a pause if that is not possible yet.
 func (s *Surface) leaveRun(l *longRun) (next time.Duration, isLeft bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *Surface) leaveRun(l *longRun) (next time.Duration, isLeft bool) {
 	return 0, true
 }
 
-// beginBackground lets the output since the last look be kept from now on. The caller holds l.mu.
+// beginBackground starts to keep the output since the last look. The caller holds l.mu.
 func (l *longRun) beginBackground() {
 	l.newOut, l.newErr = newExcerpt(l.stdout.limit), newExcerpt(l.stdout.limit)
 	l.report.cancel() // the call has ended
@@ -220,7 +219,7 @@ func (l *longRun) end(result *mcp.CallToolResult, rest func(stdout, stderr *exce
 }
 
 // look returns the result, or the output since the last look of the same session. Another session has seen no output
-// yet, so it gets all of it.
+// yet, so it gets all output.
 func (l *longRun) look(session string) *mcp.CallToolResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +230,7 @@ func (l *longRun) look(session string) *mcp.CallToolResult {
 		if hasLooked && l.rest != nil {
 			res = *l.rest
 		}
-		// Only once: a client that has lost this answer gets all with the next look.
+		// look returns rest only once. A client that has lost this answer gets the whole result with its next look.
 		l.rest = nil
 		return &res
 	}
@@ -410,7 +409,7 @@ func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	return l.look(s.callerSession(req)), nil
 }
 
-// getStoredRun answers from the history: for a run of another replica, or one that ended long ago.
+// getStoredRun answers from the history, for a run of another replica or a run that ended long ago.
 func (s *Surface) getStoredRun(ctx context.Context, id string, mayCancel bool) *mcp.CallToolResult {
 	name, unknown := "", errorResult(fmt.Sprintf("There is no run %.40q here. It ended more than an hour ago, or a "+
 		"restart of the server ended it.", id))
@@ -422,7 +421,7 @@ func (s *Surface) getStoredRun(ctx context.Context, id string, mayCancel bool) *
 	}
 	now, cancel := context.WithCancel(ctx)
 	cancel()
-	// Looked at before the wait and the cancelling: it may be another tenant's.
+	// This comes before the wait and the cancellation, because the run may be another tenant's.
 	d, err := s.cfg.History.WaitForRun(now, id)
 	if err != nil {
 		return unknown
@@ -440,7 +439,7 @@ func (s *Surface) getStoredRun(ctx context.Context, id string, mayCancel bool) *
 	return renderStored(d)
 }
 
-// renderStored returns the result of a run as the history has it.
+// renderStored returns the result of a run from the history.
 func renderStored(d operatorapi.Detail) *mcp.CallToolResult {
 	switch {
 	case d.IsUnfinished():

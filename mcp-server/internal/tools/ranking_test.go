@@ -43,7 +43,7 @@ func readCorpus(t *testing.T, questions []asked) corpus {
 		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	c.call = askOf(t, nil, operations, apis...)
-	// A large document is read for longer than a call waits for it.
+	// Reading a large document takes longer than a call waits for it.
 	for strings.Contains(c.call("list_apis", map[string]any{"query": "refund"}), "still being read") {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -169,7 +169,7 @@ func TestDay(t *testing.T) {
 	fmt.Printf("| | mean | %.2f | %d |\n", float64(lookups)/float64(len(tasks)), cost/len(tasks))
 }
 
-// TestRefund: the example of the tool's own description finds the right operation first or second, beside twelve other APIs.
+// TestRefund: the example of the tool's description finds the right operation first or second, among twelve other APIs.
 func TestRefund(t *testing.T) {
 	a := asked{"", "stripe", "refund a charge", []string{"POST /v1/refunds"}}
 	c := readCorpus(t, append(readQuestions(t, []string{"tuning"}), a))

@@ -95,8 +95,8 @@ func (r runRendering) hintFailedResponses() []readertext.Text {
 var readsParts = regexp.MustCompile(`\.read1?\(\s*\w|copyfileobj`)
 
 // hintBrokenResponses returns the hint on a response that broke off, if the code may have taken it for a whole one.
-// Deno's fetch then fails. Python's http.client reports it to read(). It ends a loop over lines, and read(n) of a body
-// with a known length, as usual.
+// Deno's fetch then fails. Python's http.client raises an error in read(). A loop over lines, and read(n) of a body
+// with a known length, end without an error.
 func (r runRendering) hintBrokenResponses(printed string) []readertext.Text {
 	isHandled := strings.Contains(r.code, "IncompleteRead") && !readsParts.MatchString(r.code)
 	if !r.language.IsPython() || isHandled || strings.Contains(printed, "IncompleteRead") {

@@ -72,7 +72,7 @@ type guideInput struct {
 	private  bool   // runs are a tenant's
 	skills   string // one line each
 	limit    int
-	// usual and most are the times of a run, and after the time of a call.
+	// usual and most are the default and the longest time of a run. after is the time after which a call is answered.
 	usual, most, after time.Duration
 	python             sandboxapi.Python
 }

@@ -156,7 +156,7 @@ func (s *TextSum) VectorOf(text string, split func(text string, each func(word s
 	return v
 }
 
-// addWord adds a word. A piece counts as often as it occurs: the words of a summary that its path repeats say most.
+// addWord adds a word. A piece counts as often as it occurs, so words that a summary shares with its path count more.
 func (s *TextSum) addWord(word string) {
 	if strings.Contains(stops, " "+word+" ") {
 		return

@@ -123,7 +123,7 @@ func (l *Counter) clockTime() time.Time {
 // partOf returns the number of the part of time that contains t.
 func (a *limitUse) partOf(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
-// addToPart adds an amount to a part, which stays at the largest number instead of an overflow.
+// addToPart adds an amount to a part. On an overflow the part stays at the largest number.
 func (a *limitUse) addToPart(part, amount int64) {
 	a.Parts[part] = min(a.Parts[part], math.MaxInt64-amount) + amount
 }
@@ -188,7 +188,7 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range made {
-			// forget may have moved or dropped the amount meanwhile: then it stays spent, as in a full part.
+			// If forget has moved or dropped the amount meanwhile, it stays spent, as in a full part.
 			if have := e.a.Parts[e.part]; have >= e.amount && have < math.MaxInt64 {
 				e.a.Parts[e.part] -= e.amount
 			}
@@ -208,7 +208,7 @@ func (a *limitUse) hasRoom(now time.Time, n Need) (left bool, wait time.Duration
 			if part < first {
 				continue
 			}
-			// At once: two large amounts would bring room back above zero.
+			// The check is inside the loop, because two large amounts could overflow room to a positive number.
 			if room -= amount; room < 0 {
 				return false
 			}

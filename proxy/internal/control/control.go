@@ -112,7 +112,7 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !strings.HasPrefix(r.URL.Path, "/v1/scrub") { // their handlers need more
+	if !strings.HasPrefix(r.URL.Path, "/v1/scrub") { // these handlers accept larger bodies
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	s.mux.ServeHTTP(w, r)

@@ -195,8 +195,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestDatabase: the database's address is closed at its port, in every spelling, whatever is allowed. It stays closed
-// if a later run names no address, or another one.
+// TestDatabase: the database's address is closed at its port, in every spelling, even if a rule allows it. It stays
+// closed if a later run names another address, or no address.
 // Promise: no-private-address
 func TestDatabase(t *testing.T) {
 	g := guardOfAll()

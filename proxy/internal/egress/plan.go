@@ -72,7 +72,8 @@ func (x *exchange) recordWrite() error {
 }
 
 // formatPlanned returns the answer to a step. The fields by which APIs usually identify a new object hold the step's
-// number, so that a later step with such a field is found. JavaScript would leave an undefined field out of JSON.
+// number, so that CodeForge finds a later step with such a field. JavaScript would leave an undefined field out of
+// JSON.
 func formatPlanned(step int) string {
 	n := strconv.Itoa(step)
 	text := `{"planned":` + n

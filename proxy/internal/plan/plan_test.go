@@ -486,8 +486,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// TestUnreadableChange: the picture of a body that is not a JSON object shows the body, and no changes of the object that
-// the run read.
+// TestUnreadableChange: the picture of a body that is not a JSON object shows the body. It shows no changes of the
+// object that the run read.
 // Promise: a-plan-is-what-was-shown
 func TestUnreadableChange(t *testing.T) {
 	const form = "Content-Type: application/x-www-form-urlencoded"

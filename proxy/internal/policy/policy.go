@@ -207,7 +207,7 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 	if len(holders) > 0 && hasLineBreak(q.Path) {
 		return RefuseAmbiguous("The path has an escaped line break.", q.Host)
 	}
-	// Only the handshake is judged, and messages can do what a POST does.
+	// The rules judge only the handshake, but messages can write like a POST.
 	//defence:websocket-writes
 	if q.Upgrade != "" {
 		q.Methods = append(slices.Clip(q.Methods), http.MethodPost)

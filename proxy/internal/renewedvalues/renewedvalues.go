@@ -117,7 +117,7 @@ type Value struct {
 
 func (n Value) toKey() valueKey { return valueKey{n.Name, n.Text, n.Inner} }
 
-// AddValues makes values known. A known value gets the new time. After an error, none of the values may be used. After
+// AddValues makes values known. A known value gets the new time. After an error, use no value. After
 // ErrFull, the values for which there was room are known, because their server has issued them.
 func (v *Values) AddValues(values ...Value) (err error) {
 	// Check every value before the first change.

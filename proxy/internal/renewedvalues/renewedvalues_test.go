@@ -48,7 +48,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestNoRoom: of values for which there is no room, the others are searched for, and known ones get their new time.
+// TestNoRoom: if some values do not fit, the proxy still searches for the others, and known values get their new time.
 // Promise: scrubbed-before-use
 func TestNoRoom(t *testing.T) {
 	now := time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)

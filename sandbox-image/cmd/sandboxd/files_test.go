@@ -91,7 +91,7 @@ func TestRunFiles(t *testing.T) {
 	})
 }
 
-// TestHostileRunFiles: a run leaves a slot usable whatever it leaves in /out, also if it is ended in between.
+// TestHostileRunFiles: a slot stays usable after a run with hostile files in /out, even if the run is ended early.
 // Promise: files-are-data
 func TestHostileRunFiles(t *testing.T) {
 	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {

@@ -268,7 +268,7 @@ func (e *Embedded) codeDir(seat InterpreterSpec) (string, error) {
 		return "", err
 	}
 	if err := errors.Join(fillCodeDir(dir, seat), e.makeOutFolder(seat.Slot, dir)); err != nil {
-		return "", errors.Join(err, e.removeFolders(dir)) // on a full disk, the part that was written must go
+		return "", errors.Join(err, e.removeFolders(dir)) // on a full disk, remove the written part
 	}
 	return dir, nil
 }

@@ -155,7 +155,7 @@ function Printed({ output }) {
 }
 
 const PICTURE = /^image\/(png|jpeg|webp|gif)$/;
-/** Files are what the code left in /out or showed. A picture is looked at as a blob of its type, so it is never a page. */
+/** Files shows the files that code left in /out or showed. A picture opens as a blob of its type, never as a page. */
 function Files({ id, list }) {
   const [seen, see] = useState({});
   useEffect(() => () => Object.values(seen).forEach((u) => URL.revokeObjectURL(u)), [seen]);
