@@ -153,6 +153,7 @@ func TestSameNumbers(t *testing.T) {
 		settle(t, s)
 	}
 	for i, s := range stores {
+		slow[i].AddFile("of.txt", []byte(slow[i].run.ID))
 		slow[i].RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited}})
 		settle(t, s)
 	}
@@ -162,6 +163,9 @@ func TestSameNumbers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, d.Run, err)
 		}
 		if strings.HasPrefix(id, "slow") {
+			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt"); string(f.Data) != id {
+				t.Errorf("%s has the file %q, %v", id, f.Data, err)
+			}
 			continue
 		}
 		if versions, err := stores[0].SkillVersions(t.Context(), id); len(d.Exchanges) != 2 || len(versions) != 1 {

@@ -58,11 +58,10 @@ func (r *Recording) AddFile(name string, data []byte) (f operatorapi.RunFile, ok
 		return f, false
 	}
 	f = operatorapi.RunFile{Name: name, Type: fileType(name, data), Size: int64(len(data))}
-	number := r.run.Number
 	return f, r.store.queueJob(writeJob{size: f.Size, do: func(ctx context.Context, tx *writeTransaction) error {
 		tx.target.grown += f.Size
 		_, err := tx.ExecContext(ctx, `INSERT INTO run_file VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			number, f.Name, f.Type, f.Size, data)
+			r.number, f.Name, f.Type, f.Size, data)
 		return err
 	}})
 }
