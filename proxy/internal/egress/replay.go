@@ -86,9 +86,8 @@ func (s *stepSender) runExchange(
 func (x *exchange) loadStep() error {
 	x.out = x.newReplayRequest()
 	x.request = policy.Request{
-		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), Moved: policy.HasMovedPath(x.out.Header),
-		Copies: policy.HasCopyPath(x.out.Header),
-		Path:   x.out.URL.EscapedPath(),
+		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), OtherPath: policy.HasOtherPath(x.out.Header),
+		Path: x.out.URL.EscapedPath(),
 	}
 	// The approver saw a plan under the old catalog.
 	if x.snap.Public.Version != x.replay.version {

@@ -85,10 +85,8 @@ type Request struct {
 	Methods []string
 	// Path is the path, escaped as it will leave.
 	Path string
-	// Moved means that a header names a path that some servers use instead: see HasMovedPath.
-	Moved bool
-	// Copies means that a header names an object that the server copies from or to: see HasCopyPath.
-	Copies bool
+	// OtherPath means that a header names a path beside Path: see HasOtherPath.
+	OtherPath bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
 	// Content is the query and the body for the rules. Nil means that they have not been read; a decision that depends on
@@ -225,17 +223,12 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 		return buildRefusal(CodeBadRequest, q.Host, "")
 	}
 	//defence:moved-path
-	if q.Moved && slices.ContainsFunc(holders, needsPath) {
+	if q.OtherPath && slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) {
 		return RefuseAmbiguous("A header names another path.", q.Host)
 	}
 	hold, v, ok := checkRules(q, holders)
 	if !ok {
 		return v
-	}
-	// A person sees the header, but a rule does not.
-	//defence:moved-path
-	if q.Copies && hold == nil && !q.Early && slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) {
-		return RefuseAmbiguous("A header names another path.", q.Host)
 	}
 	// Plain HTTP would show the credential to the network.
 	if !q.TLS {

@@ -44,7 +44,7 @@ func TestAddressHeaders(t *testing.T) {
 		"X-Amz-Copy-Source": true, "X_amz_copy_source": true, "X-Goog-Copy-Source-Generation": true, "X-Copy-From": true,
 		"X-Ms-Rename-Source": true, "X-Object-Manifest": true, "Destination": true, "X-Destination-Id": false, "X-Source": false,
 	} {
-		if got := HasCopyPath(http.Header{name: {"/private/x"}}); got != copies {
+		if got := HasOtherPath(http.Header{name: {"/private/x"}}); got != copies {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
