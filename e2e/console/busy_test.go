@@ -35,7 +35,7 @@ func TestBusy(t *testing.T) {
 		t.Skip("embedded mode only: the store of Docker mode is in a volume, and is the same")
 	}
 	// The run that asks, and its call, go on until they are stopped.
-	w := world.Start(t, world.Config{Slots: 4, Env: map[string]string{"ANSWER_AFTER": "900", "TIMEOUT_MAX": "900"}})
+	w := world.Start(t, world.Config{Slots: 4, Env: map[string]string{"ANSWER_AFTER": "300"}})
 	runs, exchanges := storeSizes()
 	filled(t, w, runs, exchanges)
 	latest := fmt.Sprintf("Report %d of the customers", runs-1)
@@ -130,7 +130,7 @@ func scrolls(t *testing.T, b *tab, runs int) {
 // asks starts a run that asks 100 times a second. It gives its id, and a function that stops it.
 func asks(t *testing.T, w *world.World, b *tab) (string, func()) {
 	t.Helper()
-	done := later(t, w, 890, `// Asks 100 times a second
+	done := later(t, w, 290, `// Asks 100 times a second
 const began = Date.now(), headers = { Authorization: "Bearer HTTPBIN_TOKEN" };
 for (let n = 0; ; n++) {
   fetch("https://httpbin.test/anything/" + n % 10, { headers }).then((r) => r.text(), () => {});

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -36,10 +35,6 @@ func TestLost(t *testing.T) {
 	w := world.Start(t, world.Config{Change: withAsked, Slots: 4})
 	b := newTab(t, nil)
 	if _, err := chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: losing}); err != nil {
-		t.Fatal(err)
-	}
-	// The first key would otherwise give the window the focus, and then decides nothing for a second.
-	if _, err := chromedp.Call(b.ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.open(t, address(t, w))
