@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // The hosts of a shop.
@@ -273,10 +275,8 @@ func (s *shop) deploys() http.Handler {
 			if !flush(w, text) {
 				return
 			}
-			select {
-			case <-r.Context().Done():
+			if !timing.WaitFor(r.Context(), 100*time.Millisecond) {
 				return
-			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	})
@@ -286,10 +286,8 @@ func (s *shop) deploys() http.Handler {
 			if !flush(w, fmt.Sprintf("{\"n\":%d,\"kind\":\"%s\",\"at\":%d}\n", n, []string{"deleted", "added", "changed"}[n%3], time.Now().UnixMilli())) {
 				return
 			}
-			select {
-			case <-r.Context().Done():
+			if !timing.WaitFor(r.Context(), 200*time.Millisecond) {
 				return
-			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	})
