@@ -123,7 +123,8 @@ func (c *Container) slotDir(id slot.ID) string {
 	return filepath.Join(c.cfg.Work, strconv.Itoa(int(id)))
 }
 
-// clearFiles removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
+// clearFiles removes a slot's private files. If the slot's user made files unreadable, clearFiles removes them as that
+// user.
 func (c *Container) clearFiles(id slot.ID) error {
 	// The home is that of a private run.
 	if err := errors.Join(removeAs(id, sandboxapi.HomeDir(id)), removeAs(id, sandboxapi.OutDir(id))); err != nil {
@@ -336,7 +337,7 @@ func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
 // launchProgram starts a program as a slot's user through "sandboxd enter", with further files after stdio. The caller
-// completes the returned process and calls wait in a goroutine.
+// completes the returned process and calls waitForEnd in a goroutine.
 func (c *Container) launchProgram(
 	id slot.ID, plan confine.ProcessSpec, stdio Stdio, further ...*os.File,
 ) (*containerProcess, error) {
@@ -416,7 +417,7 @@ type containerProcess struct {
 func (t *containerProcess) waitForEnd() {
 	defer close(t.done)
 	t.jail.forgetRoot(t.root.Pid)
-	// Set before sweep can kill a measuring program: count must not take that for an attack.
+	// Set before killSlotProcesses can kill a measuring program: runCountCommand must not take that for an attack.
 	t.ending.Store(true)
 	state, err := t.root.Wait()
 	if err == nil {
@@ -468,7 +469,8 @@ func killEach(pids []int, uid int) {
 
 // findAlive reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process
 // can start another one in the part already read, and end. So a reading counts only if no process started during it.
-// The zombies in such a reading are sandboxd's children, since all other possible parents have ended. empty reaps them.
+// The zombies in such a reading are sandboxd's children, since all other possible parents have ended. findAlive
+// reaps them.
 func (c *Container) findAlive(id slot.ID) (alive []int, none bool, err error) {
 	for range 3 {
 		before, err := proc.LastPID()
@@ -515,7 +517,7 @@ func (t *containerProcess) runCountCommand(command string, args ...string) int64
 			return n
 		}
 	}
-	if t.ending.Load() { // sweep, not code, may have killed the command
+	if t.ending.Load() { // killSlotProcesses, not code, may have killed the command
 		return 0
 	}
 	return math.MaxInt64
@@ -531,7 +533,7 @@ func (t *containerProcess) CountWritten(dir string, since time.Time, enough int6
 		var one quota.FileCount
 		out, err := runBesideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
 		if err != nil || json.Unmarshal([]byte(out), &one) != nil {
-			return quota.FileCount{Hidden: !t.ending.Load()} // as in count
+			return quota.FileCount{Hidden: !t.ending.Load()} // as in runCountCommand
 		}
 		c = quota.FileCount{Bytes: c.Bytes + one.Bytes, Files: c.Files + one.Files, Hidden: c.Hidden || one.Hidden}
 	}
