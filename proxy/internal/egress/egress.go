@@ -14,9 +14,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
@@ -36,8 +36,8 @@ type Config struct {
 	// Broker forwards calls to MCP servers.
 	Broker  *brokerlink.Broker
 	Journal *receipt.Journal
-	// Queue holds requests that a person must approve.
-	Queue *hold.Queue
+	// Approvals holds requests that a person must approve.
+	Approvals *approval.Store
 	// Memory bounds the buffers of all runs together: see lease.Config. This budget serves the leases of plans.
 	Memory *membudget.Budget
 	// Budget counts the use of APIs that have limits.

@@ -1,4 +1,4 @@
-package plan
+package approval
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
@@ -17,8 +18,8 @@ const (
 	MaxSteps = 500
 	// MaxBody bounds the body of a step, in bytes. It equals the limit for held requests that a person reads.
 	MaxBody = 256 << 10
-	// maxBytes bounds the memory of a plan's steps.
-	maxBytes = 4 << 20
+	// maxPlan bounds the memory of a plan's steps.
+	maxPlan = 4 << 20
 	// maxSeen and maxSeenBytes bound the answers that the draft keeps for comparison.
 	maxSeen      = 1000
 	maxSeenBytes = 2 << 20
@@ -26,12 +27,8 @@ const (
 	MaxRead = 256 << 10
 )
 
-var (
-	// ErrFull is for a step beyond the bounds of a plan.
-	ErrFull = errors.New("the plan has no room for the request")
-	// ErrUnreadable is for a request that a person cannot read.
-	ErrUnreadable = errors.New("the request cannot be shown")
-)
+// ErrUnreadable is for a request that a person cannot read.
+var ErrUnreadable = errors.New("the request cannot be shown")
 
 // EndedError is for a step that depends on the answer to an earlier step, and for every step after it.
 type EndedError struct {
@@ -42,15 +39,14 @@ func (e *EndedError) Error() string { return e.Sentence }
 
 // Draft is the plan of a run in progress. It is safe for concurrent use.
 type Draft struct {
-	store  *Store
-	id     string
-	run    string
-	tenant string   // the run's tenant
-	apis   []string // the run's APIs; nil means every active one
+	store *Store
+	entry *entry
+	run   string
+	apis  []string // the run's APIs; nil means every active one
 
 	mu      sync.Mutex
 	version string // the catalog's version
-	steps   []draftStep
+	steps   []Step
 	size    int
 	seen    map[string]seenAnswer // by URL
 	kept    int                   // the memory of seen, in bytes
@@ -59,11 +55,14 @@ type Draft struct {
 	over    bool
 }
 
-// draftStep is a Step with the data for a comparison before it is sent.
-type draftStep struct {
-	Step
-	changes []approvalapi.Change
-	guard   *readGuard // nil if the run has not read the object that the step changes
+// NewDraft begins the plan of a tenant's run that may use these APIs. A nil list means all APIs. The run's end calls
+// Seal or Discard.
+func (s *Store) NewDraft(run, tenant string, apis []string) *Draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &entry{id: newID(), tenant: tenant, state: stateDraft, bound: &s.planBound}
+	s.entries = append(s.entries, e)
+	return &Draft{store: s, entry: e, run: run, apis: apis}
 }
 
 // readGuard is a read of the run, with the values of the fields that a step concerns.
@@ -82,12 +81,19 @@ type seenAnswer struct {
 }
 
 // ID returns the id of the plan that the draft becomes.
-func (d *Draft) ID() string { return d.id }
+func (d *Draft) ID() string { return d.entry.id }
+
+// takeBytes takes memory from the store.
+func (d *Draft) takeBytes(n int) bool {
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	return d.store.takeBytes(d.entry, n)
+}
 
 // AddStep records a request under the catalog's version, and returns the step's number. After an EndedError or ErrFull
-// every further Add fails.
+// every further AddStep fails.
 func (d *Draft) AddStep(s Step, version string) (int, error) {
-	if _, ok := s.bodyText(); !ok || len(s.Body) > MaxBody {
+	if !utf8.ValidString(s.Shown.Body) || len(s.Shown.Body) > MaxBody {
 		return 0, ErrUnreadable
 	}
 	d.mu.Lock()
@@ -107,26 +113,29 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 		d.ended = d.explainDependency(fmt.Sprint("Step ", len(d.steps)+1), on)
 		return 0, &EndedError{d.ended}
 	}
-	s.N = len(d.steps) + 1
+	s.Shown.N = len(d.steps) + 1
+	if s.Shown.Server == "" {
+		s.Shown.URL = s.URL.String()
+		d.compareStep(&s)
+	}
 	// The comparison itself takes memory, so it counts too.
-	one := d.compareStep(s)
 	size := s.memorySize()
-	for _, c := range one.changes {
+	for _, c := range s.Shown.Changes {
 		size += len(c.Field) + len(c.Before) + len(c.After)
 	}
-	if one.guard != nil {
-		size += one.guard.read.memorySize()
-		for name, v := range one.guard.before {
+	if s.guard != nil {
+		size += s.guard.read.memorySize()
+		for name, v := range s.guard.before {
 			size += len(name) + len(v)
 		}
 	}
 	// End the plan here: a later, smaller step must not follow a missing one.
-	if len(d.steps) >= MaxSteps || d.size+size > maxBytes || !d.store.takeBytes(d.tenant, size) {
+	if len(d.steps) >= MaxSteps || d.size+size > maxPlan || !d.takeBytes(size) {
 		d.ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.steps))
 		return 0, ErrFull
 	}
 	d.version, d.size = version, d.size+size
-	d.steps = append(d.steps, one)
+	d.steps = append(d.steps, s)
 	return len(d.steps), nil
 }
 
@@ -145,28 +154,27 @@ func (d *Draft) explainDependency(what string, on int) string {
 }
 
 // compareStep finds the changes of a step to an object that the run has read. The caller holds mu.
-func (d *Draft) compareStep(s Step) draftStep {
-	out := draftStep{Step: s}
-	before, known := d.seen[s.URL.String()]
-	if s.Server != "" || !known {
-		return out
+func (d *Draft) compareStep(s *Step) {
+	before, known := d.seen[s.Shown.URL]
+	if !known {
+		return
 	}
+	body := []byte(s.Shown.Body)
 	// Drift is measured against the read value; the picture shows the changes since the previous step.
-	_, about := listChanges(s.Method, before.was, s.Body)
+	_, about := listChanges(s.Method, before.was, body)
 	if len(about) > 0 {
-		out.guard = &readGuard{read: before.read, before: jsonObject{}, about: about}
+		s.guard = &readGuard{read: before.read, before: jsonObject{}, about: about}
 	}
 	for _, name := range about {
 		if v, has := before.was[name]; has {
-			out.guard.before[name] = v
+			s.guard.before[name] = v
 		}
 	}
 	if before.now != nil {
-		out.changes, _ = listChanges(s.Method, before.now, s.Body)
-		before.now = applyChanges(s.Method, before.now, s.Body)
-		d.seen[s.URL.String()] = before
+		s.Shown.Changes, _ = listChanges(s.Method, before.now, body)
+		before.now = applyChanges(s.Method, before.now, body)
+		d.seen[s.Shown.URL] = before
 	}
-	return out
 }
 
 // NoteRead notes a request that was sent, and the beginning of its answer if that is a JSON object.
@@ -186,7 +194,7 @@ func (d *Draft) NoteRead(s Step, body []byte) {
 	}
 	size := len(body) + s.memorySize()
 	// Without room the plan only lacks a comparison, so the read of the run does not fail.
-	if d.kept+size > maxSeenBytes || !d.store.takeBytes(d.tenant, size) {
+	if d.kept+size > maxSeenBytes || !d.takeBytes(size) {
 		return
 	}
 	if d.seen == nil {
@@ -209,62 +217,74 @@ func (d *Draft) SetIncomplete(sentence string) {
 func (d *Draft) Seal() *approvalapi.Plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over {
+	if d.over || len(d.steps) == 0 {
+		d.discardLocked()
 		return nil
 	}
 	d.over = true
+	s, e := d.store, d.entry
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	// A plan needs only the guards of its steps, not all reads.
-	d.store.giveBytes(d.tenant, d.kept)
-	d.seen, d.kept = nil, 0
-	if len(d.steps) == 0 {
-		return nil
+	e.giveBytes(d.kept)
+	d.seen = nil
+	e.state = approvalapi.StateOpen
+	now := s.conf.Now().UTC()
+	e.until = now.Add(lifeTime)
+	e.plan = &plan{version: d.version, apis: d.apis, steps: d.steps, Plan: approvalapi.Plan{
+		ID: e.id, Run: d.run, Writes: len(d.steps), Reads: d.reads, Since: now, Ended: d.ended,
+	}}
+	p := e.plan
+	p.Digest = p.hashSteps()
+	for _, step := range d.steps {
+		p.Steps = append(p.Steps, step.Shown)
+		// One step that only the operator may approve makes the whole plan the operator's.
+		p.Operator = p.Operator || step.Shown.Rule == "" || !step.ByAny
 	}
-	p := &storedPlan{
-		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
-		state: approvalapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
-		since: time.Now().UTC(), replies: make([]*approvalapi.Reply, len(d.steps)),
-	}
-	p.until = p.since.Add(lifeTime)
-	// One step that only the operator may approve makes the whole plan the operator's.
-	for _, s := range d.steps {
-		p.operator = p.operator || s.Rule == "" || !s.ByAny
-	}
-	p.picture = p.drawPicture()
-	return d.store.addPlan(p)
+	p.Picture = drawPlan(p.Plan, e.until)
+	// The oldest plan is the one whose run ended first.
+	s.entries = append(slices.DeleteFunc(s.entries, func(other *entry) bool { return other == e }), e)
+	out := e.toBrief()
+	return &out
 }
 
 // Discard drops the draft.
 func (d *Draft) Discard() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.over {
-		d.over = true
-		d.store.giveBytes(d.tenant, d.size+d.kept)
-		d.steps, d.seen = nil, nil
-	}
+	d.discardLocked()
 }
 
-// drawPicture returns the picture with a first line, and with the reason for an early end.
-func (e *storedPlan) drawPicture() []string {
+// discardLocked drops the draft, unless it is over. The caller holds mu.
+func (d *Draft) discardLocked() {
+	if d.over {
+		return
+	}
+	d.over, d.steps, d.seen = true, nil, nil
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	d.store.dropEntries(func(e *entry) bool { return e == d.entry })
+}
+
+// drawPlan returns the picture of a plan with a first line, and with the reason for an early end.
+func drawPlan(p approvalapi.Plan, until time.Time) []string {
 	apis := map[string]bool{}
-	var steps []approvalapi.Step
-	for i, s := range e.steps {
-		steps = append(steps, s.toShown(i+1, s.changes))
+	for _, s := range p.Steps {
 		for _, a := range s.APIs {
 			apis[a] = true
 		}
 	}
 	head := []string{
-		"Plan " + e.id, formatCount(len(steps), "write") + ", " + formatCount(len(apis), "API"),
-		formatCount(e.reads, "read") + " done",
-		"until " + e.until.UTC().Format("15:04 UTC"),
+		"Plan " + p.ID, formatCount(p.Writes, "write") + ", " + formatCount(len(apis), "API"),
+		formatCount(p.Reads, "read") + " done",
+		"until " + until.Format("15:04 UTC"),
 	}
-	if e.ended != "" {
+	if p.Ended != "" {
 		head = slices.Insert(head, 1, "INCOMPLETE")
 	}
-	out := append([]string{strings.Join(head, " · ")}, drawSteps(steps)...)
-	if e.ended != "" {
-		out = append(out, " "+e.ended)
+	out := append([]string{strings.Join(head, " · ")}, drawSteps(p.Steps)...)
+	if p.Ended != "" {
+		out = append(out, " "+p.Ended)
 	}
 	return out
 }
