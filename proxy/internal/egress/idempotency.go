@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"io"
@@ -57,25 +56,16 @@ func hashGroup(out *http.Request) (idempotency.Group, error) {
 	part(out.Method)
 	part(out.URL.String())
 	headers := listShownHeaders(out.Header) // any header may name the account that the request is for
-	body := ""
-	if out.Body != nil && out.Body != http.NoBody {
-		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
-		if err != nil {
-			return idempotency.Group{}, err
-		}
-		var rest io.Reader = bytes.NewReader(text)
-		if len(text) > coding.ExactUpTo {
-			rest = io.MultiReader(rest, out.Body)
-			// The rest of a long body is unknown, so no two such requests may count as the same.
-			part(rand.Text())
-		}
-		out.Body = struct {
-			io.Reader
-			io.Closer
-		}{rest, out.Body}
-		// fetch() chooses a new multipart boundary for each request, also for a repetition.
-		headers, body = formdata.StripBoundary(headers, string(text))
+	text, whole, err := coding.PeekBody(out, coding.ExactUpTo, 0)
+	if err != nil {
+		return idempotency.Group{}, err
 	}
+	if !whole {
+		// The rest of a long body is unknown, so no two such requests may count as the same.
+		part(rand.Text())
+	}
+	// fetch() chooses a new multipart boundary for each request, also for a repetition.
+	headers, body := formdata.StripBoundary(headers, string(text))
 	for _, line := range headers {
 		part(line)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -173,18 +173,12 @@ func (x *exchange) keepCall() error {
 		Shown: approvalapi.Step{Server: server, Tool: plain},
 		Host:  x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{},
 	}
-	if out.Body != nil && out.Body != http.NoBody {
-		// One byte more than AddStep accepts, so that it refuses a longer body. The broker still gets the whole body.
-		body, err := io.ReadAll(io.LimitReader(out.Body, approval.MaxBody+1))
-		if err != nil {
-			return err
-		}
-		s.Shown.Body = string(body)
-		out.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(body), out.Body), out.Body}
+	// AddStep refuses a body that is not whole. The broker still gets the whole body.
+	body, _, err := coding.PeekBody(out, approval.MaxBody, 0)
+	if err != nil {
+		return err
 	}
+	s.Shown.Body = string(body)
 	x.callStep = s
 	return nil
 }
