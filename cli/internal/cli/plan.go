@@ -176,12 +176,8 @@ func printPlan(e *Env, p approvalapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for _, s := range p.Steps {
 		fmt.Fprintln(e.Stdout)
-		head := s.Method + " " + s.URL
-		if s.Server != "" {
-			head = "CALL " + s.Server + "." + s.Tool
-		}
 		fmt.Fprintln(e.Stdout, paint(terminal.Yellow, fmt.Sprintf("Step %d", s.N))+apisOf(s))
-		fmt.Fprint(e.Stdout, shownLines("    ", head, width))
+		fmt.Fprint(e.Stdout, shownLines("    ", s.Title(), width))
 		for _, h := range s.Headers {
 			fmt.Fprint(e.Stdout, shownLines("    ", h, width))
 		}
