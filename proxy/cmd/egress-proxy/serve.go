@@ -231,16 +231,9 @@ func (d *daemon) assembleParts(
 				slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
 				slog.String("server", h.Server), slog.String("api", h.API), slog.String("method", h.Method))
 		},
-		HeldDecided: func(h approvalapi.HeldRequest) {
-			_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{
-				Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
-				Approved: h.Approved, Scope: string(h.Scope),
-			}})
-		},
-		PlanDecided: func(p approvalapi.Plan, approved bool, steps []int) {
-			_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{
-				Run: p.Run, Plan: p.ID, Approved: approved, Steps: steps,
-			}})
+		Decided: func(one ledger.Decision) {
+			one.Method, one.URL = clean(one.Method), clean(one.URL)
+			_ = d.appendToLedger(ledger.Entry{Decision: &one})
 		},
 	})
 	d.budget = &budget.Counter{Path: filepath.Join(o.tokens, "limits")}

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -46,10 +47,8 @@ const (
 type Config struct {
 	// Held is called for each request that waits. It may be nil.
 	Held func(approvalapi.HeldRequest)
-	// HeldDecided and PlanDecided are called for each decision of a person, the latter with the numbers of the steps. They
-	// may be nil.
-	HeldDecided func(approvalapi.HeldRequest)
-	PlanDecided func(p approvalapi.Plan, approved bool, steps []int)
+	// Decided is called for each decision of a person. It may be nil.
+	Decided func(ledger.Decision)
 	// Open begins to send the steps of a run's plan, under this version of the catalog.
 	Open func(plan, run, tenant, version string, apis []string) Sender
 	// Memory is the account from which plans and drafts take memory, besides the fixed bound maxPlanBytes. Nil means that
@@ -98,6 +97,9 @@ type entry struct {
 func New(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Decided == nil {
+		c.Decided = func(ledger.Decision) {}
 	}
 	s := &Store{
 		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},

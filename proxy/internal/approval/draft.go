@@ -41,18 +41,13 @@ func (e *EndedError) Error() string { return e.Sentence }
 type Draft struct {
 	store *Store
 	entry *entry
-	run   string
-	apis  []string // the run's APIs; nil means every active one
 
-	mu      sync.Mutex
-	version string // the catalog's version
-	steps   []Step
-	size    int
-	seen    map[string]seenAnswer // by URL
-	kept    int                   // the memory of seen, in bytes
-	reads   int
-	ended   string
-	over    bool
+	mu   sync.Mutex
+	plan *plan
+	size int                   // the memory of the steps, in bytes
+	seen map[string]seenAnswer // by URL
+	kept int                   // the memory of seen, in bytes
+	over bool
 }
 
 // NewDraft begins the plan of a tenant's run that may use these APIs. A nil list means all APIs. The run's end calls
@@ -62,7 +57,7 @@ func (s *Store) NewDraft(run, tenant string, apis []string) *Draft {
 	defer s.mu.Unlock()
 	e := &entry{id: newID(), tenant: tenant, state: stateDraft, bound: &s.planBound}
 	s.entries = append(s.entries, e)
-	return &Draft{store: s, entry: e, run: run, apis: apis}
+	return &Draft{store: s, entry: e, plan: &plan{Plan: approvalapi.Plan{ID: e.id, Run: run}, apis: apis}}
 }
 
 // readGuard is a read of the run, with the values of the fields that a step concerns.
@@ -101,47 +96,37 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 	switch {
 	case d.over:
 		return 0, ErrFull
-	case d.ended != "":
-		return 0, &EndedError{d.ended}
+	case d.plan.Ended != "":
+		return 0, &EndedError{d.plan.Ended}
 	// A plan is sent under one version of the catalog only.
-	case len(d.steps) > 0 && d.version != version:
-		d.ended = "The configuration changed during the run."
-		return 0, &EndedError{d.ended}
+	case len(d.plan.steps) > 0 && d.plan.version != version:
+		d.plan.Ended = "The configuration changed during the run."
+		return 0, &EndedError{d.plan.Ended}
 	}
 	// The first step cannot depend on another, even if its text looks like a placeholder.
-	if on, is := findDependency(s); is && len(d.steps) > 0 {
-		d.ended = d.explainDependency(fmt.Sprint("Step ", len(d.steps)+1), on)
-		return 0, &EndedError{d.ended}
+	if on, is := findDependency(s); is && len(d.plan.steps) > 0 {
+		d.plan.Ended = d.explainDependency(fmt.Sprint("Step ", len(d.plan.steps)+1), on)
+		return 0, &EndedError{d.plan.Ended}
 	}
-	s.Shown.N = len(d.steps) + 1
+	s.Shown.N = len(d.plan.steps) + 1
 	if s.Shown.Server == "" {
 		s.Shown.URL = s.URL.String()
 		d.compareStep(&s)
 	}
-	// The comparison itself takes memory, so it counts too.
 	size := s.memorySize()
-	for _, c := range s.Shown.Changes {
-		size += len(c.Field) + len(c.Before) + len(c.After)
-	}
-	if s.guard != nil {
-		size += s.guard.read.memorySize()
-		for name, v := range s.guard.before {
-			size += len(name) + len(v)
-		}
-	}
 	// End the plan here: a later, smaller step must not follow a missing one.
-	if len(d.steps) >= MaxSteps || d.size+size > maxPlan || !d.takeBytes(size) {
-		d.ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.steps))
+	if len(d.plan.steps) >= MaxSteps || d.size+size > maxPlan || !d.takeBytes(size) {
+		d.plan.Ended = fmt.Sprintf("The plan has no room for more than these %d writes.", len(d.plan.steps))
 		return 0, ErrFull
 	}
-	d.version, d.size = version, d.size+size
-	d.steps = append(d.steps, s)
-	return len(d.steps), nil
+	d.plan.version, d.size = version, d.size+size
+	d.plan.steps = append(d.plan.steps, s)
+	return len(d.plan.steps), nil
 }
 
 // explainDependency names the step on which a read or the next step depends. The caller holds mu.
 func (d *Draft) explainDependency(what string, on int) string {
-	last := len(d.steps)
+	last := len(d.plan.steps)
 	if on < 1 || on > last {
 		on = last
 	}
@@ -181,15 +166,19 @@ func (d *Draft) compareStep(s *Step) {
 func (d *Draft) NoteRead(s Step, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.reads++
+	// After Seal, the plan never changes.
+	if d.over {
+		return
+	}
+	d.plan.Reads++
 	// Later writes would depend on an answer about an object that does not exist.
-	if s.URL != nil && len(d.steps) > 0 && d.ended == "" {
+	if s.URL != nil && len(d.plan.steps) > 0 && d.plan.Ended == "" {
 		if on := findReadDependency(s.URL); on > 0 {
-			d.ended = d.explainDependency("A read", on)
+			d.plan.Ended = d.explainDependency("A read", on)
 		}
 	}
 	o := readObject(body)
-	if s.Method != http.MethodGet || o == nil || d.over || len(d.seen) >= maxSeen {
+	if s.Method != http.MethodGet || o == nil || len(d.seen) >= maxSeen {
 		return
 	}
 	size := len(body) + s.memorySize()
@@ -208,8 +197,8 @@ func (d *Draft) NoteRead(s Step, body []byte) {
 func (d *Draft) SetIncomplete(sentence string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended == "" { // an earlier reason names the cause
-		d.ended = sentence
+	if !d.over && d.plan.Ended == "" { // an earlier reason names the cause
+		d.plan.Ended = sentence
 	}
 }
 
@@ -217,26 +206,20 @@ func (d *Draft) SetIncomplete(sentence string) {
 func (d *Draft) Seal() *approvalapi.Plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over || len(d.steps) == 0 {
+	if d.over || len(d.plan.steps) == 0 {
 		d.discardLocked()
 		return nil
 	}
 	d.over = true
-	s, e := d.store, d.entry
+	s, e, p := d.store, d.entry, d.plan
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A plan needs only the guards of its steps, not all reads.
 	e.giveBytes(d.kept)
 	d.seen = nil
-	e.state = approvalapi.StateOpen
-	now := s.conf.Now().UTC()
-	e.until = now.Add(lifeTime)
-	e.plan = &plan{version: d.version, apis: d.apis, steps: d.steps, Plan: approvalapi.Plan{
-		ID: e.id, Run: d.run, Writes: len(d.steps), Reads: d.reads, Since: now, Ended: d.ended,
-	}}
-	p := e.plan
-	p.Digest = p.hashSteps()
-	for _, step := range d.steps {
+	p.Since, p.Writes, p.Digest = s.conf.Now().UTC(), len(p.steps), p.hashSteps()
+	e.plan, e.state, e.until = p, approvalapi.StateOpen, p.Since.Add(lifeTime)
+	for _, step := range p.steps {
 		p.Steps = append(p.Steps, step.Shown)
 		// One step that only the operator may approve makes the whole plan the operator's.
 		p.Operator = p.Operator || step.Shown.Rule == "" || !step.ByAny
@@ -260,7 +243,7 @@ func (d *Draft) discardLocked() {
 	if d.over {
 		return
 	}
-	d.over, d.steps, d.seen = true, nil, nil
+	d.over, d.plan.steps, d.seen = true, nil, nil
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
 	d.store.dropEntries(func(e *entry) bool { return e == d.entry })

@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 const (
@@ -140,12 +141,12 @@ func (r Request) hashScope(scope approvalapi.Scope) [sha256.Size]byte {
 		parts = append(parts, r.Method, address)
 	}
 	h := sha256.New()
-	writeParts(h, parts...)
+	WriteParts(h, parts...)
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// writeParts writes texts, each with its length, so that text cannot move from one part to the next.
-func writeParts(w io.Writer, parts ...string) {
+// WriteParts writes texts, each with its length, so that text cannot move from one part to the next.
+func WriteParts(w io.Writer, parts ...string) {
 	for _, s := range parts {
 		_, _ = io.WriteString(w, strconv.Itoa(len(s))+":"+s) // a hash takes all
 	}
@@ -350,9 +351,10 @@ func (s *Store) DecideHeld(id string, a approvalapi.Answer, isOperator bool) (ap
 	default:
 		s.answerWaiting(ErrDenied, func(other *entry) bool { return other == e })
 	}
-	if s.conf.HeldDecided != nil {
-		s.conf.HeldDecided(out)
-	}
+	s.conf.Decided(ledger.Decision{
+		Run: out.Run, Tenant: out.Tenant, Server: out.Server, API: out.API, Method: out.Method, URL: out.URL,
+		Approved: out.Approved, Scope: string(out.Scope),
+	})
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // MaxReply is how many bytes of an answer a plan keeps.
@@ -106,11 +107,8 @@ func (s *Store) DecidePlan(id string, a approvalapi.Answer, isOperator bool) (ap
 	default:
 		e.state = approvalapi.StateRefused
 	}
-	out := e.toBrief()
-	if s.conf.PlanDecided != nil {
-		s.conf.PlanDecided(out, a.Approve, steps)
-	}
-	return out, nil
+	s.conf.Decided(ledger.Decision{Run: e.plan.Run, Plan: id, Approved: a.Approve, Steps: steps})
+	return e.toBrief(), nil
 }
 
 // stateWords explains for each state why no decision is possible.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -249,6 +250,30 @@ func TestReadOfPlanned(t *testing.T) {
 		if (err != nil) != ends || strings.Contains(picture, " A read depends on what step 1 answers; approve 1, or run without dry_run and be asked.") != ends {
 			t.Errorf("%s: %v\n%s", address, err, picture)
 		}
+	}
+}
+
+// TestSealed: what a run still does after its end changes no plan.
+// Promise: a-plan-is-what-was-shown
+func TestSealed(t *testing.T) {
+	b := newBook(t, &sent{})
+	d := b.NewDraft("run", "", nil)
+	if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", "a"), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	p := d.Seal()
+	before, err := b.GetPlan(p.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", "b"), "v1"); err == nil {
+		t.Error("a step is added")
+	}
+	d.NoteRead(write(t, "GET", "https://demo.test/planned:1", ""), []byte("{}"))
+	d.SetIncomplete("It failed.")
+	d.Discard()
+	if after, err := b.GetPlan(p.ID); err != nil || !reflect.DeepEqual(before, after) || d.Seal() != nil {
+		t.Errorf("%v: %+v became %+v", err, before, after)
 	}
 }
 
@@ -508,8 +533,8 @@ func TestUnreadableChange(t *testing.T) {
 		if _, err := d.AddStep(s, "v1"); err != nil {
 			t.Fatal(err)
 		}
-		if len(d.steps[0].guard.about) != 1 {
-			t.Errorf("%s %s: guards %v", c.method, c.body, d.steps[0].guard.about)
+		if len(d.plan.steps[0].guard.about) != 1 {
+			t.Errorf("%s %s: guards %v", c.method, c.body, d.plan.steps[0].guard.about)
 		}
 		if got := strings.Join(d.Seal().Picture[1:], "\n"); got != c.want {
 			t.Errorf("%s %s: got\n%s\nwant\n%s", c.method, c.body, got, c.want)

@@ -39,6 +39,16 @@ func (s Step) memorySize() int {
 			n += len(name) + len(v)
 		}
 	}
+	// The comparison with a read takes memory too.
+	for _, c := range s.Shown.Changes {
+		n += len(c.Field) + len(c.Before) + len(c.After)
+	}
+	if s.guard != nil {
+		n += s.guard.read.memorySize()
+		for name, v := range s.guard.before {
+			n += len(name) + len(v)
+		}
+	}
 	return n
 }
 
@@ -48,16 +58,16 @@ const stepOverhead = 1 << 10
 // hashSteps identifies the run, the catalog's version and the requests that an approval covers.
 func (p *plan) hashSteps() string {
 	h := sha256.New()
-	writeParts(h, p.ID, p.Run, p.version)
+	WriteParts(h, p.ID, p.Run, p.version)
 	for _, s := range p.steps {
-		writeParts(h, s.Host.String(), strconv.FormatBool(s.TLS), s.Method, s.URL.String())
+		WriteParts(h, s.Host.String(), strconv.FormatBool(s.TLS), s.Method, s.URL.String())
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 			for _, v := range s.Header[name] {
-				writeParts(h, name, v)
+				WriteParts(h, name, v)
 			}
 		}
 		// An empty name ends the headers: no header has it.
-		writeParts(h, "", s.Shown.Body, s.Shown.Server, s.Shown.Tool, s.Session)
+		WriteParts(h, "", s.Shown.Body, s.Shown.Server, s.Shown.Tool, s.Session)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -6,18 +6,17 @@
 package egress
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -42,7 +41,7 @@ type Config struct {
 	Memory *membudget.Budget
 	// Budget counts the use of APIs that have limits.
 	Budget *budget.Counter
-	// Keys makes the idempotency keys of requests. If nil, the proxy adds no keys.
+	// Keys makes the idempotency keys of requests.
 	Keys   *idempotency.Keys
 	Redact *redact.Redactor
 	// Checkpoint returns the ledger's checkpoint that covers all entries of a run so far, or "". Nil means that there is
@@ -51,20 +50,13 @@ type Config struct {
 	// Sending writes an intent to the ledger before a request leaves that may change something. After an error the request
 	// must not leave. Nil means that the ledger gets only the entries of finished requests.
 	Sending func(ledger.Sending) error
-	// Mint obtains minted credentials. Nil means that there are no such credentials.
-	Mint Minter
+	// Mint obtains minted credentials.
+	Mint *mint.Minter
 	// UserAgent is sent in place of the sandbox's.
 	UserAgent string
 	// Debug logs payloads, before swapping and after scrubbing.
 	Debug bool
 	Log   *slog.Logger
-}
-
-// Minter obtains the credentials that change; mint.Minter implements it.
-type Minter interface {
-	ObtainValue(ctx context.Context, c catalog.Credential) (string, error)
-	RenewValue(ctx context.Context, c catalog.Credential, value string) bool
-	SignRequest(ctx context.Context, c catalog.Credential, req *http.Request, host string) (signature []byte, err error)
 }
 
 // Egress handles every request of the entrance. Make one with New.

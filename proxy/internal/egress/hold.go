@@ -26,9 +26,6 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	if !ok {
 		return refuse(policy.CodeApprovalUnseen)
 	}
-	if x.conf.Approvals == nil {
-		return v
-	}
 	held := approval.Request{
 		HeldRequest: approvalapi.HeldRequest{
 			Run: x.origin.Run, Tenant: x.origin.Tenant, Server: x.lease.Server(), API: v.Hold.API, Rule: v.Hold.Rule,
@@ -62,7 +59,8 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	x.note.HeldMS = toMilliseconds(time.Since(began))
 	same := x.refresh(&held, false)
 	switch {
-	case errors.Is(err, approval.ErrStale):
+	// Without an error, a person approved under rules that are no longer in force.
+	case errors.Is(err, approval.ErrStale), err == nil && !same:
 		return refuse(policy.CodeApprovalStale)
 	case errors.Is(err, approval.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
@@ -75,9 +73,6 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	// The client disconnected, so only the outcome of the exchange matters.
 	case err != nil:
 		return v // it was cut off
-	// A person approved under rules that are no longer in force.
-	case !same:
-		return refuse(policy.CodeApprovalStale)
 	}
 	if giveBack != nil {
 		x.unused = append(x.unused, giveBack)

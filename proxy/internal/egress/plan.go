@@ -23,7 +23,6 @@ const headerPlanned = "Codeforge-Planned"
 // planUse is the part of a plan in an exchange.
 type planUse struct {
 	replay   *replay        // set if a plan, not a run, sends the request
-	recorded int            // the number of the plan step that replaced the sending, or 0
 	callStep *approval.Step // a call that the plan may record
 	read     *approval.Step // a dry run's read, for the plan
 	seen     *bytes.Buffer  // the beginning of the answer to read
@@ -60,9 +59,9 @@ func (x *exchange) recordWrite() error {
 	}
 	x.setVerdict(v)
 	_ = x.describeRequest()
-	body := formatPlanned(x.recorded) + "\n"
+	body := formatPlanned(x.note.Step) + "\n"
 	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
-	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
+	resp.Header.Set(headerPlanned, strconv.Itoa(x.note.Step))
 	x.w.send(resp)
 	return errAnswered
 }
@@ -79,7 +78,7 @@ func formatPlanned(step int) string {
 	return text + "}"
 }
 
-// addStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
+// addStep adds a step to the plan. On success it sets the step in note and returns a verdict that sends no request.
 func (x *exchange) addStep(s approval.Step, v policy.Verdict) (_ policy.Verdict, ok bool) {
 	// The request may change its URL later; the step must not.
 	address := *s.URL
@@ -115,7 +114,6 @@ func (x *exchange) addStep(s approval.Step, v policy.Verdict) (_ policy.Verdict,
 	case err != nil:
 		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
 	}
-	x.recorded = n
 	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v, true
@@ -208,7 +206,7 @@ func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
 		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
-	text := formatPlanned(x.recorded)
+	text := formatPlanned(x.note.Step)
 	body, err := json.Marshal(map[string]any{
 		"content":           []map[string]string{{"type": "text", "text": text}},
 		"structuredContent": json.RawMessage(text), "_schema": true, "_hint": "",

@@ -60,16 +60,7 @@ func (s *stepSender) Send(
 	x.note.Plan, x.note.Step = s.plan, r.step.Shown.N
 	// Deferred before finishExchange, so that it runs afterwards: the reply states the outcome that finishExchange sets.
 	defer func() { reply, body = x.newReply(w) }()
-	leave, err := x.enterLease(&http.Request{URL: r.step.URL, Header: r.step.Header})
-	if err != nil {
-		x.cut = err
-		x.finishExchange(nil)
-		return reply, body
-	}
-	defer leave()
-	defer x.stopTracking()
-	defer func() { x.finishExchange(recover()) }()
-	x.serveStep()
+	x.carry(&http.Request{URL: r.step.URL, Header: r.step.Header}, x.serveStep)
 	return reply, body
 }
 

@@ -146,7 +146,7 @@ type watchedBody struct {
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.countLeft(n)
+	b.late.countLeft(p[:n])
 	if s := b.x.seen; s != nil {
 		s.Write(p[:min(n, approval.MaxRead-s.Len())])
 	}

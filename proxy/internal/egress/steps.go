@@ -57,6 +57,7 @@ var (
 	callSteps = []requestStep{
 		(*exchange).prepareCall,
 		(*exchange).judgeCall,
+		(*exchange).releaseContent,
 		(*exchange).describeRequest,
 		(*exchange).endIfReloaded,
 		(*exchange).checkArguments,
