@@ -20,8 +20,6 @@ const (
 	maxReplies = 20
 	// sendTime is how long a call waits until an approved plan is sent.
 	sendTime = 11 * time.Minute
-	// sendPoll is the interval of checks during that wait.
-	sendPoll = 200 * time.Millisecond
 )
 
 // presentPlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
@@ -100,23 +98,15 @@ func planForm(p approvalapi.Plan) (userform.Question, bool) {
 func (s *Surface) waitForSent(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	tick := time.NewTicker(sendPoll)
-	defer tick.Stop()
-	for {
-		p, err := s.cfg.Control.GetPlan(ctx, id)
-		if err != nil {
-			// The plan was approved, so an error here must not look like a refusal.
-			return "The answers are unknown: codeforge plan show " + id
-		}
-		if p.State != approvalapi.StateRunning {
-			return listReplies(p)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return "It is still being sent: codeforge plan show " + id
-		}
+	p, err := s.cfg.Control.WaitForPlan(ctx, id)
+	switch {
+	case err != nil:
+		// The plan was approved, so an error here must not look like a refusal.
+		return "The answers are unknown: codeforge plan show " + id
+	case p.State == approvalapi.StateRunning:
+		return "It is still being sent: codeforge plan show " + id
 	}
+	return listReplies(p)
 }
 
 // listReplies lists the results of the steps, one line each.
