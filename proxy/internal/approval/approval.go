@@ -1,13 +1,14 @@
 // Package approval keeps the requests that wait for a person: single requests that a rule holds, and the plans of dry
-// runs. Each is an entry of one Store, with one lifecycle, and the bounds of its kind:
+// runs. Package egress gives the code of a dry run the pretended answers (egress/plan.go). Held requests and plans are
+// entries of one Store. They have one lifecycle, and the bounds of their kind:
 //
-//	waiting ──> open ──> approved          a held request. An approval lets it leave, so it then has no entry.
-//	draft ────> open ──> running ──> done  a plan. Other ends are stopped, refused and stale.
+//	waiting -> open -> approved         a held request. If it is approved while it waits, it leaves at once.
+//	draft   -> open -> running -> done  a plan. It can also end as stopped, refused or stale.
 //
-// Threat: code gets another request approved than the one that a person saw, uses an approval twice or that of another
-// run or tenant, or floods the person. A person approves who has no right to. Contract: an approval is for exact bytes,
-// for one tenant, and for the configuration that decides about them. It counts once and for 15 minutes. held.go and
-// plan.go say more. The entries of one tenant never displace those of another with less.
+// Threat: code gets another request approved than the one that a person saw. It uses an approval twice, or that of
+// another run or tenant. It floods the person. A person approves who has no right to. Contract: an approval is for exact
+// bytes, for one tenant, and for the configuration that decides about them. It counts once, for 15 minutes. A tenant
+// with more entries never displaces those of a tenant with less.
 package approval
 
 import (
