@@ -6,9 +6,9 @@
 //	draft   -> open -> running -> done  a plan. It can also end as stopped, refused or stale.
 //
 // Threat: code gets another request approved than the one that a person saw. It uses an approval twice, or that of
-// another run or tenant. It floods the person. A person approves who has no right to. Contract: an approval is for exact
-// bytes, for one tenant, and for the configuration that decides about them. It counts once, for 15 minutes. A tenant
-// with more entries never displaces those of a tenant with less.
+// another run or tenant. It floods the person. A person approves who has no right to. Contract: an approval is for
+// exact bytes, for one tenant, and for the configuration that decides about them. It counts once, for 15 minutes. A
+// tenant with more entries never displaces those of a tenant with less.
 package approval
 
 import (

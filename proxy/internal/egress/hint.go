@@ -46,7 +46,8 @@ func (x *exchange) hintUnswapped(report interface {
 			continue
 		}
 		text := readertext.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
-			"%API", api.Name, "%IN", joinTexts(cred.Surfaces), "%HOSTS", joinTexts(api.Hosts), "%PLACE", suggestSurface(seen.Where))
+			"%API", api.Name, "%IN", joinTexts(cred.Surfaces), "%HOSTS", joinTexts(api.Hosts),
+			"%PLACE", suggestSurface(seen.Where))
 		out = append(out, newHint("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
