@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -232,9 +233,6 @@ func (c *Container) newOthersMatcher(id slot.ID) func(pid int) bool {
 
 // Close removes the private files.
 func (c *Container) Close() error {
-	var errs []error
-	for _, id := range slot.IDs(c.cfg.Slots, c.cfg.Servers.Slots) {
-		errs = append(errs, c.clearSlot(id))
-	}
+	errs := convert.Each(slot.IDs(c.cfg.Slots, c.cfg.Servers.Slots), c.clearSlot)
 	return errors.Join(errs...)
 }
