@@ -139,8 +139,8 @@ func New(cfg Config) *Broker {
 		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
 		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
 		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
-		seats: map[string]int{},
-		free:  make(chan struct{}), installs: map[string]*packageInstall{},
+		seats: map[string]int{}, lent: map[string]sessionLent{}, printed: map[string]*logTail{},
+		free: make(chan struct{}), installs: map[string]*packageInstall{},
 		pins: acceptedStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)

@@ -41,9 +41,6 @@ func (s *configuredServer) recordLine(text string, attrs ...any) {
 	p := s.broker.printed[s.api.Name]
 	if p == nil {
 		p = &logTail{}
-		if s.broker.printed == nil {
-			s.broker.printed = map[string]*logTail{}
-		}
 		s.broker.printed[s.api.Name] = p
 	}
 	p.addLine(strings.ToValidUTF8(text, ""))
@@ -56,10 +53,11 @@ func (b *Broker) ServerLog(name string) ([]operatorapi.Line, error) {
 	}
 	b.printing.Lock()
 	defer b.printing.Unlock()
+	lines := []operatorapi.Line{}
 	if p := b.printed[name]; p != nil {
-		return append([]operatorapi.Line{}, p.lines...), nil
+		lines = append(lines, p.lines...)
 	}
-	return []operatorapi.Line{}, nil
+	return lines, nil
 }
 
 // RestartServer ends all processes of a server together with their calls, and forgets its failures. The next call
