@@ -267,7 +267,7 @@ func (s *supervisor) awaitReady(ctx context.Context, d *childProcess, ready func
 		case <-d.Done():
 			return d.Cause()
 		case <-ctx.Done():
-			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, why)
+			return fmt.Errorf("%s was not ready after %s: %w", d.name, readyTimeout, why)
 		case <-time.After(readyPause):
 		}
 	}

@@ -41,6 +41,9 @@ func (s *configuredServer) recordLine(text string, attrs ...any) {
 	p := s.broker.printed[s.api.Name]
 	if p == nil {
 		p = &logTail{}
+		if s.broker.printed == nil {
+			s.broker.printed = map[string]*logTail{}
+		}
 		s.broker.printed[s.api.Name] = p
 	}
 	p.addLine(strings.ToValidUTF8(text, ""))

@@ -229,18 +229,14 @@ func bufferBody(req *http.Request, limit int) (body []byte, whole bool, err erro
 	if err != nil {
 		return nil, false, err
 	}
-	rest := req.Body
-	if len(body) > limit {
-		req.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(body), rest), rest}
-		return nil, false, nil
-	}
+	// The body that was read comes first. If it is whole, nothing follows.
 	req.Body = struct {
 		io.Reader
 		io.Closer
-	}{bytes.NewReader(body), rest}
+	}{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
+	if len(body) > limit {
+		return nil, false, nil
+	}
 	req.ContentLength = int64(len(body))
 	return body, true, nil
 }
