@@ -157,9 +157,6 @@ func formatPretty(value any, prefix, unit string) string {
 
 // FormatCompact returns a value on one line, without HTML escapes.
 func FormatCompact(value any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // strings, objects and lists always encode
-	return strings.TrimSpace(b.String())
+	text, _ := convert.ToJSON(value) // strings, objects and lists always encode
+	return string(text)
 }
