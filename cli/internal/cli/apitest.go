@@ -66,17 +66,10 @@ func choosePath(a *catalog.API) string {
 	return "/"
 }
 
-// publicAPI returns an API as the proxy would publish it.
-func publicAPI(a *catalog.API) proxyapi.API {
-	p := publicParts(a).API
-	p.AllowHTTP = a.AllowHTTP
-	return p
-}
-
 // findRunning returns the API as the running CodeForge has loaded it. If CodeForge does not answer, it returns the API
 // of the file.
 func (o *apiOptions) findRunning(ctx context.Context, c mcpclient.Config, a *catalog.API) (proxyapi.API, error) {
-	own := publicAPI(a)
+	own := publicParts(a).API
 	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c)
 	if err != nil || !isLocal || o.target.hasFlag("apis") {
 		return own, nil
@@ -105,7 +98,5 @@ func printVerdict(e *Env, v probe.Verdict) {
 	}
 	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, safetext.OneLine(v.Request.URL), word,
 		safetext.OneLine(v.Text))
-	for _, h := range v.Hints {
-		fmt.Fprintf(e.Stdout, "hint: %s\n", safetext.OneLine(h))
-	}
+	printEach(e.Stdout, "hint: ", v.Hints)
 }

@@ -22,9 +22,6 @@ type File struct {
 	Tenant string
 }
 
-// IsText reports whether the file is UTF-8.
-func (f File) IsText() bool { return utf8.Valid(f.Data) }
-
 // CheckFile returns the data of a run's file in a form that may be stored and shown. In text it replaces credentials,
 // and strings that must not be stored. Other data with one of them cause an error, because a replacement would break
 // the file. The error's text is for a model.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -71,7 +72,7 @@ func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) 
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
 	content := &mcp.ResourceContents{URI: uri, MIMEType: f.Type, Blob: f.Data}
-	if f.IsText() {
+	if utf8.Valid(f.Data) {
 		content.Text, content.Blob = string(f.Data), nil
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
