@@ -124,6 +124,7 @@ var promisesOf = map[string][]string{
 	"time-limit":         {"bounded-work"},
 	"tool-bounds":        {"bounded-work"},
 	"uid":                {"one-run-one-identity"},
+	"unread-answers":     {"tenant-shares"},
 	"unnamed":            {"file-limits"},
 	"upstream-tls":       {"declared-places-only"},
 	"websocket-writes":   {"restricted-methods", "rules", "documented-operations"},
