@@ -202,6 +202,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
 		"./mcp-server/internal/transport":   {"unread-answers"},
+		"./sandbox-image/sandboxapi":        {"file-share"},
 		"./cli/internal/cli":                {"saved-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},

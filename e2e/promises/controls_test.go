@@ -29,6 +29,7 @@ var promisesOf = map[string][]string{
 	"fence":              {"one-run-one-identity"},
 	"file-names":         {"files-are-data"},
 	"file-page":          {"files-are-data"},
+	"file-share":         {"tenant-shares"},
 	"file-tenant":        {"tenant-sessions"},
 	"final-headers":      {"one-reading"},
 	"forms":              {"every-echoed-form"},
