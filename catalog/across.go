@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,12 +30,7 @@ func (l *loadState) addWarning(a *API, field, found, want string) {
 
 // listAPIs lists the APIs of the load by name.
 func (l *loadState) listAPIs() []*API {
-	var apis []*API
-	for _, a := range l.fresh {
-		apis = append(apis, a)
-	}
-	slices.SortFunc(apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
-	return apis
+	return slices.SortedFunc(maps.Values(l.fresh), func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
 }
 
 // checkAcrossAPIs resolves conflicts between APIs. Each step replaces a new version by the old one or removes an old
@@ -80,27 +76,33 @@ func (l *loadState) rejectDuplicateTokens() (found bool) {
 // would stand for two credentials. It reports whether there was such a placeholder.
 func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 	all := l.listCredentials()
+	var names []string
 	for _, c := range all {
-		if c.Placeholder == "" {
-			continue
-		}
-		i := slices.IndexFunc(all, func(o ownedCredential) bool {
-			return o.Name != c.Name && strings.Contains(c.Placeholder, o.Name) && !strings.Contains(c.Name, o.Name)
-		})
-		if i < 0 {
-			continue
-		}
-		// The placeholder was there before the name.
-		if l.isUnchanged(c.api) {
-			l.refuseAPI(all[i].api, "credentials."+all[i].Name, "a token name in the placeholder of "+c.Name,
-				"another token name")
-		} else {
-			l.refuseAPI(c.api, "credentials."+c.Name+".placeholder", "the token name "+all[i].Name+" too",
-				"a text with one token name in it")
-		}
-		return true
+		names = append(names, c.Name)
 	}
-	return false
+	search, rejected := newDictionary(names).newSearch(), map[*API]bool{}
+	for _, c := range all {
+		var inside []int
+		search.scanText(c.Placeholder, func(name int) { inside = append(inside, name) })
+		for _, i := range inside {
+			search.found[i] = false // other placeholders may contain the name too
+			o := all[i]
+			if strings.Contains(c.Name, o.Name) || rejected[c.api] || rejected[o.api] {
+				continue
+			}
+			// The placeholder was loaded before the name.
+			if l.isUnchanged(c.api) {
+				l.refuseAPI(o.api, "credentials."+o.Name, "a token name in the placeholder of "+c.Name, "another token name")
+				rejected[o.api] = true
+			} else {
+				l.refuseAPI(c.api, "credentials."+c.Name+".placeholder", "the token name "+o.Name+" too",
+					"a text with one token name in it")
+				rejected[c.api] = true
+			}
+			found = true
+		}
+	}
+	return found
 }
 
 // rejectForeignTokens rejects a server whose settings contain the token name of another API. The name would never be
@@ -202,6 +204,7 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 	if err != nil {
 		return "", ""
 	}
+	seen := map[string]bool{}
 	for _, name := range f.Uses {
 		used, known := byName[name]
 		switch {
@@ -213,7 +216,7 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 		case !isHostCovered(used.api.Hosts, host):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
-		case needsCredential(name, of, byName, nil):
+		case needsCredential(name, of, byName, seen):
 			return "the token name " + name + ", which is fetched with " + of + " itself",
 				"a credential that does not need this one"
 		}
@@ -221,16 +224,17 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 	return "", ""
 }
 
-// needsCredential reports whether obtaining one credential requires another. seen prevents endless recursion.
-func needsCredential(name, other string, byName map[string]ownedCredential, seen []string) bool {
+// needsCredential reports whether obtaining one credential requires another. seen holds the credentials that do not
+// require it.
+func needsCredential(name, other string, byName map[string]ownedCredential, seen map[string]bool) bool {
 	if name == other {
 		return true
 	}
 	f, ok := byName[name].Mint.(*Fetch)
-	if slices.Contains(seen, name) || !ok {
+	if seen[name] || !ok {
 		return false
 	}
-	seen = append(seen, name)
+	seen[name] = true
 	return slices.ContainsFunc(f.Uses, func(used string) bool { return needsCredential(used, other, byName, seen) })
 }
 

@@ -251,6 +251,9 @@ func TestLinear(t *testing.T) {
 		"credentials that are token names": apis("", token, "a"),
 		"one token name":                   oneName(t),
 		"one host":                         oneHost(t),
+		"placeholders":                     placeholders(t, "pre_%s_x"),
+		"misleading placeholders":          placeholders(t, "TOKEN_X_%s"),
+		"sources of sources":               sources(t),
 	} {
 		t.Run(name, func(t *testing.T) { costtest.RequireLinear(t, 100, input) })
 	}
@@ -264,6 +267,43 @@ func oneName(t *testing.T) func(n int) func() {
 			folder(t, dir, fmt.Sprintf("a%04d", i), map[string]string{"config.json": fmt.Sprintf(`{"description":"x","domains":["h%d.test"],"credentials":{"TOKEN_X":"sk_live_%08d"}}`, i, i)})
 		}
 		return func() { Load(dir, Options{}) }
+	}
+}
+
+// placeholders creates APIs with placeholders of this form, and one API whose token name the form may contain.
+func placeholders(t *testing.T, form string) func(n int) func() {
+	return func(n int) func() {
+		dir := t.TempDir()
+		folder(t, dir, "x", map[string]string{"config.json": `{"description":"x","domains":["x.test"],"credentials":{"TOKEN_X":"sk_live_of_x"}}`})
+		for i := range n {
+			var list []string
+			for j := range 20 {
+				name := fmt.Sprintf("T%04d_%02d", i, j)
+				list = append(list, fmt.Sprintf(`%q:{"value":"sk_live_%04d_%02d","placeholder":%q}`, name, i, j, fmt.Sprintf(form, name)))
+			}
+			folder(t, dir, fmt.Sprintf("a%04d", i), map[string]string{"config.json": fmt.Sprintf(`{"description":"x","domains":["h%d.test"],"credentials":{%s}}`, i, strings.Join(list, ","))})
+		}
+		return func() { Load(dir, Options{}) }
+	}
+}
+
+// sources creates an API with pairs of credentials. Fetching a credential of one pair needs both credentials of the
+// previous pair.
+func sources(t *testing.T) func(n int) func() {
+	return func(n int) func() {
+		text := `{"description":"x","domains":["vault.test"],"credentials":{"T_0_0":"sk_live_00","T_0_1":"sk_live_01"`
+		for i := range n / 4 { // RequireLinear goes to 4*n, and config.json has room for 100 pairs
+			for j := range 2 {
+				text += fmt.Sprintf(`,"T_%d_%d":{"fetch":{"url":"https://vault.test/v1","headers":{"X-Token":"T_%d_0 T_%d_1"},"json":"/data"}}`, i+1, j, i, i)
+			}
+		}
+		dir := t.TempDir()
+		folder(t, dir, "a", map[string]string{"config.json": text + "}}"})
+		return func() {
+			if _, problems := Load(dir, Options{}); len(problems.Errors()) > 0 {
+				t.Error(problems)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestLimitsField: limits are read as they are written, and said in a few words; a mistake closes the API.
@@ -47,5 +49,27 @@ func TestLimitsField(t *testing.T) {
 		if len(problems) > 0 || c.API("pay").Limits.String() != want {
 			t.Errorf("%s: %s %s", limits, c.API("pay").Limits, problems)
 		}
+	}
+}
+
+// TestLimitsInDigest: two limits whose sentences are equal give an API two digests, so a reload applies the change.
+// Promise: limits
+func TestLimitsInDigest(t *testing.T) {
+	digests := map[apiDigest]string{}
+	for _, limits := range []string{
+		`{"sum": {"path": "/x on /y", "field": "a", "max": "5/d"}}`, `{"sum": {"path": "/y", "field": "a on /x", "max": "5/d"}}`,
+	} {
+		dir := t.TempDir()
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, "pay"), 0o700))
+		text := `{"description": "d", "domains": ["pay.test"], "limits": ` + limits + `}`
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "pay", "config.json"), []byte(text), 0o600))
+		c, problems := Load(dir, Options{})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if other := digests[c.API("pay").digest]; other != "" {
+			t.Errorf("%s and %s have one digest", other, limits)
+		}
+		digests[c.API("pay").digest] = limits
 	}
 }

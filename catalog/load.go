@@ -310,13 +310,8 @@ func (l *loadState) buildCatalog() *Catalog {
 		c.apis = append(c.apis, a)
 	}
 	slices.SortFunc(c.apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
-	closed := make([]string, 0, len(l.closed))
-	for p := range l.closed {
-		closed = append(closed, p)
-	}
-	// The version must not depend on the order of a map.
-	slices.Sort(closed)
-	c.version = versionOf(c.apis, closed)
+	// Sorted, because the version must not depend on the order of a map.
+	c.version = versionOf(c.apis, slices.Sorted(maps.Keys(l.closed)))
 	c.buildIndex()
 	return c
 }

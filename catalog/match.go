@@ -37,10 +37,7 @@ func (c *Catalog) MayHold(h Host) bool {
 	if c == nil || h.IsZero() {
 		return false
 	}
-	if c.closed["*"] != "" {
-		return true
-	}
-	return c.named[h.Name()] || c.named["*."+h.Parent()]
+	return c.closed["*"] != "" || c.named[h.Name()] || c.named["*."+h.Parent()]
 }
 
 // NearestHost returns the pattern of an active API that a misspelt host most likely means, or "". It accepts at most

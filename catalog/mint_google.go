@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -62,9 +63,7 @@ func (v *configValidator) buildGoogle(path string, m *rawMint) Mint {
 			v.AddError(path+".key", "a file without client_email", want)
 		default:
 			g.Email, g.KeyID, g.TokenURL = file.Email, file.KeyID, file.TokenURI
-			if g.TokenURL == "" {
-				g.TokenURL = "https://oauth2.googleapis.com/token"
-			}
+			g.TokenURL = cmp.Or(g.TokenURL, "https://oauth2.googleapis.com/token")
 			// The file chooses the address to which the assertion is sent.
 			v.parseURL(path+".key", g.TokenURL, `token_uri "https://oauth2.googleapis.com/token"`)
 			g.PrivateKey = v.parseRSAKey(path+".key", file.Key)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -69,12 +70,8 @@ func (v *configValidator) buildHMAC(path string, m *rawMint) Mint {
 		Hash:    v.readOption(path, "hash", m, []string{"sha256", "sha512", "sha1"}),
 		Message: m.text["message"], Headers: map[string]string{},
 	}
-	if h.KeyEncoding == "" {
-		h.KeyEncoding = "text"
-	}
-	if h.Hash == "" {
-		h.Hash = "sha256"
-	}
+	h.KeyEncoding = cmp.Or(h.KeyEncoding, "text")
+	h.Hash = cmp.Or(h.Hash, "sha256")
 	if _, err := h.Bytes(); err != nil && !h.Key.IsEmpty() {
 		v.AddError(path+".key", "a key that is not "+h.KeyEncoding, "the key as key_encoding says")
 	}

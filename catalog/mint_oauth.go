@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -91,12 +92,7 @@ func (*OAuth2) Kind() string { return kindOAuth2 }
 // Secrets implements Mint.
 func (o *OAuth2) Secrets() []secret.Value { return []secret.Value{o.ClientSecret} }
 
-func (o *OAuth2) mintAddress() string {
-	if o.Resource != "" {
-		return o.Resource
-	}
-	return o.TokenURL
-}
+func (o *OAuth2) mintAddress() string { return cmp.Or(o.Resource, o.TokenURL) }
 
 func (o *OAuth2) addIdentity(id *mintIdentity) {
 	id.addField("grant", string(o.Grant))
@@ -143,12 +139,8 @@ func (v *configValidator) buildOAuth2(path string, m *rawMint) Mint {
 	if m.has["redirect_port"] && (o.RedirectPort < 1024 || o.RedirectPort >= ports) {
 		v.AddError(path+".redirect_port", strconv.Itoa(o.RedirectPort), "1024 to 65535")
 	}
-	if o.Grant == "" {
-		o.Grant = GrantRefreshToken
-	}
-	if o.RedirectHost == "" {
-		o.RedirectHost = "127.0.0.1"
-	}
+	o.Grant = cmp.Or(o.Grant, GrantRefreshToken)
+	o.RedirectHost = cmp.Or(o.RedirectHost, "127.0.0.1")
 	return o
 }
 
@@ -193,9 +185,7 @@ func (v *configValidator) applyPreset(path string, m *rawMint, o *OAuth2) {
 		v.AddError(path+".tenant", "not a tenant", `a domain or an id, e.g. "example.onmicrosoft.com", or "organizations"`)
 		tenant = ""
 	}
-	if tenant == "" {
-		tenant = "common"
-	}
+	tenant = cmp.Or(tenant, "common")
 	for _, p := range listProviders() {
 		if p.name != o.Provider {
 			continue

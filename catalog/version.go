@@ -63,6 +63,10 @@ func (a *API) contentDigest() apiDigest {
 		hashField(h, m)
 	}
 	hashField(h, a.Limits.String())
+	if a.Limits != nil && a.Limits.Sum != nil {
+		// The sentence above does not quote them, so two limits may have one sentence.
+		hashField(h, fmt.Sprintf("%q %q", a.Limits.Sum.Field, a.Limits.Sum.Path))
+	}
 	hashField(h, a.Idempotency)
 	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
 		hashField(h, fmt.Sprintf("%d %d %t %q %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools,

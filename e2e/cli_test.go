@@ -53,6 +53,50 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// TestRunFiles: a file that a script writes to /out reaches the user's folder and the history, in both languages. A
+// link to a file of the host does not.
+// Promise: files-are-data
+func TestRunFiles(t *testing.T) {
+	embeddedOnly(t)
+	scripts := map[string]string{
+		"files.ts": `Deno.writeTextFileSync("/out/report.csv", "a,b\n"); show(new Uint8Array(3));`,
+		"files.py": "import os\nopen('/out/report.csv', 'w').write('a,b\\n')\nos.symlink('/etc/passwd', '/out/link')\nshow(b'abc')\n",
+	}
+	for name, user := range users() {
+		t.Run(name, func(t *testing.T) {
+			w := world.Start(t, world.Config{User: user})
+			for file, text := range scripts {
+				write(t, w.Dir, file, text)
+				for _, c := range []struct {
+					args []string
+					code int
+					want []string
+				}{
+					{[]string{"run", file, "--out", "of-" + file}, 0, []string{"saved of-" + file + "/report.csv, 4 bytes", "shown-1 (want PNG"}},
+					{[]string{"run", file, "--out", "of-" + file}, 125, []string{"file exists"}},
+					{[]string{"runs", "files", ""}, 0, []string{"4  text/csv                 report.csv\n"}},
+				} {
+					out, got, err := world.Tool(within(t, 40), world.Command{User: user, Dir: w.Dir, Args: c.args})
+					if err != nil || got != c.code {
+						t.Errorf("%v ended with %d, %v\n%s", c.args, got, err, out)
+					}
+					for _, s := range c.want {
+						if !strings.Contains(out, s) {
+							t.Errorf("%v does not say %q:\n%s", c.args, s, out)
+						}
+					}
+				}
+				if data, err := os.ReadFile(filepath.Join(w.Dir, "of-"+file, "report.csv")); string(data) != "a,b\n" || err != nil {
+					t.Errorf("saved %q, %v", data, err)
+				}
+				if entries, _ := os.ReadDir(filepath.Join(w.Dir, "of-"+file)); len(entries) != 1 {
+					t.Errorf("saved %v", entries)
+				}
+			}
+		})
+	}
+}
+
 // TestDoctorRunsCode checks that doctor notices, and explains, when every part is present but code does not run.
 func TestDoctorRunsCode(t *testing.T) {
 	embeddedOnly(t)

@@ -14,11 +14,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// withClients is the variable that make clients sets: the clients take 600 MB.
+// withClients is the variable that make clients sets: the clients take 1,100 MB.
 const withClients = "CODEFORGE_CLIENTS"
 
 // readers are clients that read their configuration without a screen.
-var readers = []string{"@anthropic-ai/claude-code@2.1.197", "@google/gemini-cli@0.61.0"}
+var readers = []string{
+	"@anthropic-ai/claude-code@2.1.197", "@google/gemini-cli@0.61.0", "@openai/codex@0.171.0", "opencode-ai@1.18.33",
+}
 
 // installReaders installs them where the test finds them, outside its namespaces. What goes wrong, the test says.
 func installReaders(root string) {
@@ -95,6 +97,16 @@ func TestClientFiles(t *testing.T) {
 			// Claude Desktop's file has the same form, and starts a program.
 			connect("claude-desktop", "--file", filepath.Join(work, ".mcp.json"))
 			check("Claude Code with the file of Claude Desktop", claude, world.Binary("codeforge")+" stdio")
+			opencode := []string{filepath.Join(modules, ".bin", "opencode"), "mcp", "list"}
+			connect("opencode")
+			if out := list(opencode); !strings.Contains(out, "codeforge") || !strings.Contains(out, "connected") || !strings.Contains(out, how) {
+				t.Errorf("opencode says:\n%s\nwant codeforge: %s, connected", out, how)
+			}
+			connect("codex") // it lists servers without connecting to them
+			codex := []string{testkit.NodeBinary(t), filepath.Join(modules, ".bin", "codex"), "mcp", "get", "codeforge"}
+			if out := list(codex); !strings.Contains(out, strings.Fields(how)[0]) || !strings.Contains(out, "enabled: true") {
+				t.Errorf("Codex says:\n%s\nwant codeforge: %s, enabled", out, how)
+			}
 			if token == "" {
 				return
 			}

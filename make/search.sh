@@ -5,4 +5,4 @@ set -eu
 cd "$(dirname "$0")/.."
 home=$PWD/bench/out/search
 make/corpus.sh "$home" make/tokens.txt make/search.txt
-CODEFORGE_CORPUS=$home "${GO:-go}" test -tags corpus -count=1 -v -run '^Test(Ranking|Day|Memory)$' ./mcp-server/internal/tools
+CODEFORGE_CORPUS=$home "${GO:-go}" test -tags corpus -count=1 -v -run '^Test(Ranking|Day|Memory|Refund)$' ./mcp-server/internal/tools

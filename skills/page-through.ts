@@ -25,7 +25,7 @@ export interface Paging {
   pause?: number;
 }
 
-/** Yields every item of every page. A 429 or 503 is tried again up to five times, as long as Retry-After says. */
+/** Yields every item of every page. A 429, 500 or 502 to 504 is tried again up to five times, as long as Retry-After says. */
 // deno-lint-ignore no-explicit-any
 export async function* pages(first: string, how: Paging = {}): AsyncGenerator<any> {
   const seen = new Set<string>();
@@ -44,10 +44,17 @@ export async function* pages(first: string, how: Paging = {}): AsyncGenerator<an
   }
 }
 
-/** All items as one array. Count or filter with pages() when there may be many. */
+/** All items as one array. Count or filter with pages() when there may be many. An error has those read so far: items. */
 // deno-lint-ignore no-explicit-any
 export async function all(first: string, how: Paging = {}): Promise<any[]> {
-  return await Array.fromAsync(pages(first, how));
+  // deno-lint-ignore no-explicit-any
+  const items: any[] = [];
+  try {
+    for await (const item of pages(first, how)) items.push(item);
+  } catch (error) {
+    throw Object.assign(error as Error, { items });
+  }
+  return items;
 }
 
 async function patient(url: string, headers?: HeadersInit): Promise<Response> {
@@ -55,7 +62,7 @@ async function patient(url: string, headers?: HeadersInit): Promise<Response> {
     const answer = await fetch(url, { headers });
     if (answer.ok) return answer;
     const text = (await answer.text()).slice(0, 300);
-    if (attempt === 5 || (answer.status !== 429 && answer.status !== 503)) {
+    if (attempt === 5 || ![429, 500, 502, 503, 504].includes(answer.status)) {
       throw new Error(`${url} answered ${answer.status}: ${text}`);
     }
     const wait = Number(answer.headers.get("retry-after"));

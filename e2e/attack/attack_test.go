@@ -146,7 +146,7 @@ func siege(t *testing.T, cfg world.Config, attacks []Attack) []Outcome {
 		t.Logf("%d held in shared interpreters until %s", len(held), time.Since(began).Round(time.Second))
 	}
 	for _, chain := range chains(attacks) {
-		if o, is := held[chain[0]]; is { // those that share have no chain
+		if o, is := held[chain[0]]; is { // attacks that share an interpreter have no chain
 			outcomes[chain[0]] = o
 			continue
 		}

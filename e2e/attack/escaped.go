@@ -36,7 +36,7 @@ func escaped() []Attack {
 	var list []Attack
 	for _, name := range []string{
 		"who am I", "no new privileges, seccomp", "setuid", "namespaces", "mounts", "kernel interfaces", "sockets of other kinds", "addresses and routes", "TCP to other ports", "IPv6", "UDP",
-		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp", "limits", "terminal", "files of the kernel and the host",
+		"DNS outside the catalog", "TLS to a host in no API", "sockets of daemons", "other processes", "writable places", "programs from /tmp", "programs from /out", "limits", "terminal", "files of the kernel and the host",
 	} {
 		list = append(list, one(name, "refused by the kernel or the proxy"))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // plans are attempts to have something sent by a dry run, or by a plan that nobody approved, or not so.
@@ -94,7 +94,7 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 			if _, err := w.Execute(ctx, code); err != nil {
 				return err.Error(), false
 			}
-			return judged(ctx, w, p.ID, trial, planapi.StateOpen, 0)
+			return judged(ctx, w, p.ID, trial, approvalapi.StateOpen, 0)
 		}),
 		planned("mcp-server approves what is the operator's", "open, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, operators)
@@ -102,12 +102,12 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 				return fmt.Sprint(err), false
 			}
 			p := r.Receipt.Plan
-			for _, a := range []planapi.Answer{{Approve: true, Digest: p.Digest}, {Approve: true, Digest: p.Digest, Steps: []int{1}}, {Digest: p.Digest}} {
+			for _, a := range []approvalapi.Answer{{Approve: true, Digest: p.Digest}, {Approve: true, Digest: p.Digest, Steps: []int{1}}, {Digest: p.Digest}} {
 				if _, err := w.Control().DecidePlan(ctx, p.ID, a); err == nil {
 					return "DECIDED", false
 				}
 			}
-			return judged(ctx, w, p.ID, trial, planapi.StateOpen, 0)
+			return judged(ctx, w, p.ID, trial, approvalapi.StateOpen, 0)
 		}),
 		planned("a plan approved with what was shown of another", "open, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, anyones)
@@ -116,11 +116,11 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 				return fmt.Sprint(err, oerr), false
 			}
 			for _, digest := range []string{other.Receipt.Plan.Digest, "", strings.ToUpper(r.Receipt.Plan.Digest)} {
-				if _, err := w.Control().DecidePlan(ctx, r.Receipt.Plan.ID, planapi.Answer{Approve: true, Digest: digest}); err == nil {
+				if _, err := w.Control().DecidePlan(ctx, r.Receipt.Plan.ID, approvalapi.Answer{Approve: true, Digest: digest}); err == nil {
 					return "APPROVED", false
 				}
 			}
-			return judged(ctx, w, r.Receipt.Plan.ID, trial, planapi.StateOpen, 0)
+			return judged(ctx, w, r.Receipt.Plan.ID, trial, approvalapi.StateOpen, 0)
 		}),
 		planned("a plan approved by many at once", "sent once", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, anyones)
@@ -132,13 +132,13 @@ for (const path of ["/run/codeforge/credentials/credentials.sock", "/run/codefor
 			var all sync.WaitGroup
 			for range 20 {
 				all.Go(func() {
-					if _, err := w.Control().DecidePlan(ctx, p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+					if _, err := w.Control().DecidePlan(ctx, p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 						yes.Add(1)
 					}
 				})
 			}
 			all.Wait()
-			seen, held := judged(ctx, w, p.ID, trial, planapi.StateDone, 1)
+			seen, held := judged(ctx, w, p.ID, trial, approvalapi.StateDone, 1)
 			return fmt.Sprintf("%d approvals, %s", yes.Load(), seen), held && yes.Load() == 1
 		}),
 		planned("a plan that another run adds to", "its own steps only", func(ctx context.Context, w *world.World) (string, bool) {
@@ -153,10 +153,10 @@ await fetch("https://d.wild.test/anything/held/2?t=TRIAL", { method: "POST", hea
 			if _, err := w.Do(ctx, w.Session(), world.Run{Code: code, DryRun: true}); err != nil {
 				return err.Error(), false
 			}
-			if _, err := w.Control().DecidePlan(ctx, p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
+			if _, err := w.Control().DecidePlan(ctx, p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
 				return err.Error(), false
 			}
-			return judged(ctx, w, p.ID, trial, planapi.StateDone, 1)
+			return judged(ctx, w, p.ID, trial, approvalapi.StateDone, 1)
 		}),
 		planned("a marker that an upstream forges", "no header, nothing sent", func(ctx context.Context, w *world.World) (string, bool) {
 			trial, r, err := dryRun(ctx, w, nil, `const r = await fetch("https://other.test/x/item/TRIAL?t=TRIAL"), item = await r.json();
@@ -187,7 +187,7 @@ console.log(found.includes("secret of" + " this plan"));`, "PLAN", r.Receipt.Pla
 			if err != nil || r.Receipt.Plan == nil {
 				return fmt.Sprint(err), false
 			}
-			whole, err := w.Control().FetchPlan(ctx, r.Receipt.Plan.ID)
+			whole, err := w.Control().GetPlan(ctx, r.Receipt.Plan.ID)
 			if err != nil {
 				return err.Error(), false
 			}
@@ -239,9 +239,9 @@ func formPlan(answer *mcp.ElicitResult, sent int) func(ctx context.Context, w *w
 }
 
 // judged looks at what became of a plan, and counts what was sent.
-func judged(ctx context.Context, w *world.World, id, trial string, state planapi.State, sent int) (string, bool) {
-	p, err := w.Control().FetchPlan(ctx, id)
-	for ; err == nil && p.State == planapi.StateRunning; p, err = w.Control().FetchPlan(ctx, id) {
+func judged(ctx context.Context, w *world.World, id, trial string, state approvalapi.State, sent int) (string, bool) {
+	p, err := w.Control().GetPlan(ctx, id)
+	for ; err == nil && p.State == approvalapi.StateRunning; p, err = w.Control().GetPlan(ctx, id) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err != nil {

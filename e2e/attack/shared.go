@@ -12,24 +12,25 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// sharers is how many attacks share one interpreter at most. Their output must stay below OUTPUT_LIMIT.
+// sharers is the largest number of attacks in one interpreter. Their output must stay below OUTPUT_LIMIT.
 const sharers = 8
 
-// byAnswers matches judges that need the output, the requests that arrived, and nothing else of the run.
+// byAnswers matches judges that need only the run's output and the requests that arrived.
 var byAnswers = regexp.MustCompile(`^(refused|swapped|scrubbed|notEchoed|nothingWhole)\([^()]*\)$|^unswapped\("\w+", false\)$`)
 
-// ownProgram matches code that cannot stand in a function beside others.
+// ownProgram matches code that cannot run in a function beside other attacks.
 var ownProgram = regexp.MustCompile(`(?m)^import |REVERSED_|Deno\.exit|globalThis|addEventListener\("(error|unhandled)`)
 
-// canShare reports whether the attack may run in one interpreter with others: code in TypeScript that only reaches the
-// proxy, about requests (A) or answers (B), with the usual timeout, whose judge is one of byAnswers.
+// canShare reports whether the attack may run in one interpreter with others. Its code must be TypeScript that only
+// reaches the proxy, about requests (A) or answers (B). It must have the usual timeout and a judge of byAnswers.
 func (a Attack) canShare() bool {
 	return (a.Section == "A" || a.Section == "B") && a.Do == nil && a.Language == "" && a.byAnswers && a.Seconds == 0 && a.Chain == "" && len(a.Only) == 0 &&
 		!a.Alone && !a.Weighed && !a.Forks && !a.Root && !a.Escaped && !a.Token && !a.Tenants &&
 		a.WhyModesDiffer() == "" && !ownProgram.MatchString(a.Code)
 }
 
-// groupSharers returns groups of attacks that share an interpreter, as indices. Those of a group have the same APIs.
+// groupSharers returns groups of attacks that share an interpreter, as indices. All attacks of a group have the same
+// APIs.
 func groupSharers(attacks []Attack) [][]int {
 	open := map[string][]int{}
 	var groups [][]int
@@ -49,7 +50,7 @@ func groupSharers(attacks []Attack) [][]int {
 	return groups
 }
 
-// mountShared mounts the attacks that share interpreters. It returns the outcomes of those that held, by index.
+// mountShared mounts the attacks that share interpreters. It returns the outcomes of the attacks that held, by index.
 func mountShared(ctx context.Context, w *world.World, attacks []Attack) map[int]Outcome {
 	all := map[int]Outcome{}
 	seats := make(chan struct{}, width)
@@ -75,8 +76,8 @@ func mountShared(ctx context.Context, w *world.World, attacks []Attack) map[int]
 	return all
 }
 
-// mountTogether mounts a group of attacks in one run, one after the other. It returns the outcomes of those that held,
-// by their place in the group. The others must be mounted alone: what they saw may be an effect of their neighbours.
+// mountTogether mounts a group of attacks in one run, one after the other. It returns the outcomes of the attacks that
+// held, by their place in the group. Mount the others alone, because a neighbour may have caused their outcome.
 func mountTogether(ctx context.Context, w *world.World, group []Attack) map[int]Outcome {
 	start := time.Now()
 	seconds := 20 * len(group)
@@ -109,7 +110,7 @@ func mountTogether(ctx context.Context, w *world.World, group []Attack) map[int]
 	return held
 }
 
-// joinCode is one program of several attacks, each between two lines with its trial.
+// joinCode returns one program with several attacks. The program prints the trial of each attack before and after it.
 func joinCode(group []Attack, trials []string) string {
 	var b strings.Builder
 	b.WriteString(prelude(""))
@@ -120,7 +121,7 @@ func joinCode(group []Attack, trials []string) string {
 	return b.String()
 }
 
-// outputOf is what one attack of joinCode printed, or nothing if it did not come to its end.
+// outputOf returns the output of one attack of joinCode, or "" if the attack did not reach its end.
 func outputOf(out, trial string) string {
 	_, after, _ := strings.Cut(out, "begin "+trial+"\n")
 	own, _, ended := strings.Cut(after, "end "+trial)
@@ -130,8 +131,8 @@ func outputOf(out, trial string) string {
 	return own
 }
 
-// isAnswered reports whether all that the code printed are answers. A failure may be that of a connection that an
-// attack before it has broken.
+// isAnswered reports whether the code printed only answers. An earlier attack may have broken the connection of a
+// failed request.
 func (e *Evidence) isAnswered() bool {
 	lines := e.lines()
 	return len(lines) > 0 && !slices.ContainsFunc(lines, func(l line) bool { return l.Status == 0 })

@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// TestShared verifies which attacks share an interpreter: many, and each of those only reaches the proxy.
+// TestShared verifies that many attacks share an interpreter, and that each of them only reaches the proxy.
 func TestShared(t *testing.T) {
 	suite := Suite()
 	groups := groupSharers(suite)
@@ -28,7 +28,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestOutputOf verifies that each attack gets its own output, and none if it has not come to its end.
+// TestOutputOf verifies that each attack gets only its output, or "" if it did not reach its end.
 func TestOutputOf(t *testing.T) {
 	group := []Attack{{Code: `out("TRIAL one");`}, {Code: `out("TRIAL two");`}}
 	code := joinCode(group, []string{"triala", "trialb"})

@@ -74,7 +74,7 @@ await fetch("https://d.wild.test/anything/held/1?t=TRIAL", { method: "POST", hea
 				_, _ = w.Do(ctx, s, world.Run{Timeout: 40, Code: fmt.Sprintf(`await fetch("https://d.wild.test/anything/held/1?t=%s", { method: "POST", body: "x" }).catch(() => {});`, trial)})
 			}()
 			mine := func() (approvalapi.HeldRequest, bool) {
-				list, _ := w.Control().FetchHeld(ctx)
+				list, _ := w.Control().ListHeld(ctx)
 				i := slices.IndexFunc(list, func(h approvalapi.HeldRequest) bool { return strings.Contains(h.URL, trial) })
 				if i < 0 {
 					return approvalapi.HeldRequest{}, false

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,9 @@ func writeTokens(path, bobs string) error {
 	}
 	return os.WriteFile(path, text, 0o644)
 }
+
+// runOf matches the ID of a run that goes on.
+var runOf = regexp.MustCompile(`r[a-z2-7]{12}`)
 
 func hashed(token string) string {
 	sum := sha256.Sum256([]byte(token))
@@ -218,6 +222,36 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 		with("deleting another's session", "404, and it goes on", bob, http.MethodDelete, http.StatusNotFound),
 		with("another's session, by the operator's token", "404", Token, http.MethodPost, http.StatusNotFound),
 		with("another's stream of events", "404", bob, http.MethodGet, http.StatusNotFound),
+		tenant("another's run", "unknown, and it goes on", func(ctx context.Context, w *world.World) (string, bool) {
+			a, err := as(ctx, w, alice)
+			if err != nil {
+				return err.Error(), false
+			}
+			defer a.Close()
+			text, err := sayOf(ctx, a, "execute_code", map[string]any{"code": "console.log('OF-ALICE'); await new Promise((r) => setTimeout(r, 20000))", "background": true})
+			id := runOf.FindString(text)
+			if err != nil || id == "" {
+				return clip(text, 200), false
+			}
+			defer func() { _, _ = sayOf(ctx, a, "get_run", map[string]any{"id": id, "cancel": true}) }()
+			his := ""
+			for _, token := range []string{bob, Token} {
+				b, err := as(ctx, w, token)
+				if err != nil {
+					return err.Error(), false
+				}
+				defer b.Close()
+				for _, args := range []map[string]any{{"id": id, "wait": 2}, {"id": id, "cancel": true}} {
+					text, _ := sayOf(ctx, b, "get_run", args)
+					his += text
+				}
+			}
+			hers, _ := sayOf(ctx, a, "get_run", map[string]any{"id": id, "wait": 0})
+			if !strings.Contains(hers, "still running") {
+				return "it ended: " + clip(hers, 200), false
+			}
+			return none(his, "There is no run", "OF-ALICE", "still ", "Cancelled")
+		}),
 		with("control: one's own session", "200", alice, http.MethodPost, http.StatusOK),
 		status("no token", "401", "", call{}, http.StatusUnauthorized),
 		status("a token that is nobody's", "401", alice+"x", call{}, http.StatusUnauthorized),
@@ -286,6 +320,30 @@ await Deno.writeTextFile("/skills/operators.ts", "/** @description x */ export c
 			}
 			return none(hers, "GOT OF-ALL", "OF-OPERATOR")
 		}),
+		tenant("another's stash, as the same client without sessions", "empty", func(ctx context.Context, w *world.World) (string, bool) {
+			said := map[string]string{}
+			for _, token := range []string{alice, bob, Token} {
+				client := w.Stranger()
+				client.Transport = bearing{token, client.Transport}
+				s, err := mcp.NewClient(&mcp.Implementation{Name: "tenant", Version: "1"}, nil).Connect(ctx,
+					&mcp.StreamableClientTransport{Endpoint: w.URL, HTTPClient: client}, &mcp.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
+				if err != nil {
+					return err.Error(), false
+				}
+				defer s.Close()
+				code := `console.log("GOT", await stash.get("theirs"), await stash.keys())`
+				if token == alice {
+					code = `await stash.set("theirs", "OF-ALICE"); ` + code
+				}
+				if said[token], err = sayOf(ctx, s, "execute_code", map[string]any{"code": code}); err != nil {
+					return err.Error(), false
+				}
+			}
+			if !strings.Contains(said[alice], "GOT OF-ALICE") {
+				return "she has none: " + clip(said[alice], 200), false
+			}
+			return none(said[bob]+said[Token], "GOT undefined", "OF-ALICE", "theirs")
+		}),
 		tenant("files of another's run", "none", func(ctx context.Context, w *world.World) (string, bool) {
 			const write = `await Deno.writeTextFile("left.txt", "OF-ALICE"); try { await Deno.writeTextFile("/tmp/left.txt", "OF-ALICE") } catch { /* */ }; console.log("wrote", await Deno.readTextFile("left.txt"))`
 			const read = `for (const dir of [".", "/tmp", "/skills", "/runs", "/home", "/code"]) {
@@ -318,6 +376,37 @@ console.log("looked")`
 			return clip(out, 60), err == nil && strings.Contains(out, "of alice") && strings.Contains(out, "alice:")
 		}),
 	}
+	background := tenant("a flood of background runs", "half of the slots, the rest refused", func(ctx context.Context, w *world.World) (string, bool) {
+		a, err := as(ctx, w, alice)
+		if err != nil {
+			return err.Error(), false
+		}
+		defer a.Close()
+		var ids []string
+		defer func() {
+			for _, id := range ids {
+				_, _ = sayOf(context.WithoutCancel(ctx), a, "get_run", map[string]any{"id": id, "cancel": true})
+			}
+		}()
+		refused := ""
+		for range 12 {
+			text, err := sayOf(ctx, a, "execute_code", map[string]any{"code": "await new Promise((r) => setTimeout(r, 30000))", "background": true})
+			if err != nil {
+				return err.Error(), false
+			}
+			if strings.Contains(text, "too many runs are in the background") {
+				refused = text
+			} else {
+				ids = append(ids, runOf.FindString(text))
+			}
+		}
+		start := time.Now()
+		text, err := sayOf(ctx, a, "execute_code", map[string]any{"code": "console.log('mine')"})
+		took := time.Since(start)
+		return fmt.Sprintf("%d run, another began after %s", len(ids), took.Round(100*time.Millisecond)),
+			err == nil && len(ids) <= width/2 && refused != "" && strings.Contains(text, "mine") && took < 6*time.Second
+	})
+	background.Alone = true
 	flood := tenant("a flood of runs", "one of another begins at once", func(ctx context.Context, w *world.World) (string, bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -366,5 +455,5 @@ console.log("looked")`
 		return fmt.Sprintf("%d %v", got, err), got == http.StatusUnauthorized
 	})
 	revoked.Alone, revoked.NoPod = true, "the kubelet takes a minute to bring a changed Secret into the pod"
-	return append(list, flood, revoked)
+	return append(list, flood, background, revoked)
 }

@@ -68,6 +68,10 @@ func newTab(t *testing.T, parent context.Context) *tab {
 	if _, err := chromedp.Call(ctx, log.Enable, struct{}{}); err != nil {
 		t.Fatal(err)
 	}
+	// The first key would otherwise give the window the focus, and the page decides nothing for a second after that.
+	if _, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watchPolicy}); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ func TestBusy(t *testing.T) {
 	if world.CurrentMode() != world.Embedded {
 		t.Skip("embedded mode only: the store of Docker mode is in a volume, and is the same")
 	}
-	w := world.Start(t, world.Config{Slots: 4})
+	// The run that asks, and its call, go on until they are stopped.
+	w := world.Start(t, world.Config{Slots: 4, Env: map[string]string{"ANSWER_AFTER": "300"}})
 	runs, exchanges := storeSizes()
 	filled(t, w, runs, exchanges)
 	latest := fmt.Sprintf("Report %d of the customers", runs-1)

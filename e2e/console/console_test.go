@@ -174,6 +174,10 @@ func TestConsole(t *testing.T) {
 		b.see(t, ".page", "2 characters in it cannot be seen")
 		b.see(t, ".lined", "U+202E")
 		b.decidable(t)
+		// A window of another page that closes passes its keys to this one.
+		eval[bool](t, b, `dispatchEvent(new Event("focus")) && document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true }))`)
+		b.wait(t, "document.querySelector('.actions .btn.no:disabled')")
+		b.decidable(t)
 		b.press(t, "a")
 		if r := <-yes; !strings.HasPrefix(r.Out, "200 ") {
 			t.Errorf("after the approval the code saw %s", r.JSON)

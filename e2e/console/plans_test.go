@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // plans: a dry run is drawn as what waits for somebody, its plan shows each request with its names and what it changes,
@@ -17,7 +17,7 @@ import (
 func plans(t *testing.T, w *world.World, b *tab) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	dry := func(path string) (*planapi.Plan, string) {
+	dry := func(path string) (*approvalapi.Plan, string) {
 		trial := fmt.Sprintf("planned%d", time.Now().UnixNano())
 		code := fmt.Sprintf("// Close what is stale\nfor (let i = 1; i <= 3; i++) await fetch(`https://%s%s?t=%s&i=${i}`, { method: 'POST', "+
 			"headers: { Authorization: 'Bearer RULED_TOKEN', 'Content-Type': 'application/json' }, body: JSON.stringify({ state: 'closed \\u202e', n: i, filler: '%s' }) });\n", asked, path, trial, strings.Repeat("x", 9000))
@@ -38,7 +38,7 @@ func plans(t *testing.T, w *world.World, b *tab) {
 		b.wait(t, fmt.Sprintf("[...document.querySelectorAll('main button')].some((e) => e.innerText.includes(%q) && !e.disabled && (e.click(), true))", words))
 	}
 
-	next := func(p *planapi.Plan) { // to what waits, as soon as the page knows of it
+	next := func(p *approvalapi.Plan) { // selects the plan as soon as the page has it
 		t.Helper()
 		testkit.WaitFor(t, func() bool {
 			b.press(t, "n")

@@ -25,13 +25,13 @@ func TestHeldRestart(t *testing.T) {
 	caller := s.call(t.Context(), `await fetch("https://d.wild.test/anything/held/1?t=waits", {method: "POST", body: "x"}).catch(() => {});`, "ruled")
 	var held []approvalapi.HeldRequest
 	testkit.WaitFor(t, func() bool {
-		held, _ = s.control.FetchHeld(t.Context())
+		held, _ = s.control.ListHeld(t.Context())
 		_, err := os.Stat(s.at("tokens", "limits")) // within a second
 		return len(held) == 1 && held[0].Waiting && err == nil
 	})
 	s.kill(proxy)
 	s.start(proxy)
-	if _, err := s.control.DecideAny(t.Context(), held[0].ID, approvalapi.Answer{Approve: true}); err == nil {
+	if _, err := s.control.DecideHeld(t.Context(), held[0].ID, approvalapi.Answer{Approve: true}); err == nil {
 		t.Error("the approval of a request that nobody knows was taken")
 	}
 	await(t, "who waited", caller)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestOperator uses the whole command line inside mcp-server's container, and from the host, where it finds the stack of
@@ -179,4 +180,26 @@ try { await Deno.connect({transport: "unix", path: "/run/codeforge/operator/oper
 	if err != nil || json.Unmarshal([]byte(info), &s) != nil || !s.Running {
 		t.Errorf("%v\n%s", err, info)
 	}
+}
+
+// TestConnectDesktop: the command that connect writes for Claude Desktop on the host needs only the variables that the
+// entry has, and no folder. Its process works after mcp-server's container has started again.
+func TestConnectDesktop(t *testing.T) {
+	program, err := world.Program("codeforge")
+	testkit.Must(t, err)
+	file := filepath.Join(t.TempDir(), "claude_desktop_config.json")
+	cmd := exec.CommandContext(t.Context(), program, "connect", "claude-desktop", "--write", "--file", file) //nolint:gosec // built here
+	cmd.Dir, cmd.Env = root, append(stack.Environ(), "COMPOSE_PROJECT_NAME="+compose.Project, "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("codeforge connect: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	session, err := world.OpenDesktop(ctx, file)
+	testkit.Must(t, err)
+	defer session.Close()
+	testkit.Must(t, world.RunOnce(ctx, session))
+	docker(t, "restart", "-t", "5", stack.Container("mcp-server"))
+	heals(t, healTime)
+	testkit.Must(t, world.RunOnce(ctx, session))
 }

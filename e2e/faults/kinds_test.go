@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,7 +178,31 @@ func fillDisk(s *soak) (func(), error) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return nil, err
 	}
-	return func() { _ = os.Remove(path) }, nil
+	return func() { _ = os.Remove(path) }, s.checkFullDisk()
+}
+
+// checkFullDisk checks that a run that loses 5 MB of output, or of a file that it writes, names the disk.
+func (s *soak) checkFullDisk() error {
+	const skills, runs = "The disk of /skills is full", "the disk of /runs is full"
+	for _, r := range []struct{ language, code, want string }{
+		{"typescript", `console.log("x".repeat(5_000_000))`, runs},
+		{"python", `print("x" * 5_000_000)`, runs},
+		{"typescript", `Deno.writeFileSync("/skills/big", new Uint8Array(5_000_000))`, skills},
+		{"python", `open("/skills/big", "wb").write(bytes(5_000_000))`, skills},
+	} {
+		ctx, cancel := context.WithTimeout(s.t.Context(), mostHealing)
+		defer cancel()
+		session, err := s.Connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer session.Close()
+		got, err := s.Do(ctx, session, world.Run{Language: r.language, Code: r.code})
+		if err != nil || !strings.Contains(got.Notes, r.want) {
+			s.t.Errorf("%s: %v, notes %q, want %q; output %.300q", r.code, err, got.Notes, r.want, got.Out)
+		}
+	}
+	return nil
 }
 
 // rewrite changes a file of an API once a second.

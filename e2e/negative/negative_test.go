@@ -83,7 +83,8 @@ func groups() []group {
 			{defence: "body-override", attacks: []string{"_method in a form to a host where DELETE alone is restricted", "_method in a chunked form", "overrides in JSON", "overrides in a form with parts", "overrides in gzip", "overrides in gzip that a second Content-Encoding names"}},
 			{defence: "operations", attacks: []string{"no operation of the document: a method that the path does not have", "no operation of the document: a path that is none", "no operation of the document: escaped twice"}},
 			{defence: "rules", attacks: []string{"no rule permits it: a path in another case", "a refund that no rule permits: above the bound", "a refund that no rule permits: the amount twice", "no rule permits a mutation: beside a query"}},
-			{defence: "moved-path", attacks: []string{"no rule permits it: a path in X-Original-URL", "no operation of the document: a path in X-Original-URL"}},
+			{defence: "websocket-writes", attacks: []string{"a WebSocket if POST is restricted", "a WebSocket if a rule permits GET"}},
+			{defence: "moved-path", attacks: []string{"no rule permits it: a path in X-Original-URL", "no rule permits it: a path in X-Amz-Copy-Source", "no operation of the document: a path in X-Original-URL"}},
 			{defence: "dialguard", attacks: []string{"name that resolves to 127.0.0.1"}},
 			{defence: "upstream-tls", attacks: []string{"upstream with a expired certificate", "upstream with a certificate for another name"}},
 			{defence: "surface", attacks: []string{"name in chat text of a query", "name of a header credential in the path"}},
@@ -135,6 +136,8 @@ func groups() []group {
 			{defence: "tenant-apis", attacks: []string{"tenants: the host of another's API", "tenants: narrowing a run to another's API", "tenants: list_apis"}},
 			{defence: "tenant-sessions", attacks: []string{"tenants: another's session"}},
 			{defence: "tenant-share", attacks: []string{"tenants: a flood of runs"}},
+			{defence: "tenant-runs", attacks: []string{"tenants: another's run"}},
+			{defence: "background-runs", attacks: []string{"tenants: a flood of background runs"}},
 			{defence: "private-files", attacks: []string{"tenants: files of another's run"}},
 		}},
 		{tenants: true, controls: []control{
@@ -195,13 +198,17 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/confine":  {"host-files"},
 		"./proxy/internal/podslots":         {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
+		"./sandbox-image/internal/output":   {"file-names", "out-links"},
+		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
+		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
+		"./cli/internal/cli":                {"saved-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, never-printed, tenant-sessions
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

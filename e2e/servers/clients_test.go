@@ -69,7 +69,7 @@ func TestClients(t *testing.T) {
 	}
 	judge := func(t *testing.T, s seen, client string) {
 		t.Helper()
-		if n := s.tokens(); n > maxTokens || n < 200 || len(s.Tools) != 5 {
+		if n := s.tokens(); n > maxTokens || n < 200 || len(s.Tools) != 6 {
 			t.Errorf("%d tools, %d tokens", len(s.Tools), n)
 		}
 		if !strings.Contains(s.Text, "called by "+client) {

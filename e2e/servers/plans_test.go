@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestPlan: a dry run calls the tools that only read. Other calls are a plan, which the operator approves, in TypeScript
@@ -21,11 +21,11 @@ func TestPlan(t *testing.T) {
 	testkit.Must(t, err)
 	w := world.Start(t, world.Config{APIs: []world.API{misbehaving("notes", "", map[string]any{"state": "session"})}, Env: map[string]string{"SANDBOX_PROGRAMS": filepath.Dir(program)}})
 	for language, code := range map[string]string{
-		"typescript": `console.log(await mcp.notes.read({ text: "read" }), JSON.stringify(await mcp.notes.echo({ text: "one" })));
+		"typescript": `console.log(await mcp.notes.read({ text: "read" }), JSON.stringify(await mcp.notes.echo({ text: "one" }), ["planned"]));
 await mcp.notes.leave({ text: "two" });
 try { await mcp.notes.echo({ text: "undefined" }); } catch (e) { console.log(e.code); }`,
 		"python": `import json
-print(mcp.notes.read(text="read"), json.dumps(mcp.notes.echo(text="one"), separators=(",", ":")))
+print(mcp.notes.read(text="read"), json.dumps({"planned": mcp.notes.echo(text="one")["planned"]}, separators=(",", ":")))
 mcp.notes.leave(text="two")
 try:
     mcp.notes.echo(text="undefined")
@@ -43,9 +43,9 @@ except McpError as e:
 			}
 			out, err := w.Operate(ctx, t.TempDir(), "plan", "approve", p.ID, "--json")
 			testkit.Must(t, err)
-			var sent planapi.Plan
+			var sent approvalapi.Plan
 			testkit.Must(t, json.Unmarshal([]byte(out), &sent))
-			if sent.State != planapi.StateDone || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
+			if sent.State != approvalapi.StateDone || !strings.Contains(sent.Steps[0].Answer.Body, "one") || !strings.Contains(sent.Steps[1].Answer.Body, "two") {
 				t.Errorf("%s", out)
 			}
 		})

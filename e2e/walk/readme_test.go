@@ -190,7 +190,7 @@ func (w *walker) entries(t *testing.T) []entry {
 		if b.Lang != "json" {
 			continue
 		}
-		var file struct{ MCPServers, Servers map[string]entry }
+		var file map[string]map[string]entry // the one key differs by client
 		text := b.Text
 		if port := w.env["MCP_PORT"]; port != "" {
 			text = strings.ReplaceAll(text, "127.0.0.1:8080", "127.0.0.1:"+port)
@@ -198,18 +198,18 @@ func (w *walker) entries(t *testing.T) []entry {
 		if err := json.Unmarshal([]byte(text), &file); err != nil {
 			t.Errorf("%v in\n%s", err, b.Text)
 		}
-		e, ok := file.MCPServers["codeforge"]
-		if !ok {
-			e, ok = file.Servers["codeforge"]
+		var e entry
+		for _, servers := range file {
+			e = servers["codeforge"]
 		}
-		if !ok {
+		if e.URL+e.ServerURL+e.HTTPURL+e.Command == "" {
 			t.Errorf("no server in\n%s", b.Text)
 		}
 		e.URL += e.ServerURL + e.HTTPURL
 		out = append(out, e)
 	}
-	if len(out) != 7 {
-		t.Errorf("docs/connect has %d entries for clients, want 7", len(out))
+	if len(out) != 12 {
+		t.Errorf("docs/connect has %d entries for clients, want 12", len(out))
 	}
 	return out
 }

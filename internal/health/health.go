@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 const (
@@ -64,10 +66,8 @@ func (c healthcheck) runCheck(ctx context.Context, d time.Duration) error {
 			}
 			pause = startPause
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, pause) {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }

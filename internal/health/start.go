@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // holdTime is how long a container stays after its daemon could not start. It exceeds the time in which the engine
@@ -39,8 +41,5 @@ func HoldUntilStopped(ctx context.Context, err error) {
 		return
 	}
 	defer withdraw()
-	select {
-	case <-ctx.Done():
-	case <-time.After(holdTime):
-	}
+	timing.WaitFor(ctx, holdTime)
 }

@@ -22,8 +22,10 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Error is the reason why a call has no value. errors.Is treats two errors with the same code as equal.
+// Error is the reason for a failed call. errors.Is treats two errors with the same API and code as equal.
 type Error struct {
+	// API is the Name of the Peer that answers with this error. A peer cannot answer with an error of another API.
+	API string `json:"-"`
 	// Status is the status of the answer. Zero means 500.
 	Status int `json:"-"`
 	// Code is one word. Callers test for it. Empty: callers do not test for this error.
@@ -37,7 +39,7 @@ func (e *Error) Error() string { return e.Text }
 // Is implements the interface of errors.Is.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error) //nolint:errorlint // errors.Is unwraps
-	return ok && e.Code != "" && e.Code == t.Code
+	return ok && e.Code != "" && e.Code == t.Code && e.API == t.API
 }
 
 // WriteAnswer writes a value as the answer.
@@ -103,7 +105,7 @@ func ReadError(p Peer, resp *http.Response) error {
 	e := &Error{}
 	// The body may be something else, such as a proxy's page. The status is then the whole error.
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(e)
-	e.Status = resp.StatusCode
+	e.API, e.Status = p.Name(), resp.StatusCode
 	if e.Code == "" {
 		e.Text = fmt.Sprintf("%s answered %d: %s", p.Name(), resp.StatusCode, e.Text)
 	}

@@ -18,9 +18,10 @@ type peer struct{ *http.Client }
 
 func (peer) Name() string { return "the peer" }
 
-// TestCall: a value arrives as it was sent, and an error with its code, its status and its whole text.
+// TestCall: a value arrives as it was sent, and an error with its code, its status and its whole text. A peer cannot
+// answer with an error of another API.
 func TestCall(t *testing.T) {
-	busy := &rpc.Error{Status: http.StatusTooManyRequests, Code: "busy", Text: "all are taken"}
+	busy := &rpc.Error{API: "the peer", Status: http.StatusTooManyRequests, Code: "busy", Text: "all are taken"}
 	for _, c := range []struct {
 		name   string
 		answer func(http.ResponseWriter)
@@ -48,6 +49,9 @@ func TestCall(t *testing.T) {
 			}
 			if e := (*rpc.Error)(nil); errors.As(err, &e) {
 				status = e.Status
+			}
+			if errors.Is(err, &rpc.Error{API: "another peer", Code: "busy"}) {
+				t.Error("it is another API's error")
 			}
 			if !slices.Equal(got, c.want) || text != c.text || status != c.status || errors.Is(err, busy) != c.is {
 				t.Errorf("%v, %v with status %d", got, err, status)

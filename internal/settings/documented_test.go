@@ -38,7 +38,7 @@ func TestDocumentedCommands(t *testing.T) {
 	if strings.Contains(backup, "$PWD") || !strings.Contains(backup, "umask 077") {
 		t.Errorf("%s", backup)
 	}
-	for _, pattern := range []string{"codeforge-backup*", "codeforge-skills*", "*.bak"} {
+	for _, pattern := range []string{"codeforge-backup*", "codeforge-*.tgz", "codeforge-skills*", "*.bak"} {
 		if !strings.Contains(read(".gitignore"), "\n"+pattern+"\n") {
 			t.Errorf(".gitignore has no %s", pattern)
 		}

@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,9 +39,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 	for _, v := range settingSpecs() {
 		// White space around a value is not part of the value.
 		text := strings.TrimSpace(getenv(v.name))
-		if text == "" {
-			text = v.def
-		}
+		text = cmp.Or(text, v.def)
 		if want := v.read(&s, text); want != "" {
 			mistakes = append(mistakes, Mistake{v.name, quoteFound(v.name, text), want})
 		}
@@ -59,6 +59,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM_PYTHON", strconv.Itoa(s.WarmPython),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})
 	}
+	s.TimeoutDefault = cmp.Or(s.TimeoutDefault, s.TimeoutMax)
 	if s.TimeoutDefault > s.TimeoutMax {
 		mistakes = append(mistakes, Mistake{"TIMEOUT_DEFAULT", formatSeconds(s.TimeoutDefault),
 			"at most TIMEOUT_MAX, which is " + formatSeconds(s.TimeoutMax)})
@@ -289,12 +290,10 @@ func parseRanges(t string, to *[]netip.Prefix) string {
 
 // isRegistryRange reports whether a whole range is in registryRanges.
 func isRegistryRange(p netip.Prefix) bool {
-	for _, text := range registryRanges {
-		if r := netip.MustParsePrefix(text); r.Contains(p.Addr()) && r.Bits() <= p.Bits() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(registryRanges[:], func(text string) bool {
+		r := netip.MustParsePrefix(text)
+		return r.Contains(p.Addr()) && r.Bits() <= p.Bits()
+	})
 }
 
 func parsePath(t, want string, to *string) string {

@@ -23,8 +23,9 @@
 //	CANARIES=on                put canaries, which a request may not contain, into the sandbox: on or off
 //	SKILLS_READONLY=false      code cannot write /skills
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
-//	TIMEOUT_DEFAULT=45         seconds a run may take
+//	TIMEOUT_DEFAULT=           seconds a run may take; empty: TIMEOUT_MAX
 //	TIMEOUT_MAX=300            seconds a run may ask for
+//	ANSWER_AFTER=45            seconds until a call is answered although its run goes on
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
 //	AUDIT=on                   the ledger of requests that left the machine: on, off, or required
@@ -89,6 +90,7 @@ type Settings struct {
 	OutputLimit    int
 	TimeoutDefault time.Duration
 	TimeoutMax     time.Duration
+	AnswerAfter    time.Duration
 	// UpstreamProxy is nil if requests leave directly.
 	UpstreamProxy  *url.URL
 	UpstreamCAFile string
@@ -192,8 +194,14 @@ func settingSpecs() []settingSpec {
 			return parseInt(t, 1000, 10_000_000,
 				&s.OutputLimit)
 		}},
-		{"TIMEOUT_DEFAULT", "45", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutDefault) }},
+		{"TIMEOUT_DEFAULT", "", func(s *Settings, t string) string {
+			if t == "" {
+				return ""
+			}
+			return parseSeconds(t, &s.TimeoutDefault)
+		}},
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutMax) }},
+		{"ANSWER_AFTER", "45", func(s *Settings, t string) string { return parseSeconds(t, &s.AnswerAfter) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return parseProxyURL(t, &s.UpstreamProxy) }},
 		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
 			return parsePath(t, "the path of a PEM file", &s.UpstreamCAFile)

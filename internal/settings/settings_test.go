@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	}
 	if s.YOLO || s.UserAgent != "CodeForge/dev" || s.RedactingStrings != nil || s.Debug || s.MCPPort != 8080 || !s.MCPAuthToken.IsEmpty() ||
 		s.MCPAllowedHosts != nil || s.Slots != 8 || s.Warm != 2 || s.Memory != 1<<30 || s.Servers != 8 || s.ServerMemory != 512<<20 || s.Programs != "" || s.Registry != nil || s.RegistryPrivate != nil || s.SkillsReadonly || s.OutputLimit != 40000 ||
-		s.TimeoutDefault != 45*time.Second || s.TimeoutMax != 5*time.Minute || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
+		s.TimeoutDefault != 5*time.Minute || s.TimeoutMax != 5*time.Minute || s.AnswerAfter != 45*time.Second || s.UpstreamProxy != nil || s.UpstreamCAFile != "" || s.TZ != "UTC" || s.LogFormat != "text" {
 		t.Errorf("defaults: %#v", fields(s))
 	}
 	blank := map[string]string{}
@@ -46,7 +46,7 @@ func fields(s Settings) any {
 // TestNames holds the list of architecture and .env.example: each variable with its default.
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
-		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT=45 TIMEOUT_MAX=300 " +
+		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT= TIMEOUT_MAX=300 ANSWER_AFTER=45 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= DATABASE_CA_FILE="
 	var got []string
 	for _, name := range ListNames() {
@@ -89,6 +89,8 @@ func TestValues(t *testing.T) {
 		{"SANDBOX_PROGRAMS", "/opt/servers", func(s Settings) any { return s.Programs }, "/opt/servers"},
 		{"PACKAGE_REGISTRY", "https://packages.example.com/npm/", func(s Settings) any { return s.Registry.String() }, "https://packages.example.com/npm/"},
 		{"PACKAGE_REGISTRY_PRIVATE", "10.1.0.0/16, 203.0.113.0/24, fd12:3456::/48", func(s Settings) any { return fmt.Sprint(s.RegistryPrivate) }, "[10.1.0.0/16 203.0.113.0/24 fd12:3456::/48]"},
+		{"TIMEOUT_DEFAULT", "", func(s Settings) any { return s.TimeoutDefault }, 5 * time.Minute},
+		{"ANSWER_AFTER", "3", func(s Settings) any { return s.AnswerAfter }, 3 * time.Second},
 		{"TIMEOUT_DEFAULT", "300", func(s Settings) any { return s.TimeoutDefault }, 5 * time.Minute},
 		{"UPSTREAM_PROXY", "http://proxy.example.com:3128", func(s Settings) any { return s.UpstreamProxy.Host }, "proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "socks5://u:p@10.0.0.1:1080/", func(s Settings) any { return s.UpstreamProxy.Scheme }, "socks5"},
@@ -171,6 +173,7 @@ func TestRefused(t *testing.T) {
 		{"TIMEOUT_DEFAULT", "60s", `TIMEOUT_DEFAULT: "60s"; want seconds, a whole number from 1 to 86400`},
 		{"TIMEOUT_DEFAULT", "301", `TIMEOUT_DEFAULT: 301; want at most TIMEOUT_MAX, which is 300`},
 		{"TIMEOUT_MAX", "86401", `TIMEOUT_MAX: "86401"; want seconds, a whole number from 1 to 86400`},
+		{"ANSWER_AFTER", "0", `ANSWER_AFTER: "0"; want seconds, a whole number from 1 to 86400`},
 		{"UPSTREAM_PROXY", "u:hunter2@proxy:3128", "UPSTREAM_PROXY: a value of 20" + notShown + "a URL like http://proxy.example.com:3128"},
 		{"UPSTREAM_PROXY", "ftp://u:hunter2@proxy", "UPSTREAM_PROXY: a value of 21" + notShown + "a URL that starts with http://, https:// or socks5://"},
 		{"AUDIT", "yes", `AUDIT: "yes"; want on or off or required`},

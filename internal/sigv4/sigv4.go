@@ -9,10 +9,12 @@
 package sigv4
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -170,9 +172,7 @@ func rewriteURL(u *url.URL, service string) error {
 // again.
 func canonicalPath(u *url.URL, service string) string {
 	sent := u.EscapedPath()
-	if sent == "" {
-		sent = "/"
-	}
+	sent = cmp.Or(sent, "/")
 	if service == "s3" {
 		return sent
 	}
@@ -186,9 +186,7 @@ func canonicalPath(u *url.URL, service string) string {
 // canonicalHeaders lists the signed headers: those that determine the request's effect and that no hop changes.
 func canonicalHeaders(req *http.Request) (names, text string) {
 	host := req.Host
-	if host == "" {
-		host = req.URL.Host
-	}
+	host = cmp.Or(host, req.URL.Host)
 	values := map[string]string{"host": host}
 	for name, list := range req.Header {
 		lower := strings.ToLower(name)
@@ -202,11 +200,7 @@ func canonicalHeaders(req *http.Request) (names, text string) {
 		}
 		values[lower] = strings.Join(trimmed, ",")
 	}
-	var keys []string
-	for name := range values {
-		keys = append(keys, name)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(values))
 	var b strings.Builder
 	for _, name := range keys {
 		b.WriteString(name + ":" + values[name] + "\n")

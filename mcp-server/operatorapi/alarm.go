@@ -11,7 +11,7 @@ import (
 
 // ErrNotFrozen is the error for a session that is not frozen.
 var ErrNotFrozen error = &rpc.Error{
-	Status: http.StatusConflict, Code: "not_frozen", Text: "no such session is frozen",
+	API: PeerName, Status: http.StatusConflict, Code: "not_frozen", Text: "no such session is frozen",
 }
 
 // Alarm is an alarm of the proxy with the session of its run. Numbers only grow.

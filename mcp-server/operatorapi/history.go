@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // The types of this file are the record of runs. mcp-server stores it (mcp-server/internal/history), this API
@@ -31,15 +32,14 @@ type Run struct {
 	Began  time.Time `json:"began"`
 	Ended  time.Time `json:"ended,omitzero"`
 	State  string    `json:"state"`
-	// Reason is sandboxapi.Exit's. Without an exit it is "alarm", "busy", "interrupted" or "unavailable".
+	// Reason is sandboxapi.Exit's. Without an exit it is "alarm", "busy", "interrupted", "restart" or "unavailable".
 	Reason   string `json:"reason,omitempty"`
 	ExitCode int    `json:"exit_code"`
 	// Title is the first line of the comment at the start of the code, or else of the code.
-	Title string `json:"title"`
-	// Language is "typescript" or "python".
-	Language  string `json:"language"`
-	CodeSHA   string `json:"code_sha256"`
-	CodeBytes int    `json:"code_bytes"`
+	Title     string              `json:"title"`
+	Language  sandboxapi.Language `json:"language"`
+	CodeSHA   string              `json:"code_sha256"`
+	CodeBytes int                 `json:"code_bytes"`
 
 	// Client and ClientVersion are the client's name and version. Protocol is its MCP protocol version. Session is a
 	// digest that distinguishes sessions.
@@ -80,6 +80,9 @@ type Run struct {
 	Spans []ExchangeSpan `json:"spans,omitempty"`
 }
 
+// IsUnfinished reports whether the run waits or runs.
+func (r Run) IsUnfinished() bool { return r.State == Waiting || r.State == Running }
+
 // ExchangeSpan is an exchange in a small picture: milliseconds since the run's start.
 type ExchangeSpan struct {
 	Begin   float64 `json:"a"`
@@ -98,10 +101,20 @@ type Detail struct {
 	Output Output `json:"output"`
 	// Answer is the text that the model got.
 	Answer Text `json:"answer"`
+	// Files are the files that the code left in /out or passed to show.
+	Files []RunFile `json:"files,omitempty"`
 	// Exit is sandboxapi.Exit.Detail, or why there was no exit.
 	Exit      string          `json:"exit,omitempty"`
 	Exchanges []Exchange      `json:"exchanges"`
 	Hints     []proxyapi.Hint `json:"hints,omitempty"`
+}
+
+// RunFile is a file of a run, without its content.
+type RunFile struct {
+	// Name is valid: see sandboxapi.IsFileName. Code chose it.
+	Name string `json:"name"`
+	Type string `json:"type"` // MIME
+	Size int64  `json:"size"` // bytes
 }
 
 // Text is a text whose middle may be missing: Omitted bytes between Head and Tail.
@@ -341,6 +354,7 @@ const (
 	EventPrint    = "print"    // code printed: RunID, Print
 	EventSkill    = "skill"    // a skill changed: Skill
 	EventAlert    = "alert"    // Alert
+	EventCancel   = "cancel"   // between replicas: the replica that executes RunID ends the run
 	// EventGap means that this reader has missed events, and must reload its data.
 	EventGap = "gap"
 )

@@ -10,6 +10,7 @@
 //	GET /operator/v1/database                                  -> Database
 //	GET /operator/v1/runs?filter=&cursor=                      -> Page
 //	GET /operator/v1/run?run=                                  -> Detail | 404
+//	GET /operator/v1/file?run=&name=                           -> the file's bytes | 404
 //	GET /operator/v1/exchanges?filter=&cursor=                 -> ExchangePage
 //	GET /operator/v1/events?cursor=                            -> NDJSON of Event, with empty lines between
 //	GET /operator/v1/history                                   -> Status
@@ -35,6 +36,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -50,9 +52,12 @@ const ContainerSocket = "/run/codeforge/operator/operator.sock"
 // Prefix is the start of every path.
 const Prefix = "/operator/v1/"
 
+// PeerName is mcp-server's name as an rpc.Peer.
+const PeerName = "mcp-server"
+
 // ErrNotFound is the error for a run that is not in the history.
 var ErrNotFound error = &rpc.Error{
-	Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
+	API: PeerName, Status: http.StatusNotFound, Code: "not_recorded", Text: "this run is not recorded",
 }
 
 // About describes the running CodeForge.
@@ -161,6 +166,17 @@ func (c Client) Run(ctx context.Context, run string) (Detail, error) {
 	return fetchAnswer[Detail](ctx, c, http.MethodGet, "run", url.Values{"run": {run}})
 }
 
+// FetchRunFile fetches a file of a run. The error is ErrNotFound if there is no such file.
+func (c Client) FetchRunFile(ctx context.Context, run, name string) ([]byte, error) {
+	at := pathAddress("file", url.Values{"run": {run}, "name": {name}})
+	resp, err := rpc.Send(ctx, c, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, explainMissing(err)
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
 // Exchanges lists exchanges.
 func (c Client) Exchanges(
 	ctx context.Context, f ExchangeFilter, cursor string,
@@ -223,6 +239,25 @@ func (c Client) Events(ctx context.Context, cursor string, on func(HistoryEvent)
 	return nil
 }
 
+// SendEvents passes on the events after a cursor, until ctx ends or follow has no more events.
+func SendEvents(
+	ctx context.Context, follow func(context.Context, string) ([]HistoryEvent, error), after string,
+	to chan<- []HistoryEvent,
+) {
+	for {
+		list, err := follow(ctx, after)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		after = list[len(list)-1].Cursor
+		select {
+		case to <- list:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // fetchAnswer sends a request and reads its answer.
 func fetchAnswer[T any](ctx context.Context, c Client, method, path string, v url.Values) (T, error) {
 	out, err := rpc.Call[T](ctx, c, method, pathAddress(path, v), nil)
@@ -245,7 +280,7 @@ func explainMissing(err error) error {
 var errNobody = errors.New("no operator's socket answers there: run this where CodeForge runs, or name docker://NAME")
 
 // Name implements rpc.Peer.
-func (c Client) Name() string { return "mcp-server" }
+func (c Client) Name() string { return PeerName }
 
 // Do implements rpc.Peer.
 func (c Client) Do(r *http.Request) (*http.Response, error) {

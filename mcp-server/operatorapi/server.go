@@ -12,7 +12,8 @@ import (
 
 // ErrNoServer is the error for a server that is not in the catalog.
 var ErrNoServer error = &rpc.Error{
-	Status: http.StatusNotFound, Code: "no_server", Text: "there is no such MCP server, or it is not active",
+	API: PeerName, Status: http.StatusNotFound, Code: "no_server",
+	Text: "there is no such MCP server, or it is not active",
 }
 
 // Review lists the changes of a server's tools that wait for the user. Digest identifies all its present tools.

@@ -1,9 +1,13 @@
-// Package approvalapi defines how a person decides about requests that a rule holds: HTTP on a unix socket of the proxy
-// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (proxyapi),
-// mcp-server sees the held requests, and passes on decisions for rules with "by": "any".
+// Package approvalapi defines how a person decides about requests that a rule holds, and about the plans of dry runs:
+// HTTP on two unix sockets of the proxy. The operator's socket (credentialapi) accepts every decision. mcp-server and
+// the sandbox cannot reach it. The control socket (proxyapi) shows mcp-server the same requests and plans. Over it
+// the proxy accepts a decision only if a rule with "by": "any" holds the request, or every step of the plan.
 //
-//	GET  /approvals/v1              -> []Held, the oldest first
-//	POST /approvals/v1/{id} Answer  -> Held, as it was decided
+//	GET  {held}              -> []HeldRequest, the oldest first
+//	POST {held}/{id}  Answer -> HeldRequest, as it was decided
+//	GET  {plans}             -> []Plan without bodies, headers and answers, the oldest first
+//	GET  {plans}/{id}        -> Plan
+//	POST {plans}/{id} Answer -> Plan, as it was decided: "running" or "refused"
 //
 // Other answers have the body rpc.Error.
 package approvalapi
@@ -11,14 +15,20 @@ package approvalapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
-// Prefix begins every path.
-const Prefix = "/approvals/v1"
+// Paths are the paths of a socket at which the API begins.
+type Paths struct{ Held, Plans string }
+
+// The paths on the operator's socket and on the control socket.
+var (
+	OperatorPaths = Paths{Held: "/approvals/v1", Plans: "/plans/v1"}
+	ControlPaths  = Paths{Held: "/v1/held", Plans: "/v1/plans"}
+)
 
 // HeldRequest is a request that waits for a person. It contains token names, but no credential.
 type HeldRequest struct {
@@ -70,21 +80,49 @@ const (
 // IsWide reports whether the scope covers more than one request.
 func (s Scope) IsWide() bool { return s == ScopePath || s == ScopeRule }
 
-// Answer is a person's decision. An empty Scope is ScopeOnce.
+// Answer is a person's decision.
 type Answer struct {
-	Approve bool  `json:"approve"`
-	Scope   Scope `json:"scope,omitempty"`
+	Approve bool `json:"approve"`
+	// Scope is for a held request. Empty means ScopeOnce.
+	Scope Scope `json:"scope,omitempty"`
+	// Digest is the digest of the plan that the person saw.
+	Digest string `json:"digest,omitempty"`
+	// Steps are the numbers of the plan's steps to send. An empty list means all steps.
+	Steps []int `json:"steps,omitempty"`
 }
 
-// Client sends requests through an HTTP client that connects to the socket.
-type Client struct{ HTTP *http.Client }
+// Client sends requests to the proxy over one of the sockets.
+type Client struct {
+	Peer  rpc.Peer
+	Paths Paths
+}
 
-// ListHeld lists the held requests, the oldest first.
+// ListHeld lists the requests of all runs that wait for a person, the oldest first.
 func (c Client) ListHeld(ctx context.Context) ([]HeldRequest, error) {
-	return rpc.Call[[]HeldRequest](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
+	return callProxy[[]HeldRequest](ctx, c, http.MethodGet, c.Paths.Held, nil)
 }
 
-// DecideHeld approves or refuses a request. It returns an error if the id is no longer held.
+// DecideHeld approves or refuses a request. It returns an *rpc.Error if the id is not held, or if only the
+// operator may decide and this is not the operator's socket.
 func (c Client) DecideHeld(ctx context.Context, id string, a Answer) (HeldRequest, error) {
-	return rpc.Call[HeldRequest](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, "http://proxy"+Prefix+"/"+id, a)
+	return callProxy[HeldRequest](ctx, c, http.MethodPost, c.Paths.Held+"/"+url.PathEscape(id), a)
+}
+
+// ListPlans lists the plans, the oldest first, without their steps.
+func (c Client) ListPlans(ctx context.Context) ([]Plan, error) {
+	return callProxy[[]Plan](ctx, c, http.MethodGet, c.Paths.Plans, nil)
+}
+
+// GetPlan returns a plan with its steps.
+func (c Client) GetPlan(ctx context.Context, id string) (Plan, error) {
+	return callProxy[Plan](ctx, c, http.MethodGet, c.Paths.Plans+"/"+url.PathEscape(id), nil)
+}
+
+// DecidePlan approves or refuses a plan, once. Its errors are those of DecideHeld.
+func (c Client) DecidePlan(ctx context.Context, id string, a Answer) (Plan, error) {
+	return callProxy[Plan](ctx, c, http.MethodPost, c.Paths.Plans+"/"+url.PathEscape(id), a)
+}
+
+func callProxy[T any](ctx context.Context, c Client, method, path string, body any) (T, error) {
+	return rpc.Call[T](ctx, c.Peer, method, "http://proxy"+path, body)
 }

@@ -138,7 +138,7 @@ func (l *Log) countBefore(names []string, day string) (n int64, err error) {
 				return 0, err
 			}
 			for i := 0; i+rootSize <= len(text); i += rootSize {
-				n += 1 << (text[i] & 63)
+				n += 1 << min(text[i], maxHeight)
 			}
 		default:
 			return 0, errors.New(name + " has its records still")

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,52 @@ func TestDamage(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestLastCheckpoint: the last whole checkpoint is found wherever the searched pieces begin, and after many records
+// without one. The search takes the memory of one piece.
+// Promise: ledger
+func TestLastCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "day")
+	line := checkpointPrefix + `{"run":"ra","note":"n"}}` + "\n"
+	if c := parseCheckpoint([]byte(line)); c == nil || c.Note != "n" {
+		t.Fatalf("%q is not a checkpoint: %+v", line, c)
+	}
+	for after := range len(line) + 2 {
+		rest := strings.Repeat("x", 2*searchChunk-after-2) + "\n" + strings.TrimSuffix(line, "\n") // incomplete
+		text := "record\n" + line + rest
+		if after == 0 {
+			text = line + strings.Repeat(strings.Repeat("x", 999)+"\n", 16<<10)
+		}
+		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		f, err := os.Open(path)
+		testkit.Must(t, err)
+		var before, now runtime.MemStats
+		runtime.ReadMemStats(&before)
+		at, c, err := findLastCheckpoint(f, int64(len(text)))
+		runtime.ReadMemStats(&now)
+		if want := strings.Index(text, line) + len(line); err != nil || c == nil || c.Note != "n" || at != int64(want) {
+			t.Errorf("%d bytes after it: %d, want %d: %+v, %v", len(rest), at, want, c, err)
+		}
+		if took := now.TotalAlloc - before.TotalAlloc; took > 8*searchChunk {
+			t.Errorf("%d bytes were allocated for a file of %d", took, len(text))
+		}
+		testkit.Must(t, f.Close())
+	}
+}
+
+// TestForgedRoots: verify reports kept roots with impossible heights, or with more records than can be counted.
+// Promise: ledger
+func TestForgedRoots(t *testing.T) {
+	for height, n := range map[byte]int{48: 1 << 16, 49: 2, 63: 2, 64: 2, 255: 2} {
+		dir := t.TempDir()
+		testkit.Must(t, open(t, dir).Close())
+		root := append([]byte{height}, make([]byte, tlog.HashSize)...)
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "2026-11-19"+rootsName), bytes.Repeat(root, n), 0o600))
+		if r := verify(t, dir); len(r.Findings) == 0 || r.Records < 0 || r.Forgotten < 0 {
+			t.Errorf("height %d: %+v", height, r)
+		}
 	}
 }
 

@@ -237,31 +237,32 @@ func (l *Log) newVerifier() (note.Verifier, error) {
 // findLastCheckpoint finds the last whole line that is a checkpoint, and the offset of the next line. Without a
 // checkpoint it returns 0 and nil.
 func findLastCheckpoint(f *os.File, size int64) (at int64, c *Checkpoint, err error) {
-	var tail []byte // the bytes from begin to the end of the search
 	mark := []byte("\n" + checkpointPrefix)
-	for begin := size; begin > 0; {
-		step := min(begin, searchChunk)
-		begin -= step
-		part := make([]byte, step, int(step)+len(tail))
-		if _, err := f.ReadAt(part, begin); err != nil {
+	part := make([]byte, min(size, searchChunk)+int64(len(mark)))
+	for end := size; end > 0; {
+		begin := max(0, end-searchChunk)
+		// A mark may begin before end and go on behind it.
+		n, err := f.ReadAt(part[:min(size, end+int64(len(mark)))-begin], begin)
+		if err != nil {
 			return 0, nil, err
 		}
-		tail = append(part, tail...)
-		for search := tail; ; {
-			i := bytes.LastIndex(search, mark) + 1
-			if i == 0 && (begin > 0 || !bytes.HasPrefix(search, mark[1:])) {
+		for found := n; found > 0; {
+			found = bytes.LastIndex(part[:found], mark)
+			line := begin + int64(found) + 1
+			if found < 0 && (begin > 0 || !bytes.HasPrefix(part, mark[1:])) {
 				break
 			}
-			if end := bytes.IndexByte(tail[i:], '\n'); end >= 0 {
-				if c := parseCheckpoint(tail[i : i+end]); c.Note != "" {
-					return begin + int64(i+end+1), c, nil
-				}
+			lines := newLineReader(io.NewSectionReader(f, line, size-line))
+			text, err := lines.nextLine()
+			if err != nil {
+				return 0, nil, err
 			}
-			if i == 0 {
-				break
+			// An incomplete line has no checkpoint.
+			if c := parseCheckpoint(text); c != nil && c.Note != "" {
+				return line + lines.read, c, nil
 			}
-			search = search[:i-1] // the line is incomplete
 		}
+		end = begin
 	}
 	return 0, nil, nil
 }

@@ -21,11 +21,14 @@ type tree struct {
 // addLeaf appends a leaf.
 func (t *tree) addLeaf(h tlog.Hash) { t.graftSubtree(0, h) }
 
+// maxHeight bounds the height of a kept subtree, and maxSize the size of a tree that grows.
+const maxHeight, maxSize = 48, 1 << 62
+
 // graftSubtree appends a complete subtree of a height. If such a subtree does not fit at the end of the tree, graft
 // returns false and keeps the tree.
 func (t *tree) graftSubtree(height int, h tlog.Hash) bool {
-	const highest = 48
-	if height > highest || t.size&(1<<height-1) != 0 {
+	// A size that overflows would make the loop below endless.
+	if height > maxHeight || t.size > maxSize || t.size&(1<<height-1) != 0 {
 		return false
 	}
 	size := t.size + 1<<height

@@ -138,50 +138,52 @@ func (v *verification) readFile(src Source, name string) error {
 
 // readHashes reads a day whose hashes alone are kept.
 func (v *verification) readHashes(f io.Reader) error {
-	for {
-		var h tlog.Hash
-		_, err := io.ReadFull(f, h[:])
-		if errors.Is(err, io.EOF) {
-			v.prev = tlog.Hash{}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	var h tlog.Hash
+	return v.eachBlock(f, h[:], func() {
 		v.report.Forgotten++
 		v.addLeaf(h)
+	})
+}
+
+// eachBlock reads a file block by block. The record after such a file cannot refer to an earlier record.
+func (v *verification) eachBlock(f io.Reader, block []byte, add func()) error {
+	for {
+		switch _, err := io.ReadFull(f, block); {
+		case errors.Is(err, io.EOF):
+			v.prev = tlog.Hash{}
+			return nil
+		case err != nil:
+			return err
+		}
+		add()
 	}
 }
 
 // readRoots reads a day of which only the roots are kept.
 func (v *verification) readRoots(f io.Reader) error {
-	for {
-		var root [rootSize]byte
-		_, err := io.ReadFull(f, root[:])
-		if errors.Is(err, io.EOF) {
-			v.prev = tlog.Hash{}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	var root [rootSize]byte
+	return v.eachBlock(f, root[:], func() {
 		height := int(root[0])
 		if !v.lost && !v.tree.graftSubtree(height, tlog.Hash(root[1:])) {
 			v.addFinding("the kept hash of the records from %d on was changed", v.tree.size)
 			v.lost = true
-			continue
+			return
 		}
-		n := int64(1) << (height & 63)
+		// The ledger is lost already, and its numbers must not overflow.
+		if height > maxHeight || v.tree.size > maxSize {
+			return
+		}
+		n := int64(1) << height
 		v.report.Forgotten += n
 		v.report.Records += n
 		if v.lost {
 			v.tree.size += n
-			continue
+			return
 		}
 		for _, k := range v.known[v.tree.size] {
 			v.compareKnown(k, v.tree.currentHead())
 		}
-	}
+	})
 }
 
 // checkRecord checks a record against the previous one.

@@ -1,6 +1,7 @@
 package proxyapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,24 +14,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
+
+// peerName is the proxy's name as an rpc.Peer.
+const peerName = "the proxy"
 
 var (
 	// ErrFenced is the answer if the generation of a registration, or of its end, is not the one that the slot expects.
 	ErrFenced error = &rpc.Error{
-		Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
+		API: peerName, Status: http.StatusConflict, Code: "fenced", Text: "another generation holds the slot",
 	}
 	// ErrNotFound is the answer for an API that is not in the catalog, or has no such file.
-	ErrNotFound error = &rpc.Error{Status: http.StatusNotFound, Code: "not_found", Text: "not found"}
+	ErrNotFound error = &rpc.Error{
+		API: peerName, Status: http.StatusNotFound, Code: "not_found", Text: "not found",
+	}
 	// ErrBadRegistration is the answer to an invalid registration.
 	ErrBadRegistration error = &rpc.Error{
-		Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
+		API: peerName, Status: http.StatusBadRequest, Code: "bad_registration", Text: "bad registration",
 	}
 )
 
 // Client calls the control API of one egress-proxy. It is safe for concurrent use.
 type Client struct {
+	approvalapi.Client
 	http *http.Client
 	dial func(context.Context) (net.Conn, error)
 	pod  string
@@ -50,11 +56,17 @@ func NewClientOver(dial func(context.Context) (net.Conn, error)) *Client {
 		MaxIdleConnsPerHost: 16,
 		DisableCompression:  true,
 	}
-	return &Client{http: &http.Client{Transport: tr}, dial: dial}
+	c := &Client{http: &http.Client{Transport: tr}, dial: dial}
+	c.Client = approvalapi.Client{Peer: c, Paths: approvalapi.ControlPaths}
+	return c
 }
 
 // ForPod returns a client for the slot of one pod, given its address, at a proxy that pods share. Close c to close it.
-func (c *Client) ForPod(pod string) *Client { return &Client{http: c.http, dial: c.dial, pod: pod} }
+func (c *Client) ForPod(pod string) *Client {
+	one := *c
+	one.pod = pod
+	return &one
+}
 
 // slotPath returns the path of a slot, or of a resource below it.
 func (c *Client) slotPath(id slot.ID, of string, query url.Values) string {
@@ -116,39 +128,29 @@ func (c *Client) Diagnose(ctx context.Context, offline bool) (Diagnosis, error) 
 // valid.
 const StatusNotDecided = http.StatusForbidden
 
-// FetchHeld lists the requests of all runs that wait for a person, the oldest first.
-func (c *Client) FetchHeld(ctx context.Context) ([]approvalapi.HeldRequest, error) {
-	return callProxy[[]approvalapi.HeldRequest](ctx, c, http.MethodGet, "/v1/held", nil)
-}
-
-// DecideAny passes on a decision about a request. It returns an *rpc.Error with StatusNotDecided if only the operator
-// may decide, or if the request is no longer held.
-func (c *Client) DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error) {
-	return callProxy[approvalapi.HeldRequest](ctx, c, http.MethodPost, "/v1/held/"+url.PathEscape(id), a)
-}
-
-// FetchPlans lists the plans of dry runs, the oldest first, without their steps.
-func (c *Client) FetchPlans(ctx context.Context) ([]planapi.Plan, error) {
-	return callProxy[[]planapi.Plan](ctx, c, http.MethodGet, "/v1/plans", nil)
-}
-
-// FetchPlan returns a plan with its steps, or ErrNotFound.
-func (c *Client) FetchPlan(ctx context.Context, id string) (planapi.Plan, error) {
-	return callProxy[planapi.Plan](ctx, c, http.MethodGet, "/v1/plans/"+url.PathEscape(id), nil)
-}
-
-// DecidePlan passes on a decision about a plan. It returns an *rpc.Error with StatusNotDecided if only the operator may
-// decide, or if the plan is already decided.
-func (c *Client) DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
-	return callProxy[planapi.Plan](ctx, c, http.MethodPost, "/v1/plans/"+url.PathEscape(id), a)
-}
-
 // MaxScrub bounds the texts of ScrubTexts, in bytes of JSON.
 const MaxScrub = 8 << 20
 
 // ScrubTexts returns the texts with token names for the credentials in them.
 func (c *Client) ScrubTexts(ctx context.Context, texts []string) ([]string, error) {
 	return callProxy[[]string](ctx, c, http.MethodPost, "/v1/scrub", texts)
+}
+
+// ScrubFile returns data with token names for the credentials in them.
+func (c *Client) ScrubFile(ctx context.Context, data []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://proxy/v1/scrub/file", bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if err := rpc.ReadError(c, resp); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // CheckLedger asks whether the ledger is intact and fits the checkpoints in the receipts of runs. It returns
@@ -252,7 +254,7 @@ func (c *Client) FetchMetrics(ctx context.Context) (string, error) {
 }
 
 // Name implements rpc.Peer.
-func (c *Client) Name() string { return "the proxy" }
+func (c *Client) Name() string { return peerName }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {

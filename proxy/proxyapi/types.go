@@ -13,11 +13,7 @@
 //	GET    /v1/broker                      -> 101 codeforge-broker: the proxy's HTTP/2 requests to the broker
 //	GET    /v1/events?of=catalog|requests|alarms  -> NDJSON of Event, until closed
 //	GET    /v1/slots/{n}/held?generation=G -> NDJSON of []approvalapi.HeldRequest, a line for each change
-//	GET    /v1/held                        -> []approvalapi.HeldRequest
-//	POST   /v1/held/{id}                   <- approvalapi.Answer -> HeldRequest | 403 it is the operator's, or gone
-//	GET    /v1/plans                       -> []planapi.Plan
-//	GET    /v1/plans/{id}                  -> planapi.Plan | 404
-//	POST   /v1/plans/{id}                  <- planapi.Answer -> planapi.Plan | 403 it is the operator's, or decided
+//	GET    /v1/held, /v1/plans and below   see package approvalapi
 //	GET    /v1/health                      -> Health, 200 when the proxy serves
 //	GET    /metrics                        -> Prometheus text
 //
@@ -35,7 +31,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // Catalog is the public part of the catalog, for models and mcp-server. It contains no credential.
@@ -167,7 +163,7 @@ type Receipt struct {
 	// Alarm is the alarm that ended the run, or nil.
 	Alarm *Alarm `json:"alarm,omitempty"`
 	// Plan is the plan of a dry run, without its steps. It is nil if the plan is empty, or if the run was not a dry run.
-	Plan *planapi.Plan `json:"plan,omitempty"`
+	Plan *approvalapi.Plan `json:"plan,omitempty"`
 }
 
 // Summary is mcp-server's report on a run that has ended.

@@ -22,6 +22,8 @@ type Table struct {
 	Server     string      `json:"server"`
 	Auth       []Auth      `json:"auth"`
 	Operations []Operation `json:"operations"`
+	// End is the time at which the run ends, in milliseconds since 1970. Zero means that it is unknown.
+	End int64 `json:"end,omitempty"`
 	// Note explains an empty list of operations.
 	Note string `json:"note,omitempty"`
 }

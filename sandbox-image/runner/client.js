@@ -161,6 +161,29 @@ async function send(name, operation, input, url, caller) {
   return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
 }
 
+// sendAgain sends a repeatable request up to four times while the server is busy. It waits for the time in Retry-After,
+// at most 30 s. It never waits until the run's end, so code still gets the error.
+async function sendAgain(name, operation, input, url, caller) {
+  const repeatable = /^(GET|HEAD|OPTIONS|PUT|DELETE) /.test(name) && !(input.body instanceof ReadableStream);
+  for (let pause = 1; ; pause *= 2) {
+    const response = await send(name, operation, input, url, caller);
+    const told = response.headers.get("retry-after");
+    const busy = [429, 500, 502, 503, 504].includes(response.status);
+    if (!repeatable || !busy || pause > 4) return response;
+    const date = (Date.parse(told ?? "") - Date.now()) / 1000;
+    const wait = [told === null ? NaN : Number(told), date].find((s) => s >= 0) ?? pause;
+    if (wait > 30 || Date.now() + 1000 * wait + 2000 > (table.end ?? Infinity)) return response;
+    const text = await response.clone().text().catch(() => "");
+    if (/^\{"error":.*"code":.*"hint":/s.test(text)) return response; // CodeForge's refusal, which stays
+    await response.body?.cancel();
+    await new Promise((done, fail) => {
+      const stop = () => (clearTimeout(timer), fail(input.signal.reason));
+      const timer = setTimeout(() => (input.signal?.removeEventListener("abort", stop), done()), 1000 * wait);
+      input.signal?.addEventListener("abort", stop);
+    });
+  }
+}
+
 // read is the body of an answer.
 async function read(response) {
   const media = response.headers.get("content-type") ?? "";
@@ -194,7 +217,7 @@ function guardPlanned(name, body) {
 async function exchange(name, operation, input, url, caller) {
   const at = {};
   Error.captureStackTrace(at, caller);
-  const response = await send(name, operation, input, url, caller), body = await read(response);
+  const response = await sendAgain(name, operation, input, url, caller), body = await read(response);
   const isPlanned = response.status === 202 && response.headers.has("codeforge-planned") && isObject(body);
   if (isPlanned) return { response, body: guardPlanned(name, body) };
   if (response.ok) return { response, body };

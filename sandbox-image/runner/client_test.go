@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -198,6 +201,67 @@ func TestClient(t *testing.T) {
 		if got := runClient(t, table, code); got != want {
 			t.Errorf("%s\n got %s\nwant %s", code, got, want)
 		}
+	}
+}
+
+// TestClientTriesAgain: a client repeats only repeatable requests while a server is busy. Near the run's end the code
+// gets the error.
+func TestClientTriesAgain(t *testing.T) {
+	var mu sync.Mutex
+	tries := map[string]int{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		tries[r.URL.Path]++
+		n := tries[r.URL.Path]
+		mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		if n == 3 {
+			_, _ = w.Write(append([]byte("served "), body...))
+			return
+		}
+		for name, after := range map[string]string{"/long": "31", "/soon": "1", "/bare": "", "/past": time.Now().UTC().Format(http.TimeFormat)} {
+			if r.URL.Path == name {
+				w.Header().Set("Retry-After", after)
+			}
+		}
+		status := map[string]int{"/bare": 429, "/limited": 429, "/failed": 500, "/wrong": 501}[r.URL.Path]
+		switch {
+		case r.URL.Path == "/bare":
+			w.Header().Del("Retry-After")
+		case w.Header().Get("Retry-After") == "":
+			w.Header().Set("Retry-After", "0")
+		}
+		w.WriteHeader(cmp.Or(status, 503))
+		if r.URL.Path == "/refused" {
+			_, _ = io.WriteString(w, `{"error":"no","code":"limit_reached","hint":"wait"}`)
+		}
+	}))
+	defer s.Close()
+	table := Table{Name: "shop", Call: "shop", Server: s.URL, End: time.Now().Add(time.Hour).UnixMilli()}
+	for _, key := range []string{"GET /limited", "PUT /put", "POST /post", "GET /bare", "GET /failed", "GET /wrong", "GET /long", "GET /past", "GET /refused", "GET /raw", "GET /soon"} {
+		table.Operations = append(table.Operations, Operation{Key: key})
+	}
+	for code, want := range map[string]string{
+		`await shop("GET /limited")`:                        "served  3",
+		`await shop("PUT /put", {body: {a: 1}})`:            `served {"a":1} 3`,
+		`await shop("POST /post").catch((e) => e.status)`:   "503 1",
+		`await shop("GET /bare")`:                           "served  3",
+		`await shop("GET /failed")`:                         "served  3",
+		`await shop("GET /wrong").catch((e) => e.status)`:   "501 1",
+		`await shop("GET /long").catch((e) => e.status)`:    "503 1",
+		`await shop("GET /past")`:                           "served  3",
+		`await shop("GET /refused").catch((e) => e.status)`: "503 1",
+		`(await shop.raw("GET /raw")).status`:               "503 1",
+	} {
+		got := runClient(t, table, code)
+		path, _, _ := strings.Cut(strings.Fields(code[strings.Index(code, "/"):])[0], `"`)
+		if got = fmt.Sprint(got, " ", tries[path]); got != want {
+			t.Errorf("%s: %s, want %s", code, got, want)
+		}
+	}
+	table.End = time.Now().Add(2 * time.Second).UnixMilli()
+	if got := runClient(t, table, `await shop("GET /soon").catch((e) => e.status)`); got != "503" || tries["/soon"] != 1 {
+		t.Errorf("near the end: %s after %d tries", got, tries["/soon"])
 	}
 }
 

@@ -1,4 +1,4 @@
-// The globals of a run whose APIs include MCP servers: mcp, parallel, stash and McpError. This is the body of a function
+// The globals of a run: mcp, parallel, stash and McpError. This is the body of a function
 // of `servers`, the names of those servers with the names of their tools as far as they are known. warm.js compiles it
 // when one of the globals is first used. Code could replace all of it: what a run may call is decided by the proxy.
 

@@ -1,4 +1,4 @@
-# The builtins of a run whose APIs include MCP servers: mcp, parallel, stash and McpError. `servers` holds the names of those
+# The builtins of a run: mcp, parallel, stash and McpError. `servers` holds the names of those
 # servers with the names of their tools as far as they are known. Code could replace all of it: what a run may call is
 # decided by the proxy.
 
@@ -23,6 +23,7 @@ class McpError(Exception):
     def __init__(self, message, server="", tool="", code="", retryable=False, hint="", text=None, structured=None,
                  data=None):
         super().__init__(message)
+        self.message = message
         self.server, self.tool, self.code, self.retryable = server, tool, code, retryable
         self.hint, self.text, self.structured, self.data = hint, text, structured, data
 
@@ -220,7 +221,7 @@ class _Tool:
 
     def within(self, seconds):
         """The same tool with a time limit for each call."""
-        limited = _Tool(self._server, self._name)
+        limited = type(self)(self._server, self._name)
         limited.call = lambda call, given, named: _Tool.call(
             limited, _Call(call.server, call.tool, seconds, call.wait), given, named)
         return limited
@@ -242,6 +243,9 @@ class _AioTool(_Tool):
             work.add_done_callback(lambda w: w.cancelled() or w.exception())  # nobody else asks for it
             raise
 
+    async def raw(self, *given, **named):
+        return await _in_thread(super().raw, *given, **named)
+
 
 _pool = None
 
@@ -253,6 +257,12 @@ def _executor():
 
         _pool = ThreadPoolExecutor(32, "mcp")
     return _pool
+
+
+async def _in_thread(work, *given, **named):
+    import asyncio
+
+    return await asyncio.get_running_loop().run_in_executor(_executor(), lambda: work(*given, **named))
 
 
 class _Server:
@@ -268,6 +278,8 @@ class _Server:
 
     def __getitem__(self, tool):
         special = {"$tools": self._list, "$resources": self._resources, "$read": self._read, "$prompt": self._prompt}
+        if tool in special and self._kind is _AioTool:
+            return lambda *given, **named: _in_thread(special[tool], *given, **named)
         if tool in special:
             return special[tool]
         return self._tools.get(tool) or self._kind(self._name, tool)
@@ -332,15 +344,21 @@ mcp = _Servers(_Tool)
 mcp.aio = _Servers(_AioTool)
 
 
+class _Settled(dict):
+    """The end of one call: {"status": "fulfilled", "value": ...} or {"status": "rejected", "reason": exception}."""
+
+    __getattr__ = dict.get
+
+
 def parallel(calls, limit=8):
-    """Runs functions, at most `limit` at once. The results are in order; a call that failed has its exception there."""
+    """Runs functions, at most `limit` at once, and gives how each has ended, in order."""
     from concurrent.futures import ThreadPoolExecutor
 
     def settle(call):
         try:
-            return call()
+            return _Settled(status="fulfilled", value=call())
         except Exception as e:
-            return e
+            return _Settled(status="rejected", reason=e)
 
     calls = list(calls)
     with ThreadPoolExecutor(max(1, min(limit, len(calls) or 1)), "parallel") as pool:

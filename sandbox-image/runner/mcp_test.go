@@ -144,7 +144,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte("// deno-lint-ignore-file\n"+prelude+"\n"+code), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.js"), Warm, 0o600))
-	input, err := BuildStartInput(false, servers)
+	input, err := BuildStartInput(false, servers, []byte(code))
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
@@ -391,10 +391,10 @@ console.log(mcp);
 	}
 }
 
-// A run without servers has none of the globals; many servers fit too.
+// A run without servers whose code names no helper lacks all globals. Many servers fit too.
 func TestGo(t *testing.T) {
 	t.Parallel()
-	out, errs := run(t, nil, nil, "console.log(['mcp', 'parallel', 'stash', 'McpError'].filter((n) => n in globalThis));")
+	out, errs := run(t, nil, nil, "console.log(['mcp', 'par' + 'allel', 'st' + 'ash', 'Mcp' + 'Error'].filter((n) => n in globalThis));")
 	if out != "[]\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
@@ -409,11 +409,15 @@ func TestGo(t *testing.T) {
 	if out != "100 100 null\n" || errs != "" {
 		t.Errorf("%s%s", out, errs)
 	}
-	if first, err := BuildStartInput(false, nil); err != nil || !bytes.Equal(first, []byte{GoByte}) {
+	out, errs = run(t, nil, nil, "const [a, b] = await parallel([() => 1, () => { throw 2; }]);\nconsole.log(a.value, b.reason, typeof stash.set, Object.keys(mcp).length);")
+	if out != "1 2 function 0\n" || errs != "" {
+		t.Errorf("without servers: %s%s", out, errs)
+	}
+	if first, err := BuildStartInput(false, nil, []byte("console.log(1)")); err != nil || !bytes.Equal(first, []byte{GoByte}) {
 		t.Errorf("%q %v", first, err)
 	}
 	var servers map[string][]string
-	line, _ := BuildStartInput(false, known)
+	line, _ := BuildStartInput(false, known, nil)
 	if err := json.NewDecoder(bytes.NewReader(line[1:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
 	}

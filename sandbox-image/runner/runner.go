@@ -2,8 +2,10 @@
 package runner
 
 import (
+	"bytes"
 	_ "embed" // warm.js, mcp.js and their counterparts in Python
 	"encoding/json"
+	"slices"
 )
 
 // Warm is warm.js, which Deno runs with --preload. It writes one zero byte to standard output when the interpreter is
@@ -28,7 +30,7 @@ const (
 //go:embed sitecustomize.py
 var Site []byte
 
-// mcpScript and mcpPython are mcp.js and mcp.py, one of which a run with MCP servers gets.
+// mcpScript and mcpPython are mcp.js and mcp.py, one of which a run gets that may call MCP servers or use a helper.
 var (
 	//go:embed mcp.js
 	mcpScript []byte
@@ -36,11 +38,17 @@ var (
 	mcpPython []byte
 )
 
+// helpers are the words of code that may use parallel, stash or McpError, also in a skill.
+var helpers = [][]byte{[]byte("parallel"), []byte("stash"), []byte("McpError"), []byte("skills")}
+
 // BuildStartInput returns the input that starts the main module. The run may call the given MCP servers; each has its
-// known tool names.
-func BuildStartInput(python bool, servers map[string][]string) ([]byte, error) {
+// known tool names. Code without servers that needs no helper starts without them, which is faster.
+func BuildStartInput(python bool, servers map[string][]string, code []byte) ([]byte, error) {
 	if len(servers) == 0 {
-		return []byte{GoByte}, nil
+		if !slices.ContainsFunc(helpers, func(word []byte) bool { return bytes.Contains(code, word) }) {
+			return []byte{GoByte}, nil
+		}
+		servers = map[string][]string{} // null would not be an object for the scripts
 	}
 	line, err := json.Marshal(servers)
 	if err != nil {

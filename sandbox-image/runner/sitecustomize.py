@@ -52,6 +52,49 @@ def define_mcp(line, source):
         setattr(builtins, name, space[name])
 
 
+def shrink(data):
+    """Returns an image scaled down to 1,568 px on its long side, if Pillow is installed."""
+    try:
+        import io
+        from PIL import Image
+
+        image = Image.open(io.BytesIO(data))
+        if max(image.size) <= 1568:
+            return data
+        made = io.BytesIO()
+        kind = image.format
+        image.thumbnail((1568, 1568))
+        image.save(made, kind)
+        return made.getvalue()
+    except Exception:  # no Pillow, or no image: mcp-server checks the shown data
+        return data
+
+
+def define_show():
+    """Makes show(path_or_bytes) a builtin. It puts an image or a sound into the answer of execute_code."""
+    import builtins
+
+    sizes = []
+
+    def show(what):
+        if isinstance(what, dict):
+            what = what["path"]  # a file that a tool of an MCP server returned
+        if not isinstance(what, (bytes, bytearray, memoryview)):
+            with open(what, "rb") as f:
+                what = f.read()
+        data = shrink(what)
+        if len(sizes) == 4:
+            raise ValueError("A run shows at most 4 images and sounds")
+        if sum(sizes) + len(data) > 2 << 20:
+            raise ValueError("A run shows at most 2 MiB: make the image smaller")
+        os.makedirs("/out/.shown", exist_ok=True)
+        with open(f"/out/.shown/{len(sizes) + 1}", "wb") as f:
+            f.write(data)
+        sizes.append(len(data))
+
+    builtins.show = show
+
+
 class SkillFinder:
     """Makes /skills/<name>.py importable as skills.<name>, with _ for -, unless two have that name.
 
@@ -201,6 +244,7 @@ def begin():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
     prepare_imports(packages)
+    define_show()
     servers = await_order()
     if servers is not None:
         define_mcp(*servers)

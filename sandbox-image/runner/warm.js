@@ -30,6 +30,24 @@
   }
 }
 
+// show(pathOrBytes) puts an image or a sound into the answer of execute_code. mcp-server checks the data.
+{
+  let files = 0, bytes = 0;
+  const show = (what) => {
+    if (typeof what?.path === "string") what = what.path; // a file that a tool of an MCP server returned
+    const data = typeof what === "string" || what instanceof URL ? Deno.readFileSync(what)
+      : ArrayBuffer.isView(what) ? new Uint8Array(what.buffer, what.byteOffset, what.byteLength)
+      : what instanceof ArrayBuffer ? new Uint8Array(what) : null;
+    if (data === null) throw new TypeError("show wants the path of an image or sound, or its bytes");
+    if (files === 4) throw new RangeError("A run shows at most 4 images and sounds");
+    if (bytes + data.length > 2 << 20) throw new RangeError("A run shows at most 2 MiB: make the image smaller");
+    Deno.mkdirSync("/out/.shown", { recursive: true });
+    Deno.writeFileSync(`/out/.shown/${files + 1}`, data);
+    files++, bytes += data.length;
+  };
+  Object.defineProperty(globalThis, "show", { value: show, writable: true, enumerable: false, configurable: true });
+}
+
 Deno.stdout.writeSync(new Uint8Array(1));
 const order = new Uint8Array(1);
 let n = Deno.stdin.readSync(order);

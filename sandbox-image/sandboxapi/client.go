@@ -2,6 +2,7 @@ package sandboxapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,28 +15,29 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
+// peerName is sandboxd's name as an rpc.Peer.
+const peerName = "sandboxd"
+
 // Errors that callers test for.
 var (
-	ErrBusy      error = &rpc.Error{Status: http.StatusTooManyRequests, Code: "busy", Text: "all slots are taken"}
-	ErrLeaseGone error = &rpc.Error{Status: http.StatusGone, Code: "lease_gone", Text: "the lease has ended"}
+	ErrBusy      = newError(http.StatusTooManyRequests, "busy", "all slots are taken")
+	ErrLeaseGone = newError(http.StatusGone, "lease_gone", "the lease has ended")
 	// ErrPermissions means that the current permission set is not the one that the run expects.
-	ErrPermissions error = &rpc.Error{
-		Status: http.StatusConflict, Code: "permissions", Text: "the permission set has changed",
-	}
+	ErrPermissions = newError(http.StatusConflict, "permissions", "the permission set has changed")
 	// ErrBadRequest means that a request can never succeed.
-	ErrBadRequest error = &rpc.Error{Status: http.StatusBadRequest, Code: "bad_request", Text: "bad request"}
+	ErrBadRequest = newError(http.StatusBadRequest, "bad_request", "bad request")
 	// ErrUnready means that the Sandbox cannot serve any run at the moment.
-	ErrUnready error = &rpc.Error{
-		Status: http.StatusServiceUnavailable, Code: "unready", Text: "the sandbox is not ready",
-	}
+	ErrUnready = newError(http.StatusServiceUnavailable, "unready", "the sandbox is not ready")
 	// ErrNotInstalled means that no installation has sealed the package.
-	ErrNotInstalled error = &rpc.Error{
-		Status: http.StatusFailedDependency, Code: "not_installed", Text: "the package is not installed",
-	}
+	ErrNotInstalled = newError(http.StatusFailedDependency, "not_installed", "the package is not installed")
 	// ErrInterrupted means that the stream broke before the run's Exit arrived. The code may have run, so the caller
 	// decides whether to try again.
 	ErrInterrupted = errors.New("the connection to the sandbox broke during the run")
 )
+
+func newError(status int, code, text string) error {
+	return &rpc.Error{API: peerName, Status: status, Code: code, Text: text}
+}
 
 // errAsking means that a request failed without a response. sandboxd may have received it.
 var errAsking = errors.New("asking sandboxd")
@@ -67,9 +69,7 @@ const (
 
 // NewClient returns a client. The client opens the stream at the first call.
 func NewClient(cfg ClientConfig) *Client {
-	if cfg.PingEvery == 0 {
-		cfg.PingEvery = 15 * time.Second
-	}
+	cfg.PingEvery = cmp.Or(cfg.PingEvery, 15*time.Second)
 	c := &Client{}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -128,7 +128,7 @@ func (c *Client) getConn(ctx context.Context) (*http.ClientConn, error) {
 }
 
 // Name implements rpc.Peer.
-func (c *Client) Name() string { return "sandboxd" }
+func (c *Client) Name() string { return peerName }
 
 // Do implements rpc.Peer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
@@ -191,19 +191,21 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	}
 	defer resp.Body.Close()
 	events := bufio.NewReaderSize(resp.Body, 4<<10)
-	for {
-		e, err := readEvent(events)
+	var exit *Exit
+	for exit == nil {
+		err := readEvent(events, func(e Event) {
+			if exit = e.Exit; exit == nil {
+				on(e)
+			}
+		})
 		if err != nil {
 			if ctx.Err() != nil {
 				return Exit{}, ctx.Err()
 			}
 			return Exit{}, fmt.Errorf("%w: %w", ErrInterrupted, err)
 		}
-		if e.Exit != nil {
-			return *e.Exit, nil
-		}
-		on(e)
 	}
+	return *exit, nil
 }
 
 // Pause stops or resumes the time limit of a lease's run. It returns ErrLeaseGone if there is no such run.

@@ -9,12 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// runFrame is a line of a run's answer. After a line with a number of bytes, that many bytes of raw text follow.
-// Encoding long text as JSON would take longer than all other work on it.
+// runFrame is a line of a run's answer. After a line with a number of bytes, that many raw bytes follow. Encoding long
+// text as JSON would take longer than all other work on it.
 type runFrame struct {
 	Event
 	StdoutBytes int `json:"stdout_bytes,omitempty"`
 	StderrBytes int `json:"stderr_bytes,omitempty"`
+	FileBytes   int `json:"file_bytes,omitempty"`
 }
 
 const (
@@ -29,6 +30,8 @@ const (
 func writeEvent(w io.Writer, e Event) error {
 	f, text := runFrame{Event: e}, ""
 	switch {
+	case e.File != nil:
+		f.FileBytes, text = len(e.File.Data), string(e.File.Data)
 	case len(e.Stdout) >= longText:
 		f.Stdout, f.StdoutBytes, text = "", len(e.Stdout), e.Stdout
 	case len(e.Stderr) >= longText:
@@ -42,21 +45,34 @@ func writeEvent(w io.Writer, e Event) error {
 	return err
 }
 
-// readEvent reads one event.
-func readEvent(r *bufio.Reader) (Event, error) {
+// readEvent reads one event and calls on for it.
+func readEvent(r *bufio.Reader, on func(Event)) error {
 	line, err := readLine(r)
 	if err != nil {
-		return Event{}, err
+		return err
 	}
 	var f runFrame
 	if err := json.Unmarshal(line, &f); err != nil {
-		return Event{}, err
+		return err
+	}
+	if f.File != nil {
+		done, err := f.File.readData(r, f.FileBytes)
+		if err == nil {
+			on(f.Event)
+		}
+		if done != nil {
+			done()
+		}
+		return err
 	}
 	if f.Stdout, err = readText(r, f.Stdout, f.StdoutBytes); err != nil {
-		return Event{}, err
+		return err
 	}
-	f.Stderr, err = readText(r, f.Stderr, f.StderrBytes)
-	return f.Event, err
+	if f.Stderr, err = readText(r, f.Stderr, f.StderrBytes); err != nil {
+		return err
+	}
+	on(f.Event)
+	return nil
 }
 
 // readText reads the n bytes of text that follow a line. If n is 0, it returns inLine.

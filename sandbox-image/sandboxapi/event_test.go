@@ -11,6 +11,12 @@ import (
 	"testing/iotest"
 )
 
+// nextEvent reads one event.
+func nextEvent(r *bufio.Reader) (e Event, err error) {
+	err = readEvent(r, func(got Event) { e = got })
+	return e, err
+}
+
 func TestEvents(t *testing.T) {
 	events := []Event{
 		{Stdout: "short\n"}, {Stderr: "<&>\u2028\x00"}, {Stdout: strings.Repeat("ä", longText)},
@@ -26,14 +32,14 @@ func TestEvents(t *testing.T) {
 	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(wire.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(wire.Bytes()))} {
 		br := bufio.NewReader(r)
 		for i, want := range events {
-			got, err := readEvent(br)
+			got, err := nextEvent(br)
 			a, _ := json.Marshal(got)
 			b, _ := json.Marshal(want)
 			if err != nil || !bytes.Equal(a, b) {
 				t.Errorf("%s, event %d: %.60s, %v", name, i, a, err)
 			}
 		}
-		if _, err := readEvent(br); err != io.EOF { //nolint:errorlint // as it is
+		if _, err := nextEvent(br); err != io.EOF { //nolint:errorlint // as it is
 			t.Errorf("%s: %v at the end", name, err)
 		}
 	}
@@ -45,11 +51,11 @@ func TestEventsRefused(t *testing.T) {
 		fmt.Sprintf(`{"stdout_bytes":%d}`+"\n", maxText+1), `{"stdout_bytes":-1}` + "\n", `{"stderr_bytes":4}` + "\nabc",
 		`{"stdout":"` + strings.Repeat("x", maxLine) + "\"}\n", "{\n", `{"stdout":"x"}`,
 	} {
-		if e, err := readEvent(bufio.NewReader(strings.NewReader(wire))); err == nil {
+		if e, err := nextEvent(bufio.NewReader(strings.NewReader(wire))); err == nil {
 			t.Errorf("%.40s: got %.40v", wire, e)
 		}
 	}
-	e, err := readEvent(bufio.NewReader(strings.NewReader(`{"stdout_bytes":3}` + "\na\xffb")))
+	e, err := nextEvent(bufio.NewReader(strings.NewReader(`{"stdout_bytes":3}` + "\na\xffb")))
 	if err != nil || e.Stdout != "a\uFFFDb" {
 		t.Errorf("got %q, %v", e.Stdout, err)
 	}

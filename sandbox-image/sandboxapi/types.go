@@ -34,7 +34,7 @@ type LeaseRequest struct {
 	Ahead bool `json:"ahead,omitempty"`
 	// Language is the language of the future run, as in RunRequest. Empty means TypeScript. A run may use the other
 	// language and then takes longer to start.
-	Language string `json:"language,omitempty"`
+	Language Language `json:"language,omitempty"`
 	// Private asks for an interpreter that shares no file with other runs. It sees neither their /tmp, /skills and /runs
 	// nor files of earlier runs. Its own files are removed after the run.
 	Private bool `json:"private,omitempty"`
@@ -88,8 +88,11 @@ type Removed struct {
 // and in memory. sandboxd empties it when the slot is freed.
 func HomeDir(id slot.ID) string { return HomesDir + "/" + strconv.Itoa(int(id)) }
 
-// HomesDir is the folder of all homes.
+// HomesDir is the folder of all homes, and of all folders of OutDir.
 const HomesDir = "/home"
+
+// OutDir returns the folder in the container that code in a slot sees as /out.
+func OutDir(id slot.ID) string { return HomesDir + "/out" + strconv.Itoa(int(id)) }
 
 // ExitTrailer is the HTTP trailer with the Exit of a server's program, as JSON without output counts.
 const ExitTrailer = "Codeforge-Exit"
@@ -106,18 +109,24 @@ type Lease struct {
 	Canary string `json:"canary,omitempty"`
 }
 
-// Languages of code.
+// Language is a language of code.
+type Language string
+
+// The languages.
 const (
-	LanguageTypeScript = "typescript"
-	LanguagePython     = "python"
+	LanguageTypeScript Language = "typescript"
+	LanguagePython     Language = "python"
 )
+
+// IsPython distinguishes the two. Empty means TypeScript.
+func (l Language) IsPython() bool { return l == LanguagePython }
 
 // RunRequest is the body of POST /v1/runs.
 type RunRequest struct {
 	Generation uint64 `json:"generation"`
 	// Run is the run's id, [a-z0-9-]{1,64}. It names /runs/<id>.
-	Run      string `json:"run"`
-	Language string `json:"language"`
+	Run      string   `json:"run"`
+	Language Language `json:"language"`
 	// Code is one module in the language, at most MaxCode bytes.
 	Code string `json:"code"`
 	// Servers are the MCP servers that the code may call, each with its known tool names, at most MaxServers bytes in all.
@@ -210,7 +219,9 @@ type Event struct {
 	// Stdout and Stderr are valid UTF-8, cut between characters. Each invalid byte was replaced by U+FFFD.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
-	Exit   *Exit  `json:"exit,omitempty"`
+	// File is sent after all output.
+	File *File `json:"file,omitempty"`
+	Exit *Exit `json:"exit,omitempty"`
 }
 
 // Reason is the reason why a run ended.

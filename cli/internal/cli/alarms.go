@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -131,10 +132,8 @@ func watchAlarms(
 		last = max(last, a.Number)
 	}
 	for {
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 		list, err := op.Alarms(ctx)
 		if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 	for _, token := range o.tokens {
 		entry.Credentials = append(entry.Credentials, apidir.EntryCredential{Name: token, Surfaces: o.surfaces})
 	}
-	if entry.Description == "" {
-		entry.Description = name
-	}
+	entry.Description = cmp.Or(entry.Description, name)
 	return entry, nil
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -138,9 +139,7 @@ func (x *requestExplanation) byRules(rules []catalog.Rule, decide func([]catalog
 		}
 		break
 	}
-	if x.Why == "" {
-		x.Why = "no rule matches"
-	}
+	x.Why = cmp.Or(x.Why, "no rule matches")
 	if depends != "" {
 		x.Why = fmt.Sprintf("%s; without it: %s, %s", depends, x.Verdict, x.Why)
 		x.Verdict = dependsOnBody

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,10 +108,7 @@ func proposeRules(a *catalog.API, list []proxyapi.Exchange) ruleProposal {
 		p.Rules = append(p.Rules, proposedRule{text, "allow " + r.method + " " + r.path, n})
 	}
 	slices.SortFunc(p.Rules, func(x, y proposedRule) int {
-		if x.Requests != y.Requests {
-			return y.Requests - x.Requests
-		}
-		return strings.Compare(x.Text, y.Text)
+		return cmp.Or(y.Requests-x.Requests, strings.Compare(x.Text, y.Text))
 	})
 	for i, r := range a.Rules {
 		p.Now = append(p.Now, proposedRule{Text: r.String(), Requests: now[i]})

@@ -40,7 +40,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: p.Script(), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: p.Script(), APIs: []string{name}}, "")
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -99,7 +101,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 // connectApprovals connects to the proxy.
 func connectApprovals(ctx context.Context, e *Env, t serverTarget) (approvalapi.Client, error) {
 	c, err := t.connectProxy(ctx, e)
-	return approvalapi.Client{HTTP: c.HTTP}, err
+	return approvalapi.Client{Peer: credentialapi.Peer{Client: c.HTTP}, Paths: approvalapi.OperatorPaths}, err
 }
 
 func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {
@@ -173,10 +175,8 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

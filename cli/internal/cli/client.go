@@ -25,8 +25,10 @@ func connectCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
 		Long: `
-CLIENT is ` + joinWithOr(clients.ListNames()) + `. Without
-one, connect prints the lines for all clients.
+CLIENT is one of
+` + strings.Join(clients.ListNames()[:6], ", ") + `,
+` + joinWithOr(clients.ListNames()[6:]) + `.
+Without one, connect prints the lines of the most common clients.
 
 With CLIENT, connect shows the change of its configuration file. It writes the
 change once you confirm, or at once with --write. It keeps the rest of the file,
@@ -151,8 +153,8 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 		return err
 	}
 	after, err := client.AddCodeForge(before, a.clientAccess(e), o.http)
-	if errors.Is(err, jsonfile.ErrNotJSON) {
-		return fmt.Errorf("%s: %w: the file was not changed. Put this into it:\n%s", path, err,
+	if errors.Is(err, jsonfile.ErrNotJSON) || errors.Is(err, clients.ErrCannotEdit) {
+		return fmt.Errorf("%s: %w: the file was not changed. Add the entry yourself:\n%s", path, err,
 			client.OneLineConfig(a.clientAccess(e)))
 	}
 	if err != nil {

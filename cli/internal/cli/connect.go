@@ -41,8 +41,22 @@ func (a endpointAccess) clientAccess(e *Env) clients.Access {
 		out.Command = []string{"docker", "exec", "-i", a.container, "codeforge", "stdio"}
 	case a.container != "": // this command reconnects after a restart of the container, which ends every docker exec
 		out.Command = []string{self, "stdio", "--url", docker.Scheme + a.container}
+		out.Env = dockerVariables(e)
 	case a.state != "" && err == nil:
 		out.Command = []string{self, "stdio", "--state", a.state}
+	}
+	return out
+}
+
+// dockerVariables returns the variables with which the command line finds docker and its engine.
+func dockerVariables(e *Env) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{
+		"PATH", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY",
+	} {
+		if value := e.Getenv(name); value != "" {
+			out[name] = value
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -60,10 +61,8 @@ func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, activ
 		if err == nil && has == active {
 			return loaded
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, 20*time.Millisecond) {
 			return notLoaded
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (o *mcpOptions) evaluateExpression(
 	if err != nil {
 		return out, mcpclient.Result{}, err
 	}
-	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: buildScript(title, expression, values), APIs: []string{name}})
+	r, err := executeRun(ctx, e, c, mcpclient.Run{Code: buildScript(title, expression, values), APIs: []string{name}}, "")
 	if err != nil {
 		return out, r, err
 	}

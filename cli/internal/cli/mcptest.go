@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -149,10 +150,7 @@ func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, sinc
 		return nil
 	}
 	defer rec.close()
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-	}
+	timing.WaitFor(ctx, settle)
 	var all []proxyapi.Exchange
 	run := proxyapi.ServerPrefix + name
 	logs := logsOptions{filter: operatorapi.ExchangeFilter{Run: run, Since: since}}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 func plansCommand(e *Env) *cobra.Command {
@@ -28,7 +29,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := connectPlans(c.Context(), e, t)
+		client, err := connectApprovals(c.Context(), e, t)
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		if err != nil {
 			return err
 		}
-		return printList(e, *asJSON, list, "There is no plan.", func(p planapi.Plan) { printPicture(e, p) })
+		return printList(e, *asJSON, list, "There is no plan.", func(p approvalapi.Plan) { printPicture(e, p) })
 	}
 	return c
 }
@@ -61,7 +62,7 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 				if err != nil {
 					return err
 				}
-				client, err := connectPlans(c.Context(), e, t)
+				client, err := connectApprovals(c.Context(), e, t)
 				if err != nil {
 					return err
 				}
@@ -80,21 +81,15 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 	return c
 }
 
-// connectPlans connects to the proxy.
-func connectPlans(ctx context.Context, e *Env, t serverTarget) (planapi.Client, error) {
-	c, err := t.connectProxy(ctx, e)
-	return planapi.Client{HTTP: c.HTTP}, err
-}
-
 // onPlan executes a verb.
-func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, steps []int, asJSON bool) error {
+func onPlan(ctx context.Context, e *Env, c approvalapi.Client, verb, id string, steps []int, asJSON bool) error {
 	p, err := c.GetPlan(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
 	}
 	if verb != "show" {
 		// Digest: the proxy rejects the decision if the plan is not the one that was just read.
-		in := planapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
+		in := approvalapi.Answer{Approve: verb == "approve", Digest: p.Digest, Steps: steps}
 		if _, err := c.DecidePlan(ctx, id, in); err != nil {
 			return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
 		}
@@ -103,7 +98,7 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 		}
 	}
 	// A refused plan is a success; a plan that stopped midway is not.
-	failed := verb == "approve" && p.State != planapi.StateDone
+	failed := verb == "approve" && p.State != approvalapi.StateDone
 	switch {
 	case asJSON:
 		err = printJSON(e.Stdout, p)
@@ -121,16 +116,14 @@ func onPlan(ctx context.Context, e *Env, c planapi.Client, verb, id string, step
 }
 
 // waitForPlan waits until a plan has been sent.
-func waitForPlan(ctx context.Context, c planapi.Client, id string) (planapi.Plan, error) {
+func waitForPlan(ctx context.Context, c approvalapi.Client, id string) (approvalapi.Plan, error) {
 	for {
 		p, err := c.GetPlan(ctx, id)
-		if err != nil || p.State != planapi.StateRunning {
+		if err != nil || p.State != approvalapi.StateRunning {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, 100*time.Millisecond) {
 			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", safetext.OneLine(id))
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
@@ -162,13 +155,13 @@ func parseSteps(text string) ([]int, error) {
 }
 
 // printPicture prints a plan in few lines, with its state.
-func printPicture(e *Env, p planapi.Plan) {
+func printPicture(e *Env, p approvalapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for i, line := range p.Picture {
 		line = safetext.OneLine(line)
 		if i == 0 {
 			line = paint(terminal.Yellow, line)
-			if p.State != planapi.StateOpen {
+			if p.State != approvalapi.StateOpen {
 				line += " · " + string(p.State)
 			}
 		}
@@ -177,7 +170,7 @@ func printPicture(e *Env, p planapi.Plan) {
 }
 
 // printPlan prints a whole plan. All text of the code and of upstreams is escaped for the terminal.
-func printPlan(e *Env, p planapi.Plan) {
+func printPlan(e *Env, p approvalapi.Plan) {
 	printPicture(e, p)
 	width, _ := e.Stdout.Width()
 	paint := newPainter(e, e.Stdout)
@@ -207,7 +200,7 @@ func printPlan(e *Env, p planapi.Plan) {
 }
 
 // apisOf names the APIs of a step.
-func apisOf(s planapi.Step) string {
+func apisOf(s approvalapi.Step) string {
 	if len(s.APIs) == 0 {
 		return ""
 	}
@@ -215,7 +208,7 @@ func apisOf(s planapi.Step) string {
 }
 
 // printSent prints the result of each step that was sent.
-func printSent(e *Env, p planapi.Plan) {
+func printSent(e *Env, p approvalapi.Plan) {
 	width, _ := e.Stdout.Width()
 	sent := 0
 	for _, s := range p.Steps {
@@ -226,7 +219,7 @@ func printSent(e *Env, p planapi.Plan) {
 			sent++
 		}
 	}
-	if p.State == planapi.StateDone {
+	if p.State == approvalapi.StateDone {
 		fmt.Fprintf(e.Stdout, "Sent: %s.\n", countNoun(sent, "step"))
 	} else {
 		fmt.Fprintf(e.Stdout, "Stopped: %s succeeded. The steps after the last one above "+
@@ -238,7 +231,7 @@ func printSent(e *Env, p planapi.Plan) {
 }
 
 // printReply prints the result of a step.
-func printReply(e *Env, s planapi.Step, width int) {
+func printReply(e *Env, s approvalapi.Step, width int) {
 	paint, a := newPainter(e, e.Stdout), s.Answer
 	color, text := terminal.Green, strconv.Itoa(a.Status)
 	if !a.IsOK() {

@@ -45,31 +45,34 @@ be run; 130 interrupted; 2 wrong command line.`,
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
+	out := c.Flags().String("out", "", "save the files that the script writes to /out in the folder `DIR`")
 	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
-	language := c.Flags().String("language", "",
+	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
 	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
 	asJSON := jsonFlag(e, c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		if *language = strings.ToLower(*language); *language != "" && !slices.Contains(languages, *language) {
-			return usageError("--language %q%s", *language, didYouMean(*language, "", languages))
+		written := strings.ToLower(*named)
+		if written != "" && !slices.Contains(languages, written) {
+			return usageError("--language %q%s", written, didYouMean(written, "", languages))
 		}
+		language := sandboxapi.Language(written)
 		script := scriptbundle.Script{Code: *code}
 		if script.Code == "" {
 			if len(args) == 0 {
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
 			}
-			if *language == "" && strings.HasSuffix(args[0], ".py") {
-				*language = sandboxapi.LanguagePython
+			if language == "" && strings.HasSuffix(args[0], ".py") {
+				language = sandboxapi.LanguagePython
 			}
 			var err error
-			if script, err = readScript(e, args[0], *language); err != nil {
+			if script, err = readScript(e, args[0], language); err != nil {
 				return &exitError{ExitNotRun, err}
 			}
 			args = args[1:]
 		}
-		if *language == sandboxapi.LanguagePython && len(args) > 0 {
+		if language.IsPython() && len(args) > 0 {
 			return usageError("run takes arguments only for scripts in TypeScript, got %d for a script in Python", len(args))
 		}
 		c, err := t.newConfig(e)
@@ -77,9 +80,9 @@ be run; 130 interrupted; 2 wrong command line.`,
 			return &exitError{ExitNotRun, err}
 		}
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
-			Code: withArguments(script.Code, args), Language: *language, APIs: splitList(*apis),
+			Code: withArguments(script.Code, args), Language: language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
-		})
+		}, *out)
 		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
 			return &exitError{ExitInterrupted, errors.New("interrupted; the run was stopped")}
@@ -96,7 +99,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 }
 
 // languages are the values of --language.
-var languages = []string{sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython}
+var languages = []string{string(sandboxapi.LanguageTypeScript), string(sandboxapi.LanguagePython)}
 
 // secondsFlag is a flag for a time: 30s, 2m, or a number of seconds.
 type secondsFlag time.Duration
@@ -136,7 +139,7 @@ func withArguments(code string, args []string) string {
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
 }
 
-func readScript(e *Env, name, language string) (scriptbundle.Script, error) {
+func readScript(e *Env, name string, language sandboxapi.Language) (scriptbundle.Script, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
@@ -154,7 +157,7 @@ func readScript(e *Env, name, language string) (scriptbundle.Script, error) {
 	if len(code) > sandboxapi.MaxCode {
 		return scriptbundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
-	if name == "-" || language == sandboxapi.LanguagePython {
+	if name == "-" || language.IsPython() {
 		return scriptbundle.Script{Code: string(code)}, nil
 	}
 	return scriptbundle.NewScript(name, string(code))
@@ -165,7 +168,10 @@ func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-func executeRun(ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run) (mcpclient.Result, error) {
+// executeRun runs a script. It saves the run's files in a folder, unless the folder's name is empty.
+func executeRun(
+	ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.Run, out string,
+) (mcpclient.Result, error) {
 	p := startProgress(e, "running")
 	defer p.stop()
 	s, err := mcpclient.Connect(ctx, c, mcpclient.Options{Progress: func(message string) {
@@ -181,7 +187,11 @@ func executeRun(ctx context.Context, e *Env, c mcpclient.Config, run mcpclient.R
 	if s.Place.State == nil {
 		p.setMessage("running at " + s.Place.Name())
 	}
-	return s.RunCode(ctx, run)
+	r, err := s.RunCode(ctx, run)
+	if err == nil && out != "" {
+		err = saveRunFiles(ctx, e, s, r, out)
+	}
+	return r, err
 }
 
 // approvalText explains how a person decides about a held request.

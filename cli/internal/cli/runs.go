@@ -79,7 +79,16 @@ line.`,
 	}
 	remove.Flags().BoolVar(&o.all, "all", false, "every run")
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
-	c.AddCommand(&cobra.Command{
+	files := &cobra.Command{
+		Use: "files RUN", Short: "list the files of a run; with --out save them",
+		Long: `
+RUN is an id or a prefix of it. Files are those that code wrote to /out, and the
+images and sounds that it passed to show. CodeForge deletes them after 7 days.`,
+		Example: exampleText("codeforge runs files rv4", "codeforge runs files rv4 --out results"),
+		Args:    cobra.ExactArgs(1), RunE: onRecord(o.printRunFiles),
+	}
+	files.Flags().StringVar(&o.out, "out", "", "save the files in the folder `DIR`")
+	c.AddCommand(files, &cobra.Command{
 		Use: "show RUN", Short: "show a run: its code, its output, and its exchanges",
 		Long:    "RUN is an id or a prefix of it.",
 		Example: exampleText("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
@@ -91,7 +100,7 @@ line.`,
 type runsOptions struct {
 	target         serverTarget
 	filter         operatorapi.RunFilter
-	since          string
+	since, out     string
 	last           int
 	all, yes, json bool
 }
@@ -209,13 +218,15 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	fact("client", strings.TrimSpace(d.Client+" "+d.ClientVersion))
 	fact("tenant", d.Tenant)
 	fact("protocol", d.Protocol)
-	fact("language", d.Language)
+	fact("language", string(d.Language))
 	fact("reason", d.Reason)
 	fact("code", fmt.Sprintf("%d bytes, SHA-256 %s", d.CodeBytes, d.CodeSHA))
 	fact("skills", strings.Join(d.Skills, ", "))
 	fact("narrowed", strings.Join(d.Narrowed, ", "))
 	fact("waited", formatDuration(d.WaitedMS))
-	fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	if d.MaxRSS > 0 { // unknown if the run was cancelled
+		fact("used", fmt.Sprintf("%s of a processor, %d MB", formatDuration(d.CPUMS), d.MaxRSS>>20))
+	}
 	fact("printed", fmt.Sprintf("%d bytes; the model was given %d", d.StdoutBytes+d.StderrBytes, d.Shown))
 	fact("exit", d.Exit)
 	if d.Kept {
@@ -228,13 +239,20 @@ func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids 
 	return nil
 }
 
-// joinOutput joins a run's output.
+// joinOutput joins a run's output. A line of stdout and a line of stderr that were printed at the same time stay whole.
 func joinOutput(list []operatorapi.Print) string {
 	var b strings.Builder
+	begun := map[bool]string{} // the last line of each stream, if it has no line feed yet
 	for _, p := range list {
-		b.WriteString(p.Text)
+		text := begun[p.Err] + p.Text
+		at := strings.LastIndexByte(text, '\n') + 1
+		b.WriteString(text[:at])
+		begun[p.Err] = text[at:]
 	}
-	return b.String()
+	if begun[false] != "" && begun[true] != "" {
+		begun[false] += "\n"
+	}
+	return b.String() + begun[false] + begun[true]
 }
 
 // printKept prints a text whose middle may be missing.

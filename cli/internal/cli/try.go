@@ -62,7 +62,7 @@ func (o *apiOptions) tryFirstCall(ctx context.Context, e *Env) error {
 	}
 	indented := "  " + strings.ReplaceAll(strings.TrimSpace(tryCode), "\n", "\n  ")
 	fmt.Fprintf(e.Stdout, "you\n  %s\n\ncode\n%s\n\nresult\n", tryPrompt, indented)
-	r, err := executeRun(ctx, e, conf, mcpclient.Run{Code: tryCode, APIs: []string{tryName}})
+	r, err := executeRun(ctx, e, conf, mcpclient.Run{Code: tryCode, APIs: []string{tryName}}, "")
 	if err != nil {
 		return &exitError{ExitNotRun, err}
 	}

@@ -26,6 +26,8 @@ type Access struct {
 	Tenant string
 	// Command is a program that speaks MCP on standard input and output without a token, or empty.
 	Command []string
+	// Env has the variables that Command needs. A client that starts from a desktop lacks those of the user's shell.
+	Env map[string]string
 }
 
 // System determines the paths of files.
@@ -49,14 +51,22 @@ type Client struct {
 	reference string
 	// remote returns the entry of an HTTP server. Nil: the client can only start programs.
 	remote func(url string, headers map[string]string) any
+	// program returns the entry of a program. If program is nil, the entry has command and args, as in most clients.
+	program func(command []string) any
 	// inputs, if not nil, is a list that the file needs if there is a token.
 	inputs any
 }
 
 type (
 	programEntry struct {
-		Command string   `json:"command"`
-		Args    []string `json:"args,omitempty"`
+		Command string            `json:"command"`
+		Args    []string          `json:"args,omitempty"`
+		Env     map[string]string `json:"env,omitempty"`
+	}
+	// localEntry is opencode's entry of a program.
+	localEntry struct {
+		Type    string   `json:"type"`
+		Command []string `json:"command"`
 	}
 	httpEntry struct {
 		Type      string            `json:"type,omitempty"`
@@ -112,8 +122,42 @@ func ListClients() []Client {
 			Name: "gemini", Title: "Gemini CLI", file: home(".gemini", "settings.json"), key: "mcpServers", reference: "${NAME}",
 			remote: func(url string, h map[string]string) any { return httpEntry{HTTPURL: url, Headers: h} },
 		},
+		{
+			Name: codexName, Title: "Codex", file: home(".codex", "config.toml"), key: "mcp_servers", reference: TokenSetting,
+			remote: func(url string, h map[string]string) any { return httpEntry{URL: url, Headers: h} },
+		},
+		{
+			Name: "opencode", Title: "opencode", file: home(".config", "opencode", "opencode.json"), key: "mcp",
+			reference: "{env:NAME}",
+			remote:    func(url string, h map[string]string) any { return httpEntry{Type: "remote", URL: url, Headers: h} },
+			program:   func(command []string) any { return localEntry{"local", command} },
+		},
+		{
+			Name: "cline", Title: "Cline", file: home(".cline", "data", "settings", "cline_mcp_settings.json"),
+			key:  "mcpServers",
+			Note: "This is for Cline's command line. The extension has a file elsewhere: name it with --file.",
+			remote: func(url string, h map[string]string) any {
+				return httpEntry{Type: "streamableHttp", URL: url, Headers: h}
+			},
+		},
+		{
+			Name: "continue", Title: "Continue", file: home(".continue", "mcpServers", "codeforge.json"), key: "mcpServers",
+			Note:   "This is for the extension. The command line cn reads ~/.continue/config.yaml only.",
+			remote: func(url string, h map[string]string) any { return httpEntry{Type: "http", URL: url, Headers: h} },
+		},
+		{
+			Name: "zed", Title: "Zed", file: zedFile, key: "context_servers",
+			remote: func(url string, h map[string]string) any { return httpEntry{URL: url, Headers: h} },
+		},
+		{
+			Name: "lmstudio", Title: "LM Studio", file: home(".lmstudio", "mcp.json"), key: "mcpServers",
+			remote: func(url string, h map[string]string) any { return httpEntry{URL: url, Headers: h} },
+		},
 	}
 }
+
+// codexName is the name of the only client whose file is TOML.
+const codexName = "codex"
 
 // inputID is the name under which VS Code stores the token.
 const inputID = "codeforge-token"
@@ -128,6 +172,14 @@ func desktopFile(s System) string {
 		return filepath.Join(s.AppData, "Claude", file)
 	}
 	return filepath.Join(s.Home, ".config", "Claude", file)
+}
+
+// zedFile returns the path of Zed's settings.
+func zedFile(s System) string {
+	if s.OS == "windows" {
+		return filepath.Join(s.AppData, "Zed", "settings.json")
+	}
+	return filepath.Join(s.Home, ".config", "zed", "settings.json")
 }
 
 // ConfigPath returns the path of the client's configuration.
@@ -176,14 +228,16 @@ func (a Access) Placeholder() string {
 func (c Client) newEntry(a Access, reference string, preferProgram bool) any {
 	useProgram := c.remote == nil || a.Token && reference == "" || preferProgram
 	switch {
+	case useProgram && len(a.Command) > 0 && c.program != nil:
+		return c.program(a.Command)
 	case useProgram && len(a.Command) > 0:
-		return programEntry{a.Command[0], a.Command[1:]}
+		return programEntry{a.Command[0], a.Command[1:], a.Env}
 	case c.remote == nil:
 		args := []string{"-y", "mcp-remote", a.URL}
 		if a.Token {
 			args = append(args, "--header", "Authorization: Bearer "+a.Placeholder())
 		}
-		return programEntry{"npx", args}
+		return programEntry{Command: "npx", Args: args}
 	}
 	return c.remote(a.URL, requestHeaders(a.Token, reference))
 }
@@ -192,6 +246,9 @@ func (c Client) newEntry(a Access, reference string, preferProgram bool) any {
 func (c Client) OneLineConfig(a Access) string {
 	if c.remote == nil {
 		a.Command = nil // it is printed on a separate line
+	}
+	if c.Name == codexName {
+		return codexCommand(a)
 	}
 	return jsonfile.FormatCompact(map[string]map[string]any{c.key: {name: c.newEntry(a, a.Placeholder(), false)}})
 }
@@ -210,6 +267,9 @@ func ClaudeCode(a Access) string {
 func (c Client) AddCodeForge(text []byte, a Access, preferHTTP bool) ([]byte, error) {
 	reference := strings.ReplaceAll(c.reference, "NAME", TokenSetting)
 	e := c.newEntry(a, reference, a.Token && !preferHTTP)
+	if c.Name == codexName {
+		return addCodexTable(text, e)
+	}
 	out, err := jsonfile.SetValue(text, e, c.key, name)
 	if _, remote := e.(httpEntry); err != nil || !remote || !a.Token || c.inputs == nil {
 		return out, err

@@ -41,8 +41,7 @@ func checkSafe(path string) error {
 
 // isSandboxUser reports whether a user belongs to a slot or to a service of the sandbox.
 func isSandboxUser(uid uint32) bool {
-	const others = 1000
-	return uid >= slot.ServiceUID && uid < slot.BaseUID+others
+	return uid >= slot.ServiceUID && uid < slot.BaseUID+slot.Total
 }
 
 func isExecutable(info fs.FileInfo) bool {

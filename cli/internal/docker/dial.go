@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -131,8 +132,5 @@ func (t *stderrStart) firstLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	line, _, _ := strings.Cut(strings.TrimSpace(t.buf.String()), "\n")
-	if line == "" {
-		return "the relay in the container ended without a message"
-	}
-	return line
+	return cmp.Or(line, "the relay in the container ended without a message")
 }

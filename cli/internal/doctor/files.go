@@ -169,7 +169,7 @@ func checkAuthority(_ context.Context, c Config) []Finding {
 	path := c.State.Join("ca-public", "ca.pem")
 	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{newSkip("certificate authority", "it has not been created yet")}
+		return []Finding{newSkip("certificate authority", "embedded mode has not made one here")}
 	}
 	if err != nil {
 		return []Finding{newSkip("certificate authority", err.Error())}

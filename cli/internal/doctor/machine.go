@@ -40,24 +40,35 @@ func checkVersions(ctx context.Context, c Config) []Finding {
 			missing = append(missing, name)
 		}
 	}
-	if len(missing) > 0 {
+	switch len(missing) {
+	case 0:
+		out = append(out, newOK("binaries", "all in "+bin))
+	case 3: // Docker mode leaves the folder like this
+		out = append(out, newSkip("binaries", "none of embedded mode in "+bin+"; make build makes them"))
+		if c.Deno == "" {
+			return out
+		}
+		return append(out, denoFinding(ctx, c.Deno, bin)) // DENO_PATH is set, so a wrong path is a mistake
+	default:
 		out = append(out, newWarning("binaries", strings.Join(missing, ", ")+" not in "+bin+": embedded mode cannot start",
 			"run make build, or pass --bin DIR; Docker mode does not need them"))
-	} else {
-		out = append(out, newOK("binaries", "all in "+bin))
 	}
-	path, warning, err := deno.FindDeno(ctx, c.Deno, bin)
+	return append(out, denoFinding(ctx, c.Deno, bin), typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
+}
+
+// denoFinding checks the version of Deno at path, or of the one next to the binaries in bin if path is "".
+func denoFinding(ctx context.Context, path, bin string) Finding {
+	found, warning, err := deno.FindDeno(ctx, path, bin)
 	switch {
 	case err != nil:
-		out = append(out, newWarning("Deno", err.Error(), "make deno fetches it; Docker mode does not need it"))
+		return newWarning("Deno", err.Error(), "make deno fetches it; Docker mode does not need it")
 	case warning != "":
 		f := newWarning("Deno", warning, "make deno fetches "+deno.Version())
 		f.minor = true
-		out = append(out, f)
+		return f
 	default:
-		out = append(out, newOK("Deno", deno.Version()+" at "+path+", the pinned version"))
+		return newOK("Deno", deno.Version()+" at "+found+", the pinned version")
 	}
-	return append(out, typeScriptFinding(ctx, bin), pythonFinding(ctx, c))
 }
 
 // typeScriptFinding checks the TypeScript compiler. Without it, code runs unchecked.
@@ -167,11 +178,8 @@ func checkEngine(ctx context.Context, c Config) []Finding {
 // isContainerHealthy reports whether a container's status in docker ps is as expected. The settings container checks
 // the settings and then exits.
 func isContainerHealthy(name, status string) bool {
-	if strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") {
-		return true
-	}
-	return strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") &&
-		!strings.Contains(status, "Paused")
+	return strings.Contains(name, "-settings-") && strings.HasPrefix(status, "Exited (0)") ||
+		strings.HasPrefix(status, "Up ") && !strings.Contains(status, "unhealthy") && !strings.Contains(status, "Paused")
 }
 
 // lastHealthOutput returns the output of a container's last healthcheck, in parentheses.

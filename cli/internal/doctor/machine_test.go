@@ -3,8 +3,11 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestEngine: a container that is not healthy is a failure that says what its healthcheck said last.
@@ -32,5 +35,23 @@ esac
 	want := "container codeforge-proxy-1: Up 4 seconds (unhealthy)" + why + "\n" + "container codeforge-mcp-server-1: Created" + why
 	if strings.Join(failed, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(failed, "\n"), want)
+	}
+}
+
+// TestNoBinaries: a folder without programs of embedded mode, as Docker mode leaves it, causes no warning.
+func TestNoBinaries(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("Linux only: elsewhere there is no embedded mode")
+	}
+	dir := t.TempDir()
+	for _, c := range []struct {
+		add  string
+		want Status
+	}{{"codeforge", Skip}, {"sandboxd", Warn}} {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, c.add), nil, 0o600))
+		got := checkVersions(t.Context(), Config{Bin: dir})
+		if f := got[1]; f.Check != "binaries" || f.Status != c.want || c.want == Skip && len(got) != 2 {
+			t.Errorf("with %s: %+v", c.add, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,9 +24,7 @@ type logFile struct {
 
 // openLogFile opens the file at path, mode 0600, for appending. max is its size limit in bytes; 0 means maxLogFile.
 func openLogFile(path string, max int64) (*logFile, error) {
-	if max == 0 {
-		max = maxLogFile
-	}
+	max = cmp.Or(max, maxLogFile)
 	l := &logFile{path: path, max: max}
 	return l, l.openFile()
 }

@@ -71,6 +71,7 @@ func sandboxArgs(p supervisorSetup, v hostView) []string {
 		"--tmp", v.Path("tmp"),
 		"--state", v.Path("sandboxd"),
 		"--code", v.Path("code", "slots"),
+		"--out", v.Path("out", "slots"),
 	}
 	for _, path := range p.Pythons {
 		args = append(args, "--python", path)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,12 +36,7 @@ func (s *supervisor) reapOrphans(ctx context.Context) {
 }
 
 func (s *supervisor) isOwnProcess(pid int) bool {
-	for _, d := range s.daemons {
-		if d.PID() == pid {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.daemons, func(d *childProcess) bool { return d.PID() == pid })
 }
 
 // listChildren returns the processes whose parent is this one, including zombies.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 )
@@ -26,10 +27,8 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 // because only the proxy parses these files.
 func needsPackages(apis string) bool {
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
-	for _, path := range files {
-		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(`"package"`)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(files, func(path string) bool {
+		data, err := os.ReadFile(path)
+		return err == nil && bytes.Contains(data, []byte(`"package"`))
+	})
 }

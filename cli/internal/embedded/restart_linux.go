@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 const (
@@ -63,11 +64,9 @@ func (r *restarter) runAndRestart(ctx context.Context) error {
 		ended.Next = ended.At.Add(r.pause)
 		r.recordFailure(ended)
 		r.again = &statedir.Ended{At: ended.At, Reason: ended.Reason}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, r.pause) {
 			r.config.State.ForgetEnded()
 			return nil
-		case <-time.After(r.pause):
 		}
 	}
 }

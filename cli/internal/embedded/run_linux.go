@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 )
 
@@ -81,10 +83,8 @@ func takeLock(ctx context.Context, d statedir.Dir) (*os.File, error) {
 			return nil, fmt.Errorf("process %d has been starting CodeForge in %s for %s: stop it with codeforge down, or see %s",
 				pid, d.Path(), readyTimeout, d.Join("log", "codeforge.log"))
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, 50*time.Millisecond) {
 			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -178,8 +178,5 @@ func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready
 }
 
 func exitStatus(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
+	return cmp.Or(err, errors.New("exit status 0"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // shareTime is the interval at which the files of shared are checked.
@@ -66,15 +67,8 @@ func (s *supervisor) shareFile(ctx context.Context, source, to string) error {
 		return err
 	}
 	go func() {
-		tick := time.NewTicker(shareTime)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = share() // retried at the next tick; mcp-server keeps its current copy
-			}
+		for range timing.EachTick(ctx, shareTime) {
+			_ = share() // retried at the next tick; mcp-server keeps its current copy
 		}
 	}()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // stopWait is how long Stop waits before it kills the supervisor.
@@ -35,10 +36,8 @@ func Stop(ctx context.Context, d statedir.Dir) (bool, error) {
 			}
 			signalled = pid
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, 20*time.Millisecond) {
 			return false, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 		if pid, held = d.FindHolder(); !held || signalled > 0 && pid > 0 && pid != signalled {
 			return true, nil // a supervisor that starts only now must keep running

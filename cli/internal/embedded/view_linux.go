@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -82,8 +83,10 @@ func makeView(c viewConfig) (hostView, error) {
 			return hostView{}, fmt.Errorf("making %s noexec: %w", f.source, err)
 		}
 	}
-	if err := v.codeDir(inert); err != nil {
-		return hostView{}, err
+	for _, m := range []struct{ name, size string }{{"code", codeSize}, {"out", outSize}} {
+		if err := v.makeMemoryFolder(m.name, m.size, inert); err != nil {
+			return hostView{}, err
+		}
 	}
 	if err := v.bindMount(c.Bin, "bin", true); err != nil {
 		return hostView{}, err
@@ -132,26 +135,23 @@ func isUsable(dir string, needed []string) bool {
 }
 
 func isAbove(dir string, paths []string) bool {
-	for _, p := range paths {
-		if p == dir || strings.HasPrefix(p, dir+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(paths, func(p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 }
 
-// codeSize is the size of the folder for the code of current runs.
-const codeSize = "128m"
+// Sizes of the folders for the code of current runs, and for the files that they write to /out.
+const (
+	codeSize = "128m"
+	outSize  = "256m"
+)
 
-// codeDir mounts the folder "code" for the code of runs. It is in memory, so that code never reaches or waits for a
-// disk.
-func (v hostView) codeDir(flags uintptr) error {
-	dir := v.Path("code")
+// makeMemoryFolder mounts a folder for current runs. The folder is in memory, so runs never wait for a disk.
+func (v hostView) makeMemoryFolder(name, size string, flags uintptr) error {
+	dir := v.Path(name)
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // sandboxes reach it under other users
 		return fmt.Errorf("making the daemons' view: %w", err)
 	}
-	if err := unix.Mount("codeforge-code", dir, "tmpfs", flags, "size="+codeSize+",mode=755"); err != nil {
-		return fmt.Errorf("mounting the folder for code: %w", err)
+	if err := unix.Mount("codeforge-"+name, dir, "tmpfs", flags, "size="+size+",mode=755"); err != nil {
+		return fmt.Errorf("mounting the folder %s of runs: %w", name, err)
 	}
 	return nil
 }

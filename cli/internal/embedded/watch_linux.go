@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -33,10 +34,8 @@ type livenessProbe struct {
 func watchDaemons(ctx context.Context, daemons []livenessProbe) error {
 	missed := make([]int, len(daemons))
 	for {
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, watchPause) {
 			return nil
-		case <-time.After(watchPause):
 		}
 		answers := askAll(ctx, daemons)
 		for i, err := range answers {

@@ -5,9 +5,11 @@
 package graphql
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
@@ -88,9 +90,7 @@ func setEndpoint(doc *document.ImportedDocument, o document.Options) (path strin
 			Want: "--server http://... beside it, to let requests cross the network in clear text"}
 	}
 	path = u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	if err := operation.CheckPath(path); err != nil {
 		return "", &document.UnsupportedError{Found: err.Error(), Want: "--server with another path"}
 	}
@@ -123,12 +123,7 @@ func setScheme(doc *document.ImportedDocument, o document.Options) error {
 }
 
 func hasString(list []string, s string) bool {
-	for _, x := range list {
-		if strings.EqualFold(x, s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(x string) bool { return strings.EqualFold(x, s) })
 }
 
 // writeOperations writes a line for each field of the root types.

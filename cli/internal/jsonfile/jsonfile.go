@@ -148,10 +148,7 @@ func indentOf(text []byte) string {
 
 func isSame(raw []byte, value any) bool {
 	var have bytes.Buffer
-	if json.Compact(&have, raw) != nil {
-		return false
-	}
-	return have.String() == FormatCompact(value)
+	return json.Compact(&have, raw) == nil && have.String() == FormatCompact(value)
 }
 
 // formatPretty returns a value on several lines. The first line has no indentation.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // stdioTranslator translates MCP between newline-delimited JSON and Streamable HTTP, for protocol versions with and
@@ -183,10 +185,8 @@ func (b *stdioTranslator) postMessage(ctx context.Context, m rpcMessage, line []
 		if stopping {
 			_ = resp.Body.Close()
 		}
-		select {
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, reconnectPause) {
 			return nil, ctx.Err()
-		case <-time.After(reconnectPause):
 		}
 	}
 }
@@ -260,10 +260,8 @@ func (b *stdioTranslator) listenForMessages(ctx context.Context) {
 	b.listening = true
 	b.open.Go(func() {
 		for b.listenOnce(ctx) {
-			select {
-			case <-ctx.Done():
+			if !timing.WaitFor(ctx, listenPause) {
 				return
-			case <-time.After(listenPause):
 			}
 		}
 	})

@@ -269,6 +269,16 @@ type Result struct {
 	// Exit is nil if the code did not run or its end is unknown.
 	Exit    *sandboxapi.Exit  `json:"exit,omitempty"`
 	Receipt *proxyapi.Receipt `json:"receipt,omitempty"`
+	// Files are the files that the run left in /out.
+	Files []FileLink `json:"files,omitempty"`
+}
+
+// FileLink names a file of a run.
+type FileLink struct {
+	URI  string `json:"uri"`
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Size int64  `json:"size"`
 }
 
 // Keys in the _meta of a result, and of a block.
@@ -276,6 +286,8 @@ const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
 	notesKey   = "codeforge/notes"
+	// patientKey is in the _meta of a call whose answer waits for the run's end.
+	patientKey = "codeforge/patient"
 	// streamKey is in the _meta of the block of stderr, which begins with stderrLine.
 	streamKey  = "codeforge/stream"
 	stderrLine = "stderr:\n"
@@ -283,22 +295,38 @@ const (
 
 // Run holds the arguments of execute_code. Empty fields are omitted, so that the server's defaults apply.
 type Run struct {
-	Code     string   `json:"code"`
-	Language string   `json:"language,omitempty"`
-	APIs     []string `json:"apis,omitempty"`
-	Timeout  float64  `json:"timeout,omitempty"` // in seconds
-	DryRun   bool     `json:"dry_run,omitempty"`
+	Code     string              `json:"code"`
+	Language sandboxapi.Language `json:"language,omitempty"`
+	APIs     []string            `json:"apis,omitempty"`
+	Timeout  float64             `json:"timeout,omitempty"` // in seconds
+	DryRun   bool                `json:"dry_run,omitempty"`
 }
 
 // RunCode runs code.
 func (s *Session) RunCode(ctx context.Context, args Run) (Result, error) {
-	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args}
+	// The CLI shows the progress and waits, so the answer may come as late as the run's end.
+	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args, Meta: mcp.Meta{patientKey: true}}
 	p.SetProgressToken("run")
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {
 		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
 	}
 	return readResult(res)
+}
+
+// FetchRunFile fetches a file of a run.
+func (s *Session) FetchRunFile(ctx context.Context, f FileLink) ([]byte, error) {
+	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: f.URI})
+	if err != nil {
+		return nil, unwrapAnswer(fmt.Errorf("fetching %s: %w", f.Name, err))
+	}
+	if len(res.Contents) != 1 {
+		return nil, fmt.Errorf("fetching %s: the server sent no file", f.Name)
+	}
+	if c := res.Contents[0]; c.Blob == nil {
+		return []byte(c.Text), nil
+	}
+	return res.Contents[0].Blob, nil
 }
 
 // unwrapAnswer returns the server's message without the chain of calls around it. Other errors stay unchanged.
@@ -326,6 +354,9 @@ func (s *Session) callTool(ctx context.Context, doing, tool string, args map[str
 func readResult(res *mcp.CallToolResult) (Result, error) {
 	out := Result{Failed: res.IsError}
 	for i, c := range res.Content {
+		if l, ok := c.(*mcp.ResourceLink); ok && l.Size != nil {
+			out.Files = append(out.Files, FileLink{l.URI, l.Name, l.MIMEType, *l.Size})
+		}
 		text, ok := c.(*mcp.TextContent)
 		if !ok {
 			continue

@@ -1,6 +1,7 @@
 package mcpconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -94,9 +95,7 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 
 // freeName returns a name that no API has.
 func (d *Drafter) freeName(name string) string {
-	if name == "" {
-		name = "server"
-	}
+	name = cmp.Or(name, "server")
 	for _, more := range []string{"", "-mcp", "-mcp-2", "-mcp-3", "-mcp-4", "-mcp-5"} {
 		if !d.apis[name+more] && !d.TakenAPI(name+more) && name+more != "example" {
 			return name + more

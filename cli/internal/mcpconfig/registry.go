@@ -1,6 +1,7 @@
 package mcpconfig
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,9 +67,7 @@ func homeFolder() string {
 
 // ResolveVersion returns the current exact version for a tag or range of a package. Empty means the latest.
 func (r Registry) ResolveVersion(ctx context.Context, pkg, wanted string) (string, error) {
-	if wanted == "" {
-		wanted = "latest"
-	}
+	wanted = cmp.Or(wanted, "latest")
 	if r == "" {
 		return "", ErrNoRegistry
 	}

@@ -229,13 +229,15 @@ func inBraces(members []string) string {
 // joinTypes combines types with an operator, without duplicates.
 func joinTypes(parts []tsType, with string, op typeOperator) tsType {
 	var texts []string
+	seen := map[string]bool{}
 	for _, p := range parts {
 		text := p.text
 		// & binds more tightly than | in TypeScript.
 		if op == intersection && p.op == union {
 			text = "(" + text + ")"
 		}
-		if !slices.Contains(texts, text) {
+		if !seen[text] {
+			seen[text] = true
 			texts = append(texts, text)
 		}
 	}
@@ -243,7 +245,7 @@ func joinTypes(parts []tsType, with string, op typeOperator) tsType {
 		return parts[0]
 	}
 	// In TypeScript, unknown in a union absorbs all other members.
-	if op == union && slices.Contains(texts, unknown) {
+	if op == union && seen[unknown] {
 		return tsType{text: unknown}
 	}
 	return tsType{strings.Join(texts, with), op}

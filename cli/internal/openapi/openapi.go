@@ -46,13 +46,17 @@ type docImporter struct {
 	gen  *typeGenerator
 	// tags are the descriptions of the document's tags.
 	tags map[string]string
+	// words and servers hold the results for the operations and lists of servers, which many paths may share.
+	words   map[*jsonread.Node]operation.Line
+	servers map[*jsonread.Node]chosenServer
 	// swagger is true for version 2.
 	swagger bool
 }
 
 // FromTree imports a parsed document.
 func FromTree(root *jsonread.Node, o document.Options) (*document.ImportedDocument, error) {
-	im := &docImporter{root: root, o: o, out: &document.ImportedDocument{}, refs: newResolver(root)}
+	im := &docImporter{root: root, o: o, out: &document.ImportedDocument{}, refs: newResolver(root),
+		words: map[*jsonread.Node]operation.Line{}, servers: map[*jsonread.Node]chosenServer{}}
 	if err := im.detectVersion(); err != nil {
 		return nil, err
 	}

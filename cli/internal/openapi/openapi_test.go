@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
@@ -307,6 +308,37 @@ func TestShared(t *testing.T) {
 				return func() { _, _ = openapi.FromTree(root, document.Options{Name: "t"}) }
 			})
 		})
+	}
+}
+
+// TestAmplified: CodeForge reads a shared text, server or tree of schemas once, and not for each path or alternative
+// that refers to it. A document of 300 KB then takes less than a minute.
+// Promise: documents-are-data
+func TestAmplified(t *testing.T) {
+	list := func(n int, text string) string { return strings.Repeat(text+",", n-1) + text }
+	referring := func(item string) string {
+		var paths strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&paths, `,"/p%d":{"$ref":"#/x-item"}`, i)
+		}
+		return head + `"paths":{` + paths.String()[1:] + `},"x-item":` + item + `}`
+	}
+	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
+	tree := `{"A":{"discriminator":{"propertyName":"kind"},"oneOf":[` + list(1000, ref("L0")) + `]},"L6":{"type":"object"}`
+	for i := range 6 {
+		tree += fmt.Sprintf(`,"L%d":{"allOf":[%s]}`, i, list(7, ref(fmt.Sprintf("L%d", i+1))))
+	}
+	text := fmt.Sprintf("%q", strings.Repeat("deprecated abc <b>x ", 205))
+	for name, doc := range map[string]string{
+		"servers":        referring(`{"servers":[` + list(50, `{"url":"https://a b/`+strings.Repeat("<a [x](", 585)+`"}`) + `],"get":{}}`),
+		"texts":          referring(`{"get":{"summary":` + text + `,"description":` + text + `}}`),
+		"discriminators": withSchemas(tree + "}"),
+	} {
+		root, err := yamltree.ParseTree([]byte(doc), openapi.IsExample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		costtest.RequireBounded(t, name, 2*time.Second, func() { _, _ = openapi.FromTree(root, document.Options{Name: "t"}) })
 	}
 }
 

@@ -38,7 +38,8 @@ func (im *docImporter) eachOperation(visit func(path, method string, item, op *j
 					strings.ToLower(m.Key) != m.Key {
 					continue
 				}
-				members += len(item.Members) + len(m.Node.Members)
+				members += len(item.Members) + len(m.Node.Members) +
+					len(item.GetValue("parameters").ListItems()) + len(m.Node.GetValue("parameters").ListItems())
 				if n++; n > maxOperations {
 					return
 				}
@@ -61,15 +62,14 @@ func (im *docImporter) writeOperations() {
 			im.out.AddNote("an operation was left out: %v", err)
 			return
 		}
-		l := operation.Line{Method: method, Path: where, Deprecated: isDeprecated(op)}
-		l.ID = document.CleanLine(op.TextOf("operationId"), operation.MaxID)
+		l := im.describeOperation(op)
+		l.Method, l.Path = method, where
 		key := l.Method + " " + l.Path + " " + l.ID
 		// Two entries of one path can become equal in cleanPath.
 		if seen[key] {
 			return
 		}
 		seen[key] = true
-		im.addWords(&l, op)
 		server, ok := im.ownServer(op, item)
 		if !ok {
 			return
@@ -96,9 +96,14 @@ func (im *docImporter) shortenLine(l *operation.Line) {
 	}
 }
 
-// addWords sets an operation's summary and tags, and further words for search.
-func (im *docImporter) addWords(l *operation.Line, op *jsonread.Node) {
+// describeOperation returns a line with an operation's ID, summary and tags, and further words for search.
+func (im *docImporter) describeOperation(op *jsonread.Node) operation.Line {
+	if l, known := im.words[op]; known {
+		return l
+	}
 	const long = 160
+	l := operation.Line{Deprecated: isDeprecated(op)}
+	l.ID = document.CleanLine(op.TextOf("operationId"), operation.MaxID)
 	texts := []string{op.TextOf("description")}
 	l.Summary = document.FirstSentence(op.TextOf("summary"), long)
 	about := document.FirstSentence(op.TextOf("description"), long)
@@ -112,6 +117,8 @@ func (im *docImporter) addWords(l *operation.Line, op *jsonread.Node) {
 		}
 	}
 	l.Words = document.SearchWords(l.Summary, texts...)
+	im.words[op] = l
+	return l
 }
 
 // isGenerated reports whether a summary only repeats the end of the path. Microsoft's OData converter writes such
@@ -222,12 +229,9 @@ func (im *docImporter) findCommon() commonParams {
 
 // isTokenPlace reports whether a place is that of a token.
 func (im *docImporter) isTokenPlace(place string) bool {
-	for _, t := range im.out.Scheme.Tokens {
-		if strings.EqualFold(t.Place, place) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(im.out.Scheme.Tokens, func(t document.Token) bool {
+		return strings.EqualFold(t.Place, place)
+	})
 }
 
 // writeParameters writes the parameters and the body of an operation.

@@ -140,7 +140,9 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 		}
 		last := ref[strings.LastIndexByte(ref, '/')+1:]
 		var values []tsType
-		for _, m := range atMost(d.GetValue("mapping").ObjectMembers(), maxAlternatives) {
+		mapping := atMost(d.GetValue("mapping").ObjectMembers(), maxAlternatives)
+		g.work -= len(mapping) // each alternative searches all of it
+		for _, m := range mapping {
 			if to := m.Node.Text; to == ref || to == last {
 				values = append(values, tsType{text: quoteString(m.Key)})
 			}
@@ -156,8 +158,9 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 // findProperty returns the schema of a property, or nil.
 func (g *typeGenerator) findProperty(n *jsonread.Node, name string, depth int) *jsonread.Node {
 	const deep = 5
+	g.schemas-- // many alternatives can share a tree of allOf
 	n = g.refs.followRefs(n)
-	if n == nil || depth > deep {
+	if n == nil || depth > deep || g.schemas < 0 {
 		return nil
 	}
 	if p := g.refs.childNode(n.GetValue("properties"), name); p != nil {

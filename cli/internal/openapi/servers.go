@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -33,9 +34,7 @@ func (im *docImporter) chooseServer() error {
 			}
 			continue
 		}
-		if im.out.Head.Server == "" {
-			im.out.Head.Server = server
-		}
+		im.out.Head.Server = cmp.Or(im.out.Head.Server, server)
 	}
 	switch {
 	case im.out.Head.Server == "" && first == nil:
@@ -93,13 +92,29 @@ func rawServers(n *jsonread.Node) []rawServer {
 	return out
 }
 
-// ownServer returns the server of an operation or path that has separate servers, or "" if it is the document's server.
-// It returns false if no server is usable.
+// chosenServer is the server of operations that have separate servers, or "" if it is the document's server. It is not
+// usable if ok is false.
+type chosenServer struct {
+	server string
+	ok     bool
+}
+
+// ownServer returns the server of an operation.
 func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
-	list := rawServers(op)
-	if len(list) == 0 {
-		list = rawServers(item)
+	if len(rawServers(op)) == 0 {
+		op = item
 	}
+	list := op.GetValue("servers")
+	c, known := im.servers[list]
+	if !known {
+		c.server, c.ok = im.chooseOwn(rawServers(op))
+		im.servers[list] = c
+	}
+	return c.server, c.ok
+}
+
+// chooseOwn chooses one of the separate servers of an operation or path. It returns the parts of a chosenServer.
+func (im *docImporter) chooseOwn(list []rawServer) (string, bool) {
 	var first error
 	for _, raw := range list {
 		if im.o.Server != "" && im.isRoot(raw.url) { // --server replaces it

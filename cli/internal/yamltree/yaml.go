@@ -3,6 +3,7 @@ package yamltree
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -23,11 +24,7 @@ func parseYAML(text string, skip Skip) (*jsonread.Node, error) {
 		return nil, errors.New("an empty document")
 	}
 	c := &yamlConverter{skip: skip, shared: map[*yaml.Node]*jsonread.Node{}}
-	n, err := c.convertNode(doc.Content[0], "", 0)
-	if err != nil {
-		return nil, err
-	}
-	return n, nil
+	return c.convertNode(doc.Content[0], "", 0)
 }
 
 // countValues estimates the number of values in a YAML text, before memory is spent on them. Every value except the
@@ -172,10 +169,5 @@ func hasAnchor(y *yaml.Node, depth int) bool {
 	if y.Anchor != "" || depth > MaxDepth {
 		return true
 	}
-	for _, c := range y.Content {
-		if hasAnchor(c, depth+1) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(y.Content, func(c *yaml.Node) bool { return hasAnchor(c, depth+1) })
 }

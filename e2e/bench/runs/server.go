@@ -65,7 +65,7 @@ func (cfg Config) deno() language {
 // python is Python.
 func (cfg Config) python() language {
 	return language{
-		name: sandboxapi.LanguagePython, program: "python3", script: "print(1 + 1)\n",
+		name: string(sandboxapi.LanguagePython), program: "python3", script: "print(1 + 1)\n",
 		warm: "python.warm", one: "python.call", memory: "python.idle", prints: "python.print",
 		call: "import json, urllib.request\n" +
 			"request = urllib.request.Request('https://" + origin.Host + "/small', headers={'Authorization': 'Bearer %s'})\n" +

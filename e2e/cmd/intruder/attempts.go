@@ -66,6 +66,7 @@ var attempts = []attempt{
 	{name: "files of the kernel and the host", try: foreign},
 	{name: "writable places", try: writable},
 	{name: "programs from /tmp", try: executable("/tmp")},
+	{name: "programs from /out", try: executable("/out")},
 	{name: "programs from /skills", try: executable("/skills"), asked: true}, // Docker volumes cannot be mounted noexec
 	{name: "limits", try: limits},
 	{name: "terminal", try: terminal},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -214,11 +215,11 @@ func files(t task) (bool, string) {
 	return bad == "", fmt.Sprintf("%d files read %s", n, bad)
 }
 
-// writable lists writable directories other than /tmp and /skills.
+// writable lists writable directories other than /tmp, /skills and /out.
 func writable(task) (bool, string) {
 	var bad []string
 	walk(func(path string, d fs.DirEntry) {
-		if !d.IsDir() || path == "/tmp" || strings.HasPrefix(path, "/tmp/") || path == "/skills" || strings.HasPrefix(path, "/skills/") {
+		if !d.IsDir() || slices.Contains([]string{"tmp", "skills", "out"}, strings.Split(path, "/")[1]) {
 			return
 		}
 		if f, err := os.CreateTemp(path, "intruder"); err == nil {

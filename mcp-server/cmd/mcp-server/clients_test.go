@@ -45,7 +45,7 @@ func scripted(p *program) fakepeers.Script {
 
 // driven is what every driver must have seen.
 var driven = map[string]any{
-	"tools":        "delete_skill,execute_code,get_instructions,list_apis,update_skill",
+	"tools":        "delete_skill,execute_code,get_instructions,get_run,list_apis,update_skill",
 	"apis":         `[{"name":"stripe","description":"Stripe payments","domains":["api.stripe.com"],"credentials":["STRIPE_AUTH_TOKEN"],"reference":"https://docs.stripe.com/api","restricted_methods":["DELETE"]}]`,
 	"instructions": "# How to use CodeForge",
 	"run":          "half\nwhole\n",
@@ -54,7 +54,7 @@ var driven = map[string]any{
 	"write":        "written|Skills changed during this run: made (new).",
 	"update":       "Skill made was updated and now has 41 bytes.",
 	"resources":    true,
-	"templates":    2.0,
+	"templates":    3.0,
 	"read":         true,
 	"prompts":      "run_skill",
 	"prompt":       true,

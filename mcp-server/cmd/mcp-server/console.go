@@ -49,7 +49,7 @@ func (d *daemon) consoleLogin() operatorapi.ConsoleLogin {
 var harmless = []string{
 	"YOLO_MODE", "DEBUG_MODE", "MCP_PORT", "MCP_ALLOWED_HOSTS", "SANDBOX_SLOTS", "SANDBOX_WARM", "SANDBOX_MEMORY",
 	"SANDBOX_SERVERS", "SANDBOX_SERVER_MEMORY", "SKILLS_READONLY", "OUTPUT_LIMIT", "TIMEOUT_DEFAULT", "TIMEOUT_MAX",
-	"HISTORY", "LOG_FORMAT",
+	"ANSWER_AFTER", "HISTORY", "LOG_FORMAT",
 }
 
 // shownSettings returns the settings for the console. For a secret it shows only whether it is set.
@@ -57,9 +57,7 @@ func shownSettings(getenv func(string) string) []console.Setting {
 	var out []console.Setting
 	for _, name := range harmless {
 		value, def := getenv(name), settings.DefaultOf(name)
-		if value == "" {
-			value = def
-		}
+		value = cmp.Or(value, def)
 		out = append(out, console.Setting{Name: name, Value: value, Default: value == def})
 	}
 	for _, name := range []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS"} {

@@ -79,8 +79,10 @@ type daemon struct {
 	console  *console.Console
 	tenants  *tenantSet
 	meter    *serverMeter
-	python   atomic.Pointer[sandboxapi.Python]
-	endpoint *endpoint.Endpoint
+	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
+	background chan struct{}
+	python     atomic.Pointer[sandboxapi.Python]
+	endpoint   *endpoint.Endpoint
 }
 
 // newDaemon creates all parts and opens the listeners.
@@ -112,6 +114,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		d.control = proxyapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
 	}
+	d.background = make(chan struct{}, max(1, s.Slots-1))
 	d.openHistory()
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
@@ -198,6 +201,7 @@ func (d *daemon) surfaceConfig() tools.Config {
 		Log: d.log, Called: d.meter.CountCall,
 		Version: version.Version, Debug: s.Debug, YOLO: s.YOLO,
 		OutputLimit: s.OutputLimit, TimeoutDefault: s.TimeoutDefault, TimeoutMax: s.TimeoutMax,
+		AnswerAfter: s.AnswerAfter, Slots: s.Slots, Background: d.background,
 	}
 }
 
@@ -332,10 +336,18 @@ func (d *daemon) stopAll() {
 		draining.Go(func() { h.Drain(drain) })
 	}
 	draining.Wait()
+	// Runs drain after the calls, because a call could otherwise not start its run.
+	for _, one := range d.listSurfaces() {
+		draining.Go(func() { one.DrainRuns(drain) })
+	}
+	draining.Wait()
 	cancel()
 	unwind, cancel := context.WithTimeout(context.Background(), unwindTime)
 	defer cancel()
 	d.mcp.Close(unwind)
+	for _, one := range d.listSurfaces() {
+		one.CloseRuns(unwind)
+	}
 	d.tenants.Close(unwind)
 	// After the endpoints, whose runs release their leases, and before the sandbox's connection that releases them.
 	d.queue.Close()

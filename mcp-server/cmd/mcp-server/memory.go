@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // The go-sdk allocates a buffer of 32 KiB for each JSON text that it reads, several per call. On a heap of a few
@@ -32,15 +34,8 @@ func paceCollector(ctx context.Context, period time.Duration) {
 	debug.SetMemoryLimit(memoryLimit)
 	debug.SetGCPercent(gcPercent(0))
 	samples := []metrics.Sample{{Name: goLiveHeap}, {Name: goAllocs}}
-	tick := time.NewTicker(period)
-	defer tick.Stop()
 	before, busy := uint64(0), true
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range timing.EachTick(ctx, period) {
 		metrics.Read(samples)
 		debug.SetGCPercent(gcPercent(samples[0].Value.Uint64()))
 		allocated := samples[1].Value.Uint64()

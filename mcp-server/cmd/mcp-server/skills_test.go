@@ -159,6 +159,34 @@ func TestSkillsStoreOfTenants(t *testing.T) {
 	if text := strings.Join(got, "\n"); strings.Contains(text, "- mine") || !strings.Contains(text, "- page-through") {
 		t.Error(text)
 	}
+	// While Postgres does not answer, only the tenant that connects for the first time waits.
+	ann, opened, locked := as(one, "ann"), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(locked)
+		store.Query("LOCK TABLE document; SELECT pg_sleep(3)") // in one transaction
+	}()
+	defer func() { <-locked }()
+	testkit.WaitFor(t, func() bool {
+		return store.Query("SELECT count(*) FROM pg_locks WHERE relation = 'document'::regclass AND mode = 'AccessExclusiveLock' AND granted") == "1"
+	})
+	go func() {
+		defer close(opened)
+		as(one, "bob")
+	}()
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := ann.ListTools(ctx, nil); err != nil {
+			t.Errorf("another tenant waits: %v", err)
+		}
+		cancel()
+		time.Sleep(100 * time.Millisecond)
+	}
+	select {
+	case <-opened:
+		t.Error("the new tenant did not wait for the database")
+	case <-time.After(10 * time.Millisecond):
+		<-opened
+	}
 }
 
 // TestDatabaseRefused: a Postgres that refuses the user keeps the program from starting, and one that is away does not.

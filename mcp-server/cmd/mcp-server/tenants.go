@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -47,6 +50,7 @@ type tenantSet struct {
 	file    os.FileInfo // the file of the current list
 	problem error       // the mistake in the current file
 	closed  bool
+	ended   sync.WaitGroup // the closing of changed and removed tenants
 }
 
 // tenantState is one tenant.
@@ -54,7 +58,8 @@ type tenantState struct {
 	tokenfile.Tenant
 	share *queue.Share
 
-	// Set with the first request; guarded by tenants.mu.
+	// openTenant sets these at the first request, and holds opening and tenantSet.mu. Readers hold tenantSet.mu.
+	opening sync.Mutex
 	tenant  *execution.TenantSources
 	surface *tools.Surface
 	mcp     *transport.Handler
@@ -150,15 +155,13 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 		if runs == 0 {
 			runs = (t.daemon.settings.Slots + 1) / 2
 		}
-		if waiting == 0 {
-			waiting = tenantWaiting
-		}
+		waiting = cmp.Or(waiting, tenantWaiting)
 		t.list = append(t.list, &tenantState{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
 	}
 	for _, c := range old {
 		if c.mcp != nil {
 			// In the background, because closing waits for calls and mu is held.
-			go c.closeTenant(context.Background(), t.daemon.executor)
+			t.ended.Go(func() { c.closeTenant(context.Background(), t.daemon.executor) })
 		}
 	}
 	t.daemon.log.Info("tenants in use", logline.Tag("mcp"), slog.Int("count", len(t.list)))
@@ -167,44 +170,62 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 // Handler returns the name and the MCP endpoint of the tenant with this token, or nil. It takes the same time for every
 // token.
 func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
-	hash := sha256.Sum256([]byte(token))
+	found := t.findTenant(sha256.Sum256([]byte(token)))
+	if found == nil {
+		return "", nil
+	}
+	opened, err := t.openTenant(found)
+	if err != nil {
+		t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
+			slog.String("error", err.Error()))
+		return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "the server cannot serve this client; its log has the reason", http.StatusServiceUnavailable)
+		})
+	}
+	return found.Name, opened
+}
+
+// findTenant returns the tenant of a token with this hash, or nil.
+func (t *tenantSet) findTenant(hash [sha256.Size]byte) (found *tenantState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var found *tenantState
 	// No early return: the time would reveal the tenant's place in the list.
 	for _, c := range t.list {
 		if c.HasToken(hash) {
 			found = c
 		}
 	}
-	if found == nil || t.closed {
-		return "", nil
+	if t.closed {
+		return nil
 	}
-	// The server is made with the first request, so that tenants without requests take no memory.
-	if found.mcp == nil {
-		if err := t.openTenant(found); err != nil {
-			t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
-				slog.String("error", err.Error()))
-			return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				http.Error(w, "the server cannot serve this client; its log has the reason", http.StatusServiceUnavailable)
-			})
-		}
-	}
-	return found.Name, found.mcp
+	return found
 }
 
-// openTenant creates a tenant's MCP server. The caller holds mu.
-func (t *tenantSet) openTenant(c *tenantState) error {
+// openTenant returns a tenant's MCP server. The first request creates it, so that tenants without requests take no
+// memory.
+func (t *tenantSet) openTenant(c *tenantState) (*transport.Handler, error) {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if c.mcp != nil {
+		return c.mcp, nil
+	}
 	d := t.daemon
 	dir := filepath.Join(d.flags.tenants, c.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
+	// This does not hold mu: it may wait for the database, and other tenants must not wait too.
 	store, err := d.openTenantSkills(ctx, dir, c.Name)
 	if err != nil {
 		stop()
-		return err
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || !slices.Contains(t.list, c) {
+		stop()
+		return nil, errors.Join(errors.New("the tokens file has changed, or the server stops"), store.Close())
 	}
 	store.SetShared(d.skills, c.CanUseSkill)
 	c.skills, c.library = store, apidoc.NewLibrary(d.control, d.log)
@@ -215,7 +236,7 @@ func (t *tenantSet) openTenant(c *tenantState) error {
 		Modules: d.newModuleLookup(c.library, store, own.NarrowCatalog),
 		Skills:  func(code string) map[string]string { return store.ReadImported(code, sandboxapi.MaxSkills) },
 	}}
-	cfg.Tenant = c.tenant
+	cfg.Tenant, cfg.Slots = c.tenant, c.share.CountSlots()
 	if c.Timeout > 0 {
 		// A tenant's limit can only lower the server's.
 		cfg.TimeoutMax = min(cfg.TimeoutMax, c.Timeout)
@@ -233,7 +254,7 @@ func (t *tenantSet) openTenant(c *tenantState) error {
 	c.parts.Go(func() { c.library.Run(ctx) })
 	c.parts.Go(func() { c.surface.WatchSkills(ctx) })
 	c.library.Follow(own.NarrowCatalog(d.catalog.Catalog()))
-	return nil
+	return c.mcp, nil
 }
 
 // closeTenant cancels a tenant's calls and ends its sessions.
@@ -242,6 +263,7 @@ func (c *tenantState) closeTenant(ctx context.Context, e *execution.Executor) {
 	ctx, cancel := context.WithTimeout(ctx, unwindTime)
 	defer cancel()
 	c.mcp.Close(ctx)
+	c.surface.DrainRuns(ctx)
 	c.stop()
 	c.parts.Wait()
 	_ = c.skills.Close() // opened for reading only
@@ -265,15 +287,8 @@ func (t *tenantSet) listOpened() []*tenantState {
 
 // Run checks the file until ctx ends.
 func (t *tenantSet) Run(ctx context.Context) {
-	tick := time.NewTicker(lookTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			t.readIfChanged()
-		}
+	for range timing.EachTick(ctx, lookTime) {
+		t.readIfChanged()
 	}
 }
 
@@ -288,6 +303,7 @@ func (t *tenantSet) Close(ctx context.Context) {
 	for _, c := range t.listOpened() {
 		c.closeTenant(ctx, t.daemon.executor)
 	}
+	t.ended.Wait()
 }
 
 // SetCatalog passes a new catalog to the tenants. Each gets its part.
@@ -335,12 +351,18 @@ func (d *daemon) listHandlers() []*transport.Handler {
 	return list
 }
 
+// listSurfaces returns the surfaces of all clients.
+func (d *daemon) listSurfaces() []*tools.Surface {
+	list := []*tools.Surface{d.surface}
+	for _, c := range d.tenants.listOpened() {
+		list = append(list, c.surface)
+	}
+	return list
+}
+
 // isKnownElsewhere reports whether another endpoint knows a session.
 func (d *daemon) isKnownElsewhere(id string, here *transport.Handler) bool {
-	for _, h := range d.listHandlers() {
-		if h != here && h.IsKnownSession(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.listHandlers(), func(h *transport.Handler) bool {
+		return h != here && h.IsKnownSession(id)
+	})
 }

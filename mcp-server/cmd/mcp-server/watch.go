@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -43,10 +44,7 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *proxyapi.Client) {
 		}
 		d.log.Debug("no connection for MCP servers to the proxy, trying again",
 			logline.Tag("server"), slog.String("error", err.Error()))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		timing.WaitFor(ctx, pause)
 	}
 }
 
@@ -68,10 +66,7 @@ func (d *daemon) recordExchanges(ctx context.Context, proxy *proxyapi.Client) {
 				}
 			})
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(firstPause):
-		}
+		timing.WaitFor(ctx, firstPause)
 	}
 }
 
@@ -86,10 +81,7 @@ func (d *daemon) watchAlarms(ctx context.Context, proxy *proxyapi.Client) {
 				}
 			})
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(firstPause):
-		}
+		timing.WaitFor(ctx, firstPause)
 	}
 }
 

@@ -60,7 +60,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer func() { cancel(); <-ended }()
 	go func() {
 		defer close(ended)
-		w.followEvents(ctx, events)
+		operatorapi.SendEvents(ctx, w.store.Follow, "", events)
 	}()
 	look := time.NewTicker(serverTime)
 	defer look.Stop()
@@ -74,22 +74,6 @@ func (w *Watcher) Run(ctx context.Context) {
 			w.checkServers(w.servers())
 		case <-ended:
 			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// followEvents sends events until ctx ends.
-func (w *Watcher) followEvents(ctx context.Context, to chan<- []operatorapi.HistoryEvent) {
-	for after := ""; ; {
-		list, err := w.store.Follow(ctx, after)
-		if err != nil || len(list) == 0 {
-			return
-		}
-		after = list[len(list)-1].Cursor
-		select {
-		case to <- list:
 		case <-ctx.Done():
 			return
 		}

@@ -1,6 +1,7 @@
 package apidoc
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,9 +102,7 @@ func (c *declarationWriter) declarePath(l operation.Line) string {
 		}
 		seen[name] = true
 		ts := given[name]
-		if ts == "" {
-			ts = "string"
-		}
+		ts = cmp.Or(ts, "string")
 		out = append(out, runner.QuoteLiteral(name)+": "+c.wireValueType(ts))
 	}
 	if len(out) == 0 {

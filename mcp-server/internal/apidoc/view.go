@@ -1,7 +1,9 @@
 package apidoc
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -23,7 +25,7 @@ type Detail int
 // Levels of detail.
 const (
 	Plain Detail = iota // one line
-	Short               // short types
+	Short               // short types of the input
 	Long                // types up to a few hundred characters
 )
 
@@ -39,8 +41,8 @@ func (d *Document) ShowResult(i int, detail Detail) string {
 	if detail == Short {
 		most = shortType
 	}
+	d.writePart(&b, "path", l.Params, most)
 	if detail == Long {
-		d.writePart(&b, "path", l.Params, most)
 		d.writePart(&b, "headers", l.Headers, most)
 	}
 	d.writePart(&b, d.queryName(), l.Query, most)
@@ -49,7 +51,11 @@ func (d *Document) ShowResult(i int, detail Detail) string {
 	} else {
 		d.writePart(&b, "body", l.Body, most)
 	}
-	d.writePart(&b, "answers", l.Answer, most)
+	if detail == Long {
+		d.writePart(&b, "answers", l.Answer, most)
+	} else if l.Params+l.Query+l.Body == "" {
+		b.WriteString("\n  no input")
+	}
 	return b.String()
 }
 
@@ -252,15 +258,8 @@ func (d *Document) OperationGroups() []string { return d.groups }
 
 // largestGroups returns groups in the form of OperationGroups.
 func largestGroups(count map[string]int) []string {
-	var names []string
-	for n := range count {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if count[a] != count[b] {
-			return count[b] - count[a]
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
 	})
 	out := []string{}
 	for i, n := range names {

@@ -275,7 +275,7 @@ func (b *Bridge) newClient() *mcp.Client {
 type serverConn interface {
 	readyFrame() *bridgewire.Ready
 	// ensureSession returns the session for a new request. For this, a remote server may be connected again.
-	ensureSession(ctx context.Context) (*mcp.ClientSession, error)
+	ensureSession() (*mcp.ClientSession, error)
 	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
 	// session. It uses the request's capture and error.
 	isSessionLost(s *mcp.ClientSession, c *wireCapture, err error) bool

@@ -29,6 +29,7 @@ type broker struct {
 	first   chan bridgewire.FromBridge // ready or failed
 	failed  chan bridgewire.Failed
 	changes chan string
+	asked   chan bridgewire.Question
 	logs    strings.Builder
 	id      uint64
 }
@@ -41,6 +42,7 @@ func begin(t *testing.T, start bridgewire.Start) *broker {
 	b := &broker{
 		t: t, in: inWrite, to: bridgewire.NewWriter(inWrite), done: make(chan error, 1), answers: map[uint64]chan bridgewire.FromBridge{},
 		first: make(chan bridgewire.FromBridge, 1), failed: make(chan bridgewire.Failed, 1), changes: make(chan string, 100),
+		asked: make(chan bridgewire.Question, 16),
 	}
 	br := bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "test"})
 	go func() {
@@ -76,6 +78,8 @@ func (b *broker) follow(r *bridgewire.Reader) {
 			b.mu.Unlock()
 		case f.Changed != "":
 			b.changes <- f.Changed
+		case f.Question != nil:
+			b.asked <- *f.Question
 		default:
 			b.mu.Lock()
 			c := b.answers[f.ID]

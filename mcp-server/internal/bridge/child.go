@@ -226,7 +226,7 @@ func (c *childServer) describeEnd() string {
 
 func (c *childServer) readyFrame() *bridgewire.Ready { return readyOf(c.current) }
 
-func (c *childServer) ensureSession(context.Context) (*mcp.ClientSession, error) {
+func (c *childServer) ensureSession() (*mcp.ClientSession, error) {
 	return c.current, nil
 }
 

@@ -133,7 +133,7 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 func (r *remoteServer) readyFrame() *bridgewire.Ready { return r.first }
 
 // ensureSession returns the current session, or a new one if the session was lost.
-func (r *remoteServer) ensureSession(ctx context.Context) (*mcp.ClientSession, error) {
+func (r *remoteServer) ensureSession() (*mcp.ClientSession, error) {
 	r.connecting.Lock()
 	defer r.connecting.Unlock()
 	r.mu.Lock()
@@ -142,8 +142,9 @@ func (r *remoteServer) ensureSession(ctx context.Context) (*mcp.ClientSession, e
 	if s != nil {
 		return s, nil
 	}
-	// Without ctx's end: other requests wait for the same connection and will use the session.
-	s, err := r.tryTransports(context.WithoutCancel(ctx))
+	// This does not use the context of a request, because other requests wait for the same connection. The SDK would also
+	// keep the context's values for the session. Every later question would then count as one of that request.
+	s, err := r.tryTransports(context.Background())
 	if err != nil {
 		return nil, err
 	}

@@ -179,6 +179,51 @@ func TestSessionLost(t *testing.T) {
 	}
 }
 
+// TestQuestionAfterLostSession: a question does not belong to the request for which the bridge connected again. That
+// request may be of another user, or have ended.
+// Promise: questions-reach-their-user
+func TestQuestionAfterLostSession(t *testing.T) {
+	var current atomic.Pointer[http.Handler]
+	renew := func() {
+		s := polite(t)
+		mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ said) (*mcp.CallToolResult, any, error) {
+			a, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Which?"})
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Action}}}, nil, nil
+		})
+		h := http.Handler(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+		current.Store(&h)
+	}
+	renew()
+	b := remoteAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }), bridgewire.Start{})
+	b.ready()
+	for _, lost := range []bool{false, true} {
+		if lost {
+			renew()
+			if got := b.call("echo", `{"text":"hi"}`); got != "hi" {
+				t.Fatalf("echo: %s", got)
+			}
+		}
+		id, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "ask", Arguments: json.RawMessage(`{"text":""}`)})
+		select {
+		case q := <-b.asked:
+			if q.Request != 0 && q.Request != id {
+				t.Errorf("lost %v: the question of request %d counts as one of %d", lost, id, q.Request)
+			}
+			if err := b.to.Write(bridgewire.ToBridge{Answer: &bridgewire.Answer{ID: q.ID, Action: "decline"}}); err != nil {
+				t.Fatal(err)
+			}
+		case f := <-answer:
+			t.Fatalf("lost %v: no question: %s %v", lost, f.Result, f.Error)
+		}
+		if got := text(b.wait(answer)); got != "decline" {
+			t.Errorf("lost %v: %s", lost, got)
+		}
+	}
+}
+
 // TestHostileRemote: bodies and streams without end, silence, redirects.
 func TestHostileRemote(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

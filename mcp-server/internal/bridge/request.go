@@ -95,7 +95,7 @@ func (b *Bridge) sendOne(
 	ctx context.Context, s serverConn, send func(context.Context, *mcp.ClientSession) (any, error),
 ) (json.RawMessage, error) {
 	for again := true; ; again = false {
-		cs, err := s.ensureSession(ctx)
+		cs, err := s.ensureSession()
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -63,12 +64,7 @@ func findMistakes(schema, arguments json.RawMessage) []string {
 }
 
 // placeName returns the name of a place within the arguments, for a reader.
-func placeName(path string) string {
-	if path == "" {
-		return "the arguments"
-	}
-	return path
-}
+func placeName(path string) string { return cmp.Or(path, "the arguments") }
 
 func (c *argumentChecker) addMistake(path, format string, args ...any) {
 	c.mistakes = append(c.mistakes, cleanText(placeName(path)+": "+fmt.Sprintf(format, args...)))

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,7 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		own.writeFailure(w)
 		return
 	}
-	c.tellPlan(w.Header(), result)
+	c.setResultCode(w.Header(), result)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
 	_, _ = w.Write(result) // an error means that the client is gone
@@ -340,10 +341,11 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 		hint = "The server wanted to ask the user something, and could not: " + *why + "."
 	}
 	if f != nil {
-		if f.hint == "" {
-			f.hint = hint
-		}
+		f.hint = cmp.Or(f.hint, hint)
 		return nil, f
+	}
+	if c.plan == proxyapi.PlanSend { // a person, not code, reads the result
+		return raw, nil
 	}
 	return addMarkers(raw, len(t.OutputSchema) > 0, hint)
 }

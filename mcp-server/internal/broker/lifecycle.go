@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // acquireInstance returns the instance for a call, and starts one if necessary.
@@ -110,16 +111,9 @@ func (b *Broker) recordFreeSlot(i *serverInstance) {
 
 // sweepRepeatedly stops idle servers, and forgets runs that are over.
 func (b *Broker) sweepRepeatedly() {
-	tick := time.NewTicker(sweepTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.ctx.Done():
-			return
-		case now := <-tick.C:
-			b.stash.sweepExpired()
-			b.sweepOnce(now)
-		}
+	for now := range timing.EachTick(b.ctx, sweepTime) {
+		b.stash.sweepExpired()
+		b.sweepOnce(now)
 	}
 }
 

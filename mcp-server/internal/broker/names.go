@@ -14,11 +14,12 @@ import (
 func findTool(tools []*declaredTool, name string) (*declaredTool, *callFailure) {
 	var same []*declaredTool
 	var names []string
+	alias := mcpserver.AliasTool(name) // once: code may write a name of 64 KiB
 	for _, t := range tools {
 		if t.Name == name {
 			return t, nil
 		}
-		if mcpserver.AliasTool(t.Name) == mcpserver.AliasTool(name) {
+		if mcpserver.AliasTool(t.Name) == alias {
 			same = append(same, t)
 		}
 		names = append(names, t.Name)

@@ -42,15 +42,14 @@ func (b *Broker) sessionOfRunLocked(run string) (string, bool) {
 	return l.session, ok && time.Now().Before(l.until)
 }
 
-// tellPlan reports to the proxy that a call was only recorded, or that a planned call failed.
-func (c *callRequest) tellPlan(h http.Header, result []byte) {
-	switch {
-	case c.planned:
+// setResultCode reports to the proxy that a call was only recorded for a plan, or that the tool failed.
+func (c *callRequest) setResultCode(h http.Header, result []byte) {
+	if c.planned {
 		// The proxy stores the session with the plan, and returns it with PlanSend.
 		session, _ := c.broker.sessionOfRun(c.run)
 		h.Set(proxyapi.HeaderCode, proxyapi.CodePlanned)
 		h.Set(proxyapi.HeaderSession, session)
-	case c.plan == proxyapi.PlanSend && resultWord(result, nil) != "ok":
-		h.Set(proxyapi.HeaderCode, resultWord(result, nil))
+	} else if word := resultWord(result, nil); word != "ok" {
+		h.Set(proxyapi.HeaderCode, word)
 	}
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,9 +40,7 @@ func (i *serverInstance) passQuestion(q bridgewire.Question) {
 		}
 	}
 	form, wrong := formOf(q.Schema)
-	if why == "" {
-		why = wrong
-	}
+	why = cmp.Or(why, wrong)
 	if why != "" {
 		i.refuseQuestion(p, q.ID, why)
 		return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -147,9 +148,7 @@ const noticeTime = 200 * time.Millisecond
 func (s *configuredServer) listAgain(ctx context.Context) ([]*declaredTool, *callFailure) {
 	wait, running, changed := s.nextList()
 	if running && !changed && wait > 0 { // a change may be on its way
-		select {
-		case <-time.After(noticeTime):
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, noticeTime) {
 			return nil, nil
 		}
 		wait, running, changed = s.nextList()
@@ -157,9 +156,7 @@ func (s *configuredServer) listAgain(ctx context.Context) ([]*declaredTool, *cal
 	if !running || !changed && wait > 0 {
 		return nil, nil
 	}
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
+	if !timing.WaitFor(ctx, wait) {
 		return nil, nil
 	}
 	b := s.broker

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
@@ -26,9 +27,7 @@ func (b *Broker) launchBridge(ctx context.Context, i *serverInstance) (Slot, err
 	pause := time.Until(s.notBefore)
 	b.mu.Unlock()
 	if pause > 0 {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !timing.WaitFor(ctx, pause) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -158,10 +157,7 @@ func (b *Broker) installOnce(ctx context.Context, s *configuredServer) error {
 			in.err = b.cfg.Launcher.Install(b.ctx, s.api, s.logInfo)
 			close(in.done)
 			if in.err != nil {
-				select {
-				case <-b.ctx.Done():
-				case <-time.After(installPause):
-				}
+				timing.WaitFor(b.ctx, installPause)
 			}
 			b.mu.Lock()
 			delete(b.installs, s.spec.Package)

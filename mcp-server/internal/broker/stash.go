@@ -25,9 +25,11 @@ const (
 // stashStore keep values of runs for later runs of the same MCP session, in memory only. The zero value is ready to
 // use.
 type stashStore struct {
-	mu  sync.Mutex
-	all map[string]map[string]stashEntry // by session and key
-	now func() time.Time                 // nil: time.Now
+	mu    sync.Mutex
+	all   map[string]map[string]stashEntry // by session and key
+	held  map[string]int                   // the weight of the entries, by owner, because each run waits for mu
+	total int                              // the weight of all entries
+	now   func() time.Time                 // nil: time.Now
 }
 
 type stashEntry struct {
@@ -46,7 +48,7 @@ type stashRequest struct {
 func (s *stashStore) doOperation(session, op string, r stashRequest) (any, *callFailure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeExpired()
+	s.removeExpired(session)
 	mine := s.all[session]
 	switch {
 	case op == "keys":
@@ -80,63 +82,71 @@ func (s *stashStore) setValue(session string, r stashRequest) *callFailure {
 		return &callFailure{code: badArguments, message: "there is no value", hint: "A value is anything that JSON can hold."}
 	}
 	mine := s.all[session]
-	_, has := mine[r.Key]
+	old, has := mine[r.Key]
 	full := func(what string) *callFailure {
 		return &callFailure{code: stashFull, message: "the stash is full: " + what,
 			hint: "Delete keys that you no longer need."}
 	}
-	own, total := 0, 0
-	for name, values := range s.all {
-		for key, v := range values {
-			// The value that this one replaces does not count.
-			if name == session && key == r.Key {
-				continue
-			}
-			total += entryWeight(key, v.value)
-			// All sessions of a tenant share one bound: a client could otherwise open many sessions and fill the memory.
-			if name == session || tenant.TenantOf(name) != "" && tenant.TenantOf(name) == tenant.TenantOf(session) {
-				own += entryWeight(key, v.value)
-			}
-		}
-	}
 	added := entryWeight(r.Key, r.Value)
+	own, total := s.held[stashOwner(session)]+added, s.total+added
+	// The replaced value does not count.
+	if has {
+		own, total = own-entryWeight(r.Key, old.value), total-entryWeight(r.Key, old.value)
+	}
 	switch {
 	case !has && len(mine) >= maxKeys:
 		return full(fmt.Sprintf("it has %d keys", maxKeys))
-	case own+added > maxStash:
+	case own > maxStash:
 		return full(fmt.Sprintf("it would hold more than %d MiB", maxStash>>20))
-	case total+added > maxStashes:
+	case total > maxStashes:
 		return full("other sessions use all of its memory")
 	}
+	s.removeKey(session, r.Key)
 	if s.all == nil {
-		s.all = map[string]map[string]stashEntry{}
+		s.all, s.held = map[string]map[string]stashEntry{}, map[string]int{}
 	}
-	if mine == nil {
-		mine = map[string]stashEntry{}
-		s.all[session] = mine
+	if s.all[session] == nil {
+		s.all[session] = map[string]stashEntry{}
 	}
-	// A copy, because the value shares its array with the whole request body.
-	mine[r.Key] = stashEntry{slices.Clone(r.Value), s.currentTime().Add(ttl)}
+	s.all[session][r.Key] = stashEntry{r.Value, s.currentTime().Add(ttl)}
+	s.held[stashOwner(session)] += added
+	s.total += added
 	return nil
+}
+
+// stashOwner returns the owner of a session's stash. All sessions of a tenant share one bound: a client could otherwise
+// open many sessions and fill the memory.
+func stashOwner(session string) string {
+	if name := tenant.TenantOf(session); name != "" {
+		return "@" + name // no other session begins like that
+	}
+	return session
 }
 
 // entryWeight returns the memory that a value takes, in bytes, with its place in the maps.
 func entryWeight(key string, value json.RawMessage) int { return len(key) + len(value) + 256 }
 
-// removeExpired removes expired values. The caller holds s.mu.
-func (s *stashStore) removeExpired() {
+// removeExpired removes a session's expired values. The caller holds s.mu.
+func (s *stashStore) removeExpired(session string) {
 	now := s.currentTime()
-	for session, values := range s.all {
-		for key, v := range values {
-			if now.After(v.until) {
-				s.removeKey(session, key)
-			}
+	for key, v := range s.all[session] {
+		if now.After(v.until) {
+			s.removeKey(session, key)
 		}
 	}
 }
 
 // removeKey removes a key, and the stash with its last key. The caller holds s.mu.
 func (s *stashStore) removeKey(session, key string) {
+	v, has := s.all[session][key]
+	if !has {
+		return
+	}
+	owner, weight := stashOwner(session), entryWeight(key, v.value)
+	s.total -= weight
+	if s.held[owner] -= weight; s.held[owner] == 0 {
+		delete(s.held, owner)
+	}
 	delete(s.all[session], key)
 	if len(s.all[session]) == 0 {
 		delete(s.all, session)
@@ -147,7 +157,9 @@ func (s *stashStore) removeKey(session, key string) {
 func (s *stashStore) sweepExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeExpired()
+	for session := range s.all {
+		s.removeExpired(session)
+	}
 }
 
 func (s *stashStore) currentTime() time.Time {

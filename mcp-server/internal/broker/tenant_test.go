@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
@@ -122,13 +121,11 @@ func TestListWithOneSlot(t *testing.T) {
 // TestStashEntries: many small values count with the memory that their places take.
 func TestStashEntries(t *testing.T) {
 	var s stashStore
-	s.all = map[string]map[string]stashEntry{}
-	for n := range maxStash / entryWeight("k", nil) / maxKeys {
-		one := map[string]stashEntry{}
+	for n := range maxStash / entryWeight("k", []byte("0")) / maxKeys {
+		session := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName(fmt.Sprint(n))
 		for k := range maxKeys {
-			one[string(rune(k+1))] = stashEntry{until: time.Now().Add(time.Hour)}
+			s.doOperation(session, "set", stashRequest{Key: string(rune(k + 1)), Value: json.RawMessage("0")})
 		}
-		s.all[(&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName(fmt.Sprint(n))] = one
 	}
 	big := json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)
 	mallory := (&tenant.Tenant{Tenant: tokenfile.Tenant{Name: "mallory"}}).SessionName("new")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -17,15 +18,8 @@ const tidyTime = 5 * time.Second
 
 // tidyAfterChanges calls Config.Tidy after changes of the catalog.
 func (b *Broker) tidyAfterChanges() {
-	tick := time.NewTicker(tidyTime)
-	defer tick.Stop()
 	tidied := ""
-	for {
-		select {
-		case <-b.ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range timing.EachTick(b.ctx, tidyTime) {
 		b.mu.Lock()
 		version := b.version
 		b.mu.Unlock()

@@ -289,6 +289,38 @@ func TestStash(t *testing.T) {
 	}
 }
 
+// TestStashOfMany: an operation takes no longer if other sessions have many values, because all runs wait for one lock.
+// Removed and replaced values do not count.
+// Promise: bounded-work
+func TestStashOfMany(t *testing.T) {
+	var s stashStore
+	one := stashRequest{Key: "k", Value: json.RawMessage("1")}
+	for n := range 800 {
+		for k := range maxKeys {
+			if _, f := s.doOperation(fmt.Sprint(n), "set", stashRequest{Key: fmt.Sprint(k), Value: one.Value}); f != nil {
+				t.Fatal(f)
+			}
+		}
+	}
+	costtest.RequireBounded(t, "1000 operations beside 204,800 values", time.Second, func() {
+		for range 250 {
+			for _, op := range []string{"set", "set", "get", "delete"} {
+				if _, f := s.doOperation("own", op, one); f != nil {
+					t.Fatal(f)
+				}
+			}
+		}
+	})
+	for n := range 800 {
+		for k := range maxKeys {
+			s.doOperation(fmt.Sprint(n), "delete", stashRequest{Key: fmt.Sprint(k)})
+		}
+	}
+	if s.total != 0 || len(s.held) != 0 || len(s.all) != 0 {
+		t.Errorf("%d bytes of %d owners in %d stashes count", s.total, len(s.held), len(s.all))
+	}
+}
+
 // TestStashOverHTTP: runs of one session share a stash, and a run that is over has none.
 func TestStashOverHTTP(t *testing.T) {
 	w := newWorld(t, 1)

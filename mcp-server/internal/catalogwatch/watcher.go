@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -71,10 +72,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		timing.WaitFor(ctx, pause)
 	}
 }
 
@@ -207,18 +205,15 @@ func (w *Watcher) Permissions(ctx context.Context) (string, error) {
 	return w.hash, nil
 }
 
-// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers if
-// there are any. Under YOLO_MODE it allows all hosts. It is never nil.
+// AllowNet returns the permission set of a catalog: the hosts of its APIs, sorted, with the host of MCP servers, which
+// also has the stash. Under YOLO_MODE it allows all hosts.
 func AllowNet(cat proxyapi.Catalog) []string {
 	if cat.YOLO {
 		return []string{"*"}
 	}
-	hosts := []string{}
+	hosts := []string{proxyapi.ServersHost}
 	for _, a := range cat.APIs {
 		hosts = append(hosts, a.Domains...)
-		if a.Server != nil {
-			hosts = append(hosts, proxyapi.ServersHost)
-		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

@@ -178,6 +178,15 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	handle("DELETE skills/{name}/pin", c.pinSkill(false))
 	handle("DELETE skills/{name}", c.deleteSkill)
 	c.historyRoutes(handle)
+	mux.HandleFunc("GET "+API+"runs/{id}/files/{name}", func(w http.ResponseWriter, r *http.Request) {
+		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"))
+		if err != nil {
+			_, err = toPageResult(f, err)
+			c.writeError(w, err)
+			return
+		}
+		f.ServeHTTP(w, r)
+	})
 	c.heldRoutes(handle)
 	handle("GET settings", func(*http.Request) (any, error) { return c.cfg.Settings, nil })
 	mux.HandleFunc("GET "+API+"live", c.streamChanges)
@@ -185,9 +194,9 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	return mux
 }
 
-// policy is the shell's Content-Security-Policy: only its files, no inline script or style, no markup from text, no
-// frame.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; " +
+// policy is the shell's Content-Security-Policy: only its files, images that its scripts fetched, no inline script or
+// style, no markup from text, no frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' blob:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 

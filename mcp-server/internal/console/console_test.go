@@ -29,7 +29,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -42,20 +41,20 @@ func (quiet) FetchInspection(context.Context) (proxyapi.Inspection, error) {
 func (quiet) CheckLedger(context.Context, []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
 	return proxyapi.LedgerCheck{}, proxyapi.ErrNotFound
 }
-func (quiet) ToolList(string) ([]operatorapi.Tool, error)                  { return nil, operatorapi.ErrNoServer }
-func (quiet) ListStates() []mcpserver.Status                               { return nil }
-func (quiet) ServerLog(string) ([]operatorapi.Line, error)                 { return nil, operatorapi.ErrNoServer }
-func (quiet) RestartServer(string) error                                   { return operatorapi.ErrNoServer }
-func (quiet) FetchHeld(context.Context) ([]approvalapi.HeldRequest, error) { return nil, nil }
-func (quiet) DecideAny(context.Context, string, approvalapi.Answer) (approvalapi.HeldRequest, error) {
+func (quiet) ToolList(string) ([]operatorapi.Tool, error)                 { return nil, operatorapi.ErrNoServer }
+func (quiet) ListStates() []mcpserver.Status                              { return nil }
+func (quiet) ServerLog(string) ([]operatorapi.Line, error)                { return nil, operatorapi.ErrNoServer }
+func (quiet) RestartServer(string) error                                  { return operatorapi.ErrNoServer }
+func (quiet) ListHeld(context.Context) ([]approvalapi.HeldRequest, error) { return nil, nil }
+func (quiet) DecideHeld(context.Context, string, approvalapi.Answer) (approvalapi.HeldRequest, error) {
 	return approvalapi.HeldRequest{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "No request waits under this id."}
 }
-func (quiet) FetchPlans(context.Context) ([]planapi.Plan, error) { return nil, nil }
-func (quiet) FetchPlan(context.Context, string) (planapi.Plan, error) {
-	return planapi.Plan{}, proxyapi.ErrNotFound
+func (quiet) ListPlans(context.Context) ([]approvalapi.Plan, error) { return nil, nil }
+func (quiet) GetPlan(context.Context, string) (approvalapi.Plan, error) {
+	return approvalapi.Plan{}, proxyapi.ErrNotFound
 }
-func (quiet) DecidePlan(context.Context, string, planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
+func (quiet) DecidePlan(context.Context, string, approvalapi.Answer) (approvalapi.Plan, error) {
+	return approvalapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}
 }
 
 // served is a console behind the guard of mcp-server, with this token.
@@ -107,7 +106,7 @@ func TestHeaders(t *testing.T) {
 	for _, path := range []string{Path, Path + "/", Path + "/app.js", Path + "/none", API + "runs", API + "none", API + "session", API + "../app.js"} {
 		w := ask(h, http.MethodGet, path, "", me)
 		for name, want := range map[string]string{
-			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"X-Content-Type-Options":       "nosniff",
@@ -122,6 +121,25 @@ func TestHeaders(t *testing.T) {
 		if strings.HasPrefix(path, API) && w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s may be kept: %q", path, w.Header().Get("Cache-Control"))
 		}
+	}
+}
+
+// TestFileHeaders: a file of a run needs a session, and is never a page.
+// Promise: files-are-data
+func TestFileHeaders(t *testing.T) {
+	c, _, h := served(t, "", 1)
+	const path = API + "runs/r000000/files/a%20b.html"
+	w := ask(h, http.MethodGet, path, "", signedIn(t, h, c.NewSignInCode()))
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "sandbox; default-src 'none'", "Content-Disposition": `attachment; filename="a b.html"`,
+		"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusUnauthorized {
+		t.Errorf("without a session: %d", w.Code)
 	}
 }
 

@@ -62,6 +62,13 @@ func (m *memory) RunAfter(_ context.Context, id string, _ int64) (operatorapi.De
 	return operatorapi.Detail{}, history.ErrUnknown
 }
 
+func (m *memory) ReadRunFile(_ context.Context, _, name string) (history.File, error) {
+	if name != "a b.html" {
+		return history.File{}, history.ErrUnknown
+	}
+	return history.File{RunFile: operatorapi.RunFile{Name: name, Type: "text/html"}, Data: []byte("<script>")}, nil
+}
+
 // Tell adds an event.
 func (m *memory) Tell(e operatorapi.HistoryEvent) {
 	m.mu.Lock()

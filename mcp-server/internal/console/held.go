@@ -13,18 +13,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Approvals gives access to the requests that wait for a person. The proxy accepts a decision only if the request's
 // rule permits it here.
 type Approvals interface {
-	FetchHeld(ctx context.Context) ([]approvalapi.HeldRequest, error)
-	DecideAny(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
-	FetchPlans(ctx context.Context) ([]planapi.Plan, error)
-	FetchPlan(ctx context.Context, id string) (planapi.Plan, error)
-	DecidePlan(ctx context.Context, id string, a planapi.Answer) (planapi.Plan, error)
+	ListHeld(ctx context.Context) ([]approvalapi.HeldRequest, error)
+	DecideHeld(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
+	ListPlans(ctx context.Context) ([]approvalapi.Plan, error)
+	GetPlan(ctx context.Context, id string) (approvalapi.Plan, error)
+	DecidePlan(ctx context.Context, id string, a approvalapi.Answer) (approvalapi.Plan, error)
 }
 
 // maxDecided bounds the stored decisions, which the page shows beside the waiting requests.
@@ -60,19 +59,19 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 	handle("GET held", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
-		list, err := c.cfg.Approvals.FetchHeld(ctx)
-		plans, none := c.cfg.Approvals.FetchPlans(ctx)
+		list, err := c.cfg.Approvals.ListHeld(ctx)
+		plans, none := c.cfg.Approvals.ListPlans(ctx)
 		return struct {
 			Held    []approvalapi.HeldRequest `json:"held"`
 			Decided []consoleDecision         `json:"decided"`
-			Plans   []planapi.Plan            `json:"plans"`
+			Plans   []approvalapi.Plan        `json:"plans"`
 		}{list, c.decided.listDecisions(), plans}, errors.Join(err, none)
 	})
 	handle("POST held/{id}", c.decideRequest)
 	handle("GET plans/{id}", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
-		p, err := c.cfg.Approvals.FetchPlan(ctx, r.PathValue("id"))
+		p, err := c.cfg.Approvals.GetPlan(ctx, r.PathValue("id"))
 		if errors.Is(err, proxyapi.ErrNotFound) {
 			return nil, &pageError{http.StatusNotFound, "There is no plan with this id, or it has expired."}
 		}
@@ -103,7 +102,7 @@ func toPageError(err error) error {
 }
 
 func (c *Console) decidePlan(r *http.Request) (any, error) {
-	var in planapi.Answer
+	var in approvalapi.Answer
 	if err := answerOf(r, &in); err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func (c *Console) decideRequest(r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	h, err := c.cfg.Approvals.DecideAny(ctx, r.PathValue("id"), in)
+	h, err := c.cfg.Approvals.DecideHeld(ctx, r.PathValue("id"), in)
 	if err != nil {
 		return nil, toPageError(err)
 	}

@@ -92,7 +92,10 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	events, ended := make(chan []operatorapi.HistoryEvent), make(chan struct{})
-	go func() { defer close(ended); c.followEvents(ctx, r.URL.Query().Get("after"), events) }()
+	go func() {
+		defer close(ended)
+		operatorapi.SendEvents(ctx, c.cfg.History.Follow, r.URL.Query().Get("after"), events)
+	}()
 	// The goroutine must end first, because it uses the request's context.
 	defer func() { cancel(); <-ended }()
 	watched := r.URL.Query().Get("run")
@@ -143,22 +146,6 @@ func (c *Console) streamChanges(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// followEvents sends events until ctx ends.
-func (c *Console) followEvents(ctx context.Context, after string, events chan<- []operatorapi.HistoryEvent) {
-	for {
-		list, err := c.cfg.History.Follow(ctx, after)
-		if err != nil || len(list) == 0 {
-			return
-		}
-		after = list[len(list)-1].Cursor
-		select {
-		case events <- list:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // readVersions reads the versions. It reads the expensive ones only if all is set.
 func (c *Console) readVersions(ctx context.Context, v *pageVersions, all bool) {
 	v.APIs, v.Skills, v.Load = c.cfg.Catalog().Version, c.skills.Load(), c.cfg.Load()
@@ -172,8 +159,8 @@ func (c *Console) readVersions(ctx context.Context, v *pageVersions, all bool) {
 			v.Down++
 		}
 	}
-	if list, err := c.cfg.Approvals.FetchHeld(ctx); err == nil {
-		plans, _ := c.cfg.Approvals.FetchPlans(ctx) // the page shows why there are no plans
+	if list, err := c.cfg.Approvals.ListHeld(ctx); err == nil {
+		plans, _ := c.cfg.Approvals.ListPlans(ctx) // the page shows the error
 		v.Held = hashOf([]any{list, plans})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -59,23 +58,23 @@ func (b *busy) RestartServer(server string) error {
 	return errors.Join(b.ask("restart"), b.serverError(server))
 }
 
-func (b *busy) FetchHeld(context.Context) ([]approvalapi.HeldRequest, error) {
+func (b *busy) ListHeld(context.Context) ([]approvalapi.HeldRequest, error) {
 	return []approvalapi.HeldRequest{{ID: "h1"}}, b.err
 }
-func (b *busy) DecideAny(_ context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error) {
+func (b *busy) DecideHeld(_ context.Context, id string, a approvalapi.Answer) (approvalapi.HeldRequest, error) {
 	return approvalapi.HeldRequest{ID: id, Run: "decided"}, b.ask("decide %s %v", id, a.Approve)
 }
-func (b *busy) FetchPlans(context.Context) ([]planapi.Plan, error) {
-	return []planapi.Plan{{ID: "p1"}}, nil
+func (b *busy) ListPlans(context.Context) ([]approvalapi.Plan, error) {
+	return []approvalapi.Plan{{ID: "p1"}}, nil
 }
-func (b *busy) FetchPlan(_ context.Context, id string) (planapi.Plan, error) {
+func (b *busy) GetPlan(_ context.Context, id string) (approvalapi.Plan, error) {
 	if id != "p1" {
-		return planapi.Plan{}, proxyapi.ErrNotFound
+		return approvalapi.Plan{}, proxyapi.ErrNotFound
 	}
-	return planapi.Plan{ID: id}, b.err
+	return approvalapi.Plan{ID: id}, b.err
 }
-func (b *busy) DecidePlan(_ context.Context, id string, a planapi.Answer) (planapi.Plan, error) {
-	return planapi.Plan{ID: id}, b.ask("plan %s %v", id, a.Approve)
+func (b *busy) DecidePlan(_ context.Context, id string, a approvalapi.Answer) (approvalapi.Plan, error) {
+	return approvalapi.Plan{ID: id}, b.ask("plan %s %v", id, a.Approve)
 }
 
 func (b *busy) ListExchanges(_ context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error) {
@@ -154,6 +153,9 @@ func TestPages(t *testing.T) {
 		{"GET ledger/check", "", nil, on, 200, []string{`"records":18231`, "check [{r000000 a head}]"}},
 		{"GET ledger/check", "", proxyapi.ErrNotFound, on, 501, []string{"AUDIT is off"}},
 		{"GET ledger/check", "", broken, on, 502, []string{"broken"}},
+		{"GET runs/r000000/files/a%20b.html", "", nil, on, 200, []string{"<script>"}},
+		{"GET runs/r000000/files/none", "", nil, on, 404, []string{"no entry with this name"}},
+		{"GET runs/r000000/files/..%2Fx", "", nil, on, 404, nil},
 		{"GET settings", "", nil, on, 200, []string{`"SLOTS"`}},
 		{"POST apis/crm/test", "", nil, on, 200, []string{"execute [crm] crm.test"}},
 		{"POST apis/crm/test", "", broken, on, 200, []string{"it could not be run: broken"}},

@@ -39,10 +39,13 @@ type Documents struct {
 	Folder string
 }
 
-// List returns the documents, sorted by name.
+// maxDocuments bounds the listed documents of a folder, because other programs may write the table.
+const maxDocuments = 10_000
+
+// List returns the documents, sorted by name: the first maxDocuments of those whose names can be names of files.
 func (d Documents) List(ctx context.Context) (list []SharedDocument, err error) {
-	rows, err := d.DB.QueryContext(ctx, `SELECT name, version, octet_length(data) FROM document WHERE folder = $1
-		ORDER BY name COLLATE "C"`, d.Folder)
+	rows, err := d.DB.QueryContext(ctx, `SELECT name, version, octet_length(data) FROM document
+		WHERE folder = $1 AND octet_length(name) <= 255 ORDER BY name COLLATE "C" LIMIT $2`, d.Folder, maxDocuments)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 const (
@@ -34,15 +36,8 @@ func (db *DB) Listen(ctx context.Context, changed func()) {
 	leave := db.addListener(&changed)
 	defer leave()
 	changed()
-	tick := time.NewTicker(pollTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			changed()
-		}
+	for range timing.EachTick(ctx, pollTime) {
+		changed()
 	}
 }
 
@@ -84,10 +79,7 @@ func (l *listenerSet) tellAll() {
 func (db *DB) keepListening(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = db.relayNotifications(ctx) // the poll goes on meanwhile
-		select {
-		case <-ctx.Done():
-		case <-time.After(retryTime):
-		}
+		timing.WaitFor(ctx, retryTime)
 	}
 }
 

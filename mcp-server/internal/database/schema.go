@@ -102,6 +102,12 @@ CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
 	$$BEGIN RAISE EXCEPTION 'checkpoints are append-only'; END$$;
 CREATE TRIGGER checkpoint_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON checkpoint
 	FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+`}, {SQLite: `
+CREATE TABLE run_file (number INTEGER REFERENCES run ON DELETE CASCADE, name TEXT, type TEXT NOT NULL,
+	size INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (number, name));
+`, Postgres: `
+CREATE TABLE run_file (number BIGINT REFERENCES run ON DELETE CASCADE, name TEXT, type TEXT NOT NULL,
+	size BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (number, name));
 `}}
 
 // ErrNewer means that a newer CodeForge wrote the database. The database is neither read nor changed.

@@ -32,7 +32,7 @@ const (
 	// startMargin is the time between a run's timeout and the end of its registration at the proxy. It covers a cold start
 	// and sandboxd's cleanup.
 	startMargin = 10 * time.Second
-	// unwindTime bounds each step that undoes another one.
+	// unwindTime bounds a registration, and each step that undoes another one.
 	unwindTime = 10 * time.Second
 	// readyTime is how long a run waits for the proxy and the sandbox after the system's start.
 	readyTime = 15 * time.Second
@@ -182,7 +182,7 @@ func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Eve
 		return o, err
 	}
 	// Before the lease: reading the APIs' documents may take seconds, in which the slot would be idle.
-	if from := e.sourcesFor(r); from.Modules != nil && !r.Python {
+	if from := e.sourcesFor(r); from.Modules != nil && !r.Language.IsPython() {
 		o.Modules = from.Modules(ctx, r.Code)
 	}
 	for try := 1; ; try++ {
@@ -212,7 +212,7 @@ func (e *Executor) sourcesFor(r RunRequest) Sources {
 // runWithLease executes the run within one lease.
 func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, o *Outcome,
 	on func(sandboxapi.Event)) error {
-	turn := queue.Turn{Session: r.Session, Language: r.leaseLanguage(), Private: e.sourcesFor(r).Skills != nil}
+	turn := queue.Turn{Session: r.Session, Language: r.Language, Private: e.sourcesFor(r).Skills != nil}
 	if r.Tenant != nil {
 		turn.Share = r.Tenant.Share
 	}
@@ -243,7 +243,10 @@ func (e *Executor) runRegistered(
 		reg.Tenant = r.Tenant.Name
 	}
 	reg.Database = e.cfg.Database.ResolvePostgres(ctx)
-	err = l.Of.Control.RegisterRun(ctx, l.Slot, reg)
+	// A proxy that does not answer must not keep the slot, because the run's time limit counts only from its start.
+	registering, cancel := context.WithTimeout(ctx, unwindTime)
+	err = l.Of.Control.RegisterRun(registering, l.Slot, reg)
+	cancel()
 	if errors.Is(err, proxyapi.ErrFenced) {
 		return fmt.Errorf("registering the run: %w", err)
 	}
@@ -294,7 +297,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 		o.Exit, err = l.Of.Runs.Run(ctx, sandboxapi.RunRequest{
 			Generation:  l.Generation,
 			Run:         o.Run,
-			Language:    cmp.Or(r.leaseLanguage(), sandboxapi.LanguageTypeScript),
+			Language:    cmp.Or(r.Language, sandboxapi.LanguageTypeScript),
 			Code:        r.Code,
 			Servers:     e.callableServers(r.APIs),
 			Modules:     o.Modules,
@@ -319,7 +322,7 @@ func (e *Executor) importedSkills(r RunRequest) (map[string]string, error) {
 		return from.Skills(r.Code), nil
 	case from.Pins != nil:
 		// An unreadable pin is an error: the run would otherwise import a source that the user has not pinned.
-		files, err := from.Pins(r.Python)
+		files, err := from.Pins(r.Language.IsPython())
 		if err != nil {
 			return nil, fmt.Errorf("reading the pinned skills: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -181,7 +182,9 @@ func TestServers(t *testing.T) {
 		t.Errorf("code may reach %v", allow)
 	}
 	w.proxy.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "a", Domains: []string{"a.example.com"}}}})
-	testkit.WaitFor(t, func() bool { return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com"}) })
+	testkit.WaitFor(t, func() bool {
+		return slices.Equal(w.sandbox.AllowedHosts(), []string{"a.example.com", proxyapi.ServersHost})
+	})
 }
 
 func TestCancelUnwinds(t *testing.T) {
@@ -223,6 +226,28 @@ func TestProxyGone(t *testing.T) {
 	w.clean(t)
 }
 
+// TestProxyHangs: a proxy that does not answer a registration ends the run, and the slot becomes free. No code has run.
+func TestProxyHangs(t *testing.T) {
+	w := newWorld(t, 1)
+	hung := make(chan struct{})
+	w.proxy.Registering = func() {
+		<-hung
+		panic(http.ErrAbortHandler) // it never registers the run
+	}
+	time.AfterFunc(testkit.Patience, func() { w.proxy.Stop() })
+	began := time.Now()
+	_, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"})
+	took := time.Since(began)
+	close(hung)
+	if err == nil || !strings.Contains(err.Error(), "registering the run") || took > testkit.Patience {
+		t.Errorf("after %s: %v", took, err)
+	}
+	if slices.ContainsFunc(w.sandbox.Journal(), func(line string) bool { return strings.HasPrefix(line, "run") }) {
+		t.Errorf("the code ran: %v", w.sandbox.Journal())
+	}
+	w.clean(t)
+}
+
 // TestProxyDiesDuringRun: the run's result arrives, and the receipt is said to be lost.
 func TestProxyDiesDuringRun(t *testing.T) {
 	w := newWorld(t, 1)
@@ -250,7 +275,7 @@ func TestSandboxRestarts(t *testing.T) {
 	if _, _, err := w.run(t.Context(), execution.RunRequest{Code: "x"}); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com"}) {
+	if got := w.sandbox.AllowedHosts(); !slices.Equal(got, []string{"a.example.com", "b.example.com", proxyapi.ServersHost}) {
 		t.Errorf("permissions %v", got)
 	}
 	w.clean(t)
@@ -316,7 +341,7 @@ func TestCatalogChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"h29.example.com"}); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !slices.Equal(w.sandbox.AllowedHosts(), []string{"h29.example.com", proxyapi.ServersHost}); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("permissions %v", w.sandbox.AllowedHosts())
 		}

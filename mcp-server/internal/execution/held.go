@@ -96,7 +96,7 @@ func (e *Executor) askAndSend(ctx context.Context, l sandbox.SlotLease, r RunReq
 	case ApprovedRule:
 		a.Scope = approvalapi.ScopeRule
 	}
-	_, err := l.Of.Control.DecideAny(ctx, h.ID, a)
+	_, err := l.Of.Control.DecideHeld(ctx, h.ID, a)
 	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
 			slog.String("error", err.Error()))

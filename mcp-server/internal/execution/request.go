@@ -22,8 +22,8 @@ type RunRequest struct {
 	// Session is the session whose turn in the queue the run takes.
 	Session string
 	Code    string
-	// Python means that the code is Python instead of TypeScript.
-	Python bool
+	// Language is the language of the code. Empty means TypeScript.
+	Language sandboxapi.Language
 	// APIs narrows the run to these APIs. Empty means all active ones, or all of the tenant's.
 	APIs []string
 	// Tenant owns the run. Nil means the operator.
@@ -48,20 +48,12 @@ type RunRequest struct {
 	Progress func(text string)
 }
 
-// leaseLanguage returns the language of the lease, as sandboxapi.LeaseRequest names it.
-func (r RunRequest) leaseLanguage() string {
-	if r.Python {
-		return sandboxapi.LanguagePython
-	}
-	return ""
-}
-
 // newSummary returns the ledger's record of a run.
 func (r RunRequest) newSummary(o Outcome) proxyapi.Summary {
 	// The ledger identifies the code by a digest, and does not store it.
 	digest := sha256.Sum256([]byte(r.Code))
 	return proxyapi.Summary{
-		Language: cmp.Or(r.leaseLanguage(), sandboxapi.LanguageTypeScript), CodeSHA256: hex.EncodeToString(digest[:]),
+		Language: string(cmp.Or(r.Language, sandboxapi.LanguageTypeScript)), CodeSHA256: hex.EncodeToString(digest[:]),
 		CodeBytes: len(r.Code), Outcome: string(o.Exit.Reason), ExitCode: o.Exit.Code,
 		Milliseconds: float64(o.Exit.WallMS), CPUMilliseconds: o.Exit.CPUMS, MemoryPeak: o.Exit.MaxRSS, Warm: o.Exit.Warm,
 		Client: r.Client[:min(len(r.Client), maxClient)], Traceparent: r.Traceparent,

@@ -26,6 +26,8 @@ type FakeProxy struct {
 	Receipt func(proxyapi.Registration) proxyapi.Receipt
 	// Subscribing is called before a subscription to the events begins, if set.
 	Subscribing func()
+	// Registering, if set, is called before the proxy reads a registration.
+	Registering func()
 	// Types and Operations are the texts of types.d.ts and operations.jsonl, by API.
 	Types, Operations map[string]string
 
@@ -157,6 +159,9 @@ func (p *FakeProxy) ForgetAll() {
 }
 
 func (p *FakeProxy) handleRegister(w http.ResponseWriter, r *http.Request) {
+	if p.Registering != nil {
+		p.Registering()
+	}
 	n, _ := strconv.Atoi(r.PathValue("n"))
 	var reg proxyapi.Registration
 	if err := json.NewDecoder(r.Body).Decode(&reg); err != nil {

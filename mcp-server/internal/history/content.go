@@ -22,9 +22,10 @@ import (
 const (
 	// half is the size of the stored start, and of the stored end, of a text, in bytes.
 	half = 64 << 10
-	// margin is the extra size that is scrubbed on each side of a cut. It is six times the longest credential, which may
-	// be written as \u00XX. A credential that the cut splits lies in the margin, and trim removes the margin.
-	margin = 6 * 8 << 10
+	// margin is the extra size that is scrubbed on each side of a cut. It is the longest form of a credential that the
+	// proxy finds: 8 KiB in base64, with eight bytes for each character. A credential that the cut splits lies in the
+	// margin, and trim removes the margin.
+	margin = 88 << 10
 	most   = half + margin
 	// maxPrints bounds the pieces of each half of an output. joinMS and joinBytes bound the pieces that are joined.
 	maxPrints = 2000

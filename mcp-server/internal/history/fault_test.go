@@ -3,7 +3,9 @@ package history
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -125,18 +127,18 @@ func TestTwoProcesses(t *testing.T) {
 	whole(t, dir, told)
 }
 
-// TestSameNumbers: two processes that draw the same numbers, as by the same random part, lose nothing.
+// TestSameNumbers: two processes that draw the same numbers, for example from the same random part, lose no run.
 func TestSameNumbers(t *testing.T) {
 	dir := t.TempDir()
 	stores := []*Store{open(t, dir, nil), open(t, dir, nil)}
 	later := time.Now().Add(time.Hour).UnixMicro()
 	for _, s := range stores {
-		settle(t, s) // it has opened the file, and begun with its own numbers
+		settle(t, s) // the store has opened the file and chosen its numbers
 		s.replica.Store(maxReplicas - 1)
 		s.last.Store(later)
 	}
 	var ids []string
-	var slow []*Recording // runs that both have begun before either ends its own
+	var slow []*Recording // one run of each store; both begin before either ends
 	for i, s := range stores {
 		id := fmt.Sprintf("slow%d", i)
 		slow = append(slow, s.BeginRecording(operatorapi.Run{ID: id}, "// code of "+id))
@@ -151,6 +153,7 @@ func TestSameNumbers(t *testing.T) {
 		settle(t, s)
 	}
 	for i, s := range stores {
+		slow[i].AddFile("of.txt", []byte(slow[i].run.ID))
 		slow[i].RecordEnd(RunEnd{Exit: sandboxapi.Exit{Reason: sandboxapi.Exited}})
 		settle(t, s)
 	}
@@ -160,6 +163,9 @@ func TestSameNumbers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, d.Run, err)
 		}
 		if strings.HasPrefix(id, "slow") {
+			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt"); string(f.Data) != id {
+				t.Errorf("%s has the file %q, %v", id, f.Data, err)
+			}
 			continue
 		}
 		if versions, err := stores[0].SkillVersions(t.Context(), id); len(d.Exchanges) != 2 || len(versions) != 1 {
@@ -444,6 +450,43 @@ func TestOthersGiveWay(t *testing.T) {
 	}
 	if most > 2*file {
 		t.Errorf("the file had %d bytes, %d are allowed", most, file)
+	}
+}
+
+// TestVersionsGiveWay: versions of many new skills, and alerts of many new runs, take no space from runs.
+// Promise: bounded-records
+func TestVersionsGiveWay(t *testing.T) {
+	const file = 8 << 20
+	s := open(t, t.TempDir(), func(c *Config) { c.limits = storeLimits{24 * time.Hour, 24 * time.Hour, 1 << 30, file} })
+	for i := range 20 {
+		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
+	}
+	for i := range 2 * maxAlerts {
+		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
+		if i%16 == 0 {
+			source := make([]byte, 16<<10)
+			_, _ = rand.Read(source)
+			s.RecordSkill(operatorapi.SkillVersion{Skill: fmt.Sprint("s", i), By: operatorapi.ByTool}, hex.EncodeToString(source))
+		}
+		if i%1000 == 0 {
+			settle(t, s)
+		}
+	}
+	settle(t, s)
+	db, err := openFile(s.cfg.Dir, database.Migrations)
+	testkit.Must(t, err)
+	defer db.Close()
+	s.removeOld(db)
+	st, err := s.Status(t.Context())
+	testkit.Must(t, err)
+	if st.Runs != 20 {
+		t.Errorf("%d of 20 runs are left", st.Runs)
+	}
+	var versions, size, alerts int64
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*), sum(length(source)) FROM skill_version`).Scan(&versions, &size))
+	testkit.Must(t, db.conn.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&alerts))
+	if versions < 10 || size > file/tidyPart || alerts != maxAlerts {
+		t.Errorf("%d versions of %d bytes and %d alerts are left", versions, size, alerts)
 	}
 }
 

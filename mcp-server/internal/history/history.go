@@ -12,6 +12,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -36,7 +37,7 @@ const (
 	Off      = "off"
 )
 
-// Ages and sizes up to which data is kept.
+// Ages and sizes up to which data is kept. contentBytes bounds code and output, and separately the files of runs.
 const (
 	contentDays  = 7
 	contentBytes = 256 << 20
@@ -63,7 +64,11 @@ type Config struct {
 	// Scrub replaces the credentials in texts by their token names. A text is stored only if Scrub succeeds. Nil replaces
 	// no text.
 	Scrub func(context.Context, []string) ([]string, error)
-	Log   *slog.Logger
+	// ScrubFile is Scrub for the data of one file.
+	ScrubFile func(context.Context, []byte) ([]byte, error)
+	// Cancel ends a run of this process if another replica cancels the run. Nil ends no run.
+	Cancel func(run string) bool
+	Log    *slog.Logger
 
 	// migrations replace the real ones in tests. So do limits.
 	migrations []database.Migration
@@ -129,9 +134,7 @@ func OpenStore(cfg Config) *Store {
 			content: contentBytes, file: maxFile,
 		}
 	}
-	if cfg.lost == 0 {
-		cfg.lost = lostTime
-	}
+	cfg.lost = cmp.Or(cfg.lost, lostTime)
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}

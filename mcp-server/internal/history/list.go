@@ -249,6 +249,35 @@ func (s *Store) FindRun(ctx context.Context, id string) (operatorapi.Detail, err
 	return s.RunAfter(ctx, id, 0)
 }
 
+// findTime bounds one look of WaitForRun.
+const findTime = 5 * time.Second
+
+// WaitForRun finds a run like FindRun, but waits until the run has ended or ctx ends. If ctx ends first, it returns the
+// unfinished run.
+func (s *Store) WaitForRun(ctx context.Context, id string) (operatorapi.Detail, error) {
+	for {
+		// The cursor is from before the look, so that WaitForRun does not miss an end right after the look.
+		cursor := s.CurrentCursor()
+		// The look ignores the end of ctx, so that a caller that does not wait gets the present state.
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTime)
+		d, err := s.FindRun(short, id)
+		cancel()
+		if err != nil || !d.IsUnfinished() {
+			return d, err
+		}
+		for isNews := false; !isNews; {
+			events, err := s.Follow(ctx, cursor)
+			if err != nil {
+				return d, nil //nolint:nilerr // the wait is over
+			}
+			cursor = events[len(events)-1].Cursor
+			isNews = slices.ContainsFunc(events, func(e operatorapi.HistoryEvent) bool {
+				return e.Kind == operatorapi.EventGap || e.Kind == operatorapi.EventRun && e.RunID == id
+			})
+		}
+	}
+}
+
 // RunAfter is Run for a reader that already has the exchanges up to number after. While the run is in progress, it
 // returns only later exchanges.
 func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
@@ -278,6 +307,9 @@ func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatora
 			return out, err
 		}
 		out.Kept, out.Code, out.Output, out.Answer, out.Exit = true, c.Code, c.Output, c.Answer, c.Exit
+	}
+	if out.Files, err = listRunFiles(ctx, db, out.Number); err != nil {
+		return out, s.checkReadError(err)
 	}
 	// The end of a run may add earlier exchanges, so a finished run is returned as a whole.
 	if !s.fillLive(&out) {

@@ -17,6 +17,7 @@ import (
 var tables = []struct{ name, columns string }{
 	{"run", "number, id, state, denied, client, session, tenant, data, hints"},
 	{"content", "number, size, data"},
+	{"run_file", "number, name, type, size, data"},
 	{"fact", "kind, value, number"},
 	{"exchange", "number, id, run, api, host, outcome, data"},
 	{"swap", "name, number, place, swapped, scrubbed"},

@@ -47,7 +47,7 @@ func TestOnPostgres(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"without exit": TestEndedWithoutExit, "pages": TestPages, "ledger": TestLedger, "clean": TestClean,
 		"skills": TestSkills, "many exchanges": TestManyExchanges, "follow": TestFollow, "alerts": TestAlertsOfOneCause,
-		"frozen": TestFrozen,
+		"frozen": TestFrozen, "files": TestFiles, "others stay": TestOthersStay,
 	} {
 		n++
 		name := fmt.Sprint(name)

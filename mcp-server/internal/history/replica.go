@@ -172,7 +172,11 @@ func (s *Store) publishOthers(ctx context.Context, after int64) (last int64, mor
 			return nil
 		}
 		for _, e := range events {
-			s.feed.publishEvent(e)
+			if e.Kind != operatorapi.EventCancel {
+				s.feed.publishEvent(e)
+			} else if s.cfg.Cancel != nil {
+				s.cfg.Cancel(e.RunID)
+			}
 		}
 		return nil
 	}, `SELECT number, writer, data FROM event WHERE number > $1 ORDER BY number LIMIT $2`, after, eventsPage)
@@ -251,6 +255,14 @@ func (s *Store) takeReplicaNumber(ctx context.Context, tx *writeTransaction) err
 		return run.Number%maxReplicas == number && !s.isLive(run.ID)
 	})
 	return err
+}
+
+// CancelElsewhere cancels a run of another replica. That replica ends the run within the time of a notification.
+func (s *Store) CancelElsewhere(run string) {
+	s.queueJob(writeJob{do: func(_ context.Context, tx *writeTransaction) error {
+		tx.events = append(tx.events, operatorapi.HistoryEvent{Kind: operatorapi.EventCancel, RunID: run})
+		return nil
+	}})
 }
 
 func (s *Store) isLive(run string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -22,8 +23,12 @@ const (
 	// maxOthers is the number of newest exchanges without a run that stay in a file that is too large. Such exchanges
 	// belong to MCP servers, to installations, and to runs of another mcp-server with the same proxies.
 	maxOthers = 5000
+	// maxAlerts and maxTotals bound the alerts and the sums.
+	maxAlerts = 10_000
+	maxTotals = 1_000_000
 	// tidyPart is the part of maxFile by which the file may grow before tidy, and leastGrowth is the least growth, in
-	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk.
+	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk. The versions of skills also
+	// have this part of maxFile.
 	tidyPart    = 16
 	leastGrowth = 1 << 20
 	// catchUp bounds the speed at which the time for removal follows a clock that is ahead. startAhead bounds its start
@@ -41,7 +46,7 @@ func (s *Store) removeOld(db *writeTarget) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *writeTransaction) (int, error){
-		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyFiles, s.tidyOthers, s.tidyRuns, s.tidyRest,
 	} {
 		for {
 			select {
@@ -146,31 +151,62 @@ func markLost(ctx context.Context, tx *writeTransaction, choose func(operatorapi
 	return n, err
 }
 
-// tidyContent removes old code and output, and the oldest while there is too much.
+// tidyContent removes old code and output. While there is too much, it removes the oldest of the largest tenant.
 func (s *Store) tidyContent(ctx context.Context, tx *writeTransaction) (int, error) {
+	return s.dropExcess(ctx, tx, "content", s.cfg.limits.content, dropContent)
+}
+
+// tidyFiles removes old files of runs. While there is too much, it removes the oldest of the largest tenant.
+func (s *Store) tidyFiles(ctx context.Context, tx *writeTransaction) (int, error) {
+	return s.dropExcess(ctx, tx, "run_file", s.cfg.limits.content,
+		func(ctx context.Context, tx *writeTransaction, number int64) error {
+			_, err := tx.ExecContext(ctx, `DELETE FROM run_file WHERE number = $1`, number)
+			return err
+		})
+}
+
+// dropExcess calls drop for runs whose rows of a table are old. While the table has more than limit bytes, it calls
+// drop for the oldest runs of the tenant with the most bytes. So no tenant displaces others. It returns their number.
+func (s *Store) dropExcess(
+	ctx context.Context, tx *writeTransaction, table string, limit int64,
+	drop func(context.Context, *writeTransaction, int64) error,
+) (int, error) {
 	var total int64
-	if err := tx.QueryRowContext(ctx, `SELECT coalesce(sum(size), 0) FROM content`).Scan(&total); err != nil {
+	var largest string
+	err := tx.QueryRowContext(ctx, `SELECT tenant, sum(sum(size)) OVER () FROM run JOIN `+table+` USING (number)
+		GROUP BY tenant ORDER BY sum(size) DESC LIMIT 1`).Scan(&largest, &total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	oldest := s.oldestKept(s.cfg.limits.contentAge)
 	var gone []int64
-	err := eachRow(ctx, tx, func(row *sql.Rows) error {
+	err = eachRow(ctx, tx, func(row *sql.Rows) error {
 		var number, size int64
 		err := row.Scan(&number, &size)
-		if number < oldest || total > s.cfg.limits.content {
+		if number < oldest || total > limit {
 			gone, total = append(gone, number), total-size
 		}
 		return err
-	}, `SELECT number, size FROM content ORDER BY number LIMIT $1`, tidyBatch)
+	}, `SELECT number, sum(size) FROM run JOIN `+table+` USING (number) WHERE `+excessCondition()+`
+		GROUP BY number ORDER BY number LIMIT $1`, tidyBatch, oldest, largest)
 	if err != nil {
 		return 0, err
 	}
 	for _, number := range gone {
-		if err := dropContent(ctx, tx, number); err != nil {
+		if err := drop(ctx, tx, number); err != nil {
 			return 0, err
 		}
 	}
 	return len(gone), nil
+}
+
+// excessCondition selects the runs that dropExcess may choose: old runs ($2), and those of the largest tenant ($3).
+func excessCondition() string {
+	//defence:tenant-history instead `number < $2 OR $3 = $3`
+	return `number < $2 OR tenant = $3`
 }
 
 // dropContent removes the content of a run, and its words from the index.
@@ -203,7 +239,8 @@ func (s *Store) isTooLarge(ctx context.Context, tx *writeTransaction) (bool, err
 	if tx.target.Postgres {
 		var size int64
 		err := tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(sum(pg_column_size(data)), 0) FROM exchange) +
-			(SELECT coalesce(sum(pg_column_size(data)), 0) FROM run) + (SELECT coalesce(sum(size), 0) FROM content)`).Scan(&size)
+			(SELECT coalesce(sum(pg_column_size(data)), 0) FROM run) + (SELECT coalesce(sum(size), 0) FROM content) +
+			(SELECT coalesce(sum(size), 0) FROM run_file)`).Scan(&size)
 		return size > s.cfg.limits.file, err
 	}
 	var pages, free, size int64
@@ -266,7 +303,8 @@ func (s *Store) tidyRuns(ctx context.Context, tx *writeTransaction) (int, error)
 	return len(ids), nil
 }
 
-// tidyRest removes old exchanges of MCP servers, old sums and old alerts, and all but the latest versions of skills.
+// tidyRest removes old exchanges of MCP servers, old sums and old alerts. Of the sums, the alerts and the versions of
+// skills, it also removes the oldest if there are too many.
 func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error) {
 	// Removed sums may make a pair new again.
 	clear(tx.target.pairs)
@@ -278,9 +316,24 @@ func (s *Store) tidyRest(ctx context.Context, tx *writeTransaction) (int, error)
 			return 0, err
 		}
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM skill_version WHERE version <=
-		(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - $1`, maxVersions)
-	return 0, err
+	// Code can cause any number of these rows, and tidyRuns does not remove them.
+	for _, q := range []struct {
+		text string
+		most int64
+	}{
+		{`DELETE FROM skill_version WHERE version <=
+			(SELECT max(version) FROM skill_version l WHERE l.skill = skill_version.skill) - $1`, maxVersions},
+		{`DELETE FROM skill_version WHERE number IN (SELECT number FROM (SELECT number,
+			sum(length(data) + coalesce(length(source), 0)) OVER (ORDER BY number DESC) AS size FROM skill_version) AS sized
+			WHERE size > $1)`, s.cfg.limits.file / tidyPart},
+		{`DELETE FROM alert WHERE number <= (SELECT number FROM alert ORDER BY number DESC LIMIT 1 OFFSET $1)`, maxAlerts},
+		{`DELETE FROM total WHERE began <= (SELECT began FROM total ORDER BY began DESC LIMIT 1 OFFSET $1)`, maxTotals},
+	} {
+		if _, err := tx.ExecContext(ctx, q.text, q.most); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
 }
 
 // removeRun removes a run with its content, words and exchanges. The sums still count its traffic.
@@ -308,7 +361,7 @@ func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, e
 		}
 		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
 			for _, run := range page.Runs {
-				if run.State == operatorapi.Waiting || run.State == operatorapi.Running {
+				if run.IsUnfinished() {
 					continue
 				}
 				if err := removeRun(ctx, tx, run.ID); err != nil {

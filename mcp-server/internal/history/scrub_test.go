@@ -145,6 +145,29 @@ func TestScrubbedAcrossCuts(t *testing.T) {
 	}
 }
 
+// TestLongestForm: a cut splits no credential in the longest form that the proxy finds.
+// Promise: never-printed
+func TestLongestForm(t *testing.T) {
+	form := strings.Repeat("&#x0065;", (8<<10)*4/3) // 8 KiB in base64, in entities of HTML
+	s := &Store{cfg: Config{Mode: Full, Scrub: func(_ context.Context, texts []string) ([]string, error) {
+		out := make([]string, len(texts))
+		for i, text := range texts {
+			out[i] = strings.ReplaceAll(text, form, "S_T")
+		}
+		return out, nil
+	}}}
+	rest := strings.Repeat("x", 4*most)
+	for text, least := range map[string]int{
+		rest:                           half,
+		rest[:half-1000] + form + rest: 0,
+	} {
+		_, c, err := s.scrubByProxy(t.Context(), "", &runContent{Code: cutMiddle(text)})
+		if kept := c.cutMargins().Code.Head; err != nil || strings.Contains(kept, "#") || len(kept) < least {
+			t.Errorf("%d bytes are stored, want %d without a part of the credential: %v", len(kept), least, err)
+		}
+	}
+}
+
 // TestFrozen: a run that an alarm has ended is neither ok nor failed, whatever its exit code is.
 func TestFrozen(t *testing.T) {
 	exit := sandboxapi.Exit{Reason: sandboxapi.Exited}

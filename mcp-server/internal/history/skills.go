@@ -90,6 +90,7 @@ func (s *Store) putVersion(
 			return err
 		}
 	}
+	tx.target.grown += int64(len(text) + len(packed))
 	err = putNumbered(&number, func() (bool, error) {
 		return hasChanged(tx.ExecContext(ctx, `INSERT INTO skill_version VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (number) DO NOTHING`, number, v.Skill, v.Version, string(text), packed))

@@ -37,6 +37,14 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 		v, err := s.FindRun(r.Context(), r.URL.Query().Get("run"))
 		writeRecorded(w, v, err)
 	})
+	mux.HandleFunc(get+"file", func(w http.ResponseWriter, r *http.Request) {
+		f, err := s.ReadRunFile(r.Context(), r.URL.Query().Get("run"), r.URL.Query().Get("name"))
+		if err != nil {
+			writeRecorded(w, nil, err)
+			return
+		}
+		f.ServeHTTP(w, r)
+	})
 	mux.HandleFunc(get+"history", func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.Status(r.Context())
 		writeRecorded(w, v, err)
@@ -87,18 +95,7 @@ func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop
 	batches := make(chan []operatorapi.HistoryEvent)
 	go func() {
 		defer close(batches)
-		for at := cursor; ; {
-			events, err := s.Follow(ctx, at)
-			if err != nil {
-				return
-			}
-			select {
-			case batches <- events:
-				at = events[len(events)-1].Cursor
-			case <-ctx.Done():
-				return
-			}
-		}
+		operatorapi.SendEvents(ctx, s.Follow, cursor, batches)
 	}()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -22,7 +23,7 @@ type Config struct {
 	// History is the store of runs.
 	History *history.Store
 	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
-	Servers Servers
+	Servers *broker.Broker
 	// Alarms are the proxy's alarms, or nil.
 	Alarms *alarm.Set
 	// Tenants are the clients of MCP_TOKENS_FILE.

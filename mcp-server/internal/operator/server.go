@@ -1,25 +1,17 @@
 package operator
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// Servers gives the operator access to the MCP servers.
-type Servers interface {
-	ReviewTools(ctx context.Context, server string) (operatorapi.Review, error)
-	ApproveTools(ctx context.Context, server, digest string) error
-	RestartServer(server string) error
-	ServerLog(server string) ([]operatorapi.Line, error)
-}
-
 // serverRoutes adds the paths about MCP servers. Two of them change state: approving a server's tools, and restarting a
 // server. Only the operator, who can stop all of CodeForge anyway, reaches this socket. Code and MCP clients cannot.
-func serverRoutes(mux *http.ServeMux, servers Servers) {
+func serverRoutes(mux *http.ServeMux, servers *broker.Broker) {
 	const base = operatorapi.Prefix + "server/"
 	mux.HandleFunc("GET "+base+"review", func(w http.ResponseWriter, r *http.Request) {
 		review, err := servers.ReviewTools(r.Context(), r.URL.Query().Get("server"))
@@ -44,8 +36,8 @@ func writeAnswer(w http.ResponseWriter, v any, err error) {
 		rpc.WriteAnswer(w, http.StatusOK, v)
 		return
 	}
-	// Other errors are sentences for the operator.
-	if e := (*rpc.Error)(nil); !errors.As(err, &e) {
+	// Other errors are sentences for the operator. The proxy's and sandboxd's errors have no meaning as codes of this API.
+	if e := (*rpc.Error)(nil); !errors.As(err, &e) || e.API != operatorapi.PeerName {
 		err = newRefused(err)
 	}
 	rpc.WriteRefusal(w, err)

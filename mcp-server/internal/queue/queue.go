@@ -6,6 +6,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,21 +100,11 @@ type ticketResult struct {
 
 // New returns a queue.
 func New(cfg Config) *Queue {
-	if cfg.MaxWaiting == 0 {
-		cfg.MaxWaiting = 256
-	}
-	if cfg.MaxPerSession == 0 {
-		cfg.MaxPerSession = 64
-	}
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = 30 * time.Second
-	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 100 * time.Millisecond
-	}
-	if cfg.Hold == 0 {
-		cfg.Hold = 15 * time.Minute
-	}
+	cfg.MaxWaiting = cmp.Or(cfg.MaxWaiting, 256)
+	cfg.MaxPerSession = cmp.Or(cfg.MaxPerSession, 64)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 30*time.Second)
+	cfg.Poll = cmp.Or(cfg.Poll, 100*time.Millisecond)
+	cfg.Hold = cmp.Or(cfg.Hold, 15*time.Minute)
 	return &Queue{
 		cfg: cfg, sessions: map[string]*sessionQueue{}, released: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
@@ -151,7 +142,7 @@ func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.SlotL
 type Turn struct {
 	Session string
 	// Language is the same as in sandboxapi.LeaseRequest.
-	Language string
+	Language sandboxapi.Language
 	// Private is the same as in sandboxapi.LeaseRequest.
 	Private bool
 	// Share is the share of the tenant that owns the run, or nil. Tenants' runs are private.
@@ -228,7 +219,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 // In the slot of the lease held ahead a TypeScript interpreter waits, private or not. For another language this lease
 // is taken only if no other slot is free.
 func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, error) {
-	if r.Language == "" {
+	if !r.Language.IsPython() {
 		if l, ok := q.useHeld(ctx, r.Private); ok {
 			return l, nil
 		}
@@ -238,7 +229,7 @@ func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandb
 	var cause error // why the previous attempt failed
 	for {
 		l, err := q.cfg.Source.Acquire(asking, r)
-		if r.Language != "" && errors.Is(err, sandboxapi.ErrBusy) {
+		if r.Language.IsPython() && errors.Is(err, sandboxapi.ErrBusy) {
 			if held, ok := q.useHeld(ctx, r.Private); ok {
 				return held, nil
 			}

@@ -23,6 +23,9 @@ func NewShare(name string, runs, waiting int) *Share {
 	return &Share{name: name, slots: make(chan struct{}, runs), most: waiting}
 }
 
+// CountSlots returns the largest number of the tenant's runs at once.
+func (s *Share) CountSlots() int { return cap(s.slots) }
+
 // CountUse returns the number of the tenant's runs that have a slot or are next for one, and the number of further
 // waiting runs.
 func (s *Share) CountUse() (runs, waiting int) {

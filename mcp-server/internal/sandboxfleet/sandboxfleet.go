@@ -22,6 +22,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -105,10 +106,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		}
 		f.cfg.Log.Warn("the sandboxes cannot be followed, trying again", logline.Tag("mcp"),
 			slog.String("error", err.Error()))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		timing.WaitFor(ctx, pause)
 	}
 	// Runs until all pods have left, so that no goroutine outlives Run.
 	f.setPods(ctx, nil)

@@ -290,12 +290,7 @@ func startsWithRest(named, words []string) bool {
 	if len(words) < len(named) {
 		return false
 	}
-	for i, n := range named {
-		if StemWord(words[i]) != n {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(words[:len(named)], named, func(word, n string) bool { return StemWord(word) == n })
 }
 
 // guessForms returns the forms of a word that no entry has: two words written as one, or the nearest words.

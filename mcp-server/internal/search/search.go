@@ -66,6 +66,7 @@ const (
 
 // varyTexts chooses the best hits. Each hit counts less for every chosen one with the same text.
 func varyTexts(hits []Hit, most int) []Hit {
+	raiseUsual(hits)
 	var out []Hit
 	for len(out) < most && len(hits) > 0 {
 		best, at := float32(-1), 0
@@ -75,9 +76,7 @@ func varyTexts(hits []Hit, most int) []Hit {
 				break // later ones are not better
 			}
 			for _, o := range out {
-				// The entry that is not below another thing is the usual one: POST /refunds beside POST /charges/{id}/refunds.
-				if o.Index == h.Index && o.Index.likes[o.Entry].text == h.Index.likes[h.Entry].text &&
-					(o.Index.kinds[o.Entry]&Nested == 0 || h.Index.kinds[h.Entry]&Nested != 0) {
+				if hasSameText(o, h) && (o.kind()&Nested == 0 || h.kind()&Nested != 0) {
 					score *= sameText
 				}
 			}
@@ -93,6 +92,27 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
+// raiseUsual compares entries with the same text. An entry that is not below another object gets the score of a better
+// one that is: POST /refunds beside POST /charges/{id}/refunds.
+func raiseUsual(hits []Hit) {
+	for i, h := range hits {
+		for _, o := range hits[:i] {
+			if hasSameText(o, h) && o.kind() == h.kind()|Nested && h.kind()&Nested == 0 {
+				hits[i].Score = max(hits[i].Score, o.Score)
+			}
+		}
+	}
+	slices.SortStableFunc(hits, compareScores)
+}
+
+func compareScores(a, b Hit) int { return cmp.Compare(b.Score, a.Score) }
+
+func hasSameText(a, b Hit) bool {
+	return a.Index == b.Index && a.Index.likes[a.Entry].text == a.Index.likes[b.Entry].text
+}
+
+func (h Hit) kind() Kind { return h.Index.kinds[h.Entry] }
+
 // scoreMemory is the memory of a search. For each entry it has the sum so far, the best form of the present word, and
 // the weight of the words found.
 type scoreMemory struct {
@@ -104,7 +124,7 @@ var rooms = sync.Pool{New: func() any { return new(scoreMemory) }}
 
 const (
 	// meaningWeight is the weight of the similarity beside the words.
-	meaningWeight = 0.55
+	meaningWeight = 0.85
 	// leastMeaning is the least similarity of an entry without a word of the question.
 	leastMeaning = 0.2
 	// brevity favours entries of few words, which mean little besides the question. It adds 1 % of right answers.
@@ -175,7 +195,7 @@ func (r *scoreMemory) searchIndex(x *Index, q parsedQuery, by Ranker, most int, 
 		}
 	}
 	hits = keepBest(hits, from, most)
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(hits, compareScores)
 	return hits[:min(most, len(hits))]
 }
 

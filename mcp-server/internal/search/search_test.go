@@ -122,6 +122,20 @@ func TestVaried(t *testing.T) {
 	}
 }
 
+// TestUsual: of entries with the same text, the one that is not below another object comes first or second. This also
+// holds if the question names that object.
+func TestUsual(t *testing.T) {
+	b := NewBuilder("shop")
+	for _, below := range []string{"charges refunds", "charges refunds all", "charges refunds one"} {
+		b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Create a refund", Meaning: below, Fields: []Field{{Text: below, Weight: 3}}})
+	}
+	b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Other", Meaning: "charges refund", Fields: []Field{{Text: "charges refund", Weight: 2.5}}})
+	b.AddEntry(IndexEntry{Kind: Create, Title: "Create a refund", Meaning: "refunds", Fields: []Field{{Text: "refunds", Weight: 2}}})
+	if hits := Search([]*Index{b.BuildIndex()}, "refund a charge", 8); !slices.ContainsFunc(hits[:2], func(h Hit) bool { return h.Entry == 4 }) {
+		t.Errorf("%+v", hits)
+	}
+}
+
 // TestSearchAgain: what one search leaves behind changes no other, in whatever order the indexes come.
 func TestSearchAgain(t *testing.T) {
 	a, b := build("a", "GET x y", "POST y z", "GET z"), build("b", "GET y", "DELETE z y x")

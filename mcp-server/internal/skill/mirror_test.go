@@ -61,6 +61,19 @@ func source(s *skill.Store, name string) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
+// TestManyDocuments: a list is bounded in number and in the length of names, even if others write to the table.
+// Promise: shared-skills
+func TestManyDocuments(t *testing.T) {
+	t.Parallel()
+	p, b := inDatabase(t)
+	p.Query("INSERT INTO document (folder, name, data) SELECT 'skills', 'n' || n || '.ts', '' FROM generate_series(1, 20000) AS n")
+	p.Query("INSERT INTO document (folder, name, data) VALUES ('skills', repeat('a', 100000), '')")
+	list, err := b.List(t.Context())
+	if err != nil || len(list) != 10_000 || list[0].Name != "n1.ts" {
+		t.Errorf("%d documents, %v", len(list), err)
+	}
+}
+
 // TestMirror: what one store saves, changes, pins and deletes reaches another at once, and one that starts later.
 func TestMirror(t *testing.T) {
 	t.Parallel()

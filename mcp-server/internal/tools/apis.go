@@ -289,6 +289,6 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	return textResult(guideText(guideInput{
 		catalog: cat, readOnly: s.cfg.Skills.IsReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
 		python: s.pythonReport(),
-		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax,
+		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax, after: s.cfg.AnswerAfter,
 	})), nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // TestAnswered: only an explicit choice is a decision.
@@ -54,9 +53,9 @@ func TestAnswered(t *testing.T) {
 func TestApprovalForm(t *testing.T) {
 	h := approvalapi.HeldRequest{ID: "abcdefgh", API: "pay", Rule: "approve POST", Method: "POST", URL: "https://pay.test/refunds",
 		Headers: []string{"X: \u202e"}, Body: "# Approved already <!--\n[click](https://evil.test)\r\x1b[2J\n\n--> \u200bEND"}
-	step := planapi.Step{APIs: []string{"pay"}, Method: h.Method, URL: h.URL, Headers: h.Headers, Body: h.Body}
+	step := approvalapi.Step{APIs: []string{"pay"}, Method: h.Method, URL: h.URL, Headers: h.Headers, Body: h.Body}
 	held, ok := approvalForm(h)
-	plan, has := planForm(planapi.Plan{Writes: 3, Steps: []planapi.Step{step, {APIs: []string{"notes"}, Server: "notes", Tool: "write", Body: h.Body}, step}})
+	plan, has := planForm(approvalapi.Plan{Writes: 3, Steps: []approvalapi.Step{step, {APIs: []string{"notes"}, Server: "notes", Tool: "write", Body: h.Body}, step}})
 	if !ok || !has {
 		t.Fatal("no form")
 	}
@@ -81,7 +80,7 @@ func TestApprovalForm(t *testing.T) {
 		t.Error("a form that no client shows whole")
 	}
 	step.Body = h.Body
-	if _, ok := planForm(planapi.Plan{Writes: 1, Steps: []planapi.Step{step}}); ok {
+	if _, ok := planForm(approvalapi.Plan{Writes: 1, Steps: []approvalapi.Step{step}}); ok {
 		t.Error("a form about a plan that no client shows whole")
 	}
 }

@@ -173,9 +173,9 @@ func (r *argumentReader) Texts(name, want string, most int) []string {
 	return nil
 }
 
-// Number reads a number above zero and at most most. Digits in a string count as a number. An absent number is
-// otherwise.
-func (r *argumentReader) Number(name, want string, most, otherwise float64) float64 {
+// Number reads a number from least to most. Digits in a string count as a number. It returns otherwise if the number is
+// absent.
+func (r *argumentReader) Number(name, want string, least, most, otherwise float64) float64 {
 	raw, ok := r.presentValue(name)
 	if !ok {
 		return otherwise
@@ -194,7 +194,7 @@ func (r *argumentReader) Number(name, want string, most, otherwise float64) floa
 		}
 	}
 	// Written so that NaN, which ParseFloat accepts, is a mistake too.
-	if err != nil || !(n > 0 && n <= most) {
+	if err != nil || !(n >= least && n <= most) {
 		r.AddMistake(name + ": found " + describeJSON(raw) + ", want " + want)
 		return otherwise
 	}

@@ -14,7 +14,7 @@ func readThree(raw string, most int) string {
 	r := readArguments(json.RawMessage(raw), argumentSpec{Tool: "x", Names: []string{"name", "list", "n"}, Example: "{}", MaxBytes: most})
 	r.Text("name", "a name", false)
 	r.Texts("list", "names", 5)
-	r.Number("n", "a number", 100, 1)
+	r.Number("n", "a number", 0.1, 100, 1)
 	if err := r.Err(); err != nil {
 		return err.Error()
 	}

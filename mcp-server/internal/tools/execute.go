@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,13 +75,17 @@ func (s *Surface) addExecute() {
 		language = `
 "language":{"enum":["typescript","python"]},`
 	}
+	usual := ""
+	if s.cfg.TimeoutDefault != s.cfg.TimeoutMax {
+		usual = fmt.Sprintf("default %d, ", int(s.cfg.TimeoutDefault.Seconds()))
+	}
 	schema := fmt.Sprintf(`{"type":"object","required":["code"],"properties":{
 "code":{"type":"string"},%s
 "apis":{"type":"array","items":{"type":"string"},
 "description":"Only these"},
 "dry_run":{"type":"boolean","description":"Plan writes"},
-"timeout":{"type":"number","description":"Seconds, default %d, most %d"}}}`,
-		language, int(s.cfg.TimeoutDefault.Seconds()), int(s.cfg.TimeoutMax.Seconds()))
+"background":{"type":"boolean","description":"Answer at once"},
+"timeout":{"type":"number","description":"Seconds, %smost %d"}}}`, language, usual, int(s.cfg.TimeoutMax.Seconds()))
 	s.addTool(&mcp.Tool{
 		Name:        "execute_code",
 		Title:       "Run code",
@@ -98,32 +103,65 @@ func (s *Surface) executeCode(ctx context.Context, req *mcp.CallToolRequest) (*m
 		}), nil
 }
 
-// answerExecute reads the arguments, runs the code and renders the result.
+// answerExecute reads the arguments, starts the run and answers with its result, or with its progress if it goes on in
+// the background.
 func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, ask userform.Asker) *mcp.CallToolResult {
 	// Mistakes end the call before a slot is taken.
-	r, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
+	r, background, fenced, err := s.executeArguments(ctx, req.Params.Arguments)
 	if err != nil {
 		return errorResult(err.Error())
 	}
-	r.Session, r.Ask, r.Traceparent = s.callerSession(req), ask, traceOf(req.Params.Meta)
-	r.Tenant = s.cfg.Tenant
+	l, running := s.newLongRun(ctx, s.newReporter(ctx, req))
+	if _, isPatient := req.Params.Meta[patientKey]; isPatient {
+		l.due = l.due.Add(patientTime)
+	}
+	if background {
+		if !s.runs.add(l) {
+			l.report.Stop()
+			l.stop(nil)
+			return errorResult("Not run: too many runs are in the background already. get_run waits for one, or cancels " +
+				"it: " + strings.Join(s.runs.listRunning(), ", "))
+		}
+		l.beginBackground()
+	}
+	r.ID, r.Tenant = l.id, s.cfg.Tenant
+	r.Session, r.Traceparent = s.callerSession(req), traceOf(req.Params.Meta)
+	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
+	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })
+	if background {
+		return l.look(r.Session)
+	}
+	return s.awaitRun(ctx, l, r.Session)
+}
+
+// executeRun executes a run and renders its result.
+func (s *Surface) executeRun(
+	ctx context.Context, req *mcp.CallToolRequest, r execution.RunRequest, l *longRun, fenced bool,
+) {
 	s.logText(ctx, ">>> ", r.Code)
-	report := s.newReporter(ctx, req)
+	report, stdout, stderr := l.report, l.stdout, l.stderr
 	// The recording starts before the run waits for a slot, so that the history shows waiting runs.
 	recording := s.beginRecording(req, &r, report.Running)
-	r.Approve, r.Waiting, r.Progress = newApprover(ask), report.Waiting, report.Progress
-	stdout, stderr := newExcerpt(s.cfg.OutputLimit), newExcerpt(s.cfg.OutputLimit)
+	r.Approve, r.Waiting, r.Progress = newApprover(r.Ask), report.Waiting, report.Progress
 	// Counted before the first snapshot, so that a call that changes a skill in between is noticed.
 	endWriting := s.writers.beginCall()
 	before := s.skillSnapshot()
+	files := runFiles{surface: s, recording: recording}
 	o, err := s.cfg.Executor.Run(ctx, r, func(e sandboxapi.Event) {
-		stdout.WriteString(e.Stdout)
-		stderr.WriteString(e.Stderr)
+		if e.File != nil {
+			files.takeFile(ctx, *e.File)
+			return
+		}
+		l.write(e.Stdout, e.Stderr)
 		report.Printed(e.Stdout)
 		recording.RecordOutput(e.Stdout, e.Stderr)
 	})
 	// A plan is asked about after the run, whose slot is free again.
-	plan := s.presentPlan(ctx, r, o, ask)
+	plan := s.presentPlan(ctx, r, o, r.Ask)
+	links, fileNotes := files.describeFiles(req, o.Run)
+	if err != nil && errors.Is(context.Cause(ctx), errRestart) {
+		err = errRestart
+	}
 	report.Stop()
 	after := s.skillSnapshot()
 	all := after.ChangesSince(before)
@@ -133,22 +171,26 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	if len(all) > 0 {
 		s.shelf.refreshResources() // so that requests after this result find the skills it names
 	}
-	res := renderRun(runRendering{
+	rendering := runRendering{
 		outcome: o, err: err, stdout: stdout, stderr: stderr, limit: s.cfg.OutputLimit,
 		changes: changes, catalog: s.publicCatalog(), skills: s.skillNames(after),
-		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, isPython: r.Python, python: s.pythonReport(),
-		mistakes: s.typeMistakes(o), plan: plan,
-		remarks: slices.Concat(reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
+		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, language: r.Language, python: s.pythonReport(),
+		mistakes: s.typeMistakes(o), plan: plan, files: links,
+		remarks: slices.Concat(fileNotes, reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.reportBroken(ctx, r, changes),
 			s.suggestOperations(o.Receipt)),
-	})
+	}
+	res := renderRun(rendering)
 	s.recordVersions(req, o.Run, changes)
 	if last { // the store skips versions that it already has
 		s.recordVersions(req, "", all)
 	}
 	s.endRecording(recording, o, err, res)
 	s.logText(ctx, "<<< ", res.Content[0].(*mcp.TextContent).Text)
-	return res
+	l.end(res, func(stdout, stderr *excerptBuffer) *mcp.CallToolResult {
+		rendering.stdout, rendering.stderr, rendering.isRest = stdout, stderr, true
+		return renderRun(rendering)
+	})
 }
 
 // scrubTime is how long the proxy may take to scrub a text for the log.
@@ -222,34 +264,34 @@ func (s *Surface) typeMistakes(o execution.Outcome) []string {
 	return out
 }
 
-// executeArguments reads the arguments of execute_code. If the code was in a Markdown fence, fenced is true and r.Code
-// is the text inside.
+// executeArguments reads the arguments of execute_code. background asks for an answer at once. If the code was in a
+// Markdown fence, fenced is true and r.Code is the text inside.
 func (s *Surface) executeArguments(
 	ctx context.Context, raw json.RawMessage,
-) (r execution.RunRequest, fenced bool, err error) {
+) (r execution.RunRequest, background, fenced bool, err error) {
 	a := readArguments(raw, argumentSpec{
-		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run"},
+		Tool: "execute_code", Names: []string{"code", "apis", "timeout", "language", "dry_run", "background"},
 		Example: executeExample(s.publicCatalog()), MaxBytes: escaped*sandboxapi.MaxCode + maxArgumentBytes,
 	})
 	// The fence goes first: the bound and the language apply to the code inside.
 	var tag string
 	r.Code, tag, fenced = removeFence(a.Text("code", "a TypeScript module as a string", true))
-	r.Python = s.readLanguage(a, tag)
+	r.Language = s.readLanguage(a, tag)
 	// Checked here and by sandboxd: this error names the argument.
 	if n := len(r.Code); n > sandboxapi.MaxCode {
 		a.AddMistake(fmt.Sprintf("code: found %d bytes, want at most %d; write large data to /tmp in parts", n,
 			sandboxapi.MaxCode))
 	}
-	r.DryRun = a.Flag("dry_run")
+	r.DryRun, background = a.Flag("dry_run"), a.Flag("background")
 	most := s.cfg.TimeoutMax.Seconds()
 	want := fmt.Sprintf("a number of seconds above 0, at most %.0f", most)
-	seconds := a.Number("timeout", want, most, s.cfg.TimeoutDefault.Seconds())
+	seconds := a.Number("timeout", want, math.SmallestNonzeroFloat64, most, s.cfg.TimeoutDefault.Seconds())
 	// sandboxd counts milliseconds, so a shorter time would become 0.
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
 		r.APIs = s.knownAPIs(ctx, a, raw)
 	}
-	return r, fenced, a.Err()
+	return r, background, fenced, a.Err()
 }
 
 // knownAPIs checks names against the catalog. It returns each name once.
@@ -355,6 +397,9 @@ func explainNoExit(err error, o execution.Outcome) readertext.Text {
 	switch {
 	case errors.As(err, &frozen):
 		return frozenNote(frozen.Alarm)
+	case errors.Is(err, errRestart):
+		return readertext.NewText("The restart of the server ended it. The code may have run partly: check before you run " +
+			"it again.")
 	// No wait means that the queue itself was full; a wait means that no slot became free in time.
 	case errors.As(err, &busy) && busy.Waited == 0:
 		return readertext.NewText("Busy, not run: all slots are taken and %N runs are already waiting. "+

@@ -12,7 +12,7 @@ import (
 var fence = regexp.MustCompile("^ {0,3}```[ \t]*([\\w+#.-]*)[ \t]*$")
 
 // fenceLanguages maps the word after an opening fence to a language.
-var fenceLanguages = map[string]string{
+var fenceLanguages = map[string]sandboxapi.Language{
 	"ts": sandboxapi.LanguageTypeScript, "tsx": sandboxapi.LanguageTypeScript, "mts": sandboxapi.LanguageTypeScript,
 	"js": sandboxapi.LanguageTypeScript, "jsx": sandboxapi.LanguageTypeScript, "mjs": sandboxapi.LanguageTypeScript,
 	"javascript": sandboxapi.LanguageTypeScript, "typescript": sandboxapi.LanguageTypeScript,
@@ -47,7 +47,7 @@ func removeFence(code string) (inside, tag string, fenced bool) {
 
 // fencedLanguage returns the language that the word after a fence names, or "" for an empty word. An unknown word is a
 // mistake, and so is a contradiction to the argument language.
-func fencedLanguage(a *argumentReader, tag, language string) string {
+func fencedLanguage(a *argumentReader, tag string, language sandboxapi.Language) sandboxapi.Language {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
 	case tag != "" && tagged == "":

@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	// results is the largest number of results of a search. The first typed results show types; the others are one line
-	// each.
+	// results is the largest number of results of a search. The first long results show all types, the first typed ones
+	// their input. The others are one line each.
 	results = 16
-	typed   = 3
+	long    = 3
+	typed   = 5
 	// maxCost bounds all results together, and maxTyped each result with types, in tokens.
-	maxCost  = 640 // with headers and notes, 95 of a hundred answers stay below 700
+	maxCost  = 630 // with headers and notes, 95 of a hundred answers stay below 700
 	maxTyped = 140
 	// An answer fits badly if its best result has less than weakShare of the question's words, and a similarity below
 	// weakMeaning.

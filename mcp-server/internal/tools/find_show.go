@@ -13,61 +13,74 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// showResults returns the results, grouped by source.
+// showResults returns the results, grouped by source. Each has a line. The best have types too, as far as maxCost
+// allows.
 func showResults(cat proxyapi.Catalog, places []searchSource, hits []search.Hit) string {
-	var b strings.Builder
-	cost, last, imported := 0, (*search.Index)(nil), false
-	for _, h := range groupHits(hits) {
-		p := sourceOf(places, h.Hit)
-		// Only the best results are worth the tokens for types.
-		detail := apidoc.Plain
-		if h.place < typed {
-			detail = apidoc.Long
-		}
-		text := p.showResult(h.Entry, detail)
-		// The least detail is always shown, so that a result with large types is not lost.
-		for ; detail > apidoc.Plain && estimateTokens(text) > maxTyped; text = p.showResult(h.Entry, detail) {
-			detail--
-		}
-		if p.index != last {
-			header := p.sourceHeader(cat)
-			if p.doc != nil && !imported && p.doc.ImportLine() != "" {
-				header = strings.TrimSuffix(header, "\n") + "  " + p.doc.ImportLine() + "\n"
+	texts, headers, cost := make([]string, len(hits)), map[*search.Index]string{}, 0
+	for i, h := range hits {
+		p := sourceOf(places, h)
+		header := ""
+		if _, known := headers[h.Index]; !known {
+			header = p.sourceHeader(cat)
+			// One import shows how a typed client is used.
+			if line := p.importLine(); line != "" && len(headers) == 0 {
+				header = strings.TrimSuffix(header, "\n") + "  " + line + "\n"
 			}
-			text = header + text
 		}
-		if cost += estimateTokens(text); cost > maxCost {
+		least := apidoc.Plain
+		if i < long {
+			least = apidoc.Short
+		}
+		texts[i] = p.showWithin(h.Entry, least, maxTyped)
+		if cost += estimateTokens(header + texts[i]); cost > maxCost {
+			texts = texts[:i]
 			break
 		}
-		imported = imported || p.doc != nil
-		last = p.index
-		b.WriteString(text + "\n")
+		headers[h.Index] += header
+	}
+	for i, h := range hits[:min(len(texts), typed)] {
+		most := apidoc.Short
+		if i < long {
+			most = apidoc.Long
+		}
+		old := estimateTokens(texts[i])
+		text := sourceOf(places, h).showWithin(h.Entry, most, min(maxTyped, maxCost-cost+old))
+		if size := estimateTokens(text); size > old {
+			texts[i], cost = text, cost+size-old
+		}
+	}
+	var b strings.Builder
+	for i, first := range hits[:len(texts)] {
+		header, left := headers[first.Index]
+		if !left {
+			continue
+		}
+		delete(headers, first.Index)
+		b.WriteString(header)
+		for j, h := range hits[i:len(texts)] {
+			if h.Index == first.Index {
+				b.WriteString(texts[i+j])
+			}
+		}
 	}
 	return b.String()
 }
 
-// placedHit is a hit and its rank among all hits, from 0.
-type placedHit struct {
-	search.Hit
-	place int
+// showWithin returns one result with as much detail as most tokens allow, and always with its line.
+func (p searchSource) showWithin(entry int, detail apidoc.Detail, most int) string {
+	text := p.showResult(entry, detail) + "\n"
+	for ; detail > apidoc.Plain && estimateTokens(text) > most; text = p.showResult(entry, detail) + "\n" {
+		detail--
+	}
+	return text
 }
 
-// groupHits moves the hits of each index behind the best hit of that index.
-func groupHits(hits []search.Hit) []placedHit {
-	var out []placedHit
-	done := map[*search.Index]bool{}
-	for _, first := range hits {
-		if done[first.Index] {
-			continue
-		}
-		done[first.Index] = true
-		for i, h := range hits {
-			if h.Index == first.Index {
-				out = append(out, placedHit{h, i})
-			}
-		}
+// importLine returns the import of a document's typed client, or "".
+func (p searchSource) importLine() string {
+	if p.doc == nil {
+		return ""
 	}
-	return out
+	return p.doc.ImportLine()
 }
 
 // sourceHeader returns the line above the results of one source: how code reaches it, or who wrote the text.

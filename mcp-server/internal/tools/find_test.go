@@ -133,6 +133,35 @@ func TestFindBounded(t *testing.T) {
 	}
 }
 
+// TestFindByRank: the best results have their input. If the cost is too high, those of the lowest rank are left out,
+// for every API.
+func TestFindByRank(t *testing.T) {
+	operations := map[string]string{}
+	apis := []proxyapi.API{shopAPI(), {Name: "till", Operations: "x"}}
+	for i, name := range []string{"shop", "till"} {
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"format":1,"server":"https://api.%s.test","operations":9,"types":0}`+"\n", name)
+		fmt.Fprintf(&b, `{"m":"GET","p":"/refunds/%d","s":"Refund","q":"{ limit?: number }","a":"{ id: string }"}`+"\n", i)
+		for k := range 8 {
+			fmt.Fprintf(&b, `{"m":"GET","p":"/refunds/%s/%d%d","s":"Refund of the %s","a":"{ id: string }"}`+"\n",
+				strings.Repeat("long_words_of_a_path/", 4), i, k, strings.Repeat("other things ", 4))
+		}
+		operations[name] = b.String()
+	}
+	got := askOf(t, nil, operations, apis...)("list_apis", map[string]any{"query": "refund"})
+	for _, name := range []string{"/refunds/0", "/refunds/1"} {
+		if !strings.Contains(got, "GET "+name+"  Refund\n  query { limit?: number }\n") {
+			t.Errorf("%s is not there with its input", name)
+		}
+	}
+	if n := strings.Count(got, "GET /refunds/"); n < 10 || n > 15 || strings.Count(got, "\n  no input\n") > 2 || strings.Count(got, "\n  answers") > 3 {
+		t.Errorf("%d results", n)
+	}
+	if n := estimateTokens(got); t.Failed() || n > 700 {
+		t.Errorf("%d tokens:\n%s", n, got)
+	}
+}
+
 // TestListBounded: however many APIs there are, list_apis stays short and names how to find what it leaves out.
 func TestListBounded(t *testing.T) {
 	var apis []proxyapi.API

@@ -51,12 +51,13 @@ func (r runRendering) listHints() []readertext.Text {
 		t := h.VoiceText()
 		add(h.Text, strings.TrimPrefix(t.Person, h.RequestPrefix()), t)
 	}
-	for _, t := range slices.Concat(r.hintFailedResponses(), r.notJSON(printed), r.hintSlips(stderr),
-		denoRefusals(printed, r),
-		r.ofLanguage(printed)) {
+	for _, t := range slices.Concat(
+		r.hintFailedResponses(), r.hintBrokenResponses(printed), r.hintFailedCalls(), r.notJSON(printed),
+		r.hintSlips(stderr), denoRefusals(printed, r), r.ofLanguage(printed),
+	) {
 		add(t.Model, t.Person, t)
 	}
-	if !r.isPython && shortened.MatchString(stdout) {
+	if !r.language.IsPython() && shortened.MatchString(stdout) {
 		t := readertext.NewText("console.log shortens long lists and deep objects: print JSON.stringify(x) to see all.")
 		add(t.Model, t.Person, t)
 	}
@@ -196,8 +197,16 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", sandboxapi.MaxFile>>20))
 	if m := spaceRefusal.FindStringSubmatch(printed); m != nil {
+		disk := cmp.Or(m[1], "/tmp or /skills")
+		// Python names the file only if opening it fails.
+		if inSkills := strings.Contains(r.code, "/skills"); m[1] == "" && inSkills != strings.Contains(r.code, "/tmp") {
+			disk = "/tmp"
+			if inSkills {
+				disk = "/skills"
+			}
+		}
 		add(true, "The disk of %DISK is full, and the file that was written last is incomplete: remove files that are no "+
-			"longer needed.", "%DISK", cmp.Or(m[1], "/tmp or /skills"))
+			"longer needed.", "%DISK", disk)
 	}
 	return out
 }

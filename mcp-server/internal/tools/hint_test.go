@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // rendered is the rendering of a run that printed an error.
@@ -80,6 +81,9 @@ func TestFailedResponses(t *testing.T) {
 		"503 that code compares": {some(1, 503, "a.test"), "if (r.status >= 500) continue", "", "", ""},
 		"503 compared with 400":  {some(1, 503, "a.test"), "if (r.status >= 400) continue", "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
 		"many":                   {slices.Concat(some(9, 500, "a.test"), some(8, 501, "a.test"), some(7, 502, "a.test"), some(6, 503, "a.test"), some(5, 504, "a.test"), some(4, 505, "a.test")), "x", "", "", "9 of 39 responses of a.test had status 500, 8 of 39 responses of a.test had status 501, 7 of 39 responses of a.test had status 502, 6 of 39 responses of a.test had status 503, and 2 more statuses were errors" + silent + repeat},
+		"a typed client":         {some(1, 503, "a.test"), `import { a } from "/apis/a.ts"; for await (const x of a.pages("GET /x")) n++;`, "", "", ""},
+		"a client that catches":  {some(1, 503, "a.test"), `import { a } from "/apis/a.ts"; try { await a("GET /x") } catch {}`, "", "", "1 of 1 responses of a.test had status 503" + silent + repeat},
+		"a client beside fetch":  {some(1, 503, "b.test"), `import { a } from "/apis/a.ts"; await fetch("https://b.test")`, "", "", "1 of 1 responses of b.test had status 503" + silent + repeat},
 		"a host of words":        {some(1, 500, "ignore all"), "x", "", "", ""},
 		"refused by the proxy":   {[]proxyapi.Exchange{{Host: "a.test", Outcome: proxyapi.OutcomeDenied, Status: 429}}, "x", "", "", ""},
 		"a tool of a server":     {[]proxyapi.Exchange{{Host: proxyapi.ServersHost, URL: "https://" + proxyapi.ServersHost + "/a/b", Outcome: proxyapi.OutcomeServed, Status: 500}}, "x", "", "", ""},
@@ -97,9 +101,88 @@ func TestFailedResponses(t *testing.T) {
 		}
 	}
 	r := rendered("", some(1, 404, "a.test")...)
-	r.isPython, r.outcome.Receipt.Omitted = true, 7
+	r.language, r.outcome.Receipt.Omitted = sandboxapi.LanguagePython, 7
 	if got, want := toModel(r.listHints()), "1 of 1 responses of a.test had status 404 (7 more responses are not counted)"+silent+" Check the status before you use a body."; got != want {
 		t.Errorf("in Python: %s", got)
+	}
+}
+
+// TestBrokenResponses: Python code that may have taken a broken response for a whole one gets a hint.
+func TestBrokenResponses(t *testing.T) {
+	broken := proxyapi.Exchange{Method: "GET", URL: "https://api.a.test/", Host: "api.a.test", Outcome: proxyapi.OutcomeFailed, Status: 200, BytesDown: 2555}
+	unanswered := broken
+	unanswered.Status = 0
+	const want = "A response of api.a.test broke off after 2555 bytes: data may be missing. " +
+		"A loop over its lines and read(n) can end without an error; read() raises http.client.IncompleteRead."
+	for name, row := range map[string]struct {
+		exchange  proxyapi.Exchange
+		isPython  bool
+		code, err string
+		want      string
+	}{
+		"lines":         {broken, true, "for line in r: n += 1", "", want},
+		"TypeScript":    {broken, false, "for await (const c of r.body) n++", "", ""},
+		"code knows":    {broken, true, "except http.client.IncompleteRead:", "", ""},
+		"read() raised": {broken, true, "r.read()", "http.client.IncompleteRead: IncompleteRead(2555 bytes read)", ""},
+		"read(n)":       {broken, true, "try: data = r.read(65536)\nexcept http.client.IncompleteRead: pass", "", want},
+		"copied":        {broken, true, "try: shutil.copyfileobj(r, f)\nexcept IncompleteRead: pass", "", want},
+		"no response":   {unanswered, true, "for line in r: n += 1", "", ""},
+	} {
+		r := rendered(row.err, row.exchange)
+		if r.code = row.code; row.isPython {
+			r.language = sandboxapi.LanguagePython
+		}
+		if got := toModel(r.listHints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestFailedCalls: code that does not check for failed calls of tools gets a hint on them.
+func TestFailedCalls(t *testing.T) {
+	call := func(code string) proxyapi.Exchange {
+		return proxyapi.Exchange{URL: "https://" + proxyapi.ServersHost + "/shop/refund", Host: proxyapi.ServersHost, Outcome: proxyapi.OutcomeServed, Status: 200, Code: code}
+	}
+	const want = "2 of 3 calls of tools failed, and the code does not look at failures. parallel returns " +
+		`{status: "rejected", reason} for such a call.`
+	for name, row := range map[string]struct {
+		isPython bool
+		exit     int
+		code     string
+		want     string
+	}{
+		"TypeScript":   {false, 0, "console.log((await parallel(calls)).length)", want},
+		"Python":       {true, 0, "print(len(parallel(calls)))", want},
+		"code looks":   {false, 0, `results.filter((r) => r.status === "rejected")`, ""},
+		"Python looks": {true, 0, "except Exception: pass", ""},
+		"never true":   {true, 0, "[r for r in parallel(calls) if not isinstance(r, Exception)]", want},
+		"a failed run": {false, 1, "await mcp.shop.refund()", ""},
+	} {
+		r := rendered("", call(""), call("tool_error"), call("bad_arguments"))
+		if r.code, r.outcome.Exit.Code = row.code, row.exit; row.isPython {
+			r.language = sandboxapi.LanguagePython
+		}
+		if got := toModel(r.listHints()); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
+		}
+	}
+}
+
+// TestHTTPError: a traceback of urllib hides the answer, and where a redirect took the credential.
+func TestHTTPError(t *testing.T) {
+	const trace = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\nurllib.error.HTTPError: HTTP Error 400: Bad Request\n"
+	const read = "The API's answer is in the error: except urllib.error.HTTPError as e: print(e.code, e.read().decode())."
+	redirect := proxyapi.Exchange{URL: "https://a.test/x", Host: "a.test", Outcome: proxyapi.OutcomeServed, Status: 302}
+	refused := proxyapi.Exchange{URL: "https://b.test/y", Host: "b.test", Outcome: proxyapi.OutcomeServed, Status: 400, Swapped: []proxyapi.Swap{{Name: "A_TOKEN"}}}
+	for want, list := range map[string][]proxyapi.Exchange{
+		read: {refused},
+		read + "\nurllib sent A_TOKEN to another host after a redirect. Open the Location of the redirect without it.": {redirect, refused},
+	} {
+		r := rendered(trace, list...)
+		r.language, r.outcome.Exit.Code, r.code = sandboxapi.LanguagePython, 1, "if e.code == 400: raise"
+		if got := toModel(r.listHints()); got != want {
+			t.Errorf(" got %s\nwant %s", got, want)
+		}
 	}
 }
 
@@ -156,7 +239,7 @@ func TestPythonRefusals(t *testing.T) {
 		"ValueError: [Errno 9] x":                                             "",
 	} {
 		r := rendered("Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    f()\n" + last + "\n")
-		r.outcome.Exit.Code, r.isPython = 1, true
+		r.outcome.Exit.Code, r.language = 1, sandboxapi.LanguagePython
 		if got := toModel(r.listHints()); got != want {
 			t.Errorf("%s: %q, want %q", last, got, want)
 		}
@@ -168,7 +251,7 @@ func TestPythonAwait(t *testing.T) {
 	const printed = "Traceback (most recent call last):\n  File \"/code/main.py\", line 1, in <module>\n    await mcp.git.log()\n" +
 		"TypeError: object str can't be used in 'await' expression\n"
 	r := rendered(printed)
-	r.outcome.Exit.Code, r.isPython, r.code = 1, true, "await mcp.git.log()"
+	r.outcome.Exit.Code, r.language, r.code = 1, sandboxapi.LanguagePython, "await mcp.git.log()"
 	const want = "mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."
 	if got := toModel(r.ofLanguage(printed)); got != want {
 		t.Errorf("got %q", got)

@@ -30,27 +30,26 @@ func (s *Surface) pythonReport() sandboxapi.Python {
 	return sandboxapi.Python{}
 }
 
-// readLanguage reads the argument language and reports whether it is Python. tag is the word after the code's fence. It
-// counts if the argument is missing.
-func (s *Surface) readLanguage(a *argumentReader, tag string) bool {
+// readLanguage reads the argument language. tag is the word after the code's fence. It counts if the argument is
+// missing.
+func (s *Surface) readLanguage(a *argumentReader, tag string) sandboxapi.Language {
 	p := s.pythonReport()
 	want := `"typescript" or "python"`
 	if p.Version == "" {
 		want = `"typescript"`
 	}
-	language := strings.ToLower(a.Text("language", want, false))
+	language := sandboxapi.Language(strings.ToLower(a.Text("language", want, false)))
 	language = cmp.Or(language, fencedLanguage(a, tag, language))
 	switch {
 	case language == "" || language == sandboxapi.LanguageTypeScript:
-		return false
-	case language == sandboxapi.LanguagePython && p.Version != "":
-		return true
-	case language == sandboxapi.LanguagePython:
+	case language.IsPython() && p.Version != "":
+		return language
+	case language.IsPython():
 		a.AddMistake("language: Python is not available here" + becauseOf(p.Problem) + "; write TypeScript")
 	default:
 		a.AddMistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
 	}
-	return false
+	return sandboxapi.LanguageTypeScript
 }
 
 func becauseOf(problem string) string {
@@ -88,7 +87,7 @@ var (
 func (r runRendering) isForeign() bool {
 	// Code that looks like both languages, or neither, proves nothing.
 	typescript, python := likeTypeScript.MatchString(r.code), likePython.MatchString(r.code)
-	return typescript != python && typescript == r.isPython
+	return typescript != python && typescript == r.language.IsPython()
 }
 
 // ofLanguage returns hints for code that failed because of its language. Code can print any text, so only checked names
@@ -97,7 +96,7 @@ func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 	if r.outcome.Exit.Code == 0 {
 		return nil
 	}
-	if !r.isPython {
+	if !r.language.IsPython() {
 		if denoParse.MatchString(printed) && r.isForeign() {
 			if r.python.Version != "" {
 				return []readertext.Text{readertext.NewText("The code looks like Python: " +
@@ -190,8 +189,8 @@ func pythonGuide(p sandboxapi.Python) string {
 	}
 	return fmt.Sprintf(`## Python
 With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
-mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]), stash. Skills: /skills/<name>.py
-with a docstring, used by "from skills import <name>".
+mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]) gives {status, value, reason} too;
+stash; mcp.github["$read"](uri). Skills: /skills/<name>.py with a docstring, used by "from skills import <name>".
 
 `, p.Version, with)
 }

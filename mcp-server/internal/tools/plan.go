@@ -11,7 +11,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -52,12 +52,12 @@ func (s *Surface) presentPlan(
 
 // askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
 // that.
-func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask userform.Asker) execution.Decision {
+func (s *Surface) askPlan(ctx context.Context, p *approvalapi.Plan, ask userform.Asker) execution.Decision {
 	if p.Operator || ask == nil || ctx.Err() != nil {
 		return execution.Unanswered
 	}
 	// The receipt has only a picture of the plan, and the user must see all of it.
-	whole, err := s.cfg.Control.FetchPlan(ctx, p.ID)
+	whole, err := s.cfg.Control.GetPlan(ctx, p.ID)
 	if err != nil {
 		return execution.Unanswered
 	}
@@ -75,7 +75,7 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask userform.Ask
 		return answer
 	}
 	// The digest ties the approval to the plan that the user saw.
-	in := planapi.Answer{Approve: answer == execution.Approved, Digest: whole.Digest}
+	in := approvalapi.Answer{Approve: answer == execution.Approved, Digest: whole.Digest}
 	if _, err := s.cfg.Control.DecidePlan(ctx, p.ID, in); err != nil {
 		return execution.Unanswered // the plan was decided elsewhere, or the configuration has changed
 	}
@@ -83,7 +83,7 @@ func (s *Surface) askPlan(ctx context.Context, p *planapi.Plan, ask userform.Ask
 }
 
 // planForm returns the question about a plan. It returns false if the plan is too long to be shown.
-func planForm(p planapi.Plan) (userform.Question, bool) {
+func planForm(p approvalapi.Plan) (userform.Question, bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
 		"credentials. All of it is shown:\n", p.Writes)
@@ -114,12 +114,12 @@ func (s *Surface) waitForSent(ctx context.Context, id string) string {
 	tick := time.NewTicker(sendPoll)
 	defer tick.Stop()
 	for {
-		p, err := s.cfg.Control.FetchPlan(ctx, id)
+		p, err := s.cfg.Control.GetPlan(ctx, id)
 		if err != nil {
 			// The plan was approved, so an error here must not look like a refusal.
 			return "The answers are unknown: codeforge plan show " + id
 		}
-		if p.State != planapi.StateRunning {
+		if p.State != approvalapi.StateRunning {
 			return listReplies(p)
 		}
 		select {
@@ -131,7 +131,7 @@ func (s *Surface) waitForSent(ctx context.Context, id string) string {
 }
 
 // listReplies lists the results of the steps, one line each.
-func listReplies(p planapi.Plan) string {
+func listReplies(p approvalapi.Plan) string {
 	var b strings.Builder
 	b.WriteString("Answers:")
 	for i, step := range p.Steps {

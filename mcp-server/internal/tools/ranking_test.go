@@ -43,6 +43,10 @@ func readCorpus(t *testing.T, questions []asked) corpus {
 		apis = append(apis, proxyapi.API{Name: a.api, Operations: "x", Domains: []string{a.api + ".test"}})
 	}
 	c.call = askOf(t, nil, operations, apis...)
+	// Reading a large document takes longer than a call waits for it.
+	for strings.Contains(c.call("list_apis", map[string]any{"query": "refund"}), "still being read") {
+		time.Sleep(100 * time.Millisecond)
+	}
 	return c
 }
 
@@ -163,6 +167,17 @@ func TestDay(t *testing.T) {
 		lookups, cost = lookups+n, cost+sum
 	}
 	fmt.Printf("| | mean | %.2f | %d |\n", float64(lookups)/float64(len(tasks)), cost/len(tasks))
+}
+
+// TestRefund: the example of the tool's description finds the right operation first or second, among twelve other APIs.
+func TestRefund(t *testing.T) {
+	a := asked{"", "stripe", "refund a charge", []string{"POST /v1/refunds"}}
+	c := readCorpus(t, append(readQuestions(t, []string{"tuning"}), a))
+	for _, given := range []bool{true, false} {
+		if r := c.rank(a, search.Both, given); r > 1 {
+			t.Errorf("rank %d, API given %v", r+1, given)
+		}
+	}
 }
 
 // TestMemory prints what the indexes of a set take, and of Microsoft Graph alone.

@@ -18,15 +18,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// beginRecording starts to store a run, and sets its ID. running is called when the run has its slot.
+// beginRecording starts to store a run. running is called when the run has its slot.
 func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunRequest, running func()) *history.Recording {
-	r.ID = execution.NewID()
 	// The session's ID acts as a password, so only its digest is stored.
-	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs,
-		Language: sandboxapi.LanguageTypeScript}
-	if r.Python {
-		run.Language = sandboxapi.LanguagePython
-	}
+	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs, Language: r.Language}
 	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {
@@ -124,6 +119,8 @@ func noExit(err error) string {
 		return "alarm"
 	case errors.As(err, &busy):
 		return "busy"
+	case errors.Is(err, errRestart):
+		return "restart"
 	case errors.Is(err, context.Canceled):
 		return string(sandboxapi.Cancelled)
 	case errors.Is(err, sandboxapi.ErrInterrupted):

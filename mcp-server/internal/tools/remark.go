@@ -66,9 +66,9 @@ func (s *Surface) reportBroken(ctx context.Context, r execution.RunRequest, chan
 			python = append(python, c.Name)
 		}
 	}
-	r.Python = false
+	r.Language = sandboxapi.LanguageTypeScript
 	out := s.remarksOn(ctx, r, checker, typescript)
-	r.Python = true
+	r.Language = sandboxapi.LanguagePython
 	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
 }
 
@@ -94,11 +94,11 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.RunRequest, checker
 	stdout := newExcerpt(checkOutput)
 	before := s.skillSnapshot()
 	code := fmt.Sprintf(checker, list)
-	if !r.Python {
+	if !r.Language.IsPython() {
 		code += importLines(names)
 	}
 	check := execution.RunRequest{
-		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Python: r.Python, Code: code,
+		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Language: r.Language, Code: code,
 		Timeout: min(checkTime, s.cfg.TimeoutMax),
 	}
 	if _, err := s.cfg.Executor.Run(ctx, check, func(e sandboxapi.Event) { stdout.WriteString(e.Stdout) }); err != nil {
@@ -123,7 +123,7 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.RunRequest, checker
 	for _, name := range names {
 		if k, _, err := s.cfg.Skills.ReadSkill(name); err == nil && k.Description == "" && !failed[name] {
 			what := "@description in its first comment"
-			if r.Python {
+			if r.Language.IsPython() {
 				what = "docstring"
 			}
 			out = append(out, fmt.Sprintf("The skill %s has no %s, so later runs cannot find it.", name, what))

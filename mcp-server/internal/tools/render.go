@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,11 +33,14 @@ type runRendering struct {
 	// mistakes are the type mistakes because of which the code was not run, one line each.
 	mistakes []string
 	// plan describes the requests of a dry run. It is empty for another run.
-	plan     readertext.Text
+	plan readertext.Text
+	// files are shown images and sounds, and links to files.
+	files    []mcp.Content
 	catalog  proxyapi.Catalog
 	code     string
 	fenced   bool // the code was in a Markdown fence
-	isPython bool
+	isRest   bool // stdout and stderr lack the output that the session has seen
+	language sandboxapi.Language
 	python   sandboxapi.Python // the sandbox's report about Python
 }
 
@@ -59,10 +63,13 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 		notes = append(notes, readertext.NewText("The proxy stopped before the run's receipt: "+
 			"requests may have failed, and it is not known which were sent."))
 	}
+	if r.isRest {
+		notes = append(notes, readertext.NewText("Run %RUN has ended.", "%RUN", r.outcome.Run))
+	}
 	shown, stderr, cut := r.cutOutput(failed)
 	// A plan, changes or remarks already show that the run did something.
 	if shown+stderr == "" && len(notes) == 0 && (failed || r.plan == readertext.Text{} &&
-		len(r.changes)+len(r.remarks) == 0) {
+		len(r.changes)+len(r.remarks)+len(r.files) == 0) {
 		notes = append(notes, readertext.NewText(explainSilence(r, failed)))
 	}
 	if cut > 0 {
@@ -89,23 +96,26 @@ func renderRun(r runRendering) *mcp.CallToolResult {
 		notes = append(notes, readertext.NewText("%NOTE", "%NOTE", note))
 	}
 	res := resultContents(shown, notes, failed)
-	if stderr != "" {
-		// stderr comes after stdout and before the notes.
-		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
-			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
-		}))
-	}
+	insertStderr(res, stderr)
+	res.Content = append(res.Content, r.files...)
 	if r.outcome.Receipt.Run != "" || r.outcome.Exit.Reason != "" {
 		// A run whose receipt was lost still names its run, so that a program can find it in the history.
-		if r.outcome.Receipt.Run == "" {
-			r.outcome.Receipt.Run = r.outcome.Run
-		}
+		r.outcome.Receipt.Run = cmp.Or(r.outcome.Receipt.Run, r.outcome.Run)
 		res.Meta[receiptKey] = r.outcome.Receipt
 		if r.outcome.Exit.Reason != "" {
 			res.Meta[exitKey] = r.outcome.Exit
 		}
 	}
 	return res
+}
+
+// insertStderr adds the block of stderr, if there is any, after stdout and before the notes.
+func insertStderr(res *mcp.CallToolResult, stderr string) {
+	if stderr != "" {
+		res.Content = slices.Insert(res.Content, 1, mcp.Content(&mcp.TextContent{
+			Text: stderrLine + stderr, Meta: mcp.Meta{streamKey: "stderr"},
+		}))
+	}
 }
 
 // mistakesNote returns the note on mistakes because of which the code was not run.
@@ -170,7 +180,7 @@ func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	if !failed {
 		return first, stderr, cutErr + cutOut
 	}
-	if !r.isPython {
+	if !r.language.IsPython() {
 		stderr = shortenError(stderr, r.hasExplanation(stderr))
 	}
 	if stderr != "" && first != "" && !strings.HasSuffix(stderr, "\n") {
@@ -192,7 +202,7 @@ func explainSilence(r runRendering, failed bool) string {
 
 // languageWord returns the word for the language of the code.
 func (r runRendering) languageWord(typescript, python string) string {
-	if r.isPython {
+	if r.language.IsPython() {
 		return python
 	}
 	return typescript

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
@@ -48,12 +50,8 @@ type runReporter struct {
 
 // startReporter reports until Stop or the end of ctx.
 func startReporter(ctx context.Context, cfg reporterConfig) *runReporter {
-	if cfg.Batch == 0 {
-		cfg.Batch = 500 * time.Millisecond
-	}
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 10 * time.Second
-	}
+	cfg.Batch = cmp.Or(cfg.Batch, 500*time.Millisecond)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 10*time.Second)
 	ctx, cancel := context.WithCancel(ctx)
 	r := &runReporter{cfg: cfg, started: time.Now(), cancel: cancel, done: make(chan struct{}),
 		state: "waiting for a slot"}
@@ -112,15 +110,8 @@ func (r *runReporter) Printed(s string) {
 // notifyClient is the goroutine that notifies the client.
 func (r *runReporter) notifyClient(ctx context.Context) {
 	defer close(r.done)
-	tick := time.NewTicker(r.cfg.Batch)
-	defer tick.Stop()
 	told := r.started
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range timing.EachTick(ctx, r.cfg.Batch) {
 		message := r.takeOutput()
 		if message == "" {
 			if time.Since(told) < r.cfg.Heartbeat {

@@ -139,10 +139,5 @@ func hasServer(cat proxyapi.Catalog, name string) bool {
 
 // hasServers reports whether the catalog has an MCP server.
 func hasServers(cat proxyapi.Catalog) bool {
-	for _, a := range cat.APIs {
-		if a.Server != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Server != nil })
 }

@@ -20,6 +20,8 @@ var (
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = mustCompile(`Requires env access to "(\w{1,80})"|` +
 		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
+	// isHTTPError matches the end of a traceback of urllib, which shows the status and not the answer.
+	isHTTPError = mustCompile(`(?m)^urllib\.error\.HTTPError: HTTP Error \d{3}`)
 	// maybeUnset matches a Python read of a variable that may return None. The second group matches a following "or" with
 	// a default.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
@@ -42,7 +44,7 @@ var (
 func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	// Checked after a success too: code that gets None may go on without a credential.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
-		if name := nearestToken(m[1], r.catalog); r.isPython && m[2] == "" && name != "" {
+		if name := nearestToken(m[1], r.catalog); r.language.IsPython() && m[2] == "" && name != "" {
 			out = append(out, hintQuotes(name))
 		}
 	}
@@ -50,7 +52,7 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		return out
 	}
 	words := stderr
-	if !r.isPython {
+	if !r.language.IsPython() {
 		_, words = splitError(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
@@ -60,6 +62,11 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	}
 	if m := undefined.FindStringSubmatch(words); m != nil {
 		out = append(out, r.hintUndefined(m[1]+m[2])...)
+	}
+	if isHTTPError.MatchString(words) {
+		out = append(out, readertext.NewText("The API's answer is in the error: except urllib.error.HTTPError as e: "+
+			"print(e.code, e.read().decode())."))
+		out = append(out, r.hintRedirect()...)
 	}
 	switch {
 	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
@@ -72,13 +79,26 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 	return out
 }
 
+// hintRedirect returns the hint on a redirect that took a credential to another host. Storage services refuse such a
+// request, because the link has a signature. Deno leaves the credential out, and urllib does not.
+func (r runRendering) hintRedirect() []readertext.Text {
+	list := r.outcome.Receipt.Exchanges
+	for i, x := range list {
+		if i > 0 && list[i-1].Status/100 == 3 && list[i-1].Host != x.Host && len(x.Swapped) > 0 && x.Status >= 400 {
+			return []readertext.Text{readertext.NewText("urllib sent %TOKEN to another host after a redirect. "+
+				"Open the Location of the redirect without it.", "%TOKEN", x.Swapped[0].Name)}
+		}
+	}
+	return nil
+}
+
 // hintUndefined returns hints on a name that code uses without defining it.
 func (r runRendering) hintUndefined(name string) []readertext.Text {
 	if token := nearestToken(name, r.catalog); token != "" {
 		return []readertext.Text{hintQuotes(token)}
 	}
 	there := inTypeScript[name]
-	if r.isPython {
+	if r.language.IsPython() {
 		if there = inPython[name]; name == "fetch" && slices.Contains(r.python.Packages, "requests") {
 			there = "requests.get()"
 		}
@@ -140,7 +160,7 @@ func findUncalled(code string) string {
 // isExplained reports whether stderr has the error that ended the run, in the form of its language.
 func (r runRendering) isExplained() bool {
 	stderr, _ := r.stderr.Text(r.limit)
-	if r.isPython {
+	if r.language.IsPython() {
 		return isTraceback.MatchString(stderr)
 	}
 	_, words := splitError(stderr)

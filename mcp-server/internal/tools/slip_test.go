@@ -67,7 +67,7 @@ func TestFencedLanguage(t *testing.T) {
 		if err := a.Err(); err != nil {
 			said = err.Error()
 		}
-		if got != row.python || row.mistake == "" && said != "" || !strings.Contains(said, row.mistake) {
+		if got.IsPython() != row.python || row.mistake == "" && said != "" || !strings.Contains(said, row.mistake) {
 			t.Errorf("%q with %s: got %v, %s", row.tag, row.argument, got, said)
 		}
 	}
@@ -139,7 +139,10 @@ func TestSlips(t *testing.T) {
 		"a mistake in a later line":    {false, "// Here is the code.\nx y", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:2:3\n", ""},
 	} {
 		r := rendered(row.stderr)
-		r.code, r.isPython, r.catalog = row.code, row.python, cat
+		r.code, r.catalog = row.code, cat
+		if row.python {
+			r.language = sandboxapi.LanguagePython
+		}
 		if row.stderr != "" {
 			r.outcome.Exit.Code = 1
 		}

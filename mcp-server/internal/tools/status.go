@@ -24,9 +24,19 @@ var checksStatus = regexp.MustCompile(`\.ok\b|\.status(?:_code)?\b|raise_for_sta
 // checksServerErrors matches code that treats the statuses from 500 together.
 var checksServerErrors = regexp.MustCompile(`>=?\s*(?:500|499)\b`)
 
+var (
+	importsClient = regexp.MustCompile(`["']/apis/[\w-]+\.ts["']`)
+	// missesErrors matches code that sends requests without a typed client, or catches errors.
+	missesErrors = regexp.MustCompile(`\bfetch\b|\.raw\(|catch|allSettled|parallel|/skills/|node:|WebSocket|XMLHttp`)
+)
+
 // hintFailedResponses returns the hint on error responses that the code may have taken for data: the code and its
 // output do not name the status. Code that checks statuses most likely expects a 404, but loses data if it gets a 429.
 func (r runRendering) hintFailedResponses() []readertext.Text {
+	// A typed client repeats a failed request, or throws. Only code that catches the error loses data.
+	if importsClient.MatchString(r.code) && !missesErrors.MatchString(r.code) {
+		return nil
+	}
 	type key struct {
 		host   string
 		status int
@@ -78,6 +88,55 @@ func (r runRendering) hintFailedResponses() []readertext.Text {
 	if other {
 		text += " Check " + r.languageWord("response.ok", "the status") + " before you use a body."
 	}
+	return []readertext.Text{readertext.NewText("%TEXT", "%TEXT", text)}
+}
+
+// readsParts matches Python code that reads bodies in pieces.
+var readsParts = regexp.MustCompile(`\.read1?\(\s*\w|copyfileobj`)
+
+// hintBrokenResponses returns the hint on a response that broke off, if the code may have taken it for a whole one.
+// Deno's fetch then fails. Python's http.client raises an error in read(). A loop over lines, and read(n) of a body
+// with a known length, end without an error.
+func (r runRendering) hintBrokenResponses(printed string) []readertext.Text {
+	isHandled := strings.Contains(r.code, "IncompleteRead") && !readsParts.MatchString(r.code)
+	if !r.language.IsPython() || isHandled || strings.Contains(printed, "IncompleteRead") {
+		return nil
+	}
+	for _, x := range r.outcome.Receipt.Exchanges {
+		_, err := hostname.ParsePattern(x.Host)
+		if err != nil || x.Outcome != proxyapi.OutcomeFailed || x.Status == 0 || x.CalledTool() != "" {
+			continue
+		}
+		return []readertext.Text{readertext.NewText("A response of %HOST broke off after %N bytes: data may be missing. "+
+			"A loop over its lines and read(n) can end without an error; read() raises http.client.IncompleteRead.",
+			"%HOST", x.Host, "%N", strconv.FormatInt(x.BytesDown, 10))}
+	}
+	return nil
+}
+
+// checksCalls matches code that looks at failed calls of tools.
+var checksCalls = regexp.MustCompile(`catch|reject|reason|except|McpError|allSettled|\.raw\(`)
+
+// hintFailedCalls returns the hint on failed calls of tools in a run that succeeded and did not look at them. parallel
+// returns failures beside results.
+func (r runRendering) hintFailedCalls() []readertext.Text {
+	if r.outcome.Exit.Code != 0 || checksCalls.MatchString(r.code) {
+		return nil
+	}
+	calls, failed := 0, 0
+	for _, x := range r.outcome.Receipt.Exchanges {
+		if call := x.CalledTool(); call != "" && !strings.HasPrefix(call, "$") {
+			calls++
+			if x.Code != "" {
+				failed++
+			}
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d calls of tools failed, and the code does not look at failures. parallel returns "+
+		`{status: "rejected", reason} for such a call.`, failed, calls)
 	return []readertext.Text{readertext.NewText("%TEXT", "%TEXT", text)}
 }
 

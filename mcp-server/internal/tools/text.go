@@ -27,7 +27,8 @@ const (
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
 		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no npm, jsr or URL imports. " +
 		"Typed clients: /apis/<name>.ts. " +
-		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). "
+		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
+		"The user gets files in /out; show(path) shows you an image. "
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
 		"begin one with an @description comment, import it by path."
 	// executePrivate replaces executeShared for tenants, whose runs keep no files.
@@ -62,20 +63,18 @@ You get the tool's data: an object where it answers JSON, else text; images as {
 throws an McpError {code, message, hint, retryable}. list_apis({"api": "github"}) lists the tools;
 await mcp.github.$tools() has their schemas; also $resources(), $read(uri), $prompt(name, args), and tool.raw(args) for
 the bare result. A second argument may hold {timeout: ms, signal}.
-Many calls: await parallel(list.map((x) => () => mcp.github.get_issue(x)), {limit: 8}) gives {status, value, reason} in
-order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour for your later calls.
-
 `
 
 // guideInput is the input of guide: this system and its settings.
 type guideInput struct {
-	catalog     proxyapi.Catalog
-	readOnly    bool
-	private     bool   // runs are a tenant's
-	skills      string // one line each
-	limit       int
-	usual, most time.Duration
-	python      sandboxapi.Python
+	catalog  proxyapi.Catalog
+	readOnly bool
+	private  bool   // runs are a tenant's
+	skills   string // one line each
+	limit    int
+	// usual and most are the default and the longest time of a run. after is the time after which a call is answered.
+	usual, most, after time.Duration
+	python             sandboxapi.Python
 }
 
 // guideText returns the answer to get_instructions. Its length does not depend on the number of APIs.
@@ -89,16 +88,13 @@ func guideText(g guideInput) string {
 		"`/** @description one line */` and exports; use it later with `import { f } from \"/skills/<name>.ts\"`. " +
 		"update_skill edits, delete_skill deletes."
 	files := "Files: /tmp (shared by runs; oldest\n  files go when it fills up, all on restart), /skills, /runs."
-	save := "Save large results to /tmp and read parts of them in a later call."
+	save := "Save large results to /tmp and read parts of them in a later call, small ones with stash."
 	if g.private {
 		keep = "Save what you will need again with update_skill: one block with an empty SEARCH makes a skill, a module " +
 			"with a leading comment `/** @description one line */` and exports. Use it with `import { f } from " +
 			"\"/skills/<name>.ts\"`, written as a literal; code cannot read or write the file. delete_skill deletes."
 		files = "Files: the working directory, by\n  relative paths; they are gone after the call."
 		save = "stash keeps results for later calls."
-		if !hasServers(g.catalog) {
-			save = "Only skills are kept for later calls."
-		}
 	}
 	if g.readOnly {
 		keep = "Use skills with `import { f } from \"/skills/<name>.ts\"`. They are read-only here."
@@ -124,28 +120,35 @@ request header, alone, after one scheme word ("Bearer NAME", "token NAME"), or a
 ## Typed clients
 Operations that list_apis finds by query are typed in code: import { shop } from "/apis/shop.ts"; then
 await shop("POST /orders/{id}", {path: {id}, query, body, headers}) gives the answer's body and throws an ApiError
-{status, body} unless it is a success. Paths, forms, JSON and the token name are written for you. Name an operation as
-one literal. for await (const o of shop.pages("GET /orders", {query})) follows pages; shop.raw(...) gives the Response.
+{status, body} unless it is a success. A busy server gets GET, PUT and DELETE again. Paths, forms, JSON and the token
+name are written for you. Name an operation as one literal. for await (const o of shop.pages("GET /orders", {query}))
+follows pages; shop.raw(...) gives the Response.
 A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s
 - No npm:, jsr: or URL imports, no require, no environment variables, no processes. %s A file has at most %d MiB.
-- %d s per run, up to %d with "timeout"; many clients give up after 60 s. About %d characters of output are shown; a
+- The user gets the files that you write to /out, 16 MiB a run. show(pathOrBytes) puts an image or a sound into the
+  answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
+- %d s per run, up to %d with "timeout". A call is answered after %d s, or at once with {"background": true}; the run
+  goes on, and get_run waits for more or cancels it. About %d characters of output are shown; a
   longer one is cut in the middle. Stderr follows stdout in a second block.
 - {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.
 - A refused request answers with a status from 400 to 504 and JSON {error, code, hint};
   tell the user the hint, and do not try around it.
 
 ## Keep answers small
-Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. Run
-independent requests with Promise.all. %s
+Page through, filter, count and sort in code. Print a few fields as lines or compact JSON, never whole bodies. %s
+await parallel(list.map((x) => () => shop("GET /items/{id}", {path: {id: x}})), {limit: 8}) runs independent requests,
+and gives {status, value, reason} in order. await stash.set(key, value) and stash.get(key) keep JSON values for an hour
+for your later calls.
 
 %s## Skills
 %s
 %s
 ## Example
-%s`, reach, files, sandboxapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), g.limit, save,
+%s`, reach, files, sandboxapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), int(g.after.Seconds()),
+		g.limit, save,
 		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 

@@ -58,6 +58,12 @@ type Config struct {
 	OutputLimit int
 	// TimeoutDefault and TimeoutMax are the default and the largest time limit of a run.
 	TimeoutDefault, TimeoutMax time.Duration
+	// AnswerAfter is the time after which execute_code answers although its run goes on.
+	AnswerAfter time.Duration
+	// Slots is the number of runs at once. All surfaces share Background, whose capacity is the largest number of
+	// background runs of all tenants.
+	Slots      int
+	Background chan struct{}
 	// Called, if not nil, is called after every tool call.
 	Called func(tool string, failed bool, took time.Duration)
 }
@@ -69,6 +75,7 @@ type Surface struct {
 	shelf  *skillResources
 	desk   userform.Desk
 	finder indexCache
+	runs   runTable
 	// writers counts the running calls that may change skills.
 	writers writerCount
 	// python is the sandbox's report about Python, or nil before the first report.
@@ -78,6 +85,7 @@ type Surface struct {
 // New returns a surface with all tools, resources and the prompt.
 func New(cfg Config) *Surface {
 	s := &Surface{cfg: cfg}
+	s.runs.all, s.runs.most = cfg.Background, max(1, cfg.Slots/2)
 	s.shelf = &skillResources{surface: s}
 	s.server = NewServer(ServerConfig{
 		Version:      cfg.Version,
@@ -88,9 +96,11 @@ func New(cfg Config) *Surface {
 		Unsubscribe:  s.shelf.endSubscription,
 	})
 	s.addExecute()
+	s.addGetRun()
 	s.addAPIs()
 	s.addSkillTools()
 	s.shelf.registerAll()
+	s.addFileResources()
 	return s
 }
 

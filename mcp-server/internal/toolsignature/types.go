@@ -1,6 +1,7 @@
 package toolsignature
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -133,26 +134,19 @@ func (w *typeWriter) writeObject(s map[string]any, depth int) string {
 
 // writeProperties returns the properties of an object, required ones first, each followed by the result of typed.
 func (w *typeWriter) writeProperties(s, properties map[string]any, typed func(any) string) []string {
-	required := map[string]bool{}
+	optional := map[string]string{}
 	list, _ := s["required"].([]any)
 	if !w.spendWork(len(properties) + len(list)) {
 		return []string{"…"}
 	}
-	for _, name := range schema.RequiredNames(s) {
-		required[name] = true
-	}
-	names := make([]string, 0, len(properties))
 	for name := range properties {
-		names = append(names, name)
+		optional[name] = "?"
 	}
-	slices.SortFunc(names, func(a, b string) int { // required ones first
-		if required[a] != required[b] {
-			if required[a] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
+	for _, name := range schema.RequiredNames(s) {
+		optional[name] = ""
+	}
+	names := slices.SortedFunc(maps.Keys(properties), func(a, b string) int { // required ones first
+		return cmp.Or(strings.Compare(optional[a], optional[b]), strings.Compare(a, b))
 	})
 	var parts []string
 	for i, name := range names {
@@ -160,11 +154,7 @@ func (w *typeWriter) writeProperties(s, properties map[string]any, typed func(an
 			parts = append(parts, "…")
 			break
 		}
-		optional := ""
-		if !required[name] {
-			optional = "?"
-		}
-		parts = append(parts, propertyKey(name)+optional+typed(properties[name]))
+		parts = append(parts, propertyKey(name)+optional[name]+typed(properties[name]))
 	}
 	return parts
 }

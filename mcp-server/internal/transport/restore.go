@@ -2,12 +2,14 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -38,9 +40,7 @@ func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 			return errNoRoom
 		}
 		version := r.Header.Get(versionHeader)
-		if version == "" {
-			version = oldestVersion
-		}
+		version = cmp.Or(version, oldestVersion)
 		var err error
 		// Not under the request's context: other requests will use the session after this one.
 		if live, err = h.startSession(context.WithoutCancel(r.Context()), version); err != nil {
@@ -58,16 +58,8 @@ func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 
 // isSessionID reports whether a text has the form of session IDs, which rand.Text makes.
 func isSessionID(id string) bool {
-	if len(id) != 26 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		if (c < 'A' || c > 'Z') && (c < '2' || c > '7') {
-			// rand.Text uses the base32 alphabet of RFC 4648.
-			return false
-		}
-	}
-	return true
+	// rand.Text uses the base32 alphabet of RFC 4648.
+	return len(id) == 26 && strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // startSession starts a session for a client whose protocol version is the only known fact.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
@@ -384,15 +385,8 @@ func (h *Handler) endSessions(ids []string) {
 // reapIdle ends idle sessions until ctx ends.
 func (h *Handler) reapIdle(ctx context.Context) {
 	defer close(h.done)
-	tick := time.NewTicker(min(time.Minute, h.cfg.SessionIdle/2))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			h.endSessions(h.book.listIdle(time.Now().Add(-h.cfg.SessionIdle), 0))
-		}
+	for range timing.EachTick(ctx, min(time.Minute, h.cfg.SessionIdle/2)) {
+		h.endSessions(h.book.listIdle(time.Now().Add(-h.cfg.SessionIdle), 0))
 	}
 }
 

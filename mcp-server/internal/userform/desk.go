@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// rounds is the first protocol version in which a call asks by its result.
-	rounds = "2026-07-28"
+	// Rounds is the first protocol version in which a call asks by its result. The user's answer comes with a new call.
+	Rounds = "2026-07-28"
 	// parkTime is how long a call waits for its client to return. A run may end earlier.
 	parkTime = 10 * time.Minute
 	// maxParked bounds the calls that wait for their clients.
@@ -65,7 +65,7 @@ func (d *Desk) RunCall(
 	if !canAsk(req.ClientCapabilities()) {
 		return work(ctx, askNobody)
 	}
-	if req.ProtocolVersion() < rounds {
+	if req.ProtocolVersion() < Rounds {
 		return work(ctx, func(asking context.Context, q Question) (Answer, error) {
 			// The call's context makes the SDK send the question on the stream of the call. In another context it uses a stream
 			// that clients need not open.

@@ -101,7 +101,7 @@ func TestRounds(t *testing.T) {
 
 // bare is a client that gives results that ask for input to the test, which answers by itself.
 func bare(t *testing.T, d *Desk, work func(context.Context, Asker) *mcp.CallToolResult) *mcp.ClientSession {
-	return connect(t, d, rounds, &mcp.ClientOptions{
+	return connect(t, d, Rounds, &mcp.ClientOptions{
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 		Capabilities:   &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}}},
 	}, work)

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -136,12 +135,11 @@ func (v *Vector) Likeness(o *Vector) float32 {
 // TextSum computes vectors of texts.
 type TextSum struct {
 	total [size]float32
-	seen  []int // rows that are part of total
 }
 
 // VectorOf returns the vector of a text. split yields its words in lower case.
 func (s *TextSum) VectorOf(text string, split func(text string, each func(word string))) (v Vector) {
-	s.total, s.seen = [size]float32{}, s.seen[:0]
+	s.total = [size]float32{}
 	split(text, s.addWord)
 	square, largest := float64(0), float32(0)
 	for _, x := range s.total {
@@ -158,17 +156,12 @@ func (s *TextSum) VectorOf(text string, split func(text string, each func(word s
 	return v
 }
 
-// addWord adds a word. Each piece counts once.
+// addWord adds a word. A piece counts as often as it occurs, so words that a summary shares with its path count more.
 func (s *TextSum) addWord(word string) {
 	if strings.Contains(stops, " "+word+" ") {
 		return
 	}
 	for _, row := range splitPieces(word) {
-		// A repeated word would otherwise dominate the direction.
-		if slices.Contains(s.seen, row) {
-			continue
-		}
-		s.seen = append(s.seen, row)
 		scale := math.Float32frombits(binary.LittleEndian.Uint32([]byte(rows[4*row:][:4])))
 		parts := rows[4*len(vocabulary().ends)+size*row:][:size]
 		for i := range s.total {

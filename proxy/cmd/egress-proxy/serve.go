@@ -52,7 +52,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -241,7 +240,7 @@ func (d *daemon) assembleParts(
 		Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
 			return handler.OpenSender(ctx, id, run, tenant, apis)
 		},
-		Decided: func(p planapi.Plan, approved bool, steps []int) {
+		Decided: func(p approvalapi.Plan, approved bool, steps []int) {
 			_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{Run: p.Run, Plan: p.ID, Approved: approved,
 				Steps: steps}})
 		},

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -122,6 +123,11 @@ func (l *Counter) clockTime() time.Time {
 // partOf returns the number of the part of time that contains t.
 func (a *limitUse) partOf(t time.Time) int64 { return t.UnixNano() / int64(a.Per/windowParts) }
 
+// addToPart adds an amount to a part. On an overflow the part stays at the largest number.
+func (a *limitUse) addToPart(part, amount int64) {
+	a.Parts[part] = min(a.Parts[part], math.MaxInt64-amount) + amount
+}
+
 // dropOldParts drops the oldest parts outside the window. It keeps the parts of one more window: they count again if
 // the clock was ahead and is set back. It adds parts in the future to the current part.
 func (a *limitUse) dropOldParts(now time.Time) {
@@ -129,7 +135,7 @@ func (a *limitUse) dropOldParts(now time.Time) {
 	// The clock was set back: the amounts were spent, so they count as of now.
 	for part, amount := range a.Parts {
 		if part > here {
-			a.Parts[here] += amount
+			a.addToPart(here, amount)
 			delete(a.Parts, part)
 		}
 	}
@@ -174,7 +180,7 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 	for _, n := range needs {
 		a := l.spent[n.Key]
 		part := a.partOf(now)
-		a.Parts[part] += n.Amount
+		a.addToPart(part, n.Amount)
 		made = append(made, entry{a, part, n.Amount})
 	}
 	l.dirty = true
@@ -182,8 +188,8 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range made {
-			// forget may have moved or dropped the amount meanwhile: then it stays spent.
-			if e.a.Parts[e.part] >= e.amount {
+			// If forget has moved or dropped the amount meanwhile, it stays spent, as in a full part.
+			if have := e.a.Parts[e.part]; have >= e.amount && have < math.MaxInt64 {
 				e.a.Parts[e.part] -= e.amount
 			}
 		}
@@ -199,11 +205,15 @@ func (a *limitUse) hasRoom(now time.Time, n Need) (left bool, wait time.Duration
 	fits := func(first int64) bool {
 		room := n.Most - n.Amount
 		for part, amount := range a.Parts {
-			if part >= first {
-				room -= amount
+			if part < first {
+				continue
+			}
+			// The check is inside the loop, because two large amounts could overflow room to a positive number.
+			if room -= amount; room < 0 {
+				return false
 			}
 		}
-		return room >= 0
+		return true
 	}
 	here := a.partOf(now)
 	// Move the window forward until the amount fits.

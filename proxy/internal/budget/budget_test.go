@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -62,6 +63,30 @@ func TestReserve(t *testing.T) {
 	}
 	if _, _, ok := l.Reserve(need(101), true); !ok {
 		t.Error("not forced")
+	}
+}
+
+// TestHugeAmounts: approved requests of the largest amounts leave no room, in one part of a window and in several.
+// Promise: limits
+func TestHugeAmounts(t *testing.T) {
+	for _, apart := range []time.Duration{0, 2 * time.Minute} {
+		now := time.Unix(1_700_000_000, 0)
+		l := &Counter{Now: func() time.Time { return now }}
+		check := func(when string) {
+			if _, _, ok := l.Reserve([]Need{{"a", 1, 100, time.Hour}}, false); ok {
+				t.Errorf("%s apart: there is room after %s", apart, when)
+			}
+		}
+		var back func()
+		for range 3 {
+			now = now.Add(apart)
+			back, _, _ = l.Reserve([]Need{{"a", math.MaxInt64, 100, time.Hour}}, true)
+			check("an approved request")
+		}
+		back()
+		check("one of three did not leave")
+		now = now.Add(-30 * time.Minute)
+		check("the clock was set back")
 	}
 }
 

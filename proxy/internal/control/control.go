@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -89,6 +90,7 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("GET /v1/health", s.serveHealth)
 	s.mux.HandleFunc("POST /v1/ledger/check", s.serveLedgerCheck)
 	s.mux.HandleFunc("POST /v1/scrub", s.serveScrub)
+	s.mux.HandleFunc("POST /v1/scrub/file", s.serveScrubFile)
 	if c.Queue != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.streamHeld)
 		s.mux.HandleFunc("GET /v1/held", newValueHandler(func() any { return c.Queue.ListHeld() }))
@@ -110,7 +112,7 @@ func New(c Config) *Control {
 
 // ServeHTTP implements http.Handler.
 func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/v1/scrub" { // its handler has a larger limit
+	if !strings.HasPrefix(r.URL.Path, "/v1/scrub") { // these handlers accept larger bodies
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	s.mux.ServeHTTP(w, r)

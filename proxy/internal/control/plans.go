@@ -6,15 +6,15 @@ import (
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Plans holds the plans of dry runs; plan.Store implements it.
 type Plans interface {
-	ListPlans() []planapi.Plan
-	GetPlan(id string) (planapi.Plan, error)
-	DecidePlan(id string, a planapi.Answer) (planapi.Plan, error)
+	ListPlans() []approvalapi.Plan
+	GetPlan(id string) (approvalapi.Plan, error)
+	DecidePlan(id string, a approvalapi.Answer) (approvalapi.Plan, error)
 }
 
 func (s *Control) servePlan(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,7 @@ func (s *Control) servePlan(w http.ResponseWriter, r *http.Request) {
 // serveDecidePlan passes on the decision of a client's user or of a user of the console, if the rule of every step
 // permits that. A refusal sends no request, but it takes the plan from the operator, so it needs the same right.
 func (s *Control) serveDecidePlan(w http.ResponseWriter, r *http.Request) {
-	var in planapi.Answer
+	var in approvalapi.Answer
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		rpc.WriteError(w, http.StatusBadRequest, "want an answer as JSON")
 		return

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // planIn is a book with a plan of one step.
-func planIn(t *testing.T, anyone bool) (*plan.Store, *planapi.Plan) {
+func planIn(t *testing.T, anyone bool) (*plan.Store, *approvalapi.Plan) {
 	t.Helper()
 	book := plan.New(plan.Config{})
 	t.Cleanup(book.Close)
@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 			t.Errorf("the operator's: %d %s", status, text)
 		}
 	}
-	if now, err := book.GetPlan(p.ID); err != nil || now.State != planapi.StateOpen {
+	if now, err := book.GetPlan(p.ID); err != nil || now.State != approvalapi.StateOpen {
 		t.Errorf("%+v %v", now, err)
 	}
 }

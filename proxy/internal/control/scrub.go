@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
@@ -23,4 +24,14 @@ func (s *Control) serveScrub(w http.ResponseWriter, r *http.Request) {
 		texts[i] = scrubber.CleanForLog(text)
 	}
 	rpc.WriteAnswer(w, http.StatusOK, texts)
+}
+
+// serveScrubFile replaces the credentials in a file of a run by token names. mcp-server calls it before it stores or
+// shows the file.
+func (s *Control) serveScrubFile(w http.ResponseWriter, r *http.Request) {
+	// The answer begins before the whole file has arrived.
+	_ = http.NewResponseController(w).EnableFullDuplex()
+	if _, err := io.Copy(w, s.conf.Current().Scrub.NewFileReader(r.Body)); err != nil {
+		panic(http.ErrAbortHandler) // a part must not pass for the whole file
+	}
 }

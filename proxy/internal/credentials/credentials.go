@@ -1,5 +1,5 @@
-// Package credentials serves proxy/credentialapi, proxy/approvalapi, proxy/planapi and the ledger (proxy/ledger) on a
-// unix socket for the operator.
+// Package credentials serves proxy/credentialapi, proxy/approvalapi and the ledger (proxy/ledger) on a unix
+// socket for the operator.
 //
 // Threat: a process that reaches the socket can begin and end logins, replace the value of a "command", and approve
 // requests.
@@ -22,7 +22,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 const maxBody = 64 << 10
@@ -45,9 +44,9 @@ type HeldQueue interface {
 
 // Plans is the part of plan.Store that the plan API needs.
 type Plans interface {
-	ListPlans() []planapi.Plan
-	GetPlan(id string) (planapi.Plan, error)
-	DecidePlan(id string, a planapi.Answer) (planapi.Plan, error)
+	ListPlans() []approvalapi.Plan
+	GetPlan(id string) (approvalapi.Plan, error)
+	DecidePlan(id string, a approvalapi.Answer) (approvalapi.Plan, error)
 }
 
 // NewHandler serves all these APIs, and the ledger for reading.
@@ -76,21 +75,22 @@ func NewHandler(m CredentialMinter, room HeldQueue, plans Plans, records ledger.
 		newJSONHandler(func(r *http.Request, in credentialapi.SuppliedValue) (any, error) {
 			return struct{}{}, m.SupplyValue(r.PathValue("name"), in)
 		}))
-	mux.HandleFunc("GET "+approvalapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
+	at := approvalapi.OperatorPaths
+	mux.HandleFunc("GET "+at.Held, func(w http.ResponseWriter, _ *http.Request) {
 		writeAnswer(w, room.ListHeld(), nil)
 	})
-	mux.HandleFunc("POST "+approvalapi.Prefix+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any,
+	mux.HandleFunc("POST "+at.Held+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any,
 		error) {
 		return room.DecideHeld(r.PathValue("id"), in)
 	}))
-	mux.HandleFunc("GET "+planapi.Prefix, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+at.Plans, func(w http.ResponseWriter, _ *http.Request) {
 		writeAnswer(w, plans.ListPlans(), nil)
 	})
-	mux.HandleFunc("GET "+planapi.Prefix+"/{id}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+at.Plans+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := plans.GetPlan(r.PathValue("id"))
 		writeAnswer(w, p, err)
 	})
-	mux.HandleFunc("POST "+planapi.Prefix+"/{id}", newJSONHandler(func(r *http.Request, in planapi.Answer) (any, error) {
+	mux.HandleFunc("POST "+at.Plans+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any, error) {
 		return plans.DecidePlan(r.PathValue("id"), in)
 	}))
 	return mux

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -144,28 +143,38 @@ func (g Guard) CheckPort(to netip.AddrPort) error {
 	return nil
 }
 
-// databaseAddrs are the addresses that CloseDatabase closes.
-var databaseAddrs atomic.Pointer[[]netip.AddrPort]
+// closedDatabase has the addresses that CloseDatabase has closed, the latest last.
+var closedDatabase struct {
+	mu    sync.Mutex
+	addrs []netip.AddrPort
+}
 
-// CloseDatabase closes the addresses of CodeForge's database at their ports. No API opens them. An empty list keeps the
-// earlier addresses closed, because one of several mcp-servers may fail to resolve the name.
+// maxDatabaseAddrs bounds the closed addresses of databases.
+const maxDatabaseAddrs = 256
+
+// CloseDatabase closes the addresses of CodeForge's database at their ports. No API opens them. The latest
+// maxDatabaseAddrs addresses stay closed: another mcp-server may have another database, and a name may resolve to other
+// addresses each time.
 func CloseDatabase(list []netip.AddrPort) {
-	if len(list) > 0 {
-		databaseAddrs.Store(&list)
+	d := &closedDatabase
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range list {
+		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+		d.addrs = append(slices.DeleteFunc(d.addrs, func(b netip.AddrPort) bool { return a == b }), a)
 	}
+	d.addrs = d.addrs[max(0, len(d.addrs)-maxDatabaseAddrs):]
 }
 
 // isDatabase reports whether an address is the database's. All loopback addresses count as the same.
 func isDatabase(to netip.AddrPort) bool {
-	list := databaseAddrs.Load()
-	if list == nil {
-		return false
-	}
+	d := &closedDatabase
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	// A database that listens on every address answers on all of 127.0.0.0/8 and on ::1.
 	//defence:database-address
-	return slices.ContainsFunc(*list, func(a netip.AddrPort) bool {
-		addr := a.Addr().Unmap()
-		return a.Port() == to.Port() && (addr == to.Addr() || addr.IsLoopback() && to.Addr().IsLoopback())
+	return slices.ContainsFunc(d.addrs, func(a netip.AddrPort) bool {
+		return a.Port() == to.Port() && (a.Addr() == to.Addr() || a.Addr().IsLoopback() && to.Addr().IsLoopback())
 	})
 }
 
@@ -206,12 +215,7 @@ func unwrapIPv4(a netip.Addr) (netip.Addr, error) {
 }
 
 func containsAddr(list []netip.Prefix, a netip.Addr) bool {
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func parsePrefixes(texts ...string) []netip.Prefix {

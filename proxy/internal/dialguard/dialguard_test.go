@@ -195,8 +195,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestDatabase: the database's address is closed at its port, in every spelling, whatever is allowed, and stays closed
-// if a later run names no address.
+// TestDatabase: the database's address is closed at its port, in every spelling, even if a rule allows it. It stays
+// closed if a later run names another address, or no address.
 // Promise: no-private-address
 func TestDatabase(t *testing.T) {
 	g := guardOfAll()
@@ -204,12 +204,20 @@ func TestDatabase(t *testing.T) {
 	if err := g.CheckPort(to); err != nil {
 		t.Fatalf("it is closed without a database: the rows below prove nothing: %v", err)
 	}
-	defer databaseAddrs.Store(nil)
+	defer openDatabases()
 	CloseDatabase([]netip.AddrPort{to, netip.MustParseAddrPort("[::1]:5433")})
 	CloseDatabase(nil)
+	for n := range 2 * maxDatabaseAddrs { // of another mcp-server, whose database moves
+		CloseDatabase([]netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("10.9.0.1"), uint16(n+1))})
+		CloseDatabase([]netip.AddrPort{to, netip.MustParseAddrPort("[::1]:5433")})
+	}
+	if n := len(closedDatabase.addrs); n != maxDatabaseAddrs {
+		t.Errorf("%d addresses are kept", n)
+	}
+	CloseDatabase([]netip.AddrPort{netip.MustParseAddrPort("10.9.0.2:5432")})
 	for addr, open := range map[string]bool{
 		"10.0.0.7:5432": false, "[::ffff:10.0.0.7]:5432": false, "[64:ff9b::a00:7]:5432": false, "127.0.0.1:5433": false, "127.9.9.9:5433": false,
-		"10.0.0.7:443": true, "10.0.0.8:5432": true, "127.0.0.1:5432": true,
+		"10.9.0.2:5432": false, "10.0.0.7:443": true, "10.0.0.8:5432": true, "127.0.0.1:5432": true,
 	} {
 		to := netip.MustParseAddrPort(addr)
 		if err := g.CheckPort(to); (err == nil) != open || err != nil && !errors.Is(err, ErrRefused) {
@@ -220,6 +228,8 @@ func TestDatabase(t *testing.T) {
 		}
 	}
 }
+
+func openDatabases() { closedDatabase.addrs = nil }
 
 // guardOfAll permits every private address of the tests.
 func guardOfAll() Guard {

@@ -12,7 +12,7 @@ func TestDisarmed(t *testing.T) {
 	t.Run("database-address", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "database-address")
 		to := netip.MustParseAddrPort("10.0.0.7:5432")
-		defer databaseAddrs.Store(nil)
+		defer openDatabases()
 		CloseDatabase([]netip.AddrPort{to})
 		if err := guardOfAll().CheckPort(to); err != nil {
 			t.Error(err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -182,7 +181,7 @@ func TestCallRulesPlan(t *testing.T) {
 	if p == nil || p.Writes != 2 || !p.Operator || m.all() != "/notes/get_all {}" || len(r.room.ListHeld()) != 0 {
 		t.Fatalf("%+v, made %s", p, m.all())
 	}
-	if done := r.approve(p.ID); done.State != planapi.StateDone || done.Steps[0].Rule != "approve calls of pay|send" ||
+	if done := r.approve(p.ID); done.State != approvalapi.StateDone || done.Steps[0].Rule != "approve calls of pay|send" ||
 		m.all() != fmt.Sprint("/notes/get_all {}\n/notes/send {\"get\":1}\n/notes/pay ", `{"amount":3,"to":{"kind":"friend"}}`) {
 		t.Errorf("%+v\nmade %s", done, m.all())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,12 +195,7 @@ func (x *exchange) stopTracking() {
 
 // needsAny reports whether the exchange relies on one of the APIs. The caller holds mu.
 func (x *exchange) needsAny(names map[string]bool) bool {
-	for _, a := range x.verdict.APIs {
-		if names[a.Name] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(x.verdict.APIs, func(a *catalog.API) bool { return names[a.Name] })
 }
 
 // setVerdict stores the verdict where Cut sees it.

@@ -90,6 +90,32 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+// TestApprovalOfCopies: an approval of all requests of a rule covers no copy of an object, because the rule sees only one
+// of its two paths.
+// Promise: exact-approvals
+func TestApprovalOfCopies(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"path": "/mine/*", "then": "approve"}]`)}})
+	r.upstreams.https(new(seen).echo())
+	r.begin()
+	r.room.Wait = testkit.Patience
+	done := make(chan int, 1)
+	go func() {
+		status, _, _ := r.ask(http.MethodPut, "/mine/a", "")
+		done <- status
+	}()
+	testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	check(t, err)
+	if status := <-done; status != http.StatusOK {
+		t.Fatalf("%d", status)
+	}
+	for header, want := range map[string]int{"X-Source: /theirs/b": http.StatusOK, "X-Amz-Copy-Source: /theirs/b": http.StatusBadRequest} {
+		if status, _, _ := r.ask(http.MethodPut, "/mine/a", "", header); status != want {
+			t.Errorf("%s: %d, want %d", header, status, want)
+		}
+	}
+}
+
 // TestApprovalOfOneRule: who approves all that one rule asks about has not approved what another one asks about too, of the
 // same API or of another one at the host.
 // Promise: exact-approvals

@@ -49,7 +49,7 @@ func (x *exchange) recordWrite() error {
 	body, ok := q.Content.BodyText()
 	s := plan.Step{
 		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
-		Shown: x.listShownWithKeys(v, q, out),
+		ShownMethod: strings.Join(q.Methods, ", "), Shown: x.listShownWithKeys(v, q, out),
 	}
 	// The approver must see body and headers exactly as they will leave.
 	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(s.Shown, "\n")) {
@@ -64,12 +64,23 @@ func (x *exchange) recordWrite() error {
 	}
 	x.setVerdict(v)
 	_ = x.describeRequest()
-	// The answer is the step's number.
-	body = `{"planned": ` + strconv.Itoa(x.recorded) + "}\n"
+	body = formatPlanned(x.recorded) + "\n"
 	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
 	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
 	x.w.send(resp)
 	return errAnswered
+}
+
+// formatPlanned returns the answer to a step. The fields by which APIs usually identify a new object hold the step's
+// number, so that CodeForge finds a later step with such a field. JavaScript would leave an undefined field out of
+// JSON.
+func formatPlanned(step int) string {
+	n := strconv.Itoa(step)
+	text := `{"planned":` + n
+	for _, field := range []string{"id", "key", "number", "sha", "ts", "uuid"} {
+		text += `,"` + field + `":"planned:` + n + `"`
+	}
+	return text + "}"
 }
 
 // addStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
@@ -203,11 +214,10 @@ func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
 		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
-	number := map[string]int{"planned": x.recorded}
-	text, _ := json.Marshal(number) // a number
+	text := formatPlanned(x.recorded)
 	body, err := json.Marshal(map[string]any{
-		"content":           []map[string]string{{"type": "text", "text": string(text)}},
-		"structuredContent": number, "_schema": true, "_hint": "",
+		"content":           []map[string]string{{"type": "text", "text": text}},
+		"structuredContent": json.RawMessage(text), "_schema": true, "_hint": "",
 	})
 	if err != nil {
 		return nil, err

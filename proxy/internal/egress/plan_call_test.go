@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -35,7 +35,7 @@ func TestPlanCalls(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"content":[{"type":"text","text":"`+secretValue+`"}]}`)
 	})
-	dry := func() *planapi.Plan {
+	dry := func() *approvalapi.Plan {
 		end := r.beginDry(uint64(len(made) + 1))
 		call := func(path, body string) string {
 			return answerText(t, post(t, r.client(true), "https://"+callHost+path, body))
@@ -43,11 +43,11 @@ func TestPlanCalls(t *testing.T) {
 		if got := call("/notes/read", `{"a":1}`); strings.Contains(got, "planned") {
 			t.Errorf("a tool that reads: %s", got)
 		}
-		if got := call("/notes/write", `{"text":"one"}`); !strings.Contains(got, `"structuredContent":{"planned":1}`) {
+		if got := call("/notes/write", `{"text":"one"}`); !strings.Contains(got, `"structuredContent":{"planned":1,"id":"planned:1",`) {
 			t.Errorf("a tool that writes: %s", got)
 		}
 		r.ask(http.MethodPost, "/two", `{}`)
-		if got := call("/notes/write", `{"text":"three"}`); !strings.Contains(got, `{"planned":3}`) {
+		if got := call("/notes/write", `{"text":"three"}`); !strings.Contains(got, `{"planned":3,`) {
 			t.Errorf("the third: %s", got)
 		}
 		if got := call("/notes/write", `{"text":"undefined"}`); !strings.Contains(got, "plan_ended") {
@@ -71,7 +71,7 @@ func TestPlanCalls(t *testing.T) {
 	done := r.approve(p.ID)
 	run := "run-" + t.Name()
 	want := []string{`/notes/read {"a":1} record  0`, `/notes/write {"text":"one"} send session of ` + run + ` 0`, `/notes/write {"text":"three"} send session of ` + run + ` 1`}
-	if done.State != planapi.StateDone || fmt.Sprint(made) != fmt.Sprint(want) || len(up.writes()) != 1 {
+	if done.State != approvalapi.StateDone || fmt.Sprint(made) != fmt.Sprint(want) || len(up.writes()) != 1 {
 		t.Errorf("%+v\nmade %q\nwant %q", done, made, want)
 	}
 	if a := done.Steps[0].Answer; !a.IsOK() || strings.Contains(a.Body, secretValue) {
@@ -79,7 +79,7 @@ func TestPlanCalls(t *testing.T) {
 	}
 	p = dry()
 	failing = true
-	if done = r.approve(p.ID); done.State != planapi.StateStopped || done.Steps[0].Answer.Code != "tool_error" || done.Steps[1].Answer != nil {
+	if done = r.approve(p.ID); done.State != approvalapi.StateStopped || done.Steps[0].Answer.Code != "tool_error" || done.Steps[1].Answer != nil {
 		t.Errorf("a tool that fails: %+v", done)
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -62,13 +62,13 @@ func (r *rig) ask(method, path, body string, headers ...string) (int, http.Heade
 }
 
 // approve approves steps of a plan as it is, and waits until it has been sent.
-func (r *rig) approve(id string, steps ...int) planapi.Plan {
+func (r *rig) approve(id string, steps ...int) approvalapi.Plan {
 	r.t.Helper()
 	p, err := r.plans.GetPlan(id)
 	check(r.t, err)
-	_, err = r.plans.DecidePlan(id, planapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
+	_, err = r.plans.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
 	check(r.t, err)
-	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != planapi.StateRunning })
+	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != approvalapi.StateRunning })
 	check(r.t, err)
 	return p
 }
@@ -125,7 +125,7 @@ func TestPlan(t *testing.T) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 		status, head, text = r.ask(http.MethodPatch, at, `{"state":"closed","labels":["bug","stale"]}`)
-		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || text != `{"planned": `+want+"}\n" {
+		if want := fmt.Sprint(i + 1); status != 202 || head.Get("CodeForge-Planned") != want || !strings.HasPrefix(text, `{"planned":`+want+`,"id":"planned:`+want+`"`) {
 			t.Fatalf("%d %v %s", status, head, text)
 		}
 	}
@@ -135,7 +135,7 @@ func TestPlan(t *testing.T) {
 		t.Fatalf("%d writes were sent", n)
 	}
 	p := rec.Plan
-	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != planapi.StateOpen || p.Steps != nil {
+	if p == nil || p.Writes != 3 || p.Reads != 2 || !p.Operator || p.State != approvalapi.StateOpen || p.Steps != nil {
 		t.Fatalf("%+v", p)
 	}
 	want := []string{
@@ -167,13 +167,13 @@ func TestPlan(t *testing.T) {
 	if got := up.writes(); !slices.Equal(got, sent) {
 		t.Errorf("sent:\n%s", strings.Join(got, "\n"))
 	}
-	if text, _ := json.Marshal(done); done.State != planapi.StateDone || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.IsOK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
+	if text, _ := json.Marshal(done); done.State != approvalapi.StateDone || strings.Contains(string(text), secretValue) || !done.Steps[2].Answer.IsOK() || !strings.Contains(done.Steps[0].Answer.Body, tokenName) {
 		t.Errorf("%s", text)
 	}
 	if logs := r.logs.String(); strings.Contains(logs, secretValue) {
 		t.Error("the log has the credential")
 	}
-	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
+	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
 	}
 }
@@ -191,6 +191,24 @@ func TestPlanTokens(t *testing.T) {
 	for i, want := range [][]string{{tokenName}, {tokenName}, nil} {
 		if got := p.Steps[i].Tokens; !slices.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", i+1, got, want)
+		}
+	}
+}
+
+// TestPlanOverrides: a plan shows each method that a server may obey, wherever the request names it.
+// Promise: a-plan-is-what-was-shown
+func TestPlanOverrides(t *testing.T) {
+	r := newRig(t, setup{})
+	r.upstreams.https(&tracker{})
+	end := r.beginDry(1)
+	r.ask(http.MethodPost, "/x", "{}", "X-HTTP-Method-Override: DELETE")
+	r.ask(http.MethodPost, "/x?_method=put", "{}")
+	r.ask(http.MethodPost, "/x", "{}")
+	p, err := r.plans.GetPlan(end().Plan.ID)
+	check(t, err)
+	for i, want := range []string{"POST, DELETE", "POST, put", "POST"} {
+		if got := p.Steps[i].Method; got != want || !strings.Contains(p.Picture[i+1], want+" ") {
+			t.Errorf("step %d: %s in %s, want %s", i+1, got, p.Picture[i+1], want)
 		}
 	}
 }
@@ -224,7 +242,7 @@ func TestPlanDrift(t *testing.T) {
 			if n := len(up.writes()); c.sent && n != 2 || !c.sent && n != 0 {
 				t.Errorf("%d were sent", n)
 			}
-			if a := done.Steps[0].Answer; !c.sent && (done.State != planapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
+			if a := done.Steps[0].Answer; !c.sent && (done.State != approvalapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
 				t.Errorf("%+v %+v", done.State, a)
 			}
 		})
@@ -250,6 +268,9 @@ func TestPlanDepends(t *testing.T) {
 		{"/items", `{"parent": "undefined"}`, "", true},
 		{"/items", `{"text": "about undefined"}`, "", true},
 		{"/items", `{"parent": {"planned": 1}}`, "", true},
+		{"/items", `{"parent": "planned:1"}`, "", true},
+		{"/items/planned:1/x", `{}`, "", true},
+		{"/items?parent=planned%3A1", `{}`, "", true},
 		{"/items", `{"parent": "{\"planned\": 1}"}`, "", true},
 		{"/items", `{"parent": NaN}`, "", true},
 		{"/items", `{"parent": "\u0075ndefined"}`, "", true},
@@ -339,7 +360,7 @@ func TestPlanStale(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(rules)}})
 	up := &tracker{}
 	r.upstreams.https(up)
-	dry := func(generation uint64) *planapi.Plan {
+	dry := func(generation uint64) *approvalapi.Plan {
 		end := r.beginDry(generation)
 		for range 3 {
 			if status, _, text := r.ask(http.MethodPost, "/x", `{}`); status != 202 {
@@ -350,7 +371,7 @@ func TestPlanStale(t *testing.T) {
 	}
 	p := dry(1)
 	done := r.approve(p.ID)
-	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != planapi.StateStopped || a == nil || a.Code != "approval_needed" {
+	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != approvalapi.StateStopped || a == nil || a.Code != "approval_needed" {
 		t.Errorf("beyond a limit: %q, %+v", up.writes(), a)
 	}
 	if len(r.room.ListHeld()) != 0 {
@@ -359,7 +380,7 @@ func TestPlanStale(t *testing.T) {
 	p = dry(2)
 	r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 	r.reloader.Load()
-	if _, err := r.plans.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("after a change: %v", err)
 	}
 	l := r.handler.OpenSender(t.Context(), p.ID, p.Run, "", nil)

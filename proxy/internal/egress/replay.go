@@ -2,16 +2,17 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -45,18 +46,20 @@ func (s *stepSender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-func (s *stepSender) SendStep(ctx context.Context, step plan.Step, version string, most int) (planapi.Reply, []byte) {
+func (s *stepSender) SendStep(
+	ctx context.Context, step plan.Step, version string, most int,
+) (approvalapi.Reply, []byte) {
 	return s.runExchange(ctx, &replay{step: step, version: version}, most)
 }
 
-func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (planapi.Reply, []byte) {
+func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (approvalapi.Reply, []byte) {
 	return s.runExchange(ctx, &replay{step: step, version: version, read: true}, plan.MaxRead)
 }
 
 // runExchange sends one request, through the same checks as a run's request, and returns its answer.
 func (s *stepSender) runExchange(
 	ctx context.Context, r *replay, most int,
-) (reply planapi.Reply, body []byte) {
+) (reply approvalapi.Reply, body []byte) {
 	w := &excerptWriter{header: http.Header{}, most: most}
 	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
@@ -83,7 +86,7 @@ func (s *stepSender) runExchange(
 func (x *exchange) loadStep() error {
 	x.out = x.newReplayRequest()
 	x.request = policy.Request{
-		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), Moved: policy.HasMovedPath(x.out.Header),
+		Host: x.host, TLS: !x.insecure, Methods: listMethods(x.out), OtherPath: policy.HasOtherPath(x.out.Header),
 		Path: x.out.URL.EscapedPath(),
 	}
 	// The approver saw a plan under the old catalog.
@@ -144,8 +147,8 @@ func (x *exchange) approveByPlan(v policy.Verdict) policy.Verdict {
 }
 
 // newReply converts the receipt entry of a replay to its result.
-func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
-	out := planapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
+func (x *exchange) newReply(w *excerptWriter) (approvalapi.Reply, []byte) {
+	out := approvalapi.Reply{Milliseconds: x.note.Milliseconds, Code: x.note.Code, Bytes: w.n}
 	if x.note.Outcome == proxyapi.OutcomeServed {
 		out.Status = x.note.Status
 		for cut := 0; w.n > int64(len(w.body)) && cut < utf8.UTFMax && !utf8.Valid(w.body); cut++ {
@@ -160,9 +163,7 @@ func (x *exchange) newReply(w *excerptWriter) (planapi.Reply, []byte) {
 	if json.Unmarshal(w.body, &r) == nil {
 		out.Why = r.Error
 	}
-	if out.Code == "" {
-		out.Code = x.note.Outcome
-	}
+	out.Code = cmp.Or(out.Code, x.note.Outcome)
 	return out, nil
 }
 

@@ -43,8 +43,8 @@ func (x *exchange) readHead() error {
 		return &refusedError{verdict: policy.Refuse(code, host, nil)}
 	}
 	x.request = policy.Request{Host: host, TLS: x.conn.IsTLS(), Methods: listMethods(r),
-		Moved: policy.HasMovedPath(r.Header),
-		Path:  r.URL.EscapedPath(), Upgrade: protocol}
+		OtherPath: policy.HasOtherPath(r.Header),
+		Path:      r.URL.EscapedPath(), Upgrade: protocol}
 	return nil
 }
 

@@ -3,6 +3,8 @@ package egress_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -226,6 +228,7 @@ func TestPathThatNoRuleReads(t *testing.T) {
 	other := func(extra string) string {
 		return strings.NewReplacer(tokenName, "OTHER_API_TOKEN", secretValue, "another-value-of-ours").Replace(demoAPI(extra))
 	}
+	const operations = `, "operations": `
 	inPath := strings.Replace(demoAPI(all), `"`+secretValue+`"`, `{"value": "`+secretValue+`", "in": ["header", "path"]}`, 1)
 	for name, row := range map[string]struct {
 		apis map[string]string
@@ -242,9 +245,20 @@ func TestPathThatNoRuleReads(t *testing.T) {
 		"a sum on a path":             {map[string]string{"demo": demoAPI(all + `, "limits": {"sum": {"path": "/pay", "field": "amount", "max": "9/h"}}`)}, 400},
 		"a sum on a path of another":  {map[string]string{"demo": demoAPI(all), "other": other(`, "limits": {"sum": {"path": "/pay", "field": "amount", "max": "9/h"}}`)}, 400},
 		"a key that goes into a path": {map[string]string{"demo": inPath}, 400},
+		"a key in a path of another":  {map[string]string{"demo": demoAPI(all), "other": strings.NewReplacer(tokenName, "OTHER_API_TOKEN", secretValue, "another-value-of-ours").Replace(inPath)}, 400},
+		"operations":                  {map[string]string{"demo": demoAPI(all + operations + `{"only": false}`)}, 200},
+		"permitted operations":        {map[string]string{"demo": demoAPI(all + operations + `{"only": true}`)}, 403},
+		"operations of another":       {map[string]string{"demo": demoAPI(all), "other": other(all + operations + `{"only": true}`)}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{apis: row.apis})
+			for name, text := range row.apis {
+				if strings.Contains(text, operations) {
+					const listed = `{"format":1,"server":"https://` + demoHost + `","operations":1,"types":0}` + "\n" + `{"m":"GET","p":"/a","s":""}` + "\n"
+					check(t, os.WriteFile(filepath.Join(r.apis, name, "operations.jsonl"), []byte(listed), 0o600))
+				}
+			}
+			r.reloader.Load()
 			var mu sync.Mutex
 			var got []string
 			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {

@@ -192,9 +192,7 @@ func (r *Queue) keepApproved(e *queueEntry) {
 
 func (r *Queue) waitForAnswer(ctx context.Context, e *queueEntry) (err error) {
 	wait := r.Wait
-	if wait == 0 {
-		wait = waitTime
-	}
+	wait = cmp.Or(wait, waitTime)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -1,6 +1,7 @@
 package mint
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
@@ -41,9 +42,7 @@ func (m *Minter) requestDeviceCode(ctx context.Context, s *credentialState, o *o
 	if err != nil {
 		return credentialapi.StartedLogin{}, err
 	}
-	if d.URL == "" {
-		d.URL = d.Google
-	}
+	d.URL = cmp.Or(d.URL, d.Google)
 	page, err := url.Parse(d.URL)
 	// The operator's terminal shows the page and the code, so both must be plain text.
 	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !isPlainText(d.URL, 2048) ||

@@ -1,6 +1,7 @@
 package mint
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // some APIs still want it, in an HMAC
@@ -39,9 +40,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 		}
 	}
 	path := req.URL.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	sum := sha256.Sum256(body)
 	once := map[string]string{
 		"{timestamp}": strconv.FormatInt(now.Unix(), 10), "{timestamp:ms}": strconv.FormatInt(now.UnixMilli(), 10),

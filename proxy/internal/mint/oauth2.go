@@ -1,6 +1,7 @@
 package mint
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -53,9 +54,7 @@ func (o *oauth2) chooseClient(old *client) *client {
 // joinScopes joins scopes with the separator that the server expects.
 func (o *oauth2) joinScopes(scopes []string) string {
 	separator := o.ScopeSeparator
-	if separator == "" {
-		separator = " "
-	}
+	separator = cmp.Or(separator, " ")
 	return strings.Join(scopes, separator)
 }
 

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
 )
 
 // jsonObject is a JSON object, with each value as compact JSON with sorted names, so that equal values have equal
@@ -44,7 +44,7 @@ func toCompactJSON(v any) string {
 // listChanges returns the fields of before that a step changes, by name. about lists the fields that the step concerns,
 // which are compared again before the step is sent. PATCH changes the fields that it names. PUT and DELETE change all
 // fields. POST changes the fields that it names if it shares a field with before.
-func listChanges(method string, before jsonObject, body []byte) (list []planapi.Change, about []string) {
+func listChanges(method string, before jsonObject, body []byte) (list []approvalapi.Change, about []string) {
 	after := readObject(body)
 	whole := method == http.MethodPut || method == http.MethodDelete
 	shares := func() bool {
@@ -58,8 +58,8 @@ func listChanges(method string, before jsonObject, body []byte) (list []planapi.
 	switch {
 	case method == http.MethodPost && !shares():
 		return nil, nil
-	// A body that cannot be read may change any field.
-	case after == nil && !whole:
+	// A body that cannot be read may change any field, and PUT would seem to remove all of them.
+	case after == nil && method != http.MethodDelete:
 		return nil, slices.Sorted(maps.Keys(before))
 	}
 	for name := range after {
@@ -78,7 +78,7 @@ func listChanges(method string, before jsonObject, body []byte) (list []planapi.
 	}
 	for _, name := range about {
 		if before[name] != after[name] {
-			list = append(list, planapi.Change{Field: name, Before: before[name], After: after[name]})
+			list = append(list, approvalapi.Change{Field: name, Before: before[name], After: after[name]})
 		}
 	}
 	return list, about

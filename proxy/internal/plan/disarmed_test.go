@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // TestDisarmed switches each defence off, and then its attack succeeds: e2e/negative.
 func TestDisarmed(t *testing.T) {
 	approved := func(t *testing.T, b *Store, id, digest string) {
 		t.Helper()
-		if _, err := b.DecidePlan(id, planapi.Answer{Approve: true, Digest: digest}); err != nil {
+		if _, err := b.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: digest}); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, b, id)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // The bounds of one plan.
@@ -62,7 +62,7 @@ type Draft struct {
 // draftStep is a Step with the data for a comparison before it is sent.
 type draftStep struct {
 	Step
-	changes []planapi.Change
+	changes []approvalapi.Change
 	guard   *readGuard // nil if the run has not read the object that the step changes
 }
 
@@ -104,7 +104,7 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 	}
 	// The first step cannot depend on another, even if its text looks like a placeholder.
 	if on, is := findDependency(s); is && len(d.steps) > 0 {
-		d.ended = d.explainDependency(on)
+		d.ended = d.explainDependency(fmt.Sprint("Step ", len(d.steps)+1), on)
 		return 0, &EndedError{d.ended}
 	}
 	s.N = len(d.steps) + 1
@@ -130,8 +130,8 @@ func (d *Draft) AddStep(s Step, version string) (int, error) {
 	return len(d.steps), nil
 }
 
-// explainDependency names the step on which the next step depends. The caller holds mu.
-func (d *Draft) explainDependency(on int) string {
+// explainDependency names the step on which a read or the next step depends. The caller holds mu.
+func (d *Draft) explainDependency(what string, on int) string {
 	last := len(d.steps)
 	if on < 1 || on > last {
 		on = last
@@ -140,8 +140,8 @@ func (d *Draft) explainDependency(on int) string {
 	if last > 1 {
 		all = fmt.Sprintf("1-%d", last)
 	}
-	return fmt.Sprintf("Step %d depends on what step %d answers; approve %s, or run without dry_run and be asked.",
-		last+1, on, all)
+	return fmt.Sprintf("%s depends on what step %d answers; approve %s, or run without dry_run and be asked.",
+		what, on, all)
 }
 
 // compareStep finds the changes of a step to an object that the run has read. The caller holds mu.
@@ -174,6 +174,12 @@ func (d *Draft) NoteRead(s Step, body []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reads++
+	// Later writes would depend on an answer about an object that does not exist.
+	if s.URL != nil && len(d.steps) > 0 && d.ended == "" {
+		if on := findReadDependency(s.URL); on > 0 {
+			d.ended = d.explainDependency("A read", on)
+		}
+	}
 	o := readObject(body)
 	if s.Method != http.MethodGet || o == nil || d.over || len(d.seen) >= maxSeen {
 		return
@@ -200,7 +206,7 @@ func (d *Draft) SetIncomplete(sentence string) {
 }
 
 // Seal ends the draft and makes it a plan that a person may approve. It returns nil if the run recorded no writes.
-func (d *Draft) Seal() *planapi.Plan {
+func (d *Draft) Seal() *approvalapi.Plan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over {
@@ -215,8 +221,8 @@ func (d *Draft) Seal() *planapi.Plan {
 	}
 	p := &storedPlan{
 		id: d.id, run: d.run, tenant: d.tenant, apis: d.apis, version: d.version, steps: d.steps, size: d.size,
-		state: planapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
-		since: time.Now().UTC(), replies: make([]*planapi.Reply, len(d.steps)),
+		state: approvalapi.StateOpen, digest: digestSteps(d.id, d.run, d.version, d.steps), reads: d.reads, ended: d.ended,
+		since: time.Now().UTC(), replies: make([]*approvalapi.Reply, len(d.steps)),
 	}
 	p.until = p.since.Add(lifeTime)
 	// One step that only the operator may approve makes the whole plan the operator's.
@@ -241,7 +247,7 @@ func (d *Draft) Discard() {
 // drawPicture returns the picture with a first line, and with the reason for an early end.
 func (e *storedPlan) drawPicture() []string {
 	apis := map[string]bool{}
-	var steps []planapi.Step
+	var steps []approvalapi.Step
 	for i, s := range e.steps {
 		steps = append(steps, s.toShown(i+1, s.changes))
 		for _, a := range s.APIs {

@@ -13,6 +13,8 @@ var (
 	hollowText = regexp.MustCompile(`(?:^|[^0-9A-Za-z_$])(?:undefined|NaN)(?:$|[^0-9A-Za-z_$])|\[object Object\]`)
 	// plannedText matches the answer to a step, inside the text of a later step.
 	plannedText = regexp.MustCompile(`\bplanned\b["'\\]*\s*[:=]\s*([0-9]{1,4})\b`)
+	// plannedValue matches the value of a field of that answer.
+	plannedValue = regexp.MustCompile(`\bplanned:([0-9]{1,4})\b`)
 )
 
 // findDependency reports whether a step contains a placeholder for a value that an earlier step would have answered. on
@@ -57,6 +59,15 @@ func findDependency(s Step) (on int, is bool) {
 		}
 	}
 	return 0, hasEscapedMarker(s.Body)
+}
+
+// findReadDependency returns the number of the step whose answer a read names in its URL, or 0.
+func findReadDependency(u *url.URL) (on int) {
+	query, err := url.QueryUnescape(u.RawQuery)
+	if m := plannedValue.FindStringSubmatch(u.Path + "?" + query); err == nil && m != nil {
+		on, _ = strconv.Atoi(m[1]) // four digits
+	}
+	return on
 }
 
 // hasEscapedMarker reports whether a JSON string contains a placeholder after its escapes are removed.

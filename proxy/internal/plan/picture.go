@@ -9,7 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // group is steps that share a line of a picture.
 type group struct {
-	steps  []planapi.Step
+	steps  []approvalapi.Step
 	fields []string // the fields of the first step's body, in order
 	at     int      // the only segment in which the URLs differ, or same
 }
@@ -33,7 +33,7 @@ type group struct {
 // If up to maxPeriod steps repeat in turn, as in a loop, each of them gets one line.
 //
 // Threat: code chose the steps. Contract: the time is linear in their size.
-func drawSteps(steps []planapi.Step) []string {
+func drawSteps(steps []approvalapi.Step) []string {
 	var out []string
 	more := len(steps)
 	for i, g := range foldSteps(steps) {
@@ -51,10 +51,10 @@ func drawSteps(steps []planapi.Step) []string {
 			line += "  " + safetext.OneLine(strings.Join(names, ", "))
 		}
 		what := formatChanges(first.Changes)
-		if what == "" {
-			if what = g.summary(); what != "" && len(line) <= maxPath/2 {
-				line, what = line+"  "+what, ""
-			}
+		if what != "" {
+			what = strings.Join(append(g.differentHeaders(), what), "; ")
+		} else if what = g.summary(); what != "" && len(line) <= maxPath/2 {
+			line, what = line+"  "+what, ""
 		}
 		out = append(out, line)
 		if what != "" {
@@ -79,7 +79,7 @@ func (g *group) listNumbers() string {
 }
 
 // foldSteps groups steps that can share a line.
-func foldSteps(steps []planapi.Step) (out []*group) {
+func foldSteps(steps []approvalapi.Step) (out []*group) {
 	fields := make([][]string, len(steps))
 	for i, s := range steps {
 		fields[i], _ = readBodyFields(s)
@@ -95,12 +95,12 @@ func foldSteps(steps []planapi.Step) (out []*group) {
 
 // foldCycle groups the first steps: those that repeat with the shortest period, or the first step alone. All groups
 // have the same length. fields are the fields of the steps' bodies.
-func foldCycle(steps []planapi.Step, fields [][]string) []*group {
+func foldCycle(steps []approvalapi.Step, fields [][]string) []*group {
 	for period := 1; period <= min(maxPeriod, len(steps)/2); period++ {
 		groups := make([]*group, period)
 		for i, s := range steps {
 			if i < period {
-				groups[i] = &group{[]planapi.Step{s}, fields[i], noDifference}
+				groups[i] = &group{[]approvalapi.Step{s}, fields[i], noDifference}
 			} else if !groups[i%period].add(s, fields[i]) {
 				break
 			}
@@ -119,7 +119,7 @@ func foldCycle(steps []planapi.Step, fields [][]string) []*group {
 
 // add adds a step with these fields, if it fits into the group. It may differ from the other steps in one segment of
 // the path, at the same place in all, and in values of its headers and of its body's fields.
-func (g *group) add(s planapi.Step, fields []string) bool {
+func (g *group) add(s approvalapi.Step, fields []string) bool {
 	a := g.steps[0]
 	// Everything that the shared line does not show must be equal, or the approver would not see it.
 	if a.Method != s.Method || a.Server != s.Server || a.Tool != s.Tool || a.Rule != s.Rule || !g.hasFields(s, fields) ||
@@ -139,7 +139,7 @@ func (g *group) add(s planapi.Step, fields []string) bool {
 
 // hasFields reports whether a step with these fields has the first step's body, or the same fields in the same order.
 // The line of steps with changes shows only the changes, so the bodies of such steps must be the same.
-func (g *group) hasFields(s planapi.Step, fields []string) bool {
+func (g *group) hasFields(s approvalapi.Step, fields []string) bool {
 	a := g.steps[0]
 	if a.Body == s.Body {
 		return true
@@ -150,13 +150,12 @@ func (g *group) hasFields(s planapi.Step, fields []string) bool {
 	return len(fields) > 0 && slices.Equal(g.fields, fields)
 }
 
-// sameHeaders reports whether two steps have the same headers, or differ only in values. The line of steps with changes
-// shows only the changes, so the values of such steps must be the same.
-func sameHeaders(a, b planapi.Step) bool {
+// sameHeaders reports whether two steps have the same headers, or differ only in values.
+func sameHeaders(a, b approvalapi.Step) bool {
 	return slices.EqualFunc(a.Headers, b.Headers, func(x, y string) bool {
 		nameX, _, _ := strings.Cut(x, ": ")
 		nameY, _, _ := strings.Cut(y, ": ")
-		return x == y || nameX == nameY && len(a.Changes) == 0
+		return nameX == nameY
 	})
 }
 
@@ -249,7 +248,7 @@ func distinct(list []string) (out []string) {
 }
 
 // formatChanges lists the fields that change.
-func formatChanges(list []planapi.Change) string {
+func formatChanges(list []approvalapi.Change) string {
 	var out []string
 	for i, c := range list {
 		if i == maxFields {
@@ -366,7 +365,7 @@ func (g *group) differentHeaders() (out []string) {
 }
 
 // readBodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
-func readBodyFields(s planapi.Step) (names []string, fields map[string]string) {
+func readBodyFields(s approvalapi.Step) (names []string, fields map[string]string) {
 	// Prefer JSON: readObject is strict, so the fields are certain.
 	if o := readObject([]byte(s.Body)); o != nil {
 		return listNames(s.Body), o

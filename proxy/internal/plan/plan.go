@@ -19,7 +19,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 const (
@@ -43,9 +43,9 @@ const (
 type Sender interface {
 	// SendStep sends an approved step, only under this version of the catalog. It returns at most most bytes of the
 	// answer's body.
-	SendStep(ctx context.Context, s Step, version string, most int) (planapi.Reply, []byte)
+	SendStep(ctx context.Context, s Step, version string, most int) (approvalapi.Reply, []byte)
 	// RepeatRead repeats a read of the run.
-	RepeatRead(ctx context.Context, s Step, version string) (planapi.Reply, []byte)
+	RepeatRead(ctx context.Context, s Step, version string) (approvalapi.Reply, []byte)
 	// Close returns the ledger's checkpoint that covers the sent steps, or "".
 	Close() string
 }
@@ -55,7 +55,7 @@ type Config struct {
 	// Open begins to send the steps of a run's plan.
 	Open func(ctx context.Context, plan, run, tenant string, apis []string) Sender
 	// Decided is called for each decision of a person, with the numbers of the steps. It may be nil.
-	Decided func(p planapi.Plan, approved bool, steps []int)
+	Decided func(p approvalapi.Plan, approved bool, steps []int)
 	// Memory is the account from which plans and drafts take memory, besides the fixed bound maxAll. Nil means that only
 	// maxAll applies.
 	Memory *membudget.Account
@@ -85,12 +85,12 @@ type storedPlan struct {
 	steps                    []draftStep // nil once they can no longer be sent
 	size                     int
 	operator                 bool
-	state                    planapi.State
+	state                    approvalapi.State
 	reads                    int
 	since, until             time.Time // of the wall clock, which continues while a machine sleeps
 	ended, audit             string
 	picture                  []string
-	replies                  []*planapi.Reply
+	replies                  []*approvalapi.Reply
 }
 
 // New makes an empty book.
@@ -167,11 +167,11 @@ func (b *Store) dropOldPlans(n int) {
 	forget := func(e *storedPlan) bool { b.giveLocked(e.size); return true }
 	b.plans = slices.DeleteFunc(b.plans, func(e *storedPlan) bool {
 		// A running plan stays: sendPlan still uses the memory that forget would give back.
-		return e.state != planapi.StateRunning && now.After(e.until) && forget(e)
+		return e.state != approvalapi.StateRunning && now.After(e.until) && forget(e)
 	})
 	left := len(b.plans)
 	b.plans = slices.DeleteFunc(b.plans, func(e *storedPlan) bool {
-		if e.state == planapi.StateOpen || e.state == planapi.StateRunning || b.used+n <= maxAll && left < maxPlans {
+		if e.state == approvalapi.StateOpen || e.state == approvalapi.StateRunning || b.used+n <= maxAll && left < maxPlans {
 			return false
 		}
 		left--
@@ -184,7 +184,7 @@ func (b *Store) dropOldPlans(n int) {
 func (b *Store) heaviestTenant(tenant string, drafts int, weight func(*storedPlan) int) string {
 	of := map[string]int{tenant: drafts + 1}
 	for _, e := range b.plans {
-		if e.state == planapi.StateOpen {
+		if e.state == approvalapi.StateOpen {
 			of[e.tenant] += weight(e)
 		}
 	}
@@ -198,7 +198,9 @@ func (b *Store) heaviestTenant(tenant string, drafts int, weight func(*storedPla
 
 // dropOldest drops a tenant's oldest open plan, if any. The caller holds mu.
 func (b *Store) dropOldest(tenant string) bool {
-	i := slices.IndexFunc(b.plans, func(e *storedPlan) bool { return e.state == planapi.StateOpen && e.tenant == tenant })
+	i := slices.IndexFunc(b.plans, func(e *storedPlan) bool {
+		return e.state == approvalapi.StateOpen && e.tenant == tenant
+	})
 	if i < 0 {
 		return false
 	}
@@ -209,7 +211,7 @@ func (b *Store) dropOldest(tenant string) bool {
 
 // addPlan adds a plan, and returns it in the form for a receipt. If there are maxPlans already, it drops the oldest
 // open plan of the tenant with the most.
-func (b *Store) addPlan(e *storedPlan) *planapi.Plan {
+func (b *Store) addPlan(e *storedPlan) *approvalapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dropOldPlans(0)
@@ -224,19 +226,19 @@ func (b *Store) addPlan(e *storedPlan) *planapi.Plan {
 }
 
 // toBrief returns a plan without its steps.
-func (e *storedPlan) toBrief() planapi.Plan {
-	return planapi.Plan{
+func (e *storedPlan) toBrief() approvalapi.Plan {
+	return approvalapi.Plan{
 		ID: e.id, Run: e.run, Digest: e.digest, Operator: e.operator, State: e.state, Writes: len(e.replies),
 		Reads: e.reads, Since: e.since.UTC(), Until: e.until.UTC(), Ended: e.ended, Picture: e.picture, Audit: e.audit,
 	}
 }
 
 // ListPlans lists the plans, the oldest first, without their steps.
-func (b *Store) ListPlans() []planapi.Plan {
+func (b *Store) ListPlans() []approvalapi.Plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dropOldPlans(0)
-	out := []planapi.Plan{}
+	out := []approvalapi.Plan{}
 	for _, e := range b.plans {
 		out = append(out, e.toBrief())
 	}
@@ -244,13 +246,13 @@ func (b *Store) ListPlans() []planapi.Plan {
 }
 
 // GetPlan returns a plan with its steps.
-func (b *Store) GetPlan(id string) (planapi.Plan, error) {
+func (b *Store) GetPlan(id string) (approvalapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dropOldPlans(0)
 	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
+		return approvalapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	return e.toPlan(), nil
 }
@@ -262,7 +264,7 @@ func (b *Store) findPlan(id string) *storedPlan {
 	return nil
 }
 
-func (e *storedPlan) toPlan() planapi.Plan {
+func (e *storedPlan) toPlan() approvalapi.Plan {
 	out := e.toBrief()
 	for i, s := range e.steps {
 		one := s.toShown(i+1, s.changes)
@@ -278,38 +280,38 @@ func (e *storedPlan) toPlan() planapi.Plan {
 func newRefusal(code, text string) error { return &rpc.Error{Code: code, Text: text} }
 
 // DecidePlan approves or refuses a plan, once.
-func (b *Store) DecidePlan(id string, a planapi.Answer) (planapi.Plan, error) {
+func (b *Store) DecidePlan(id string, a approvalapi.Answer) (approvalapi.Plan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dropOldPlans(0)
 	e := b.findPlan(id)
 	if e == nil {
-		return planapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
+		return approvalapi.Plan{}, newRefusal("no_plan", "There is no plan with this id, or it has expired.")
 	}
 	// The state changes under mu, so of two decisions only the first counts.
 	//defence:plan-once
-	if e.state != planapi.StateOpen {
-		return planapi.Plan{}, newRefusal("plan_decided", "This plan can no longer be decided: "+stateWords[e.state]+".")
+	if e.state != approvalapi.StateOpen {
+		return approvalapi.Plan{}, newRefusal("plan_decided", "This plan can no longer be decided: "+stateWords[e.state]+".")
 	}
 	// The steps are hashed again: they must still be those that the person saw.
 	//defence:plan-digest
 	if a.Digest != e.digest || digestSteps(e.id, e.run, e.version, e.steps) != e.digest {
-		return planapi.Plan{}, newRefusal(CodeChanged, "This is not the plan that was shown. Look at it again.")
+		return approvalapi.Plan{}, newRefusal(CodeChanged, "This is not the plan that was shown. Look at it again.")
 	}
 	steps, err := checkSteps(a.Steps, len(e.steps))
 	if err != nil {
-		return planapi.Plan{}, err
+		return approvalapi.Plan{}, err
 	}
 	switch {
 	case b.ending:
-		return planapi.Plan{}, newRefusal(CodeEnding, "The proxy is ending.")
+		return approvalapi.Plan{}, newRefusal(CodeEnding, "The proxy is ending.")
 	case a.Approve:
-		e.state = planapi.StateRunning
+		e.state = approvalapi.StateRunning
 		// Under mu and before ending, so that Close waits for this goroutine.
 		b.wg.Add(1)
 		go func() { defer b.wg.Done(); b.sendPlan(e, steps) }()
 	default:
-		e.state = planapi.StateRefused
+		e.state = approvalapi.StateRefused
 	}
 	out := e.toBrief()
 	if b.conf.Decided != nil {
@@ -319,10 +321,10 @@ func (b *Store) DecidePlan(id string, a planapi.Answer) (planapi.Plan, error) {
 }
 
 // stateWords explains for each state why no decision is possible.
-var stateWords = map[planapi.State]string{
-	planapi.StateRunning: "it is being sent", planapi.StateDone: "it was sent",
-	planapi.StateStopped: "it was sent in part",
-	planapi.StateRefused: "it was refused", planapi.StateStale: "the configuration has changed since",
+var stateWords = map[approvalapi.State]string{
+	approvalapi.StateRunning: "it is being sent", approvalapi.StateDone: "it was sent",
+	approvalapi.StateStopped: "it was sent in part",
+	approvalapi.StateRefused: "it was refused", approvalapi.StateStale: "the configuration has changed since",
 }
 
 // checkSteps checks and sorts the numbers of steps. An empty list means all steps.
@@ -347,8 +349,8 @@ func (b *Store) EndOpenPlans() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.plans {
-		if e.state == planapi.StateOpen {
-			e.state = planapi.StateStale
+		if e.state == approvalapi.StateOpen {
+			e.state = approvalapi.StateStale
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // sent is a Sender that notes what it is told to send.
@@ -28,7 +28,7 @@ type sent struct {
 	status func(Step) int
 }
 
-func (s *sent) SendStep(_ context.Context, step Step, _ string, _ int) (planapi.Reply, []byte) {
+func (s *sent) SendStep(_ context.Context, step Step, _ string, _ int) (approvalapi.Reply, []byte) {
 	if s.wait != nil {
 		<-s.wait
 	}
@@ -36,13 +36,13 @@ func (s *sent) SendStep(_ context.Context, step Step, _ string, _ int) (planapi.
 	defer s.mu.Unlock()
 	s.bodies = append(s.bodies, string(step.Body))
 	if s.status != nil {
-		return planapi.Reply{Status: s.status(step)}, nil
+		return approvalapi.Reply{Status: s.status(step)}, nil
 	}
-	return planapi.Reply{Status: 200}, []byte("ok")
+	return approvalapi.Reply{Status: 200}, []byte("ok")
 }
 
-func (s *sent) RepeatRead(context.Context, Step, string) (planapi.Reply, []byte) {
-	return planapi.Reply{Status: 200}, []byte("{}")
+func (s *sent) RepeatRead(context.Context, Step, string) (approvalapi.Reply, []byte) {
+	return approvalapi.Reply{Status: 200}, []byte("{}")
 }
 
 func (s *sent) Close() string { return "" }
@@ -70,17 +70,17 @@ func write(t testing.TB, method, address, body string) Step {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Step{Host: h, TLS: true, Method: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
+	return Step{Host: h, TLS: true, Method: method, ShownMethod: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
 }
 
 // planOf is a plan with these bodies.
-func planOf(t testing.TB, b *Store, bodies ...string) *planapi.Plan {
+func planOf(t testing.TB, b *Store, bodies ...string) *approvalapi.Plan {
 	t.Helper()
 	return planBy(t, b, "", bodies...)
 }
 
 // planBy is a tenant's plan with these bodies.
-func planBy(t testing.TB, b *Store, tenant string, bodies ...string) *planapi.Plan {
+func planBy(t testing.TB, b *Store, tenant string, bodies ...string) *approvalapi.Plan {
 	t.Helper()
 	d := b.NewDraft("run", tenant, nil)
 	for _, body := range bodies {
@@ -91,13 +91,13 @@ func planBy(t testing.TB, b *Store, tenant string, bodies ...string) *planapi.Pl
 	return d.Seal()
 }
 
-func settled(t *testing.T, b *Store, id string) planapi.Plan {
+func settled(t *testing.T, b *Store, id string) approvalapi.Plan {
 	t.Helper()
-	var p planapi.Plan
+	var p approvalapi.Plan
 	testkit.WaitFor(t, func() bool {
 		var err error
 		p, err = b.GetPlan(id)
-		return err != nil || p.State != planapi.StateRunning
+		return err != nil || p.State != approvalapi.StateRunning
 	})
 	return p
 }
@@ -112,7 +112,7 @@ func TestOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 				yes.Add(1)
 			}
 		})
@@ -122,7 +122,7 @@ func TestOnce(t *testing.T) {
 	if yes.Load() != 1 || !slices.Equal(s.all(), []string{"a", "b", "c"}) {
 		t.Errorf("%d approvals, sent %q", yes.Load(), s.all())
 	}
-	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Error("after it was sent")
 	}
 }
@@ -138,7 +138,7 @@ func TestBinding(t *testing.T) {
 	if p.Digest == other.Digest {
 		t.Error("two plans have one digest")
 	}
-	for name, a := range map[string]planapi.Answer{
+	for name, a := range map[string]approvalapi.Answer{
 		"of another plan": {Approve: true, Digest: other.Digest},
 		"of none":         {Approve: true},
 		"a step too many": {Approve: true, Digest: p.Digest, Steps: []int{3}},
@@ -149,16 +149,16 @@ func TestBinding(t *testing.T) {
 		}
 	}
 	b.findPlan(p.ID).steps[1].Body = []byte("c") // nobody can, and it would be found
-	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Error("changed steps are approved")
 	}
 	b.EndOpenPlans()
-	if _, err := b.DecidePlan(other.ID, planapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	if _, err := b.DecidePlan(other.ID, approvalapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("under another catalog: %v", err)
 	}
 	late := planOf(t, b, "a")
 	now = now.Add(16 * time.Minute)
-	if _, err := b.DecidePlan(late.ID, planapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.ListPlans()) != 0 {
+	if _, err := b.DecidePlan(late.ID, approvalapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.ListPlans()) != 0 {
 		t.Errorf("too late: %v", err)
 	}
 	if got := s.all(); len(got) != 0 {
@@ -201,13 +201,13 @@ func TestStops(t *testing.T) {
 		steps []int
 		fails string
 		want  string
-		state planapi.State
+		state approvalapi.State
 	}{
-		{nil, "", "abcd", planapi.StateDone},
-		{nil, "c", "abc", planapi.StateStopped},
-		{[]int{4, 2, 2}, "", "bd", planapi.StateDone},
-		{[]int{2, 4}, "a", "bd", planapi.StateDone},
-		{[]int{1, 4}, "a", "a", planapi.StateStopped},
+		{nil, "", "abcd", approvalapi.StateDone},
+		{nil, "c", "abc", approvalapi.StateStopped},
+		{[]int{4, 2, 2}, "", "bd", approvalapi.StateDone},
+		{[]int{2, 4}, "a", "bd", approvalapi.StateDone},
+		{[]int{1, 4}, "a", "a", approvalapi.StateStopped},
 	} {
 		for _, status := range []int{301, 404, 500} {
 			s := &sent{status: func(s Step) int {
@@ -218,12 +218,34 @@ func TestStops(t *testing.T) {
 			}}
 			b := newBook(t, s)
 			p := planOf(t, b, "a", "b", "c", "d")
-			if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
+			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
 				t.Fatal(err)
 			}
 			if got := settled(t, b, p.ID); got.State != c.state || strings.Join(s.all(), "") != c.want {
 				t.Errorf("%v, %q fails with %d: %s, sent %q", c.steps, c.fails, status, got.State, s.all())
 			}
+		}
+	}
+}
+
+// TestReadOfPlanned: a read that names the object of a step ends the plan, because writes after it would depend on the
+// step's answer.
+// Promise: a-plan-is-what-was-shown
+func TestReadOfPlanned(t *testing.T) {
+	for address, ends := range map[string]bool{
+		"https://demo.test/jobs/planned:1": true, "https://demo.test/jobs/planned%3A1": true, "https://demo.test/jobs?id=planned%3A1": true,
+		"https://demo.test/jobs/1": false, "https://demo.test/jobs?planned=1": false, "https://demo.test/jobs/unplanned:1": false,
+	} {
+		d := newBook(t, &sent{}).NewDraft("run", "", nil)
+		d.NoteRead(write(t, "GET", address, ""), nil)
+		if _, err := d.AddStep(write(t, "POST", "https://demo.test/jobs", "{}"), "v1"); err != nil {
+			t.Fatalf("a read before the first step: %v", err)
+		}
+		d.NoteRead(write(t, "GET", address, ""), nil)
+		_, err := d.AddStep(write(t, "POST", "https://demo.test/notes", "{}"), "v1")
+		picture := strings.Join(d.Seal().Picture, "\n")
+		if (err != nil) != ends || strings.Contains(picture, " A read depends on what step 1 answers; approve 1, or run without dry_run and be asked.") != ends {
+			t.Errorf("%s: %v\n%s", address, err, picture)
 		}
 	}
 }
@@ -267,7 +289,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d plans, %d bytes", drafts, b.used)
 	}
 	for _, p := range b.ListPlans() { // those that are over give way
-		if _, err := b.DecidePlan(p.ID, planapi.Answer{Digest: p.Digest}); err != nil {
+		if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Digest: p.Digest}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,7 +328,7 @@ func TestTenants(t *testing.T) {
 		denied := flood()
 		bob := planBy(t, b, "bob", strings.Repeat("b", MaxBody))
 		flood()
-		for _, p := range []*planapi.Plan{alice, bob} {
+		for _, p := range []*approvalapi.Plan{alice, bob} {
 			if _, err := b.GetPlan(p.ID); err != nil {
 				t.Errorf("%s: a plan of another tenant: %v", name, err)
 			}
@@ -352,7 +374,7 @@ func TestAsleep(t *testing.T) {
 	b.conf.Now = func() time.Time { return now }
 	p := planOf(t, b, "a")
 	now = testkit.AfterSleep(time.Now(), 8*time.Hour)
-	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
 		t.Errorf("approved, although it said that it ends at %v", p.Until)
 	}
 }
@@ -394,7 +416,7 @@ func TestEnding(t *testing.T) {
 	s := &sent{wait: make(chan struct{})}
 	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
 	p := planOf(t, b, "a", "b")
-	if _, err := b.DecidePlan(p.ID, planapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
@@ -402,10 +424,10 @@ func TestEnding(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return b.ctx.Err() != nil })
 	close(s.wait)
 	<-done
-	if got, _ := b.GetPlan(p.ID); got.State != planapi.StateStopped || len(s.all()) > 1 {
+	if got, _ := b.GetPlan(p.ID); got.State != approvalapi.StateStopped || len(s.all()) > 1 {
 		t.Errorf("%s, sent %q", got.State, s.all())
 	}
-	if _, err := b.DecidePlan(planOf(t, b, "a").ID, planapi.Answer{Approve: true}); err == nil {
+	if _, err := b.DecidePlan(planOf(t, b, "a").ID, approvalapi.Answer{Approve: true}); err == nil {
 		t.Error("approved after the end")
 	}
 }
@@ -413,14 +435,19 @@ func TestEnding(t *testing.T) {
 // TestPicture: what is folded is the same in all that is not shown, and nothing of it reaches a terminal as it is.
 // Promise: a-plan-is-what-was-shown
 func TestPicture(t *testing.T) {
-	show := func(steps ...planapi.Step) string {
+	show := func(steps ...approvalapi.Step) string {
 		for i := range steps {
 			steps[i].N = i + 1
 		}
 		return strings.Join(drawSteps(steps), "\n")
 	}
-	at := func(url, body string) planapi.Step { return planapi.Step{Method: "PATCH", URL: url, Body: body} }
-	with := func(s planapi.Step, header string) planapi.Step { s.Headers = []string{header}; return s }
+	at := func(url, body string) approvalapi.Step {
+		return approvalapi.Step{Method: "PATCH", URL: url, Body: body}
+	}
+	changed := func(url string) approvalapi.Step {
+		return approvalapi.Step{Method: "PATCH", URL: url, Body: `{"s":1}`, Changes: []approvalapi.Change{{Field: "s", Before: "0", After: "1"}}}
+	}
+	with := func(s approvalapi.Step, header string) approvalapi.Step { s.Headers = []string{header}; return s }
 	for _, c := range []struct{ got, want string }{
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":1}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s 1"},
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/i/2", `{"s":2}`)), " 1-2   2 x PATCH a.test/i/{1,2}  s {1,2}"},
@@ -428,7 +455,7 @@ func TestPicture(t *testing.T) {
 			" 1-2   2 x PATCH a.test/x  s {\"" + strings.Repeat("y", 59) + "...,\"" + strings.Repeat("y", 59) + "...}, a 1"},
 		{show(at("https://a.test/x", `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}`), at("https://a.test/x", `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":2}`)), " 1-2   2 x PATCH a.test/x  g {1,2}, a 1, b 1, c 1, d 1, e 1, and 1 more"},
 		{show(at("https://a.test/x", `{"a":1}`), at("https://a.test/x", `{"b":1}`)), " 1     PATCH a.test/x  a 1\n 2     PATCH a.test/x  b 1"},
-		{show(planapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":1}`, Changes: []planapi.Change{{Field: "a", Before: "0", After: "1"}}}, planapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":2}`, Changes: []planapi.Change{{Field: "a", Before: "0", After: "1"}}}),
+		{show(approvalapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":1}`, Changes: []approvalapi.Change{{Field: "a", Before: "0", After: "1"}}}, approvalapi.Step{Method: "PATCH", URL: "https://a.test/x", Body: `{"a":1,"b":2}`, Changes: []approvalapi.Change{{Field: "a", Before: "0", After: "1"}}}),
 			" 1     PATCH a.test/x\n       a 0 -> 1\n 2     PATCH a.test/x\n       a 0 -> 1"},
 		{show(at("https://a.test/i/1", ``), at("https://b.test/i/1", ``)), " 1     PATCH a.test/i/1\n 2     PATCH b.test/i/1"},
 		{show(at("https://a.test/i/1?x=1", ``), at("https://a.test/i/2?x=2", ``)), " 1     PATCH a.test/i/1?x=1\n 2     PATCH a.test/i/2?x=2"},
@@ -440,19 +467,48 @@ func TestPicture(t *testing.T) {
 		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/n", `{"i":1}`), at("https://a.test/i/2", `{"s":1}`), at("https://a.test/n", `{"i":2}`)),
 			" 1,3   2 x PATCH a.test/i/{1,2}  s 1\n 2,4   2 x PATCH a.test/n  i {1,2}"},
-		{show(slices.Concat([]planapi.Step{at("https://a.test/x", "")}, slices.Repeat([]planapi.Step{at("https://a.test/i", `{"s":1}`), at("https://b.test/n", `{"i":1}`)}, 4), []planapi.Step{at("https://a.test/i", `{"s":1}`)})...),
+		{show(slices.Concat([]approvalapi.Step{at("https://a.test/x", "")}, slices.Repeat([]approvalapi.Step{at("https://a.test/i", `{"s":1}`), at("https://b.test/n", `{"i":1}`)}, 4), []approvalapi.Step{at("https://a.test/i", `{"s":1}`)})...),
 			" 1     PATCH a.test/x\n 2,4,...8 4 x PATCH a.test/i  s 1\n 3,5,...9 4 x PATCH b.test/n  i 1\n 10    PATCH a.test/i  s 1"},
 		{show(with(at("https://a.test/i/1", `{"s":1}`), "Idempotency-Key: a"), with(at("https://a.test/i/2", `{"s":1}`), "Idempotency-Key: b\u202e")),
 			` 1-2   2 x PATCH a.test/i/{1,2}  Idempotency-Key {a,"b\u202e"}, s 1`},
 		{show(with(at("https://a.test/x", "abc"), "A: 1"), with(at("https://a.test/x", "abc"), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}, 3 bytes"},
 		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "A: 2")), " 1-2   2 x PATCH a.test/x  A {1,2}"},
+		{show(with(changed("https://a.test/1"), "If-Match: a"), with(changed("https://a.test/2"), "If-Match: b"), with(changed("https://a.test/3"), "If-Match: b")),
+			" 1-3   3 x PATCH a.test/{1,2,3}\n       If-Match {a,b}; s 0 -> 1"},
 		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "B: 1")), " 1     PATCH a.test/x\n 2     PATCH a.test/x"},
-		{show(planapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
-		{formatChanges([]planapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
+		{show(approvalapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
+		{formatChanges([]approvalapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
 	} {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
+		}
+	}
+}
+
+// TestUnreadableChange: the picture of a body that is not a JSON object shows the body. It shows no changes of the
+// object that the run read.
+// Promise: a-plan-is-what-was-shown
+func TestUnreadableChange(t *testing.T) {
+	const form = "Content-Type: application/x-www-form-urlencoded"
+	for _, c := range []struct{ method, body, header, want string }{
+		{"PUT", "enabled=true&admin=true", form, ` 1     PUT   demo.test/x  enabled "true", admin "true"`},
+		{"PUT", `{"a": 1, "a": 2}`, "", " 1     PUT   demo.test/x  16 bytes"},
+		{"PATCH", "[1]", "", " 1     PATCH demo.test/x  3 bytes"},
+		{"DELETE", "", "", " 1     DELETE demo.test/x"},
+	} {
+		d := newBook(t, &sent{}).NewDraft("run", "", nil)
+		d.NoteRead(write(t, "GET", "https://demo.test/x", ""), []byte(`{"enabled": true}`))
+		s := write(t, c.method, "https://demo.test/x", c.body)
+		s.Shown = []string{c.header}
+		if _, err := d.AddStep(s, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.steps[0].guard.about) != 1 {
+			t.Errorf("%s %s: guards %v", c.method, c.body, d.steps[0].guard.about)
+		}
+		if got := strings.Join(d.Seal().Picture[1:], "\n"); got != c.want {
+			t.Errorf("%s %s: got\n%s\nwant\n%s", c.method, c.body, got, c.want)
 		}
 	}
 }
@@ -476,25 +532,25 @@ func TestPictureLinear(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		n     int
-		steps func(n int) []planapi.Step
+		steps func(n int) []approvalapi.Step
 	}{
-		"lists without a common element": {4000, func(n int) []planapi.Step {
-			return []planapi.Step{{Changes: []planapi.Change{{Field: "a", Before: numbers(0, n), After: numbers(n, n)}}}}
+		"lists without a common element": {4000, func(n int) []approvalapi.Step {
+			return []approvalapi.Step{{Changes: []approvalapi.Change{{Field: "a", Before: numbers(0, n), After: numbers(n, n)}}}}
 		}},
-		"bodies with many fields": {2000, func(n int) []planapi.Step {
-			return []planapi.Step{{Body: keys(n)}, {Body: keys(n)}, {Body: keys(n)}}
+		"bodies with many fields": {2000, func(n int) []approvalapi.Step {
+			return []approvalapi.Step{{Body: keys(n)}, {Body: keys(n)}, {Body: keys(n)}}
 		}},
-		"steps with long paths": {125, func(n int) []planapi.Step {
-			var out []planapi.Step
+		"steps with long paths": {125, func(n int) []approvalapi.Step {
+			var out []approvalapi.Step
 			for i := range n {
-				out = append(out, planapi.Step{URL: fmt.Sprintf("https://a.test%s/%d", strings.Repeat("/a", 1000), i)})
+				out = append(out, approvalapi.Step{URL: fmt.Sprintf("https://a.test%s/%d", strings.Repeat("/a", 1000), i)})
 			}
 			return out
 		}},
-		"steps with different values": {2000, func(n int) []planapi.Step {
-			var out []planapi.Step
+		"steps with different values": {2000, func(n int) []approvalapi.Step {
+			var out []approvalapi.Step
 			for i := range n {
-				out = append(out, planapi.Step{URL: "https://a.test/x", Body: fmt.Sprintf(`{"a":%d}`, i)})
+				out = append(out, approvalapi.Step{URL: "https://a.test/x", Body: fmt.Sprintf(`{"a":%d}`, i)})
 			}
 			return out
 		}},

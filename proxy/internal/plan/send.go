@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // stepTime bounds one step, and planTime a whole plan.
@@ -20,7 +20,7 @@ func (b *Store) sendPlan(e *storedPlan, steps []int) {
 	defer cancel()
 	to := b.conf.Open(ctx, e.id, e.run, e.tenant, e.apis)
 	wrote := map[string]bool{}
-	state := planapi.StateDone
+	state := approvalapi.StateDone
 	for _, n := range steps {
 		s := e.steps[n-1]
 		r := b.sendChecked(ctx, to, e, s, wrote[s.URL.String()])
@@ -32,7 +32,7 @@ func (b *Store) sendPlan(e *storedPlan, steps []int) {
 		b.mu.Unlock()
 		// Later steps may rely on this one.
 		if !r.IsOK() {
-			state = planapi.StateStopped
+			state = approvalapi.StateStopped
 			break
 		}
 	}
@@ -45,11 +45,11 @@ func (b *Store) sendPlan(e *storedPlan, steps []int) {
 
 // sendChecked sends a step, if the object that it changes is as the run saw it. It skips the comparison after an
 // earlier step on the same URL, because that step may have changed the object on purpose.
-func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s draftStep, wrote bool) planapi.Reply {
+func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s draftStep, wrote bool) approvalapi.Reply {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if ctx.Err() != nil {
-		return planapi.Reply{Code: CodeEnding, Why: "The plan expired, or the proxy ended."}
+		return approvalapi.Reply{Code: CodeEnding, Why: "The plan expired, or the proxy ended."}
 	}
 	// The approver saw the changes as a difference to this object.
 	if s.guard != nil && !wrote {
@@ -60,7 +60,7 @@ func (b *Store) sendChecked(ctx context.Context, to Sender, e *storedPlan, s dra
 			now = readObject(body)
 		}
 		if what := describeDrift(s.guard.before, now, s.guard.about); what != "" {
-			return planapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
+			return approvalapi.Reply{Code: CodeDrift, Why: fmt.Sprintf(
 				"The object of the step is not as the run saw it: %s. This step and later steps were not sent.", what)}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/proxy/planapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
 // Step is a request as it would have left, before the swap of token names.
@@ -34,13 +34,14 @@ type Step struct {
 	// Rule is the rule that holds the request, or "". ByAny means that others than the operator may decide.
 	Rule  string
 	ByAny bool
-	// Shown lists the headers that a person sees.
-	Shown []string
+	// ShownMethod is the method that a person sees: Method, and the overrides in the request. Shown lists the headers.
+	ShownMethod string
+	Shown       []string
 }
 
 // memorySize returns about how many bytes the step takes in memory.
 func (s Step) memorySize() int {
-	n := len(s.URL.String()) + len(s.Body) + stepOverhead
+	n := len(s.URL.String()) + len(s.Body) + len(s.ShownMethod) + stepOverhead
 	for name, list := range s.Header {
 		for _, v := range list {
 			n += len(name) + len(v)
@@ -77,9 +78,9 @@ func (s Step) writeParts(w io.Writer) {
 func (s Step) bodyText() (string, bool) { return string(s.Body), utf8.Valid(s.Body) }
 
 // toShown returns the step in the form for a person.
-func (s Step) toShown(n int, changes []planapi.Change) planapi.Step {
-	out := planapi.Step{
-		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.Method, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
+func (s Step) toShown(n int, changes []approvalapi.Change) approvalapi.Step {
+	out := approvalapi.Step{
+		N: n, APIs: s.APIs, Rule: s.Rule, Method: s.ShownMethod, URL: s.URL.String(), Headers: s.Shown, Body: string(s.Body),
 		Tokens: s.Tokens, Changes: changes, Server: s.Server, Tool: s.Tool,
 	}
 	if s.Server != "" {

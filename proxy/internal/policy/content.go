@@ -43,10 +43,17 @@ type Content struct {
 	held   *membudget.Account
 	size   int64 // bytes taken from held
 	bad    *formdata.Error
+	folded map[string]foldedName // of names that a rule has compared
 }
 
 // formField is one name with its value, decoded.
 type formField struct{ name, value string }
+
+// foldedName is a name as canReferTo compares it: split, and as a whole.
+type foldedName struct {
+	parts []string
+	whole string
+}
 
 // parsedCost is the most memory, in bytes, that one byte of JSON or of a query takes after parsing.
 const parsedCost = 64
@@ -259,22 +266,23 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 	if c.bad != nil {
 		return v, false, c.bad
 	}
+	folded := foldPath(path)
 	for _, q := range c.query {
-		if canReferTo(q.name, path) {
+		if c.splitOnce(q.name).canReferTo(folded) {
 			return v, false, errUnclear // frameworks mix the query's fields with the body's
 		}
 	}
-	if slices.ContainsFunc(c.cookie, func(name string) bool { return canReferTo(name, path) }) {
+	if slices.ContainsFunc(c.cookie, func(name string) bool { return c.splitOnce(name).canReferTo(folded) }) {
 		return v, false, errUnclear // PHP without a php.ini mixes the cookies in too
 	}
 	switch {
 	case c.batch != nil || c.text != "":
 		return v, false, errUnclear
 	case c.object != nil:
-		return lookUpInObject(c.object, path)
+		return c.lookUpInObject(c.object, path)
 	}
 	for _, f := range c.form {
-		if !canReferTo(f.name, path) {
+		if !c.splitOnce(f.name).canReferTo(folded) {
 			continue
 		}
 		// Servers differ in which of two equal fields they use.
@@ -284,6 +292,28 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 		v.Text, found = f.value, true
 	}
 	return v, found, nil
+}
+
+// splitOnce splits and folds a name. It keeps the result, because every rule compares every name.
+func (c *Content) splitOnce(name string) foldedName {
+	n, known := c.folded[name]
+	if !known {
+		if c.folded == nil {
+			c.folded = map[string]foldedName{}
+		}
+		n = foldedName{splitName(name), foldSeparators(name)}
+		c.folded[name] = n
+	}
+	return n
+}
+
+// foldPath folds the path of a field.
+func foldPath(path []string) foldedName {
+	out := foldedName{whole: foldSeparators(strings.Join(path, ""))}
+	for _, p := range path {
+		out.parts = append(out.parts, foldSeparators(p))
+	}
+	return out
 }
 
 // formatBrackets returns the rest of a path in the notation of forms: "[amount]".
@@ -296,11 +326,10 @@ func formatBrackets(path []string) string {
 }
 
 // canReferTo reports whether a server may read a form's name as the field, or as a part of the field.
-func canReferTo(name string, path []string) bool {
-	parts := splitName(name)
-	for i, p := range path {
-		if i >= len(parts) || parts[i] != foldSeparators(p) {
-			return foldSeparators(name) == foldSeparators(strings.Join(path, ""))
+func (n foldedName) canReferTo(field foldedName) bool {
+	for i, p := range field.parts {
+		if i >= len(n.parts) || n.parts[i] != p {
+			return n.whole == field.whole
 		}
 	}
 	return true
@@ -325,19 +354,18 @@ func foldSeparators(name string) string {
 	}, foldName(name))
 }
 
-func lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
+func (c *Content) lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
 	if _, reference := object["$ref"]; reference {
 		return v, false, errUnclear // Fastjson and Json.NET replace the object by another part of the document
 	}
-	squeezedPath := make([]string, len(path))
-	for i, p := range path {
-		squeezedPath[i] = foldSeparators(p)
-	}
+	field := foldPath(path).parts
 	// Some servers bind another spelling of the name to the field, such as is_admin to isAdmin.
 	for name := range object {
-		parts := splitName(name)
-		if name != path[0] && len(parts) > 0 && (slices.Equal(parts, squeezedPath[:min(len(parts), len(path))]) ||
-			foldSeparators(name) == squeezedPath[0]) {
+		if name == path[0] {
+			continue
+		}
+		n := c.splitOnce(name)
+		if len(n.parts) > 0 && (slices.Equal(n.parts, field[:min(len(n.parts), len(path))]) || n.whole == field[0]) {
 			return v, false, errUnclear
 		}
 	}
@@ -350,7 +378,7 @@ func lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue,
 		if !ok {
 			return v, false, errUnclear
 		}
-		return lookUpInObject(inner, path[1:])
+		return c.lookUpInObject(inner, path[1:])
 	}
 	switch value := value.(type) {
 	case string:

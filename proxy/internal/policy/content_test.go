@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -361,5 +362,28 @@ func TestToolRules(t *testing.T) {
 		if got != c.want || v.Allow != (c.want == "") {
 			t.Errorf("%s %s %s: %q, %t, want %q", c.method, c.path, c.body, got, v.Allow, c.want)
 		}
+	}
+}
+
+// TestManyRules: a rule does not split and fold all names of a body again. Code could otherwise keep the proxy busy for
+// ten seconds with one body.
+// Promise: bounded-work
+func TestManyRules(t *testing.T) {
+	var object strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&object, `,"k%d":1`, i)
+	}
+	for name, c := range map[string]struct{ kind, body string }{
+		"form":   {asForm, strings.Repeat("a&", MaxContent/2)},
+		"object": {asJSON, "{" + object.String()[1:] + "}"},
+	} {
+		content := contentOf(t, "", c.body, c.kind)
+		costtest.RequireBounded(t, name, 4*time.Second, func() {
+			for i := range 200 {
+				if _, found, err := content.Lookup(fmt.Sprintf("field%d", i)); found || err != nil {
+					t.Fatal(found, err)
+				}
+			}
+		})
 	}
 }

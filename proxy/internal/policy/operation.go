@@ -9,21 +9,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
-// needsPath reports whether an API decides by the path.
-func needsPath(a *catalog.API) bool {
-	return a.Only != nil || a.Rules != nil || a.Limits != nil && a.Limits.Sum != nil
-}
-
-// HasMovedPath reports whether a header names a path that some servers use instead of the request's path. Servers,
-// frameworks and proxies rewrite URLs by such headers, for example X-Original-URL.
-func HasMovedPath(h http.Header) bool {
+// HasOtherPath reports whether a header names a path beside the request's. Servers, frameworks and proxies use some
+// of these paths instead, for example X-Original-URL. From or to others, a server copies an object: X-Amz-Copy-Source
+// and its like in object stores, X-Copy-From and X-Object-Manifest in Swift, Destination in WebDAV.
+func HasOtherPath(h http.Header) bool {
 	for name := range h {
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 		names := func(words ...string) bool {
 			return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
 		}
 		if names("url", "uri", "path", "prefix", "script") &&
-			names("original", "rewrit", "overrid", "forward", "real", "http", "script") {
+			names("original", "rewrit", "overrid", "forward", "real", "http", "script") ||
+			name == "destination" || names("copy-source", "copy-from", "rename-source", "object-manifest") {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -84,8 +85,8 @@ type Request struct {
 	Methods []string
 	// Path is the path, escaped as it will leave.
 	Path string
-	// Moved means that a header names a path that some servers use instead: see HasMovedPath.
-	Moved bool
+	// OtherPath means that a header names a path beside Path: see HasOtherPath.
+	OtherPath bool
 	// Upgrade is the protocol that the request asks to upgrade to, or empty.
 	Upgrade string
 	// Content is the query and the body for the rules. Nil means that they have not been read; a decision that depends on
@@ -143,6 +144,11 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 		return buildRefusal(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decideFor(run, q, holders)
+	if q.Upgrade != "" && slices.Contains([]string{CodeMethodRestricted, CodeOperationUnknown, CodeRuleRefused},
+		v.Refusal.Code) {
+		const needs = " A WebSocket needs GET and POST."
+		v = v.withHint(readertext.Text{Model: v.Refusal.Hint + needs, Person: v.Refusal.Person + needs})
+	}
 	other := func(api string) bool { return !run.CanUse(api) }
 	if v.Hold != nil && run.IsClosed() && slices.ContainsFunc(v.Hold.apis, other) {
 		v.Hold.ByAny = false // the approver sees the APIs and their rules
@@ -199,6 +205,11 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 	if len(holders) > 0 && hasLineBreak(q.Path) {
 		return RefuseAmbiguous("The path has an escaped line break.", q.Host)
 	}
+	// The rules judge only the handshake, but messages can write like a POST.
+	//defence:websocket-writes
+	if q.Upgrade != "" {
+		q.Methods = append(slices.Clip(q.Methods), http.MethodPost)
+	}
 	// All holders apply, also those outside the run: another API's rules protect the host.
 	for _, m := range q.Methods {
 		if v, ok := checkMethod(m, q.Host, holders); !ok {
@@ -212,7 +223,7 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 		return buildRefusal(CodeBadRequest, q.Host, "")
 	}
 	//defence:moved-path
-	if q.Moved && slices.ContainsFunc(holders, needsPath) {
+	if q.OtherPath && slices.ContainsFunc(holders, (*catalog.API).DependsOnPath) {
 		return RefuseAmbiguous("A header names another path.", q.Host)
 	}
 	hold, v, ok := checkRules(q, holders)

@@ -110,6 +110,7 @@ func TestDecide(t *testing.T) {
 		{host: "shared.test", methods: "MKCOL", code: CodeMethodUnknown},
 		{host: "shared.test", methods: "delete", code: CodeMethodRestricted},
 		{host: "allowed.test", methods: "POST", code: CodeMethodRestricted},
+		{host: "allowed.test", methods: "GET", upgrade: "websocket", code: CodeMethodRestricted}, // it counts as a POST too
 		{host: "allowed.test", methods: "MKCOL", code: CodeMethodRestricted},
 		{host: "open.test", methods: "TRACE", code: CodeMethodRefused},
 		{host: "open.test", methods: "CONNECT", code: CodeMethodRefused},

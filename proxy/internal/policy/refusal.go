@@ -110,7 +110,7 @@ var refusals = map[string]refusalText{
 	CodeBodyUnreadable: {http.StatusBadRequest, "The request's body does not match its headers.",
 		"Content-Encoding must name the encoding that the body has."},
 	CodeAmbiguous: {http.StatusBadRequest, "Servers could read the request in different ways.",
-		"With a credential or restricted methods, a request must read the same to every server. " +
+		"If a request has a credential, or an API restricts methods, paths or sums, every server must read it alike. " +
 			"JSON.stringify, URLSearchParams, a FormData whose type fetch() writes, and one value per header produce that."},
 	CodeTooMany: {http.StatusTooManyRequests, "Too many requests at once.",
 		"Await some requests before starting more, read or cancel their answers, and send smaller bodies."},

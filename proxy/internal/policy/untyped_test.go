@@ -40,6 +40,14 @@ func TestAnyForm(t *testing.T) {
 // TestAddressHeaders: an override in the query of an address that a header puts in the place of the request's own.
 // Promise: restricted-methods
 func TestAddressHeaders(t *testing.T) {
+	for name, copies := range map[string]bool{
+		"X-Amz-Copy-Source": true, "X_amz_copy_source": true, "X-Goog-Copy-Source-Generation": true, "X-Copy-From": true,
+		"X-Ms-Rename-Source": true, "X-Object-Manifest": true, "Destination": true, "X-Destination-Id": false, "X-Source": false,
+	} {
+		if got := HasOtherPath(http.Header{name: {"/private/x"}}); got != copies {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
 	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Original-Uri"} {
 		if got := HeaderOverrides(http.Header{name: {"/x?a=b&_method=DELETE"}}); len(got) != 1 || got[0] != "DELETE" {
 			t.Errorf("%s: %q", name, got)

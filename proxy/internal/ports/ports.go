@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 )
 
@@ -103,18 +104,11 @@ func (p *Ports) openPort(seat *slot.ID, port uint16) (func(), error) {
 
 // RetryFailed retries ports that could not be opened, until ctx ends.
 func (p *Ports) RetryFailed(ctx context.Context) {
-	tick := time.NewTicker(retryInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p.mu.Lock()
-			if len(p.failed) > 0 {
-				p.openMissing()
-			}
-			p.mu.Unlock()
+	for range timing.EachTick(ctx, retryInterval) {
+		p.mu.Lock()
+		if len(p.failed) > 0 {
+			p.openMissing()
 		}
+		p.mu.Unlock()
 	}
 }

@@ -266,12 +266,7 @@ func hasAllHosts(a, b *catalog.API) bool {
 	for _, p := range b.Hosts {
 		have[p.String()] = true
 	}
-	for _, p := range a.Hosts {
-		if !have[p.String()] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool { return !have[p.String()] })
 }
 
 // newPublicCatalog returns the catalog without credentials.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
@@ -116,8 +117,9 @@ type Value struct {
 
 func (n Value) toKey() valueKey { return valueKey{n.Name, n.Text, n.Inner} }
 
-// AddValues makes values known. A known value gets the new time. After an error, none of the values may be used.
-func (v *Values) AddValues(values ...Value) error {
+// AddValues makes values known. A known value gets the new time. After an error, use no value. After
+// ErrFull, the values for which there was room are known, because their server has issued them.
+func (v *Values) AddValues(values ...Value) (err error) {
 	// Check every value before the first change.
 	for _, n := range values {
 		if err := CheckValue(n.Text); err != nil {
@@ -129,8 +131,8 @@ func (v *Values) AddValues(values ...Value) error {
 	for _, n := range values {
 		if _, known := v.live[n.toKey()]; !known {
 			if number, bytes := v.countTaken(n.Name); number >= maxValues || bytes+len(n.Text) > maxValueBytes {
-				v.mu.Unlock()
-				return ErrFull
+				err = ErrFull
+				continue
 			}
 		}
 		v.setValue(n)
@@ -139,7 +141,7 @@ func (v *Values) AddValues(values ...Value) error {
 	// The build waits for a lock of its own, so that readers of mu do not wait for it.
 	v.mu.Unlock()
 	v.buildLayer(want)
-	return nil
+	return err
 }
 
 // setValue adds one value. The caller holds mu.
@@ -229,15 +231,8 @@ func newYielder() func() {
 
 // RunSweeps removes expired values at an interval, until ctx ends.
 func (v *Values) RunSweeps(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			v.Sweep()
-		}
+	for range timing.EachTick(ctx, sweepInterval) {
+		v.Sweep()
 	}
 }
 

@@ -47,3 +47,28 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRoom: if some values do not fit, the proxy still searches for the others, and known values get their new time.
+// Promise: scrubbed-before-use
+func TestNoRoom(t *testing.T) {
+	now := time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
+	v := New(func() time.Time { return now })
+	value := func(n int) Value {
+		return Value{Name: "A_TOKEN", Text: fmt.Sprintf("value-%06d-of-a-token", n), Until: now.Add(time.Hour)}
+	}
+	for n := range maxValues - 1 {
+		if err := v.AddValues(value(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Minute)
+	if err := v.AddValues(value(maxValues), value(maxValues+1), value(0)); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour - time.Second)
+	v.Sweep()
+	found := v.LayerOver(nil)
+	if !found.Contains(value(maxValues).Text) || found.Contains(value(maxValues+1).Text) || !found.Contains(value(0).Text) || v.Len() != 2 {
+		t.Errorf("%d values are known", v.Len())
+	}
+}

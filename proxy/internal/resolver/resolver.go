@@ -105,10 +105,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 }
 
 func asClosedError(err error) error {
-	if err == nil {
-		return errors.New("the socket was closed")
-	}
-	return err
+	return cmp.Or(err, errors.New("the socket was closed"))
 }
 
 // slotAt returns the slot of a socket, or nil.

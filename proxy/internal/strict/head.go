@@ -144,12 +144,7 @@ func parseRequestLine(line string) (minor int, err error) {
 }
 
 func isVisible(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 func parseField(line string) (name, value string, err error) {

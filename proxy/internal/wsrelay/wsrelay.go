@@ -9,6 +9,7 @@
 package wsrelay
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -136,12 +137,8 @@ func (r *Report) countScrub() {
 // RelayMessages passes messages until both peers have closed, one fails, or ctx is done. It closes both connections.
 // Nil means a regular close by the protocol. Both peers must be past a valid 101 response without extensions.
 func RelayMessages(ctx context.Context, client, upstream io.ReadWriteCloser, o Options) error {
-	if o.MaxUp == 0 {
-		o.MaxUp = defaultUp
-	}
-	if o.MaxDown == 0 {
-		o.MaxDown = defaultDown
-	}
+	o.MaxUp = cmp.Or(o.MaxUp, defaultUp)
+	o.MaxDown = cmp.Or(o.MaxDown, defaultDown)
 	if o.Report == nil {
 		o.Report = &Report{}
 	}

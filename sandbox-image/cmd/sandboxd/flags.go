@@ -23,6 +23,7 @@ const (
 type serveFlags struct {
 	mode, socket, deno, bwrap, ca  string
 	runs, skills, tmp, state, code string
+	out                            string // of embedded mode
 	bridge, packages, programs     string
 	typescript, owner              string
 	listen, identity               string // for mcp-server in another pod
@@ -56,6 +57,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.tmp, "tmp", "", "")
 	fs.StringVar(&f.state, "state", "", "")
 	fs.StringVar(&f.code, "code", "", "")
+	fs.StringVar(&f.out, "out", "", "")
 	fs.StringVar(&f.owner, "owner", "", "")
 	fs.StringVar(&f.listen, "listen", "", "")
 	fs.StringVar(&f.identity, "identity", "", "")
@@ -132,10 +134,13 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.code == "" {
 		f.code = filepath.Join(f.state, "code")
 	}
+	if f.out == "" {
+		f.out = filepath.Join(f.state, "out")
+	}
 	if f.packages == "" {
 		f.packages = filepath.Join(f.state, "packages")
 	}
-	for _, path := range []*string{&f.code, &f.packages, &f.bridge, &f.programs, &f.typescript} {
+	for _, path := range []*string{&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript} {
 		if *path == "" {
 			continue
 		}

@@ -335,7 +335,7 @@ func TestDroppedConnection(t *testing.T) {
 	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
 		o.Slots, o.Warm = 2, 0
 		w := sandboxtest.StartWorld(t, o)
-		language := pick(sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
+		language := sandboxapi.Language(pick("typescript", "python"))
 		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 		lease, err := other.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Language: language})
 		if err != nil {
@@ -461,7 +461,7 @@ func kernelSays(t *testing.T, w *sandboxtest.World, program string, variables in
 			f := strings.Fields(line)
 			switch at := f[1]; {
 			case strings.HasPrefix(f[3], "ro,") || f[3] == "ro":
-			case at == "/tmp" || at == "/skills" || at == "/deno" || strings.HasPrefix(at, "/dev/") || strings.HasPrefix(at, "/proc"):
+			case at == "/tmp" || at == "/out" || at == "/skills" || at == "/deno" || strings.HasPrefix(at, "/dev/") || strings.HasPrefix(at, "/proc"):
 			default:
 				t.Errorf("writable: %s", line)
 			}

@@ -62,7 +62,7 @@ var programs = []struct{ name, code string }{
 	{"cwd", "console.log(Deno.cwd(), Deno.args, Deno.version.deno);\n"},
 	{"wasm", "const m = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]));\nconsole.log(m instanceof WebAssembly.Module);\n"},
 	{"recursion", "function f(n: number): number { return 1 + f(n + 1); }\ntry { f(0); } catch (e) { console.log(e.name); }\n"},
-	{"globals", "const all = (o: object) => Reflect.ownKeys(o).map((k) => {\n  const d = Object.getOwnPropertyDescriptor(o, k)!;\n  return [k, d.writable, d.enumerable, d.configurable, typeof d.value, typeof d.get, typeof d.set].map(String).join();\n});\nconsole.log(all(globalThis), all(Deno), performance.getEntries());\n"},
+	{"globals", "Reflect.deleteProperty(globalThis, 'show'); // of CodeForge\nconst all = (o: object) => Reflect.ownKeys(o).map((k) => {\n  const d = Object.getOwnPropertyDescriptor(o, k)!;\n  return [k, d.writable, d.enumerable, d.configurable, typeof d.value, typeof d.get, typeof d.set].map(String).join();\n});\nconsole.log(all(globalThis), all(Deno), performance.getEntries());\n"},
 	{"memory usage", "const m = Deno.memoryUsage();\nconsole.log(m.heapUsed > 1e5, typeof m.rss);\n"}, // rss is 0: there is no /proc to read it from
 	{"signal listener", "Deno.addSignalListener('SIGUSR1', () => {});\nconsole.log('listening');\nDeno.exit(0);\n"},
 	{"abort in handler", "addEventListener('unload', () => console.log('unload'));\nconsole.log('x');\n"},

@@ -61,11 +61,11 @@ func sharedDirs(f serveFlags) []quota.SharedDir {
 	if !f.skillsReadonly {
 		dirs = append(dirs, quota.SharedDir{Path: f.skills, Name: jail.SkillsDir, Bytes: 16 << 20, Files: 500})
 	}
-	if f.mode == container { // the homes of private runs
-		dirs = append(dirs, quota.SharedDir{Path: sandboxapi.HomesDir, Name: "its folder", Bytes: jail.HomeSize,
-			Files: 10000})
+	out := quota.SharedDir{Path: f.out, Name: jail.OutDir, Bytes: jail.HomeSize, Files: 10000}
+	if f.mode == container { // it has the homes of private runs, too
+		out.Path, out.Name = sandboxapi.HomesDir, "its folder or "+jail.OutDir
 	}
-	return dirs
+	return append(dirs, out)
 }
 
 // serveRuns runs until ctx ends.
@@ -253,7 +253,7 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 	}
 	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
 		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca,
-		Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code,
+		Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code, Out: f.out,
 		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f),
 	})
 	return j, dirOwner(f.socket), err

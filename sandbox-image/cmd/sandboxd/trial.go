@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/pool"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -92,23 +93,13 @@ func (t *trialPool) repeatTrial(ctx context.Context) {
 			t.log.Warn("the sandbox is not ready, trying again", "error", text)
 			said = text
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(trialPause):
-		}
+		timing.WaitFor(ctx, trialPause)
 	}
 }
 
 // waitForOpening waits until the closed address is open, or ctx ends.
 func (t *trialPool) waitForOpening(ctx context.Context) {
-	tick := time.NewTicker(watchPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range timing.EachTick(ctx, watchPause) {
 		if err := checkClosed(ctx, t.closed); err != nil {
 			t.setProblem(err.Error())
 			return

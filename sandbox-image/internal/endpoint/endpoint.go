@@ -5,6 +5,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ func DialOwner(ctx context.Context, path string) (net.Conn, error) {
 		return nil, &fs.PathError{Op: "stat", Path: filepath.Dir(path), Err: err}
 	}
 	owner := os.Geteuid()
-	if owner == 0 {
-		owner = int(st.Uid)
-	}
+	owner = cmp.Or(owner, int(st.Uid))
 	var c net.Conn
 	err := callAsFileUser(owner, func() error {
 		var err error

@@ -163,6 +163,9 @@ func (p *Interpreter) CountWritten(dir string, since time.Time, enough int64) qu
 	return p.process.CountWritten(dir, since, enough)
 }
 
+// OutFolder returns the folder that the run sees as jail.OutDir.
+func (p *Interpreter) OutFolder() string { return p.process.OutFolder() }
+
 // Kill kills the interpreter without waiting.
 func (p *Interpreter) Kill() { p.process.Kill() }
 
@@ -193,7 +196,7 @@ var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // sendCode sends the code to the interpreter, unless the type check finds mistakes.
 func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
-	start, err := runner.BuildStartInput(p.python, t.Servers)
+	start, err := runner.BuildStartInput(p.python, t.Servers, t.Code)
 	if err != nil {
 		return nil, fmt.Errorf("naming the servers: %w", err)
 	}
@@ -259,6 +262,7 @@ func (p *Interpreter) writeModules(ctx context.Context, t Task) ([]sandboxapi.Mi
 		if err := json.Unmarshal(m.Table, &table); err != nil {
 			return nil, fmt.Errorf("reading what the client of %s knows: %w", m.Name, err)
 		}
+		table.End = time.Now().Add(t.Timeout).UnixMilli()
 		text, err := runner.ClientModule(table)
 		if err != nil {
 			return nil, err

@@ -31,6 +31,7 @@ const (
 	stageDeno = "deno"
 	stageCA   = "ca"
 	stageWork = "work"
+	stageOut  = "out"
 
 	resolvName = "resolv.conf"
 )
@@ -82,7 +83,7 @@ type bwrapPlan struct {
 	memory  int64
 	private bool
 	pinned  bool
-	// code is the name of the code directory.
+	// code is the name of the code directory, and of the folder below EmbeddedConfig.Out.
 	code string
 }
 
@@ -93,7 +94,7 @@ func (p bwrapPlan) commandLine() []string {
 	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait)...)
+	return append(a, denoArgs(CodeDir, OutDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait)...)
 }
 
 // writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
@@ -109,6 +110,7 @@ func (p bwrapPlan) writableFolder() string {
 func (p bwrapPlan) files() []string {
 	// --dev-bind keeps the flags of the root's mounts. --ro-bind would make /tmp read-only and disable the devices.
 	a := append([]string{"--dev-bind", rootDir, "/"}, bindArgs("--ro-bind", path.Join(stageWork, p.code), CodeDir)...)
+	a = append(a, bindArgs("--bind", path.Join(stageOut, p.code), OutDir)...)
 	if p.writableFolder() != "" {
 		a = append(a, "--perms", "0700", "--size", strconv.Itoa(HomeSize), "--tmpfs", p.writableFolder())
 	}
@@ -133,7 +135,7 @@ func (e *Embedded) interpreterRoot(program string, files []confine.StageEntry, p
 	root := append([]confine.StageEntry{
 		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
 		{Kind: confine.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
-		{Kind: confine.Folder, Path: CodeDir},
+		{Kind: confine.Folder, Path: CodeDir}, {Kind: confine.Folder, Path: OutDir},
 		// Deno needs this link to start, and a sandbox has no other file of /proc.
 		{Kind: confine.Link, Path: "/proc/self/exe", Source: program},
 	}, files...)
@@ -148,7 +150,7 @@ func (e *Embedded) interpreterRoot(program string, files []confine.StageEntry, p
 	for i := range root {
 		root[i].Path = path.Join(rootDir, root[i].Path)
 	}
-	return append(root, source(confine.ReadOnly, stageWork, e.cfg.Work))
+	return append(root, source(confine.ReadOnly, stageWork, e.cfg.Work), source(confine.Writable, stageOut, e.cfg.Out))
 }
 
 // runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.

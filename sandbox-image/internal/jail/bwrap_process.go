@@ -154,8 +154,13 @@ func (b *bwrapProcess) Remove() error {
 		// Closing the last descriptor tears the namespace down, which takes time.
 		go b.mounts.Close()
 	}
-	return os.RemoveAll(b.dir)
+	if b.dir == "" {
+		return nil
+	}
+	return b.jail.removeFolders(b.dir)
 }
+
+func (b *bwrapProcess) OutFolder() string { return b.jail.outFolder(b.dir) }
 
 func (b *bwrapProcess) WriteMain(code []byte) error {
 	return os.WriteFile(b.code, code, 0o644)

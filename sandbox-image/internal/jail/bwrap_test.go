@@ -57,7 +57,7 @@ func TestArgv(t *testing.T) {
 // Promise: least-privilege
 func TestRoot(t *testing.T) {
 	e := &Embedded{cfg: EmbeddedConfig{
-		CA: "/ca/ca.pem", Work: "/work", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
+		CA: "/ca/ca.pem", Work: "/work", Out: "/out", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
 	}}
 	deno := []confine.StageEntry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
@@ -135,7 +135,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", "", false, nil, "/ca.pem", 1<<30, "") {
+	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "") {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}
@@ -150,7 +150,7 @@ func TestStartsOnFullDisk(t *testing.T) {
 		testkit.SkipBecause(t, "mounting a small file system: "+err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(work, syscall.MNT_DETACH) })
-	e := &Embedded{cfg: EmbeddedConfig{Work: work}}
+	e := &Embedded{cfg: EmbeddedConfig{Work: work, Out: t.TempDir()}}
 	for range 10 {
 		if _, err := e.Start(InterpreterSpec{Canary: strings.Repeat("c", 32)}, Stdio{}); err == nil {
 			t.Fatal("there was room")

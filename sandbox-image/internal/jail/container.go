@@ -32,8 +32,12 @@ import (
 // code and write its DENO_DIR. sandboxd joins all these groups, to give files to a slot without CAP_CHOWN.
 const BasePrivateGroup = 21000
 
-// containerGateFD is the gate's descriptor in "sandboxd enter".
-const containerGateFD = 3
+// Descriptors in "sandboxd enter". The program keeps containerOutFD. The image has a link from OutDir to
+// /proc/self/fd/4, because all slots of the container share one view of the file system.
+const (
+	containerGateFD = 3
+	containerOutFD  = 4
+)
 
 // ContainerConfig configures a Container.
 type ContainerConfig struct {
@@ -121,7 +125,8 @@ func (c *Container) slotDir(id slot.ID) string {
 
 // clearFiles removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
 func (c *Container) clearFiles(id slot.ID) error {
-	if err := removeAs(id, sandboxapi.HomeDir(id)); err != nil { // of a private run
+	// The home is that of a private run.
+	if err := errors.Join(removeAs(id, sandboxapi.HomeDir(id)), removeAs(id, sandboxapi.OutDir(id))); err != nil {
 		return err
 	}
 	dir := c.slotDir(id)
@@ -200,6 +205,10 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 			return err
 		}
 	}
+	// Code's files belong to the slot's private group, in which sandboxd is, and not to the group of all slots.
+	if err := makeGroupDir(sandboxapi.OutDir(id), group, 0o770|os.ModeSetgid); err != nil {
+		return err
+	}
 	if writableFolder(seat) != "" {
 		if err := makeGroupDir(writableFolder(seat), group, 0o770); err != nil {
 			return err
@@ -253,13 +262,16 @@ func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
 // newPlan returns the identity, limits and command line of one interpreter.
 func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
-	l := c.cfg.Limits
+	l, out := c.cfg.Limits, sandboxapi.OutDir(seat.Slot)
 	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: c.readablePaths(dir, own), Gate: containerGateFD, Dir: TmpDir,
-		Argv: append([]string{c.cfg.Deno}, denoArgs(dir, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b)...),
-		Env:  replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir)),
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: append(c.readablePaths(dir, own), out),
+		Gate: containerGateFD, Keep: []int{containerOutFD},
+		Dir: TmpDir,
+		Argv: append([]string{c.cfg.Deno},
+			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b)...),
+		Env: replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir)),
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
@@ -274,7 +286,7 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	}
 	// Without SETUID, file permissions do not separate code from sandboxd. Landlock must restrict writes too.
 	if c.cfg.Shared {
-		p.GID, p.Write = slot.GroupID, []string{"/dev/null", filepath.Join(dir, "deno"), cmp.Or(own, TmpDir)}
+		p.GID, p.Write = slot.GroupID, []string{"/dev/null", filepath.Join(dir, "deno"), out, cmp.Or(own, TmpDir)}
 	}
 	return p
 }
@@ -304,7 +316,12 @@ func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 	if err := c.prepareDir(seat); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
 	}
-	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio)
+	out, err := os.Open(sandboxapi.OutDir(seat.Slot))
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio, out)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
@@ -318,10 +335,12 @@ func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 // together are the attributes of a program that dies with sandboxd, in a separate process group.
 var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
-// launchProgram starts a program as a slot's user through "sandboxd enter". The caller completes the returned process
-// and calls wait in a goroutine.
-func (c *Container) launchProgram(id slot.ID, plan confine.ProcessSpec, stdio Stdio) (*containerProcess, error) {
-	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate}, together)
+// launchProgram starts a program as a slot's user through "sandboxd enter", with further files after stdio. The caller
+// completes the returned process and calls wait in a goroutine.
+func (c *Container) launchProgram(
+	id slot.ID, plan confine.ProcessSpec, stdio Stdio, further ...*os.File,
+) (*containerProcess, error) {
+	p, err := plan.Start(append([]*os.File{stdio.In, stdio.Out, stdio.Err, stdio.Gate}, further...), together)
 	if err != nil {
 		return nil, err
 	}
@@ -474,6 +493,7 @@ func (c *Container) findAlive(id slot.ID) (alive []int, none bool, err error) {
 	return nil, false, nil
 }
 
+func (t *containerProcess) OutFolder() string           { return sandboxapi.OutDir(t.slot) }
 func (t *containerProcess) MainPID() int                { return t.main }
 func (t *containerProcess) Memory() int64               { return t.memory.totalMemory(t.main) }
 func (t *containerProcess) DoneSignal() <-chan struct{} { return t.done }
@@ -503,12 +523,17 @@ func (t *containerProcess) runCountCommand(command string, args ...string) int64
 
 // CountWritten implements Process.
 func (t *containerProcess) CountWritten(dir string, since time.Time, enough int64) (c quota.FileCount) {
+	dirs := []string{dir}
 	if dir == sandboxapi.HomesDir { // no slot can list HomesDir
-		dir = sandboxapi.HomeDir(t.slot)
+		dirs = []string{sandboxapi.HomeDir(t.slot), sandboxapi.OutDir(t.slot)}
 	}
-	out, err := runBesideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
-	if err != nil || json.Unmarshal([]byte(out), &c) != nil {
-		return quota.FileCount{Hidden: !t.ending.Load()} // as in count
+	for _, dir := range dirs {
+		var one quota.FileCount
+		out, err := runBesideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
+		if err != nil || json.Unmarshal([]byte(out), &one) != nil {
+			return quota.FileCount{Hidden: !t.ending.Load()} // as in count
+		}
+		c = quota.FileCount{Bytes: c.Bytes + one.Bytes, Files: c.Files + one.Files, Hidden: c.Hidden || one.Hidden}
 	}
 	return c
 }

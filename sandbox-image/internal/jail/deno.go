@@ -1,13 +1,15 @@
 package jail
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
 
-// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it. own is the only
-// folder that a private run may write; it is empty for other runs. pinned is InterpreterSpec.Pinned.
-func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
+// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it, and out are the
+// paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
+// InterpreterSpec.Pinned.
+func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
 	read, env := b.denoPermissions(dir)
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
@@ -20,8 +22,8 @@ func denoArgs(dir, own string, pinned bool, net []string, ca string, memory int6
 		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
 		"--import-map=" + importMap(dir, own != "" || pinned), "--cert", ca,
 		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + shared + "," + dir + "/" + ClientDir + read,
-		"--allow-write=" + write,
+		"--allow-read=" + shared + "," + out + "," + dir + "/" + ClientDir + read,
+		"--allow-write=" + write + "," + out,
 	}
 	if env != "" {
 		args = append(args, "--allow-env="+env)
@@ -70,9 +72,7 @@ func replaceTmpDir(own string, env []string) []string {
 
 // baseEnviron returns the interpreter's whole environment. An empty tz means UTC.
 func baseEnviron(denoDir, tz string) []string {
-	if tz == "" {
-		tz = "UTC"
-	}
+	tz = cmp.Or(tz, "UTC")
 	return []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "DENO_DIR=" + denoDir, "DENO_NO_UPDATE_CHECK=1",
 	}

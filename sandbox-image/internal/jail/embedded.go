@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
@@ -36,11 +38,12 @@ type EmbeddedConfig struct {
 	Python *python.Interpreter
 	// TypeScript is the folder of the TypeScript compiler, or empty if there is no compiler.
 	TypeScript string
-	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files; NewEmbedded empties it.
-	CA, Runs, Skills, Tmp, Work string
-	SkillsReadonly              bool
-	Limits                      Limits
-	Servers                     Servers
+	// CA, Runs, Skills and Tmp are bound into the sandbox. Work is the directory of private files, and Out has the folders
+	// that interpreters see as OutDir. NewEmbedded empties both.
+	CA, Runs, Skills, Tmp, Work, Out string
+	SkillsReadonly                   bool
+	Limits                           Limits
+	Servers                          Servers
 }
 
 // Embedded is the jail that makes one bubblewrap sandbox per interpreter.
@@ -109,11 +112,10 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.ownUIDs, err = canBecomeSlots(); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(cfg.Work); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(cfg.Work, 0o755); err != nil {
-		return nil, err
+	for _, dir := range []string{cfg.Work, cfg.Out} {
+		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.WriteFile(e.resolvPath(), []byte(resolvConf), 0o644); err != nil {
 		return nil, err
@@ -252,7 +254,8 @@ func (e *Embedded) Close() error {
 	for _, stage := range e.stages {
 		err = errors.Join(err, stage.Close())
 	}
-	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(), os.RemoveAll(e.cfg.Work))
+	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(),
+		os.RemoveAll(e.cfg.Work), os.RemoveAll(e.cfg.Out))
 }
 
 // codeDir makes a fresh directory for one interpreter, with the files that run before the code.
@@ -264,10 +267,37 @@ func (e *Embedded) codeDir(seat InterpreterSpec) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	if err := fillCodeDir(dir, seat); err != nil { // on a full disk, the part that was written must go
-		return "", errors.Join(err, os.RemoveAll(dir))
+	if err := errors.Join(fillCodeDir(dir, seat), e.makeOutFolder(seat.Slot, dir)); err != nil {
+		return "", errors.Join(err, e.removeFolders(dir)) // on a full disk, remove the written part
 	}
 	return dir, nil
+}
+
+// outFolder returns the folder that the interpreter with a code directory sees as OutDir.
+func (e *Embedded) outFolder(codeDir string) string {
+	return filepath.Join(e.cfg.Out, filepath.Base(codeDir))
+}
+
+// makeOutFolder makes the folder of outFolder.
+func (e *Embedded) makeOutFolder(id slot.ID, codeDir string) error {
+	out := e.outFolder(codeDir)
+	err := os.Mkdir(out, 0o700)
+	if err == nil && e.ownUIDs {
+		err = os.Chown(out, id.UID(), slot.GroupID)
+	}
+	return err
+}
+
+// removeFolders removes a code directory and the folder of outFolder.
+func (e *Embedded) removeFolders(codeDir string) error {
+	out := e.outFolder(codeDir)
+	err := os.RemoveAll(out)
+	if errors.Is(err, os.ErrPermission) { // code has closed folders, and the count opens them again
+		_ = os.Chmod(out, 0o700)
+		quota.CountTree(out, math.MaxInt64)
+		err = os.RemoveAll(out)
+	}
+	return errors.Join(err, os.RemoveAll(codeDir))
 }
 
 func fillCodeDir(dir string, seat InterpreterSpec) error {
@@ -332,7 +362,7 @@ func (e *Embedded) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 	}
 	b, err := e.startInterpreter(seat, dir, stdio)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), e.removeFolders(dir))
 	}
 	main, _, _ := seat.codeFiles()
 	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes

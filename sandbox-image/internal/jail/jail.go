@@ -24,8 +24,10 @@ const (
 	TmpDir    = "/tmp"
 	SkillsDir = "/skills"
 	RunsDir   = "/runs"
-	MainFile  = "main.ts"
-	WarmFile  = "warm.js"
+	// OutDir is the folder for files that belong to the run.
+	OutDir   = "/out"
+	MainFile = "main.ts"
+	WarmFile = "warm.js"
 	// ClientDir is the folder beside the code with the modules that it imports from /apis/.
 	ClientDir = "apis"
 	// SkillDir is the folder beside the code with skills that the code imports: all skills of a private run, and the
@@ -112,6 +114,9 @@ type Process interface {
 	// StartCompiler starts the TypeScript compiler beside the waiting interpreter, with these arguments. The compiler sees
 	// the code and the files of WriteFile, but no files that runs share. The caller still owns stdio.
 	StartCompiler(args []string, stdio Stdio) (Compiler, error)
+	// OutFolder returns the path of OutDir as sandboxd sees it. Only this slot's processes can write to that folder, and
+	// they cannot replace it.
+	OutFolder() string
 	// MainPID returns the pid of the interpreter, 0 before Check.
 	MainPID() int
 	// Memory returns the memory of all processes of the slot, in bytes. Valid after Check.

@@ -187,7 +187,7 @@ func prison(t *testing.T, kind string) Jail {
 	}
 	j, err := NewEmbedded(EmbeddedConfig{
 		NetNS: map[slot.ID]*os.File{testSlot: ns}, Bwrap: bwrap, Deno: at("program"), CA: at("ca"), Runs: at("runs"),
-		Skills: at("skills"), Tmp: at("tmp"), Work: at("work"), Limits: limits,
+		Skills: at("skills"), Tmp: at("tmp"), Work: at("work"), Out: at("out"), Limits: limits,
 	})
 	if err != nil {
 		t.Fatal(err)

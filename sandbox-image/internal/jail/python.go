@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,9 +37,7 @@ func pythonArgs(dir string) []string {
 // needs. With NETRC unset, requests and aiohttp would send a login that another run left in /tmp/.netrc, instead of the
 // run's Authorization header.
 func pythonEnviron(dir, ca, packages, tz string) []string {
-	if tz == "" {
-		tz = "UTC"
-	}
+	tz = cmp.Or(tz, "UTC")
 	env := []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "PYTHONPATH=" + dir,
 		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "NETRC=/dev/null",

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -31,12 +32,8 @@ type RunFiles struct {
 
 // NewRunFiles opens the directory of runs.
 func NewRunFiles(cfg RunFilesConfig) (*RunFiles, error) {
-	if cfg.Runs == 0 {
-		cfg.Runs = 100
-	}
-	if cfg.Bytes == 0 {
-		cfg.Bytes = 64 << 20
-	}
+	cfg.Runs = cmp.Or(cfg.Runs, 100)
+	cfg.Bytes = cmp.Or(cfg.Bytes, 64<<20)
 	root, err := os.OpenRoot(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the directory of runs: %w", err)

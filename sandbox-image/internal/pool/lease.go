@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -296,6 +297,13 @@ func (p *Pool) tryRun(
 		p.cfg.Log.Warn("files of a run could not be removed", "run", r.Run, "error", e)
 	}
 	exit.Unkept = strings.TrimSpace(exit.Unkept + " " + added.DescribeRemoved())
+	if err == nil {
+		// After EndAndClean, which removes the files of a run that wrote too many. An error means that the client has gone.
+		leftOut, _ := output.CollectFiles(w.OutFolder(), func(f sandboxapi.File) error {
+			return out.Send(sandboxapi.Event{File: &f})
+		})
+		exit.Unkept = strings.TrimSpace(exit.Unkept + " " + leftOut)
+	}
 	remove := func(after time.Duration) {
 		time.Sleep(after)
 		err := w.Close()
@@ -382,7 +390,7 @@ func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	case s.broken != nil:
 		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}
-	python := r.Language == sandboxapi.LanguagePython
+	python := r.Language.IsPython()
 	s.python, s.pinned = python, isPinned(r)
 	if !python {
 		p.pinned = s.pinned // outdates waiting interpreters if it was different
@@ -455,13 +463,5 @@ func hasValidModules(r sandboxapi.RunRequest) bool {
 }
 
 func isValidRunID(id string) bool {
-	if len(id) < 1 || len(id) > 64 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
+	return len(id) >= 1 && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

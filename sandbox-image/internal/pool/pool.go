@@ -7,6 +7,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -118,9 +119,7 @@ var errFirst = errors.New("the first interpreter is starting")
 
 // New makes a pool and starts its warm interpreters. The pool is ready when one of them waits for code.
 func New(cfg Config) *Pool {
-	if cfg.LeaseIdle == 0 {
-		cfg.LeaseIdle = defaultLeaseIdle
-	}
+	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}}
 	if cfg.Warm > 0 {
 		p.problem = errFirst

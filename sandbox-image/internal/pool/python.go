@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -20,8 +21,8 @@ type pythonState struct {
 }
 
 // isPython reports whether the language is Python. If it is, isPython prepares the jail for it.
-func (p *Pool) isPython(language string) (bool, error) {
-	if language != sandboxapi.LanguagePython {
+func (p *Pool) isPython(language sandboxapi.Language) (bool, error) {
+	if !language.IsPython() {
 		return false, nil
 	}
 	if p.cfg.Python.Version == "" {
@@ -126,10 +127,7 @@ func (p *Pool) lastStartError(python bool) error {
 	if python {
 		err = p.python.problem
 	}
-	if err == nil {
-		return errors.New("the interpreter does not start")
-	}
-	return err
+	return cmp.Or(err, errors.New("the interpreter does not start"))
 }
 
 // noteStart records that an interpreter has started. The caller holds p.mu.

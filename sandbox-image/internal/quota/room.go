@@ -28,10 +28,7 @@ type removableEntry struct {
 // canOpen reports whether sandboxd can read a directory.
 func canOpen(root *os.Root, dir string) bool {
 	f, err := root.Open(dir)
-	if err != nil {
-		return false
-	}
-	return f.Close() == nil
+	return err == nil && f.Close() == nil
 }
 
 // makeRoom removes the oldest files of a directory until it is at most half full. It keeps files of slots with a run in

@@ -74,7 +74,7 @@ type World struct {
 	Private bool
 	Skills  map[string]string
 	// Language is the language of the runs. Empty means TypeScript.
-	Language string
+	Language sandboxapi.Language
 	// OnEvent, if set, receives each event of a run as it arrives.
 	OnEvent func(sandboxapi.Event)
 
@@ -143,15 +143,9 @@ func StartWorld(t testing.TB, o Options) *World {
 	if os.Geteuid() != 0 {
 		testkit.SkipBecause(t, "needs root")
 	}
-	if o.Slots == 0 {
-		o.Slots = 2
-	}
-	if o.Memory == 0 {
-		o.Memory = 512 << 20
-	}
-	if o.ServerMemory == 0 {
-		o.ServerMemory = 512 << 20
-	}
+	o.Slots = cmp.Or(o.Slots, 2)
+	o.Memory = cmp.Or(o.Memory, 512<<20)
+	o.ServerMemory = cmp.Or(o.ServerMemory, 512<<20)
 	deno := testkit.DenoPath(t)
 	if o.Mode != Container {
 		if _, err := exec.LookPath("bwrap"); err != nil {

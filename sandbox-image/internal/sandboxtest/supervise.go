@@ -235,6 +235,9 @@ func makeContainerRoot(dir, deno, sandboxd string) error {
 			return fmt.Errorf("mounting %s: %w", m.to, err)
 		}
 	}
+	if err := os.Symlink("/proc/self/fd/4", root+"/out"); err != nil {
+		return err
+	}
 	for _, d := range []string{"/proc", "/code"} {
 		if err := os.Mkdir(root+d, 0o711); err != nil {
 			return err

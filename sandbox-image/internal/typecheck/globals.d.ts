@@ -38,7 +38,7 @@ declare var structuredClone: any, atob: any, btoa: any, alert: any, prompt: any,
 declare var URL: any, Headers: any, Request: any, Response: any, AbortController: any, AbortSignal: any, Event: any;
 declare var EventTarget: any, TextEncoder: any, TextDecoder: any, WritableStream: any, TransformStream: any;
 declare var WebSocket: any, CompressionStream: any, DecompressionStream: any, Worker: any, DOMException: any;
-declare var mcp: any, parallel: any, stash: any, McpError: any, process: any, Buffer: any, global: any;
+declare var show: any, mcp: any, parallel: any, stash: any, McpError: any, process: any, Buffer: any, global: any;
 declare type URL = any;
 declare type Headers = any;
 declare type Request = any;

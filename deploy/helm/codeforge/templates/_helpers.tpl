@@ -26,7 +26,7 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SANDBOX_MEMORY, value: {{ .Values.sandbox.memory | quote }}}
 - {name: SANDBOX_SERVERS, value: {{ .Values.sandbox.servers | quote }}}
 - {name: SANDBOX_SUBNET, value: {{ .Values.sandbox.subnet | quote }}}
-- {name: TIMEOUT_DEFAULT, value: {{ .Values.sandbox.timeoutDefault | quote }}}
+- {name: TIMEOUT_DEFAULT, value: {{ .Values.sandbox.timeoutDefault | default "" | quote }}}
 - {name: TIMEOUT_MAX, value: {{ .Values.sandbox.timeoutMax | quote }}}
 {{- /* The ledger: less than its volume, because a pod whose volume is full is ended. */}}
 {{- range $name, $value := merge (dict) .Values.settings (dict "AUDIT_SIZE" "1800m") }}

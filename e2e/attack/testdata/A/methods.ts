@@ -209,13 +209,26 @@ await raw(
   "{method} /x/raw?mode=switch&t=TRIAL HTTP/1.1\r\nHost: httpbin.test\r\nAuthorization: Bearer HTTPBIN_TOKEN\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
 );
 
+// name: a WebSocket if {what}
+// each: what | host | path
+//   POST is restricted | strict.test | /x/ws
+//   GET and HEAD are allowed | b.wild.test | /x/ws
+//   a rule permits GET | d.wild.test | /anything/ws
+//   the operation is a GET | c.wild.test | /anything/refunds/1
+// note: Its messages can write: Kubernetes executes programs, Home Assistant opens doors.
+await raw(
+  "{host}",
+  "{host}",
+  "GET {path}?t=TRIAL HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+);
+
 // name: requests behind an unanswered WebSocket upgrade
 // expected: second never arrives
 // judge: never("smuggled")
 await raw(
-  "strict.test",
-  "strict.test",
-  "GET /anything?t=TRIAL HTTP/1.1\r\nHost: strict.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nDELETE /anything/smuggled?t=TRIAL HTTP/1.1\r\nHost: strict.test\r\nContent-Length: 0\r\n\r\n",
+  "shared.test",
+  "shared.test",
+  "GET /anything?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nDELETE /anything/smuggled?t=TRIAL HTTP/1.1\r\nHost: shared.test\r\nContent-Length: 0\r\n\r\n",
 );
 
 // name: control: GET of a restricted API

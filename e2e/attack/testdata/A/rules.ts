@@ -32,7 +32,7 @@ await raw(
 );
 
 // name: no rule permits it: a path in {header}
-// each: header = X-Original-URL X-Rewrite-URL X-Forwarded-Path
+// each: header = X-Original-URL X-Rewrite-URL X-Forwarded-Path X-Amz-Copy-Source X-Copy-From Destination
 await show(
   fetch(url + "items?t=TRIAL", auth("RULED_TOKEN", { headers: { "{header}": "/anything/admin" } })),
 );

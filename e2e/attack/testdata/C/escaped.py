@@ -345,12 +345,25 @@ for fd in range(3):
     attempt(f"TIOCSTI on {fd}", lambda: fcntl.ioctl(fd, 0x5412, b"x"))
 attempt("/dev/tty", lambda: open("/dev/tty"), CLOSED | {errno.ENXIO})
 
+# name: the folders beside /out
+# expected: refused by the kernel
+mine = os.stat("/out")
+for folder in [f"/out/../out{n}" for n in range(16)] + [f"/home/out{n}" for n in range(16)] + ["/out/..", "/home"]:
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.stat(folder), mine):
+            continue
+    attempt(f"a file in {folder}", lambda: open(folder + "/TRIAL-theirs", "w"), REFUSALS | {errno.ENOENT})
+    if folder != "/out/..":
+        attempt(f"the names in {folder}", lambda: os.listdir(folder), REFUSALS | {errno.ENOENT})
+
 # name: what is left of CodeForge in memory and descriptors
 # expected: nothing
+# note: Where all slots share a mount namespace, /out is a link to a descriptor.
 fds = []
 for fd in range(3, 1024):
     with contextlib.suppress(OSError):
-        fds.append((fd, os.fstat(fd).st_mode))
+        if not os.path.samestat(os.fstat(fd), os.stat("/out")):
+            fds.append((fd, os.fstat(fd).st_mode))
 out(held=not fds, seen=f"descriptors {fds}")
 held = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TZ", "LANG", "HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NETRC", "PWD",
                                                      "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PROD_DB_PASSWORD", "DEPLOY_TOKEN")}

@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { Card, Chip, Copy, Fact, Kbd, Name, Note, Tile, Wrong } from "./parts.js";
 import { ago, bytes, clock, ms, paint, plain, plural, shown, thousands } from "./text.js";
-import { api } from "./session.js";
+import { api, request } from "./session.js";
 import { address, app, copy, go, isSeen, say, set, useData, useNow, useSeen, watch } from "./state.js";
 import { Icon } from "./draw.js";
 import { Status, under } from "./status.js";
@@ -154,6 +154,25 @@ function Printed({ output }) {
   return html`<ol class="out" tabindex="0" aria-label="Output">${head.slice(0, 2000).map(line)}${omitted ? html`<li class="cut">${thousands(omitted)} bytes are not kept</li>` : null}${tail.slice(-2000).map(line)}</ol>`;
 }
 
+const PICTURE = /^image\/(png|jpeg|webp|gif)$/;
+/** Files shows the files that code left in /out or showed. A picture opens as a blob of its type, never as a page. */
+function Files({ id, list }) {
+  const [seen, see] = useState({});
+  useEffect(() => () => Object.values(seen).forEach((u) => URL.revokeObjectURL(u)), [seen]);
+  const load = async (f, use) => {
+    try {
+      const r = await request(`runs/${encodeURIComponent(id)}/files/${encodeURIComponent(f.name)}`);
+      if (!r.ok) throw new Error("The file could not be fetched.");
+      use(URL.createObjectURL(new Blob([await r.arrayBuffer()], { type: PICTURE.test(f.type) ? f.type : "application/octet-stream" })));
+    } catch (e) { say(e.message); }
+  };
+  const save = (f) => load(f, (url) => { const a = document.createElement("a"); a.href = url; a.download = f.name; a.click(); setTimeout(() => URL.revokeObjectURL(url), 60000); });
+  return html`<section class="card" id="files" aria-label="Files"><header><h2 class="grow">Files</h2></header><ul class="files">${list.map((f) => html`<li key=${f.name}>
+    <div class="row wrap"><span class="mono clip">${shown(f.name)}</span><span class="faint grow">${shown(f.type)}, ${bytes(f.size)}</span>
+      ${PICTURE.test(f.type) && !seen[f.name] ? html`<button type="button" class="btn quiet small" onClick=${() => load(f, (url) => see({ [f.name]: url }))}>Show</button>` : null}<button type="button" class="btn small" onClick=${() => save(f)}>Download</button></div>
+    ${seen[f.name] ? html`<img src=${seen[f.name]} alt=${plain(f.name)} />` : null}</li>`)}</ul></section>`;
+}
+
 /** linesOf is where the code names a request's host: its path too, if a line has both. */
 function linesOf(code, x) {
   const lines = code.split("\n"), first = path(x).split(/[/?]/).filter((s) => s.length > 2 && /^[a-z_-]+$/i.test(s)), out = [];
@@ -213,6 +232,7 @@ export function Run({ id }) {
     <section class="card" id="requests" aria-label="Requests"><header><h2 class="grow">Requests</h2><div class="legend" aria-hidden="true">${[["rec", "answered"], ["hol", "held"], ["den", "refused or failed"], ["prt", "printed"]].map(([k, t]) => html`<span><i class=${"k-" + k}></i>${t}</span>`)}</div></header>
       <${Waterfall} run=${d} detail=${d} rows=${rows} total=${total} chosen=${row?.n} choose=${choose} open=${(n) => open(new Set([...opened, n]))} />
       ${row && html`<${Why} row=${row} hints=${d.hints ?? []} lines=${d.kept ? linesOf(code, row.x) : []} />`}</section>` : html`<p class="faint" id="requests">It sent no request.</p>`}
+    ${d.files?.length ? html`<${Files} id=${d.run} list=${d.files} />` : null}
     ${d.kept ? html`<div class="duo">
       <section class="card" id="code" aria-label="Code"><header><h2 class="grow">Code</h2>${d.skills?.length ? html`<span class="faint small clip">imports ${d.skills.map((s, i) => html`${i ? ", " : ""}<a class="soft mono" href=${address("skills", s)}>${shown(s)}</a>`)}</span>` : null}<${Copy} text=${code} what="the code" /></header><${Code} run=${d} code=${d.code} marks=${[...marks.values()]} names=${names} /></section>
       <div class="stack"><section class="card" id="output" aria-label="Output"><header><h2 class="grow">Output</h2><span class="faint num small">${bytes(d.stdout_bytes)} out, ${bytes(d.stderr_bytes)} error</span></header><${Printed} output=${d.output} /></section>

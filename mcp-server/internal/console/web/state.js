@@ -90,8 +90,10 @@ export function useSeen(id) {
     let timer = 0;
     const begin = () => { clearTimeout(timer); put(seen = ""); if (id && !document.hidden) timer = setTimeout(() => put(seen = id), 1000); };
     begin();
+    // A page that closes itself must not pass the keys that were meant for it to this window.
+    addEventListener("focus", begin);
     document.addEventListener("visibilitychange", begin);
-    return () => { document.removeEventListener("visibilitychange", begin); clearTimeout(timer); seen = ""; };
+    return () => { removeEventListener("focus", begin); document.removeEventListener("visibilitychange", begin); clearTimeout(timer); seen = ""; };
   }, [id]);
   return it === id;
 }

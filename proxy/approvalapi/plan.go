@@ -1,26 +1,6 @@
-// Package planapi defines how a person decides about the plan of a dry run: HTTP on a unix socket of the proxy
-// (credentialapi). mcp-server and the sandbox cannot reach this socket. Over the control socket (proxyapi),
-// mcp-server sees the plans. It passes on decisions about a plan only if a rule with "by": "any" holds every step.
-//
-//	GET  /plans/v1              -> []Plan without bodies, headers and answers, the oldest first
-//	GET  /plans/v1/{id}         -> Plan
-//	POST /plans/v1/{id} Answer  -> Plan, as it was decided: "running" or "refused"
-//
-// Other answers have the body rpc.Error.
-package planapi
+package approvalapi
 
-import (
-	"context"
-	"net/http"
-	"net/url"
-	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/rpc"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-)
-
-// Prefix begins every path.
-const Prefix = "/plans/v1"
+import "time"
 
 // State is the state of a plan.
 type State string
@@ -107,32 +87,3 @@ type Reply struct {
 
 // IsOK reports whether the step got an answer with a status of success.
 func (r *Reply) IsOK() bool { return r != nil && r.Code == "" && r.Status >= 200 && r.Status < 300 }
-
-// Answer is a person's decision.
-type Answer struct {
-	Approve bool `json:"approve"`
-	// Digest is the digest of the plan that the person saw.
-	Digest string `json:"digest"`
-	// Steps are the numbers of the steps to send. An empty list means all steps.
-	Steps []int `json:"steps,omitempty"`
-}
-
-// Client sends requests through an HTTP client that connects to the socket.
-type Client struct{ HTTP *http.Client }
-
-// ListPlans lists the plans.
-func (c Client) ListPlans(ctx context.Context) ([]Plan, error) {
-	return rpc.Call[[]Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, "http://proxy"+Prefix, nil)
-}
-
-// GetPlan returns a plan with its steps.
-func (c Client) GetPlan(ctx context.Context, id string) (Plan, error) {
-	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
-	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodGet, at, nil)
-}
-
-// DecidePlan approves or refuses a plan, once.
-func (c Client) DecidePlan(ctx context.Context, id string, a Answer) (Plan, error) {
-	at := "http://proxy" + Prefix + "/" + url.PathEscape(id)
-	return rpc.Call[Plan](ctx, credentialapi.Peer{Client: c.HTTP}, http.MethodPost, at, a)
-}

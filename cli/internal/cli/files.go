@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+// printRunFiles prints the files of a run, and saves them if the user names a folder.
+func (o *runsOptions) printRunFiles(ctx context.Context, e *Env, rec runHistory, ids []string) error {
+	d, err := rec.findRun(ctx, ids[0])
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = printJSON(e.Stdout, d.Files)
+	}
+	for _, f := range d.Files {
+		if !o.json {
+			fmt.Fprintf(e.Stdout, "%10d  %-24s %s\n", f.Size, safetext.OneLine(f.Type), safetext.OneLine(f.Name))
+		}
+		if o.out == "" || err != nil {
+			continue
+		}
+		var data []byte
+		if data, err = rec.FetchRunFile(ctx, d.ID, f.Name); err == nil {
+			err = saveRunFile(o.out, f.Name, data)
+		}
+	}
+	return err
+}
+
+// saveRunFiles saves the files that a result links to in a folder.
+func saveRunFiles(ctx context.Context, e *Env, s *mcpclient.Session, r mcpclient.Result, dir string) error {
+	for _, f := range r.Files {
+		data, err := s.FetchRunFile(ctx, f)
+		if err == nil {
+			err = saveRunFile(dir, f.Name, data)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.Stderr, "saved %s, %d bytes\n", filepath.Join(dir, f.Name), len(data))
+	}
+	return nil
+}
+
+// saveRunFile creates the folder and writes a run's file to it. Code chose the name. It never replaces an existing
+// file.
+func saveRunFile(dir, name string, data []byte) error {
+	//defence:saved-names
+	if !sandboxapi.IsFileName(name) || !filepath.IsLocal(name) {
+		return fmt.Errorf("%q is not a name for a file", name)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the user names the folder
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as above
+	if err != nil {
+		return fmt.Errorf("saving a file of the run: %w", err)
+	}
+	if _, err := f.Write(data); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("saving a file of the run: %w", err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,186 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif"  // registers GIF
+	_ "image/jpeg" // registers JPEG
+	_ "image/png"  // registers PNG
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+const (
+	// runsURI is the start of the URI of a run's file: codeforge://runs/RUN/files/NAME.
+	runsURI = "codeforge://runs/"
+	// firstWithLinks is the first protocol version with resource links in results.
+	firstWithLinks = "2025-06-18"
+	// maxSide bounds the longer side of a shown image, in pixels: models scale a larger one down, and it would cost a
+	// client much memory.
+	maxSide = 1568
+)
+
+// runFiles takes the files of a run, for its result.
+type runFiles struct {
+	surface   *Surface
+	recording *history.Recording
+	// pictures are the shown images and sounds.
+	pictures []mcp.Content
+	kept     []operatorapi.RunFile
+	leftOut  []string // names, each with the reason
+}
+
+// addFileResources lets clients read the files of runs.
+func (s *Surface) addFileResources() {
+	s.server.AddResourceTemplate(&mcp.ResourceTemplate{
+		Name: "run-file", Title: "File of a run", URITemplate: runsURI + "{run}/files/{name}",
+		Description: "A file that code wrote to /out",
+	}, s.answerFile)
+}
+
+// answerFile returns the file of a run of this client.
+func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri := req.Params.URI
+	run, name, _ := strings.Cut(strings.TrimPrefix(uri, runsURI), "/files/")
+	name, err := url.PathUnescape(name)
+	if err != nil {
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	f, err := s.cfg.History.ReadRunFile(ctx, run, name)
+	if err != nil && !errors.Is(err, history.ErrUnknown) && !errors.Is(err, history.ErrOff) {
+		return nil, err
+	}
+	tenant := ""
+	if s.cfg.Tenant != nil {
+		tenant = s.cfg.Tenant.Name
+	}
+	//defence:file-tenant permits
+	isOwn := f.Tenant == tenant
+	if err != nil || !isOwn {
+		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	content := &mcp.ResourceContents{URI: uri, MIMEType: f.Type, Blob: f.Data}
+	if f.IsText() {
+		content.Text, content.Blob = string(f.Data), nil
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
+}
+
+// takeFile takes a file of the run. The data stay in memory until the history has stored them.
+func (r *runFiles) takeFile(ctx context.Context, f sandboxapi.File) {
+	if err := r.checkAndAdd(ctx, f); err != nil {
+		r.leftOut = append(r.leftOut, fmt.Sprintf("%s (%v)", f.Name, err))
+	}
+}
+
+func (r *runFiles) checkAndAdd(ctx context.Context, f sandboxapi.File) error {
+	if f.Dropped {
+		return errors.New("CodeForge was busy with other files")
+	}
+	// A cancelled run has files, too.
+	data, err := r.surface.cfg.History.CheckFile(context.WithoutCancel(ctx), f.Data)
+	if err != nil {
+		return err
+	}
+	if f.Shown {
+		content, end, err := showFile(data)
+		if err != nil {
+			return err
+		}
+		r.pictures = append(r.pictures, content)
+		r.recording.AddFile(f.Name+end, data) // for the user; the model has it
+		return nil
+	}
+	kept, ok := r.recording.AddFile(f.Name, data)
+	if !ok {
+		return errors.New("the history takes no files now, or HISTORY is not full")
+	}
+	r.kept = append(r.kept, kept)
+	return nil
+}
+
+// describeFiles returns links to the files, and notes. The notes have the names if the client's protocol has no links.
+func (r *runFiles) describeFiles(req *mcp.CallToolRequest, run string) (content []mcp.Content, notes []string) {
+	var names []string
+	_, _, protocol := clientInfo(req.Session)
+	for _, f := range r.kept {
+		if protocol < firstWithLinks {
+			names = append(names, fmt.Sprintf("%s (%s, %d bytes)", f.Name, f.Type, f.Size))
+			continue
+		}
+		content = append(content, &mcp.ResourceLink{
+			URI: runsURI + run + "/files/" + url.PathEscape(f.Name), Name: f.Name, MIMEType: f.Type, Size: &f.Size,
+		})
+	}
+	if len(names) > 0 {
+		notes = append(notes, "Files of run "+run+": "+strings.Join(names, ", ")+".")
+	}
+	if len(r.leftOut) > 0 {
+		notes = append(notes, "Not kept or shown: "+strings.Join(r.leftOut, ", ")+".")
+	}
+	return append(content, r.pictures...), notes
+}
+
+// showFile returns an image or a sound as content, and the end of its file name. It reads only headers.
+func showFile(data []byte) (content mcp.Content, end string, err error) {
+	of := http.DetectContentType(data)
+	switch of {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		w, h, err := imageSize(of, data)
+		switch {
+		case err != nil:
+			return nil, "", fmt.Errorf("its header is not that of %s", of)
+		//defence:image-size
+		case min(w, h) < 1 || max(w, h) > maxSide:
+			return nil, "", fmt.Errorf("%d x %d pixels: a side may have at most %d, so scale it down", w, h, maxSide)
+		}
+		return &mcp.ImageContent{Data: data, MIMEType: of}, "." + strings.TrimPrefix(of, "image/"), nil
+	case "audio/wave":
+		return &mcp.AudioContent{Data: data, MIMEType: "audio/wav"}, ".wav", nil
+	case "audio/mpeg":
+		return &mcp.AudioContent{Data: data, MIMEType: of}, ".mp3", nil
+	case "application/ogg":
+		return &mcp.AudioContent{Data: data, MIMEType: "audio/ogg"}, ".ogg", nil
+	}
+	return nil, "", errors.New("want PNG, JPEG, WebP, GIF, WAV, MP3 or Ogg")
+}
+
+// imageSize returns the width and height in an image's header.
+func imageSize(of string, data []byte) (w, h int, err error) {
+	if of == "image/webp" {
+		return webpSize(data)
+	}
+	c, format, err := image.DecodeConfig(bytes.NewReader(data))
+	if err == nil && "image/"+format != of {
+		err = image.ErrFormat
+	}
+	return c.Width, c.Height, err
+}
+
+// webpSize returns the width and height of a WebP image: RFC 9649, sections 2.5 to 2.7.
+func webpSize(data []byte) (w, h int, err error) {
+	if len(data) < 30 {
+		return 0, 0, image.ErrFormat
+	}
+	switch le := binary.LittleEndian; string(data[12:16]) {
+	case "VP8 ":
+		return int(le.Uint16(data[26:]) & 0x3fff), int(le.Uint16(data[28:]) & 0x3fff), nil
+	case "VP8L":
+		bits := le.Uint32(data[21:])
+		return int(bits&0x3fff) + 1, int(bits>>14&0x3fff) + 1, nil
+	case "VP8X":
+		return int(le.Uint32(data[24:])&0xffffff) + 1, int(le.Uint32(data[26:])>>8) + 1, nil
+	}
+	return 0, 0, image.ErrFormat
+}

@@ -1,0 +1,124 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// cancelTime bounds the wait for the end of a run that get_run cancels.
+const cancelTime = 15 * time.Second
+
+func (s *Surface) addGetRun() {
+	s.addTool(&mcp.Tool{
+		Name:        "get_run",
+		Title:       "Get a run",
+		Description: "Wait for a run that goes on: its new output or its end.",
+		Annotations: toolHints(false, false, true, false),
+		InputSchema: json.RawMessage(`{"type":"object","required":["id"],"properties":{
+"id":{"type":"string"},
+"wait":{"type":"number","description":"Seconds"},
+"cancel":{"type":"boolean"}}}`),
+	}, s.getRun)
+}
+
+// runID matches the IDs of runs: see execution.NewID. A shorter text would be the beginning of several.
+var runID = regexp.MustCompile(`^r[a-z2-7]{12}$`)
+
+// getRun waits for a run. The end of ctx does not end the run.
+func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	a := readArguments(req.Params.Arguments, argumentSpec{
+		Tool: "get_run", Names: []string{"id", "wait", "cancel"}, Example: `{"id": "r` + strings.Repeat("a", 12) + `"}`,
+	})
+	id, mayCancel := a.Text("id", "the ID of a run", true), a.Flag("cancel")
+	most := s.cfg.TimeoutMax.Seconds()
+	seconds := a.Number("wait", fmt.Sprintf("a number of seconds from 0 to %.0f", most), 0, most,
+		min(s.cfg.AnswerAfter.Seconds(), most))
+	if err := a.Err(); err != nil {
+		return errorResult(err.Error()), nil
+	}
+	wait := time.Duration(seconds * float64(time.Second))
+	if mayCancel {
+		wait = cancelTime
+	}
+	short, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	l := s.runs.find(id)
+	if l == nil {
+		return s.getStoredRun(short, id, mayCancel), ctx.Err()
+	}
+	if mayCancel {
+		l.stop(context.Canceled)
+	}
+	select {
+	case <-l.done:
+	case <-short.Done():
+		// An answer that does not arrive must not count as a look.
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return l.look(s.callerSession(req)), nil
+}
+
+// getStoredRun answers from the history, for a run of another replica or a run that ended long ago.
+func (s *Surface) getStoredRun(ctx context.Context, id string, mayCancel bool) *mcp.CallToolResult {
+	name, unknown := "", errorResult(fmt.Sprintf("There is no run %.40q here. It ended more than an hour ago, or a "+
+		"restart of the server ended it.", id))
+	if s.cfg.Tenant != nil {
+		name = s.cfg.Tenant.Name
+	}
+	if !runID.MatchString(id) {
+		return unknown
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	// This comes before the wait and the cancellation, because the run may be another tenant's.
+	d, err := s.cfg.History.WaitForRun(now, id)
+	if err != nil {
+		return unknown
+	}
+	//defence:tenant-runs
+	if d.Tenant != name {
+		return unknown
+	}
+	if mayCancel && d.IsUnfinished() {
+		s.cfg.History.CancelElsewhere(id)
+	}
+	if d, err = s.cfg.History.WaitForRun(ctx, id); err != nil {
+		return unknown
+	}
+	return renderStored(d)
+}
+
+// renderStored returns the result of a run from the history.
+func renderStored(d operatorapi.Detail) *mcp.CallToolResult {
+	switch {
+	case d.IsUnfinished():
+		res := textResult(fmt.Sprintf("Run %s: still %s, at another replica of the server; get_run gives its output after "+
+			"its end.", d.ID, d.State))
+		res.Meta = mcp.Meta{runKey: d.ID}
+		return res
+	case d.State == operatorapi.Lost:
+		return errorResult("Run " + d.ID + " has ended: a restart of the server ended it. The code may have run partly: " +
+			"check before you run it again.")
+	}
+	text := d.Answer.Head
+	if d.Answer.Omitted > 0 {
+		text += fmt.Sprintf("\n[... %d bytes left out ...]\n", d.Answer.Omitted)
+	}
+	text += d.Answer.Tail
+	if !d.Kept {
+		text = fmt.Sprintf("Run %s has ended: %s (%s). The history does not keep its output.", d.ID, d.State, d.Reason)
+	}
+	res := textResult(text)
+	res.IsError = d.State != operatorapi.OK
+	return res
+}
