@@ -38,7 +38,7 @@ func (v *configValidator) buildClientCert(raw *rawClientCert) *ClientCert {
 	}
 	cert, err := v.readNamed(raw.cert, maxCAs)
 	if err != nil {
-		v.AddError("client_cert.cert", describeReadError(err), "a PEM file in the API's folder, or an absolute path")
+		v.addReadError("client_cert.cert", raw.cert, "a PEM file", err)
 	}
 	key, ok := v.resolveSecret("client_cert.key", raw.key)
 	if err != nil || !ok {

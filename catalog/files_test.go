@@ -65,13 +65,28 @@ func TestSymlinksOut(t *testing.T) {
 	t.Run("credential", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "link/key"}}}`})
 		symlink(t, outside, filepath.Join(dir, "acme", "link"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: credentials.ACME_TOKEN.file: a path or symbolic link that leads out of apis/; want a file in the API's folder, or an absolute path")
+		onlyProblem(t, dir, "error: apis/acme/config.json: credentials.ACME_TOKEN.file: a path or symbolic link that leads out of apis/; want a file with the credential in apis/acme/, or an absolute path")
 	})
 	t.Run("authority", func(t *testing.T) {
 		dir := withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "ca_file": "ca.pem"}`})
 		symlink(t, filepath.Join(outside, "ca.pem"), filepath.Join(dir, "acme", "ca.pem"))
-		onlyProblem(t, dir, "error: apis/acme/config.json: ca_file: a path or symbolic link that leads out of apis/; want a PEM file in the API's folder, or an absolute path")
+		onlyProblem(t, dir, "error: apis/acme/config.json: ca_file: a path or symbolic link that leads out of apis/; want a PEM file in apis/acme/, or an absolute path")
 	})
+}
+
+// TestMissingFile: a mistake names a missing file, unless its name could be a credential in the wrong field.
+func TestMissingFile(t *testing.T) {
+	for file, want := range map[string]string{
+		"key":                     `"apis/acme/key" does not exist; want a file with the credential there`,
+		"../key":                  "no such file; want a file with the credential in apis/acme/",
+		"/no/key":                 "no such file; want a file with the credential in apis/acme/, or an absolute path",
+		"sk_test_51aSecretHasNum": "no such file; want a file with the credential in apis/acme/, or an absolute path",
+	} {
+		_, problems := catalog.Load(withFine(t, map[string]string{"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "` + file + `"}}}`}), catalog.Options{})
+		if said := listing(problems); !strings.Contains(said, "credentials.ACME_TOKEN.file: "+want) {
+			t.Errorf("%s: %s", file, said)
+		}
+	}
 }
 
 // TestSymlinksInside: links that stay inside are how Kubernetes mounts files.
@@ -98,7 +113,7 @@ func TestTooLarge(t *testing.T) {
 		"error: apis/acme/types.d.ts: too large: more than 33554432 bytes; want UTF-8 text of at most 33554432 bytes")
 	onlyProblem(t, withFine(t, map[string]string{"acme/key": big,
 		"acme/config.json": `{"description": "x", "domains": ["a.example.com"], "credentials": {"ACME_TOKEN": {"file": "key"}}}`}),
-		"error: apis/acme/config.json: credentials.ACME_TOKEN.file: too large: more than 65536 bytes; want a file in the API's folder, or an absolute path")
+		"error: apis/acme/config.json: credentials.ACME_TOKEN.file: too large: more than 65536 bytes; want a file with the credential in apis/acme/, or an absolute path")
 	exact := plainConfig + strings.Repeat(" ", 256<<10-len(plainConfig))
 	clean(t, writeTree(t, map[string]string{"acme/config.json": exact}), nil)
 }

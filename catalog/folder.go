@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -112,6 +113,16 @@ func describeReadError(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
+}
+
+// addReadError reports a file in config.json that cannot be read. It names the file only if the name is too short to be a
+// credential in the wrong field.
+func (v *configValidator) addReadError(field, name, what string, err error) {
+	found, want := describeReadError(err), fmt.Sprintf("%s in apis/%s/, or an absolute path", what, v.API)
+	if errors.Is(err, fs.ErrNotExist) && len(name) < minValue && filepath.IsLocal(name) {
+		found, want = strconv.Quote("apis/"+v.API+"/"+filepath.ToSlash(name))+" does not exist", what+" there"
+	}
+	v.AddError(field, found, want)
 }
 
 // readNamed reads a file that config.json names. A relative path is relative to the API's folder, and must stay inside

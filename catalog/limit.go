@@ -100,7 +100,7 @@ func limitsFields() fieldSpecs[Limits] {
 				over := ""
 				d.ReadString(f, n, &over)
 				if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
-					d.AddError(f, "something else", `"refuse" or "approve"`)
+					d.AddError(f, quoteChoice(over), `"refuse" or "approve"`)
 				}
 			}},
 	}

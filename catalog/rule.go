@@ -191,7 +191,7 @@ func ruleFields() fieldSpecs[rawRule] {
 			jsonSchema{Enum: []string{"query", "mutation", "subscription"}},
 			func(d *configDecoder, r *rawRule, f string, n *node) {
 				if d.ReadString(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
-					d.AddError(f, "something else", `"query", "mutation" or "subscription"`)
+					d.AddError(f, quoteChoice(r.GraphQL), `"query", "mutation" or "subscription"`)
 				}
 			}},
 		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
@@ -205,7 +205,7 @@ func ruleFields() fieldSpecs[rawRule] {
 			jsonSchema{Enum: []string{"operator", "any"}},
 			func(d *configDecoder, r *rawRule, f string, n *node) {
 				if d.ReadString(f, n, &r.by); r.by != "any" && r.by != "operator" {
-					d.AddError(f, "something else", `"operator" or "any"`)
+					d.AddError(f, quoteChoice(r.by), `"operator" or "any"`)
 				}
 			}},
 	}
@@ -265,7 +265,7 @@ func (d *configDecoder) readRule(field string, n *node) Rule {
 		r.Then = ActionApprove
 	case "refuse":
 	default:
-		d.AddError(field+".then", "missing or something else", `"allow", "approve" or "refuse"`)
+		d.AddError(field+".then", quoteChoice(r.then), `"allow", "approve" or "refuse"`)
 	}
 	if r.by != "" && r.then != "approve" {
 		d.AddError(field+".by", "a rule that does not ask for approval", `"then": "approve", or no "by"`)

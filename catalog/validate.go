@@ -164,6 +164,18 @@ func quoteFound(s string, err error) string {
 	return fmt.Sprintf("%q is %v", strictjson.CutQuote(s), err)
 }
 
+// quoteChoice describes a wrong value of a field with few possible values. It quotes only a short word, because longer
+// texts may be credentials in the wrong field.
+func quoteChoice(s string) string {
+	switch {
+	case s == "":
+		return "missing"
+	case len(s) > 12 || strings.ContainsFunc(s, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) }):
+		return "something else"
+	}
+	return strconv.Quote(s)
+}
+
 // wantHost suggests a valid entry for a bad one in "domains".
 func wantHost(s string) string {
 	const want = `a host name like "api.example.com" or "*.example.com"`
@@ -262,7 +274,7 @@ func (v *configValidator) readCAs(name string) []byte {
 	}
 	data, err := v.readNamed(name, maxCAs)
 	if err != nil {
-		v.AddError("ca_file", describeReadError(err), "a PEM file in the API's folder, or an absolute path")
+		v.addReadError("ca_file", name, "a PEM file", err)
 		return nil
 	}
 	count, rest := 0, data

@@ -114,7 +114,7 @@ func (v *configValidator) readStoredSecret(path string, from secretSource) (stri
 	case from.file != nil:
 		data, err := v.readNamed(*from.file, maxSecretFile)
 		if err != nil {
-			v.AddError(path+".file", describeReadError(err), "a file in the API's folder, or an absolute path")
+			v.addReadError(path+".file", *from.file, "a file with the credential", err)
 			return "", false
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), true

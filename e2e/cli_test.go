@@ -47,6 +47,9 @@ func TestCommandLine(t *testing.T) {
 			tool(1, []string{"could not be reached", "ca_file"}, "api", "test", "certs")
 			tool(1, []string{"is not active"}, "api", "test", "off")
 			tool(0, []string{"active  httpbin", "HTTPBIN_QUERY in query:key", "off     off"}, "api", "list")
+			write(t, w.Dir, "apis/off/config.json", `{"description": "x", "domains": ["off.test"], "rules": [{"path": "/v1/**", "then": "allow"}]}`)
+			// The running CodeForge needs up to a second to load it.
+			tool(1, []string{"GET https://off.test/v1/", "could not be reached"}, "api", "test", "off")
 			tool(0, []string{"answers (", "code ran in the sandbox of embedded mode", "host httpbin.test", "certificate authority"}, "doctor", "--bin", filepath.Dir(world.Binary("codeforge")), "--apis", onlyHTTPBin(t, w))
 			keptLeaks(t, w)
 		})

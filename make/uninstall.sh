@@ -6,11 +6,12 @@ cd "$(dirname "$0")/.."
 containers='' volumes='' networks='' images=''
 if why=$(make/engine.sh 2>&1); then
 	project=$(docker compose config 2>/dev/null | sed -n 's/^name: //p')
-	mine="label=com.docker.compose.project=${project:-codeforge}"
+	project=${project:-codeforge}
+	mine="label=com.docker.compose.project=$project"
 	containers=$(docker ps -aq --filter "$mine")
 	here=$(docker ps -aq --filter "$mine" --filter "label=com.docker.compose.project.working_dir=$PWD")
 	if [ "$containers" != "$here" ]; then
-		echo "Containers of another folder have the name of this project, ${project:-codeforge}: run make uninstall there." >&2
+		echo "Containers of another folder have the name of this project, $project: run make uninstall there." >&2
 		exit 1
 	fi
 	volumes=$(docker volume ls -q --filter "$mine")
@@ -46,6 +47,7 @@ done
 	count networks $networks
 	count images $images
 }
+[ -z "$volumes$images" ] || echo "Every folder on this machine whose Docker project is $project shares these volumes and images."
 [ -n "$found" ] || { echo "CodeForge left no files to remove."; exit 0; }
 echo "Skills, the sandbox's certificate authority, logs, and the logins and tokens of credentials are among it."
 if [ -z "${YES:-}" ]; then

@@ -25,13 +25,13 @@ export interface Paging {
   pause?: number;
 }
 
-/** Yields every item of every page. A 429, 500 or 502 to 504 is tried again up to five times, as long as Retry-After says. */
+/** Yields every item of every page. Tries a 429, 500 or 502 to 504 again up to five times, and waits for Retry-After. */
 // deno-lint-ignore no-explicit-any
 export async function* pages(first: string, how: Paging = {}): AsyncGenerator<any> {
   const seen = new Set<string>();
   let url: string | null = first;
   for (let page = 0; url && page < (how.maxPages ?? 100); page++) {
-    if (seen.has(url)) throw new Error(`the next page is one that was read already: ${url}`);
+    if (seen.has(url)) throw new Error(`the next page was read before: ${url}`);
     seen.add(url);
     if (page > 0 && how.pause) await sleep(how.pause);
     const answer = await patient(url, how.headers);
@@ -40,11 +40,11 @@ export async function* pages(first: string, how: Paging = {}): AsyncGenerator<an
     url = following(url, how.next ? how.next(body, answer) : linkNext(answer));
   }
   if (url && how.maxPages === undefined) {
-    throw new Error("there are more than 100 pages, and not all were read: give maxPages");
+    throw new Error("stopped after 100 pages, and there are more: give maxPages");
   }
 }
 
-/** All items as one array. Count or filter with pages() when there may be many. An error has those read so far: items. */
+/** All items as one array. Count or filter with pages() when there may be many. An error has the items read before it in its field items. */
 // deno-lint-ignore no-explicit-any
 export async function all(first: string, how: Paging = {}): Promise<any[]> {
   // deno-lint-ignore no-explicit-any

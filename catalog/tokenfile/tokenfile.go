@@ -53,8 +53,8 @@ const (
 	MaxSize = 1 << 20
 )
 
-// MayUse reports whether the tenant may use an API.
-func (t Tenant) MayUse(api string) bool { return t.APIs == nil || slices.Contains(t.APIs, api) }
+// CanUseAPI reports whether the tenant may use an API.
+func (t Tenant) CanUseAPI(api string) bool { return t.APIs == nil || slices.Contains(t.APIs, api) }
 
 // CanUseSkill reports whether the tenant may use a shared skill.
 func (t Tenant) CanUseSkill(skill string) bool {

@@ -24,7 +24,7 @@ func TestTenants(t *testing.T) {
 		t.Fatalf("%v %v", list, problems)
 	}
 	a, b := list[0], list[1]
-	if a.Name != "alice" || !a.MayUse("stripe") || a.MayUse("github") || !b.MayUse("github") {
+	if a.Name != "alice" || !a.CanUseAPI("stripe") || a.CanUseAPI("github") || !b.CanUseAPI("github") {
 		t.Errorf("%+v %+v", a, b)
 	}
 	if !a.CanUseSkill("report-daily") || a.CanUseSkill("secret") || b.CanUseSkill("report-daily") {

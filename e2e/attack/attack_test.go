@@ -28,10 +28,13 @@ func TestSuite(t *testing.T) {
 	only := regexp.MustCompile(asked)
 	var ordinary, open, bare, inside, pythons, several, absent []Attack
 	var foreign []string
-	left := 0
+	left, matches := 0, 0
 	for _, a := range Suite() {
+		if !only.MatchString(a.Section + "/" + a.Name) {
+			continue
+		}
+		matches++
 		switch {
-		case !only.MatchString(a.Section + "/" + a.Name):
 		case world.CurrentMode() == world.Kubernetes && a.NoPod != "":
 			absent = append(absent, a)
 		case len(a.Only) > 0 && !slices.Contains(a.Only, world.CurrentMode()):
@@ -52,6 +55,9 @@ func TestSuite(t *testing.T) {
 		default:
 			ordinary = append(ordinary, a)
 		}
+	}
+	if matches == 0 {
+		t.Fatalf("CODEFORGE_ATTACK=%q matches no attack; a name begins with its section, as in %q", asked, "F/memory of the proxy")
 	}
 	if len(foreign) > 0 && testkit.NoSkip() {
 		t.Errorf("only root can mount %q", foreign)

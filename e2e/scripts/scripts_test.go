@@ -168,7 +168,7 @@ esac`
 		return strings.Join(names, " ")
 	}
 	const listed = "  folders      .codeforge bin .tools bench/out\n  containers   2\n  volumes      codeforge_skills codeforge_run-sandbox\n" +
-		"  networks     1\n  images       2\n"
+		"  networks     1\n  images       2\nEvery folder on this machine whose Docker project is codeforge shares these volumes and images.\n"
 	out, code, calls := m.run("make/uninstall.sh")
 	if code != 1 || !strings.Contains(out, listed) || !strings.Contains(out, "Not removed: set YES=1") {
 		t.Errorf("without an answer: exit %d\n%s", code, out)

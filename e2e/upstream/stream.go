@@ -5,31 +5,55 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// bomb streams mb megabytes of zeros in the requested codings.
+// bombs are bodies of up to 100 MB of zeros. An attack with many of them must cost the proxy more than this server.
+var bombs = struct {
+	sync.Mutex
+	bodies map[string][]byte
+}{bodies: map[string][]byte{}}
+
+// bomb sends mb megabytes of zeros in the requested codings.
 func bomb(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	codings := strings.Split(cmpOr(q.Get("enc"), "gzip"), ",")
-	w.Header().Set("Content-Encoding", strings.Join(codings, ", "))
-	var out io.Writer = w
-	for i := len(codings) - 1; i >= 0; i-- {
-		e, err := encoder(strings.TrimSpace(codings[i]), out)
+	codings, mb := cmpOr(q.Get("enc"), "gzip"), number(q, "mb", 100)
+	w.Header().Set("Content-Encoding", codings)
+	if mb > 100 {
+		_ = encodeZeros(w, codings, mb)
+		return
+	}
+	bombs.Lock()
+	key := fmt.Sprint(codings, mb)
+	if bombs.bodies[key] == nil {
+		var body bytes.Buffer
+		_ = encodeZeros(&body, codings, mb) // an unknown coding is an empty body
+		bombs.bodies[key] = body.Bytes()
+	}
+	body := bombs.bodies[key]
+	bombs.Unlock()
+	_, _ = w.Write(body)
+}
+
+func encodeZeros(out io.Writer, codings string, mb int) error {
+	for _, coding := range slices.Backward(strings.Split(codings, ",")) {
+		e, err := encoder(strings.TrimSpace(coding), out)
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+			return err
 		}
-		defer e.Close()
+		defer e.Close() // the outermost first
 		out = e
 	}
 	zeros := make([]byte, 1<<20)
-	for range number(q, "mb", 100) {
+	for range mb {
 		if _, err := out.Write(zeros); err != nil {
-			return
+			return err
 		}
 	}
+	return nil
 }
 
 // flood sends as much as the client takes.

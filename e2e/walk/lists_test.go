@@ -12,24 +12,23 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// TestIndex checks that docs/index.md links to each page of the documentation. Only docs/security/reviews/index.md links
-// to the pages of single reviews.
+// TestIndex checks that docs/index.md links to each page of the documentation, or to the index of the page's folder, and
+// that one to the page.
 func TestIndex(t *testing.T) {
 	world.RunInOneMode(t, "it reads documents")
-	index, reviews := document(t, "docs/index.md"), document(t, "docs/security/reviews/index.md")
 	for _, page := range listPages(t) {
 		name, err := filepath.Rel(filepath.Join(root(t), "docs"), page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if review, ok := strings.CutPrefix(name, "security/reviews/"); ok && review != "index.md" {
-			if !strings.Contains(reviews, "]("+review+")") {
-				t.Errorf("docs/security/reviews/index.md has no link to %s", name)
+		index := "index.md"
+		for _, folder := range []string{"security/reviews/", "contribute/decisions/"} {
+			if rest, ok := strings.CutPrefix(name, folder); ok && rest != "index.md" {
+				name, index = rest, folder+"index.md"
 			}
-			continue
 		}
-		if !strings.HasPrefix(name, "..") && name != "index.md" && !strings.Contains(index, "]("+name+")") {
-			t.Errorf("docs/index.md has no link to %s", name)
+		if !strings.HasPrefix(name, "..") && name != index && !strings.Contains(document(t, "docs/"+index), "]("+name+")") {
+			t.Errorf("docs/%s has no link to %s", index, name)
 		}
 	}
 }

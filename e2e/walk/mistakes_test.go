@@ -89,7 +89,7 @@ func TestMistakesInFiles(t *testing.T) {
 			if err != nil || code != 1 {
 				t.Errorf("codeforge check ended with %d, %v; want 1", code, err)
 			}
-			says(t, out, file, row.more)
+			says(t, out, file, row.more, "0 active APIs, 1 broken, 0 inactive")
 		})
 	}
 }

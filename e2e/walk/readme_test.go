@@ -23,7 +23,7 @@ import (
 var steps = map[string]bool{
 	"git clone https://github.com/codeforge-mcp/codeforge": false, // the walk clones this tree
 	"make up": true,
-	"bin/codeforge run -e 'console.log(6 * 7)'":                           true,
+	"bin/codeforge run -e 'console.log(6 * 7)' --receipt":                 true,
 	"cp apis/github/config.json.example apis/github/config.json":          true,
 	"cat >repos.ts <<'END'":                                               true,
 	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": false, // needs Claude Code; its address is tried

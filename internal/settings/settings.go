@@ -25,7 +25,7 @@
 //	OUTPUT_LIMIT=40000         characters of output shown to the model
 //	TIMEOUT_DEFAULT=           seconds a run may take; empty: TIMEOUT_MAX
 //	TIMEOUT_MAX=300            seconds a run may ask for
-//	ANSWER_AFTER=45            seconds until a call is answered although its run goes on
+//	ANSWER_AFTER=45            seconds until a call answers; its run goes on
 //	UPSTREAM_PROXY=            http, https or socks5 URL that requests leave through
 //	UPSTREAM_CA_FILE=          PEM of further authorities for every upstream
 //	AUDIT=on                   the ledger of requests that left the machine: on, off, or required

@@ -130,6 +130,11 @@ func (p Probe) ExplainReceipt(r proxyapi.Receipt, printed string) Verdict {
 	switch {
 	case x.Outcome == proxyapi.OutcomeDenied:
 		v.Text = "the proxy refused the request (" + x.Code + ")"
+		if x.Code == "rule_refused" || x.Code == "operation_unknown" {
+			v.Hints = append(v.Hints, "Name a path that the API permits: codeforge api test "+p.API+" --path PATH")
+		}
+	case !answered && len(v.Hints) > 0:
+		v.Text = "the API could not be reached (" + x.Code + ")"
 	case !answered:
 		v.Text = "the API could not be reached (" + x.Code + "): check the host name, the network, the certificate " +
 			"(ca_file for your own authority) and the proxy's log"

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,19 @@ func TestStale(t *testing.T) {
 	_, err := New(proxyapi.API{Name: "shop", Domains: []string{"shop.test"}, Stale: true}, "/")
 	if err == nil || !strings.Contains(err.Error(), "apis/shop/config.json has a mistake") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestHints: a refusal by a rule leads to --path, and a hint of the proxy replaces the list of usual causes.
+func TestHints(t *testing.T) {
+	for code, outcome := range map[string]string{"rule_refused": proxyapi.OutcomeDenied, "upstream_certificate": proxyapi.OutcomeFailed} {
+		v := (Probe{API: "shop"}).ExplainReceipt(proxyapi.Receipt{
+			Exchanges: []proxyapi.Exchange{{Outcome: outcome, Code: code}}, Hints: []proxyapi.Hint{{Text: "A reason."}},
+		}, "")
+		path := slices.Contains(v.Hints, "Name a path that the API permits: codeforge api test shop --path PATH")
+		if v.OK || strings.Contains(v.Text, "ca_file") || path != (code == "rule_refused") {
+			t.Errorf("%s: %+v", code, v)
+		}
 	}
 }
 

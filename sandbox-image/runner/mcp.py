@@ -351,7 +351,7 @@ class _Settled(dict):
 
 
 def parallel(calls, limit=8):
-    """Runs functions, at most `limit` at once, and gives how each has ended, in order."""
+    """Runs functions, at most `limit` at once, and returns the end of each, in their order."""
     from concurrent.futures import ThreadPoolExecutor
 
     def settle(call):

@@ -1,4 +1,5 @@
 // Package runner holds the scripts that run in a waiting interpreter before the user's code, in the code's language.
+// They define its helpers: MCP servers as mcp.SERVER.TOOL(), typed clients, parallel, stash and show.
 package runner
 
 import (

@@ -29,7 +29,7 @@ func apiCommand(e *Env) *cobra.Command {
 	test.Long = "The request goes through the running CodeForge. Without a NAME, every active API\ngets one."
 	test.Example = exampleText("codeforge api test stripe", "codeforge api test stripe --path /v1/balance")
 	test.RunE = func(c *cobra.Command, a []string) error { return o.testAll(c.Context(), e, strings.Join(a, "")) }
-	test.Flags().StringVar(&o.path, "path", "/", "the `PATH` to request")
+	test.Flags().StringVar(&o.path, "path", "", "the `PATH` to request (default: / or a path that the rules allow)")
 	search := &cobra.Command{
 		Use: "search WORDS...", Short: "search operations, tools and skills, as a model does",
 		Example: exampleText("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
@@ -149,6 +149,7 @@ type apiOptions struct {
 	json, readOnly, only, yes           bool
 	explainHits                         bool // --explain
 	none                                bool // --token none
+	plain                               bool // a host was given as a URL with http
 }
 
 // parseVariable parses --var.

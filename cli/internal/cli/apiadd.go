@@ -91,6 +91,7 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 		const question = "Host name(s) of the API, or a URL of it, e.g. api.stripe.com: "
 		text, err := in.askLine(ctx, question, "--domain", func(s string) (string, error) {
 			hosts, err := hostsOf(s)
+			o.plain = strings.Contains(s, "http://")
 			return strings.Join(hosts, ","), err
 		})
 		if err != nil {
@@ -118,6 +119,7 @@ func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidi
 func (o *apiOptions) checkFlags(entry *apidir.Entry) error {
 	var err error
 	if len(entry.Domains) > 0 {
+		o.plain = strings.Contains(strings.Join(entry.Domains, ","), "http://")
 		if entry.Domains, err = hostsOf(strings.Join(entry.Domains, ",")); err != nil {
 			return usageError("--domain: %w", err)
 		}
@@ -285,6 +287,10 @@ func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string,
 	}
 	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", safetext.OneLine(path), state,
 		name)
+	if o.plain {
+		fmt.Fprint(e.Stdout, "The API permits only https. To permit http, add \"allow_http\": true to the file. If the "+
+			"service runs on this\nmachine or network, also add its address, e.g. \"allow_private\": [\"127.0.0.1/32\"].\n")
+	}
 	return nil
 }
 

@@ -26,7 +26,7 @@ type requestExplanation struct {
 	Method string       `json:"method"`
 	Path   string       `json:"path"`
 	Steps  []ruleResult `json:"rules,omitempty"`
-	// Verdict is "allowed", "refused", or "depends on the body".
+	// Verdict is "allowed", "waits for approval", "refused", or "depends on the body".
 	Verdict string `json:"verdict"`
 	// Why names the rule or setting that decided.
 	Why string `json:"why"`
@@ -134,8 +134,11 @@ func (x *requestExplanation) byRules(rules []catalog.Rule, decide func([]catalog
 		if x.Why == "" {
 			continue
 		}
-		if matched != nil && r.Then == catalog.ActionAllow {
+		switch {
+		case matched != nil && r.Then == catalog.ActionAllow:
 			x.Verdict = "allowed"
+		case matched != nil && r.Then == catalog.ActionApprove:
+			x.Verdict = "waits for approval"
 		}
 		break
 	}

@@ -29,8 +29,8 @@ func TestExplain(t *testing.T) {
 	for _, row := range []struct{ method, path, verdict, why string }{
 		{"GET", "/x", "allowed", "rule 1: allow GET"}, {"POST", "/x", "refused", "no rule matches"},
 		{"PUT", "/x", "refused", "allowed_methods has no PUT"},
-		{"CALL", "pay", dependsOnBody, "allow calls of pay if amount <= 5; without it: refused, rule 2: approve calls of pay|get_*"},
-		{"CALL", "get-x", "refused", "rule 2: approve"}, {"CALL", "old", "refused", "rule 3: refuse"},
+		{"CALL", "pay", dependsOnBody, "allow calls of pay if amount <= 5; without it: waits for approval, rule 2: approve calls of pay|get_*"},
+		{"CALL", "get-x", "waits for approval", "rule 2: approve"}, {"CALL", "old", "refused", "rule 3: refuse"},
 		{"CALL", "other", "refused", "no rule matches"}, {"CALL", "wipe", "refused", "mcp.tools.deny has it"},
 	} {
 		x := newExplanation(cat.API("pay"), row.method, row.path)

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -32,11 +34,12 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
+	o.waitForLoad(ctx, e, name, true) // the user may have written the file a moment ago
 	running, err := o.findRunning(ctx, c, a)
 	if err != nil {
 		return err
 	}
-	p, err := probe.New(running, o.path)
+	p, err := probe.New(running, cmp.Or(o.path, choosePath(a)))
 	if err != nil {
 		return err
 	}
@@ -50,6 +53,17 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	}
 	v := p.ExplainReceipt(receipt, r.Output+" "+strings.Join(r.Notes, " "))
 	return printValue(e, o.json, v, v.OK, func() { printVerdict(e, v) })
+}
+
+// choosePath returns a path that the rules of an API let pass: "/", or the constant beginning of a rule's path.
+func choosePath(a *catalog.API) string {
+	for _, r := range append([]catalog.Rule{{Path: "/"}}, a.Rules...) {
+		path, _, _ := strings.Cut(cmp.Or(r.Path, "/"), "*")
+		if newExplanation(a, http.MethodGet, path).Verdict == "allowed" {
+			return path
+		}
+	}
+	return "/"
 }
 
 // publicAPI returns an API as the proxy would publish it.

@@ -223,12 +223,15 @@ func showFindings(e *Env, found []checkFinding, cat *catalog.Catalog, asJSON boo
 
 func printFindings(e *Env, found []checkFinding, cat *catalog.Catalog) {
 	p := newPainter(e, e.Stdout)
-	errs := 0
+	errs, broken := 0, map[string]bool{}
 	for _, f := range found {
 		colour := terminal.Yellow
 		if f.Severity == "error" {
 			colour = terminal.Red
 			errs++
+			if f.API != "" && cat.API(f.API) == nil {
+				broken[f.API] = true
+			}
 		}
 		fmt.Fprintf(e.Stdout, "%s %s\n", p(colour, f.Severity+":"), safetext.OneLine(f.Text))
 	}
@@ -240,6 +243,6 @@ func printFindings(e *Env, found []checkFinding, cat *catalog.Catalog) {
 			inactive++
 		}
 	}
-	fmt.Fprintf(e.Stdout, "%s, %d inactive, %s, %s.\n",
-		countNoun(active, "active API"), inactive, countNoun(errs, "mistake"), countNoun(len(found)-errs, "warning"))
+	fmt.Fprintf(e.Stdout, "%s, %d broken, %d inactive, %s, %s.\n", countNoun(active, "active API"), len(broken), inactive,
+		countNoun(errs, "mistake"), countNoun(len(found)-errs, "warning"))
 }

@@ -334,6 +334,28 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestChoosePath: without --path, api test chooses a path that the rules of the API allow.
+func TestChoosePath(t *testing.T) {
+	for rules, want := range map[string]string{
+		``: "/",
+		`, "rules": [{"methods": ["GET"], "then": "allow"}]`:                                                       "/",
+		`, "rules": [{"methods": ["POST"], "path": "/a", "then": "allow"}, {"path": "/v1/**", "then": "allow"}]`:   "/v1/",
+		`, "rules": [{"path": "/v1/me", "then": "refuse"}, {"path": "/v1/*", "then": "allow"}]`:                    "/",
+		`, "rules": [{"path": "/v1/me", "then": "approve"}, {"methods": ["GET"], "path": "/v2", "then": "allow"}]`: "/v2",
+	} {
+		dir := t.TempDir()
+		testkit.Must(t, os.Mkdir(filepath.Join(dir, "shop"), 0o700))
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "shop", "config.json"), []byte(`{"description": "d", "domains": ["shop.test"]`+rules+"}"), 0o600))
+		cat, problems := catalog.Load(dir, catalog.Options{})
+		if cat.API("shop") == nil {
+			t.Fatal(problems)
+		}
+		if got := choosePath(cat.API("shop")); got != want {
+			t.Errorf("%s: %s, want %s", rules, got, want)
+		}
+	}
+}
+
 // A call of an MCP server's tool shows as one, with the sizes of its arguments and result.
 func TestExchangeLine(t *testing.T) {
 	plain := func(_ terminal.Colour, s string) string { return s }
@@ -345,7 +367,11 @@ func TestExchangeLine(t *testing.T) {
 	if got := exchangeLine(plain, x); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	x.URL, x.Code = "https://api.github.com/repos", "some_code"
+	x.URL, x.Code, x.HeldMS, x.Milliseconds = "https://api.github.com/repos", "", 18000, 18006
+	if got, want := exchangeLine(plain, x), "served  200 POST   https://api.github.com/repos  6 ms after 18000 ms of waiting for approval"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	x.Code, x.HeldMS, x.Milliseconds = "some_code", 0, 12
 	if got, want := exchangeLine(plain, x), "served  200 POST   https://api.github.com/repos some_code  12 ms"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

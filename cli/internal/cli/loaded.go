@@ -36,7 +36,8 @@ func (r loadEffect) String() string {
 	return "CodeForge is not running, and will load it when it is"
 }
 
-// waitForLoad waits until the running CodeForge has an API among its active ones or, if not active, no longer has it.
+// waitForLoad waits until the running CodeForge has the newest version of an API among its active ones or, if not
+// active, no longer has the API.
 func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, active bool) loadEffect {
 	// The running CodeForge may have another folder of APIs.
 	if o.target.hasFlag("apis") {
@@ -57,7 +58,7 @@ func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, activ
 		if err != nil && ctx.Err() == nil {
 			return notRunning
 		}
-		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name })
+		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name && !(active && a.Stale) })
 		if err == nil && has == active {
 			return loaded
 		}

@@ -76,6 +76,12 @@ func (w *typist) types(line string) *typist {
 	return w
 }
 
+// TestPlainHost: api add drops the scheme of a host, so it says which fields http needs.
+func TestPlainHost(t *testing.T) {
+	newTypist(t, "api", "add", "shop", "--apis", t.TempDir(), "--domain", "http://localhost:3000", "--token", "none",
+		"--description", "x", "--read-only").sees(`"allow_http": true`).sees(`"allow_private": ["127.0.0.1/32"]`)
+}
+
 // TestCtrlC: at every question Ctrl-C ends the command at once. Nothing is written, and the terminal shows again what is
 // typed.
 func TestCtrlC(t *testing.T) {

@@ -76,5 +76,9 @@ func exchangeLine(p textPainter, x proxyapi.Exchange) string {
 	if len(changes) > 0 {
 		line += "  [" + strings.Join(changes, ", ") + "]"
 	}
-	return line + p(terminal.Dim, fmt.Sprintf("%s  %.0f ms", sizes, x.Milliseconds))
+	wait := ""
+	if x.HeldMS >= 1 {
+		wait = fmt.Sprintf(" after %.0f ms of waiting for approval", x.HeldMS)
+	}
+	return line + p(terminal.Dim, fmt.Sprintf("%s  %.0f ms%s", sizes, x.Milliseconds-x.HeldMS, wait))
 }

@@ -197,11 +197,11 @@ func executeRun(
 // approvalText explains how a person decides about a held request.
 func approvalText(e *Env) string {
 	if e.isInContainer() {
-		return "A request waits for your approval. On the host, codeforge held shows it, codeforge approve asks you about " +
-			"it; so does the console."
+		return "A request waits for your approval. On the host, codeforge held shows it, and codeforge approve asks you " +
+			"about it."
 	}
-	return "A request waits for your approval. In another terminal, codeforge held shows it, codeforge approve asks you " +
-		"about it; so does codeforge console."
+	return "A request waits for your approval. In another terminal, codeforge held shows it, and codeforge approve asks " +
+		"you about it."
 }
 
 // showResult prints a result and returns the script's exit code as an error.

@@ -152,7 +152,8 @@ func explainUnreachable(check string, a *catalog.API, err error) Finding {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return newFailure(check, "the name does not exist", "correct domains in apis/"+a.Name+"/config.json")
+		return newFailure(check, "the name does not exist",
+			"check domains in apis/"+a.Name+"/config.json, and this machine's internet access")
 	case errors.As(err, &dns):
 		return newWarning(check, "the name cannot be resolved: "+dns.Err, "check this machine's network and DNS")
 	case errors.As(err, &unknown):

@@ -1,4 +1,5 @@
-// Package alarm stores the proxy's alarms, and the sessions that they have frozen.
+// Package alarm stores the proxy's alarms, and the sessions that they have frozen. Packages execution and tools refuse
+// calls of a frozen session.
 //
 // Threat: a client whose model obeys a hostile text, tries to steal, and keeps trying. Contract: a frozen session stays
 // frozen across restarts, until the operator unfreezes it. A client without sessions is identified by its name and

@@ -1,4 +1,5 @@
-// Package execution executes runs, from lease to receipt.
+// Package execution executes runs. It leases a slot, runs the code, collects the proxy's receipt and gives the slot
+// back. It refuses runs of frozen sessions (frozen.go).
 //
 // The order keeps runs apart. A slot is leased, the proxy learns which run holds it, and the code runs. Then the proxy
 // ends the registration, which cuts requests in flight and returns the receipt. Only then is the slot free again.
@@ -165,7 +166,7 @@ func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Eve
 	// Stored before the check, so that an alarm that comes in between finds and stops this run.
 	e.runs.Store(o.Run, activeRun{r, stop})
 	defer e.runs.Delete(o.Run)
-	if err := e.checkFrozen(r.Session); err != nil {
+	if err := e.refuseFrozen(r.Session); err != nil {
 		return o, err
 	}
 	var closed bool
@@ -195,7 +196,7 @@ func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Eve
 	}
 	e.logOutcome(o, err)
 	// An alarm ends a run by cancelling it, and the client must learn the reason.
-	if frozen := e.checkFrozen(r.Session); frozen != nil {
+	if frozen := e.refuseFrozen(r.Session); frozen != nil {
 		return o, frozen
 	}
 	return o, err

@@ -28,7 +28,7 @@ type RunRequest struct {
 	APIs []string
 	// Tenant owns the run. Nil means the operator.
 	Tenant  *TenantSources
-	Timeout time.Duration
+	Timeout time.Duration // bounded by package tools
 	// DryRun records writes in a plan instead of sending them: see proxyapi.Registration.
 	DryRun bool
 	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.

@@ -90,9 +90,9 @@ func TestShippedInDeno(t *testing.T) {
 		{"no document", `import { load } from "./explore-openapi.ts"; try { await load(URL + "/denied") } catch (e) { console.log(e.message.includes("answered 403: no")) }`, "true\n"},
 		{"cursor, busy once", `import { all } from "./page-through.ts"; const x = await all(URL + "/cursor", { next: (b) => b.has_more ? { after: b.next } : null }); console.log(x.length, x[29].id)`, "30 29\n"},
 		{"link header", `import { all } from "./page-through.ts"; console.log((await all(URL + "/link")).length)`, "15\n"},
-		{"more pages than the default", `import { all } from "./page-through.ts"; try { await all(URL + "/many") } catch (e) { console.log(e.message) }`, "there are more than 100 pages, and not all were read: give maxPages\n"},
+		{"more pages than the default", `import { all } from "./page-through.ts"; try { await all(URL + "/many") } catch (e) { console.log(e.message) }`, "stopped after 100 pages, and there are more: give maxPages\n"},
 		{"as many pages as asked for", `import { all } from "./page-through.ts"; console.log((await all(URL + "/many", { maxPages: 3 })).length)`, "3\n"},
-		{"a loop ends", `import { all } from "./page-through.ts"; try { await all(URL + "/loop") } catch (e) { console.log(e.message.includes("was read already")) }`, "true\n"},
+		{"a loop ends", `import { all } from "./page-through.ts"; try { await all(URL + "/loop") } catch (e) { console.log(e.message.includes("was read before")) }`, "true\n"},
 		{"credentials stay with their origin", `import { all } from "./page-through.ts"; try { await all(URL + "/elsewhere") } catch (e) { console.log(e.message.includes("another origin")) }`, "true\n"},
 		{"refused", `import { all } from "./page-through.ts"; try { await all(URL + "/denied") } catch (e) { console.log(e.message.includes("answered 403")) }`, "true\n"},
 		{"compare", `import { compare, table } from "./compare-lists.ts";

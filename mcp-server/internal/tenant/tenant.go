@@ -37,7 +37,7 @@ func (t *Tenant) NarrowAPIs(apis []string) (narrow []string, closed bool, err er
 		// Not an empty list, which would mean all APIs.
 		return t.APIs, true, nil
 	}
-	own := slices.DeleteFunc(slices.Clone(apis), func(name string) bool { return !t.MayUse(name) })
+	own := slices.DeleteFunc(slices.Clone(apis), func(name string) bool { return !t.CanUseAPI(name) })
 	if len(own) == 0 {
 		return nil, true, ErrNotYours
 	}
@@ -52,7 +52,7 @@ func (t *Tenant) NarrowCatalog(c proxyapi.Catalog) proxyapi.Catalog {
 	}
 	// Problems name APIs, and the tenant must not learn about others'.
 	c.Problems = nil
-	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a proxyapi.API) bool { return !t.MayUse(a.Name) })
+	c.APIs = slices.DeleteFunc(slices.Clone(c.APIs), func(a proxyapi.API) bool { return !t.CanUseAPI(a.Name) })
 	return c
 }
 

@@ -16,6 +16,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
+// previewLength is the number of characters that a model gets of a far too long stdout.
+const previewLength = 4000
+
 // maxHints is the largest number of hints in a result.
 const maxHints = 5
 
@@ -167,7 +170,7 @@ const (
 
 // cutOutput returns the first block, stderr if it has a separate block, and the number of omitted characters. Both
 // blocks have at most limit characters together. If the output is longer, stderr gets half of limit after a failure,
-// and a quarter after a success.
+// and a quarter after a success. A stdout of more than twice limit gets previewLength if code can read the whole.
 func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	share := r.limit / 4
 	if failed {
@@ -176,7 +179,11 @@ func (r runRendering) cutOutput(failed bool) (first, stderr string, cut int) {
 	// Unused space of one stream goes to the other.
 	most := min(r.stderr.Len(), max(share, r.limit-r.stdout.Len()))
 	stderr, cutErr := r.stderr.Text(most)
-	first, cutOut := r.stdout.Text(r.limit - most)
+	room := r.limit - most
+	if r.outcome.Exit.StdoutFile != "" && r.stdout.Len() > 2*r.limit {
+		room = min(room, previewLength) // so much output was a mistake, and its text costs the model's context
+	}
+	first, cutOut := r.stdout.Text(room)
 	if !failed {
 		return first, stderr, cutErr + cutOut
 	}

@@ -186,7 +186,7 @@ func TestPortHints(t *testing.T) {
 		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
 		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
 		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
-		{`Requires net access to "es.lam:9200"`, "es.lam is in no API. Did you mean es.lan:9200?"},
+		{`Requires net access to "es.lam:9200"`, "es.lam:9200 is in no API. Did you mean es.lan:9200?"},
 		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
 		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
 		{`Caused by: Error: error sending request for url (https://api.example.com:8443/v1?x=1): client error (Connect): tcp connect error: Connection refused (os error 111)`,
@@ -204,6 +204,16 @@ func TestPortHints(t *testing.T) {
 	}
 	if got := denoRefusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, runRendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)
+	}
+}
+
+// TestBrokenAPI: the hosts of an API that does not load are unknown, so a person reads which file to check first.
+func TestBrokenAPI(t *testing.T) {
+	cat := proxyapi.Catalog{Problems: []proxyapi.CatalogProblem{{API: "old", Warning: true}, {API: "shop"}}}
+	got := denoRefusals(`Requires net access to "localhost:18473"`, runRendering{catalog: cat})
+	const want = "localhost:18473 is in no API that is loaded. apis/shop/config.json does not load: codeforge check shows why."
+	if len(got) != 1 || !strings.HasPrefix(got[0].Person, want) || strings.Contains(got[0].Model, "shop") {
+		t.Errorf("%+v", got)
 	}
 }
 

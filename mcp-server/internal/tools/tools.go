@@ -1,4 +1,5 @@
-// Package tools provides the tools, resources, prompt and instructions that MCP clients see, on one mcp.Server.
+// Package tools provides the tools, resources, prompt and instructions that MCP clients see, on one mcp.Server. It
+// reads and bounds the arguments of each call, such as the time limit of a run (execute.go).
 //
 // Text for the model is only in content. Tools have hand-written input schemas. The list of tools changes only with the
 // languages of the sandbox, so that a catalog change does not make clients reload the list.

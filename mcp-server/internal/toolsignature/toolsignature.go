@@ -1,5 +1,5 @@
-// Package toolsignature writes the tools of MCP servers for a model: as TypeScript from their JSON Schemas, and as one
-// line each.
+// Package toolsignature writes the tools of MCP servers as text for a model to read: as TypeScript from their JSON
+// Schemas, and as one line each. The functions that code calls are in sandbox-image/runner.
 //
 // Threat: a server wrote the schemas and descriptions. Contract: depth, number of properties and length are bounded.
 // The result is a hint for a reader and not a checked type. If a schema is too odd, the result is "unknown".

@@ -1,9 +1,9 @@
 // Package entrance accepts connections from the sandbox.
 //
 // It identifies the slot (by the listener or the source address) and binds the connection to the slot's lease. It
-// terminates TLS with a certificate of the proxy's authority, and passes strictly checked HTTP to the handler. Threats:
-// connections of an ended run, floods and slow clients from one slot, host names that differ between SNI and Host, and
-// requests that two parsers read differently.
+// terminates TLS with a certificate of the proxy's authority, and passes strictly checked HTTP to package egress, which
+// compares the TLS name with the Host header. Threats: connections of an ended run, floods and slow clients from one
+// slot, and requests that two parsers read differently.
 package entrance
 
 import (

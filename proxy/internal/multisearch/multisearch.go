@@ -1,5 +1,5 @@
-// Package multisearch finds many strings in a stream at once and replaces them. It prefers the leftmost match, and of
-// several there the longest.
+// Package multisearch finds many strings in a stream at once, as they are and in encoded forms (base64, hex, escapes,
+// other character sets), and replaces them. It prefers the leftmost match, and of several there the longest.
 //
 // A string is found literally. With Pattern.Escaped it is also found with any of its characters escaped. The escapes
 // may be any mix of percent, JSON, HTML and backslash-hex escapes, nested up to three deep. The result does not depend

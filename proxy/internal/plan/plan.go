@@ -1,4 +1,5 @@
-// Package plan records what a dry run would have sent, and sends it when a person approves.
+// Package plan records the writes of a dry run, and sends them when a person approves. Package egress gives code the
+// pretended answers (egress/plan.go).
 //
 // Threat: a person approves one plan and another is sent. Steps are added or changed later, are sent twice, under
 // another configuration or for another run. A person approves who has no right to. Contract: a plan is complete at the

@@ -1,4 +1,5 @@
 // Package receipt records the proxy's actions: one entry in the run's receipt, one log line and one count per exchange.
+// For a person, cli/internal/cli/receipt.go writes them as text.
 //
 // Contract: everything is bounded, so a run cannot grow the proxy's memory by fetching. All text from outside passes
 // the last scrub and redaction before it is kept or written.

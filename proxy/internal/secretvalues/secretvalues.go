@@ -1,4 +1,5 @@
-// Package secretvalues compiles the values of a catalog once, for all packages that search for them.
+// Package secretvalues compiles the values of a catalog once, for all packages that search for them. Package
+// multisearch makes the forms of each value (forms.go).
 //
 // Contract: scrub finds the values in responses, and swap refuses requests that contain one. Both search for all forms
 // of the values, which take about 100 times the memory of the values.

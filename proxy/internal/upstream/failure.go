@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -57,7 +58,7 @@ func (f Failure) NewRefusal() proxyapi.Refusal {
 	case errors.As(f.Cause, &dialled):
 		addr = netip.AddrPortFrom(dialled.to.Addr().Unmap(), dialled.to.Port()).String()
 	}
-	text := readertext.NewText(hint, "%HOST", f.Host, "%API", f.API, "%ADDR", addr, "%RANGE", private)
+	text := readertext.NewText(hint, "%HOST", f.Host, "%API", cmp.Or(f.API, "<name>"), "%ADDR", addr, "%RANGE", private)
 	r.Hint, r.Person = text.Model, text.Person
 	return r
 }
@@ -103,7 +104,7 @@ func (f Failure) hintUnresolved() string {
 		return there + "Check how it is spelt."
 	}
 	return there + "{Check how it is spelt; the user can correct the domains of the API %API|Check \"domains\" in " +
-		"apis/%API/config.json}."
+		"apis/%API/config.json, and that machine's internet access}."
 }
 
 // hintRefused returns the hint for a host with a forbidden address.
@@ -166,7 +167,8 @@ func (f Failure) hintUnverified() string {
 			"it, and the clock of the machine that CodeForge runs on."
 	case errors.As(f.Cause, &record):
 		return "Not sent: %HOST does not speak TLS on its https port. {If list_apis shows allow_http for its API, " +
-			"use http://. Otherwise tell the user to check|Check} the host."
+			"use http://. Otherwise tell the user to check the host|If the service has no certificate, set " +
+			"\"allow_http\": true in apis/%API/config.json and use http://. Otherwise check the host}."
 	}
 	return "Not sent. {The user can name|Name} the API's own certificate authority in \"ca_file\", if it has one."
 }

@@ -72,6 +72,25 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// TestRemedies: a person reads which field of which file to change.
+func TestRemedies(t *testing.T) {
+	for _, row := range []struct {
+		api   string
+		cause error
+		want  string
+	}{
+		{"shop", tls.RecordHeaderError{}, `If the service has no certificate, set "allow_http": true in apis/shop/config.json and use http://. Otherwise check the host.`},
+		{"", tls.RecordHeaderError{}, `"allow_http": true in apis/<name>/config.json`},
+		{"", x509.UnknownAuthorityError{}, `"ca_file" of apis/<name>/config.json`},
+		{"shop", errResolve, `Check "domains" in apis/shop/config.json, and that machine's internet access.`},
+	} {
+		r := Failure{Code: ClassifyError(row.cause), Host: "api.shop.test", API: row.api, Cause: row.cause}.NewRefusal()
+		if !strings.Contains(r.Person, row.want) {
+			t.Errorf("%v of %q: %s", row.cause, row.api, r.Person)
+		}
+	}
+}
+
 // TestOutOfFiles: if the proxy has no file descriptor left, no hint sends its reader to the host or to DNS, whether the
 // name or the address came last.
 func TestOutOfFiles(t *testing.T) {

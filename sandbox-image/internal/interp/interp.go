@@ -1,5 +1,5 @@
-// Package interp runs one interpreter. The interpreter is started ahead of time and waits in its slot for code. It runs
-// the code once and exits. Package interp ends a run that exceeds its limit of time, memory or output (run.go).
+// Package interp runs code in one waiting interpreter, and ends it at its limit of time, memory or output (run.go). An
+// interpreter runs code once and exits.
 package interp
 
 import (

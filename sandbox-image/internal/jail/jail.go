@@ -1,5 +1,6 @@
-// Package jail starts an interpreter in a slot, in bubblewrap or as a uid of the container, verifies its confinement
-// with the kernel, and ends it.
+// Package jail starts the program of a slot (Deno, Python, an MCP server or the compiler) with its command line and
+// permissions. It confines the program by bubblewrap or by a uid of the container, verifies the confinement with the
+// kernel, and ends the program.
 //
 // There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter
 // has a separate bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code

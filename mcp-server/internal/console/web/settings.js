@@ -8,7 +8,7 @@ import { Icon } from "./draw.js";
 
 const MEANS = {
   YOLO_MODE: "opens hosts that are in no API", DEBUG_MODE: "logs code and output", MCP_PORT: "of /mcp and of this page", MCP_ALLOWED_HOSTS: "names besides localhost", SANDBOX_SLOTS: "runs at the same time", SANDBOX_WARM: "interpreters kept warm", SANDBOX_MEMORY: "of one run", SANDBOX_SERVERS: "MCP servers at the same time", SANDBOX_SERVER_MEMORY: "of one MCP server",
-  SKILLS_READONLY: "code cannot write skills", OUTPUT_LIMIT: "characters of output shown to the model", TIMEOUT_DEFAULT: "seconds a run may take", TIMEOUT_MAX: "seconds a run may ask for", ANSWER_AFTER: "seconds until a call is answered although its run goes on", HISTORY: "full, receipts or off", LOG_FORMAT: "text or json", MCP_AUTH_TOKEN: "the token that clients send", REDACTING_STRINGS: "replaced in every request",
+  SKILLS_READONLY: "code cannot write skills", OUTPUT_LIMIT: "characters of output shown to the model", TIMEOUT_DEFAULT: "seconds a run may take", TIMEOUT_MAX: "seconds a run may ask for", ANSWER_AFTER: "seconds until a call answers; its run goes on", HISTORY: "full, receipts or off", LOG_FORMAT: "text or json", MCP_AUTH_TOKEN: "the token that clients send", REDACTING_STRINGS: "replaced in every request",
 };
 /** browser names a browser of what it says of itself. */
 function browser(agent) {

@@ -33,8 +33,8 @@ func (e *Executor) RaiseAlarm(a proxyapi.Alarm) {
 	})
 }
 
-// checkFrozen returns the error for a run whose session is frozen, or nil.
-func (e *Executor) checkFrozen(session string) error {
+// refuseFrozen returns the error for a run whose session is frozen, or nil.
+func (e *Executor) refuseFrozen(session string) error {
 	if a, ok := e.cfg.Alarms.FreezingAlarm(session); ok {
 		return &FrozenError{a}
 	}
