@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // newProblem returns the Problem for a mistake in an API's config.json.
@@ -76,10 +77,7 @@ func (l *loadState) rejectDuplicateTokens() (found bool) {
 // would stand for two credentials. It reports whether there was such a placeholder.
 func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 	all := l.listCredentials()
-	var names []string
-	for _, c := range all {
-		names = append(names, c.Name)
-	}
+	names := convert.Each(all, func(c ownedCredential) string { return c.Name })
 	search, rejected := newDictionary(names).newSearch(), map[*API]bool{}
 	for _, c := range all {
 		var inside []int
@@ -214,7 +212,7 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 			return "the token name " + strictjson.CutQuote(name) + ", which no API has",
 				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
-		case !isHostCovered(used.api.Hosts, host):
+		case !used.api.CoversHost(host.String()):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
 		case needsCredential(name, of, byName, seen):

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -40,9 +41,7 @@ func (v *configValidator) buildAPI(c configFile) *API {
 	a.Limits, a.Idempotency = c.limits, c.idempotency
 	a.AllowPrivate = v.compileRanges(c)
 	a.CAs = v.readCAs(c.caFile)
-	for _, raw := range c.credentials {
-		a.Credentials = append(a.Credentials, v.buildCredential(raw))
-	}
+	a.Credentials = convert.Each(c.credentials, v.buildCredential)
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
 	a.Internal = c.internal
 	a.ClientCert = v.buildClientCert(c.clientCert)

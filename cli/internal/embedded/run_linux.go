@@ -170,13 +170,9 @@ func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready
 				}
 			}
 			if failed == nil && ctx.Err() == nil {
-				failed = fmt.Errorf("the supervisor ended (%w)", exitStatus(child.Err()))
+				failed = fmt.Errorf("the supervisor ended (%w)", cmp.Or(child.Err(), errors.New("exit status 0")))
 			}
 			return failed
 		}
 	}
-}
-
-func exitStatus(err error) error {
-	return cmp.Or(err, errors.New("exit status 0"))
 }

@@ -132,12 +132,6 @@ func (q *Queue) CountWaiting() int {
 	return q.waiting
 }
 
-// AcquireLease takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no
-// lease was available.
-func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.SlotLease, time.Duration, error) {
-	return q.AcquireFor(ctx, Turn{Session: session})
-}
-
 // Turn describes the run that wants a lease, and the kind of lease.
 type Turn struct {
 	Session string

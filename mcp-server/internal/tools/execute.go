@@ -113,7 +113,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	}
 	l, running := s.newLongRun(ctx, s.newReporter(ctx, req))
 	if _, isPatient := req.Params.Meta[patientKey]; isPatient {
-		l.due = l.due.Add(patientTime)
+		l.due = l.due.Add(maxEndWait)
 	}
 	if background {
 		if !s.runs.add(l) {
@@ -129,7 +129,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
 	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })
 	if background {
-		return l.look(r.Session)
+		return l.readOutput(r.Session)
 	}
 	return s.awaitRun(ctx, l, r.Session)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -320,10 +321,7 @@ func (r runRendering) moduleRefusals(printed string) []readertext.Text {
 // hintMissingClient returns the hint for a typed client that could not be imported. path begins with /code/apis/.
 func (r runRendering) hintMissingClient(path string) readertext.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
-	var known []string
-	for _, a := range r.catalog.APIs {
-		known = append(known, a.Name)
-	}
+	known := convert.Each(r.catalog.APIs, func(a proxyapi.API) string { return a.Name })
 	if slices.Contains(known, name) {
 		return readertext.NewText("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // ErrRefused is the error for an address that may not be dialled.
@@ -219,11 +221,7 @@ func containsAddr(list []netip.Prefix, a netip.Addr) bool {
 }
 
 func parsePrefixes(texts ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(texts))
-	for i, t := range texts {
-		out[i] = netip.MustParsePrefix(t)
-	}
-	return out
+	return convert.Each(texts, netip.MustParsePrefix)
 }
 
 // machineAddrs caches this machine's addresses, because listing them takes longer than all other checks.

@@ -53,9 +53,7 @@ func (o *oauth2) chooseClient(old *client) *client {
 
 // joinScopes joins scopes with the separator that the server expects.
 func (o *oauth2) joinScopes(scopes []string) string {
-	separator := o.ScopeSeparator
-	separator = cmp.Or(separator, " ")
-	return strings.Join(scopes, separator)
+	return strings.Join(scopes, cmp.Or(o.ScopeSeparator, " "))
 }
 
 // obtainGrant implements kind.
@@ -141,7 +139,7 @@ func parseToken(a *Answer) (grant, error) {
 	// Also with status 200, with which some servers report errors.
 	if t.Error != "" {
 		code := filterCode(t.Error)
-		if isEnded(code) {
+		if slices.Contains(endedCodes, code) {
 			return grant{}, newLoginNeeded(code)
 		}
 		return grant{}, newUnavailable(code)
@@ -248,8 +246,6 @@ func parseSeconds(raw json.RawMessage) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
-
-func isEnded(code string) bool { return slices.Contains(endedCodes, code) }
 
 // maskSecret returns a secret as a credential for package scrub.
 func maskSecret(text string) catalog.Credential {
