@@ -461,7 +461,7 @@ func TestVersionsGiveWay(t *testing.T) {
 	for i := range 20 {
 		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
 	}
-	for i := range 2 * maxAlerts {
+	for i := range maxAlerts + maxAlerts/10 { // each looks through those of the last minute
 		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
 		if i%16 == 0 {
 			source := make([]byte, 16<<10)
