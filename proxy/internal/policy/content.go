@@ -16,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -304,11 +305,7 @@ func (c *Content) splitOnce(name string) foldedName {
 
 // foldPath folds the path of a field.
 func foldPath(path []string) foldedName {
-	out := foldedName{whole: foldSeparators(strings.Join(path, ""))}
-	for _, p := range path {
-		out.parts = append(out.parts, foldSeparators(p))
-	}
-	return out
+	return foldedName{whole: foldSeparators(strings.Join(path, "")), parts: convert.Each(path, foldSeparators)}
 }
 
 // formatBrackets returns the rest of a path in the notation of forms: "[amount]".
