@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // newProblem returns the Problem for a mistake in an API's config.json.
@@ -46,7 +47,7 @@ func (l *loadState) checkAcrossAPIs() {
 
 // rejectDuplicateTokens resolves token names that two APIs declare. The name belongs to the API that had it before this
 // load, or else to the first API by name. The new version of the other API is rejected. An API that loses one name in a
-// pass loses no other name in it. conflict reports whether there was a conflict.
+// pass loses no other name in it. rejectDuplicateTokens reports whether there was a conflict.
 func (l *loadState) rejectDuplicateTokens() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.listAPIs() {
@@ -76,10 +77,7 @@ func (l *loadState) rejectDuplicateTokens() (found bool) {
 // would stand for two credentials. It reports whether there was such a placeholder.
 func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 	all := l.listCredentials()
-	var names []string
-	for _, c := range all {
-		names = append(names, c.Name)
-	}
+	names := convert.Each(all, func(c ownedCredential) string { return c.Name })
 	search, rejected := newDictionary(names).newSearch(), map[*API]bool{}
 	for _, c := range all {
 		var inside []int
@@ -106,7 +104,8 @@ func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 }
 
 // rejectForeignTokens rejects a server whose settings contain the token name of another API. The name would never be
-// swapped there, so the server would not get the credential. foreign reports whether there was such a server.
+// swapped there, so the server would not get the credential. rejectForeignTokens reports whether there was such a
+// server.
 func (l *loadState) rejectForeignTokens() (found bool) {
 	owner := map[string]*API{}
 	for _, c := range l.listCredentials() {
@@ -213,7 +212,7 @@ func findUnfitToken(of string, f *Fetch, byName map[string]ownedCredential) (fou
 			return "the token name " + strictjson.CutQuote(name) + ", which no API has",
 				"the name of a credential of an API with the host"
 		case !known: // an ordinary word
-		case !isHostCovered(used.api.Hosts, host):
+		case !used.api.CoversHost(host.String()):
 			return "the token name " + name + " of apis/" + used.api.Name + ", which does not have the host of url",
 				"a credential of an API with that host in domains"
 		case needsCredential(name, of, byName, seen):
@@ -240,7 +239,8 @@ func needsCredential(name, other string, byName map[string]ownedCredential, seen
 
 // rejectDisclosures rejects an API whose public part contains a credential of any API, because code could then read the
 // credential. It also rejects an API whose credential is the token name of another, because code could then send it. An
-// API that is rejected in a pass is skipped for the rest of the pass. disclosure reports whether an API was rejected.
+// API that is rejected in a pass is skipped for the rest of the pass. rejectDisclosures reports whether an API was
+// rejected.
 func (l *loadState) rejectDisclosures() (found bool) {
 	apis := l.listAPIs()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.isUnchanged(a) }) {

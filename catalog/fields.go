@@ -3,6 +3,8 @@ package catalog
 import (
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // fieldSpec describes one field of an object in config.json. It serves loading, the JSON Schema and the test of the
@@ -20,11 +22,7 @@ type fieldSpec[T any] struct {
 type fieldSpecs[T any] []fieldSpec[T]
 
 func (s fieldSpecs[T]) fieldNames() []string {
-	var out []string
-	for _, f := range s {
-		out = append(out, f.name)
-	}
-	return out
+	return convert.Each(s, func(f fieldSpec[T]) string { return f.name })
 }
 
 // objectSchema returns the object for the JSON Schema.

@@ -1,5 +1,7 @@
 package catalog
 
+import "github.com/codeforge-mcp/codeforge/internal/convert"
+
 // The fields of a credential that select how it is obtained.
 const (
 	kindOAuth2    = "oauth2"
@@ -44,11 +46,7 @@ type mintKind struct {
 }
 
 func (k mintKind) fieldNames() []string {
-	var out []string
-	for _, f := range k.fields {
-		out = append(out, f.name)
-	}
-	return out
+	return convert.Each(k.fields, func(f mintField) string { return f.name })
 }
 
 // secretDoc is the end of the documentation of a secret.
@@ -61,11 +59,7 @@ func mintKinds() []mintKind {
 }
 
 func mintKindNames() []string {
-	var out []string
-	for _, k := range mintKinds() {
-		out = append(out, k.name)
-	}
-	return out
+	return convert.Each(mintKinds(), func(k mintKind) string { return k.name })
 }
 
 // fieldSchema returns the field for the JSON Schema.

@@ -1,5 +1,7 @@
 package catalog
 
+import "github.com/codeforge-mcp/codeforge/internal/convert"
+
 // oauthProvider is a preset of "oauth2" for fields that config.json leaves out.
 type oauthProvider struct {
 	name                         string
@@ -52,9 +54,5 @@ func listProviders() []oauthProvider {
 }
 
 func providerNames() []string {
-	var out []string
-	for _, p := range listProviders() {
-		out = append(out, p.name)
-	}
-	return out
+	return convert.Each(listProviders(), func(p oauthProvider) string { return p.name })
 }

@@ -3,14 +3,12 @@ package catalog
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 func parsePrefixes(list ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, p := range list {
-		out[i] = netip.MustParsePrefix(p)
-	}
-	return out
+	return convert.Each(list, netip.MustParsePrefix)
 }
 
 // PrivateRanges are the ranges of "allow_private": true (RFC 1918).

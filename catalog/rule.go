@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
@@ -118,10 +119,7 @@ func (f FieldRule) String() string {
 		out = append(out, f.Field+" <= "+formatDecimal(f.Max))
 	}
 	if f.OneOf != nil {
-		values := make([]string, len(f.OneOf))
-		for i, v := range f.OneOf {
-			values[i] = v.Text
-		}
+		values := convert.Each(f.OneOf, func(v FieldValue) string { return v.Text })
 		out = append(out, f.Field+" is "+strings.Join(values, " or "))
 	}
 	return strings.Join(out, " and ")

@@ -3,6 +3,8 @@ package catalog
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // jsonSchema is the part of JSON Schema (draft 2020-12) that config.json needs.
@@ -40,11 +42,7 @@ func (s jsonSchema) MarshalJSON() ([]byte, error) {
 	if s.Closed {
 		out.Additional = new(bool)
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(out)
-	return b.Bytes(), err
+	return convert.ToJSON(out)
 }
 
 // ConfigSchema returns the JSON Schema of config.json, indented, for the completion in editors. It is generated from

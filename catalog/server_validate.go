@@ -120,7 +120,7 @@ func (v *configValidator) serverURL(a *API, s *mcpserver.Settings) {
 	if !slices.Contains(a.Hosts, host) {
 		a.ServerHost = host.String()
 	}
-	if !isHostCovered(a.Hosts, host) {
+	if !a.CoversHost(host.String()) {
 		a.Hosts = append(a.Hosts, host)
 	}
 }
@@ -141,10 +141,12 @@ func (v *configValidator) serverRegistry(s string) {
 	}
 }
 
-// isHostCovered reports whether one of the patterns covers a host.
-func isHostCovered(patterns []HostPattern, host HostPattern) bool {
-	_, parent, _ := strings.Cut(host.String(), ".")
-	return slices.ContainsFunc(patterns, func(p HostPattern) bool { return p == host || p.String() == "*."+parent })
+// CoversHost reports whether one of the API's patterns covers a host.
+func (a *API) CoversHost(host string) bool {
+	_, parent, _ := strings.Cut(host, ".")
+	return slices.ContainsFunc(a.Hosts, func(p HostPattern) bool {
+		return p.String() == host || p.String() == "*."+parent
+	})
 }
 
 // packageName matches an npm name with an exact version (https://semver.org) and optionally a program of the package.

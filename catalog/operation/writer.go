@@ -1,10 +1,10 @@
 package operation
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // Writer writes a file. It rejects everything that a Reader would reject.
@@ -69,15 +69,12 @@ func (w *Writer) writeJSON(v any) error {
 
 // MarshalLine returns a head or a line as in the file, with its line feed. It fails if the line is longer than MaxLine.
 func MarshalLine(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	// The file is not HTML, and the escapes would need more room.
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := convert.ToJSON(v)
+	if err != nil {
 		return nil, fmt.Errorf("writing a line: %w", err)
 	}
-	if b.Len() > MaxLine {
+	if len(text) >= MaxLine {
 		return nil, fmt.Errorf("a line longer than %d bytes", MaxLine)
 	}
-	return b.Bytes(), nil
+	return append(text, '\n'), nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // Severity tells whether a Problem prevents loading.
@@ -73,10 +75,7 @@ func (ps Problems) filterSeverity(s Severity) Problems {
 
 // String returns one line per problem.
 func (ps Problems) String() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
+	lines := convert.Each(ps, Problem.String)
 	return strings.Join(lines, "\n")
 }
 

@@ -37,8 +37,7 @@ func (e *Error) Error() string {
 
 // locateError adds the line and the column to an *Error.
 func locateError(err error, text string) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		before := text[:min(e.Offset, len(text))]
 		e.Line = strings.Count(before, "\n") + 1
 		e.Column = utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1

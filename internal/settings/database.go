@@ -84,13 +84,3 @@ func (s *Settings) completeDatabase() {
 	u.RawQuery = q.Encode()
 	s.Database = secret.New(u.String())
 }
-
-// DatabaseAddress returns the host and port of Postgres, or false if no database is configured.
-func (s Settings) DatabaseAddress() (host string, port uint16, ok bool) {
-	u, err := url.Parse(s.Database.Reveal())
-	if s.Database.IsEmpty() || err != nil {
-		return "", 0, false
-	}
-	port, err = databasePort(u)
-	return u.Hostname(), port, err == nil
-}

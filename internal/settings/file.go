@@ -58,8 +58,7 @@ func readFromFile(path string, set bool, read func(text string) (want string)) s
 	}
 	text, err := readValue(path)
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
 			// The message names the variable; the path is already in it.
 			err = at.Err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -24,10 +25,7 @@ type Mistake struct{ Name, Found, Want string }
 
 // Error returns one line per variable: "MCP_PORT: \"http\"; want a whole number from 1 to 65535".
 func (e Error) Error() string {
-	lines := make([]string, len(e))
-	for i, m := range e {
-		lines[i] = m.Name + ": " + m.Found + "; want " + m.Want
-	}
+	lines := convert.Each(e, func(m Mistake) string { return m.Name + ": " + m.Found + "; want " + m.Want })
 	return strings.Join(lines, "\n")
 }
 

@@ -48,6 +48,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -118,11 +119,7 @@ func (s Settings) MarshalJSON() ([]byte, error) { return []byte(`"[settings]"`),
 
 // ListNames lists every variable, in the order of .env.example.
 func ListNames() []string {
-	names := make([]string, 0, 30)
-	for _, v := range settingSpecs() {
-		names = append(names, v.name)
-	}
-	return names
+	return convert.Each(settingSpecs(), func(v settingSpec) string { return v.name })
 }
 
 // DefaultOf returns the default value of a variable, as in .env.example, or "" for an unknown name.

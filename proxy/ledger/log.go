@@ -3,7 +3,6 @@
 package ledger
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 )
 
@@ -85,7 +85,7 @@ type Log struct {
 // AppendRecord writes a record. An error means that the record is not in the ledger. A record that counts the lost ones
 // precedes the next record that can be written.
 func (l *Log) AppendRecord(e Entry) error {
-	entry, err := encodeEntry(e)
+	entry, err := convert.ToJSON(e)
 	if err != nil {
 		return fmt.Errorf("writing the ledger: %w", err)
 	}
@@ -103,15 +103,6 @@ func (l *Log) AppendRecord(e Entry) error {
 		l.noteLost(err)
 	}
 	return err
-}
-
-// encodeEntry returns an entry as JSON without escapes for <, > and &: escaped, a URL could take six times the space.
-func encodeEntry(e Entry) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(e)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // appendRecord writes one record, if today's records then take at most most bytes. The caller holds mu.
@@ -200,7 +191,7 @@ func (l *Log) WriteCheckpoint(run string) (Head, error) {
 }
 
 // checkpointLocked writes a checkpoint, if there are records since the last one. The caller holds mu, and must then
-// call sync of the returned day.
+// call syncTo of the returned day.
 func (l *Log) checkpointLocked(run string) (Head, *dayFile, int64, error) {
 	if l.broken != nil {
 		return Head{}, nil, 0, l.broken

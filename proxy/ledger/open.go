@@ -79,8 +79,7 @@ func (l *Log) openFolder() (Start, error) {
 		return start, err
 	}
 	start.Dropped, err = l.resumeLast()
-	var bad *damagedError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*damagedError](err); ok {
 		start.SetAside, err = l.setAside()
 		l.conf.Log.Error("the ledger did not verify and was set aside", logline.Tag("audit"),
 			slog.String("error", bad.Error()), slog.String("folder", start.SetAside))

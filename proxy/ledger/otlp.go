@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -164,10 +165,7 @@ func newRequestSpan(trace, parent string, r Record) span {
 	if x.Code != "" {
 		s.Attributes = append(s.Attributes, textAttribute("error.type", x.Code))
 	}
-	names := make([]string, len(x.Swapped))
-	for i, swap := range x.Swapped {
-		names[i] = swap.Name
-	}
+	names := convert.Each(x.Swapped, func(swap proxyapi.Swap) string { return swap.Name })
 	if len(names) > 0 {
 		s.Attributes = append(s.Attributes, textAttribute("codeforge.names", strings.Join(names, ",")))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -164,21 +165,14 @@ func (o *apiOptions) parseVariable(s string) error {
 
 // publicParts returns the parts of an API that may be shown: no credential values.
 func publicParts(a *catalog.API) proxyapi.InspectedAPI {
-	p := proxyapi.InspectedAPI{Active: a.Active, API: proxyapi.API{
+	return proxyapi.InspectedAPI{Active: a.Active, API: proxyapi.API{
 		Name: a.Name, Description: a.Description,
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
+		Domains: convert.Each(a.Hosts, catalog.HostPattern.String), AllowHTTP: a.AllowHTTP,
+		Credentials: convert.Each(a.Credentials, func(c catalog.Credential) proxyapi.Token {
+			return proxyapi.Token{Name: c.Name, In: convert.Each(c.Surfaces, catalog.Surface.String)}
+		}),
 	}}
-	for _, h := range a.Hosts {
-		p.Domains = append(p.Domains, h.String())
-	}
-	for _, c := range a.Credentials {
-		t := proxyapi.Token{Name: c.Name}
-		for _, s := range c.Surfaces {
-			t.In = append(t.In, s.String())
-		}
-		p.Credentials = append(p.Credentials, t)
-	}
-	return p
 }
 
 func (o *apiOptions) listAPIs(e *Env) error {
@@ -188,10 +182,7 @@ func (o *apiOptions) listAPIs(e *Env) error {
 			return errors.New(f.Text)
 		}
 	}
-	rows := []proxyapi.InspectedAPI{}
-	for _, a := range cat.APIs() {
-		rows = append(rows, publicParts(a))
-	}
+	rows := convert.Each(cat.APIs(), publicParts)
 	if o.json {
 		return printJSON(e.Stdout, rows)
 	}

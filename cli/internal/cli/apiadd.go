@@ -12,6 +12,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
@@ -170,7 +171,7 @@ func (o *apiOptions) askMore(ctx context.Context, in linePrompter, entry *apidir
 		}
 	}
 	if len(o.tokens) == 0 && !o.none {
-		usual := defaultToken(entry.Name)
+		usual := document.TokenName(entry.Name, "AUTH_TOKEN")
 		question := "Token name that code writes [" + usual + "], or none: "
 		text, err := in.askLine(ctx, question, "--token", func(s string) (string, error) {
 			if s == "" {
@@ -278,9 +279,7 @@ func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string,
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", safetext.OneLine(w.String()))
-	}
+	printEach(e.Stderr, "warning: ", convert.Each(warnings, catalog.Problem.String))
 	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
@@ -293,6 +292,3 @@ func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string,
 	}
 	return nil
 }
-
-// defaultToken returns the usual token name of an API.
-func defaultToken(api string) string { return document.TokenName(api, "AUTH_TOKEN") }

@@ -205,9 +205,7 @@ func printDocument(out io.Writer, name string, doc *document.ImportedDocument) {
 	if len(doc.Scheme.Tokens) == 0 {
 		fmt.Fprintln(out, "  auth  not in the document; --token NAME adds a bearer token if the API wants one")
 	}
-	for _, note := range doc.Notes {
-		fmt.Fprintf(out, "  note  %s\n", safetext.OneLine(note))
-	}
+	printEach(out, "  note  ", doc.Notes)
 }
 
 func formatKilobytes(n int) string { return fmt.Sprintf("%d KB", (n+999)/1000) }
@@ -250,14 +248,14 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 	kept, closed := doc.Operations[:0], map[string]bool{}
 	for _, l := range doc.Operations {
 		// A new document must not open hosts: their operations are left out.
-		if host := serverHost(l.Server); host != "" && !isCovered(a.Hosts, host) {
+		if host := serverHost(l.Server); host != "" && !a.CoversHost(host) {
 			closed[host] = true
 			continue
 		}
 		kept = append(kept, l)
 	}
 	doc.Operations, doc.Head.Operations = kept, len(kept)
-	if host := serverHost(doc.Head.Server); !isCovered(a.Hosts, host) {
+	if host := serverHost(doc.Head.Server); !a.CoversHost(host) {
 		return fmt.Errorf("the server %s is not in the domains of %s: add %s there first",
 			safetext.OneLine(doc.Head.Server), name, host)
 	}
@@ -285,16 +283,14 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 			o.printChanges(e.Stdout, a, old, fresh)
 		}
 	}
-	for _, note := range doc.Notes {
-		fmt.Fprintf(e.Stdout, "  note  %s\n", safetext.OneLine(note))
-	}
+	printEach(e.Stdout, "  note  ", doc.Notes)
 	return nil
 }
 
 // printChanges prints the hosts and credentials that a document needs and config.json lacks.
 func (o *apiOptions) printChanges(out io.Writer, a *catalog.API, old operation.Head, doc *document.ImportedDocument) {
 	for _, host := range doc.Hosts {
-		if !isCovered(a.Hosts, host) {
+		if !a.CoversHost(host) {
 			fmt.Fprintf(out, "  note  the document names the host %s, which is not in \"domains\" and stays closed\n",
 				safetext.OneLine(host))
 		}
@@ -320,14 +316,6 @@ func serverHost(server string) string {
 		return "?"
 	}
 	return host
-}
-
-// isCovered reports whether one of the patterns covers a host.
-func isCovered(patterns []catalog.HostPattern, host string) bool {
-	_, parent, _ := strings.Cut(host, ".")
-	return slices.ContainsFunc(patterns, func(p catalog.HostPattern) bool {
-		return p.String() == host || p.String() == "*."+parent
-	})
 }
 
 // allowedMethods returns the methods that an API allows, or nil for all.

@@ -67,11 +67,7 @@ func (o *apiOptions) showProposal(ctx context.Context, e *Env, name string) erro
 	}
 	p := proposeRules(a, list)
 	p.Since = since
-	if o.json {
-		return printJSON(e.Stdout, p)
-	}
-	printProposal(e, p)
-	return nil
+	return printValue(e, o.json, p, true, func() { printProposal(e, p) })
 }
 
 // proposeRules makes the rules for served requests.
@@ -211,9 +207,7 @@ func printProposal(e *Env, p ruleProposal) {
 		fmt.Fprintln(e.Stdout, paint(terminal.Green, fmt.Sprintf("+ %-60s %d", safetext.OneLine(string(r.Rule))+",",
 			r.Requests)))
 	}
-	for _, u := range p.Unused {
-		fmt.Fprintf(e.Stdout, "  not used: %s\n", safetext.OneLine(u))
-	}
+	printEach(e.Stdout, "  not used: ", p.Unused)
 	fmt.Fprintln(e.Stdout, "The ledger has no bodies: add conditions on fields, and \"graphql\", by hand. "+
 		"\"then\": \"approve\" asks you first.")
 }

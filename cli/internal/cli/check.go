@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -50,10 +51,7 @@ func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
 	var mistakes settings.Error
 	if _, err := settings.Parse(w.getenv); errors.As(err, &mistakes) {
 		for _, m := range mistakes {
-			found = append(found, checkFinding{
-				Severity: "error", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
-				Text: fmt.Sprintf("%s: %s: %s; want %s", dotenvFile, m.Name, m.Found, m.Want),
-			})
+			found = append(found, settingFinding("error", m, "want "+m.Want))
 		}
 	}
 	found = append(found, findMisspelt(e)...)
@@ -70,13 +68,23 @@ func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
 		return append(found, checkFinding{Severity: "error", File: apis, Text: text}), nil
 	}
 	cat, problems := catalog.Load(apis, catalog.Options{Getenv: credentialEnvironment(e, w)})
-	for _, p := range problems {
-		found = append(found, checkFinding{
-			Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
-			Text: p.String(),
-		})
+	return slices.Concat(found, convert.Each(problems, problemFinding), inspectTenants(w, cat)), cat
+}
+
+// problemFinding returns a problem as a finding.
+func problemFinding(p catalog.Problem) checkFinding {
+	return checkFinding{
+		Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,
+		Text: p.String(),
 	}
-	return append(found, inspectTenants(w, cat)...), cat
+}
+
+// settingFinding returns a mistake in a setting as a finding. Its text ends with advice.
+func settingFinding(severity string, m settings.Mistake, advice string) checkFinding {
+	return checkFinding{
+		Severity: severity, File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
+		Text: fmt.Sprintf("%s: %s: %s; %s", dotenvFile, m.Name, m.Found, advice),
+	}
 }
 
 // credentialEnvironment returns the function that looks up a credential in the environment. It is nil if CodeForge runs
@@ -98,26 +106,15 @@ func inspectTenants(w envVariables, cat *catalog.Catalog) []checkFinding {
 	if err != nil {
 		return []checkFinding{{Severity: "error", File: path, Text: err.Error()}}
 	}
-	var found []checkFinding
-	for _, p := range problems {
-		found = append(found, checkFinding{
-			Severity: p.Severity.String(), File: p.File, Field: p.Field, Found: p.Found, Want: p.Want, Text: p.String(),
-		})
-	}
-	return found
+	return convert.Each(problems, problemFinding)
 }
 
 // findMisspelt warns of variables in .env that look like misspelt settings.
 func findMisspelt(e *Env) []checkFinding {
 	file, _ := settings.ReadFile(e.inHome(dotenvFile)) // inspect has reported its errors
-	var found []checkFinding
-	for _, m := range settings.ListMisspelt(file) {
-		found = append(found, checkFinding{
-			Severity: "warning", File: dotenvFile, Field: m.Name, Found: m.Found, Want: m.Want,
-			Text: fmt.Sprintf("%s: %s: %s; did you mean %s?", dotenvFile, m.Name, m.Found, m.Want),
-		})
-	}
-	return found
+	return convert.Each(settings.ListMisspelt(file), func(m settings.Mistake) checkFinding {
+		return settingFinding("warning", m, "did you mean "+m.Want+"?")
+	})
 }
 
 // findMissing reports files and folders that settings name but that do not exist.

@@ -103,8 +103,7 @@ func Run(ctx context.Context, e *Env) int {
 		return 0
 	}
 	code := ExitFailed
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		code = exit.code
 	}
 	if text := err.Error(); text != "" {

@@ -318,7 +318,7 @@ func TestProbe(t *testing.T) {
 		{"body", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceBody}), "GET", "https://a.example/v1", "", ""},
 		{"any query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery}), "GET", "https://a.example/v1", "", ""},
 	} {
-		p, err := probe.New(publicAPI(row.api), "/v1")
+		p, err := probe.New(publicParts(row.api).API, "/v1")
 		if err != nil || p.Method != row.method || p.URL != row.url || p.Header != row.header || p.Value != row.value {
 			t.Errorf("%s: %+v, %v", row.name, p, err)
 		}
@@ -328,7 +328,7 @@ func TestProbe(t *testing.T) {
 		"POST only":          api(nil, []string{"POST"}, "a.example"),
 		"wildcards only":     api(nil, nil, "*.a.example"),
 	} {
-		if p, err := probe.New(publicAPI(a), "/"); err == nil {
+		if p, err := probe.New(publicParts(a).API, "/"); err == nil {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}

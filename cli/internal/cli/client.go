@@ -18,7 +18,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 func connectCommand(e *Env) *cobra.Command {
@@ -80,7 +82,7 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 		return err
 	}
 	if o.tenant != "" {
-		op, _, _, err := mcpclient.ConnectOperator(ctx, c)
+		op, err := o.target.connectOperator(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -88,10 +90,7 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 		if err != nil {
 			return err
 		}
-		var names []string
-		for _, t := range list.Tenants {
-			names = append(names, t.Name)
-		}
+		names := convert.Each(list.Tenants, func(t operatorapi.TenantInfo) string { return t.Name })
 		if !slices.Contains(names, o.tenant) {
 			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
 		}
@@ -161,8 +160,9 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 		return err
 	}
 	result := connectOutput{Client: client.Name, File: path, Changed: string(before) != string(after)}
-	if !o.json {
-		printChange(e, path, before, after)
+	if result.Changed && !o.json {
+		fmt.Fprintf(e.Stdout, "%s\n", safetext.OneLine(path))
+		printDiff(e, string(before), string(after))
 	}
 	if result.Changed {
 		if err := requireWrite(ctx, e, o.write); err != nil {
@@ -173,20 +173,7 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 		}
 		result.Written = true
 	}
-	if o.json {
-		return printJSON(e.Stdout, result)
-	}
-	printConnected(e, client, a, o.http, result)
-	return nil
-}
-
-// printChange shows the changes of a file.
-func printChange(e *Env, path string, before, after []byte) {
-	if string(before) == string(after) {
-		return
-	}
-	fmt.Fprintf(e.Stdout, "%s\n", safetext.OneLine(path))
-	printDiff(e, string(before), string(after))
+	return printValue(e, o.json, result, true, func() { printConnected(e, client, a, o.http, result) })
 }
 
 // printDiff shows the different lines.

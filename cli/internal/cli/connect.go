@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -72,10 +73,7 @@ func printConnect(e *Env, a endpointAccess) {
 		}
 	}
 	if len(to.Command) > 0 {
-		words := make([]string, len(to.Command))
-		for i, word := range to.Command {
-			words[i] = safetext.OneLine(word)
-		}
+		words := convert.Each(to.Command, safetext.OneLine)
 		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
 	}
 	if a.tenant != "" {
@@ -123,10 +121,7 @@ func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
 		fmt.Fprintf(w, "  active APIs in %s:\n", safetext.OneLine(dir))
 	}
 	for _, a := range c.APIs {
-		var names []string
-		for _, t := range a.Credentials {
-			names = append(names, t.Name)
-		}
+		names := convert.Each(a.Credentials, func(t proxyapi.Token) string { return t.Name })
 		line := fmt.Sprintf("    %-14s %s", safetext.OneLine(a.Name), safetext.OneLine(strings.Join(a.Domains, ", ")))
 		if len(names) > 0 {
 			line += "  " + strings.Join(names, ", ")

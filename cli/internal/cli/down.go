@@ -58,15 +58,10 @@ Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 }
 
 func printStopped(e *Env, dir statedir.Dir, stopped, asJSON bool) error {
-	if asJSON {
-		return printJSON(e.Stdout, map[string]any{"stopped": stopped, "state": dir.Path()})
-	}
-	text := "CodeForge was not running"
-	if stopped {
-		text = "CodeForge stopped"
-	}
-	_, err := fmt.Fprintf(e.Stdout, "%s (state directory %s).\n", text, dir.Path())
-	return err
+	return printValue(e, asJSON, map[string]any{"stopped": stopped, "state": dir.Path()}, true, func() {
+		text := map[bool]string{true: "stopped", false: "was not running"}[stopped]
+		fmt.Fprintf(e.Stdout, "CodeForge %s (state directory %s).\n", text, dir.Path())
+	})
 }
 
 // tellOfDocker prints a hint if CodeForge runs in Docker.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
@@ -57,16 +56,8 @@ func saveRunFile(dir, name string, data []byte) error {
 	if !sandboxapi.IsFileName(name) || !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is not a name for a file", name)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the user names the folder
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as above
-	if err != nil {
+	if err := writeNew(filepath.Join(dir, name), data, 0o644); err != nil {
 		return fmt.Errorf("saving a file of the run: %w", err)
 	}
-	if _, err := f.Write(data); err != nil {
-		_ = f.Close()
-		return fmt.Errorf("saving a file of the run: %w", err)
-	}
-	return f.Close()
+	return nil
 }

@@ -48,7 +48,7 @@ func initHere(e *Env, asJSON bool) error {
 		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
 		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
 	} {
-		err := writeNew(f.path, f.text, f.mode)
+		err := writeNew(f.path, []byte(f.text), f.mode)
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			kept = append(kept, f.path)
@@ -61,27 +61,22 @@ func initHere(e *Env, asJSON bool) error {
 	if asJSON {
 		return printJSON(e.Stdout, map[string][]string{"made": made, "kept": kept})
 	}
-	for _, f := range made {
-		fmt.Fprintf(e.Stdout, "created  %s\n", f)
-	}
-	for _, f := range kept {
-		fmt.Fprintf(e.Stdout, "kept     %s\n", f)
-	}
+	printEach(e.Stdout, "created  ", made)
+	printEach(e.Stdout, "kept     ", kept)
 	fmt.Fprint(e.Stdout, "Next: codeforge api add NAME, then codeforge up (Linux) or docker compose up -d --build.\n")
 	return nil
 }
 
-// writeNew creates a file and its folder. The file must not exist.
-func writeNew(path, text string, mode fs.FileMode) error {
+// writeNew creates a file and its folder. It never overwrites a file, such as the user's settings.
+func writeNew(path string, text []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
 		return err
 	}
-	// O_EXCL: init must never overwrite the user's settings.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err != nil { // the next init would keep an incomplete file
 		return errors.Join(err, os.Remove(path))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -224,12 +225,8 @@ func receiptCommand(e *Env) *cobra.Command {
 
 // receiptOf returns the receipt of a run.
 func receiptOf(d operatorapi.Detail) proxyapi.Receipt {
-	r := proxyapi.Receipt{
+	return proxyapi.Receipt{
 		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,
-		Exchanges: []proxyapi.Exchange{},
+		Exchanges: convert.Each(d.Exchanges, func(x operatorapi.Exchange) proxyapi.Exchange { return x.Exchange }),
 	}
-	for _, x := range d.Exchanges {
-		r.Exchanges = append(r.Exchanges, x.Exchange)
-	}
-	return r
 }

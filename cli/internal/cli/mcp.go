@@ -235,40 +235,24 @@ func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
 	return l.runLogin(ctx, e, a.Credentials[i].Name)
 }
 
-// connectOperator returns a client of the running CodeForge's own API.
-func (o *mcpOptions) connectOperator(ctx context.Context, e *Env) (operatorapi.Client, error) {
-	c, err := o.target.newConfig(e)
-	if err != nil {
-		return operatorapi.Client{}, err
-	}
-	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
-	if err == nil && !local {
-		err = fmt.Errorf("%s is an MCP endpoint, which cannot decide about servers: run this where CodeForge runs, or "+
-			"name docker://CONTAINER", place.Name())
-	}
-	return op, err
-}
-
 func (o *mcpOptions) restartServer(ctx context.Context, e *Env, name string) error {
 	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
-	op, err := o.connectOperator(ctx, e)
+	op, err := o.target.connectOperator(ctx, e)
 	if err == nil {
 		err = op.Restart(ctx, name)
 	}
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(e.Stdout, map[string]any{"name": name, "restarted": true})
-	}
-	_, err = fmt.Fprintf(e.Stdout, "%s is stopped; its next call starts it.\n", name)
-	return err
+	return printValue(e, o.json, map[string]any{"name": name, "restarted": true}, true, func() {
+		fmt.Fprintf(e.Stdout, "%s is stopped; its next call starts it.\n", name)
+	})
 }
 
 func (o *mcpOptions) showServerLog(ctx context.Context, e *Env, name string) error {
-	op, err := o.connectOperator(ctx, e)
+	op, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -276,16 +260,9 @@ func (o *mcpOptions) showServerLog(ctx context.Context, e *Env, name string) err
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(e.Stdout, lines)
-	}
-	for _, l := range lines {
+	return printList(e, o.json, lines, name+" has not printed since CodeForge was started.", func(l operatorapi.Line) {
 		fmt.Fprintf(e.Stdout, "%s  %s\n", l.At.Local().Format("15:04:05"), safetext.OneLine(l.Text))
-	}
-	if len(lines) == 0 {
-		fmt.Fprintf(e.Stdout, "%s has not printed since CodeForge was started.\n", name)
-	}
-	return nil
+	})
 }
 
 // lookupVariable looks up a variable of the user's environment.

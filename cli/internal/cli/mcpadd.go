@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
@@ -27,9 +28,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 	drafter.TakenAPI = func(string) bool { return false } // the user has chosen the name
 	d := drafter.DraftServer(ctx, s)
 	if d.Refused != "" {
-		for _, n := range d.Notes {
-			fmt.Fprintf(e.Stderr, "note: %s\n", safetext.OneLine(n))
-		}
+		printEach(e.Stderr, "note: ", d.Notes)
 		return fmt.Errorf("%s: %s", name, safetext.OneLine(d.Refused))
 	}
 	d.Entry.Name, d.Entry.Inactive = name, false
@@ -45,9 +44,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 	if err := apidir.CheckEntry(o.apis, d.Entry); err != nil {
 		return err
 	}
-	for _, n := range d.Notes {
-		fmt.Fprintf(e.Stderr, "note: %s\n", safetext.OneLine(n))
-	}
+	printEach(e.Stderr, "note: ", d.Notes)
 	if err := o.askCredentials(ctx, e, &d); err != nil {
 		return err
 	}
@@ -55,9 +52,7 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
-		fmt.Fprintf(e.Stderr, "warning: %s\n", safetext.OneLine(w.String()))
-	}
+	printEach(e.Stderr, "warning: ", convert.Each(warnings, catalog.Problem.String))
 	state := o.waitForLoad(ctx, e, name, true)
 	if o.json {
 		return printJSON(e.Stdout, map[string]any{"name": name, "file": path, "server": d.Entry.Server,

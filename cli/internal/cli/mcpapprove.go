@@ -15,7 +15,7 @@ func (o *mcpOptions) approveTools(ctx context.Context, e *Env, name string) erro
 	if _, err := o.findServer(e, name); err != nil {
 		return err
 	}
-	op, err := o.connectOperator(ctx, e)
+	op, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -183,9 +183,7 @@ func printImport(e *Env, path string, list []importResult) {
 		default:
 			fmt.Fprintf(e.Stdout, "\n%s is left out: %s\n", safetext.OneLine(i.From), safetext.OneLine(i.Why))
 		}
-		for _, n := range i.Notes {
-			fmt.Fprintf(e.Stdout, "  note: %s\n", safetext.OneLine(n))
-		}
+		printEach(e.Stdout, "  note: ", i.Notes)
 	}
 	fmt.Fprintln(e.Stdout)
 }
@@ -245,12 +243,10 @@ func keepCopy(apis, path string, text []byte, now time.Time) (string, error) {
 	}
 	name := strings.TrimLeft(filepath.Base(path), ".") + "." + now.Format("20060102-150405") + ".bak"
 	backup := filepath.Join(folder, name)
-	f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := writeNew(backup, text, 0o600); err != nil {
 		return "", fmt.Errorf("keeping a copy: %w", err)
 	}
-	_, err = f.Write(text)
-	return backup, errors.Join(err, f.Close())
+	return backup, nil
 }
 
 func printImported(e *Env, path, backup string, list []importResult) {

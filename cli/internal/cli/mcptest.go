@@ -74,7 +74,7 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 	if json.Unmarshal([]byte(o.arguments), &args) != nil || args == nil {
 		return usageError("mcp test: --arguments is not an object; want JSON like '{\"query\": \"x\"}'")
 	}
-	op, err := o.connectOperator(ctx, e)
+	op, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -177,14 +177,6 @@ var (
 		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
 )
 
-// hasHost reports whether a host is one of an API's hosts.
-func hasHost(a *catalog.API, host string) bool {
-	return slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool {
-		suffix, wildcard := strings.CutPrefix(p.String(), "*")
-		return p.String() == host || wildcard && strings.HasSuffix(host, suffix)
-	})
-}
-
 // diagnose draws the conclusions from the exchanges and the log.
 func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
@@ -247,7 +239,7 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 			host += ":" + m[2]
 		}
 		switch {
-		case hasHost(a, host):
+		case a.CoversHost(host):
 		case isTelemetry(m[1]):
 			add(&t.Telemetry, host)
 		default:

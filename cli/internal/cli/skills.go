@@ -88,19 +88,9 @@ func skillsList(ctx context.Context, e *Env, s *mcpclient.Session, asJSON bool) 
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		if all == nil {
-			all = []mcpclient.Skill{}
-		}
-		return printJSON(e.Stdout, all)
-	}
-	for _, k := range all {
+	return printList(e, asJSON, append([]mcpclient.Skill{}, all...), "There are no skills yet.", func(k mcpclient.Skill) {
 		fmt.Fprintf(e.Stdout, "%-24s %s\n", safetext.OneLine(k.Name), safetext.OneLine(k.Description))
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(e.Stdout, "There are no skills yet.")
-	}
-	return nil
+	})
 }
 
 func skillsRemove(ctx context.Context, e *Env, s *mcpclient.Session, names []string) error {

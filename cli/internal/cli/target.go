@@ -81,7 +81,11 @@ func (t serverTarget) connectOperator(ctx context.Context, e *Env) (operatorapi.
 	if err != nil {
 		return operatorapi.Client{}, err
 	}
-	op, _, _, err := mcpclient.ConnectOperator(ctx, c)
+	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
+	if err == nil && !local {
+		err = fmt.Errorf("%s is an MCP endpoint, which cannot answer this: run this where CodeForge runs, or "+
+			"name docker://CONTAINER", place.Name())
+	}
 	return op, err
 }
 

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // countNoun returns a number and its noun, in the plural unless n is 1.
@@ -49,6 +51,13 @@ func printList[T any](e *Env, asJSON bool, list []T, empty string, show func(T))
 			show(one)
 		}
 	})
+}
+
+// printEach prints a line for each text, after a prefix.
+func printEach(w io.Writer, prefix string, list []string) {
+	for _, text := range list {
+		fmt.Fprintf(w, "%s%s\n", prefix, safetext.OneLine(text))
+	}
 }
 
 // joinWithOr returns "a, b or c".

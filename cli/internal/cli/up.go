@@ -122,8 +122,7 @@ func (o upOptions) runForeground(ctx context.Context, e *Env) error {
 			return report(startOutcome{Ready: &r})
 		})
 	}
-	var running *embedded.RunningError
-	if errors.As(err, &running) {
+	if running, ok := errors.AsType[*embedded.RunningError](err); ok {
 		return report(startOutcome{Running: &running.Up})
 	}
 	if err != nil && o.reportFD > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // TokenSetting is the setting, and the variable of the client's environment, that holds the bearer token. The token is
@@ -187,11 +188,7 @@ func (c Client) ConfigPath(s System) string { return c.file(s) }
 
 // ListNames returns the names of all clients.
 func ListNames() []string {
-	var out []string
-	for _, c := range ListClients() {
-		out = append(out, c.Name)
-	}
-	return out
+	return convert.Each(ListClients(), func(c Client) string { return c.Name })
 }
 
 // FindClient returns the client with a name.

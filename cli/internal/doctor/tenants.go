@@ -7,6 +7,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
@@ -33,10 +34,7 @@ func ReadTenants(path, operator string, cat *catalog.Catalog) ([]tokenfile.Tenan
 			}
 			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is not an API", name),
 				Severity: catalog.Warning}
-			var known []string
-			for _, a := range cat.APIs() {
-				known = append(known, a.Name)
-			}
+			known := convert.Each(cat.APIs(), func(a *catalog.API) string { return a.Name })
 			if near := typo.NearestOf(name, len(name)/2, known); near != "" {
 				p.Want = fmt.Sprintf("did you mean %q?", near)
 			}

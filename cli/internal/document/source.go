@@ -40,7 +40,7 @@ func ReadSource(ctx context.Context, name string, stdin io.Reader) (Source, erro
 		return Source{Name: name, Text: text}, err
 	}
 	if u, err := url.Parse(name); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
-		return fetchSource(ctx, u)
+		return sendRequest(ctx, u, http.MethodGet, nil)
 	}
 	file, err := filepath.Abs(name)
 	if err != nil {
@@ -70,10 +70,6 @@ func readLimited(r io.Reader) ([]byte, error) {
 			"a smaller one, in which schemas have names instead of being repeated"}
 	}
 	return text, nil
-}
-
-func fetchSource(ctx context.Context, u *url.URL) (Source, error) {
-	return sendRequest(ctx, u, http.MethodGet, nil)
 }
 
 // IntrospectGraphQL asks a GraphQL endpoint for its schema, without a credential. If the name is a file, standard input

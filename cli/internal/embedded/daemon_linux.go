@@ -67,12 +67,6 @@ func startDaemon(c daemonConfig) (*childProcess, error) {
 	return d, nil
 }
 
-// Name returns the binary's name.
-func (d *childProcess) Name() string { return d.name }
-
-// PID returns the process id as the supervisor sees it.
-func (d *childProcess) PID() int { return d.cmd.Process.Pid }
-
 // Done is closed when the process has ended.
 func (d *childProcess) Done() <-chan struct{} { return d.done }
 

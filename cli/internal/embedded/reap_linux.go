@@ -36,7 +36,7 @@ func (s *supervisor) reapOrphans(ctx context.Context) {
 }
 
 func (s *supervisor) isOwnProcess(pid int) bool {
-	return slices.ContainsFunc(s.daemons, func(d *childProcess) bool { return d.PID() == pid })
+	return slices.ContainsFunc(s.daemons, func(d *childProcess) bool { return d.cmd.Process.Pid == pid })
 }
 
 // listChildren returns the processes whose parent is this one, including zombies.

@@ -39,7 +39,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 // runOnce starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
 func runOnce(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.RemoveLeftovers()
-	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
+	// A killed supervisor leaves its files behind, so RemoveLeftovers runs before the start too.
 	defer c.State.RemoveLeftovers()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
 	p, warnings, err := prepareSetup(ctx, c)
@@ -170,13 +170,9 @@ func watchInner(ctx context.Context, child *innerProcess, report *os.File, ready
 				}
 			}
 			if failed == nil && ctx.Err() == nil {
-				failed = fmt.Errorf("the supervisor ended (%w)", exitStatus(child.Err()))
+				failed = fmt.Errorf("the supervisor ended (%w)", cmp.Or(child.Err(), errors.New("exit status 0")))
 			}
 			return failed
 		}
 	}
-}
-
-func exitStatus(err error) error {
-	return cmp.Or(err, errors.New("exit status 0"))
 }

@@ -74,7 +74,7 @@ type supervisor struct {
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex      // held while a daemon is started: reap must not take it for an orphan
+	mu      sync.Mutex      // held while a daemon is started: reapOrphans must not take it for an orphan
 	daemons []*childProcess // in starting order
 }
 
@@ -120,10 +120,7 @@ func (s *supervisor) runDaemons(ctx context.Context, environ []string, stderr io
 func (s *supervisor) startDaemons(ctx context.Context, environ []string) (innerStatus, error) {
 	var err error
 	p := s.plan
-	s.view, err = makeView(viewConfig{
-		State: p.State, Bin: p.Bin, Deno: p.Deno, TypeScript: p.TypeScript, Programs: p.Programs, Keep: p.Keep,
-	})
-	if err != nil {
+	if s.view, err = makeView(p); err != nil {
 		return innerStatus{}, explainRefusal(err)
 	}
 	if err := s.chownFolders(); err != nil {
@@ -267,7 +264,7 @@ func (s *supervisor) awaitReady(ctx context.Context, d *childProcess, ready func
 		case <-d.Done():
 			return d.Cause()
 		case <-ctx.Done():
-			return fmt.Errorf("%s was not ready after %s: %w", d.Name(), readyTimeout, why)
+			return fmt.Errorf("%s was not ready after %s: %w", d.name, readyTimeout, why)
 		case <-time.After(readyPause):
 		}
 	}

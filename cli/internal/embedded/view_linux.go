@@ -14,20 +14,6 @@ import (
 // tmpSize is the size of the sandbox's /tmp.
 const tmpSize = "256m"
 
-// viewConfig describes the content of the view.
-type viewConfig struct {
-	// State is the state directory.
-	State string
-	// Bin is the folder of the binaries, Deno the interpreter.
-	Bin, Deno string
-	// TypeScript is the folder of the compiler, or empty.
-	TypeScript string
-	// Programs is the folder of programs for MCP servers, or empty.
-	Programs string
-	// Keep lists further paths that the view must not cover: the daemons use them under their real names.
-	Keep []string
-}
-
 // hostView is the daemons' view of the host's files: a small private tree of bind mounts.
 //
 // Only its owner can access the state directory, which may be below directories that other users cannot enter. But
@@ -53,7 +39,7 @@ var viewFolders = [...]struct{ name, source string }{
 
 // makeView mounts the view, the sandbox's /tmp and a /proc of this process namespace. The caller must be process 1 of
 // separate mount and process namespaces.
-func makeView(c viewConfig) (hostView, error) {
+func makeView(p supervisorSetup) (hostView, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return hostView{}, fmt.Errorf("making mounts private: %w", err)
 	}
@@ -61,11 +47,11 @@ func makeView(c viewConfig) (hostView, error) {
 	if err := unix.Mount("proc", "/proc", "proc", inert, ""); err != nil {
 		return hostView{}, fmt.Errorf("mounting /proc: %w", err)
 	}
-	tmp := filepath.Join(c.State, "tmp")
+	tmp := filepath.Join(p.State, "tmp")
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+tmpSize+",mode=1777"); err != nil {
 		return hostView{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	base, err := findPlace(append([]string{c.State, c.Bin, c.Deno, c.TypeScript, c.Programs}, c.Keep...))
+	base, err := findPlace(append([]string{p.State, p.Bin, p.Deno, p.TypeScript, p.Programs}, p.Keep...))
 	if err != nil {
 		return hostView{}, err
 	}
@@ -75,7 +61,7 @@ func makeView(c viewConfig) (hostView, error) {
 	}
 	v := hostView{base}
 	for _, f := range viewFolders {
-		if err := v.bindMount(filepath.Join(c.State, f.source), f.name, true); err != nil {
+		if err := v.bindMount(filepath.Join(p.State, f.source), f.name, true); err != nil {
 			return hostView{}, err
 		}
 		// A bind mount takes its flags only from a remount (mount(2)).
@@ -88,20 +74,17 @@ func makeView(c viewConfig) (hostView, error) {
 			return hostView{}, err
 		}
 	}
-	if err := v.bindMount(c.Bin, "bin", true); err != nil {
-		return hostView{}, err
-	}
-	if c.Programs != "" {
-		if err := v.bindMount(c.Programs, "programs", true); err != nil {
+	for _, f := range []struct{ source, name string }{
+		{p.Bin, "bin"}, {p.Programs, "programs"}, {p.TypeScript, "typescript"},
+	} {
+		if f.source == "" {
+			continue
+		}
+		if err := v.bindMount(f.source, f.name, true); err != nil {
 			return hostView{}, err
 		}
 	}
-	if c.TypeScript != "" {
-		if err := v.bindMount(c.TypeScript, "typescript", true); err != nil {
-			return hostView{}, err
-		}
-	}
-	return v, v.bindMount(c.Deno, "deno", false)
+	return v, v.bindMount(p.Deno, "deno", false)
 }
 
 // Places for the view. The first are folders that most systems have and few use; they must be empty. The last resort

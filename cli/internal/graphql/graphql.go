@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // ImportSchema imports a schema. Requests go to Options.Server or, if that is empty, to Options.Base.
@@ -203,10 +204,7 @@ func objectText(fields []fieldDefinition) string {
 }
 
 func (f fieldDefinition) fieldText() string {
-	var arguments []string
-	for _, a := range f.arguments {
-		arguments = append(arguments, a.name+": "+a.typ)
-	}
+	arguments := convert.Each(f.arguments, func(a fieldDefinition) string { return a.name + ": " + a.typ })
 	if len(arguments) > 0 {
 		return f.name + "(" + strings.Join(arguments, ", ") + "): " + f.typ
 	}

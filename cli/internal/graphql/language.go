@@ -80,8 +80,7 @@ func checkTokens(source *ast.Source) error {
 // withLine turns a parser error into one for the user.
 func withLine(err error) error {
 	line, message := 1, err.Error()
-	var located *gqlerror.Error
-	if errors.As(err, &located) {
+	if located, ok := errors.AsType[*gqlerror.Error](err); ok {
 		message = located.Message
 		if len(located.Locations) > 0 {
 			line = located.Locations[0].Line

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -66,11 +67,7 @@ func ListKeys(text []byte, path ...string) ([]string, error) {
 		return nil, err
 	}
 	list, err := listMembers(text, start, end)
-	var keys []string
-	for _, m := range list {
-		keys = append(keys, m.Key)
-	}
-	return keys, err
+	return convert.Each(list, func(m jsonread.Span) string { return m.Key }), err
 }
 
 // findPath follows a path of keys as far as possible. depth keys lead to the value at [start, end). If the path goes
@@ -160,9 +157,6 @@ func formatPretty(value any, prefix, unit string) string {
 
 // FormatCompact returns a value on one line, without HTML escapes.
 func FormatCompact(value any) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // strings, objects and lists always encode
-	return strings.TrimSpace(b.String())
+	text, _ := convert.ToJSON(value) // strings, objects and lists always encode
+	return string(text)
 }

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -84,10 +85,7 @@ func (l *Listener) Port() int { return l.port }
 
 // Close frees the port.
 func (l *Listener) Close() error {
-	var errs []error
-	for _, p := range l.ports {
-		errs = append(errs, p.Close())
-	}
+	errs := convert.Each(l.ports, net.Listener.Close)
 	return errors.Join(errs...)
 }
 

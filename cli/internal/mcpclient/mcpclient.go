@@ -331,8 +331,7 @@ func (s *Session) FetchRunFile(ctx context.Context, f FileLink) ([]byte, error) 
 
 // unwrapAnswer returns the server's message without the chain of calls around it. Other errors stay unchanged.
 func unwrapAnswer(err error) error {
-	var e *jsonrpc.Error
-	if errors.As(err, &e) && e.Message != "" {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Message != "" {
 		return errors.New(e.Message)
 	}
 	return err

@@ -49,8 +49,7 @@ func skillFile(skill string) string {
 func (s *Session) ReadSource(ctx context.Context, name string) (string, error) {
 	uri := skillScheme + name + "/" + skillFile(name)
 	res, err := s.mcp.ReadResource(ctx, &mcp.ReadResourceParams{URI: uri})
-	var refused *jsonrpc.Error
-	if errors.As(err, &refused) && refused.Code == jsonrpc.CodeInvalidParams {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code == jsonrpc.CodeInvalidParams {
 		return "", fmt.Errorf("there is no skill %q; codeforge skills list lists them", name)
 	}
 	if err != nil {

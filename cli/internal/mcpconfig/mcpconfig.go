@@ -15,6 +15,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // Server is one server of a file. Command or URL is set, or neither if the file is wrong.
@@ -168,11 +170,7 @@ func toText(v any) string {
 }
 
 func toTexts(v any) []string {
-	var out []string
-	for _, one := range toLists(v) {
-		out = append(out, toText(one))
-	}
-	return out
+	return convert.Each(toLists(v), toText)
 }
 
 func toTextMap(list ...any) map[string]string {

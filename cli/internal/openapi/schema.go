@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -183,10 +184,7 @@ func (g *typeGenerator) writeBase(n *jsonread.Node, c schemaContext) (t tsType, 
 	if values := n.GetValue("enum").ListItems(); len(values) > 0 {
 		return writeEnum(values, kinds, null), false
 	}
-	var parts []tsType
-	for _, k := range kinds {
-		parts = append(parts, g.writeKind(n, k, c))
-	}
+	parts := convert.Each(kinds, func(k string) tsType { return g.writeKind(n, k, c) })
 	switch {
 	case len(parts) > 0:
 		return joinTypes(parts, " | ", union), null
@@ -263,10 +261,7 @@ func (g *typeGenerator) writeArray(n *jsonread.Node, c schemaContext) tsType {
 		}
 		return tsType{text: listOf(g.writeSchema(items, c))}
 	}
-	var members []string
-	for _, m := range tuple {
-		members = append(members, g.writeSchema(m.Node, c).text)
-	}
+	members := convert.Each(tuple, func(m jsonread.Member) string { return g.writeSchema(m.Node, c).text })
 	// JSON Schema allows further items, unless the schema forbids them.
 	if !items.Is(jsonread.Bool) || items.Text != "false" {
 		rest := tsType{text: unknown}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -138,10 +139,7 @@ func (im *docImporter) listWays(ways map[string]document.AuthWay, names []string
 	for _, n := range count {
 		most = max(most, n)
 	}
-	out := make([]document.AuthWay, 0, len(order))
-	for _, name := range order {
-		out = append(out, found[name])
-	}
+	out := convert.Each(order, func(name string) document.AuthWay { return found[name] })
 	weight := func(w document.AuthWay) int { // a way of few operations comes after a way of most
 		n := w.Rank
 		if w.Why != "" {

@@ -107,14 +107,15 @@ func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
 	list := op.GetValue("servers")
 	c, known := im.servers[list]
 	if !known {
-		c.server, c.ok = im.chooseOwn(rawServers(op))
+		c.server, c.ok = im.chooseOperationServer(rawServers(op))
 		im.servers[list] = c
 	}
 	return c.server, c.ok
 }
 
-// chooseOwn chooses one of the separate servers of an operation or path. It returns the parts of a chosenServer.
-func (im *docImporter) chooseOwn(list []rawServer) (string, bool) {
+// chooseOperationServer chooses one of the separate servers of an operation or path. It returns the parts of a
+// chosenServer.
+func (im *docImporter) chooseOperationServer(list []rawServer) (string, bool) {
 	var first error
 	for _, raw := range list {
 		if im.o.Server != "" && im.isRoot(raw.url) { // --server replaces it

@@ -19,6 +19,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -87,10 +88,7 @@ func bundleScript(dir, name, code string, r *importResolver) (Script, error) {
 		Plugins:        []api.Plugin{{Name: "files", Setup: r.registerWith}},
 	})
 	if len(result.Errors) > 0 {
-		var errs []error
-		for _, m := range result.Errors[:min(len(result.Errors), maxMistakes)] {
-			errs = append(errs, messageError(m))
-		}
+		errs := convert.Each(result.Errors[:min(len(result.Errors), maxMistakes)], messageError)
 		return Script{}, errors.Join(errs...)
 	}
 	var out Script

@@ -203,9 +203,9 @@ func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 			{Text: l.ID, Weight: 1.4, Bound: 5},
 			{Text: l.Words, Weight: 1.1, Bound: 12},
 			{Text: tags, Weight: 0.8, Bound: 3},
-			{Text: namesInType(l.Query), Weight: 0.25, Most: 40},
-			{Text: namesInType(l.Body), Weight: 0.9, Bound: 8, Most: 60},
-			{Text: typesInType(l.Body + " " + l.Answer), Weight: 0.6, Bound: 4, Most: 20},
+			{Text: wordsInType(l.Query, false), Weight: 0.25, Most: 40},
+			{Text: wordsInType(l.Body, false), Weight: 0.9, Bound: 8, Most: 60},
+			{Text: wordsInType(l.Body+" "+l.Answer, true), Weight: 0.6, Bound: 4, Most: 20},
 		},
 	})
 }
@@ -236,25 +236,12 @@ func pathWords(path string) (all, last string) {
 	return all, last
 }
 
-// namesInType returns the names and literals in a type, without the names of other types.
-func namesInType(ts string) string {
+// wordsInType returns the names of other types in a type, or its other names and its literals.
+func wordsInType(ts string, references bool) string {
 	var b strings.Builder
 	eachTypeWord(ts, func(word string, reference bool) {
-		if !reference {
-			b.WriteString(word)
-			b.WriteByte(' ')
-		}
-	})
-	return b.String()
-}
-
-// typesInType returns the names of other types in a type.
-func typesInType(ts string) string {
-	var b strings.Builder
-	eachTypeWord(ts, func(word string, reference bool) {
-		if reference {
-			b.WriteString(word)
-			b.WriteByte(' ')
+		if reference == references {
+			b.WriteString(word + " ")
 		}
 	})
 	return b.String()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -132,11 +133,7 @@ func (l *Library) WaitForDocuments(ctx context.Context) []*Document {
 			}
 			continue
 		}
-		out := make([]*Document, len(docs))
-		for i, h := range docs {
-			out[i] = h.doc
-		}
-		return out
+		return convert.Each(docs, func(h loadedDocument) *Document { return h.doc })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -71,10 +72,7 @@ func (l *Library) TypedModules(
 			"which codeforge api add with --openapi makes: call it with fetch"}
 		types := ""
 		if i := slices.IndexFunc(docs, func(d *Document) bool { return d.Name == api.Name }); i >= 0 {
-			var tokens []string
-			for _, c := range api.Credentials {
-				tokens = append(tokens, c.Name)
-			}
+			tokens := convert.Each(api.Credentials, func(c proxyapi.Token) string { return c.Name })
 			table, types = docs[i].ClientTable(keys, tokens)
 		}
 		if text, err := json.Marshal(table); err == nil {

@@ -114,7 +114,7 @@ func (w *stdioConn) failureReason() error {
 func (w *stdioConn) expectAnswer(ctx context.Context, r *jsonrpc.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c := captureOf(ctx); c != nil {
+	if c, ok := ctx.Value(captureKey{}).(*wireCapture); ok {
 		w.captures[r.ID] = c
 	}
 	if r.Method == "server/discover" {

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 const (
@@ -298,12 +300,8 @@ func (w *Writer) Write(frame any) error {
 	return w.err
 }
 
-// EncodeLine returns a value as one line of JSON with its end. It does not escape <, > and &, which would take six
-// times the space.
+// EncodeLine returns a value as one line of JSON with its end.
 func EncodeLine(value any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(value)
-	return b.Bytes(), err
+	text, err := convert.ToJSON(value)
+	return append(text, '\n'), err
 }

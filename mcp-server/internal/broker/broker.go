@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
-	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
@@ -139,8 +138,8 @@ func New(cfg Config) *Broker {
 		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
 		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
 		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
-		seats: map[string]int{},
-		free:  make(chan struct{}), installs: map[string]*packageInstall{},
+		seats: map[string]int{}, lent: map[string]sessionLent{},
+		free: make(chan struct{}), installs: map[string]*packageInstall{},
 		pins: acceptedStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
 	}
 	b.tellings = sync.NewCond(&b.mu)
@@ -292,7 +291,9 @@ func (b *Broker) recordUse(run string, s *configuredServer) *callFailure {
 	defer b.mu.Unlock()
 	// Either server's configuration may name the other, so the check must not depend on the order of the calls.
 	for _, other := range slices.Sorted(maps.Keys(b.runs[run])) {
-		if hasExclusion(s.spec, other) || (b.servers[other] != nil && hasExclusion(b.servers[other].spec, s.api.Name)) {
+		excluder := b.servers[other]
+		if slices.Contains(s.spec.ExclusiveWith, other) ||
+			excluder != nil && slices.Contains(excluder.spec.ExclusiveWith, s.api.Name) {
 			return &callFailure{
 				code: exclusive, message: "this run has used " + other + ", which may not be used in the same run as " + s.api.Name,
 				hint: "Use them in two runs of execute_code.",
@@ -304,10 +305,6 @@ func (b *Broker) recordUse(run string, s *configuredServer) *callFailure {
 	}
 	b.runs[run][s.api.Name] = true
 	return nil
-}
-
-func hasExclusion(spec mcpserver.Settings, other string) bool {
-	return slices.Contains(spec.ExclusiveWith, other)
 }
 
 // admitCall asks the server's breaker whether a call may be made.

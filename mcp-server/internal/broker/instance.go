@@ -107,9 +107,7 @@ func (i *serverInstance) runServer(ctx context.Context) {
 	i.mu.Unlock()
 	// Removed before ready and gone are closed, so that a caller that wakes up cannot get this instance again.
 	i.server.broker.removeInstance(i, f)
-	select {
-	case <-i.ready:
-	default:
+	if !isClosed(i.ready) {
 		close(i.ready)
 	}
 	close(i.gone)
@@ -124,10 +122,10 @@ func (i *serverInstance) runServer(ctx context.Context) {
 	i.server.broker.recordFreeSlot(i)
 }
 
-// hasLeft reports whether the instance's slot is free.
-func (i *serverInstance) hasLeft() bool {
+// isClosed reports whether one of an instance's channels is closed.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-i.left:
+	case <-c:
 		return true
 	default:
 		return false
@@ -173,10 +171,8 @@ func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer)
 	switch {
 	case f.Ready != nil:
 		// A second close of ready would panic, and a hostile server can write frames itself.
-		select {
-		case <-i.ready:
+		if isClosed(i.ready) {
 			return errors.New("the bridge is ready twice")
-		default:
 		}
 		timer.Stop()
 		close(i.ready)
@@ -303,11 +299,9 @@ func (i *serverInstance) sendAndWait(ctx context.Context, method string, params 
 		settled(atRest)
 		return nil, &callFailure{code: badRequest, message: err.Error()}
 	}
-	select {
-	case <-i.gone: // i.out may have room even then
+	if isClosed(i.gone) { // i.out may have room even then
 		settled(atRest)
 		return nil, i.failureReason(true)
-	default:
 	}
 	i.mu.Lock()
 	i.id++

@@ -156,13 +156,5 @@ func (b *Broker) isConnected(s *configuredServer, key string) bool {
 	b.mu.Lock()
 	i := s.instances[key]
 	b.mu.Unlock()
-	if i == nil {
-		return false
-	}
-	select {
-	case <-i.ready:
-		return true
-	default:
-		return false
-	}
+	return i != nil && isClosed(i.ready)
 }

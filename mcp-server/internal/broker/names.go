@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
@@ -36,10 +37,7 @@ func findTool(tools []*declaredTool, name string) (*declaredTool, *callFailure) 
 		}
 		return nil, f
 	}
-	var quoted []string
-	for _, t := range same {
-		quoted = append(quoted, fmt.Sprintf("[%q]", cleanText(t.Name)))
-	}
+	quoted := convert.Each(same, func(t *declaredTool) string { return fmt.Sprintf("[%q]", cleanText(t.Name)) })
 	return nil, &callFailure{
 		code: toolNotFound, message: fmt.Sprintf("%.80q could be several tools", name),
 		hint: "Write the name in brackets: " + strings.Join(quoted, " or ") + ".",

@@ -34,10 +34,19 @@ type acceptedStore struct {
 
 // acceptedTools is the content of one file of pins.dir: the accepted tools of one server.
 type acceptedTools struct {
-	// Server identifies the server of the definitions: see subject.
+	// Server identifies the server of the definitions: see serverSubject.
 	Server string `json:"server"`
-	// Tools are the definitions by name, in the form that canonical writes.
+	// Tools are the definitions by name, in the form that canonicalDefinition writes.
 	Tools map[string]json.RawMessage `json:"tools"`
+}
+
+// newAcceptedTools accepts tools as they are.
+func newAcceptedTools(s *configuredServer, tools []*declaredTool) *acceptedTools {
+	have := &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
+	for _, t := range tools {
+		have.Tools[t.Name] = t.raw
+	}
+	return have
 }
 
 // serverSubject identifies a server without its version and settings. If another server takes its name, acceptance
@@ -97,10 +106,7 @@ func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool,
 		if remembered {
 			return
 		}
-		have = &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
-		for _, t := range tools {
-			have.Tools[t.Name] = t.raw
-		}
+		have = newAcceptedTools(s, tools)
 		if err := p.storeAccepted(s.api.Name, have); err != nil {
 			p.loaded[s.api.Name] = have
 			s.logWarning("the accepted tools of the server are forgotten with this process", "error", err)
@@ -195,14 +201,10 @@ func (b *Broker) ReviewTools(ctx context.Context, name string) (operatorapi.Revi
 		have = &acceptedTools{}
 	}
 	there := map[string]bool{}
-	sum := sha256.New()
 	for _, t := range tools {
 		there[t.Name] = true
-		now := t.raw
-		// The length separates the definitions, so that two different lists cannot give the same bytes.
-		_, _ = fmt.Fprintf(sum, "%d %s\n", len(now), now) // never fails
 		if t.held != "" {
-			r.Changes = append(r.Changes, operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: now})
+			r.Changes = append(r.Changes, operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: t.raw})
 		}
 	}
 	for _, gone := range slices.Sorted(maps.Keys(have.Tools)) {
@@ -210,8 +212,18 @@ func (b *Broker) ReviewTools(ctx context.Context, name string) (operatorapi.Revi
 			r.Changes = append(r.Changes, operatorapi.Change{Tool: gone, Kind: "removed", Before: have.Tools[gone]})
 		}
 	}
-	r.Digest = hex.EncodeToString(sum.Sum(nil))
+	r.Digest = digestOfTools(tools)
 	return r, nil
+}
+
+// digestOfTools returns a digest of the definitions of tools.
+func digestOfTools(tools []*declaredTool) string {
+	sum := sha256.New()
+	for _, t := range tools {
+		// The length separates the definitions, so that two different lists cannot give the same bytes.
+		_, _ = fmt.Fprintf(sum, "%d %s\n", len(t.raw), t.raw) // never fails
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // ApproveTools accepts the tools of a server that Review has shown. The digest identifies the list that was shown, so
@@ -237,18 +249,12 @@ func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
 		tools[i] = &accepted
 	}
 	b.mu.Unlock()
-	have := &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
-	sum := sha256.New()
-	for _, t := range tools {
-		have.Tools[t.Name] = t.raw
-		_, _ = fmt.Fprintf(sum, "%d %s\n", len(have.Tools[t.Name]), have.Tools[t.Name])
-	}
 	// Compared again: the server may have listed other tools after Review returned.
-	if hex.EncodeToString(sum.Sum(nil)) != digest {
+	if digestOfTools(tools) != digest {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}
 	b.pins.mu.Lock()
-	err = b.pins.storeAccepted(name, have)
+	err = b.pins.storeAccepted(name, newAcceptedTools(s, tools))
 	b.pins.mu.Unlock()
 	// The tools stay held until the file is written: a restart would otherwise hold them again without a reason.
 	if err != nil {

@@ -20,9 +20,6 @@ type sessionLent struct {
 func (b *Broker) lendSession(run, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lent == nil {
-		b.lent = map[string]sessionLent{}
-	}
 	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
 }
 

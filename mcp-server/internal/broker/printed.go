@@ -56,10 +56,11 @@ func (b *Broker) ServerLog(name string) ([]operatorapi.Line, error) {
 	}
 	b.printing.Lock()
 	defer b.printing.Unlock()
+	lines := []operatorapi.Line{}
 	if p := b.printed[name]; p != nil {
-		return append([]operatorapi.Line{}, p.lines...), nil
+		lines = append(lines, p.lines...)
 	}
-	return []operatorapi.Line{}, nil
+	return lines, nil
 }
 
 // RestartServer ends all processes of a server together with their calls, and forgets its failures. The next call

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
@@ -76,18 +77,20 @@ func newServer(b *Broker, api proxyapi.API, digest string) *configuredServer {
 	}
 }
 
-func (s *configuredServer) callTimeout() time.Duration {
-	if s.spec.TimeoutMS <= 0 {
-		return defaultTimeout
+// durationOr returns a configured time, or usual if the configuration omits it.
+func durationOr(ms int64, usual time.Duration) time.Duration {
+	if ms <= 0 {
+		return usual
 	}
-	return time.Duration(s.spec.TimeoutMS) * time.Millisecond
+	return time.Duration(ms) * time.Millisecond
+}
+
+func (s *configuredServer) callTimeout() time.Duration {
+	return durationOr(s.spec.TimeoutMS, defaultTimeout)
 }
 
 func (s *configuredServer) connectTimeout() time.Duration {
-	if s.spec.ConnectTimeoutMS <= 0 {
-		return defaultConnectTimeout
-	}
-	return time.Duration(s.spec.ConnectTimeoutMS) * time.Millisecond
+	return durationOr(s.spec.ConnectTimeoutMS, defaultConnectTimeout)
 }
 
 // isStateful reports whether a process of the server belongs to one session or run.
@@ -95,12 +98,7 @@ func (s *configuredServer) isStateful() bool {
 	return s.spec.State == "session" || s.spec.State == "run"
 }
 
-func (s *configuredServer) idleTimeout() time.Duration {
-	if s.spec.IdleMS <= 0 {
-		return defaultIdle
-	}
-	return time.Duration(s.spec.IdleMS) * time.Millisecond
-}
+func (s *configuredServer) idleTimeout() time.Duration { return durationOr(s.spec.IdleMS, defaultIdle) }
 
 // logInfo writes a log line about the server.
 func (s *configuredServer) logInfo(text string) {
@@ -279,10 +277,8 @@ func (s *configuredServer) cacheTools() {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.broker.mu.Lock()
-	d := cacheFile{Digest: s.digest, Tools: []json.RawMessage{}}
-	for _, t := range s.tools {
-		d.Tools = append(d.Tools, t.raw)
-	}
+	definitions := convert.Each(s.tools, func(t *declaredTool) json.RawMessage { return t.raw })
+	d := cacheFile{Digest: s.digest, Tools: definitions}
 	s.broker.mu.Unlock()
 	if err := s.broker.remembered.writeCached(s.api.Name, d); err != nil {
 		s.logWarning("the definitions of its tools could not be kept", "error", err)

@@ -85,7 +85,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error)
 			return nil, err
 		}
 		// One at a time: each pass of this loop would otherwise stop another idle server.
-		if leaving == nil || leaving.hasLeft() {
+		if leaving == nil || isClosed(leaving.left) {
 			leaving = b.makeRoom(func(i *serverInstance) bool { return seated || i.tenant == tenant })
 		}
 		select {

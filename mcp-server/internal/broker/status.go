@@ -43,13 +43,10 @@ func (s *configuredServer) currentState(now time.Time) mcpserver.Status {
 	}
 	for _, i := range s.instances {
 		out.Calls += i.users
-		select {
-		case <-i.ready:
+		if isClosed(i.ready) {
 			out.State = mcpserver.Running
-		default:
-			if out.State != mcpserver.Running {
-				out.State = mcpserver.Starting
-			}
+		} else if out.State != mcpserver.Running {
+			out.State = mcpserver.Starting
 		}
 	}
 	out.Down = out.State == mcpserver.Failing || out.State == mcpserver.Stopped && out.Problem != ""

@@ -179,7 +179,7 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	handle("DELETE skills/{name}", c.deleteSkill)
 	c.historyRoutes(handle)
 	mux.HandleFunc("GET "+API+"runs/{id}/files/{name}", func(w http.ResponseWriter, r *http.Request) {
-		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"))
+		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"), nil)
 		if err != nil {
 			_, err = toPageResult(f, err)
 			c.writeError(w, err)
@@ -306,9 +306,8 @@ var errNotFound = &pageError{http.StatusNotFound, "There is no entry with this n
 
 // writeError answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) writeError(w http.ResponseWriter, err error) {
-	var t *pageError
 	// Other errors may be faults, so the log gets them too.
-	if errors.As(err, &t) {
+	if t, ok := errors.AsType[*pageError](err); ok {
 		rpc.WriteAnswer(w, t.status, errorBody{t.text})
 		return
 	}

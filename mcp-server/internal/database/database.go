@@ -104,8 +104,7 @@ func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
 // IsUnreachable reports whether an error means that Postgres does not answer now, so that a retry may succeed.
 func IsUnreachable(err error) bool {
 	var connect *pgconn.ConnectError
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		// Connection exceptions, too many connections, shutdown, and a lost race with another transaction.
 		return slices.ContainsFunc([]string{"08", "53", "57", "40"}, func(class string) bool {
 			return strings.HasPrefix(server.Code, class)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
@@ -160,11 +161,7 @@ func isLoopback(host string) bool {
 
 // ListAddrs returns the addresses that the endpoint listens on.
 func (e *Endpoint) ListAddrs() []net.Addr {
-	var out []net.Addr
-	for _, l := range e.listeners {
-		out = append(out, l.Addr())
-	}
-	return out
+	return convert.Each(e.listeners, net.Listener.Addr)
 }
 
 // newRoutes maps paths to handlers. Paths that reveal data require the token; passes reports whether a request has it.
@@ -289,10 +286,7 @@ func (e *Endpoint) Close(ctx context.Context) {
 }
 
 func (e *Endpoint) closeListeners() error {
-	var errs []error
-	for _, l := range e.listeners {
-		errs = append(errs, l.Close())
-	}
+	errs := convert.Each(e.listeners, net.Listener.Close)
 	if e.socket != nil {
 		errs = append(errs, e.socket.Close())
 	}

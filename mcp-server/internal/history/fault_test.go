@@ -163,7 +163,7 @@ func TestSameNumbers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, d.Run, err)
 		}
 		if strings.HasPrefix(id, "slow") {
-			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt"); string(f.Data) != id {
+			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt", nil); string(f.Data) != id {
 				t.Errorf("%s has the file %q, %v", id, f.Data, err)
 			}
 			continue

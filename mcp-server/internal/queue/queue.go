@@ -132,12 +132,6 @@ func (q *Queue) CountWaiting() int {
 	return q.waiting
 }
 
-// AcquireLease takes a lease for a run of the session, and returns the time that this took. A *BusyError means that no
-// lease was available.
-func (q *Queue) AcquireLease(ctx context.Context, session string) (sandbox.SlotLease, time.Duration, error) {
-	return q.AcquireFor(ctx, Turn{Session: session})
-}
-
 // Turn describes the run that wants a lease, and the kind of lease.
 type Turn struct {
 	Session string
@@ -328,7 +322,8 @@ func (q *Queue) countTickets(l *sessionQueue) int {
 	return len(l.tickets)
 }
 
-// withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result.
+// withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so withdrawTicket waits for its
+// result.
 // This wait is short, because the dispatcher stops requesting a lease when the ticket's context ends.
 func (q *Queue) withdrawTicket(t *runTicket) ticketResult {
 	q.mu.Lock()

@@ -66,7 +66,7 @@ const (
 
 // varyTexts chooses the best hits. Each hit counts less for every chosen one with the same text.
 func varyTexts(hits []Hit, most int) []Hit {
-	raiseUsual(hits)
+	preferTopLevel(hits)
 	var out []Hit
 	for len(out) < most && len(hits) > 0 {
 		best, at := float32(-1), 0
@@ -92,9 +92,9 @@ func varyTexts(hits []Hit, most int) []Hit {
 	return out
 }
 
-// raiseUsual compares entries with the same text. An entry that is not below another object gets the score of a better
-// one that is: POST /refunds beside POST /charges/{id}/refunds.
-func raiseUsual(hits []Hit) {
+// preferTopLevel compares entries with the same text. An entry that is not below another object gets the score of a
+// better one that is: POST /refunds beside POST /charges/{id}/refunds.
+func preferTopLevel(hits []Hit) {
 	for i, h := range hits {
 		for _, o := range hits[:i] {
 			if hasSameText(o, h) && o.kind() == h.kind()|Nested && h.kind()&Nested == 0 {

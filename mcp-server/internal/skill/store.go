@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 const (
@@ -187,11 +189,7 @@ func (s *Store) SkillNames() []string {
 	if err != nil {
 		return nil
 	}
-	names := make([]string, len(l.Skills))
-	for i, k := range l.Skills {
-		names[i] = k.Name
-	}
-	return names
+	return convert.Each(l.Skills, func(k Skill) string { return k.Name })
 }
 
 // scanSkills lists at most MaxCount skills, with the pinned and the shared ones. It opens no file.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -272,10 +273,7 @@ func notNil(s []string) []string {
 
 // arrayOfLines returns a JSON array with one element on each line.
 func arrayOfLines(list []listedAPI) string {
-	lines := make([]string, len(list))
-	for i, l := range list {
-		lines[i] = jsonText(l)
-	}
+	lines := convert.Each(list, func(l listedAPI) string { return jsonText(l) })
 	return "[" + strings.Join(lines, ",\n") + "]"
 }
 

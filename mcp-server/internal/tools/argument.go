@@ -92,7 +92,7 @@ func readArguments(raw json.RawMessage, spec argumentSpec) *argumentReader {
 			r.unreported++
 			continue
 		}
-		m := fmt.Sprintf("there is no argument %s", quoteShort(name))
+		m := fmt.Sprintf("there is no argument %s", strconv.Quote(cutShort(name)))
 		if near := typo.NearestOf(name, len(name)/2, spec.Names); near != "" {
 			m += fmt.Sprintf("; did you mean %q?", near)
 		} else if len(spec.Names) > 0 {
@@ -270,8 +270,6 @@ func describeJSON(raw json.RawMessage) string {
 
 // maxDescribed bounds the part of a value that is read to describe it, in bytes: 40 characters after white space.
 const maxDescribed = 400
-
-func quoteShort(s string) string { return strconv.Quote(cutShort(s)) }
 
 // cutShort returns the first 40 characters.
 func cutShort(s string) string {

@@ -113,7 +113,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	}
 	l, running := s.newLongRun(ctx, s.newReporter(ctx, req))
 	if _, isPatient := req.Params.Meta[patientKey]; isPatient {
-		l.due = l.due.Add(patientTime)
+		l.due = l.due.Add(maxEndWait)
 	}
 	if background {
 		if !s.runs.add(l) {
@@ -129,7 +129,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
 	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })
 	if background {
-		return l.look(r.Session)
+		return l.readOutput(r.Session)
 	}
 	return s.awaitRun(ctx, l, r.Session)
 }
@@ -253,7 +253,7 @@ const maxMistakes = 8
 // typeMistakes returns the type mistakes because of which the code was not run, one line each.
 func (s *Surface) typeMistakes(o execution.Outcome) []string {
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // so that Say does not wait for documents still being read
+	cancel() // so that DescribeMistake does not wait for documents still being read
 	var out []string
 	for i, m := range o.Exit.Mistakes {
 		if i == maxMistakes {

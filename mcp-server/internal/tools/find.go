@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/search"
@@ -123,11 +124,7 @@ func (s *Surface) answerQuery(ctx context.Context, cat proxyapi.Catalog, r findR
 }
 
 func listIndexes(places []searchSource) []*search.Index {
-	var out []*search.Index
-	for _, p := range places {
-		out = append(out, p.index)
-	}
-	return out
+	return convert.Each(places, func(p searchSource) *search.Index { return p.index })
 }
 
 // explainHits returns the scores of the results, one line each.
@@ -197,7 +194,7 @@ func (s *Surface) suggestOperations(r proxyapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
-	// A context that has ended keeps Docs from waiting for documents that are still being read.
+	// A context that has ended keeps WaitForDocuments from waiting for documents that are still being read.
 	cancel()
 	for _, x := range r.Exchanges {
 		switch x.Status {

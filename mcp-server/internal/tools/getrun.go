@@ -65,7 +65,7 @@ func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 			return nil, ctx.Err()
 		}
 	}
-	return l.look(s.callerSession(req)), nil
+	return l.readOutput(s.callerSession(req)), nil
 }
 
 // getStoredRun answers from the history, for a run of another replica or a run that ended long ago.

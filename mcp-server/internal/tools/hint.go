@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/hostname"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -258,17 +259,15 @@ func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 // noAPI returns the reason why code cannot reach a host. The catalog lacks the hosts of an API that does not load, so
 // the reason names such an API.
 func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
-	template := "%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|" +
-		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}."
-	broken := slices.IndexFunc(cat.Problems, func(p proxyapi.CatalogProblem) bool { return !p.Warning && p.API != "" })
-	api := ""
-	if broken >= 0 {
-		api = cat.Problems[broken].API
-		template = "%HOST is in no API{| that is loaded}.%NEAR {list_apis shows the open hosts; the user can add others|" +
-			"apis/%API/config.json does not load: codeforge check shows why. If another API should have the host, add it " +
-			"to \"domains\" there}."
+	remedy := "codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json"
+	for _, p := range cat.Problems {
+		if !p.Warning && p.API != "" {
+			remedy = "apis/" + p.API + "/config.json does not load: codeforge check shows why. If another API should have the " +
+				"host, add it to \"domains\" there"
+		}
 	}
-	return readertext.NewText(template, "%HOST", host.String(), "%NEAR", suggestHost(host, cat), "%API", api)
+	return readertext.NewText("%HOST is in no API{| that is loaded}.%NEAR {list_apis shows the open hosts; the user can "+
+		"add others|%REMEDY}.", "%HOST", host.String(), "%NEAR", suggestHost(host, cat), "%REMEDY", remedy)
 }
 
 // hostAt parses a host and port in Deno's notation.
@@ -322,10 +321,7 @@ func (r runRendering) moduleRefusals(printed string) []readertext.Text {
 // hintMissingClient returns the hint for a typed client that could not be imported. path begins with /code/apis/.
 func (r runRendering) hintMissingClient(path string) readertext.Text {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "/code/apis/"), ".ts")
-	var known []string
-	for _, a := range r.catalog.APIs {
-		known = append(known, a.Name)
-	}
+	known := convert.Each(r.catalog.APIs, func(a proxyapi.API) string { return a.Name })
 	if slices.Contains(known, name) {
 		return readertext.NewText("Import the typed client by its whole path: \"/apis/%NAME.ts\".", "%NAME", name)
 	}

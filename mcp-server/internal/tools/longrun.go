@@ -23,8 +23,8 @@ const (
 	// leaveRetry is the pause before a call tries again to leave its run. It waits if a question is open, or if too many
 	// runs are in the background.
 	leaveRetry = time.Second
-	// patientTime bounds the wait of a call whose client asks for the run's end. It is longer than any run.
-	patientTime = 48 * time.Hour
+	// maxEndWait bounds the wait of a call whose client asks for the run's end. It is longer than any run.
+	maxEndWait = 48 * time.Hour
 )
 
 // runKey in the _meta of a result names a run that still goes on. patientKey in the _meta of a call asks for the answer
@@ -99,23 +99,24 @@ func (s *Surface) awaitRun(ctx context.Context, l *longRun, session string) *mcp
 	for {
 		select {
 		case <-l.done:
-			return l.look(session)
+			return l.readOutput(session)
 		case <-ctx.Done():
 			l.stop(ctx.Err())
 			<-l.done
-			return l.look(session)
+			return l.readOutput(session)
 		case <-timer.C:
-			next, isLeft := s.leaveRun(l)
+			next, isLeft := s.moveToBackground(l)
 			if isLeft {
-				return l.look(session)
+				return l.readOutput(session)
 			}
 			timer.Reset(next)
 		}
 	}
 }
 
-// leaveRun lets the call of a run end while the run goes on. It returns false and a pause if that is not possible yet.
-func (s *Surface) leaveRun(l *longRun) (next time.Duration, isLeft bool) {
+// moveToBackground lets the call of a run end while the run goes on. It returns false and a pause if that is not
+// possible yet.
+func (s *Surface) moveToBackground(l *longRun) (next time.Duration, isLeft bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if early := time.Until(l.due); early > 0 {
@@ -188,9 +189,9 @@ func (l *longRun) end(result *mcp.CallToolResult, rest func(stdout, stderr *exce
 	l.stdout, l.stderr, l.newOut, l.newErr = nil, nil, nil, nil
 }
 
-// look returns the result, or the output since the last look of the same session. Another session has seen no output
-// yet, so it gets all output.
-func (l *longRun) look(session string) *mcp.CallToolResult {
+// readOutput returns the result, or the output since the last look of the same session. Another session has seen no
+// output yet, so it gets all output.
+func (l *longRun) readOutput(session string) *mcp.CallToolResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	hasLooked := l.hasLooker && l.looker == session
@@ -200,7 +201,7 @@ func (l *longRun) look(session string) *mcp.CallToolResult {
 		if hasLooked && l.rest != nil {
 			res = *l.rest
 		}
-		// look returns rest only once. A client that has lost this answer gets the whole result with its next look.
+		// readOutput returns rest only once. A client that has lost this answer gets the whole result with its next look.
 		l.rest = nil
 		return &res
 	}

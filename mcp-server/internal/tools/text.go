@@ -1,12 +1,12 @@
 package tools
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -226,11 +226,9 @@ func (s *Surface) stalenessWarning() string {
 
 // jsonText returns a value as JSON for a model to read, without escaping <, > and &. A JSON string is also valid YAML.
 func jsonText(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(v) != nil { // cannot happen: callers encode strings and numbers
+	text, err := convert.ToJSON(v)
+	if err != nil { // cannot happen: callers encode strings and numbers
 		return "null"
 	}
-	return strings.TrimSpace(b.String())
+	return string(text)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
@@ -80,10 +81,7 @@ func (w *typeWriter) writeArray(s map[string]any, depth int) string {
 		prefix = list
 	}
 	if len(prefix) > 0 && len(prefix) <= maxMembers {
-		parts := make([]string, len(prefix))
-		for i, p := range prefix {
-			parts[i] = w.typeOf(p, depth+1)
-		}
+		parts := convert.Each(prefix, func(p any) string { return w.typeOf(p, depth+1) })
 		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	item := "unknown"

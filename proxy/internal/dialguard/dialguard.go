@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // ErrRefused is the error for an address that may not be dialled.
@@ -119,7 +121,7 @@ func (g Guard) CheckAddr(a netip.Addr) error {
 // isAllowedPrivate reports whether a range in AllowPrivate opens a private address.
 func (g Guard) isAllowedPrivate(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
-		// A range wider than a site would open cloud metadata services that are not in never.
+		// A range wider than a site would open cloud metadata services that are not in closedRanges.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
 			return true
 		}
@@ -219,11 +221,7 @@ func containsAddr(list []netip.Prefix, a netip.Addr) bool {
 }
 
 func parsePrefixes(texts ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(texts))
-	for i, t := range texts {
-		out[i] = netip.MustParsePrefix(t)
-	}
-	return out
+	return convert.Each(texts, netip.MustParsePrefix)
 }
 
 // machineAddrs caches this machine's addresses, because listing them takes longer than all other checks.

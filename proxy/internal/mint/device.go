@@ -82,7 +82,7 @@ func (r *requester) fetchDeviceCode(
 	}
 	switch err := decodeObject(a.Body, &d); {
 	case err != nil:
-		return d, newUnavailable(detailNotJSON)
+		return d, err
 	case d.Error != "":
 		return d, newUnavailable(filterCode(d.Error))
 	case a.Status != 200:

@@ -74,8 +74,8 @@ func (r *requester) discoverIssuer(ctx context.Context, resource *url.URL) (issu
 			continue
 		}
 		var p resourceMeta
-		if decodeObject(a.Body, &p) != nil {
-			return "", nil, newUnavailable(detailNotJSON)
+		if err := decodeObject(a.Body, &p); err != nil {
+			return "", nil, err
 		}
 		said := strings.TrimSuffix(p.Resource, "/")
 		// RFC 9728, section 3.3: a document of another resource must not be used.
@@ -114,8 +114,8 @@ func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMe
 			continue
 		}
 		var s issuerMeta
-		if decodeObject(a.Body, &s) != nil {
-			return nil, newUnavailable(detailNotJSON)
+		if err := decodeObject(a.Body, &s); err != nil {
+			return nil, err
 		}
 		// With the document of another issuer, the codes of this issuer would go to that one (RFC 8414, section 3.3). Without
 		// S256 the code would have no PKCE protection.
@@ -172,7 +172,7 @@ func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client
 	case a.Status != http.StatusCreated && a.Status != http.StatusOK:
 		return newUnavailable(detailStatus)
 	case err != nil:
-		return newUnavailable(detailNotJSON)
+		return err
 	// The id becomes part of the address that the operator sees.
 	case !isPlainText(answer.ID, 1024) || answer.Secret != "" && !isPlainText(answer.Secret, 1024):
 		return newUnavailable(detailUnusable)

@@ -81,12 +81,10 @@ func filterCode(code string) string {
 
 // asError turns the error of a kind into an Error about a credential.
 func asError(name string, err error) *Error {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return &Error{Name: name, Code: f.code, Detail: f.detail}
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Name: name, Code: policy.CodeTokenUnavailable, Detail: detailUnreachable}

@@ -1,7 +1,6 @@
 package mint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -52,14 +51,13 @@ func (g *githubApp) obtainGrant(ctx context.Context, r *requester, _ storedToken
 	if err != nil {
 		return grant{}, newUnavailable(detailNotJSON)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		g.BaseURL+"/app/installations/"+url.PathEscape(g.InstallationID)+"/access_tokens", bytes.NewReader(body))
+	to := g.BaseURL + "/app/installations/" + url.PathEscape(g.InstallationID) + "/access_tokens"
+	req, err := newRequest(ctx, http.MethodPost, to, "application/json", string(body))
 	if err != nil {
-		return grant{}, newUnavailable(detailUnreachable)
+		return grant{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+jwt)
 	req.Header.Set("Accept", "application/vnd.github+json")
-	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Github-Api-Version", githubVersion)
 	a, err := r.sendForAnswer(req)
 	if err != nil {
@@ -84,7 +82,7 @@ func (g *githubApp) obtainGrant(ctx context.Context, r *requester, _ storedToken
 	}
 	switch err := decodeObject(a.Body, &answer); {
 	case err != nil:
-		return grant{}, newUnavailable(detailNotJSON)
+		return grant{}, err
 	case answer.Token == "":
 		return grant{}, newUnavailable(detailNoToken)
 	case !answer.Expires.After(now):

@@ -39,8 +39,7 @@ func signHMAC(req *http.Request, h *catalog.HMAC, now time.Time) ([]byte, error)
 			return nil, errTooLong
 		}
 	}
-	path := req.URL.EscapedPath()
-	path = cmp.Or(path, "/")
+	path := cmp.Or(req.URL.EscapedPath(), "/")
 	sum := sha256.Sum256(body)
 	once := map[string]string{
 		"{timestamp}": strconv.FormatInt(now.Unix(), 10), "{timestamp:ms}": strconv.FormatInt(now.UnixMilli(), 10),

@@ -53,9 +53,7 @@ func (o *oauth2) chooseClient(old *client) *client {
 
 // joinScopes joins scopes with the separator that the server expects.
 func (o *oauth2) joinScopes(scopes []string) string {
-	separator := o.ScopeSeparator
-	separator = cmp.Or(separator, " ")
-	return strings.Join(scopes, separator)
+	return strings.Join(scopes, cmp.Or(o.ScopeSeparator, " "))
 }
 
 // obtainGrant implements kind.
@@ -141,7 +139,7 @@ func parseToken(a *Answer) (grant, error) {
 	// Also with status 200, with which some servers report errors.
 	if t.Error != "" {
 		code := filterCode(t.Error)
-		if isEnded(code) {
+		if slices.Contains(endedCodes, code) {
 			return grant{}, newLoginNeeded(code)
 		}
 		return grant{}, newUnavailable(code)
@@ -187,8 +185,8 @@ var ofNothing = []string{
 //   - letters of both cases and digits that alternate often
 //   - a word of 16 characters that alternates three times
 //
-// catalog.LooksSecret is stricter, and takes many tokens for names. random rejects one in 140 random texts of 22
-// characters of base64url.
+// The catalog's hasLikelySecret is stricter, and takes many tokens for names. isRandom rejects one in 140 random texts
+// of 22 characters of base64url.
 func isRandom(text string) bool {
 	const hex, mixed, word = 32, 18, 16
 	has := func(s, class string) bool { return strings.ContainsAny(s, class) }
@@ -248,8 +246,6 @@ func parseSeconds(raw json.RawMessage) (float64, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
-
-func isEnded(code string) bool { return slices.Contains(endedCodes, code) }
 
 // maskSecret returns a secret as a credential for package scrub.
 func maskSecret(text string) catalog.Credential {

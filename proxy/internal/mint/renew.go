@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
@@ -314,10 +315,7 @@ func endOfLife(began time.Time, life time.Duration) *time.Time {
 // hasEcho reports whether a token contains a secret that must never be sent to an API: a credential, a secret inside
 // one, or a refresh token.
 func hasEcho(known *scrub.Scrubber, text string, next, old storedToken) bool {
-	var own []catalog.Credential
-	for _, secretText := range []string{next.Refresh, old.Refresh} {
-		own = append(own, maskSecret(secretText))
-	}
+	own := convert.Each([]string{next.Refresh, old.Refresh}, maskSecret)
 	if next.Client != nil {
 		own = append(own, maskSecret(next.Client.Secret))
 	}

@@ -1,10 +1,8 @@
 package mint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -106,12 +104,10 @@ func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 
 // postForm sends a form.
 func (r *requester) postForm(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	req, err := newRequest(ctx, http.MethodPost, to, "application/x-www-form-urlencoded", form.Encode())
 	if err != nil {
-		return nil, newUnavailable(detailUnreachable)
+		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "application/json")
 	if user != "" {
 		// RFC 6749, section 2.3.1: id and secret are form-encoded first.
 		req.SetBasicAuth(url.QueryEscape(user), url.QueryEscape(password))
@@ -125,32 +121,40 @@ func (r *requester) postJSON(ctx context.Context, to string, v any) (*Answer, er
 	if err != nil {
 		return nil, newUnavailable(detailNotJSON)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	req, err := newRequest(ctx, http.MethodPost, to, "application/json", string(body))
 	if err != nil {
-		return nil, newUnavailable(detailUnreachable)
+		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
 	return r.sendForAnswer(req)
 }
 
 // getJSON requests a JSON text.
 func (r *requester) getJSON(ctx context.Context, from string) (*Answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	req, err := newRequest(ctx, http.MethodGet, from, "", "")
+	if err != nil {
+		return nil, err
+	}
+	return r.sendForAnswer(req)
+}
+
+// newRequest returns a request for a JSON text. The content type is that of a body, which may be missing.
+func newRequest(ctx context.Context, method, to, contentType, body string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to, strings.NewReader(body))
 	if err != nil {
 		return nil, newUnavailable(detailUnreachable)
 	}
 	req.Header.Set("Accept", "application/json")
-	return r.sendForAnswer(req)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	return req, nil
 }
-
-var errNotJSON = errors.New("not one JSON object")
 
 // decodeObject reads an answer that is one JSON object.
 func decodeObject(body []byte, v any) error {
 	// Unmarshal rejects text after the object.
 	if json.Unmarshal(body, v) != nil {
-		return errNotJSON
+		return newUnavailable(detailNotJSON)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -168,10 +169,7 @@ func (r Rules) explainNotFound(run Run, name string) readertext.Text {
 			"This run was narrowed to other APIs. Name %NAME in {the apis of execute_code|--apis} to use "+
 				"this server.", "%NAME", a.Name)
 	}
-	var servers []string
-	for _, a := range r.listServers(run) {
-		servers = append(servers, a.Name)
-	}
+	servers := convert.Each(r.listServers(run), func(a *catalog.API) string { return a.Name })
 	best := typo.NearestOf(name, 3, servers)
 	if best == "" {
 		return readertext.NewText(shown)

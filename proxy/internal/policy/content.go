@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -89,24 +89,20 @@ func ReadContent(r *http.Request) (*Content, error) {
 	}
 	// The body leaves decoded, so the server parses the bytes that the rules judged.
 	decodeBody(r, encodings)
-	text, err := io.ReadAll(io.LimitReader(r.Body, MaxContent+1))
+	text, whole, err := coding.PeekBody(r, MaxContent, 0)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > MaxContent {
+	if !whole {
 		c.bad = &formdata.Error{Reason: "it is larger than 256 KiB"}
 		return c, nil
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{bytes.NewReader(text), r.Body}
 	// Reserve the memory before parsing: 256 KiB of JSON can become 16 MiB.
 	if err := c.acquireMemory(r.Context(), len(text)); err != nil {
 		return nil, err
 	}
-	whole := string(text)
-	r.ContentLength, c.raw = int64(len(text)), &whole
+	raw := string(text)
+	r.ContentLength, c.raw = int64(len(text)), &raw
 	r.Header.Del("Content-Length")
 	if c.bad == nil {
 		c.parseBody(kind, text)
@@ -309,11 +305,7 @@ func (c *Content) splitOnce(name string) foldedName {
 
 // foldPath folds the path of a field.
 func foldPath(path []string) foldedName {
-	out := foldedName{whole: foldSeparators(strings.Join(path, ""))}
-	for _, p := range path {
-		out.parts = append(out.parts, foldSeparators(p))
-	}
-	return out
+	return foldedName{whole: foldSeparators(strings.Join(path, "")), parts: convert.Each(path, foldSeparators)}
 }
 
 // formatBrackets returns the rest of a path in the notation of forms: "[amount]".

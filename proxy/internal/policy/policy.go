@@ -138,7 +138,7 @@ type Verdict struct {
 
 // Decide judges a request. Use Verdict.ForRun on the result before you show it to the run.
 func (r Rules) Decide(run Run, q Request) Verdict {
-	holders := r.listHolders(q.Host)
+	holders := r.Catalog.ListHolders(q.Host)
 	// A closed run gets the answer for an unknown host, so that it cannot probe the catalog.
 	if run.Kind() == KindRun && run.IsClosed() && r.isHidden(run, q.Host, holders) {
 		return buildRefusal(CodeHostUnknown, q.Host, "")
@@ -244,11 +244,6 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 		return v
 	}
 	return Verdict{Allow: true, APIs: mine}
-}
-
-// listHolders returns the active APIs that hold a host at its port.
-func (r Rules) listHolders(h catalog.Host) []*catalog.API {
-	return r.Catalog.ListHolders(h)
 }
 
 // listReachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.

@@ -21,6 +21,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -295,20 +296,13 @@ func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) 
 func newPublicAPI(a *catalog.API) proxyapi.API {
 	p := proxyapi.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference,
-		Domains: []string{}, Credentials: []proxyapi.Token{},
+		Domains: convert.Each(a.Hosts, catalog.HostPattern.String),
+		Credentials: convert.Each(a.Credentials, func(c catalog.Credential) proxyapi.Token {
+			return proxyapi.Token{Name: c.Name, In: convert.Each(c.Surfaces, catalog.Surface.String)}
+		}),
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 		AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
 		Server: a.Server,
-	}
-	for _, h := range a.Hosts {
-		p.Domains = append(p.Domains, h.String())
-	}
-	for _, cr := range a.Credentials {
-		t := proxyapi.Token{Name: cr.Name, In: []string{}}
-		for _, s := range cr.Surfaces {
-			t.In = append(t.In, s.String())
-		}
-		p.Credentials = append(p.Credentials, t)
 	}
 	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
 		p.Rules = append(p.Rules, r.String())
@@ -326,17 +320,17 @@ func newPublicAPI(a *catalog.API) proxyapi.API {
 
 // NewInspection returns the loaded APIs, without credentials, and the problems.
 func (s *Snapshot) NewInspection() proxyapi.Inspection {
-	out := proxyapi.Inspection{APIs: []proxyapi.InspectedAPI{}, Problems: []proxyapi.InspectedProblem{}}
-	for _, a := range s.Rules.Catalog.APIs() {
-		out.APIs = append(out.APIs, proxyapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active})
+	return proxyapi.Inspection{
+		APIs: convert.Each(s.Rules.Catalog.APIs(), func(a *catalog.API) proxyapi.InspectedAPI {
+			return proxyapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active}
+		}),
+		Problems: convert.Each(s.Problems, func(p catalog.Problem) proxyapi.InspectedProblem {
+			return proxyapi.InspectedProblem{
+				Severity: p.Severity.String(), API: p.API, File: p.File, Field: p.Field, Found: p.Found, Want: p.Want,
+				Text: p.String(),
+			}
+		}),
 	}
-	for _, p := range s.Problems {
-		out.Problems = append(out.Problems, proxyapi.InspectedProblem{
-			Severity: p.Severity.String(), API: p.API, File: p.File, Field: p.Field, Found: p.Found, Want: p.Want,
-			Text: p.String(),
-		})
-	}
-	return out
 }
 
 // WatchFolder reloads on every change of apis/ until ctx ends.

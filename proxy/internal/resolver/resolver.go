@@ -86,7 +86,7 @@ func (r *Resolver) Serve(ctx context.Context) error {
 	case err := <-errs:
 		running--
 		if ctx.Err() == nil {
-			first = fmt.Errorf("serving DNS: %w", asClosedError(err))
+			first = fmt.Errorf("serving DNS: %w", cmp.Or(err, errors.New("the socket was closed")))
 		}
 	}
 	for _, c := range r.conf.Packets {
@@ -102,10 +102,6 @@ func (r *Resolver) Serve(ctx context.Context) error {
 		}
 	}
 	return first
-}
-
-func asClosedError(err error) error {
-	return cmp.Or(err, errors.New("the socket was closed"))
 }
 
 // slotAt returns the slot of a socket, or nil.

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/charset"
@@ -58,10 +59,7 @@ type Options struct {
 
 // New compiles credentials. They should be all credentials of the catalog, including inactive and replaced ones.
 func New(creds []catalog.Credential) *Scrubber {
-	list := make([]secret.Value, 0, len(creds))
-	for _, c := range creds {
-		list = append(list, c.Value)
-	}
+	list := convert.Each(creds, func(c catalog.Credential) secret.Value { return c.Value })
 	return NewWithValues(secretvalues.New(list), creds)
 }
 

@@ -94,8 +94,7 @@ func (f Failure) describeFailure() (what, hint string) {
 
 // hintUnresolved returns the hint for a host without an address.
 func (f Failure) hintUnresolved() string {
-	var dns *net.DNSError
-	if errors.As(f.Cause, &dns) && !dns.IsNotFound {
+	if dns, ok := errors.AsType[*net.DNSError](f.Cause); ok && !dns.IsNotFound {
 		return "The name server did not answer for %HOST. {Tell the user to check|Check} the DNS of the machine that " +
 			"CodeForge runs on."
 	}

@@ -79,8 +79,7 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 		req.Close = true
 	}
 	resp, err := p.getTransport(w, k).RoundTrip(preventRetry(req))
-	var reset http2.StreamError
-	if errors.As(err, &reset) && reset.Code == http2.ErrCodeHTTP11Required {
+	if reset, ok := errors.AsType[http2.StreamError](err); ok && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learnProtocol(req.URL.Host, protocolHTTP1)
 	}
 	if err == nil && k == kindEither && resp.ProtoMajor == 2 {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
@@ -43,7 +44,7 @@ type Interpreter struct {
 	python  bool
 	idle    func() bool
 	mu      sync.Mutex
-	hasCode bool // a run has its code, so preload must do nothing
+	hasCode bool // a run has its code, so preloadLibraries must do nothing
 }
 
 // Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait for the sandbox to
@@ -248,11 +249,7 @@ const maxNamed = 1000
 
 // fileNames lists the file names in the code, because code may write a skill and then import it.
 func fileNames(code []byte) []string {
-	var names []string
-	for _, name := range typeScriptFile.FindAll(code, maxNamed) {
-		names = append(names, string(name))
-	}
-	return names
+	return convert.Each(typeScriptFile.FindAll(code, maxNamed), func(name []byte) string { return string(name) })
 }
 
 // writeModules writes the modules that the code imports, and type-checks the code against them.

@@ -130,8 +130,7 @@ func (p *Interpreter) Run(ctx context.Context, t Task) (sandboxapi.Exit, error) 
 
 // explainUnkept returns the reason why output could not be kept, without paths of the host.
 func explainUnkept(err error) string {
-	var errno syscall.Errno
-	if errors.As(err, &errno) && (errno == syscall.ENOSPC || errno == syscall.EDQUOT) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && (errno == syscall.ENOSPC || errno == syscall.EDQUOT) {
 		return "the disk of " + jail.RunsDir + " is full"
 	}
 	return jail.RunsDir + " could not be written"

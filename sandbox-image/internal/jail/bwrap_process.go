@@ -86,15 +86,10 @@ func (b *bwrapProcess) waitForEnd() {
 		b.status.Leftover = errors.Join(b.status.Leftover, err)
 		return
 	}
-	ws := state.Sys().(syscall.WaitStatus)
-	b.status.Code = ws.ExitStatus()
-	if ws.Signaled() {
-		b.status.Signal = int(ws.Signal())
-		b.status.Code = 128 + b.status.Signal
-	} else if b.status.Code > 128 && b.status.Code < 128+65 {
-		b.status.Signal = b.status.Code - 128 // how bubblewrap reports a signal
+	b.status.setExit(state)
+	if code := b.status.Code; b.status.Signal == 0 && code > 128 && code < 128+65 {
+		b.status.Signal = code - 128 // how bubblewrap reports a signal
 	}
-	b.status.addUsage(state.SysUsage().(*syscall.Rusage))
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
 	// Wait4 only if process 1 ended within killTimeout: otherwise it would block here for ever.
@@ -104,6 +99,17 @@ func (b *bwrapProcess) waitForEnd() {
 			b.status.addUsage(&usage)
 		}
 	}
+}
+
+// setExit sets how a process ended, and counts its CPU time and memory.
+func (s *Status) setExit(state *os.ProcessState) {
+	ws := state.Sys().(syscall.WaitStatus)
+	s.Code = ws.ExitStatus()
+	if ws.Signaled() {
+		s.Signal = int(ws.Signal())
+		s.Code = 128 + s.Signal
+	}
+	s.addUsage(state.SysUsage().(*syscall.Rusage))
 }
 
 // addUsage counts the CPU time and memory of a process and of the children it has waited for.
@@ -181,8 +187,8 @@ func (b *bwrapProcess) LinkSkills(names []string) error {
 // infoTimeout bounds the wait for bubblewrap's report of process 1.
 const infoTimeout = 5 * time.Second
 
-// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure. Kill
-// first waits for the pid of process 1, so that wait can find a process 1 that survives.
+// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and waitForEnd makes sure.
+// Kill first waits for the pid of process 1, so that waitForEnd can find a process 1 that survives.
 func (b *bwrapProcess) Kill() {
 	select {
 	case <-b.initKnown:

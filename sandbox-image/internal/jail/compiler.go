@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
@@ -125,13 +124,7 @@ func (c *containerCompiler) waitForEnd() {
 		c.status.Leftover = err
 		return
 	}
-	ws := state.Sys().(syscall.WaitStatus)
-	c.status.Code = ws.ExitStatus()
-	if ws.Signaled() {
-		c.status.Signal = int(ws.Signal())
-		c.status.Code = 128 + c.status.Signal
-	}
-	c.status.CPU = state.UserTime() + state.SystemTime()
+	c.status.setExit(state)
 }
 
 func (c *containerCompiler) Memory() int64               { return proc.MemoryOf(c.process.Pid) }

@@ -32,7 +32,7 @@ func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory
 	case len(net) == 1 && net[0] == "*":
 		args = append(args, "--allow-net")
 	case len(net) > 0:
-		args = append(args, "--allow-net="+joinPaths(net))
+		args = append(args, "--allow-net="+strings.Join(net, ","))
 	}
 	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
 }
@@ -45,14 +45,6 @@ func importMap(dir string, ownSkills bool) string {
 		skills = `,"file://` + SkillsDir + `/":"file://` + dir + `/` + SkillDir + `/"`
 	}
 	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills + `}}`
-}
-
-func joinPaths(list []string) string {
-	out := list[0]
-	for _, s := range list[1:] {
-		out += "," + s
-	}
-	return out
 }
 
 // heapMB returns the limit of the JavaScript heap, in MiB. It leaves a quarter of the memory for everything else, so

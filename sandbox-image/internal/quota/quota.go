@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -73,10 +74,7 @@ func New(cfg Config) (*Meter, error) {
 
 // Close closes the directories.
 func (m *Meter) Close() error {
-	var errs []error
-	for _, r := range m.roots {
-		errs = append(errs, r.Close())
-	}
+	errs := convert.Each(m.roots, (*os.Root).Close)
 	return errors.Join(errs...)
 }
 

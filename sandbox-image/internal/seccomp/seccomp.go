@@ -293,23 +293,12 @@ func noUncountedMemory() []bpf.Instruction {
 
 // noMoreFilters refuses a second filter. Each thread could add filters, and their memory is charged to no process.
 func noMoreFilters() []bpf.Instruction {
-	return []bpf.Instruction{
-		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 1},
-		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
-	}
+	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(0), Size: 4}}, refuseValues(unix.PR_SET_SECCOMP)...)
 }
 
 // noTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel reads only the low 32 bits of the request.
 func noTerminalInput() []bpf.Instruction {
-	return []bpf.Instruction{
-		bpf.LoadAbsolute{Off: offArg(1), Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tiocLinux, SkipTrue: 1},
-		bpf.RetConstant{Val: allow},
-		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
-	}
+	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, refuseValues(unix.TIOCSTI, tiocLinux)...)
 }
 
 // EncodeFilter assembles a program into the struct sock_filter array for bwrap --seccomp.

@@ -1,0 +1,117 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+func (c *Container) slotDir(id slot.ID) string {
+	return filepath.Join(c.cfg.Work, strconv.Itoa(int(id)))
+}
+
+// clearSlot removes the files of a slot for runs or for MCP servers.
+func (c *Container) clearSlot(id slot.ID) error {
+	if id.IsServer() {
+		return clearServer(id)
+	}
+	return c.clearFiles(id)
+}
+
+// clearFiles removes a slot's private files. If the slot's user made files unreadable, clearFiles removes them as that
+// user.
+func (c *Container) clearFiles(id slot.ID) error {
+	// The home is that of a private run.
+	if err := errors.Join(removeAs(id, sandboxapi.HomeDir(id)), removeAs(id, sandboxapi.OutDir(id))); err != nil {
+		return err
+	}
+	dir := c.slotDir(id)
+	err := os.RemoveAll(dir)
+	if errors.Is(err, os.ErrPermission) {
+		if err = WipeDir(id, dir, "deno"); err == nil {
+			err = os.RemoveAll(dir)
+		}
+	}
+	return err
+}
+
+// WipeDir empties the directory name below dir as the slot's user.
+func WipeDir(id slot.ID, dir, name string) error {
+	_, err := runAsSlot(context.Background(), id, "wipe", dir, name)
+	return err
+}
+
+// prepareDir makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
+func (c *Container) prepareDir(seat InterpreterSpec) error {
+	id := seat.Slot
+	if err := c.clearFiles(id); err != nil {
+		return err
+	}
+	dir, group := c.slotDir(id), BasePrivateGroup+int(id)
+	if err := makeGroupDir(dir, group, 0o750); err != nil {
+		return err
+	}
+	_, first, source := seat.codeFiles()
+	if !seat.Python {
+		if err := makeGroupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
+			return err
+		}
+	}
+	// Code's files belong to the slot's private group, in which sandboxd is, and not to the group of all slots.
+	if err := makeGroupDir(sandboxapi.OutDir(id), group, 0o770|os.ModeSetgid); err != nil {
+		return err
+	}
+	if writableFolder(seat) != "" {
+		if err := makeGroupDir(writableFolder(seat), group, 0o770); err != nil {
+			return err
+		}
+	}
+	b := canaryBait(seat.Canary)
+	for _, name := range b.listFolders() {
+		if err := makeGroupDir(filepath.Join(dir, name), group, 0o750); err != nil {
+			return err
+		}
+	}
+	for name, text := range b.fileContents() {
+		if err := c.writePrivate(id, name, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return c.writePrivate(id, first, source)
+}
+
+// writableFolder returns the folder that a private run may write. It is empty for other runs.
+func writableFolder(seat InterpreterSpec) string {
+	//defence:private-files
+	if seat.Private {
+		return sandboxapi.HomeDir(seat.Slot)
+	}
+	return ""
+}
+
+// makeGroupDir makes a directory for a group. The directory stays closed until it belongs to the group.
+func makeGroupDir(path string, group int, mode os.FileMode) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chown(path, -1, group); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
+// writePrivate writes a new file that only the slot can read.
+func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
+	// The mode stays 0600 until the group is set.
+	f, err := os.OpenFile(filepath.Join(c.slotDir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
+}
