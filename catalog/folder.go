@@ -115,8 +115,8 @@ func describeReadError(err error) string {
 	return err.Error()
 }
 
-// addReadError reports a file in config.json that cannot be read. It names the file only if the name is too short to be a
-// credential in the wrong field.
+// addReadError reports a file in config.json that cannot be read. It names the file only if the name is too short to be
+// a credential in the wrong field.
 func (v *configValidator) addReadError(field, name, what string, err error) {
 	found, want := describeReadError(err), fmt.Sprintf("%s in apis/%s/, or an absolute path", what, v.API)
 	if errors.Is(err, fs.ErrNotExist) && len(name) < minValue && filepath.IsLocal(name) {

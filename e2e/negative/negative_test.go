@@ -186,11 +186,10 @@ func groups() []group {
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by", "scrub-stored"},
-		"./proxy/internal/plan":        {"plan-once", "plan-digest"},
+		"./proxy/internal/approval":    {"plan-once", "plan-digest", "approval-run"},
 		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "etag", "rule-path", "message-framing", "idempotency", "memory-budget", "call-run", "call-tenant", "call-end", "tenant-hosts"},
 		"./proxy/internal/dialguard":   {"database-address"},
 		"./proxy/internal/upstream":    {"proxied-address"},
-		"./proxy/internal/hold":        {"approval-run"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "pattern-work", "place-length"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},

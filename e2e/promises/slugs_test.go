@@ -228,7 +228,8 @@ func renderTable(all []promise, tests map[string][]holder, controls map[string][
 	b.WriteString("# Tests of the promises\n\n" +
 		"`go test ./promises -update` in `e2e/` writes this page from the comments above the tests. A *control* is a defence that\n" +
 		"`e2e/negative` switches off: its attack must then succeed. `make test` runs the tests of all packages but `e2e/kubernetes`,\n" +
-		"which `make kubernetes` runs.\n\n| promise | controls | tests |\n|---|---|---|\n")
+		"which `make kubernetes` runs. Tests in Docker need a running engine.\n\n" +
+		"| promise | controls | tests |\n|---|---|---|\n")
 	for _, p := range all {
 		control := withoutControl[p.slug]
 		if names := controls[p.slug]; len(names) > 0 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // Paths are the paths of a socket at which the API begins.
@@ -121,6 +122,16 @@ func (c Client) GetPlan(ctx context.Context, id string) (Plan, error) {
 // DecidePlan approves or refuses a plan, once. Its errors are those of DecideHeld.
 func (c Client) DecidePlan(ctx context.Context, id string, a Answer) (Plan, error) {
 	return callProxy[Plan](ctx, c, http.MethodPost, c.Paths.Plans+"/"+url.PathEscape(id), a)
+}
+
+// WaitForPlan returns a plan when it is no longer being sent, or when ctx ends.
+func (c Client) WaitForPlan(ctx context.Context, id string) (Plan, error) {
+	for {
+		p, err := c.GetPlan(ctx, id)
+		if err != nil || p.State != StateRunning || !timing.WaitFor(ctx, 100*time.Millisecond) {
+			return p, err
+		}
+	}
 }
 
 func callProxy[T any](ctx context.Context, c Client, method, path string, body any) (T, error) {

@@ -63,6 +63,14 @@ type Step struct {
 	Answer  *Reply   `json:"answer,omitempty"`
 }
 
+// Title returns the first line of a step, as code wrote it.
+func (s Step) Title() string {
+	if s.Server != "" {
+		return "CALL " + s.Server + "." + s.Tool
+	}
+	return s.Method + " " + s.URL
+}
+
 // Change is a field before and after a step, as JSON. An empty string means that the field is missing.
 type Change struct {
 	Field  string `json:"field"`

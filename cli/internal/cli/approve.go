@@ -219,16 +219,15 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.HeldRequest) {
 	}
 	fmt.Fprintf(w, "%s  %s, %s, held %s ago by: %s\n", p(terminal.Yellow, h.ID), from, state,
 		time.Since(h.Since).Round(time.Second), safetext.OneLine(h.Rule))
-	width, _ := w.Width()
-	fmt.Fprint(w, shownLines("    ", h.Method+" "+h.URL, width))
-	for _, header := range h.Headers {
-		fmt.Fprint(w, shownLines("    ", header, width))
-	}
-	printBody(w, h.ID, h.Body, width)
+	printRequest(w, h.ID, h.Method+" "+h.URL, h.Headers, h.Body)
 }
 
-// printBody shows the whole body of a request.
-func printBody(w *terminal.Stream, of, body string, width int) {
+// printRequest shows a whole request.
+func printRequest(w *terminal.Stream, of, title string, headers []string, body string) {
+	width, _ := w.Width()
+	for _, line := range append([]string{title}, headers...) {
+		fmt.Fprint(w, shownLines("    ", line, width))
+	}
 	if body == "" {
 		return
 	}

@@ -58,7 +58,7 @@ func (o *apiOptions) waitForLoad(ctx context.Context, e *Env, name string, activ
 		if err != nil && ctx.Err() == nil {
 			return notRunning
 		}
-		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name && !(active && a.Stale) })
+		has := slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name && (!active || !a.Stale) })
 		if err == nil && has == active {
 			return loaded
 		}

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
-	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
@@ -93,8 +91,11 @@ func onPlan(ctx context.Context, e *Env, c approvalapi.Client, verb, id string, 
 		if _, err := c.DecidePlan(ctx, id, in); err != nil {
 			return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
 		}
-		if p, err = waitForPlan(ctx, c, id); err != nil {
+		if p, err = c.WaitForPlan(ctx, id); err != nil {
 			return err
+		}
+		if p.State == approvalapi.StateRunning {
+			return fmt.Errorf("the plan is still being sent: codeforge plan show %s", safetext.OneLine(id))
 		}
 	}
 	// A refused plan is a success; a plan that stopped midway is not.
@@ -113,19 +114,6 @@ func onPlan(ctx context.Context, e *Env, c approvalapi.Client, verb, id string, 
 		return silentError(ExitFailed)
 	}
 	return err
-}
-
-// waitForPlan waits until a plan has been sent.
-func waitForPlan(ctx context.Context, c approvalapi.Client, id string) (approvalapi.Plan, error) {
-	for {
-		p, err := c.GetPlan(ctx, id)
-		if err != nil || p.State != approvalapi.StateRunning {
-			return p, err
-		}
-		if !timing.WaitFor(ctx, 100*time.Millisecond) {
-			return p, fmt.Errorf("the plan is still being sent: codeforge plan show %s", safetext.OneLine(id))
-		}
-	}
 }
 
 // maxStep bounds the numbers of --steps.
@@ -176,16 +164,8 @@ func printPlan(e *Env, p approvalapi.Plan) {
 	paint := newPainter(e, e.Stdout)
 	for _, s := range p.Steps {
 		fmt.Fprintln(e.Stdout)
-		head := s.Method + " " + s.URL
-		if s.Server != "" {
-			head = "CALL " + s.Server + "." + s.Tool
-		}
 		fmt.Fprintln(e.Stdout, paint(terminal.Yellow, fmt.Sprintf("Step %d", s.N))+apisOf(s))
-		fmt.Fprint(e.Stdout, shownLines("    ", head, width))
-		for _, h := range s.Headers {
-			fmt.Fprint(e.Stdout, shownLines("    ", h, width))
-		}
-		printBody(e.Stdout, fmt.Sprintf("step %d", s.N), s.Body, width)
+		printRequest(e.Stdout, fmt.Sprintf("step %d", s.N), s.Title(), s.Headers, s.Body)
 		if s.Rule != "" {
 			fmt.Fprintf(e.Stdout, "    (a rule asks you about it: %s)\n", safetext.OneLine(s.Rule))
 		}

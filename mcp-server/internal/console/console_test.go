@@ -51,7 +51,7 @@ func (quiet) DecideHeld(context.Context, string, approvalapi.Answer) (approvalap
 }
 func (quiet) ListPlans(context.Context) ([]approvalapi.Plan, error) { return nil, nil }
 func (quiet) GetPlan(context.Context, string) (approvalapi.Plan, error) {
-	return approvalapi.Plan{}, proxyapi.ErrNotFound
+	return approvalapi.Plan{}, &rpc.Error{Status: http.StatusNotFound, Text: "There is no plan with this id, or it has expired."}
 }
 func (quiet) DecidePlan(context.Context, string, approvalapi.Answer) (approvalapi.Plan, error) {
 	return approvalapi.Plan{}, &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "There is no plan with this id, or it has expired."}

@@ -67,17 +67,27 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 			Plans   []approvalapi.Plan        `json:"plans"`
 		}{list, c.decided.listDecisions(), plans}, errors.Join(err, none)
 	})
-	handle("POST held/{id}", c.decideRequest)
+	handle("POST held/{id}", func(r *http.Request) (any, error) {
+		h, in, err := passDecision(r, c.cfg.Approvals.DecideHeld)
+		if err == nil {
+			c.logDecision(r, "request", h.ID, h.Run, in)
+			c.decided.addDecision(consoleDecision{time.Now(), in.Approve, h})
+		}
+		return h, err
+	})
 	handle("GET plans/{id}", func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTime)
 		defer cancel()
 		p, err := c.cfg.Approvals.GetPlan(ctx, r.PathValue("id"))
-		if errors.Is(err, proxyapi.ErrNotFound) {
-			return nil, &pageError{http.StatusNotFound, "There is no plan with this id, or it has expired."}
+		return p, toPageError(err)
+	})
+	handle("POST plans/{id}", func(r *http.Request) (any, error) {
+		p, in, err := passDecision(r, c.cfg.Approvals.DecidePlan)
+		if err == nil {
+			c.logDecision(r, "plan", p.ID, p.Run, in)
 		}
 		return p, err
 	})
-	handle("POST plans/{id}", c.decidePlan)
 }
 
 // answerOf reads a decision.
@@ -92,46 +102,36 @@ func answerOf(r *http.Request, to any) error {
 	return nil
 }
 
-// toPageError converts the proxy's reason for refusing a decision to an error for the page.
+// toPageError converts the proxy's reason for refusing a decision, or a missing plan, to an error for the page.
 func toPageError(err error) error {
+	no := (*rpc.Error)(nil)
+	switch {
+	case !errors.As(err, &no):
 	// The proxy refused the decision, for example because the request no longer waits.
-	if no := (*rpc.Error)(nil); errors.As(err, &no) && no.Status == proxyapi.StatusNotDecided {
+	case no.Status == proxyapi.StatusNotDecided:
 		return &pageError{http.StatusConflict, no.Text}
+	case no.Status == http.StatusNotFound:
+		return &pageError{http.StatusNotFound, no.Text}
 	}
 	return err
 }
 
-func (c *Console) decidePlan(r *http.Request) (any, error) {
-	var in approvalapi.Answer
-	if err := answerOf(r, &in); err != nil {
-		return nil, err
+// passDecision passes the decision of a request on to the proxy.
+func passDecision[T any](
+	r *http.Request, decide func(ctx context.Context, id string, a approvalapi.Answer) (T, error),
+) (out T, in approvalapi.Answer, err error) {
+	if err = answerOf(r, &in); err != nil {
+		return out, in, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	p, err := c.cfg.Approvals.DecidePlan(ctx, r.PathValue("id"), in)
-	if err != nil {
-		return nil, toPageError(err)
-	}
-	c.cfg.Log.Info("a plan was decided in the console", logline.Tag("console"),
-		slog.String("session", sessionOf(r).ID), slog.String("id", p.ID), slog.String("run", p.Run),
-		slog.Bool("approve", in.Approve))
-	return p, nil
+	out, err = decide(ctx, r.PathValue("id"), in)
+	return out, in, toPageError(err)
 }
 
-func (c *Console) decideRequest(r *http.Request) (any, error) {
-	var in approvalapi.Answer
-	if err := answerOf(r, &in); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), askTime)
-	defer cancel()
-	h, err := c.cfg.Approvals.DecideHeld(ctx, r.PathValue("id"), in)
-	if err != nil {
-		return nil, toPageError(err)
-	}
-	c.cfg.Log.Info("a request was decided in the console", logline.Tag("console"),
-		slog.String("session", sessionOf(r).ID), slog.String("id", h.ID), slog.String("run", h.Run),
+// logDecision logs a decision about a request or a plan.
+func (c *Console) logDecision(r *http.Request, what, id, run string, in approvalapi.Answer) {
+	c.cfg.Log.Info("a "+what+" was decided in the console", logline.Tag("console"),
+		slog.String("session", sessionOf(r).ID), slog.String("id", id), slog.String("run", run),
 		slog.Bool("approve", in.Approve))
-	c.decided.addDecision(consoleDecision{time.Now(), in.Approve, h})
-	return h, nil
 }

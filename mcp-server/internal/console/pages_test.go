@@ -69,7 +69,7 @@ func (b *busy) ListPlans(context.Context) ([]approvalapi.Plan, error) {
 }
 func (b *busy) GetPlan(_ context.Context, id string) (approvalapi.Plan, error) {
 	if id != "p1" {
-		return approvalapi.Plan{}, proxyapi.ErrNotFound
+		return approvalapi.Plan{}, &rpc.Error{Status: http.StatusNotFound, Text: "There is no plan with this id, or it has expired."}
 	}
 	return approvalapi.Plan{ID: id}, b.err
 }

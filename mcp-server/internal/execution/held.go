@@ -12,19 +12,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// Decision is a person's decision about a request that a rule holds. The zero Answer leaves the request waiting.
-type Decision uint8
-
-// Answers of a person.
-const (
-	Unanswered Decision = iota
-	Approved
-	Refused
-	// ApprovedPath and ApprovedRule approve further requests of the run: see approvalapi.Scope.
-	ApprovedPath
-	ApprovedRule
-)
-
 // mayHold reports whether a rule of the run's APIs may make a request wait for a person.
 func (e *Executor) mayHold(apis []string) bool {
 	return slices.ContainsFunc(e.cfg.Catalog.Catalog().APIs, func(a proxyapi.API) bool {
@@ -86,17 +73,10 @@ func (e *Executor) watchHeld(ctx context.Context, l sandbox.SlotLease, r RunRequ
 // askAndSend asks about one request, and sends the answer to the proxy.
 func (e *Executor) askAndSend(ctx context.Context, l sandbox.SlotLease, r RunRequest, h approvalapi.HeldRequest) {
 	answer := r.Approve(ctx, h)
-	if answer == Unanswered {
+	if answer == nil {
 		return
 	}
-	a := approvalapi.Answer{Approve: answer != Refused}
-	switch answer {
-	case ApprovedPath:
-		a.Scope = approvalapi.ScopePath
-	case ApprovedRule:
-		a.Scope = approvalapi.ScopeRule
-	}
-	_, err := l.Of.Control.DecideHeld(ctx, h.ID, a)
+	_, err := l.Of.Control.DecideHeld(ctx, h.ID, *answer)
 	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("an answer came too late", logline.Tag("sandbox"), slog.String("held", h.ID),
 			slog.String("error", err.Error()))

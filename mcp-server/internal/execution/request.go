@@ -38,9 +38,10 @@ type RunRequest struct {
 	Started func(sandboxapi.Lease)
 	// Ask asks the client's user. If nil, the user cannot be asked.
 	Ask userform.Asker
-	// Approve, if not nil, asks the user about a request of the run that a rule holds. Each call has a separate goroutine.
-	// Its context ends when the request no longer waits.
-	Approve func(context.Context, approvalapi.HeldRequest) Decision
+	// Approve, if not nil, asks the user about a request of the run that a rule holds. It returns nil without a decision,
+	// which leaves the request waiting. Each call has a separate goroutine. Its context ends when the request no longer
+	// waits.
+	Approve func(context.Context, approvalapi.HeldRequest) *approvalapi.Answer
 	// Waiting, if not nil, is called with true when requests of the run start to wait for a person, and with false when
 	// the last one stops waiting.
 	Waiting func(bool)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
@@ -26,30 +25,43 @@ const (
 	refuseIt    = "refuse"
 )
 
+// decisions maps the choices to the decisions.
+var decisions = map[string]approvalapi.Answer{
+	approveOnce: {Approve: true}, approvePath: {Approve: true, Scope: approvalapi.ScopePath},
+	approveRule: {Approve: true, Scope: approvalapi.ScopeRule}, refuseIt: {},
+}
+
 // newApprover returns a function that asks a client's user about waiting requests.
-func newApprover(ask userform.Asker) func(context.Context, approvalapi.HeldRequest) execution.Decision {
-	return func(ctx context.Context, h approvalapi.HeldRequest) execution.Decision {
+func newApprover(ask userform.Asker) func(context.Context, approvalapi.HeldRequest) *approvalapi.Answer {
+	return func(ctx context.Context, h approvalapi.HeldRequest) *approvalapi.Answer {
 		form, ok := approvalForm(h)
 		if !ok {
-			return execution.Unanswered
+			return nil
 		}
-		a, err := ask(ctx, form)
-		if err != nil { // the client cannot ask, or the request no longer waits
-			return execution.Unanswered
-		}
-		return readDecision(a)
+		return askDecision(ctx, ask, form)
 	}
+}
+
+// askDecision asks a client's user. It returns nil without a decision.
+func askDecision(ctx context.Context, ask userform.Asker, form userform.Question) *approvalapi.Answer {
+	a, err := ask(ctx, form)
+	if err != nil { // the client cannot ask, or the request no longer waits
+		return nil
+	}
+	return readDecision(a)
 }
 
 // approvalForm returns the question about a request. It returns false if the request is too long to be shown.
 func approvalForm(h approvalapi.HeldRequest) (userform.Question, bool) {
-	text := showRequest(h)
-	if len(text) > maxShown {
-		return userform.Question{}, false
-	}
+	return newDecisionForm(showRequest(h), approveOnce, approvePath, approveRule, refuseIt)
+}
+
+// newDecisionForm returns a question with these choices. It returns false if the text is too long to be shown.
+func newDecisionForm(text string, choices ...string) (userform.Question, bool) {
+	list, err := json.Marshal(choices)
 	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
-"enum":[%q,%q,%q,%q]}}}`, decision, decision, approveOnce, approvePath, approveRule, refuseIt)
-	return userform.Question{Message: text, Schema: json.RawMessage(schema)}, true
+"enum":%s}}}`, decision, decision, list)
+	return userform.Question{Message: text, Schema: json.RawMessage(schema)}, err == nil && len(text) <= maxShown
 }
 
 // showRequest returns the request as a person sees it. CodeForge's text comes first, and the text of code or a server
@@ -81,28 +93,26 @@ func writeBlock(b *strings.Builder, first string, headers []string, body string)
 	}
 }
 
-// readDecision returns a user's decision. Only an explicit choice is a decision. A form that was dismissed, or accepted
-// without a choice, is unanswered.
-func readDecision(a userform.Answer) execution.Decision {
+// readDecision returns a user's decision, or nil. Only an explicit choice is a decision: a form that was dismissed, or
+// accepted without a choice, is unanswered.
+func readDecision(a userform.Answer) *approvalapi.Answer {
 	var content map[string]any
 	// A content that is no object cannot be a choice.
 	if len(a.Content) > 0 && json.Unmarshal(a.Content, &content) != nil {
-		return execution.Unanswered
+		return nil
 	}
+	choice, _ := content[decision].(string)
+	answer, chosen := decisions[choice]
 	//defence:explicit-approval permits
-	once := content[decision] == approveOnce
+	once := choice == approveOnce
 	switch {
 	// Declining needs no field.
 	case a.Action == userform.Decline:
-		return execution.Refused
+		return &approvalapi.Answer{}
 	case a.Action == userform.Accept && once:
-		return execution.Approved
-	case a.Action == userform.Accept && content[decision] == approvePath:
-		return execution.ApprovedPath
-	case a.Action == userform.Accept && content[decision] == approveRule:
-		return execution.ApprovedRule
-	case a.Action == userform.Accept && content[decision] == refuseIt:
-		return execution.Refused
+		return &approvalapi.Answer{Approve: true}
+	case a.Action == userform.Accept && chosen:
+		return &answer
 	}
-	return execution.Unanswered
+	return nil
 }

@@ -2,10 +2,10 @@ package tools
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
@@ -16,31 +16,32 @@ func TestAnswered(t *testing.T) {
 	for _, row := range []struct {
 		action  string
 		content map[string]any
-		want    execution.Decision
+		want    *approvalapi.Answer
 	}{
-		{"accept", map[string]any{"decision": "approve once"}, execution.Approved},
-		{"accept", map[string]any{"decision": "refuse"}, execution.Refused},
-		{"decline", nil, execution.Refused},
-		{"decline", map[string]any{"decision": "approve once"}, execution.Refused},
-		{"accept", nil, execution.Unanswered},
-		{"accept", map[string]any{}, execution.Unanswered},
-		{"accept", map[string]any{"decision": ""}, execution.Unanswered},
-		{"accept", map[string]any{"decision": true}, execution.Unanswered},
-		{"accept", map[string]any{"decision": "Approve once"}, execution.Unanswered},
-		{"accept", map[string]any{"decision": []any{"approve once"}}, execution.Unanswered},
-		{"cancel", map[string]any{"decision": "approve once"}, execution.Unanswered},
-		{"", map[string]any{"decision": "approve once"}, execution.Unanswered},
+		{"accept", map[string]any{"decision": "approve once"}, &approvalapi.Answer{Approve: true}},
+		{"accept", map[string]any{"decision": "refuse"}, &approvalapi.Answer{}},
+		{"accept", map[string]any{"decision": "approve all that this rule asks about in this run"}, &approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}},
+		{"decline", nil, &approvalapi.Answer{}},
+		{"decline", map[string]any{"decision": "approve once"}, &approvalapi.Answer{}},
+		{"accept", nil, nil},
+		{"accept", map[string]any{}, nil},
+		{"accept", map[string]any{"decision": ""}, nil},
+		{"accept", map[string]any{"decision": true}, nil},
+		{"accept", map[string]any{"decision": "Approve once"}, nil},
+		{"accept", map[string]any{"decision": []any{"approve once"}}, nil},
+		{"cancel", map[string]any{"decision": "approve once"}, nil},
+		{"", map[string]any{"decision": "approve once"}, nil},
 	} {
 		content, err := json.Marshal(row.content)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := readDecision(userform.Answer{Action: row.action, Content: content}); got != row.want {
-			t.Errorf("%s %v: %d", row.action, row.content, got)
+		if got := readDecision(userform.Answer{Action: row.action, Content: content}); !reflect.DeepEqual(got, row.want) {
+			t.Errorf("%s %v: %+v", row.action, row.content, got)
 		}
 	}
 	for _, text := range []string{"", "no JSON", `"approve once"`, "[]", "null"} {
-		if readDecision(userform.Answer{Action: "accept", Content: json.RawMessage(text)}) != execution.Unanswered {
+		if readDecision(userform.Answer{Action: "accept", Content: json.RawMessage(text)}) != nil {
 			t.Errorf("%s is an answer", text)
 		}
 	}

@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -21,8 +20,6 @@ const (
 	maxReplies = 20
 	// sendTime is how long a call waits until an approved plan is sent.
 	sendTime = 11 * time.Minute
-	// sendPoll is the interval of checks during that wait.
-	sendPoll = 200 * time.Millisecond
 )
 
 // presentPlan describes the requests of a dry run. If the client's user decides at once, it also reports the results.
@@ -37,11 +34,12 @@ func (s *Surface) presentPlan(
 		return readertext.NewText("This was a dry run without writes, so there is no plan.")
 	}
 	picture := strings.Join(p.Picture, "\n")
-	switch s.askPlan(ctx, p, ask) {
-	case execution.Approved:
+	switch answer := s.askPlan(ctx, p, ask); {
+	case answer == nil:
+	case answer.Approve:
 		return readertext.NewText("%PICTURE\n{The user|You} approved it. %SENT", "%PICTURE", picture, "%SENT",
 			s.waitForSent(ctx, p.ID))
-	case execution.Refused:
+	default:
 		return readertext.NewText(
 			"%PICTURE\n{The user|You} refused it, so it was not sent{. Ask what to do|, and will not be}.",
 			"%PICTURE", picture)
@@ -51,33 +49,28 @@ func (s *Surface) presentPlan(
 }
 
 // askPlan asks the client's user about a plan and passes on the answer. It asks only if the rules of all steps permit
-// that.
-func (s *Surface) askPlan(ctx context.Context, p *approvalapi.Plan, ask userform.Asker) execution.Decision {
+// that. Without a decision it returns nil: the plan then still waits for the command line.
+func (s *Surface) askPlan(ctx context.Context, p *approvalapi.Plan, ask userform.Asker) *approvalapi.Answer {
 	if p.Operator || ask == nil || ctx.Err() != nil {
-		return execution.Unanswered
+		return nil
 	}
 	// The receipt has only a picture of the plan, and the user must see all of it.
 	whole, err := s.cfg.Control.GetPlan(ctx, p.ID)
 	if err != nil {
-		return execution.Unanswered
+		return nil
 	}
 	form, ok := planForm(whole)
 	if !ok {
-		return execution.Unanswered
+		return nil
 	}
-	a, err := ask(ctx, form)
-	if err != nil {
-		return execution.Unanswered
-	}
-	answer := readDecision(a)
-	// Only an explicit answer is passed on: the plan then still waits for the command line.
-	if answer == execution.Unanswered {
-		return answer
+	answer := askDecision(ctx, ask, form)
+	if answer == nil || answer.Scope != "" { // the form of a plan has no scopes
+		return nil
 	}
 	// The digest ties the approval to the plan that the user saw.
-	in := approvalapi.Answer{Approve: answer == execution.Approved, Digest: whole.Digest}
-	if _, err := s.cfg.Control.DecidePlan(ctx, p.ID, in); err != nil {
-		return execution.Unanswered // the plan was decided elsewhere, or the configuration has changed
+	answer.Digest = whole.Digest
+	if _, err := s.cfg.Control.DecidePlan(ctx, p.ID, *answer); err != nil {
+		return nil // the plan was decided elsewhere, or the configuration has changed
 	}
 	return answer
 }
@@ -92,42 +85,28 @@ func planForm(p approvalapi.Plan) (userform.Question, bool) {
 	}
 	for _, step := range p.Steps {
 		fmt.Fprintf(&b, "\n  %d (%s)\n", step.N, safetext.OneLine(strings.Join(step.APIs, ", ")))
-		first := step.Method + " " + step.URL
-		if step.Server != "" {
-			first = "CALL " + step.Server + "." + step.Tool
-		}
-		writeBlock(&b, first, step.Headers, step.Body)
+		writeBlock(&b, step.Title(), step.Headers, step.Body)
 		// Checked in the loop, so that a huge plan is not built in memory.
 		if b.Len() > maxShown {
 			return userform.Question{}, false
 		}
 	}
-	schema := fmt.Sprintf(`{"type":"object","required":[%q],"properties":{%q:{"type":"string","title":"Your decision",
-"enum":[%q,%q]}}}`, decision, decision, approveOnce, refuseIt)
-	return userform.Question{Message: b.String(), Schema: json.RawMessage(schema)}, true
+	return newDecisionForm(b.String(), approveOnce, refuseIt)
 }
 
 // waitForSent waits until a plan has been sent, and returns the answers.
 func (s *Surface) waitForSent(ctx context.Context, id string) string {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	tick := time.NewTicker(sendPoll)
-	defer tick.Stop()
-	for {
-		p, err := s.cfg.Control.GetPlan(ctx, id)
-		if err != nil {
-			// The plan was approved, so an error here must not look like a refusal.
-			return "The answers are unknown: codeforge plan show " + id
-		}
-		if p.State != approvalapi.StateRunning {
-			return listReplies(p)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return "It is still being sent: codeforge plan show " + id
-		}
+	p, err := s.cfg.Control.WaitForPlan(ctx, id)
+	switch {
+	case err != nil:
+		// The plan was approved, so an error here must not look like a refusal.
+		return "The answers are unknown: codeforge plan show " + id
+	case p.State == approvalapi.StateRunning:
+		return "It is still being sent: codeforge plan show " + id
 	}
+	return listReplies(p)
 }
 
 // listReplies lists the results of the steps, one line each.

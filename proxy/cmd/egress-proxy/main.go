@@ -33,7 +33,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -58,7 +58,7 @@ func tuneCollector() {
 const defaultMemory = 400 << 20
 
 // newBudget gives the buffers of requests five eighths of the memory that the runtime may use. The rest is for the
-// catalog and for garbage. newBudget also sets hold.MaxBytes aside for requests that wait for a person.
+// catalog and for garbage. newBudget also sets approval.MaxHeldBytes aside for requests that wait for a person.
 func newBudget() *membudget.Budget {
 	limit := debug.SetMemoryLimit(-1) // reads the limit, which GOMEMLIMIT may have set
 	if limit == math.MaxInt64 {
@@ -66,7 +66,7 @@ func newBudget() *membudget.Budget {
 		debug.SetMemoryLimit(limit)
 	}
 	b := membudget.New(limit / 8 * 5)
-	b.OpenAccount("held requests").TryTake(hold.MaxBytes)
+	b.OpenAccount("held requests").TryTake(approval.MaxHeldBytes)
 	return b
 }
 

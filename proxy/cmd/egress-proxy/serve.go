@@ -29,6 +29,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
@@ -36,12 +37,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/credentials"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/hostcheck"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/ports"
@@ -57,21 +56,20 @@ import (
 
 // daemon holds the parts of a running proxy.
 type daemon struct {
-	log      *slog.Logger
-	reloader *reload.Reloader
-	leases   *lease.Table
-	entrance *entrance.Entrance
-	resolver *resolver.Resolver
-	control  *control.Control
-	values   *renewedvalues.Values
-	minter   *mint.Minter
-	queue    *hold.Queue
-	plans    *plan.Store
-	ledger   *ledger.Log // or nil
-	budget   *budget.Counter
-	ports    *ports.Ports
-	remote   net.Listener // for mcp-server in another pod; nil if there is none
-	ready    atomic.Bool
+	log       *slog.Logger
+	reloader  *reload.Reloader
+	leases    *lease.Table
+	entrance  *entrance.Entrance
+	resolver  *resolver.Resolver
+	control   *control.Control
+	values    *renewedvalues.Values
+	minter    *mint.Minter
+	approvals *approval.Store
+	ledger    *ledger.Log // or nil
+	budget    *budget.Counter
+	ports     *ports.Ports
+	remote    net.Listener // for mcp-server in another pod; nil if there is none
+	ready     atomic.Bool
 
 	authority *authority.Authority
 	pods      *podslots.PodSlots // of pods that share the proxy, or nil
@@ -93,7 +91,7 @@ func serveEgress(ctx context.Context, o options, getenv func(string) string, std
 		g.Go(func() error { return rpc.Serve(ctx, d.publish, http.HandlerFunc(d.serveCertificate)) })
 	}
 	g.Go(func() error {
-		return credentials.Serve(ctx, logins, credentials.NewHandler(d.minter, d.queue, d.plans, ledger.Dir(o.audit)))
+		return credentials.Serve(ctx, logins, credentials.NewHandler(d.minter, d.approvals, ledger.Dir(o.audit)))
 	})
 	g.Go(func() error { d.values.RunSweeps(ctx); return nil })
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx)) // plans spend until they are closed
@@ -106,7 +104,7 @@ func serveEgress(ctx context.Context, o options, getenv func(string) string, std
 	d.ready.Store(true)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "ready", logline.Tag("proxy"), slog.String("mode", o.mode))
 	err = g.Wait()
-	d.plans.Close()
+	d.approvals.Close()
 	d.leases.Close()
 	stop()
 	<-counted
@@ -209,8 +207,7 @@ func (d *daemon) assembleParts(
 	}
 	conf := reload.Config{Dir: o.apis, YOLO: set.YOLO, Signal: notifyHangups(), Minted: d.values, Prepare: prepare}
 	conf.Changed = func(c reload.ReloadChange) {
-		d.queue.DropApprovals(c.Now.Rules.Catalog)
-		d.plans.EndOpenPlans()
+		d.approvals.DropStale(c.Now.Rules.Catalog)
 		// Before slower steps: exchanges in flight hold credentials that are no longer valid.
 		handler.CutStale(c)
 		d.ports.SetPorts(c.Now.Rules.Catalog.ListPorts())
@@ -223,26 +220,20 @@ func (d *daemon) assembleParts(
 	}
 	d.reloader = reload.New(conf)
 	tunnel := &brokerlink.Broker{}
-	d.queue = &hold.Queue{Added: func(h approvalapi.HeldRequest) {
-		d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
-			slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
-			slog.String("server", h.Server),
-			slog.String("api", h.API), slog.String("method", h.Method))
-	}, Decided: func(h approvalapi.HeldRequest) {
-		_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{
-			Run: h.Run, Tenant: h.Tenant, Server: h.Server, API: h.API, Method: clean(h.Method), URL: clean(h.URL),
-			Approved: h.Approved, Scope: string(h.Scope),
-		}})
-	}}
 	memory := newBudget()
-	d.plans = plan.New(plan.Config{
+	d.approvals = approval.New(approval.Config{
 		Memory: memory.OpenAccount("plans"),
-		Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
-			return handler.OpenSender(ctx, id, run, tenant, apis)
+		Open: func(id, run, tenant, version string, apis []string) approval.Sender {
+			return handler.OpenSender(id, run, tenant, version, apis)
 		},
-		Decided: func(p approvalapi.Plan, approved bool, steps []int) {
-			_ = d.appendToLedger(ledger.Entry{Decision: &ledger.Decision{Run: p.Run, Plan: p.ID, Approved: approved,
-				Steps: steps}})
+		Held: func(h approvalapi.HeldRequest) {
+			d.log.LogAttrs(context.Background(), slog.LevelWarn, "a request waits for approval", logline.Tag("hold"),
+				slog.String("id", h.ID), slog.String("run", h.Run), slog.String("tenant", h.Tenant),
+				slog.String("server", h.Server), slog.String("api", h.API), slog.String("method", h.Method))
+		},
+		Decided: func(one ledger.Decision) {
+			one.Method, one.URL = clean(one.Method), clean(one.URL)
+			_ = d.appendToLedger(ledger.Entry{Decision: &one})
 		},
 	})
 	d.budget = &budget.Counter{Path: filepath.Join(o.tokens, "limits")}
@@ -252,12 +243,12 @@ func (d *daemon) assembleParts(
 	handler = egress.New(egress.Config{
 		Memory:  memory,
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Queue: d.queue, Budget: d.budget, Keys: &idempotency.Keys{}, Sending: d.newIntentWriter(set),
+		Mint: d.minter, Approvals: d.approvals, Budget: d.budget, Keys: &idempotency.Keys{}, Sending: d.newIntentWriter(set),
 		Checkpoint: d.writeCheckpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
 	d.leases = lease.NewTable(lease.Config{
-		Drain: func(id slot.ID) { d.entrance.DrainQueue(id) }, Plans: d.plans, Memory: memory,
+		Drain: func(id slot.ID) { d.entrance.DrainQueue(id) }, Plans: d.approvals, Memory: memory,
 		Lost: func(id slot.ID, rec proxyapi.Receipt) { d.control.RecordLost(id, rec) },
 	})
 	d.entrance, err = entrance.New(entrance.Config{
@@ -276,7 +267,7 @@ func (d *daemon) assembleParts(
 		Asked: d.newQueryCheck(in.find, journal),
 	})
 	d.control = control.New(control.Config{
-		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Queue: d.queue, Plans: d.plans,
+		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Approvals: d.approvals,
 		Hosts: (&hostcheck.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
 		CA:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
 		Ready: d.checkReady, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,

@@ -142,6 +142,26 @@ func ReadAhead(req *http.Request, body *Body, changes bool) error {
 	return nil
 }
 
+// PeekBody reads a request's body up to limit bytes, and puts these bytes back. If the body is longer, whole is false
+// and the text is longer than limit. For a body of more than membudget.Free bytes, it first takes cost bytes of the
+// request's account.
+func PeekBody(req *http.Request, limit, cost int) (text []byte, whole bool, err error) {
+	body := req.Body
+	if body == nil || body == http.NoBody {
+		return nil, true, nil
+	}
+	held := membudget.FromContext(req.Context())
+	if text, err = held.ReadAll(req.Context(), body, int64(limit)+1, int64(cost)); err != nil {
+		return nil, false, err
+	}
+	if whole = len(text) <= limit; whole {
+		req.Body = prefixedBody{bytes.NewReader(text), body}
+	} else {
+		req.Body = prefixedBody{io.MultiReader(bytes.NewReader(text), body), body}
+	}
+	return text, whole, nil
+}
+
 // setExactBody makes data the whole body, which can be sent again after a failure.
 func setExactBody(req *http.Request, body io.Closer, data []byte) {
 	req.ContentLength = int64(len(data))

@@ -24,6 +24,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -46,10 +48,9 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *brokerlink.Broker
-	// Queue holds the requests that wait for a person. Nil means that rules hold no requests.
-	Queue HeldQueue
-	// Plans holds the plans of dry runs. Nil means that there are no dry runs.
-	Plans Plans
+	// Approvals holds the requests and the plans that wait for a person. Nil means that rules hold no requests, and that
+	// there are no dry runs.
+	Approvals *approval.Store
 	// Hosts checks whether the proxy reaches the hosts of the catalog. CA is the certificate that the sandbox trusts, in
 	// PEM.
 	Hosts func(context.Context) []proxyapi.HostCheck
@@ -91,15 +92,9 @@ func New(c Config) *Control {
 	s.mux.HandleFunc("POST /v1/ledger/check", s.serveLedgerCheck)
 	s.mux.HandleFunc("POST /v1/scrub", s.serveScrub)
 	s.mux.HandleFunc("POST /v1/scrub/file", s.serveScrubFile)
-	if c.Queue != nil {
+	if c.Approvals != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.streamHeld)
-		s.mux.HandleFunc("GET /v1/held", newValueHandler(func() any { return c.Queue.ListHeld() }))
-		s.mux.HandleFunc("POST /v1/held/{id}", s.serveDecideHeld)
-	}
-	if c.Plans != nil {
-		s.mux.HandleFunc("GET /v1/plans", newValueHandler(func() any { return c.Plans.ListPlans() }))
-		s.mux.HandleFunc("GET /v1/plans/{id}", s.servePlan)
-		s.mux.HandleFunc("POST /v1/plans/{id}", s.serveDecidePlan)
+		c.Approvals.AddRoutes(s.mux, approvalapi.ControlPaths, false)
 	}
 	s.mux.Handle("GET /metrics", c.Journal.Metrics().NewMetricsHandler())
 	if c.Profile {
@@ -437,4 +432,33 @@ func (s *Control) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		h.Ready, h.Problem, status = false, err.Error(), http.StatusServiceUnavailable
 	}
 	rpc.WriteAnswer(w, status, h)
+}
+
+// streamHeld streams the requests that a run waits for, one line for each change, until its lease or the reader ends.
+func (s *Control) streamHeld(w http.ResponseWriter, r *http.Request) {
+	id, generation, ok := s.parseLease(w, r)
+	if !ok {
+		return
+	}
+	l, err := s.conf.Leases.FindLease(id, generation)
+	if err != nil {
+		rpc.WriteRefusal(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	rc, enc := http.NewResponseController(w), json.NewEncoder(w)
+	for {
+		// List and channel come from one lock, so a change between the two is not missed.
+		list, changed := s.conf.Approvals.ListWaiting(l.Run)
+		if enc.Encode(list) != nil || rc.Flush() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-l.Context().Done():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
 }

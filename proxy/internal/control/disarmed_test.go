@@ -6,14 +6,14 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 )
 
 // TestDisarmed switches the defence off, and then its attack succeeds: e2e/negative.
 func TestDisarmed(t *testing.T) {
 	t.Run("held-by", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "held-by")
-		room := &hold.Queue{}
+		room := approval.New(approval.Config{})
 		id, told := heldIn(t, room, false)
 		if status, text := decided(room, id, `{"approve": true}`); status != http.StatusOK || <-told != nil {
 			t.Errorf("%d %s", status, text)

@@ -8,19 +8,22 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
 // heldIn holds a request in a room, and gives its id and what its run is told.
-func heldIn(t *testing.T, room *hold.Queue, anyone bool) (id string, told <-chan error) {
+func heldIn(t *testing.T, room *approval.Store, anyone bool) (id string, told <-chan error) {
 	t.Helper()
 	before := len(room.ListHeld())
 	out := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go func() {
-		_, _, err := room.WaitForApproval(ctx, hold.Request{Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(), ByAny: anyone})
+		_, _, err := room.WaitForApproval(ctx, approval.Request{ByAny: anyone, HeldRequest: approvalapi.HeldRequest{
+			Run: "r", API: "demo", Rule: "approve POST", Method: "POST", URL: "https://demo.test/" + t.Name(),
+		}})
 		out <- err
 	}()
 	testkit.WaitFor(t, func() bool { return len(room.ListHeld()) == before+1 })
@@ -28,8 +31,8 @@ func heldIn(t *testing.T, room *hold.Queue, anyone bool) (id string, told <-chan
 }
 
 // decided posts a decision, as mcp-server does.
-func decided(room HeldQueue, id, answer string) (int, string) {
-	s := New(Config{Queue: room, Journal: receipt.NewJournal(receipt.Config{})})
+func decided(room *approval.Store, id, answer string) (int, string) {
+	s := New(Config{Approvals: room, Journal: receipt.NewJournal(receipt.Config{})})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/held/"+id, strings.NewReader(answer)))
 	return w.Code, w.Body.String()
@@ -38,10 +41,10 @@ func decided(room HeldQueue, id, answer string) (int, string) {
 // TestHeld: mcp-server sees what waits. It decides where the rule leaves that to anyone, once, and nowhere else.
 // Promise: operators-decisions
 func TestHeld(t *testing.T) {
-	room := &hold.Queue{}
+	room := approval.New(approval.Config{})
 	id, told := heldIn(t, room, true)
 	w := httptest.NewRecorder()
-	New(Config{Queue: room, Journal: receipt.NewJournal(receipt.Config{})}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/held", nil))
+	New(Config{Approvals: room, Journal: receipt.NewJournal(receipt.Config{})}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/held", nil))
 	if strings.Contains(w.Body.String(), `"operator"`) || !strings.Contains(w.Body.String(), id) {
 		t.Errorf("what waits: %s", w.Body)
 	}
@@ -52,13 +55,15 @@ func TestHeld(t *testing.T) {
 		t.Errorf("twice: %d %s", status, text)
 	}
 	id, told = heldIn(t, room, false)
-	for _, answer := range []string{`{"approve": true}`, `{"approve": false}`, `{"approve": true, "by": "any"}`} {
+	for _, answer := range []string{`{"approve": true}`, `{"approve": false}`, `{"approve": true, "scope": "rule"}`} {
 		if status, text := decided(room, id, answer); status != http.StatusForbidden || !strings.Contains(text, "Only the operator") {
 			t.Errorf("the operator's, %s: %d %s", answer, status, text)
 		}
 	}
-	if status, _ := decided(room, id, `no JSON`); status != http.StatusBadRequest {
-		t.Errorf("no JSON: %d", status)
+	for _, answer := range []string{`no JSON`, `{"approve": true, "by": "any"}`} {
+		if status, _ := decided(room, id, answer); status != http.StatusBadRequest {
+			t.Errorf("%s: %d", answer, status)
+		}
 	}
 	select {
 	case err := <-told:

@@ -9,22 +9,23 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
 // planIn is a book with a plan of one step.
-func planIn(t *testing.T, anyone bool) (*plan.Store, *approvalapi.Plan) {
+func planIn(t *testing.T, anyone bool) (*approval.Store, *approvalapi.Plan) {
 	t.Helper()
-	book := plan.New(plan.Config{})
+	book := approval.New(approval.Config{})
 	t.Cleanup(book.Close)
 	host, err := catalog.ParseHost("demo.test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := book.NewDraft("r", "", nil)
-	if _, err := d.AddStep(plan.Step{
-		Host: host, TLS: true, Method: "POST", URL: &url.URL{Scheme: "https", Host: "demo.test", Path: "/"}, Body: []byte("x"), Rule: "approve POST", ByAny: anyone,
+	if _, err := d.AddStep(approval.Step{
+		Host: host, TLS: true, Method: "POST", URL: &url.URL{Scheme: "https", Host: "demo.test", Path: "/"}, ByAny: anyone,
+		Shown: approvalapi.Step{Body: "x", Rule: "approve POST"},
 	}, "v1"); err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +33,8 @@ func planIn(t *testing.T, anyone bool) (*plan.Store, *approvalapi.Plan) {
 }
 
 // decidedPlan posts a decision, as mcp-server does.
-func decidedPlan(plans Plans, id, answer string) (int, string) {
-	s := New(Config{Plans: plans, Journal: receipt.NewJournal(receipt.Config{})})
+func decidedPlan(plans *approval.Store, id, answer string) (int, string) {
+	s := New(Config{Approvals: plans, Journal: receipt.NewJournal(receipt.Config{})})
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/plans/"+id, strings.NewReader(answer)))
 	return w.Code, w.Body.String()
@@ -43,7 +44,7 @@ func decidedPlan(plans Plans, id, answer string) (int, string) {
 // Promise: a-plan-is-what-was-shown
 func TestPlans(t *testing.T) {
 	book, p := planIn(t, true)
-	s := New(Config{Plans: book, Journal: receipt.NewJournal(receipt.Config{})})
+	s := New(Config{Approvals: book, Journal: receipt.NewJournal(receipt.Config{})})
 	for path, want := range map[string]int{"/v1/plans": http.StatusOK, "/v1/plans/" + p.ID: http.StatusOK, "/v1/plans/none": http.StatusNotFound} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
@@ -36,21 +37,8 @@ type CredentialMinter interface {
 	SupplyValue(name string, v credentialapi.SuppliedValue) error
 }
 
-// HeldQueue is the part of hold.Queue that the approval API needs.
-type HeldQueue interface {
-	ListHeld() []approvalapi.HeldRequest
-	DecideHeld(id string, a approvalapi.Answer) (approvalapi.HeldRequest, error)
-}
-
-// Plans is the part of plan.Store that the plan API needs.
-type Plans interface {
-	ListPlans() []approvalapi.Plan
-	GetPlan(id string) (approvalapi.Plan, error)
-	DecidePlan(id string, a approvalapi.Answer) (approvalapi.Plan, error)
-}
-
 // NewHandler serves all these APIs, and the ledger for reading.
-func NewHandler(m CredentialMinter, room HeldQueue, plans Plans, records ledger.Dir) http.Handler {
+func NewHandler(m CredentialMinter, approvals *approval.Store, records ledger.Dir) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(ledger.Prefix, ledger.NewHandler(records))
 	mux.Handle(ledger.Prefix+"/", ledger.NewHandler(records))
@@ -75,24 +63,7 @@ func NewHandler(m CredentialMinter, room HeldQueue, plans Plans, records ledger.
 		newJSONHandler(func(r *http.Request, in credentialapi.SuppliedValue) (any, error) {
 			return struct{}{}, m.SupplyValue(r.PathValue("name"), in)
 		}))
-	at := approvalapi.OperatorPaths
-	mux.HandleFunc("GET "+at.Held, func(w http.ResponseWriter, _ *http.Request) {
-		writeAnswer(w, room.ListHeld(), nil)
-	})
-	mux.HandleFunc("POST "+at.Held+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any,
-		error) {
-		return room.DecideHeld(r.PathValue("id"), in)
-	}))
-	mux.HandleFunc("GET "+at.Plans, func(w http.ResponseWriter, _ *http.Request) {
-		writeAnswer(w, plans.ListPlans(), nil)
-	})
-	mux.HandleFunc("GET "+at.Plans+"/{id}", func(w http.ResponseWriter, r *http.Request) {
-		p, err := plans.GetPlan(r.PathValue("id"))
-		writeAnswer(w, p, err)
-	})
-	mux.HandleFunc("POST "+at.Plans+"/{id}", newJSONHandler(func(r *http.Request, in approvalapi.Answer) (any, error) {
-		return plans.DecidePlan(r.PathValue("id"), in)
-	}))
+	approvals.AddRoutes(mux, approvalapi.OperatorPaths, true)
 	return mux
 }
 

@@ -17,8 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 )
 
 // fake answers with what it was asked.
@@ -64,7 +63,7 @@ func serve(t *testing.T, mode os.FileMode) (*fake, string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	f := &fake{}
-	go func() { done <- Serve(ctx, l, NewHandler(f, &hold.Queue{}, plan.New(plan.Config{}), "")) }()
+	go func() { done <- Serve(ctx, l, NewHandler(f, approval.New(approval.Config{}), "")) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

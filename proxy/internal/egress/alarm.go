@@ -3,6 +3,7 @@ package egress
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
@@ -20,6 +21,10 @@ const (
 	searchedBody = 256 << 10
 	searchTime   = 3 * time.Second
 )
+
+// usualMethods are the methods that cannot be text of the code.
+var usualMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
+	http.MethodPatch, http.MethodDelete}
 
 // NewRunSwapper returns the Swapper of a snapshot for a run, which also refuses the run's canaries.
 func NewRunSwapper(snap *reload.Snapshot, l *lease.Lease) *swap.Swapper {
@@ -52,11 +57,8 @@ func (x *exchange) raiseAlarmOnce(c swap.CarriedValue) {
 	x.alarm.Do(func() {
 		method := x.note.Method
 		// An alarm is shown to people and kept: a method that the code invented could carry text into it.
-		switch method {
-		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
-			http.MethodDelete:
-		default:
-			method = "" // the code's own text
+		if !slices.Contains(usualMethods, method) {
+			method = ""
 		}
 		RaiseAlarm(x.conf.Journal, x.lease, c, method, x.note.Host)
 	})

@@ -48,11 +48,11 @@ func TestApprovalKept(t *testing.T) {
 				return done
 			}
 			done := ask()
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			h := r.room.ListHeld()[0]
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			h := r.approvals.ListHeld()[0]
 			r.writeAPI(c.api, c.text)
 			r.reloader.Load()
-			_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopePath})
+			_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopePath}, true)
 			if text := <-done; c.code != "" {
 				if !strings.Contains(text, c.code) || err == nil || up.count() != 0 {
 					t.Errorf("answered %s, decided: %v", text, err)
@@ -70,8 +70,8 @@ func TestApprovalKept(t *testing.T) {
 			r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "new", 1))
 			r.reloader.Load()
 			done = ask()
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			_, err = r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{})
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			_, err = r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{}, true)
 			check(t, err)
 			if text := <-done; up.count() != 2 {
 				t.Errorf("under another rule: %s", text)
@@ -123,8 +123,8 @@ func TestApprovalReturned(t *testing.T) {
 				return done
 			}
 			done := ask()
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
 			check(t, err)
 			if status := <-done; status < 500 || up.count() != 0 {
 				t.Fatalf("status %d, sent %d", status, up.count())
@@ -132,16 +132,16 @@ func TestApprovalReturned(t *testing.T) {
 			full.Store(false)
 			breaks.Store(false)
 			r.upstreams.lead(443, at)
-			if list := r.room.ListHeld(); (len(list) == 1 && list[0].Approved && !list[0].Waiting) != c.returned {
+			if list := r.approvals.ListHeld(); (len(list) == 1 && list[0].Approved && !list[0].Waiting) != c.returned {
 				t.Errorf("held: %+v", list)
 			}
 			if c.returned {
-				r.room.Wait = 1
+				r.approvals.Wait = 1
 				if status := <-ask(); status != http.StatusOK {
 					t.Errorf("with the returned approval: %d", status)
 				}
 			}
-			r.room.Wait = 1
+			r.approvals.Wait = 1
 			if status := <-ask(); status != http.StatusForbidden {
 				t.Errorf("once more: %d", status)
 			}

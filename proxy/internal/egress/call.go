@@ -2,7 +2,6 @@ package egress
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -15,10 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-var (
-	errArguments = errors.New("the arguments of a call are too large")
-	errEncoded   = errors.New("the arguments of a call are encoded")
-)
+var errEncoded = errors.New("the arguments of a call are encoded")
 
 // prepareCall makes the request for the broker. A plan's step is already one.
 func (x *exchange) prepareCall() error {
@@ -32,7 +28,7 @@ func (x *exchange) prepareCall() error {
 	case len(x.out.Header["Content-Encoding"]) > 0: // redaction decodes a body and removes the header
 		x.unfitCall = errEncoded // the broker reads arguments as plain JSON
 	case x.out.ContentLength > proxyapi.MaxArguments: // redaction makes the length unknown
-		x.unfitCall = errArguments
+		x.unfitCall = &http.MaxBytesError{Limit: proxyapi.MaxArguments}
 	}
 	x.redacted = x.conf.Redact.RedactRequest(x.out, framing.None)
 	return nil
@@ -40,46 +36,38 @@ func (x *exchange) prepareCall() error {
 
 // judgeCall decides on a call, and waits for a person if a rule requires approval.
 func (x *exchange) judgeCall() error {
-	v, path := x.decideCall(x.request, x.out)
+	out := x.out
+	v, path := x.snap.Rules.DecideCall(x.lease, x.request, out.URL)
+	if v.Unread || v.Hold != nil {
+		// readContent decodes, so a rule or a person would see other bytes than the broker gets.
+		if len(out.Header["Content-Encoding"]) > 0 {
+			return x.deny(policy.Refuse(policy.CodeArgumentsEncoded, x.host, v.APIs))
+		}
+		out.Header.Set("Content-Type", "application/json") // the broker parses the arguments as JSON
+		x.setVerdict(v)                                    // names the server in a refusal
+		if err := x.readContent(); err != nil {
+			return err
+		}
+		// Unread verdicts depend on the arguments: decide again now that they are known.
+		v, path = x.snap.Rules.DecideCall(x.lease, x.request, out.URL)
+	}
+	switch q := x.request; {
+	case v.Hold == nil:
+	case x.lease.Plan == nil:
+		q.Methods = []string{"CALL"}
+		v = x.waitForApproval(v, q, strings.TrimPrefix(path, "/"), nil)
+	default:
+		_, v.Allow = q.Content.BodyText() // the plan records it, even if the tool claims to only read
+		if !v.Allow {
+			v = policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
+		}
+	}
 	if !v.Allow {
 		return x.deny(v)
 	}
 	x.callPath = path
 	x.setVerdict(v)
 	return nil
-}
-
-// decideCall returns the verdict on a call, and the path for the broker.
-func (x *exchange) decideCall(q policy.Request, out *http.Request) (policy.Verdict, string) {
-	v, path := x.snap.Rules.DecideCall(x.lease, q, out.URL)
-	if !v.Unread && v.Hold == nil {
-		return v, path
-	}
-	// ReadContent decodes, so a rule or a person would see other bytes than the broker gets.
-	if len(out.Header["Content-Encoding"]) > 0 {
-		return policy.Refuse(policy.CodeArgumentsEncoded, q.Host, v.APIs), path
-	}
-	out.Header.Set("Content-Type", "application/json") // the broker parses the arguments as JSON
-	content, err := policy.ReadContent(out)
-	if err != nil {
-		x.setVerdict(v) // names the server in the refusal
-		return x.verdictOf(bodyError{err}), path
-	}
-	defer content.ReleaseMemory()
-	q.Content = content
-	// Unread verdicts depend on the arguments: decide again now that they are known.
-	v, path = x.snap.Rules.DecideCall(x.lease, q, out.URL)
-	switch _, shows := content.BodyText(); {
-	case v.Hold == nil:
-	case x.lease.Plan == nil:
-		q.Methods = []string{"CALL"}
-		v = x.waitForApproval(v, q, strings.TrimPrefix(path, "/"), nil)
-	case shows:
-		v.Allow = true // the plan records it, even if the tool claims to only read
-	default:
-		v = policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs)
-	}
-	return v, path
 }
 
 // checkArguments refuses arguments that the broker cannot read.
@@ -111,7 +99,7 @@ func (x *exchange) addressBroker() error {
 	x.setPlanHeaders(out.Header)
 	if out.Body != nil && out.Body != http.NoBody {
 		out.Header.Set("Content-Type", "application/json")
-		out.Body = &limitedBody{ReadCloser: out.Body, left: proxyapi.MaxArguments}
+		out.Body = http.MaxBytesReader(nil, out.Body, proxyapi.MaxArguments)
 	}
 	// Code controls only this header: at most nine digits, in milliseconds.
 	if len(timeout) == 1 && len(timeout[0]) > 0 && len(timeout[0]) <= 9 && strings.Trim(timeout[0], "0123456789") == "" {
@@ -159,23 +147,4 @@ func (x *exchange) sendUpstream(out *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { x.left.Store(true) }}
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	return x.conf.Pool.RoundTrip(out, x.newWant(out))
-}
-
-// limitedBody is a body that fails with errArguments after left bytes.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errArguments
-	}
-	// One byte more than allowed, to tell a body of exactly the limit from a longer one.
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
-	b.left -= int64(n)
-	if b.left < 0 {
-		return 0, errArguments
-	}
-	return n, err
 }

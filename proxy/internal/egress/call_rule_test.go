@@ -80,8 +80,8 @@ func TestCallRules(t *testing.T) {
 			}
 			continue
 		}
-		if got := refusal(t, resp); got.Code != row.code || m.all() != before || len(r.room.ListHeld()) > 0 {
-			t.Errorf("%s %.60s: %+v, held %d", row.path, row.body, got, len(r.room.ListHeld()))
+		if got := refusal(t, resp); got.Code != row.code || m.all() != before || len(r.approvals.ListHeld()) > 0 {
+			t.Errorf("%s %.60s: %+v, held %d", row.path, row.body, got, len(r.approvals.ListHeld()))
 		}
 		if row.code == "credential_in_request" { // it ends the run
 			return
@@ -94,7 +94,7 @@ func TestCallRules(t *testing.T) {
 // Promise: rules
 func TestCallForm(t *testing.T) {
 	r := newRig(t, setup{apis: ruledServer})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	var m made
 	r.connectBroker(m.ServeHTTP)
 	r.begin()
@@ -128,12 +128,12 @@ func TestCallApproval(t *testing.T) {
 		go func() {
 			answers <- post(t, r.client(false), "https://"+callHost+"/notes/send", arguments, "X-Shown", "no", "Codeforge-Timeout-Ms", "1500")
 		}()
-		testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-		h := r.room.ListHeld()[0]
+		testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+		h := r.approvals.ListHeld()[0]
 		if h.Method != "CALL" || h.URL != "notes/send" || len(h.Headers) != 0 || h.Body != arguments || h.API != "notes" || h.Rule != "approve calls of pay|send" || !h.Operator || m.all() != "" {
 			t.Errorf("shown %+v, made %s", h, m.all())
 		}
-		_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve})
+		_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}, true)
 		check(t, err)
 		resp := <-answers
 		if !approve {
@@ -146,11 +146,11 @@ func TestCallApproval(t *testing.T) {
 			t.Errorf("%d, made %s", resp.StatusCode, m.all())
 		}
 	}
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	if got := refusal(t, post(t, r.client(false), "https://"+callHost+"/notes/send", arguments)); got.Code != "approval_timeout" || !strings.Contains(got.Hint, "codeforge approve ") {
 		t.Errorf("again: %+v", got)
 	}
-	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
+	_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
 	check(t, err)
 	for i, want := range []string{`{"text": "another"}`, arguments, arguments} {
 		before := m.all()
@@ -178,7 +178,7 @@ func TestCallRulesPlan(t *testing.T) {
 		}
 	}
 	p := end().Plan
-	if p == nil || p.Writes != 2 || !p.Operator || m.all() != "/notes/get_all {}" || len(r.room.ListHeld()) != 0 {
+	if p == nil || p.Writes != 2 || !p.Operator || m.all() != "/notes/get_all {}" || len(r.approvals.ListHeld()) != 0 {
 		t.Fatalf("%+v, made %s", p, m.all())
 	}
 	if done := r.approve(p.ID); done.State != approvalapi.StateDone || done.Steps[0].Rule != "approve calls of pay|send" ||

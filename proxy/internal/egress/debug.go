@@ -41,15 +41,15 @@ func (c *bodyStart) cleanText(clean func(string) string) string {
 	return text[:min(len(text), maxPayload)]
 }
 
-// teeBody copies the first bytes of a body while it is read.
-type teeBody struct {
+// tappedBody is a body that shows each piece to tap after it was read.
+type tappedBody struct {
 	io.ReadCloser
-	to *bodyStart
+	tap func(p []byte)
 }
 
-func (t *teeBody) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	t.to.addBytes(p[:n])
+func (b *tappedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.tap(p[:n])
 	return n, err
 }
 
@@ -61,7 +61,7 @@ func (x *exchange) debugRequest() error {
 	out := x.out
 	x.debug = &debugPayloads{request: formatHead(out.Header)}
 	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &teeBody{ReadCloser: out.Body, to: &x.debug.up}
+		out.Body = &tappedBody{out.Body, x.debug.up.addBytes}
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (x *exchange) debugResponse(resp *http.Response) error {
 	}
 	x.debug.response = formatHead(resp.Header)
 	if resp.Body != nil {
-		resp.Body = &teeBody{ReadCloser: resp.Body, to: &x.debug.down}
+		resp.Body = &tappedBody{resp.Body, x.debug.down.addBytes}
 	}
 	return nil
 }

@@ -6,18 +6,17 @@
 package egress
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
@@ -36,13 +35,13 @@ type Config struct {
 	// Broker forwards calls to MCP servers.
 	Broker  *brokerlink.Broker
 	Journal *receipt.Journal
-	// Queue holds requests that a person must approve.
-	Queue *hold.Queue
+	// Approvals holds requests that a person must approve.
+	Approvals *approval.Store
 	// Memory bounds the buffers of all runs together: see lease.Config. This budget serves the leases of plans.
 	Memory *membudget.Budget
 	// Budget counts the use of APIs that have limits.
 	Budget *budget.Counter
-	// Keys makes the idempotency keys of requests. If nil, the proxy adds no keys.
+	// Keys makes the idempotency keys of requests.
 	Keys   *idempotency.Keys
 	Redact *redact.Redactor
 	// Checkpoint returns the ledger's checkpoint that covers all entries of a run so far, or "". Nil means that there is
@@ -51,20 +50,13 @@ type Config struct {
 	// Sending writes an intent to the ledger before a request leaves that may change something. After an error the request
 	// must not leave. Nil means that the ledger gets only the entries of finished requests.
 	Sending func(ledger.Sending) error
-	// Mint obtains minted credentials. Nil means that there are no such credentials.
-	Mint Minter
+	// Mint obtains minted credentials.
+	Mint *mint.Minter
 	// UserAgent is sent in place of the sandbox's.
 	UserAgent string
 	// Debug logs payloads, before swapping and after scrubbing.
 	Debug bool
 	Log   *slog.Logger
-}
-
-// Minter obtains the credentials that change; mint.Minter implements it.
-type Minter interface {
-	ObtainValue(ctx context.Context, c catalog.Credential) (string, error)
-	RenewValue(ctx context.Context, c catalog.Credential, value string) bool
-	SignRequest(ctx context.Context, c catalog.Credential, req *http.Request, host string) (signature []byte, err error)
 }
 
 // Egress handles every request of the entrance. Make one with New.

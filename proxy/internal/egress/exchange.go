@@ -135,7 +135,15 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http keeps r until the client has read the answer's end, after the memory budget was released.
 		defer dropHead(r)
 	}
-	leave, err := x.enterLease(r)
+	x.carry(r, func() {
+		x.serveRequest()
+		x.searchRefused(r)
+	})
+}
+
+// carry takes an exchange with such a head from its lease's admission to its end.
+func (x *exchange) carry(head *http.Request, serve func()) {
+	leave, err := x.enterLease(head)
 	if err != nil {
 		x.refuseEntry(err)
 		x.finishExchange(nil)
@@ -144,8 +152,7 @@ func (e *Egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	defer x.stopTracking()
 	defer func() { x.finishExchange(recover()) }()
-	x.serveRequest()
-	x.searchRefused(r)
+	serve()
 }
 
 // dropHead frees the memory of a request's head. Copies of the request keep their heads.
@@ -176,6 +183,10 @@ func (x *exchange) enterLease(r *http.Request) (leave func(), err error) {
 
 // refuseEntry answers a request that came after the end of the run or exceeds the run's limit of parallel requests.
 func (x *exchange) refuseEntry(err error) {
+	if x.conn == nil { // a plan's step
+		x.cut = err
+		return
+	}
 	x.note.Host = x.conn.Host().String()
 	switch {
 	case errors.Is(err, lease.ErrFull):

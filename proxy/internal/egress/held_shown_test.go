@@ -15,7 +15,7 @@ func TestApprovedKey(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{
 		"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]`),
 	}})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	var keys []string
 	r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		keys = append(keys, q.Header.Get("Idempotency-Key")+"|"+q.Header.Get("Accept-Encoding"))
@@ -34,13 +34,13 @@ func TestApprovedKey(t *testing.T) {
 		check(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		for _, h := range r.room.ListHeld() {
+		for _, h := range r.approvals.ListHeld() {
 			shown = append(shown, strings.Join(h.Headers, "\n"))
 		}
 	}
 	send("")
-	for _, held := range r.room.ListHeld() {
-		_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
+	for _, held := range r.approvals.ListHeld() {
+		_, err := r.approvals.DecideHeld(held.ID, approvalapi.Answer{Approve: true}, true)
 		check(t, err)
 	}
 	send("(a key that CodeForge adds)")
@@ -53,7 +53,7 @@ func TestApprovedKey(t *testing.T) {
 // Promise: exact-approvals
 func TestApprovalShowsBytes(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	r.upstreams.https(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	r.begin()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+demoHost+"/refunds", strings.NewReader(`{"amount":5}`))
@@ -63,6 +63,6 @@ func TestApprovalShowsBytes(t *testing.T) {
 	check(t, err)
 	defer resp.Body.Close()
 	if code := refusal(t, resp).Code; code == "approval_timeout" {
-		t.Errorf("it waits for a person who sees %q", r.room.ListHeld()[0].Headers)
+		t.Errorf("it waits for a person who sees %q", r.approvals.ListHeld()[0].Headers)
 	}
 }

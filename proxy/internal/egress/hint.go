@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -45,7 +46,8 @@ func (x *exchange) hintUnswapped(report interface {
 			continue
 		}
 		text := readertext.NewText("%NAME was not swapped. "+explainCode(seen.Code), "%NAME", seen.Name,
-			"%API", api.Name, "%IN", joinSurfaces(cred), "%HOSTS", joinHosts(api), "%PLACE", suggestSurface(seen.Where))
+			"%API", api.Name, "%IN", joinTexts(cred.Surfaces), "%HOSTS", joinTexts(api.Hosts),
+			"%PLACE", suggestSurface(seen.Where))
 		out = append(out, newHint("not_swapped_"+seen.Code, host.String(), text))
 	}
 	return out
@@ -72,13 +74,7 @@ func newHint(code, host string, text readertext.Text) proxyapi.Hint {
 // addMethodToHints adds the method to hints that do not name their host, unless the sandbox invented the method.
 func (x *exchange) addMethodToHints() {
 	n := &x.note
-	switch n.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut, http.MethodPatch,
-		http.MethodDelete:
-	default:
-		return
-	}
-	if x.host.IsZero() || catalog.IsOwnHost(x.host) {
+	if !slices.Contains(usualMethods, n.Method) || x.host.IsZero() || catalog.IsOwnHost(x.host) {
 		return
 	}
 	for i := range n.Hints {
@@ -178,7 +174,7 @@ func (x *exchange) hintUnauthenticated() []proxyapi.Hint {
 			c := a.Credentials[0]
 			return []proxyapi.Hint{newHint(codeRejected, x.note.Host,
 				readertext.NewText("answered 401, and the request had no token "+
-					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinSurfaces(c)))}
+					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinTexts(c.Surfaces)))}
 		}
 	}
 	return nil
@@ -257,18 +253,11 @@ func joinPlaces(swaps []proxyapi.Swap, c catalog.Credential) string {
 	return strings.Join(out, " and ")
 }
 
-func joinSurfaces(c catalog.Credential) string {
+// joinTexts lists the texts of values.
+func joinTexts[T fmt.Stringer](values []T) string {
 	var out []string
-	for _, s := range c.Surfaces {
-		out = append(out, s.String())
-	}
-	return strings.Join(out, ", ")
-}
-
-func joinHosts(a *catalog.API) string {
-	var out []string
-	for _, h := range a.Hosts {
-		out = append(out, h.String())
+	for _, v := range values {
+		out = append(out, v.String())
 	}
 	return strings.Join(out, ", ")
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -21,19 +22,16 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 		return x.approveByPlan(v)
 	}
 	refuse := func(code string) policy.Verdict { return policy.Refuse(code, q.Host, v.APIs) }
-	body, ok := q.Content.BodyText()
-	// A person can judge only complete text.
-	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(headers, "\n")) {
+	body, ok := readShownBody(q, headers)
+	if !ok {
 		return refuse(policy.CodeApprovalUnseen)
 	}
-	if x.conf.Queue == nil {
-		return v
-	}
-	held := hold.Request{
-		Run: x.origin.Run, Tenant: x.origin.Tenant, Generation: x.origin.Generation, Server: x.lease.Server(),
-		API: v.Hold.API, Rule: v.Hold.Rule, ByAny: v.Hold.ByAny,
-		Host: q.Host, IsCall: q.IsCall(),
-		Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+	held := approval.Request{
+		HeldRequest: approvalapi.HeldRequest{
+			Run: x.origin.Run, Tenant: x.origin.Tenant, Server: x.lease.Server(), API: v.Hold.API, Rule: v.Hold.Rule,
+			Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
+		},
+		Generation: x.origin.Generation, Host: q.Host, IsCall: q.IsCall(), ByAny: v.Hold.ByAny,
 	}
 	held.SetVersions(x.snap.Rules.Catalog)
 	// An approval could not let the request leave under other rules than those that held it.
@@ -48,36 +46,33 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 		held.Pauses = append(held.Pauses, run.Run)
 	}
 	// A text with a credential must neither be shown nor leave, so this refuses before a person is asked.
-	text := held.URL + "\n" + strings.Join(held.Headers, "\n") + "\n" + body
-	if x.alarmOnSecret(text) {
+	if x.alarmOnSecret(joinShown(address, headers, body)) {
 		x.refresh(&held, false)
 		return refuse(policy.CodeCredentialSent)
 	}
 	// The wait does not count towards the run's time.
 	began, resume := time.Now(), x.origin.PauseRuns()
 	bound, release := x.origin.BindContext(x.ctx)
-	id, giveBack, err := x.conf.Queue.WaitForApproval(bound, held)
+	id, giveBack, err := x.conf.Approvals.WaitForApproval(bound, held)
 	release()
 	resume()
 	x.note.HeldMS = toMilliseconds(time.Since(began))
 	same := x.refresh(&held, false)
 	switch {
-	case errors.Is(err, hold.ErrStale):
+	// Without an error, a person approved under rules that are no longer in force.
+	case errors.Is(err, approval.ErrStale), err == nil && !same:
 		return refuse(policy.CodeApprovalStale)
-	case errors.Is(err, hold.ErrDenied):
+	case errors.Is(err, approval.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
-	case errors.Is(err, hold.ErrUnanswered):
+	case errors.Is(err, approval.ErrUnanswered):
 		return policy.RefuseUnanswered(id, q.Host, v.APIs)
-	case errors.Is(err, hold.ErrFull):
+	case errors.Is(err, approval.ErrFull):
 		return refuse(policy.CodeApprovalFull)
 	case err != nil && x.ctx.Err() == nil:
 		return refuse(policy.CodeRunEnded)
 	// The client disconnected, so only the outcome of the exchange matters.
 	case err != nil:
 		return v // it was cut off
-	// A person approved under rules that are no longer in force.
-	case !same:
-		return refuse(policy.CodeApprovalStale)
 	}
 	if giveBack != nil {
 		x.unused = append(x.unused, giveBack)
@@ -88,7 +83,7 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 
 // refresh puts the exchange under the snapshot in force. It returns false if the APIs that decide about a held request
 // have changed. With asking, Cut leaves the exchange alone until the next call.
-func (x *exchange) refresh(held *hold.Request, asking bool) (same bool) {
+func (x *exchange) refresh(held *approval.Request, asking bool) (same bool) {
 	// Under mu: Cut sees either an exchange that asks, or the snapshot with which the exchange goes on.
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,6 +92,18 @@ func (x *exchange) refresh(held *hold.Request, asking bool) (same bool) {
 	same = held.SetVersions(x.snap.Rules.Catalog)
 	x.asking = asking && same
 	return same
+}
+
+// readShownBody returns the body of a request that a person decides about. It returns false for a request that cannot
+// be shown: a person can judge only complete text.
+func readShownBody(q policy.Request, headers []string) (string, bool) {
+	body, ok := q.Content.BodyText()
+	return body, ok && q.Upgrade == "" && utf8.ValidString(strings.Join(headers, "\n"))
+}
+
+// joinShown returns the text of a request in which a person would see a credential.
+func joinShown(address string, headers []string, body string) string {
+	return address + "\n" + strings.Join(headers, "\n") + "\n" + body
 }
 
 // alarmOnSecret reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text

@@ -52,8 +52,8 @@ func TestApproval(t *testing.T) {
 			go func() { resp, err := r.client(false).Do(req); answers <- answer{resp, err} }()
 			var got answer
 			if c.code != "approval_unreadable" && c.code != "credential_in_request" {
-				testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-				h := r.room.ListHeld()[0]
+				testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+				h := r.approvals.ListHeld()[0]
 				shown := h.Method + " " + h.URL + " " + strings.Join(h.Headers, "|") + " " + h.Body
 				if strings.Contains(shown, secretValue) || !strings.Contains(shown, "Bearer "+tokenName) || !strings.HasSuffix(h.URL, "/refunds?a=1") || h.API != "demo" || h.Rule != "approve POST" {
 					t.Errorf("shown: %+v", h)
@@ -66,10 +66,10 @@ func TestApproval(t *testing.T) {
 					r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 					r.reloader.Load()
 				}
-				_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: c.approve})
+				_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: c.approve}, true)
 				check(t, err)
-			} else if got = <-answers; len(r.room.ListHeld()) != 0 {
-				t.Errorf("a person was asked: %+v", r.room.ListHeld())
+			} else if got = <-answers; len(r.approvals.ListHeld()) != 0 {
+				t.Errorf("a person was asked: %+v", r.approvals.ListHeld())
 			} else {
 				answers <- got
 			}
@@ -97,14 +97,14 @@ func TestApprovalOfCopies(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"path": "/mine/*", "then": "approve"}]`)}})
 	r.upstreams.https(new(seen).echo())
 	r.begin()
-	r.room.Wait = testkit.Patience
+	r.approvals.Wait = testkit.Patience
 	done := make(chan int, 1)
 	go func() {
 		status, _, _ := r.ask(http.MethodPut, "/mine/a", "")
 		done <- status
 	}()
-	testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+	_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true)
 	check(t, err)
 	if status := <-done; status != http.StatusOK {
 		t.Fatalf("%d", status)
@@ -142,7 +142,7 @@ func TestApprovalOfOneRule(t *testing.T) {
 			if c.then == "" {
 				r.ask(http.MethodPost, "/", "")
 			}
-			r.room.Wait = testkit.Patience
+			r.approvals.Wait = testkit.Patience
 			send := func(row string) <-chan int {
 				path, method, _ := strings.Cut(row, " ")
 				done := make(chan int, 1)
@@ -153,11 +153,11 @@ func TestApprovalOfOneRule(t *testing.T) {
 				return done
 			}
 			done := send(c.first)
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			if got := r.room.ListHeld()[0].Rule; got != c.rule {
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			if got := r.approvals.ListHeld()[0].Rule; got != c.rule {
 				t.Errorf("held by %q", got)
 			}
-			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+			_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true)
 			check(t, err)
 			if status := <-done; status != http.StatusOK {
 				t.Fatalf("%d", status)
@@ -169,14 +169,14 @@ func TestApprovalOfOneRule(t *testing.T) {
 				return
 			}
 			done = send(c.then)
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld())+len(done) > 0 })
-			if len(r.room.ListHeld()) != 1 {
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld())+len(done) > 0 })
+			if len(r.approvals.ListHeld()) != 1 {
 				t.Fatalf("%s was sent: %d", c.then, <-done)
 			}
-			if got := r.room.ListHeld()[0].Rule; got != c.both {
+			if got := r.approvals.ListHeld()[0].Rule; got != c.both {
 				t.Errorf("held by %q", got)
 			}
-			_, err = r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{})
+			_, err = r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{}, true)
 			check(t, err)
 			if status := <-done; status != http.StatusForbidden {
 				t.Errorf("refused: %d", status)
@@ -189,7 +189,7 @@ func TestApprovalOfOneRule(t *testing.T) {
 // Promise: exact-approvals
 func TestApprovalOvertaken(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
-	r.room.Wait = time.Second
+	r.approvals.Wait = time.Second
 	r.begin()
 	body, more := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+demoHost+"/", body)
@@ -206,8 +206,8 @@ func TestApprovalOvertaken(t *testing.T) {
 	r.writeAPI("demo", demoAPI(`, "rules": [{"then": "approve"}], "reference": "https://example.com/"`))
 	r.reloader.Load()
 	check(t, more.Close())
-	if code := <-codes; code != "approval_stale" || len(r.room.ListHeld()) != 0 {
-		t.Errorf("%s; held: %+v", code, r.room.ListHeld())
+	if code := <-codes; code != "approval_stale" || len(r.approvals.ListHeld()) != 0 {
+		t.Errorf("%s; held: %+v", code, r.approvals.ListHeld())
 	}
 }
 
@@ -216,7 +216,7 @@ func TestApprovalOvertaken(t *testing.T) {
 // Promise: exact-approvals, tenant-state
 func TestApprovalLater(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	var up seen
 	r.upstreams.https(up.echo())
 	r.beginOf("alice", 0, 1)
@@ -234,11 +234,11 @@ func TestApprovalLater(t *testing.T) {
 	if code, _ := post("x"); code != "approval_timeout" {
 		t.Fatal(code)
 	}
-	held := r.room.ListHeld()[0]
+	held := r.approvals.ListHeld()[0]
 	if held.Waiting {
 		t.Errorf("%+v", held)
 	}
-	_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
+	_, err := r.approvals.DecideHeld(held.ID, approvalapi.Answer{Approve: true}, true)
 	check(t, err)
 	if code, _ := postIn(1, "x"); code != "approval_timeout" {
 		t.Errorf("another tenant with her approval: %s", code)
@@ -273,8 +273,8 @@ func TestApprovalOnce(t *testing.T) {
 			_ = sendMinted(t, r, http.MethodGet, "").Body.Close()
 		}()
 		if extra != "" {
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
 			check(t, err)
 		}
 		<-done
@@ -290,7 +290,7 @@ func TestApprovalOnce(t *testing.T) {
 // Promise: exact-approvals
 func TestApprovalShows(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	var up seen
 	r.upstreams.https(up.echo())
 	r.begin()
@@ -310,11 +310,11 @@ func TestApprovalShows(t *testing.T) {
 		if code := refusal(t, resp).Code; code != "approval_timeout" {
 			t.Errorf("%s: %s", head, code)
 		}
-		list := r.room.ListHeld()
+		list := r.approvals.ListHeld()
 		if got := strings.Join(list[len(list)-1].Headers, "|"); got != want {
 			t.Errorf("%s: shown %q", head, got)
 		}
-		_, err = r.room.DecideHeld(list[len(list)-1].ID, approvalapi.Answer{Approve: false})
+		_, err = r.approvals.DecideHeld(list[len(list)-1].ID, approvalapi.Answer{Approve: false}, true)
 		check(t, err)
 	}
 }
@@ -323,12 +323,12 @@ func TestApprovalShows(t *testing.T) {
 // shown as it is.
 func TestApprovalShowsKey(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]`)}})
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	r.begin()
 	const added = "Idempotency-Key (CodeForge adds it): a new key"
 	for i, headers := range [][]string{nil, {"Idempotency-Key: mine"}} {
 		r.ask(http.MethodPost, "/refunds", `{}`, headers...)
-		list := r.room.ListHeld()
+		list := r.approvals.ListHeld()
 		shown := strings.Join(list[len(list)-1].Headers, "|")
 		if strings.Contains(shown, added) != (i == 0) || strings.Contains(shown, "mine") != (i == 1) {
 			t.Errorf("shown %s", shown)
@@ -336,7 +336,7 @@ func TestApprovalShowsKey(t *testing.T) {
 	}
 	end := r.beginDry(2)
 	r.ask(http.MethodPost, "/refunds", `{}`)
-	p, err := r.plans.GetPlan(end().Plan.ID)
+	p, err := r.approvals.GetPlan(end().Plan.ID)
 	check(t, err)
 	if shown := strings.Join(p.Steps[0].Headers, "|"); !strings.Contains(shown, added) {
 		t.Errorf("in a plan: %s", shown)

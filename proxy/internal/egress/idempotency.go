@@ -1,14 +1,12 @@
 package egress
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
@@ -37,7 +35,7 @@ func (x *exchange) setKey() error {
 
 // listKeyHeaders returns the headers in which a request gets a key.
 func (x *exchange) listKeyHeaders(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
-	if !q.CanWrite() || q.Upgrade != "" || x.conf.Keys == nil {
+	if !q.CanWrite() || q.Upgrade != "" {
 		return nil
 	}
 	for _, a := range apis {
@@ -52,35 +50,18 @@ func (x *exchange) listKeyHeaders(apis []*catalog.API, q policy.Request, out *ht
 // bytes of the body and puts them back.
 func hashGroup(out *http.Request) (idempotency.Group, error) {
 	h := sha256.New()
-	// Lengths separate the parts, so that two different requests cannot have the same text.
-	part := func(s string) { _, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s) }
-	part(out.Method)
-	part(out.URL.String())
 	headers := listShownHeaders(out.Header) // any header may name the account that the request is for
-	body := ""
-	if out.Body != nil && out.Body != http.NoBody {
-		text, err := io.ReadAll(io.LimitReader(out.Body, coding.ExactUpTo+1))
-		if err != nil {
-			return idempotency.Group{}, err
-		}
-		var rest io.Reader = bytes.NewReader(text)
-		if len(text) > coding.ExactUpTo {
-			rest = io.MultiReader(rest, out.Body)
-			// The rest of a long body is unknown, so no two such requests may count as the same.
-			part(rand.Text())
-		}
-		out.Body = struct {
-			io.Reader
-			io.Closer
-		}{rest, out.Body}
-		// fetch() chooses a new multipart boundary for each request, also for a repetition.
-		headers, body = formdata.StripBoundary(headers, string(text))
+	text, whole, err := coding.PeekBody(out, coding.ExactUpTo, 0)
+	if err != nil {
+		return idempotency.Group{}, err
 	}
-	for _, line := range headers {
-		part(line)
+	if !whole {
+		// The rest of a long body is unknown, so no two such requests may count as the same.
+		approval.WriteParts(h, rand.Text())
 	}
-	part("")
-	part(body)
+	// fetch() chooses a new multipart boundary for each request, also for a repetition.
+	headers, body := formdata.StripBoundary(headers, string(text))
+	approval.WriteParts(h, append([]string{out.Method, out.URL.String(), body}, headers...)...)
 	return idempotency.Group(h.Sum(nil)), nil
 }
 

@@ -109,7 +109,7 @@ func TestFormRepeated(t *testing.T) {
 			r := newRig(t, setup{apis: map[string]string{
 				"demo": demoAPI(`, "idempotency": "Idempotency-Key", "rules": [{"then": "approve"}]` + extra),
 			}})
-			r.room.Wait = 1
+			r.approvals.Wait = 1
 			var keys []string
 			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 				keys = append(keys, q.Header.Get("Idempotency-Key")+" "+q.FormValue("amount"))
@@ -129,8 +129,8 @@ func TestFormRepeated(t *testing.T) {
 			}
 			approve := func() {
 				t.Helper()
-				for _, held := range r.room.ListHeld() {
-					_, err := r.room.DecideHeld(held.ID, approvalapi.Answer{Approve: true})
+				for _, held := range r.approvals.ListHeld() {
+					_, err := r.approvals.DecideHeld(held.ID, approvalapi.Answer{Approve: true}, true)
 					check(t, err)
 				}
 			}

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -98,13 +97,13 @@ func (l *lateWatch) countArrived(p []byte) {
 }
 
 // countLeft counts bytes that left the proxy.
-func (l *lateWatch) countLeft(n int) {
-	if l == nil || n == 0 {
+func (l *lateWatch) countLeft(p []byte) {
+	if l == nil || len(p) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left += int64(n)
+	l.left += int64(len(p))
 	l.restartTimer()
 }
 
@@ -156,7 +155,7 @@ func (x *exchange) watchRequest() error {
 		})
 	})
 	if x.up.late != nil {
-		out.Body = &leavingBody{out.Body, x.up.late}
+		out.Body = &tappedBody{out.Body, x.up.late.countLeft}
 	}
 	return nil
 }
@@ -165,33 +164,9 @@ func (x *exchange) watchRequest() error {
 func (x *exchange) watchAnswer(resp *http.Response) error {
 	x.answer = x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
 	if x.answer != nil {
-		resp.Body = &arrivingBody{resp.Body, x.answer}
+		resp.Body = &tappedBody{resp.Body, x.answer.countArrived}
 	}
 	return nil
-}
-
-// leavingBody counts a request's body when it leaves for the upstream.
-type leavingBody struct {
-	io.ReadCloser
-	late *lateWatch
-}
-
-func (b *leavingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.late.countLeft(n)
-	return n, err
-}
-
-// arrivingBody counts an upstream's body when it arrives.
-type arrivingBody struct {
-	io.ReadCloser
-	late *lateWatch
-}
-
-func (b *arrivingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.late.countArrived(p[:n])
-	return n, err
 }
 
 // hintLate names the setting for messages that were held back for too long.

@@ -75,7 +75,7 @@ func TestLimitsOfAnother(t *testing.T) {
 			"rules": [{"path": "/acme_secret/**", "then": "refuse"}, {"path": "/acme_ask/**", "then": "approve", "by": "any"}, {"path": "/**", "then": "allow"}]`),
 			`"`+tokenName+`": "`+secretValue+`"`, `"ACME_TOKEN": "sk_live_52other0123456789"`, 1),
 	}})
-	r.room.Wait = 50 * time.Millisecond
+	r.approvals.Wait = 50 * time.Millisecond
 	var up seen
 	r.upstreams.https(up.echo())
 	_, err := r.book.BeginLease(0, proxyapi.Registration{Generation: 1, Run: "tenant-b", APIs: []string{"mine"}, Closed: true,
@@ -94,7 +94,7 @@ func TestLimitsOfAnother(t *testing.T) {
 			t.Errorf("%s %s: %d %s", row.line, row.body, resp.StatusCode, text)
 		}
 	}
-	for _, h := range r.room.ListHeld() {
+	for _, h := range r.approvals.ListHeld() {
 		if !h.Operator {
 			t.Errorf("the tenant is asked: %+v", h)
 		}
@@ -154,12 +154,12 @@ func TestLimitApproved(t *testing.T) {
 			done <- resp.StatusCode
 		}()
 		if i > 0 {
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			h := r.room.ListHeld()[0]
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			h := r.approvals.ListHeld()[0]
 			if h.Rule != "approve beyond writes 1/h" || h.Body != "x" {
 				t.Errorf("%+v", h)
 			}
-			_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve})
+			_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}, true)
 			check(t, err)
 		}
 		if status := <-done; (status == 200) != approve {
@@ -175,7 +175,7 @@ func TestLimitApproved(t *testing.T) {
 // Promise: limits
 func TestLimitBeforeApproval(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/h"}, "rules": [{"path": "/**", "then": "approve"}]`)}})
-	r.room.Wait = 5 * time.Second
+	r.approvals.Wait = 5 * time.Second
 	var up seen
 	r.upstreams.https(up.echo())
 	r.begin()
@@ -191,8 +191,8 @@ func TestLimitBeforeApproval(t *testing.T) {
 			done <- resp.StatusCode
 		}()
 		if row.asked {
-			testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
-			_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: row.approve})
+			testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+			_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: row.approve}, true)
 			check(t, err)
 		}
 		if status := <-done; status != row.status {
@@ -209,7 +209,7 @@ func TestLimitBeforeApproval(t *testing.T) {
 // Promise: limits
 func TestLimitCountsWhenSent(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "limits": {"writes": "1/m"}, "rules": [{"path": "/**", "then": "approve"}]`)}})
-	r.room.Wait = 5 * time.Second
+	r.approvals.Wait = 5 * time.Second
 	var late atomic.Int64 // minutes
 	r.budget.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load()) * time.Minute) }
 	var up seen
@@ -223,9 +223,9 @@ func TestLimitCountsWhenSent(t *testing.T) {
 		done <- resp.StatusCode
 	}
 	go post()
-	testkit.WaitFor(t, func() bool { return len(r.room.ListHeld()) == 1 })
+	testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
 	late.Store(5)
-	_, err := r.room.DecideHeld(r.room.ListHeld()[0].ID, approvalapi.Answer{Approve: true})
+	_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
 	check(t, err)
 	if status := <-done; status != 200 {
 		t.Fatalf("the approved request: %d", status)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,9 +12,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 )
-
-// errNoMinter is for a minted credential in a proxy without a Minter.
-var errNoMinter = errors.New("this proxy cannot obtain credentials")
 
 // mintedUse records how an exchange used minted credentials.
 type mintedUse struct {
@@ -59,9 +55,6 @@ func (x *exchange) keepForRetry() error {
 
 // obtainValue returns the current value of a minted credential, for package swap.
 func (x *exchange) obtainValue(c catalog.Credential) (string, error) {
-	if x.conf.Mint == nil {
-		return "", errNoMinter
-	}
 	v, err := x.conf.Mint.ObtainValue(x.ctx, c)
 	if err == nil {
 		x.minted.mu.Lock()

@@ -83,14 +83,14 @@ func (r *rig) sendNotes(path string) <-chan string {
 // await waits until so many requests are held, and returns the last one.
 func (r *rig) await(n int) approvalapi.HeldRequest {
 	r.t.Helper()
-	testkit.WaitFor(r.t, func() bool { return len(r.room.ListHeld()) == n })
-	return r.room.ListHeld()[n-1]
+	testkit.WaitFor(r.t, func() bool { return len(r.approvals.ListHeld()) == n })
+	return r.approvals.ListHeld()[n-1]
 }
 
 // decide approves or refuses a request.
 func (r *rig) decide(h approvalapi.HeldRequest, approve bool, scope approvalapi.Scope) {
 	r.t.Helper()
-	_, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: approve, Scope: scope})
+	_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: approve, Scope: scope}, true)
 	check(r.t, err)
 }
 
@@ -136,7 +136,7 @@ func TestServerApproval(t *testing.T) {
 			if c.end {
 				end()
 			}
-			r.room.Wait = 1
+			r.approvals.Wait = 1
 			r.setCalls(2, c.calls...)
 			want := "approval_timeout"
 			switch got := <-r.sendNotes("/a"); {
@@ -167,7 +167,7 @@ func TestServerOfNoRun(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule} {
-		if _, err := r.room.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
+		if _, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope}, true); err == nil {
 			t.Errorf("approved as %s", scope)
 		}
 	}
@@ -194,7 +194,7 @@ func TestServerLimits(t *testing.T) {
 	if got, again := <-done, <-r.sendNotes("/"); got != "200" || again != "200" {
 		t.Errorf("%s, %s", got, again)
 	}
-	r.room.Wait = 1
+	r.approvals.Wait = 1
 	r.setCalls(2, "2 r2")
 	if got := <-r.sendNotes("/"); got != "approval_timeout" {
 		t.Errorf("another run: %s", got)

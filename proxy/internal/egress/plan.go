@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -22,11 +22,10 @@ const headerPlanned = "Codeforge-Planned"
 
 // planUse is the part of a plan in an exchange.
 type planUse struct {
-	replay   *replay       // set if a plan, not a run, sends the request
-	recorded int           // the number of the plan step that replaced the sending, or 0
-	callStep *plan.Step    // a call that the plan may record
-	read     *plan.Step    // a dry run's read, for the plan
-	seen     *bytes.Buffer // the beginning of the answer to read
+	replay   *replay        // set if a plan, not a run, sends the request
+	callStep *approval.Step // a call that the plan may record
+	read     *approval.Step // a dry run's read, for the plan
+	seen     *bytes.Buffer  // the beginning of the answer to read
 }
 
 // mustPlan reports whether a dry run records a request instead of sending it: a request that writes, or that has a
@@ -46,27 +45,23 @@ func (x *exchange) recordWrite() error {
 	if _, known := policy.ListNeeds(q, x.holders()); !known.Allow {
 		return x.deny(known)
 	}
-	body, ok := q.Content.BodyText()
-	s := plan.Step{
-		Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(), Body: []byte(body),
-		ShownMethod: strings.Join(q.Methods, ", "), Shown: x.listShownWithKeys(v, q, out),
-	}
+	shown := approvalapi.Step{Method: strings.Join(q.Methods, ", "), Headers: x.listShownWithKeys(v, q, out)}
 	// The approver must see body and headers exactly as they will leave.
-	if !ok || q.Upgrade != "" || !utf8.ValidString(strings.Join(s.Shown, "\n")) {
+	var ok bool
+	if shown.Body, ok = readShownBody(q, shown.Headers); !ok {
 		return x.deny(policy.Refuse(policy.CodePlanUnreadable, q.Host, v.APIs))
 	}
-	if v.Hold != nil {
-		s.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
-	}
-	v, ok = x.addStep(s, v)
+	v, ok = x.addStep(approval.Step{
+		Shown: shown, Host: q.Host, TLS: q.TLS, Method: out.Method, URL: out.URL, Header: out.Header.Clone(),
+	}, v)
 	if !ok {
 		return x.deny(v)
 	}
 	x.setVerdict(v)
 	_ = x.describeRequest()
-	body = formatPlanned(x.recorded) + "\n"
+	body := formatPlanned(x.note.Step) + "\n"
 	resp := jsonResponse(http.StatusAccepted, []byte(body)) //nolint:bodyclose // send closes it
-	resp.Header.Set(headerPlanned, strconv.Itoa(x.recorded))
+	resp.Header.Set(headerPlanned, strconv.Itoa(x.note.Step))
 	x.w.send(resp)
 	return errAnswered
 }
@@ -83,39 +78,42 @@ func formatPlanned(step int) string {
 	return text + "}"
 }
 
-// addStep adds a step to the plan. On success it sets recorded and returns a verdict that sends no request.
-func (x *exchange) addStep(s plan.Step, v policy.Verdict) (_ policy.Verdict, ok bool) {
+// addStep adds a step to the plan. On success it sets the step in note and returns a verdict that sends no request.
+func (x *exchange) addStep(s approval.Step, v policy.Verdict) (_ policy.Verdict, ok bool) {
 	// The request may change its URL later; the step must not.
 	address := *s.URL
 	s.URL = &address
-	text := s.URL.String() + "\n" + strings.Join(s.Shown, "\n") + "\n" + string(s.Body)
-	// Basic hides user and password in base64, in which the search for token names below would miss them.
+	// Basic hides user and password in base64, in which the searches below would miss them.
+	lines := s.Shown.Headers
 	if user, password, ok := (&http.Request{Header: s.Header}).BasicAuth(); ok {
-		text += "\n" + user + "\n" + password
+		lines = append(slices.Clip(lines), user, password)
 	}
 	// A step is stored and shown to a person, so it must not contain a credential.
+	text := joinShown(s.URL.String(), lines, s.Shown.Body)
 	if x.alarmOnSecret(text) {
 		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs), false
 	}
 	for _, a := range v.APIs {
-		s.APIs = append(s.APIs, a.Name)
+		s.Shown.APIs = append(s.Shown.APIs, a.Name)
 		for _, c := range a.Credentials {
-			if strings.Contains(text, c.Name) && !slices.Contains(s.Tokens, c.Name) {
-				s.Tokens = append(s.Tokens, c.Name)
+			if strings.Contains(text, c.Name) && !slices.Contains(s.Shown.Tokens, c.Name) {
+				s.Shown.Tokens = append(s.Shown.Tokens, c.Name)
 			}
 		}
 	}
+	if v.Hold != nil {
+		s.Shown.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
+	}
 	n, err := x.lease.Plan.AddStep(s, x.snap.Public.Version)
-	var ended *plan.EndedError
+	var ended *approval.EndedError
 	switch {
 	case errors.As(err, &ended):
 		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs), false
-	case errors.Is(err, plan.ErrUnreadable):
+	case errors.Is(err, approval.ErrUnreadable):
 		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs), false
 	case err != nil:
 		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
 	}
-	x.recorded = n
 	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v, true
@@ -127,7 +125,7 @@ func (x *exchange) keepRead() error {
 		return nil
 	}
 	address := *x.out.URL
-	x.read = &plan.Step{
+	x.read = &approval.Step{
 		Host: x.host, TLS: x.request.TLS, Method: x.out.Method, URL: &address, Header: x.out.Header.Clone(),
 	}
 	return nil
@@ -148,11 +146,11 @@ func (x *exchange) rememberRead() {
 		return // it was not sent, or is about the stash
 	}
 	if x.read == nil {
-		x.read = &plan.Step{Method: "CALL"}
+		x.read = &approval.Step{Method: "CALL"}
 	}
 	// A truncated body could not be compared with a later one.
 	var body []byte
-	if x.seen != nil && x.seen.Len() < plan.MaxRead {
+	if x.seen != nil && x.seen.Len() < approval.MaxRead {
 		body = x.seen.Bytes()
 	}
 	x.lease.Plan.NoteRead(*x.read, body)
@@ -169,22 +167,16 @@ func (x *exchange) keepCall() error {
 		return nil
 	}
 	address := *out.URL
-	s := &plan.Step{
-		Host: x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{}, Server: server, Tool: plain,
+	s := &approval.Step{
+		Shown: approvalapi.Step{Server: server, Tool: plain},
+		Host:  x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{},
 	}
-	if out.Body != nil && out.Body != http.NoBody {
-		// One byte more than AddStep accepts, so that it refuses a longer body. The broker still gets the whole body.
-		if s.Body, err = io.ReadAll(io.LimitReader(out.Body, plan.MaxBody+1)); err != nil {
-			return err
-		}
-		out.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(s.Body), out.Body), out.Body}
+	// AddStep refuses a body that is not whole. The broker still gets the whole body.
+	body, _, err := coding.PeekBody(out, approval.MaxBody, 0)
+	if err != nil {
+		return err
 	}
-	if h := x.verdict.Hold; h != nil {
-		s.Rule, s.ByAny = h.Rule, h.ByAny
-	}
+	s.Shown.Body = string(body)
 	x.callStep = s
 	return nil
 }
@@ -193,7 +185,7 @@ func (x *exchange) keepCall() error {
 func (x *exchange) setPlanHeaders(h http.Header) {
 	switch {
 	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
-	case x.callStep != nil && x.callStep.Rule != "":
+	case x.callStep != nil && x.verdict.Hold != nil:
 		h.Set(proxyapi.HeaderPlan, proxyapi.PlanCheck)
 	case x.callStep != nil:
 		h.Set(proxyapi.HeaderPlan, proxyapi.PlanRecord)
@@ -214,7 +206,7 @@ func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
 		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
-	text := formatPlanned(x.recorded)
+	text := formatPlanned(x.note.Step)
 	body, err := json.Marshal(map[string]any{
 		"content":           []map[string]string{{"type": "text", "text": text}},
 		"structuredContent": json.RawMessage(text), "_schema": true, "_hint": "",

@@ -19,7 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -64,11 +64,14 @@ func (r *rig) ask(method, path, body string, headers ...string) (int, http.Heade
 // approve approves steps of a plan as it is, and waits until it has been sent.
 func (r *rig) approve(id string, steps ...int) approvalapi.Plan {
 	r.t.Helper()
-	p, err := r.plans.GetPlan(id)
+	p, err := r.approvals.GetPlan(id)
 	check(r.t, err)
-	_, err = r.plans.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: steps})
+	_, err = r.approvals.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: steps}, true)
 	check(r.t, err)
-	testkit.WaitFor(r.t, func() bool { p, err = r.plans.GetPlan(id); return err != nil || p.State != approvalapi.StateRunning })
+	testkit.WaitFor(r.t, func() bool {
+		p, err = r.approvals.GetPlan(id)
+		return err != nil || p.State != approvalapi.StateRunning
+	})
 	check(r.t, err)
 	return p
 }
@@ -152,7 +155,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("exchange %d: %+v", i, x)
 		}
 	}
-	whole, err := r.plans.GetPlan(p.ID)
+	whole, err := r.approvals.GetPlan(p.ID)
 	check(t, err)
 	if text, _ := json.Marshal(whole); strings.Contains(string(text), secretValue) || len(whole.Steps) != 3 || whole.Steps[0].Body != `{"state":"closed","labels":["bug","stale"]}` {
 		t.Errorf("%s", text)
@@ -173,7 +176,7 @@ func TestPlan(t *testing.T) {
 	if logs := r.logs.String(); strings.Contains(logs, secretValue) {
 		t.Error("the log has the credential")
 	}
-	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || len(up.writes()) != 3 {
+	if _, err := r.approvals.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil || len(up.writes()) != 3 {
 		t.Errorf("a second time: %v", err)
 	}
 }
@@ -186,7 +189,7 @@ func TestPlanTokens(t *testing.T) {
 	for _, pair := range []string{"user:" + tokenName, tokenName + ":", "user:password"} {
 		r.ask(http.MethodPost, "/x", "{}", "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	p, err := r.plans.GetPlan(end().Plan.ID)
+	p, err := r.approvals.GetPlan(end().Plan.ID)
 	check(t, err)
 	for i, want := range [][]string{{tokenName}, {tokenName}, nil} {
 		if got := p.Steps[i].Tokens; !slices.Equal(got, want) {
@@ -204,7 +207,7 @@ func TestPlanOverrides(t *testing.T) {
 	r.ask(http.MethodPost, "/x", "{}", "X-HTTP-Method-Override: DELETE")
 	r.ask(http.MethodPost, "/x?_method=put", "{}")
 	r.ask(http.MethodPost, "/x", "{}")
-	p, err := r.plans.GetPlan(end().Plan.ID)
+	p, err := r.approvals.GetPlan(end().Plan.ID)
 	check(t, err)
 	for i, want := range []string{"POST, DELETE", "POST, put", "POST"} {
 		if got := p.Steps[i].Method; got != want || !strings.Contains(p.Picture[i+1], want+" ") {
@@ -242,7 +245,7 @@ func TestPlanDrift(t *testing.T) {
 			if n := len(up.writes()); c.sent && n != 2 || !c.sent && n != 0 {
 				t.Errorf("%d were sent", n)
 			}
-			if a := done.Steps[0].Answer; !c.sent && (done.State != approvalapi.StateStopped || a == nil || a.Code != plan.CodeDrift || done.Steps[1].Answer != nil) {
+			if a := done.Steps[0].Answer; !c.sent && (done.State != approvalapi.StateStopped || a == nil || a.Code != approval.CodeDrift || done.Steps[1].Answer != nil) {
 				t.Errorf("%+v %+v", done.State, a)
 			}
 		})
@@ -374,22 +377,22 @@ func TestPlanStale(t *testing.T) {
 	if a := done.Steps[2].Answer; len(up.writes()) != 2 || done.State != approvalapi.StateStopped || a == nil || a.Code != "approval_needed" {
 		t.Errorf("beyond a limit: %q, %+v", up.writes(), a)
 	}
-	if len(r.room.ListHeld()) != 0 {
+	if len(r.approvals.ListHeld()) != 0 {
 		t.Error("a step of a plan waits")
 	}
 	p = dry(2)
 	r.writeAPI("demo", strings.Replace(demoAPI(rules), "demo", "other", 1))
 	r.reloader.Load()
-	if _, err := r.plans.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	if _, err := r.approvals.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("after a change: %v", err)
 	}
-	l := r.handler.OpenSender(t.Context(), p.ID, p.Run, "", nil)
+	l := r.handler.OpenSender(p.ID, p.Run, "", "another version", nil)
 	defer l.Close()
 	address, err := url.Parse("https://" + demoHost + "/x")
 	check(t, err)
 	host, err := catalog.ParseHost(demoHost)
 	check(t, err)
-	reply, _ := l.SendStep(t.Context(), plan.Step{Host: host, TLS: true, Method: "POST", URL: address, Header: http.Header{}}, "another version", 10)
+	reply, _ := l.Send(t.Context(), approval.Step{Host: host, TLS: true, Method: "POST", URL: address, Header: http.Header{}}, false, 10)
 	if reply.Code != "plan_stale" || len(up.writes()) != 2 {
 		t.Errorf("while it is sent: %+v", reply)
 	}

@@ -133,10 +133,11 @@ func isUnreadable(err error) bool {
 // callFailure returns the verdict for a call without an answer.
 func (x *exchange) callFailure(err error) policy.Verdict {
 	code := policy.CodeCallBroken
+	var long *http.MaxBytesError
 	switch {
 	case errors.Is(err, brokerlink.ErrNone):
 		code = policy.CodeServerUnavailable
-	case errors.Is(err, errArguments):
+	case errors.As(err, &long):
 		code = policy.CodeArgumentsTooLarge
 	case errors.Is(err, swap.ErrCarriesValue):
 		code = policy.CodeCredentialSent

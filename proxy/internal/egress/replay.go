@@ -1,41 +1,41 @@
 package egress
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // replay is the step of a plan for which an exchange sends a request.
 type replay struct {
-	step plan.Step
+	step approval.Step
 	read bool // an unapproved read, repeated before a step
 	// version is that of the catalog under which the plan was approved.
 	version string
 }
 
-// stepSender sends the steps of one plan. It implements plan.Sender.
+// stepSender sends the steps of one plan. It implements approval.Sender.
 type stepSender struct {
 	*Egress
-	plan  string
-	lease *lease.Lease
-	close func()
+	plan, version string
+	lease         *lease.Lease
+	close         func()
 }
 
 // OpenSender begins to send the steps of a plan. The caller must call Close.
-func (e *Egress) OpenSender(_ context.Context, id, run, tenant string, apis []string) plan.Sender {
+func (e *Egress) OpenSender(id, run, tenant, version string, apis []string) approval.Sender {
 	l, end := lease.NewDetached(run, tenant, apis, e.conf.Memory)
-	return &stepSender{Egress: e, plan: id, lease: l, close: end}
+	return &stepSender{Egress: e, plan: id, version: version, lease: l, close: end}
 }
 
 func (s *stepSender) Close() string {
@@ -46,39 +46,21 @@ func (s *stepSender) Close() string {
 	return s.conf.Checkpoint(s.lease.Run)
 }
 
-func (s *stepSender) SendStep(
-	ctx context.Context, step plan.Step, version string, most int,
-) (approvalapi.Reply, []byte) {
-	return s.runExchange(ctx, &replay{step: step, version: version}, most)
-}
-
-func (s *stepSender) RepeatRead(ctx context.Context, step plan.Step, version string) (approvalapi.Reply, []byte) {
-	return s.runExchange(ctx, &replay{step: step, version: version, read: true}, plan.MaxRead)
-}
-
-// runExchange sends one request, through the same checks as a run's request, and returns its answer.
-func (s *stepSender) runExchange(
-	ctx context.Context, r *replay, most int,
+// Send sends one request, through the same checks as a run's request, and returns its answer.
+func (s *stepSender) Send(
+	ctx context.Context, step approval.Step, isRead bool, most int,
 ) (reply approvalapi.Reply, body []byte) {
+	r := &replay{step: step, version: s.version, read: isRead}
 	w := &excerptWriter{header: http.Header{}, most: most}
 	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
 	defer stop()
 	x.host, x.insecure, x.replay, x.approved = r.step.Host, !r.step.TLS, r, !r.read
 	x.note.Method, x.note.Host = r.step.Method, r.step.Host.String()
-	x.note.Plan, x.note.Step = s.plan, r.step.N
+	x.note.Plan, x.note.Step = s.plan, r.step.Shown.N
 	// Deferred before finishExchange, so that it runs afterwards: the reply states the outcome that finishExchange sets.
 	defer func() { reply, body = x.newReply(w) }()
-	leave, err := x.enterLease(&http.Request{URL: r.step.URL, Header: r.step.Header})
-	if err != nil {
-		x.cut = err
-		x.finishExchange(nil)
-		return reply, body
-	}
-	defer leave()
-	defer x.stopTracking()
-	defer func() { x.finishExchange(recover()) }()
-	x.serveStep()
+	x.carry(&http.Request{URL: r.step.URL, Header: r.step.Header}, x.serveStep)
 	return reply, body
 }
 
@@ -112,10 +94,10 @@ func (x *exchange) newReplayRequest() *http.Request {
 
 // setReplayBody sets the recorded body on a request.
 func (x *exchange) setReplayBody(out *http.Request) {
-	stored := x.replay.step.Body
+	stored := x.replay.step.Shown.Body
 	out.Body, out.ContentLength = http.NoBody, int64(len(stored))
 	if len(stored) > 0 {
-		x.up.ReadCloser = io.NopCloser(bytes.NewReader(stored))
+		x.up.ReadCloser = io.NopCloser(strings.NewReader(stored))
 		out.Body = x.up
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -146,9 +146,9 @@ type watchedBody struct {
 
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.countLeft(n)
+	b.late.countLeft(p[:n])
 	if s := b.x.seen; s != nil {
-		s.Write(p[:min(n, plan.MaxRead-s.Len())])
+		s.Write(p[:min(n, approval.MaxRead-s.Len())])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:

@@ -30,16 +30,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/egress"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/hold"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/idempotency"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
@@ -71,8 +70,7 @@ type rig struct {
 	values    *renewedvalues.Values
 	minter    *mint.Minter
 	tokens    string // the folder
-	room      *hold.Queue
-	plans     *plan.Store
+	approvals *approval.Store
 	broker    *brokerlink.Broker
 	memory    *membudget.Budget
 	budget    *budget.Counter
@@ -130,14 +128,15 @@ func newRig(t testing.TB, s setup) *rig {
 		registry = policy.NewRegistry(&url.URL{Scheme: "https", Host: s.registry}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 		registry.CAs = r.upstreams.ca.pem()
 	}
-	r.broker, r.room = &brokerlink.Broker{}, &hold.Queue{Wait: testkit.Patience}
+	r.broker = &brokerlink.Broker{}
 	r.values, r.tokens = renewedvalues.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
-	r.plans = plan.New(plan.Config{Open: func(ctx context.Context, id, run, tenant string, apis []string) plan.Sender {
-		return r.handler.OpenSender(ctx, id, run, tenant, apis)
+	r.approvals = approval.New(approval.Config{Open: func(id, run, tenant, version string, apis []string) approval.Sender {
+		return r.handler.OpenSender(id, run, tenant, version, apis)
 	}})
-	t.Cleanup(r.plans.Close)
+	r.approvals.Wait = testkit.Patience
+	t.Cleanup(r.approvals.Close)
 	r.reloader = reload.New(reload.Config{Dir: r.apis, YOLO: s.yolo, Registry: registry, Changed: r.changed,
 		Minted: r.values, Prepare: func(c *catalog.Catalog) {
 			if err := r.minter.Configure(c); err != nil {
@@ -148,7 +147,7 @@ func newRig(t testing.TB, s setup) *rig {
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Queue: r.room, Budget: r.budget, Keys: &idempotency.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Approvals: r.approvals, Budget: r.budget, Keys: &idempotency.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.LoadFirst(log)
 	r.serve(log)
@@ -158,9 +157,8 @@ func newRig(t testing.TB, s setup) *rig {
 // changed does what the proxy does after a reload.
 func (r *rig) changed(c reload.ReloadChange) {
 	if !r.late {
-		r.room.DropApprovals(c.Now.Rules.Catalog)
+		r.approvals.DropStale(c.Now.Rules.Catalog)
 	}
-	r.plans.EndOpenPlans()
 	r.handler.CutStale(c)
 }
 
@@ -170,7 +168,7 @@ const serverSlot = slot.ID(slot.Max)
 // serve opens the listeners of two slots for runs, and of one for a server.
 func (r *rig) serve(log *slog.Logger) {
 	var ent *entrance.Entrance
-	r.book = lease.NewTable(lease.Config{Drain: func(id slot.ID) { ent.DrainQueue(id) }, Plans: r.plans, Memory: r.memory})
+	r.book = lease.NewTable(lease.Config{Drain: func(id slot.ID) { ent.DrainQueue(id) }, Plans: r.approvals, Memory: r.memory})
 	var listeners []entrance.Listener
 	r.https, r.http = map[slot.ID]string{}, map[slot.ID]string{}
 	for _, id := range []slot.ID{0, 1, serverSlot} {

@@ -64,7 +64,7 @@ func (x *exchange) putCredentials() error {
 	o.Framing = x.framingOf(out.Header)
 	var signs *catalog.Credential
 	// Signing follows the rule for swaps: over plain HTTP every API must allow it.
-	if !o.Insecure && x.conf.Mint != nil {
+	if !o.Insecure {
 		signs = mint.ClaimSigner(out, o.Allowed)
 	}
 	// From here on the request holds credentials, so searchRefused must not search it again.

@@ -57,6 +57,7 @@ var (
 	callSteps = []requestStep{
 		(*exchange).prepareCall,
 		(*exchange).judgeCall,
+		(*exchange).releaseContent,
 		(*exchange).describeRequest,
 		(*exchange).endIfReloaded,
 		(*exchange).checkArguments,
@@ -117,7 +118,7 @@ func (x *exchange) serveRequest() {
 func (x *exchange) serveStep() {
 	switch {
 	case !x.runSteps(storedSteps):
-	case x.replay.step.Server != "":
+	case x.replay.step.Shown.Server != "":
 		x.runSteps(callSteps)
 	default:
 		_ = x.runSteps(judgeSteps) && x.runSteps(sendSteps)

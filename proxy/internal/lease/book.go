@@ -13,7 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -26,7 +26,7 @@ type Config struct {
 	// while the slot has no lease. Nil means that there is no accept queue to drain.
 	Drain func(slot.ID)
 	// Plans keeps the drafts of dry runs. Nil means that there are no dry runs.
-	Plans *plan.Store
+	Plans *approval.Store
 	// Lost gets the receipt of a run that was replaced, or that had not ended before Close, because mcp-server did not
 	// fetch it. It may be nil.
 	Lost func(slot.ID, proxyapi.Receipt)

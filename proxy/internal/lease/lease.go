@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/countdown"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/plan"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -69,7 +69,7 @@ type Lease struct {
 	Recorder   *receipt.Recorder
 
 	// Plan records the writes of a dry run, which are not sent. It is nil for other runs.
-	Plan *plan.Draft
+	Plan *approval.Draft
 	// Canaries returns the run's canaries, compiled at the first call. It is nil without canaries.
 	Canaries func() *swap.Canaries
 

@@ -1,13 +1,11 @@
 package mint
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,8 +13,8 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -219,23 +217,11 @@ func isHash(s string) bool {
 // bufferBody reads at most limit bytes of the body. whole is false if there are more. The request's body is complete in
 // both cases.
 func bufferBody(req *http.Request, limit int) (body []byte, whole bool, err error) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return nil, true, nil
-	}
 	if req.ContentLength > int64(limit) {
 		return nil, false, nil
 	}
-	body, err = membudget.FromContext(req.Context()).ReadAll(req.Context(), req.Body, int64(limit)+1, int64(limit)+1)
-	if err != nil {
+	if body, whole, err = coding.PeekBody(req, limit, limit+1); !whole {
 		return nil, false, err
-	}
-	// The body that was read comes first. If it is whole, nothing follows.
-	req.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-	if len(body) > limit {
-		return nil, false, nil
 	}
 	req.ContentLength = int64(len(body))
 	return body, true, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -90,24 +89,20 @@ func ReadContent(r *http.Request) (*Content, error) {
 	}
 	// The body leaves decoded, so the server parses the bytes that the rules judged.
 	decodeBody(r, encodings)
-	text, err := io.ReadAll(io.LimitReader(r.Body, MaxContent+1))
+	text, whole, err := coding.PeekBody(r, MaxContent, 0)
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > MaxContent {
+	if !whole {
 		c.bad = &formdata.Error{Reason: "it is larger than 256 KiB"}
 		return c, nil
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{bytes.NewReader(text), r.Body}
 	// Reserve the memory before parsing: 256 KiB of JSON can become 16 MiB.
 	if err := c.acquireMemory(r.Context(), len(text)); err != nil {
 		return nil, err
 	}
-	whole := string(text)
-	r.ContentLength, c.raw = int64(len(text)), &whole
+	raw := string(text)
+	r.ContentLength, c.raw = int64(len(text)), &raw
 	r.Header.Del("Content-Length")
 	if c.bad == nil {
 		c.parseBody(kind, text)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
@@ -131,21 +130,17 @@ func isJSON(media string) bool {
 
 // listFormOverrides reads a form ahead and lists its overrides.
 func listFormOverrides(r *http.Request) ([]string, error) {
-	form, err := membudget.FromContext(r.Context()).ReadAll(r.Context(), r.Body, MaxForm+1, formCost)
+	form, whole, err := coding.PeekBody(r, MaxForm, formCost)
 	if err != nil {
 		return nil, err
 	}
-	if len(form) > MaxForm {
+	if !whole {
 		return nil, errLongForm
 	}
 	// A server that trusts another type of the request may read JSON.
 	if err := (&quotedNames{}).scanText(form); err != nil {
 		return nil, err
 	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{bytes.NewReader(form), r.Body}
 	return ParameterOverrides(string(form)), nil
 }
 

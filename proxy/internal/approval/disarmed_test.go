@@ -1,6 +1,6 @@
 //go:build disarm
 
-package plan
+package approval
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 func TestDisarmed(t *testing.T) {
 	approved := func(t *testing.T, b *Store, id, digest string) {
 		t.Helper()
-		if _, err := b.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: digest}); err != nil {
+		if _, err := b.DecidePlan(id, approvalapi.Answer{Approve: true, Digest: digest}, true); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, b, id)
@@ -37,6 +37,12 @@ func TestDisarmed(t *testing.T) {
 		approved(t, b, p.ID, other.Digest)
 		if !slices.Equal(s.all(), []string{"a"}) {
 			t.Errorf("sent %q", s.all())
+		}
+	})
+	t.Run("approval-run", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "approval-run")
+		if err := decideOfNoRun(t); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package plan
+package approval
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ var (
 // is the number of the earlier step, or 0 if it is unknown. An upstream can make code write a placeholder. Then the
 // plan ends too early, but never too late.
 func findDependency(s Step) (on int, is bool) {
-	texts := []string{s.URL.RawQuery, string(s.Body)}
+	texts := []string{s.URL.RawQuery, s.Shown.Body}
 	if plain, err := url.QueryUnescape(s.URL.RawQuery); err == nil {
 		texts = append(texts, plain)
 	}
@@ -37,11 +37,11 @@ func findDependency(s Step) (on int, is bool) {
 		}
 		texts = append(texts, plain)
 	}
-	if strings.Contains(string(s.Body), "null/") {
+	if strings.Contains(s.Shown.Body, "null/") {
 		return 0, true
 	}
 	// The placeholder may be escaped as in a form.
-	if form, err := url.QueryUnescape(string(s.Body)); err == nil {
+	if form, err := url.QueryUnescape(s.Shown.Body); err == nil {
 		texts = append(texts, form)
 	}
 	for _, list := range s.Header {
@@ -58,7 +58,7 @@ func findDependency(s Step) (on int, is bool) {
 			return 0, true
 		}
 	}
-	return 0, hasEscapedMarker(s.Body)
+	return 0, hasEscapedMarker(s.Shown.Body)
 }
 
 // findReadDependency returns the number of the step whose answer a read names in its URL, or 0.
@@ -71,9 +71,9 @@ func findReadDependency(u *url.URL) (on int) {
 }
 
 // hasEscapedMarker reports whether a JSON string contains a placeholder after its escapes are removed.
-func hasEscapedMarker(body []byte) bool {
+func hasEscapedMarker(body string) bool {
 	var v any
-	if !strings.Contains(string(body), `\u`) || json.Unmarshal(body, &v) != nil {
+	if !strings.Contains(body, `\u`) || json.Unmarshal([]byte(body), &v) != nil {
 		return false
 	}
 	plain, err := json.Marshal(v)

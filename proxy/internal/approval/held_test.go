@@ -1,4 +1,4 @@
-package hold
+package approval
 
 import (
 	"context"
@@ -15,16 +15,27 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
 
+// most is how many requests without a text are held.
+const most = MaxHeldBytes / entrySize
+
 // goesOn is of runs that do not end.
 var goesOn = make(chan struct{})
 
+// newStore makes a store in which requests wait so long.
+func newStore(wait time.Duration) *Store {
+	s := New(Config{})
+	s.Wait = wait
+	return s
+}
+
 func refund(run string) Request {
-	return Request{Run: run, Ended: goesOn, API: "pay", Rule: "approve POST", Catalog: "1", RuleCatalog: "1", Method: "POST", URL: "https://pay.test/refunds?a=1",
-		Headers: []string{"Authorization: Bearer PAY_TOKEN"}, Body: `{"amount":5}`}
+	return Request{Ended: goesOn, Catalog: "1", RuleCatalog: "1", HeldRequest: approvalapi.HeldRequest{
+		Run: run, API: "pay", Rule: "approve POST", Method: "POST", URL: "https://pay.test/refunds?a=1",
+		Headers: []string{"Authorization: Bearer PAY_TOKEN"}, Body: `{"amount":5}`}}
 }
 
 // waiting passes a request in the background, and returns its result and its entry.
-func waiting(ctx context.Context, t *testing.T, r *Queue, q Request) (<-chan error, approvalapi.HeldRequest) {
+func waiting(ctx context.Context, t *testing.T, r *Store, q Request) (<-chan error, approvalapi.HeldRequest) {
 	t.Helper()
 	before := len(r.ListHeld())
 	done := make(chan error, 1)
@@ -38,18 +49,18 @@ func waiting(ctx context.Context, t *testing.T, r *Queue, q Request) (<-chan err
 // Promise: exact-approvals
 func TestPass(t *testing.T) {
 	for _, approve := range []bool{true, false} {
-		r := &Queue{Wait: testkit.Patience}
+		r := newStore(testkit.Patience)
 		done, h := waiting(t.Context(), t, r, refund("r1"))
 		if !h.Waiting || h.Body != `{"amount":5}` || h.Rule != "approve POST" {
 			t.Errorf("held: %+v", h)
 		}
-		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}); err != nil {
+		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; (err == nil) != approve || !approve && !errors.Is(err, ErrDenied) {
 			t.Errorf("approve %v: %v", approve, err)
 		}
-		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err == nil || len(r.ListHeld()) != 0 {
+		if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err == nil || len(r.ListHeld()) != 0 {
 			t.Errorf("decided twice: %+v", r.ListHeld())
 		}
 	}
@@ -59,7 +70,7 @@ func TestPass(t *testing.T) {
 // anything that is sent, or that decided, waits.
 // Promise: exact-approvals, tenant-state
 func TestLate(t *testing.T) {
-	r := &Queue{Wait: time.Millisecond}
+	r := newStore(time.Millisecond)
 	if _, _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Fatal(err)
 	}
@@ -67,7 +78,7 @@ func TestLate(t *testing.T) {
 	if h.Waiting {
 		t.Errorf("it waits: %+v", h)
 	}
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Request){
@@ -90,12 +101,12 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestOnce: however many same requests wait or come at the moment of an approval, one of them passes.
+// TestHeldOnce: however many same requests wait or come at the moment of an approval, one of them passes.
 // Promise: exact-approvals
-func TestOnce(t *testing.T) {
-	r := &Queue{Wait: time.Millisecond}
+func TestHeldOnce(t *testing.T) {
+	r := newStore(time.Millisecond)
 	_, _, _ = r.WaitForApproval(t.Context(), refund("r"))
-	if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
+	if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -119,7 +130,7 @@ func TestOnce(t *testing.T) {
 // TestEnded: a run that ends takes its request with it; an approval at that moment is not lost, and counts once.
 // Promise: exact-approvals
 func TestEnded(t *testing.T) {
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	ctx, cancel := context.WithCancel(t.Context())
 	done, h := waiting(ctx, t, r, refund("r1"))
 	cancel()
@@ -129,10 +140,10 @@ func TestEnded(t *testing.T) {
 	if list := r.ListHeld(); len(list) != 1 || list[0].Waiting {
 		t.Fatalf("%+v", list)
 	}
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err != nil {
 		t.Fatal(err)
 	}
-	r.DropApprovals(nil) // the catalog changed
+	r.DropStale(nil) // the catalog changed
 	r.Wait = time.Millisecond
 	if _, _, err := r.WaitForApproval(t.Context(), refund("r2")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("passed by an approval under another catalog: %v", err)
@@ -143,13 +154,13 @@ func TestEnded(t *testing.T) {
 // Promise: exact-approvals
 func TestEndedApproved(t *testing.T) {
 	for range 100 {
-		r := &Queue{Wait: testkit.Patience}
+		r := newStore(testkit.Patience)
 		ctx, cancel := context.WithCancel(t.Context())
 		e, err := r.addRequest(refund("r1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.DecideHeld(e.ID, approvalapi.Answer{Approve: true}); err != nil {
+		if _, err := r.DecideHeld(e.id, approvalapi.Answer{Approve: true}, true); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
@@ -165,13 +176,13 @@ func TestEndedApproved(t *testing.T) {
 // TestStale: a change of the catalog ends what waits, and what was approved under the one before.
 // Promise: exact-approvals
 func TestStale(t *testing.T) {
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	done, h := waiting(t.Context(), t, r, refund("r1"))
-	r.DropApprovals(nil)
+	r.DropStale(nil)
 	if err := <-done; !errors.Is(err, ErrStale) || len(r.ListHeld()) != 0 {
 		t.Errorf("%v, %+v", err, r.ListHeld())
 	}
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err == nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err == nil {
 		t.Error("it was approved")
 	}
 }
@@ -180,12 +191,15 @@ func TestStale(t *testing.T) {
 // Promise: exact-approvals
 func TestTwoApprovers(t *testing.T) {
 	for range 200 {
-		r := &Queue{Wait: testkit.Patience}
+		r := newStore(testkit.Patience)
 		done, h := waiting(t.Context(), t, r, refund("r1"))
 		var wg sync.WaitGroup
 		var decided [2]bool
 		for i, approve := range []bool{true, false} {
-			wg.Go(func() { _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}); decided[i] = err == nil })
+			wg.Go(func() {
+				_, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: approve}, true)
+				decided[i] = err == nil
+			})
 		}
 		wg.Wait()
 		if err := <-done; decided[0] == decided[1] || (err == nil) != decided[0] {
@@ -199,13 +213,13 @@ func TestTwoApprovers(t *testing.T) {
 // Promise: exact-approvals
 func TestFlood(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
-		r := &Queue{Wait: time.Millisecond}
+		r := newStore(time.Millisecond)
 		kept := refund("kept")
 		_, _, _ = r.WaitForApproval(t.Context(), kept)
-		if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}); err != nil {
+		if _, err := r.DecideHeld(r.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true); err != nil {
 			t.Fatal(err)
 		}
-		for i := range maxAll + 50 {
+		for i := range most + 50 {
 			q := refund("r" + strconv.Itoa(i/(maxOfRun+1)))
 			q.Body = strconv.Itoa(i) + body
 			_, _, err := r.WaitForApproval(t.Context(), q)
@@ -216,39 +230,41 @@ func TestFlood(t *testing.T) {
 			for _, h := range r.ListHeld() {
 				size += len(h.Body)
 			}
-			if len(r.ListHeld()) > maxAll || size > MaxBytes {
+			if len(r.ListHeld()) > most || size > MaxHeldBytes {
 				t.Fatalf("%s, %d: %d held, %d bytes", name, i, len(r.ListHeld()), size)
 			}
 		}
 		last := r.ListHeld()[len(r.ListHeld())-1]
-		if _, _, err := r.WaitForApproval(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((maxAll+49)/(maxOfRun+1)) {
+		if _, _, err := r.WaitForApproval(t.Context(), kept); err != nil || last.Run != "r"+strconv.Itoa((most+49)/(maxOfRun+1)) {
 			t.Errorf("%s: the last one is %s", name, last.Run)
 		}
 	}
-	r := &Queue{Wait: testkit.Patience}
-	for i := range maxAll {
+	r := newStore(testkit.Patience)
+	for i := 0; ; i++ {
 		q := refund("r" + strconv.Itoa(i/maxOfRun))
 		q.Body = strconv.Itoa(i)
-		_, _ = waiting(t.Context(), t, r, q)
+		if _, err := r.addRequest(q); err != nil {
+			break
+		}
 	}
-	if _, _, err := r.WaitForApproval(t.Context(), refund("one more")); !errors.Is(err, ErrFull) {
-		t.Errorf("more than %d wait: %v", maxAll, err)
+	if _, _, err := r.WaitForApproval(t.Context(), refund("one more")); !errors.Is(err, ErrFull) || len(r.entries) < 500 || len(r.entries) > most {
+		t.Errorf("beside %d that wait: %v", len(r.entries), err)
 	}
 }
 
-// TestTenants: however many requests of one tenant are held, and however long they are, those of another stay, and there
+// TestHeldTenants: however many requests of one tenant are held, and however long they are, those of another stay, and there
 // is room for more of hers.
 // Promise: tenant-shares
-func TestTenants(t *testing.T) {
+func TestHeldTenants(t *testing.T) {
 	for name, body := range map[string]string{"many": "", "large": strings.Repeat("a", 256<<10)} {
 		of := func(tenant string, n int) Request {
 			q := refund(tenant + strconv.Itoa(n/maxOfRun))
 			q.Tenant, q.Body = tenant, strconv.Itoa(n)+body
 			return q
 		}
-		r := &Queue{Wait: time.Millisecond}
+		r := newStore(time.Millisecond)
 		_, _, _ = r.WaitForApproval(t.Context(), of("alice", 0))
-		for n := range maxAll + 50 { // nobody waits for them
+		for n := range most + 50 { // nobody waits for them
 			_, _, _ = r.WaitForApproval(t.Context(), of("mallory", n))
 		}
 		if h := r.ListHeld()[0]; h.Run != "alice0" {
@@ -256,7 +272,7 @@ func TestTenants(t *testing.T) {
 		}
 		r.Wait = testkit.Patience
 		var refused error
-		for n := 0; refused == nil && n < maxAll; n++ {
+		for n := 0; refused == nil && n < most; n++ {
 			e, err := r.addRequest(of("mallory", n))
 			if refused = err; err == nil && e == nil {
 				t.Fatal("passed")
@@ -272,7 +288,7 @@ func TestTenants(t *testing.T) {
 // process, and of runs.
 // Promise: tenant-sessions
 func TestServersOfTenants(t *testing.T) {
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	of := func(tenant string, generation uint64, n int) error {
 		q := refund("server-acme")
 		q.Tenant, q.Server, q.Generation, q.Ended, q.Body = tenant, "acme", generation, nil, strconv.Itoa(n)
@@ -298,7 +314,7 @@ func TestServersOfTenants(t *testing.T) {
 // TestWaiting: a run's own requests are listed, with whether only the operator decides, and a change of them is told.
 // Promise: exact-approvals
 func TestWaiting(t *testing.T) {
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	q := refund("r1")
 	q.ByAny = true
 	mine, h := waiting(t.Context(), t, r, q)
@@ -313,11 +329,11 @@ func TestWaiting(t *testing.T) {
 		t.Error("it says that something changed")
 	default:
 	}
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}); err != nil || <-mine != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err != nil || <-mine != nil {
 		t.Error(err)
 	}
 	<-changed
-	if _, err := r.DecideHeld(op.ID, approvalapi.Answer{Approve: true}); err != nil || <-theirs != nil {
+	if _, err := r.DecideHeld(op.ID, approvalapi.Answer{Approve: true}, true); err != nil || <-theirs != nil {
 		t.Error(err)
 	}
 	if list, _ := r.ListWaiting("r1"); len(list) != 0 {
@@ -334,7 +350,7 @@ func TestWaiting(t *testing.T) {
 // TestGoroutines: a request that waits costs no goroutine but its own.
 func TestGoroutines(t *testing.T) {
 	const many = 100
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	ctx, cancel := context.WithCancel(t.Context())
 	before := runtime.NumGoroutine()
 	var all sync.WaitGroup
@@ -356,7 +372,7 @@ func TestGoroutines(t *testing.T) {
 func TestWaitTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if _, _, err := new(Queue).WaitForApproval(t.Context(), Request{Run: "r", API: "a", Rule: "x"}); !errors.Is(err, ErrUnanswered) || time.Since(began) != waitTime {
+		if _, _, err := New(Config{}).WaitForApproval(t.Context(), refund("r")); !errors.Is(err, ErrUnanswered) || time.Since(began) != waitTime {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

@@ -1,4 +1,4 @@
-package hold
+package approval
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func BenchmarkHeld(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		r := &Queue{Wait: testkit.Patience}
+		r := newStore(testkit.Patience)
 		ctx, cancel := context.WithCancel(b.Context())
 		var waiting sync.WaitGroup
 		for i := range many {

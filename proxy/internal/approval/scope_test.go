@@ -1,4 +1,4 @@
-package hold
+package approval
 
 import (
 	"errors"
@@ -37,10 +37,10 @@ func TestScopes(t *testing.T) {
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopeOnce, approvalapi.ScopePath, approvalapi.ScopeRule} {
 		for name, row := range rows {
 			want := scope == approvalapi.ScopePath && row.path || scope == approvalapi.ScopeRule && row.rule
-			r := &Queue{Wait: testkit.Patience}
+			r := newStore(testkit.Patience)
 			first, h := waiting(t.Context(), t, r, refund("r1"))
 			second, beside := waiting(t.Context(), t, r, row.q)
-			decided, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope})
+			decided, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: scope}, true)
 			if err != nil || decided.Scope != scope || <-first != nil {
 				t.Fatalf("%+v %v", decided, err)
 			}
@@ -48,7 +48,7 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%s: beside one approved as %s, %d wait", name, scope, left)
 			}
 			if !want {
-				if _, err := r.DecideHeld(beside.ID, approvalapi.Answer{}); err != nil {
+				if _, err := r.DecideHeld(beside.ID, approvalapi.Answer{}, true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -66,11 +66,11 @@ func TestScopes(t *testing.T) {
 // TestScopesEnd: a scope is of a run that waits, and ends with the catalog.
 // Promise: exact-approvals, server-requests-belong-to-one-run
 func TestScopesEnd(t *testing.T) {
-	r := &Queue{Wait: 1}
+	r := newStore(1)
 	_, _, _ = r.WaitForApproval(t.Context(), refund("r1"))
 	id := r.ListHeld()[0].ID
 	for _, scope := range []approvalapi.Scope{approvalapi.ScopePath, approvalapi.ScopeRule, "always"} {
-		if _, err := r.DecideHeld(id, approvalapi.Answer{Approve: true, Scope: scope}); err == nil {
+		if _, err := r.DecideHeld(id, approvalapi.Answer{Approve: true, Scope: scope}, true); err == nil {
 			t.Errorf("%s of a run that has ended", scope)
 		}
 	}
@@ -80,21 +80,21 @@ func TestScopesEnd(t *testing.T) {
 	if err := decideOfNoRun(t); err == nil {
 		t.Error("a scope of no run")
 	}
-	r = &Queue{Wait: testkit.Patience}
+	r = newStore(testkit.Patience)
 	done, h := waiting(t.Context(), t, r, refund("r1"))
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
-	r.DropApprovals(nil)
+	r.DropStale(nil)
 	r.Wait = 1
 	if _, _, err := r.WaitForApproval(t.Context(), refund("r1")); !errors.Is(err, ErrUnanswered) {
 		t.Errorf("after a reload: %v", err)
 	}
-	r = &Queue{Wait: testkit.Patience}
+	r = newStore(testkit.Patience)
 	ended, q := make(chan struct{}), refund("r1")
 	q.Ended = ended
 	done, h = waiting(t.Context(), t, r, q)
-	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}); err != nil || <-done != nil {
+	if _, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true); err != nil || <-done != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := r.WaitForApproval(t.Context(), q); err != nil {
@@ -109,10 +109,10 @@ func TestScopesEnd(t *testing.T) {
 
 // decideOfNoRun approves all that a rule holds of what belongs to no run.
 func decideOfNoRun(t *testing.T) error {
-	r := &Queue{Wait: testkit.Patience}
+	r := newStore(testkit.Patience)
 	q := refund("server-acme")
 	q.Ended = nil
 	_, h := waiting(t.Context(), t, r, q)
-	_, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule})
+	_, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true)
 	return err
 }

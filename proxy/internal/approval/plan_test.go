@@ -1,4 +1,4 @@
-package plan
+package approval
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -28,21 +29,20 @@ type sent struct {
 	status func(Step) int
 }
 
-func (s *sent) SendStep(_ context.Context, step Step, _ string, _ int) (approvalapi.Reply, []byte) {
+func (s *sent) Send(_ context.Context, step Step, isRead bool, _ int) (approvalapi.Reply, []byte) {
+	if isRead {
+		return approvalapi.Reply{Status: 200}, []byte("{}")
+	}
 	if s.wait != nil {
 		<-s.wait
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bodies = append(s.bodies, string(step.Body))
+	s.bodies = append(s.bodies, step.Shown.Body)
 	if s.status != nil {
 		return approvalapi.Reply{Status: s.status(step)}, nil
 	}
 	return approvalapi.Reply{Status: 200}, []byte("ok")
-}
-
-func (s *sent) RepeatRead(context.Context, Step, string) (approvalapi.Reply, []byte) {
-	return approvalapi.Reply{Status: 200}, []byte("{}")
 }
 
 func (s *sent) Close() string { return "" }
@@ -54,7 +54,7 @@ func (s *sent) all() []string {
 }
 
 func newBook(t *testing.T, s *sent) *Store {
-	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
+	b := New(Config{Open: func(_, _, _, _ string, _ []string) Sender { return s }})
 	t.Cleanup(b.Close)
 	return b
 }
@@ -70,7 +70,7 @@ func write(t testing.TB, method, address, body string) Step {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Step{Host: h, TLS: true, Method: method, ShownMethod: method, URL: u, Header: http.Header{}, Body: []byte(body), APIs: []string{"demo"}}
+	return Step{Host: h, TLS: true, Method: method, URL: u, Header: http.Header{}, Shown: approvalapi.Step{Method: method, Body: body, APIs: []string{"demo"}}}
 }
 
 // planOf is a plan with these bodies.
@@ -102,9 +102,9 @@ func settled(t *testing.T, b *Store, id string) approvalapi.Plan {
 	return p
 }
 
-// TestOnce: of many approvals at once, one counts, and each step is sent once.
+// TestPlanOnce: of many approvals at once, one counts, and each step is sent once.
 // Promise: a-plan-is-what-was-shown
-func TestOnce(t *testing.T) {
+func TestPlanOnce(t *testing.T) {
 	s := &sent{}
 	b := newBook(t, s)
 	p := planOf(t, b, "a", "b", "c")
@@ -112,7 +112,7 @@ func TestOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil {
 				yes.Add(1)
 			}
 		})
@@ -122,7 +122,7 @@ func TestOnce(t *testing.T) {
 	if yes.Load() != 1 || !slices.Equal(s.all(), []string{"a", "b", "c"}) {
 		t.Errorf("%d approvals, sent %q", yes.Load(), s.all())
 	}
-	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil {
 		t.Error("after it was sent")
 	}
 }
@@ -144,21 +144,21 @@ func TestBinding(t *testing.T) {
 		"a step too many": {Approve: true, Digest: p.Digest, Steps: []int{3}},
 		"no step":         {Approve: true, Digest: p.Digest, Steps: []int{0}},
 	} {
-		if _, err := b.DecidePlan(p.ID, a); err == nil {
+		if _, err := b.DecidePlan(p.ID, a, true); err == nil {
 			t.Errorf("%s: approved", name)
 		}
 	}
-	b.findPlan(p.ID).steps[1].Body = []byte("c") // nobody can, and it would be found
-	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	b.findEntry(&b.planBound, p.ID).plan.steps[1].Shown.Body = "c" // nobody can, and it would be found
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil {
 		t.Error("changed steps are approved")
 	}
-	b.EndOpenPlans()
-	if _, err := b.DecidePlan(other.ID, approvalapi.Answer{Approve: true, Digest: other.Digest}); err == nil || !strings.Contains(err.Error(), "configuration") {
+	b.DropStale(nil)
+	if _, err := b.DecidePlan(other.ID, approvalapi.Answer{Approve: true, Digest: other.Digest}, true); err == nil || !strings.Contains(err.Error(), "configuration") {
 		t.Errorf("under another catalog: %v", err)
 	}
 	late := planOf(t, b, "a")
 	now = now.Add(16 * time.Minute)
-	if _, err := b.DecidePlan(late.ID, approvalapi.Answer{Approve: true, Digest: late.Digest}); err == nil || len(b.ListPlans()) != 0 {
+	if _, err := b.DecidePlan(late.ID, approvalapi.Answer{Approve: true, Digest: late.Digest}, true); err == nil || len(b.ListPlans()) != 0 {
 		t.Errorf("too late: %v", err)
 	}
 	if got := s.all(); len(got) != 0 {
@@ -171,23 +171,26 @@ func TestBinding(t *testing.T) {
 func TestDigest(t *testing.T) {
 	base := func() Step { return write(t, "POST", "https://demo.test/x?a=1", "b") }
 	seen := map[string]string{}
+	hashed := func(id, run, version string, steps ...Step) string {
+		p := plan{Plan: approvalapi.Plan{ID: id, Run: run}, version: version, steps: steps}
+		return p.hashSteps()
+	}
 	for name, change := range map[string]func(*Step){
 		"nothing": func(*Step) {}, "method": func(s *Step) { s.Method = "PUT" }, "query": func(s *Step) { s.URL.RawQuery = "a=2" },
-		"path": func(s *Step) { s.URL.Path = "/y" }, "header": func(s *Step) { s.Header.Set("A", "b") }, "body": func(s *Step) { s.Body = []byte("c") },
+		"path": func(s *Step) { s.URL.Path = "/y" }, "header": func(s *Step) { s.Header.Set("A", "b") }, "body": func(s *Step) { s.Shown.Body = "c" },
 		"host": func(s *Step) { s.Host, _ = catalog.ParseHost("other.test") }, "tls": func(s *Step) { s.TLS = false },
-		"server": func(s *Step) { s.Server = "x" }, "tool": func(s *Step) { s.Tool = "x" }, "session": func(s *Step) { s.Session = "x" },
+		"server": func(s *Step) { s.Shown.Server = "x" }, "tool": func(s *Step) { s.Shown.Tool = "x" }, "session": func(s *Step) { s.Session = "x" },
 		"two headers": func(s *Step) { s.Header["A"] = []string{"b", "c"} },
 	} {
 		s := base()
 		change(&s)
-		sum := digestSteps("id", "run", "v", []draftStep{{Step: s}})
+		sum := hashed("id", "run", "v", s)
 		if old, has := seen[sum]; has {
 			t.Errorf("%s and %s have one digest", name, old)
 		}
 		seen[sum] = name
 	}
-	two := []draftStep{{Step: base()}, {Step: base()}}
-	for name, sum := range map[string]string{"id": digestSteps("x", "run", "v", two[:1]), "run": digestSteps("id", "x", "v", two[:1]), "version": digestSteps("id", "run", "x", two[:1]), "two": digestSteps("id", "run", "v", two)} {
+	for name, sum := range map[string]string{"id": hashed("x", "run", "v", base()), "run": hashed("id", "x", "v", base()), "version": hashed("id", "run", "x", base()), "two": hashed("id", "run", "v", base(), base())} {
 		if old, has := seen[sum]; has {
 			t.Errorf("%s and %s have one digest", name, old)
 		}
@@ -211,14 +214,14 @@ func TestStops(t *testing.T) {
 	} {
 		for _, status := range []int{301, 404, 500} {
 			s := &sent{status: func(s Step) int {
-				if string(s.Body) == c.fails {
+				if s.Shown.Body == c.fails {
 					return status
 				}
 				return 204
 			}}
 			b := newBook(t, s)
 			p := planOf(t, b, "a", "b", "c", "d")
-			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}); err != nil {
+			if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest, Steps: c.steps}, true); err != nil {
 				t.Fatal(err)
 			}
 			if got := settled(t, b, p.ID); got.State != c.state || strings.Join(s.all(), "") != c.want {
@@ -247,6 +250,30 @@ func TestReadOfPlanned(t *testing.T) {
 		if (err != nil) != ends || strings.Contains(picture, " A read depends on what step 1 answers; approve 1, or run without dry_run and be asked.") != ends {
 			t.Errorf("%s: %v\n%s", address, err, picture)
 		}
+	}
+}
+
+// TestSealed: what a run still does after its end changes no plan.
+// Promise: a-plan-is-what-was-shown
+func TestSealed(t *testing.T) {
+	b := newBook(t, &sent{})
+	d := b.NewDraft("run", "", nil)
+	if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", "a"), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	p := d.Seal()
+	before, err := b.GetPlan(p.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.AddStep(write(t, "POST", "https://demo.test/x", "b"), "v1"); err == nil {
+		t.Error("a step is added")
+	}
+	d.NoteRead(write(t, "GET", "https://demo.test/planned:1", ""), []byte("{}"))
+	d.SetIncomplete("It failed.")
+	d.Discard()
+	if after, err := b.GetPlan(p.ID); err != nil || !reflect.DeepEqual(before, after) || d.Seal() != nil {
+		t.Errorf("%v: %+v became %+v", err, before, after)
 	}
 }
 
@@ -281,36 +308,38 @@ func TestBounds(t *testing.T) {
 		}
 		p := d.Seal()
 		full = p == nil
-		if !full && drafts == 0 && p.Writes > maxBytes/MaxBody {
+		if !full && drafts == 0 && p.Writes > maxPlan/MaxBody {
 			t.Errorf("a plan of %d large steps", p.Writes)
 		}
 	}
-	if b.used > maxAll || drafts > maxAll/maxBytes+3 {
-		t.Errorf("%d plans, %d bytes", drafts, b.used)
+	if b.planBound.used > maxPlanBytes || drafts > maxPlanBytes/maxPlan+3 {
+		t.Errorf("%d plans, %d bytes", drafts, b.planBound.used)
 	}
 	for _, p := range b.ListPlans() { // those that are over give way
-		if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Digest: p.Digest}); err != nil {
+		if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Digest: p.Digest}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := b.NewDraft("r", "", nil).AddStep(write(t, "POST", "https://demo.test/", large), "v1"); err != nil {
 		t.Errorf("after all were refused: %v", err)
 	}
-	for range 2 * maxPlans {
-		planOf(t, b, "x")
+	for err = nil; err == nil; { // a short plan takes room too
+		d := b.NewDraft("r", "", nil)
+		_, err = d.AddStep(write(t, "POST", "https://demo.test/", "x"), "v1")
+		d.Seal()
 	}
-	if n := len(b.ListPlans()); n > maxPlans {
-		t.Errorf("%d plans", n)
+	if n := len(b.ListPlans()); n > maxPlanBytes/entrySize || b.planBound.used > maxPlanBytes {
+		t.Errorf("%d plans, %d bytes", n, b.planBound.used)
 	}
 }
 
-// TestTenants: however many plans one tenant has open, and however long they are, those of others stay, and others have
+// TestPlanTenants: however many plans one tenant has open, and however long they are, those of others stay, and others have
 // room.
 // Promise: tenant-shares
-func TestTenants(t *testing.T) {
+func TestPlanTenants(t *testing.T) {
 	for name, c := range map[string]struct {
 		plans, steps, size int
-	}{"many": {2 * maxPlans, 1, 1}, "long": {2 * maxAll / maxBytes, 15, MaxBody}} {
+	}{"many": {2 * maxPlanBytes / entrySize, 1, 1}, "long": {2 * maxPlanBytes / maxPlan, 15, MaxBody}} {
 		b := newBook(t, &sent{})
 		alice := planBy(t, b, "alice", "hers")
 		flood := func() (denied int) {
@@ -333,8 +362,8 @@ func TestTenants(t *testing.T) {
 				t.Errorf("%s: a plan of another tenant: %v", name, err)
 			}
 		}
-		if b.used > maxAll || len(b.plans) > maxPlans || (denied > 0) != (name == "long") {
-			t.Errorf("%s: %d plans of %d bytes, %d steps denied", name, len(b.plans), b.used, denied)
+		if b.planBound.used > maxPlanBytes || denied == 0 {
+			t.Errorf("%s: %d plans of %d bytes, %d steps denied", name, len(b.entries), b.planBound.used, denied)
 		}
 	}
 }
@@ -345,9 +374,9 @@ func TestTenantDrafts(t *testing.T) {
 	b := newBook(t, &sent{})
 	alice := planBy(t, b, "alice", strings.Repeat("a", MaxBody))
 	var drafts []*Draft
-	for range 2 * maxAll / maxBytes {
+	for range 2 * maxPlanBytes / maxPlan {
 		d := b.NewDraft("run", "mallory", nil)
-		for range maxBytes / MaxBody {
+		for range maxPlan / MaxBody {
 			_, _ = d.AddStep(write(t, "POST", "https://demo.test/x", strings.Repeat("m", MaxBody)), "v1")
 		}
 		drafts = append(drafts, d)
@@ -361,8 +390,8 @@ func TestTenantDrafts(t *testing.T) {
 	for _, d := range drafts {
 		d.Discard()
 	}
-	if b.drafts["mallory"] != 0 {
-		t.Errorf("%d bytes of drafts that are over", b.drafts["mallory"])
+	if len(b.entries) != 2 { // hers and bob's
+		t.Errorf("%d entries after the drafts are over", len(b.entries))
 	}
 }
 
@@ -374,7 +403,7 @@ func TestAsleep(t *testing.T) {
 	b.conf.Now = func() time.Time { return now }
 	p := planOf(t, b, "a")
 	now = testkit.AfterSleep(time.Now(), 8*time.Hour)
-	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err == nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil {
 		t.Errorf("approved, although it said that it ends at %v", p.Until)
 	}
 }
@@ -388,23 +417,23 @@ func TestMemory(t *testing.T) {
 	d := b.NewDraft("r", "", nil)
 	read := write(t, "GET", "https://demo.test/x", "")
 	d.NoteRead(read, []byte(`{"a": 1}`))
-	if _, err := d.AddStep(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.used == 0 {
+	if _, err := d.AddStep(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.planBound.used == 0 {
 		t.Fatal(err)
 	}
 	d.Discard()
 	d.Discard()
-	if b.used != 0 || d.Seal() != nil {
-		t.Errorf("%d bytes after a run without an end", b.used)
+	if b.planBound.used != 0 || d.Seal() != nil {
+		t.Errorf("%d bytes after a run without an end", b.planBound.used)
 	}
 	d = b.NewDraft("r", "", nil)
 	d.NoteRead(read, []byte(`{"a": 1}`))
-	if d.Seal() != nil || b.used != 0 {
-		t.Errorf("%d bytes after a run that only read", b.used)
+	if d.Seal() != nil || b.planBound.used != 0 {
+		t.Errorf("%d bytes after a run that only read", b.planBound.used)
 	}
 	planOf(t, b, "x")
 	now = now.Add(time.Hour)
-	if len(b.ListPlans()) != 0 || b.used != 0 {
-		t.Errorf("%d bytes after the end", b.used)
+	if len(b.ListPlans()) != 0 || b.planBound.used != 0 {
+		t.Errorf("%d bytes after the end", b.planBound.used)
 	}
 	if _, err := d.AddStep(read, "v1"); err == nil {
 		t.Error("a step after the end of the run")
@@ -414,9 +443,9 @@ func TestMemory(t *testing.T) {
 // TestEnding: a proxy that ends stops a plan at the step that it sends.
 func TestEnding(t *testing.T) {
 	s := &sent{wait: make(chan struct{})}
-	b := New(Config{Open: func(context.Context, string, string, string, []string) Sender { return s }})
+	b := New(Config{Open: func(_, _, _, _ string, _ []string) Sender { return s }})
 	p := planOf(t, b, "a", "b")
-	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}); err != nil {
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
@@ -427,7 +456,7 @@ func TestEnding(t *testing.T) {
 	if got, _ := b.GetPlan(p.ID); got.State != approvalapi.StateStopped || len(s.all()) > 1 {
 		t.Errorf("%s, sent %q", got.State, s.all())
 	}
-	if _, err := b.DecidePlan(planOf(t, b, "a").ID, approvalapi.Answer{Approve: true}); err == nil {
+	if _, err := b.DecidePlan(planOf(t, b, "a").ID, approvalapi.Answer{Approve: true}, true); err == nil {
 		t.Error("approved after the end")
 	}
 }
@@ -500,12 +529,12 @@ func TestUnreadableChange(t *testing.T) {
 		d := newBook(t, &sent{}).NewDraft("run", "", nil)
 		d.NoteRead(write(t, "GET", "https://demo.test/x", ""), []byte(`{"enabled": true}`))
 		s := write(t, c.method, "https://demo.test/x", c.body)
-		s.Shown = []string{c.header}
+		s.Shown.Headers = []string{c.header}
 		if _, err := d.AddStep(s, "v1"); err != nil {
 			t.Fatal(err)
 		}
-		if len(d.steps[0].guard.about) != 1 {
-			t.Errorf("%s %s: guards %v", c.method, c.body, d.steps[0].guard.about)
+		if len(d.plan.steps[0].guard.about) != 1 {
+			t.Errorf("%s %s: guards %v", c.method, c.body, d.plan.steps[0].guard.about)
 		}
 		if got := strings.Join(d.Seal().Picture[1:], "\n"); got != c.want {
 			t.Errorf("%s %s: got\n%s\nwant\n%s", c.method, c.body, got, c.want)
@@ -600,7 +629,7 @@ func TestOperator(t *testing.T) {
 		d := b.NewDraft("r", "", nil)
 		for i, rule := range c.rules {
 			s := write(t, "POST", "https://demo.test/", fmt.Sprint(i))
-			s.Rule, s.ByAny = rule, c.any[i]
+			s.Shown.Rule, s.ByAny = rule, c.any[i]
 			if _, err := d.AddStep(s, "v1"); err != nil {
 				t.Fatal(err)
 			}

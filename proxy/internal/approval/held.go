@@ -1,0 +1,410 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
+)
+
+const (
+	// waitTime is how long a request waits for an answer. It is shorter than the two minutes after which many MCP clients
+	// give a call up. The run's time limit is paused during the wait.
+	waitTime = 100 * time.Second
+	// maxOfRun bounds the held requests of one run.
+	maxOfRun = 8
+	// maxGrants bounds the grants of all runs. The oldest go first.
+	maxGrants = 1000
+)
+
+var (
+	// ErrDenied is for a request that a person refused.
+	ErrDenied = errors.New("a person refused the request")
+	// ErrUnanswered is for a request without a decision after Store.Wait.
+	ErrUnanswered = errors.New("the request still waits for a decision")
+	// ErrStale is for a request that waited while an API that decides about it was changed.
+	ErrStale = errors.New("an API of the request has changed")
+	// ErrFull is for a request beyond maxOfRun, or for an entry or a step beyond another bound.
+	ErrFull = errors.New("too many requests wait for a person")
+)
+
+// Request is a request to hold. Its approval covers the exact bytes of method, host, path, query, headers and body.
+// Only the boundary between a body's parts, which differs each time, may change. The approval is also for the tenant,
+// the MCP server and the rule of the request, and lets at most one request leave. A wider approval is for one run and
+// ends with that run.
+type Request struct {
+	// HeldRequest is the request as a person sees it. The store sets its ID, Operator and times, and the fields that a
+	// decision changes.
+	approvalapi.HeldRequest
+	// Generation is the generation of the lease for which maxOfRun counts requests: the run's lease, or the MCP server's
+	// if the request belongs to no run.
+	Generation uint64
+	// Ended is closed when the run ends, which ends the approvals for the rest of the run. It is nil if the request
+	// belongs to no run.
+	Ended <-chan struct{}
+	// Pauses are further runs that may have caused the request. ListWaiting lists the request for them too.
+	Pauses []string
+	// Host is the host of the request. IsCall means that the request calls a tool of the MCP server API.
+	Host   catalog.Host
+	IsCall bool
+	// Catalog is the version of all APIs that decide about the request: see SetVersions. RuleCatalog is the version of
+	// those whose rules hold it.
+	Catalog, RuleCatalog string
+	// ByAny means that others than the operator may decide. The catalog determines it.
+	ByAny bool
+}
+
+// heldRequest is the part of an entry for a held request.
+type heldRequest struct {
+	Request
+	sum    [sha256.Size]byte // of ScopeOnce
+	answer chan error        // the result of WaitForApproval, with a buffer for the only answer
+	isWide bool              // an approval of further requests covers it
+}
+
+// runApproval is an approval of further requests of one run. It ends with the run and with a change of the APIs whose
+// rules held the request.
+type runApproval struct {
+	sum          [sha256.Size]byte
+	api, catalog string
+	ended        <-chan struct{}
+}
+
+// hasEnded reports whether the run has ended.
+func (g runApproval) hasEnded() bool {
+	select {
+	case <-g.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// SetVersions sets Catalog and RuleCatalog to the versions in a catalog. It reports whether Catalog stayed the same.
+func (r *Request) SetVersions(c *catalog.Catalog) (same bool) {
+	before := r.Catalog
+	r.Catalog, r.RuleCatalog = r.versionIn(c), ruleVersionIn(c, r.API)
+	return r.Catalog == before
+}
+
+// versionIn returns the version of the APIs that decide about the request under a catalog.
+func (r Request) versionIn(c *catalog.Catalog) string {
+	if r.IsCall {
+		return ruleVersionIn(c, r.API)
+	}
+	return catalog.VersionOf(c.ListHolders(r.Host))
+}
+
+// ruleVersionIn returns the version of APIs in a catalog. The names are joined as in policy.Hold.
+func ruleVersionIn(c *catalog.Catalog, names string) string {
+	var apis []*catalog.API
+	for _, name := range strings.Split(names, ", ") {
+		if a := c.API(name); a != nil {
+			apis = append(apis, a)
+		}
+	}
+	return catalog.VersionOf(apis)
+}
+
+// memorySize returns about how many bytes the request takes in memory.
+func (r Request) memorySize() int {
+	n := len(r.URL) + len(r.Body)
+	for _, h := range r.Headers {
+		n += len(h)
+	}
+	return n
+}
+
+// hashScope identifies the parts of a request that an approval with a scope covers.
+func (r Request) hashScope(scope approvalapi.Scope) [sha256.Size]byte {
+	parts := []string{string(scope), r.Tenant, r.Server, r.API, r.Rule, strconv.FormatBool(r.ByAny)}
+	if scope.IsWide() {
+		parts = append(parts, r.Run, strconv.FormatUint(r.Generation, 10), r.RuleCatalog)
+	}
+	switch scope {
+	case approvalapi.ScopeOnce:
+		// fetch() chooses a new boundary each time: without StripBoundary no late approval would match.
+		headers, body := formdata.StripBoundary(r.Headers, r.Body)
+		parts = append(parts, r.Catalog, r.Method, r.URL, strings.Join(headers, "\n"), body)
+	case approvalapi.ScopePath:
+		address, _, _ := strings.Cut(r.URL, "?")
+		parts = append(parts, r.Method, address)
+	}
+	h := sha256.New()
+	WriteParts(h, parts...)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// WriteParts writes texts, each with its length, so that text cannot move from one part to the next.
+func WriteParts(w io.Writer, parts ...string) {
+	for _, s := range parts {
+		_, _ = io.WriteString(w, strconv.Itoa(len(s))+":"+s) // a hash takes all
+	}
+}
+
+// WaitForApproval waits until a person approves a request, and returns nil once for each approval. The id is that of a
+// request that waited, else "". If no byte of an approved request leaves, the caller must call giveBack, unless it is
+// nil.
+func (s *Store) WaitForApproval(ctx context.Context, q Request) (id string, giveBack func(), err error) {
+	e, err := s.addRequest(q)
+	switch {
+	case e == nil:
+		return "", nil, err
+	case e.state == stateWaiting:
+		if err = s.waitForAnswer(ctx, e); err != nil {
+			return e.id, nil, err
+		}
+		id = e.id
+	}
+	// An approval of further requests stays valid after its use, so it is not given back.
+	if !e.held.isWide {
+		giveBack = func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.keepApproved(e)
+		}
+	}
+	return id, giveBack, nil
+}
+
+// keepApproved keeps the approval of a request that did not leave. Until its time is over, it lets a later request with
+// the same content pass once. The caller holds mu.
+func (s *Store) keepApproved(e *entry) {
+	s.dropExpired()
+	if e.until.After(s.conf.Now()) && s.takeBytes(e, e.held.memorySize()) {
+		e.state = stateApproved
+		s.entries = append(s.entries, e)
+	}
+	s.notifyChange()
+}
+
+func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
+	timer := time.NewTimer(cmp.Or(s.Wait, waitTime))
+	defer timer.Stop()
+	select {
+	case err = <-e.held.answer:
+		if err != nil || ctx.Err() == nil {
+			return err
+		}
+		e.held.answer <- nil // for the select below
+		err = context.Cause(ctx)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-timer.C:
+		err = ErrUnanswered
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case answer := <-e.held.answer: // DecideHeld was faster than the lock
+		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
+			s.keepApproved(e)
+			return err
+		}
+		return answer
+	default:
+	}
+	// From here on DecideHeld sees that the run no longer waits.
+	e.state = approvalapi.StateOpen
+	s.notifyChange()
+	return err
+}
+
+// addRequest adds a request. It returns an approved entry, which it has removed, if a late approval covers the request.
+// It returns a nil entry if an approval of further requests covers it, or if it exceeds a bound.
+func (s *Store) addRequest(q Request) (*entry, error) {
+	sum := q.hashScope(approvalapi.ScopeOnce)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropExpired()
+	if s.isCovered(q) {
+		return nil, nil //nolint:nilnil // it passes
+	}
+	ofRun := 0
+	for _, e := range s.entries {
+		h := e.held
+		if h == nil {
+			continue
+		}
+		// An approval counts once: delete it with its use.
+		if h.sum == sum && e.state == stateApproved {
+			s.dropEntries(func(other *entry) bool { return other == e })
+			return e, nil
+		}
+		if h.Run == q.Run && h.Tenant == q.Tenant && h.Generation == q.Generation {
+			ofRun++
+		}
+	}
+	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
+	s.dropEntries(func(e *entry) bool { return e.held != nil && e.held.sum == sum && e.state == approvalapi.StateOpen })
+	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, bound: &s.heldBound}
+	if ofRun >= maxOfRun || !s.takeBytes(e, q.memorySize()) {
+		return nil, ErrFull
+	}
+	now := s.conf.Now().UTC()
+	q.ID, q.Operator, q.Since, e.until = e.id, !q.ByAny, now, now.Add(lifeTime)
+	e.held = &heldRequest{Request: q, sum: sum, answer: make(chan error, 1)}
+	s.entries = append(s.entries, e)
+	s.notifyChange()
+	if s.conf.Held != nil {
+		s.conf.Held(e.toHeld())
+	}
+	return e, nil
+}
+
+// isCovered reports whether an approval of an earlier request covers this one. The caller holds mu.
+func (s *Store) isCovered(q Request) bool {
+	s.grants = slices.DeleteFunc(s.grants, runApproval.hasEnded)
+	path, rule := q.hashScope(approvalapi.ScopePath), q.hashScope(approvalapi.ScopeRule)
+	return slices.ContainsFunc(s.grants, func(g runApproval) bool { return g.sum == path || g.sum == rule })
+}
+
+// toHeld returns a held request with its state.
+func (e *entry) toHeld() approvalapi.HeldRequest {
+	h := e.held.HeldRequest
+	h.Until, h.Waiting, h.Approved = e.until, e.state == stateWaiting, e.state == stateApproved
+	return h
+}
+
+// ListHeld lists the held requests, the oldest first.
+func (s *Store) ListHeld() []approvalapi.HeldRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropExpired()
+	return s.listHeld(func(*entry) bool { return true })
+}
+
+// listHeld lists the held requests that a condition permits. The caller holds mu.
+func (s *Store) listHeld(is func(*entry) bool) []approvalapi.HeldRequest {
+	out := []approvalapi.HeldRequest{}
+	for _, e := range s.entries {
+		if e.held != nil && is(e) {
+			out = append(out, e.toHeld())
+		}
+	}
+	return out
+}
+
+// ListWaiting lists the requests that a run waits for, and returns a channel that is closed when the list changes. The
+// list includes requests of MCP servers that the run may have caused. If another run may have caused such a request
+// too, its HeldRequest.Run is not this run.
+func (s *Store) ListWaiting(run string) (list []approvalapi.HeldRequest, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.listHeld(func(e *entry) bool {
+		return e.state == stateWaiting && (e.held.Run == run || slices.Contains(e.held.Pauses, run))
+	}), s.changed
+}
+
+// notifyChange wakes the callers that wait for a change. The caller holds mu.
+func (s *Store) notifyChange() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// DecideHeld approves or refuses a request, once. A wider scope also covers the similar requests of the run. Others
+// than the operator may decide only if the rule of the request permits that.
+func (s *Store) DecideHeld(id string, a approvalapi.Answer, isOperator bool) (approvalapi.HeldRequest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.findEntry(&s.heldBound, id)
+	if e == nil {
+		return approvalapi.HeldRequest{}, newRefusal("not_held", "No request waits under this id.")
+	}
+	//defence:held-by
+	if e.held.Operator && !isOperator {
+		return approvalapi.HeldRequest{}, newRefusal("operator_only",
+			"Only the operator may decide about this request: codeforge approve, in a terminal.")
+	}
+	if err := e.checkScope(a); err != nil {
+		return approvalapi.HeldRequest{}, err
+	}
+	out := e.toHeld()
+	if out.Approved = a.Approve; a.Approve {
+		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
+	}
+	defer s.notifyChange()
+	switch {
+	case a.Approve && a.Scope.IsWide():
+		s.approveScope(e.held.Request, a.Scope)
+	case a.Approve && !out.Waiting:
+		// The approval stays until the code is run again.
+		e.state, e.until = stateApproved, s.conf.Now().Add(lifeTime).UTC()
+		out.Until = e.until
+	case a.Approve:
+		s.answerWaiting(nil, func(other *entry) bool { return other == e })
+	default:
+		s.answerWaiting(ErrDenied, func(other *entry) bool { return other == e })
+	}
+	s.conf.Decided(ledger.Decision{
+		Run: out.Run, Tenant: out.Tenant, Server: out.Server, API: out.API, Method: out.Method, URL: out.URL,
+		Approved: out.Approved, Scope: string(out.Scope),
+	})
+	return out, nil
+}
+
+// answerWaiting drops held requests, and answers the exchanges that wait for them. The caller holds mu.
+func (s *Store) answerWaiting(answer error, is func(*entry) bool) {
+	s.dropEntries(func(e *entry) bool {
+		if e.held == nil || !is(e) {
+			return false
+		}
+		// The channel has room for the only answer, so a send under mu never blocks.
+		if e.state == stateWaiting {
+			e.held.answer <- answer
+		}
+		return true
+	})
+}
+
+// approveScope approves all requests with the scope of a waiting request, now and later. The caller holds mu.
+func (s *Store) approveScope(q Request, scope approvalapi.Scope) {
+	sum := q.hashScope(scope)
+	if len(s.grants) >= maxGrants {
+		s.grants = s.grants[1:]
+	}
+	s.grants = append(s.grants, runApproval{sum, q.API, q.RuleCatalog, q.Ended})
+	// Requests that already wait in the same scope need no second answer.
+	s.answerWaiting(nil, func(e *entry) bool {
+		same := e.state == stateWaiting && e.held.hashScope(scope) == sum
+		e.held.isWide = e.held.isWide || same
+		return same
+	})
+}
+
+// checkScope refuses an answer with a scope that the request cannot have.
+func (e *entry) checkScope(a approvalapi.Answer) error {
+	switch {
+	case a.Scope != "" && a.Scope != approvalapi.ScopeOnce && !a.Scope.IsWide():
+		return newRefusal("bad_scope", "The scope is once, path or rule.")
+	//defence:approval-run
+	case a.Approve && a.Scope.IsWide() && e.held.Ended == nil:
+		return newRefusal("no_run", "The request belongs to no run, so you can approve only this one request.")
+	case a.Approve && a.Scope.IsWide() && e.state != stateWaiting:
+		return newRefusal("run_ended", "The run no longer waits, so you can approve only this one request.")
+	}
+	return nil
+}
+
+// dropStaleHeld drops the approvals and refuses the waiting requests that a new catalog makes stale: one of the APIs
+// that decide about them has changed. The caller holds mu.
+func (s *Store) dropStaleHeld(c *catalog.Catalog) {
+	s.answerWaiting(ErrStale, func(e *entry) bool { return e.held.versionIn(c) != e.held.Catalog })
+	s.grants = slices.DeleteFunc(s.grants, func(g runApproval) bool { return ruleVersionIn(c, g.api) != g.catalog })
+	s.notifyChange()
+}
