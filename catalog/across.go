@@ -47,7 +47,7 @@ func (l *loadState) checkAcrossAPIs() {
 
 // rejectDuplicateTokens resolves token names that two APIs declare. The name belongs to the API that had it before this
 // load, or else to the first API by name. The new version of the other API is rejected. An API that loses one name in a
-// pass loses no other name in it. conflict reports whether there was a conflict.
+// pass loses no other name in it. rejectDuplicateTokens reports whether there was a conflict.
 func (l *loadState) rejectDuplicateTokens() (found bool) {
 	owner, lost := map[string]*API{}, map[*API]bool{}
 	for _, a := range l.listAPIs() {
@@ -104,7 +104,8 @@ func (l *loadState) rejectMisleadingPlaceholders() (found bool) {
 }
 
 // rejectForeignTokens rejects a server whose settings contain the token name of another API. The name would never be
-// swapped there, so the server would not get the credential. foreign reports whether there was such a server.
+// swapped there, so the server would not get the credential. rejectForeignTokens reports whether there was such a
+// server.
 func (l *loadState) rejectForeignTokens() (found bool) {
 	owner := map[string]*API{}
 	for _, c := range l.listCredentials() {
@@ -238,7 +239,8 @@ func needsCredential(name, other string, byName map[string]ownedCredential, seen
 
 // rejectDisclosures rejects an API whose public part contains a credential of any API, because code could then read the
 // credential. It also rejects an API whose credential is the token name of another, because code could then send it. An
-// API that is rejected in a pass is skipped for the rest of the pass. disclosure reports whether an API was rejected.
+// API that is rejected in a pass is skipped for the rest of the pass. rejectDisclosures reports whether an API was
+// rejected.
 func (l *loadState) rejectDisclosures() (found bool) {
 	apis := l.listAPIs()
 	if !slices.ContainsFunc(apis, func(a *API) bool { return !l.isUnchanged(a) }) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,14 +167,13 @@ func quoteFound(s string, err error) string {
 // quoteChoice describes a wrong value of a field with few possible values. It quotes only a short word, because longer
 // texts may be credentials in the wrong field.
 func quoteChoice(s string) string {
-	switch {
-	case s == "":
-		return "missing"
-	case len(s) > 12 || strings.ContainsFunc(s, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) }):
-		return "something else"
+	if shortWord.MatchString(s) {
+		return strconv.Quote(s)
 	}
-	return strconv.Quote(s)
+	return "missing or something else"
 }
+
+var shortWord = regexp.MustCompile(`^[A-Za-z-]{1,12}$`)
 
 // wantHost suggests a valid entry for a bad one in "domains".
 func wantHost(s string) string {

@@ -18,6 +18,7 @@ import (
 
 // TestMCPRemote drives tools/list and execute_code over stdio through mcp-remote, as Claude Desktop does.
 func TestMCPRemote(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server decides it")
 	argv, err := world.MCPRemote()
 	if err != nil {
 		testkit.SkipBecause(t, err.Error())

@@ -2,14 +2,15 @@
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
 # running (docker). Without a PART it runs all, those of Docker mode in parallel with the others, because they wait more
 # than they compute. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES, if set, is the command
-# that runs the tests on Kubernetes: it begins when the unit tests are done. Attacks are mounted in embedded mode first,
-# then in Docker and on Kubernetes in parallel.
+# that runs the tests on Kubernetes. Attacks are mounted in embedded mode first, then in Docker and on Kubernetes in
+# parallel.
 #
 # CODEFORGE_TEST_ALL=1 (make test-all) runs all unit tests with the race detector, each test in all modes in which it
 # exists, and then fuzz targets for ten minutes. Without it, the race detector and the modes are used where they can find
 # something.
 #
-# Each call of go test prints the processor seconds that its programs took. Those of containers are not among them.
+# Each call of go test prints the processor seconds that its programs took. Those of containers are not among them. The
+# last line says for how many seconds processors were idle.
 #
 # A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
 # end of the output names it, but the other tests count. A leak, a data race, a panic or a hanging test gets no second run.
@@ -28,6 +29,8 @@ trap 'exit 1' HUP INT TERM
 
 all=${CODEFORGE_TEST_ALL:-}
 TIMEFORMAT='--- processor seconds: %U + %S'
+idle() { awk -v ticks="$(getconf CLK_TCK)" '$1 == "cpu" { print int(($5 + $6) / ticks) }' /proc/stat 2>/dev/null || echo 0; }
+idle_before=$(idle)
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
 # gotest FLAG... -- PACKAGE... runs go test in the current directory, and prints the time of each package. It records tests
@@ -90,9 +93,9 @@ again() {
 }
 
 # The race detector makes computation ten times slower. It is for packages that start goroutines, and for packages with
-# locks whose tests start some: finds_races selects both. These packages have goroutines, but mostly compute, or start
-# programs that are built without it. The slowest comes first.
-plain='./sandbox-image/cmd/sandboxd ./internal/costtest ./proxy/internal/multisearch ./cli/internal/openapi'
+# locks whose tests start some: finds_races selects both. The packages in plain have goroutines, but mostly compute, or
+# their tests start programs that are built without it. The slowest comes first.
+plain='./sandbox-image/cmd/sandboxd ./proxy/cmd/egress-proxy ./internal/costtest ./proxy/internal/multisearch ./cli/internal/openapi ./cli/cmd/codeforge'
 starts='^[[:space:]]*(defer )?go [a-zA-Z(]|\.(Go|Parallel|RunParallel|AfterFunc|Listen|Serve)\(|httptest\.|synctest\.'
 locks='sync\.|atomic\.|chan '
 finds_races() { # DIR
@@ -102,48 +105,63 @@ finds_races() { # DIR
 	# shellcheck disable=SC2086
 	grep -qE "$starts" $product || { grep -qE "$locks" $product && grep -qE "$starts" "$1"/*_test.go; }
 }
-# Most tests of these have goroutines, but some compute for long: these run without the race detector.
-mixed='./catalog ./proxy/internal/egress ./proxy/internal/mint ./proxy/internal/scrub ./proxy/internal/swap
-	./mcp-server/internal/bridge ./mcp-server/internal/history ./mcp-server/internal/skill ./mcp-server/internal/transport ./internal/logline'
-sums='^Test(Attack(Bodies|Carried|Pairs|Pass|Removals|Sums)|Bodies|Bombs|CallBodies|ConstantMemory|DescribeLinear|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|Linear|LinearConfig|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|Soon|UnclearLate|UnclearWithoutName|Week)$'
+# Some tests of the other packages run without it: those that call package costtest, which measures one goroutine, and
+# these, which compute for long in one goroutine or in programs that are built without it.
+sums='Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|ConstantMemory|Definitions|Echoes|EncodedOverrides|EncodedValue|FinalHeaders|LargeBodies|MemoryShare|Load|ManyExchanges|MintedLong|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|PostgresAway|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|ScrubbedAcrossCuts|SlowDisk|TenantDrafts|UnclearLate|UnclearWithoutName|VersionsGiveWay|Week'
+# list_sums DIR... prints the names of tests in the directories that run without it.
+list_sums() {
+	local dir
+	for dir in "$@"; do
+		grep -L '^//go:build' "$dir"/*_test.go
+	done | xargs cat | awk -v sums="^Test($sums)[(]" '
+		/^func / { name = $2 ~ /^Test/ && $2 !~ /^TestDisarmed/ ? $2 : "" }
+		name ~ sums || name && /costtest\./ { sub(/\(.*/, "", name); print name; name = "" }' | sort -u
+}
 # Packages that take long start first.
-long='./mcp-server/cmd/mcp-server ./sandbox-image/internal/jail'
+long='./mcp-server/cmd/mcp-server ./proxy/internal/egress ./mcp-server/internal/broker ./mcp-server/internal/history'
 
 # Four packages run at a time, because many wait more than they compute. make lint vets. Each status is recorded, because
 # bash ignores set -e in what start runs.
 # shellcheck disable=SC2086
 unit() {
-	local usual="-vet=off -timeout 30m -p 2" others='' quiet='' status=0 beside dir
+	local usual="-vet=off -timeout 30m -p 2" races=$long quiet='' mixed='' names='^$' status=0 beside dir
 	for dir in $($go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./...); do
-		dir=${dir#"$PWD"/}
-		case " ${plain//[[:space:]]/ } ${mixed//[[:space:]]/ } $long " in
-		*" ./$dir "*) ;;
-		*) if finds_races "$dir"; then others="$others ./$dir"; else quiet="$quiet ./$dir"; fi ;;
+		dir=./${dir#"$PWD"/}
+		case " $plain $long " in
+		*" $dir "*) ;;
+		*) if finds_races "$dir"; then races="$races $dir"; else quiet="$quiet $dir"; fi ;;
 		esac
 	done
-	if ! command -v "$($go env CC)" >/dev/null && [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
-		echo "no C compiler: the race detector cannot run" >&2
-		return 1
+	if ! command -v "$($go env CC)" >/dev/null; then
+		if [ -n "${CODEFORGE_NO_SKIP:-}" ]; then
+			echo "no C compiler: the race detector cannot run" >&2
+			return 1
+		fi
+		heading "race detector: skipped, no C compiler"
+		gotest $usual -- $plain $quiet $races
+		return
 	fi
 	if [ -n "$all" ]; then
-		others="$plain $quiet $others" plain='' quiet='' sums='^$'
+		races="$plain $quiet $races" plain='' quiet=''
+	else
+		names="^($(list_sums $races | paste -sd '|'))\$"
+		for dir in $races; do
+			if grep -qE "^func ${names//[\^\$]/}\(" "$dir"/*_test.go; then mixed="$mixed $dir"; fi
+		done
 	fi
 	if [ -n "$plain$quiet" ]; then
 		heading "unit tests that gain nothing by the race detector"
-		gotest $usual -- $plain $quiet &
+		{
+			gotest $usual -- $plain $quiet || status=1
+			gotest $usual -run "$names" -- $mixed || status=1
+			return $status
+		} &
 		beside=$!
 	fi
-	if command -v "$($go env CC)" >/dev/null; then
-		[ -n "$all" ] || gotest $usual -run "$sums" -- $mixed || status=1
-		heading "unit tests with the race detector"
-		export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
-		gotest $usual -race -skip "$sums" -- $mixed || status=1
-		gotest $usual -race -- $long $others || status=1
-		export CGO_ENABLED=0
-	else
-		heading "race detector: skipped, no C compiler"
-		gotest $usual -- $mixed $long $others || status=1
-	fi
+	heading "unit tests with the race detector"
+	export CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 # by default every program that ends waits for a second
+	gotest $usual -race -skip "$names" -- $races || status=1
+	export CGO_ENABLED=0
 	[ -z "${beside:-}" ] || wait "$beside" || status=1
 	return $status
 }
@@ -200,6 +218,12 @@ docker_e2e() {
 	(cd e2e && CODEFORGE_E2E_MODE=docker gotest -vet=off -count=1 -timeout 60m -- "$@")
 }
 
+# The stages with Go are the same for all images. Once Docker has them in its cache, tests may build images side by side.
+compile_for_images() {
+	heading "the programs of the images"
+	CODEFORGE_TAG=e2e docker compose build --quiet settings >/dev/null
+}
+
 # The console's walk through all pages runs here too: 40 to 90 s plus the stack's start, depending on the machine's load.
 stacks() {
 	local status=0
@@ -243,18 +267,22 @@ failed=''
 finish() { wait "$1" || failed=yes; }
 
 everything() {
-	local stacks crash rest mine theirs kubernetes
+	local images unit stacks crash rest mine theirs kubernetes
 	if ! engine; then
 		start unit && finish "$job"
 		start embedded && finish "$job"
 		return
 	fi
-	start stacks && stacks=$job
+	start compile_for_images && images=$job
 	start embedded_crash && crash=$job
-	start unit && finish "$job"
+	start unit && unit=$job
+	finish "$images"
+	# These wait more than they compute, so they run beside the unit tests.
+	start stacks && stacks=$job
+	start kubernetes && kubernetes=$job
+	finish "$unit"
 	start embedded_rest && rest=$job
 	start embedded_attacks && mine=$job
-	start kubernetes && kubernetes=$job
 	finish "$mine" # three suites of attacks at once would take each other's time
 	touch "$tmp/quiet"
 	start attacks && theirs=$job
@@ -290,5 +318,5 @@ if [ -s "$tmp/unstable" ]; then
 	echo "--- unstable, which is a defect: these failed, then passed alone"
 	cat "$tmp/unstable"
 fi
-heading "${failed:+not }all passed"
+heading "${failed:+not }all passed; idle: $(($(idle) - idle_before)) of $(((SECONDS - began) * $(getconf _NPROCESSORS_ONLN))) processor seconds"
 [ -z "$failed" ]

@@ -14,11 +14,11 @@ func (r *Routes) NearestOperation(method, path string) string {
 	return NearestKey(method, path, len(r.keys), func(i int) string { return r.keys[i] })
 }
 
-// farthest is the largest distance of the nearest operation. See distance.
+// farthest is the largest distance of the nearest operation. See pathDistance.
 const farthest = 1.3
 
-// maxWork bounds the comparisons of Nearest, in pairs of characters. An author could otherwise choose paths and
-// templates that take long.
+// maxWork bounds the comparisons of NearestOperation, in pairs of characters. An author could otherwise choose paths
+// and templates that take long.
 const maxWork = 1 << 23
 
 // NearestKey returns the key, such as "GET /v1/refunds/{id}", that a request most likely meant, or "". If there are

@@ -200,6 +200,8 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
+		"./mcp-server/internal/transport":   {"unread-answers"},
+		"./sandbox-image/sandboxapi":        {"file-share"},
 		"./cli/internal/cli":                {"saved-names"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
@@ -207,7 +209,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, never-printed, tenant-sessions
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, never-printed, tenant-sessions, tenant-shares
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

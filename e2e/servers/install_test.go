@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,28 +22,32 @@ const told = `console.log(await mcp.everything.echo({ message: "hi" }).catch((e)
 
 // TestNotInstalled: a package that cannot be installed is an error that says why and what to do.
 func TestNotInstalled(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server, sandboxd and the proxy decide it")
+	const gone = "@modelcontextprotocol/server-everything@9.9.9"
 	for _, c := range []struct {
-		name, pkg string
-		env       map[string]string
-		says      string
+		name string
+		env  map[string]string
+		says map[string]string // by package
 	}{
-		{"no such package", "@modelcontextprotocol/no-such-server@1.0.0", nil, "no such package or version"},
-		{"the version is gone", "@modelcontextprotocol/server-everything@9.9.9", nil, "9.9.9"},
-		{"no registry", everything, map[string]string{"PACKAGE_REGISTRY": ""}, "PACKAGE_REGISTRY"},
-		{"the registry has a certificate of nobody", everything, map[string]string{"PACKAGE_REGISTRY": "https://" + upstream.BadCA + "/"}, "certificate"},
-		{"the registry has no address", everything, map[string]string{"PACKAGE_REGISTRY": "https://nowhere.invalid/"}, "nowhere.invalid"},
-		{"a private address", everything, map[string]string{"PACKAGE_REGISTRY_PRIVATE": ""}, "PACKAGE_REGISTRY_PRIVATE"},
+		{"the registry lacks it", nil, map[string]string{"@modelcontextprotocol/no-such-server@1.0.0": "no such package or version", gone: "9.9.9"}},
+		{"no registry", map[string]string{"PACKAGE_REGISTRY": ""}, map[string]string{everything: "PACKAGE_REGISTRY"}},
+		{"the registry has a certificate of nobody", map[string]string{"PACKAGE_REGISTRY": "https://" + upstream.BadCA + "/"}, map[string]string{everything: "certificate"}},
+		{"the registry has no address", map[string]string{"PACKAGE_REGISTRY": "https://nowhere.invalid/"}, map[string]string{everything: "nowhere.invalid"}},
+		{"a private address", map[string]string{"PACKAGE_REGISTRY_PRIVATE": ""}, map[string]string{everything: "PACKAGE_REGISTRY_PRIVATE"}},
 	} {
-		if world.CurrentMode() == world.Docker && c.env != nil {
-			continue // the same proxy and sandboxd with other settings: embedded mode has shown what they say
-		}
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			w := world.Start(t, world.Config{Registry: true, Env: c.env, APIs: []world.API{server("everything", c.pkg, nil)}})
-			res := w.MustExecute(t, told)
-			if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, c.says) || !strings.Contains(res.Out, "Tell the user") {
-				t.Errorf("out %q, notes %q; want %q", res.Out, res.Notes, c.says)
+			var apis []world.API
+			for i, pkg := range slices.Sorted(maps.Keys(c.says)) {
+				apis = append(apis, server(fmt.Sprint("server", i), pkg, nil))
 			}
-			t.Log(res.Out)
+			w := world.Start(t, world.Config{Registry: true, Env: c.env, APIs: apis})
+			for i, pkg := range slices.Sorted(maps.Keys(c.says)) {
+				res := w.MustExecute(t, strings.Replace(told, "everything", apis[i].Name, 1))
+				if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, c.says[pkg]) || !strings.Contains(res.Out, "Tell the user") {
+					t.Errorf("%s: out %q, notes %q; want %q", pkg, res.Out, res.Notes, c.says[pkg])
+				}
+				t.Log(res.Out)
+			}
 		})
 	}
 }

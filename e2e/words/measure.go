@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,7 +19,8 @@ import (
 type project struct {
 	names                        []name
 	comments, messages, sentence []text
-	bodyLines, commentLines      int // of functions
+	bodyLines, commentLines      int             // of functions
+	known                        map[string]bool // identifiers, words of strings, and "package x"
 }
 
 type (
@@ -47,7 +49,7 @@ func readProject(root string) (*project, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the files: %w", err)
 	}
-	p := &project{}
+	p := &project{known: map[string]bool{}}
 	for file := range strings.FieldsSeq(string(list)) {
 		if strings.HasPrefix(file, "e2e/") || strings.Contains(file, "testdata/") || strings.HasSuffix(file, "_test.go") {
 			continue
@@ -77,6 +79,7 @@ func (p *project) addSource(file string, source []byte) error {
 	}
 	place := func(pos token.Pos) string { return file + ":" + strconv.Itoa(set.Position(pos).Line) }
 	lines := func(n ast.Node) int { return set.Position(n.End()).Line - set.Position(n.Pos()).Line + 1 }
+	p.known["package "+f.Name.Name] = true
 	for _, g := range f.Comments {
 		p.comments = append(p.comments, text{place(g.Pos()), g.Text()})
 	}
@@ -84,6 +87,8 @@ func (p *project) addSource(file string, source []byte) error {
 		switch n := n.(type) {
 		case *ast.ImportSpec:
 			return false
+		case *ast.Ident:
+			p.known[n.Name] = true
 		case *ast.TypeSpec:
 			p.names = append(p.names, name{filepath.Dir(file), n.Name.Name, true})
 		case *ast.FuncDecl:
@@ -98,6 +103,9 @@ func (p *project) addSource(file string, source []byte) error {
 				}
 			}
 		case *ast.BasicLit:
+			for _, word := range anyWord.FindAllString(n.Value, -1) {
+				p.known[word] = true
+			}
 			s, err := strconv.Unquote(n.Value)
 			if n.Kind == token.STRING && err == nil && len(strings.Fields(s)) >= 3 && !notMessage.MatchString(s) {
 				p.messages = append(p.messages, text{place(n.Pos()), s})
@@ -140,6 +148,34 @@ var (
 	thatWord   = regexp.MustCompile(`(?i)\bthat\b`)
 )
 
+// anyWord matches a word, and codeName a name of Go: mixedCase, or package.Name.
+var (
+	anyWord  = regexp.MustCompile(`\w+`)
+	codeName = regexp.MustCompile(`\b[a-z]+[A-Z][a-z]\w*\b|\b[a-z]+(?:\.[A-Z]\w*)+\b`)
+)
+
+// notGo are names in comments that other programs have.
+var notGo = []string{"httpHeaders", "isAdmin", "listRepoIssues", "localStorage", "provisionEmail"}
+
+// staleNames finds the names in comments that no code has: those of a function or type that has another name now.
+func (p *project) staleNames() figure {
+	f := figure{name: "stale-names", unit: "names in comments that no code has"}
+	for _, c := range p.comments {
+		for _, name := range codeName.FindAllString(c.words, -1) {
+			words := strings.Split(name, ".")
+			if len(words) > 1 && !p.known["package "+words[0]] || slices.Contains(notGo, name) {
+				continue // of another project
+			}
+			words[0] = words[len(words)-1] // the package is known
+			if slices.ContainsFunc(words, func(s string) bool { return !p.known[s] }) {
+				f.places = append(f.places, c.place+": "+name)
+			}
+		}
+	}
+	f.value = float64(len(f.places))
+	return f
+}
+
 // maxWords is how many words a sentence of the documentation should have at most.
 const maxWords = 30
 
@@ -176,7 +212,7 @@ func (p *project) measure() []figure {
 		single, shared,
 		{name: "comments-inside", unit: "lines in 100 lines of functions", isFloor: true, value: percent(p.commentLines, p.bodyLines)},
 		countIn("comment-what", p.comments, whatClause), countIn("comment-stock", p.comments, stock),
-		countIn("comment-dangling", p.comments, dangling),
+		countIn("comment-dangling", p.comments, dangling), p.staleNames(),
 		countIn("message-clause", p.messages, nounClause), countIn("message-nobody", p.messages, nobody),
 		countIn("message-stock", p.messages, stock),
 		countIn("doc-clause", p.sentence, nounClause), countIn("doc-nobody", p.sentence, nobody),

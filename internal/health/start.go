@@ -28,8 +28,8 @@ func CannotStart(err error) error {
 
 // HoldUntilStopped is for the end of main. If err is a CannotStart and this is process 1 of a container,
 // HoldUntilStopped makes the container unhealthy, with err as the reason, before the engine restarts it. A container
-// that ends at once is neither healthy nor unhealthy, and Compose reports no error. Hold returns after 15 s or when ctx
-// ends, and otherwise at once.
+// that ends at once is neither healthy nor unhealthy, and Compose reports no error. HoldUntilStopped returns after
+// 15 s or when ctx ends, and otherwise at once.
 func HoldUntilStopped(ctx context.Context, err error) {
 	var failed startError
 	// Only a container is restarted by an engine.

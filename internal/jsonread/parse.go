@@ -57,7 +57,7 @@ type Options struct {
 // Parse reads a text with one value. The tree shares memory with the text. Every error is an *Error with a line and a
 // column.
 func Parse(text string, o Options) (*Node, error) {
-	// Before parsing: unquote would replace the bytes silently.
+	// Before parsing: unquoteString would replace the bytes silently.
 	if !o.AnyUTF8 {
 		if err := checkUTF8(text); err != nil {
 			return nil, locateError(err, text)

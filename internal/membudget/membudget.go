@@ -66,6 +66,16 @@ func (a *Account) TryTake(n int64) bool {
 	return a.takeLocked(n)
 }
 
+// TryHold takes as many bytes as the account lacks to n. It returns false if the share does not allow that now.
+func (a *Account) TryHold(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return n <= a.size || a.takeLocked(n-a.size)
+}
+
 // takeLocked is TryTake for a caller that holds budget.mu.
 func (a *Account) takeLocked(n int64) bool {
 	b := a.budget

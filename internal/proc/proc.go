@@ -82,7 +82,7 @@ func parseStatus(text string) (Status, error) {
 			bad = fmt.Errorf("status line %q: %w", strings.TrimSpace(line), err)
 		}
 	}
-	// A missing line would leave a zero, which Check takes for the safe value.
+	// A missing line would leave a zero, which CheckConfinement takes for the safe value.
 	if bad == nil && seen != 13 {
 		bad = fmt.Errorf("status has %d of the 13 lines looked for", seen)
 	}

@@ -191,7 +191,7 @@ func (l *Log) WriteCheckpoint(run string) (Head, error) {
 }
 
 // checkpointLocked writes a checkpoint, if there are records since the last one. The caller holds mu, and must then
-// call sync of the returned day.
+// call syncTo of the returned day.
 func (l *Log) checkpointLocked(run string) (Head, *dayFile, int64, error) {
 	if l.broken != nil {
 		return Head{}, nil, 0, l.broken

@@ -159,7 +159,7 @@ const prevBytes = 8
 
 // formatRecord returns a record as it is written, without the end of the line. entry is the JSON object of an Entry.
 func formatRecord(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []byte {
-	// The order of the fields is fixed: place reads n and prev without parsing JSON.
+	// The order of the fields is fixed: parsePlace reads n and prev without parsing JSON.
 	out := make([]byte, 0, len(entry)+160)
 	out = append(out, `{"n":`...)
 	out = strconv.AppendInt(out, n, 10)
@@ -169,8 +169,8 @@ func formatRecord(n int64, at time.Time, prev tlog.Hash, salt, entry []byte) []b
 	return append(append(out, `",`...), entry[1:]...)
 }
 
-// parsePlace reads a record's number and Prev from the beginning of its line. ok is false if line cannot have made the
-// text.
+// parsePlace reads a record's number and Prev from the beginning of its line. ok is false if formatRecord cannot have
+// written the text.
 func parsePlace(text []byte) (n int64, prev []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(text, []byte(`{"n":`))
 	if !ok {

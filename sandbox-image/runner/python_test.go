@@ -58,7 +58,8 @@ func TestSkillModule(t *testing.T) {
 	}
 }
 
-// TestSkillCoding: a skill is UTF-8 whatever it says. In UTF-7 a comment could hold code that no reader sees.
+// TestSkillCoding: a skill is UTF-8 whatever it says. In UTF-7 a comment could hold code that no reader sees. The folder
+// of pinned skills comes first, also if code adds /skills to sys.path.
 // Promise: pinned-skills
 func TestSkillCoding(t *testing.T) {
 	dir := t.TempDir()
@@ -67,13 +68,20 @@ func TestSkillCoding(t *testing.T) {
 	const skill = "# coding: utf-7\nword = 'plain'\n# +AAo-word = 'hidden'\n"
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "odd.py"), []byte(skill), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", "marked.py"), []byte("\ufeffword = 'marked'\n"), 0o600))
-	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte("from skills import odd, marked\nprint(odd.word, marked.word)\n"), 0o600))
-	cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
-	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
-	cmd.Stdin = strings.NewReader("\n")
-	out, err := cmd.CombinedOutput()
-	if text := strings.TrimPrefix(string(out), "\x00"); err != nil || text != "plain marked\n" {
-		t.Errorf("%v: %s", err, text)
+	for _, code := range []string{
+		"from skills import odd, marked\n",
+		"import sys\nsys.path.insert(0, '/skills')\nimport odd, marked\n",
+		"import os, sys\nos.chdir('/')\nsys.path.append('skills/')\nimport odd, marked\n",
+	} {
+		code += "print(odd.word, marked.word)\n"
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(code), 0o600))
+		cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+		cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
+		cmd.Stdin = strings.NewReader("\n")
+		out, err := cmd.CombinedOutput()
+		if text := strings.TrimPrefix(string(out), "\x00"); err != nil || text != "plain marked\n" {
+			t.Errorf("%s: %v: %s", code, err, text)
+		}
 	}
 }
 

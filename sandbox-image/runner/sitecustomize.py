@@ -104,28 +104,45 @@ class SkillFinder:
     @staticmethod
     def find_spec(fullname, path=None, target=None):
         package, _, name = fullname.rpartition(".")
-        if package != "skills":
-            return None
-        external = sys.modules["_frozen_importlib_external"]
+        return find_skill(fullname, name) if package == "skills" else None
 
-        class Loader(external.SourceFileLoader):
-            def get_code(self, fullname):
-                # Text, not bytes: a "# coding:" line could make Python run what no reader of a pinned skill sees.
-                source = self.get_data(self.path).decode("utf-8-sig")
-                return compile(source, self.path, "exec", dont_inherit=True)
 
-        own = os.path.dirname(__file__)
-        names = dict.fromkeys((f"{name}.py", name.replace("_", "-") + ".py"))
-        for at in (own, ""):
-            files = [n for n in names if os.path.isfile(f"{at}/skills/{n}")]
-            if len(files) > 1:
-                raise ImportError(f"{' and '.join(files)} are both imported as {fullname}: remove one", name=fullname)
-            if files:
-                file = f"{at}/skills/{files[0]}"
-                spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)
-                spec.has_location = True
-                return spec
-        return None
+class SkillPath:
+    """Finds skills for /skills in sys.path. Python's own finder would miss pins and read byte code."""
+
+    @staticmethod
+    def find_spec(fullname, target=None):
+        return find_skill(fullname, fullname)
+
+    @staticmethod
+    def open_path(path):
+        if os.path.realpath(path) != "/skills":
+            raise ImportError
+        return SkillPath
+
+
+def find_skill(fullname, name):
+    """Returns the spec of the skill with this name for the module fullname, or None."""
+    external = sys.modules["_frozen_importlib_external"]
+
+    class Loader(external.SourceFileLoader):
+        def get_code(self, fullname):
+            # Text, not bytes: a "# coding:" line could make Python run what no reader of a pinned skill sees.
+            source = self.get_data(self.path).decode("utf-8-sig")
+            return compile(source, self.path, "exec", dont_inherit=True)
+
+    own = os.path.dirname(__file__)
+    names = dict.fromkeys((f"{name}.py", name.replace("_", "-") + ".py"))
+    for at in (own, ""):
+        files = [n for n in names if os.path.isfile(f"{at}/skills/{n}")]
+        if len(files) > 1:
+            raise ImportError(f"{' and '.join(files)} are both imported as {fullname}: remove one", name=fullname)
+        if files:
+            file = f"{at}/skills/{files[0]}"
+            spec = sys.modules["_frozen_importlib"].ModuleSpec(fullname, Loader(fullname, file), origin=file)
+            spec.has_location = True
+            return spec
+    return None
 
 
 def prepare_imports(packages):
@@ -137,6 +154,7 @@ def prepare_imports(packages):
     skills.__path__ = []
     sys.modules["skills"] = skills
     sys.meta_path.append(SkillFinder)
+    sys.path_hooks.insert(0, SkillPath.open_path)
 
 
 def keep_loaded():

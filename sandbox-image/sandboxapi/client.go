@@ -193,7 +193,7 @@ func (c *Client) Run(ctx context.Context, r RunRequest, on func(Event)) (Exit, e
 	events := bufio.NewReaderSize(resp.Body, 4<<10)
 	var exit *Exit
 	for exit == nil {
-		err := readEvent(events, func(e Event) {
+		err := readEvent(events, r.Owner, func(e Event) {
 			if exit = e.Exit; exit == nil {
 				on(e)
 			}

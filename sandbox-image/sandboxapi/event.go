@@ -45,8 +45,8 @@ func writeEvent(w io.Writer, e Event) error {
 	return err
 }
 
-// readEvent reads one event and calls on for it.
-func readEvent(r *bufio.Reader, on func(Event)) error {
+// readEvent reads one event of an owner's run and calls on for it.
+func readEvent(r *bufio.Reader, owner string, on func(Event)) error {
 	line, err := readLine(r)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func readEvent(r *bufio.Reader, on func(Event)) error {
 		return err
 	}
 	if f.File != nil {
-		done, err := f.File.readData(r, f.FileBytes)
+		done, err := f.File.readData(r, f.FileBytes, owner)
 		if err == nil {
 			on(f.Event)
 		}

@@ -13,7 +13,7 @@ import (
 
 // nextEvent reads one event.
 func nextEvent(r *bufio.Reader) (e Event, err error) {
-	err = readEvent(r, func(got Event) { e = got })
+	err = readEvent(r, "", func(got Event) { e = got })
 	return e, err
 }
 

@@ -1,12 +1,15 @@
 package sandboxapi
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 )
 
 // File is a file that a run left in /out, or data that its code passed to show.
@@ -21,29 +24,36 @@ type File struct {
 	Dropped bool `json:"-"`
 }
 
-// fileTurns bounds the files that this process holds while it receives and handles them. A run waits for a turn at most
-// turnTime, because sandboxd drops a client that does not read: see stalledFor.
-var fileTurns = make(chan struct{}, 2)
+// fileMemory bounds the files that this process holds while it receives and handles them. It has room for two of the
+// largest files, of different owners. Each of 16 owners always finds 3 MiB.
+var fileMemory = membudget.New(6 * MaxOut)
 
-const turnTime = 2 * time.Second
+// fileWait is how long a file waits for memory. It is shorter than stalledFor, after which sandboxd drops a client that
+// does not read.
+const fileWait = 4 * time.Second
 
 // readData reads the n bytes that follow the line of a file. The caller must call done after it has handled the file.
-func (f *File) readData(r io.Reader, n int) (done func(), err error) {
+func (f *File) readData(r io.Reader, n int, owner string) (done func(), err error) {
 	if n < 0 || n > MaxOut || !IsFileName(f.Name) {
 		return nil, fmt.Errorf("an event with %d bytes of the file %q", n, f.Name)
 	}
-	wait := time.NewTimer(turnTime)
-	defer wait.Stop()
-	select {
-	case fileTurns <- struct{}{}:
-		f.Data = make([]byte, n)
-		_, err = io.ReadFull(r, f.Data)
-		return func() { <-fileTurns }, err
-	case <-wait.C:
+	account := fileMemory.OpenAccount(chooseHolder(owner))
+	ctx, cancel := context.WithTimeout(context.Background(), fileWait)
+	defer cancel()
+	if account.WaitAndTake(ctx, int64(n)) != nil {
 		f.Dropped = true
 		_, err = io.CopyN(io.Discard, r, int64(n))
-		return func() {}, err
+		return account.Close, err
 	}
+	f.Data = make([]byte, n)
+	_, err = io.ReadFull(r, f.Data)
+	return account.Close, err
+}
+
+// chooseHolder returns the holder of the memory for an owner's files. So the files of one owner displace no others.
+func chooseHolder(owner string) string {
+	//defence:file-share instead ""
+	return owner
 }
 
 // Limits of the files of one run. Those of show are in the scripts of package runner too.

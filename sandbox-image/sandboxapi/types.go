@@ -143,6 +143,8 @@ type RunRequest struct {
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the start of the code.
 	TimeoutMS int64 `json:"timeout_ms"`
+	// Owner is the tenant of the run, or another name. Files of one owner share the client's memory for files.
+	Owner string `json:"-"`
 }
 
 // Pause is the body of POST /v1/runs/{generation}/pause.

@@ -80,7 +80,7 @@ func (o *apiOptions) testAll(ctx context.Context, e *Env, name string) error {
 	tried := 0
 	for _, a := range cat.APIs() {
 		// An MCP server without hosts has no address to request.
-		if !a.Active || a.Server != nil && len(a.Hosts) == 0 {
+		if !a.Active || a.Internal || a.Server != nil && len(a.Hosts) == 0 {
 			continue
 		}
 		tried++

@@ -115,7 +115,7 @@ func (x *requestExplanation) explainCall(a *catalog.API) {
 
 func (x *requestExplanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
 	depends := ""
-	// Each rule is evaluated alone, because Decide returns only the rule that decides.
+	// Each rule is evaluated alone, because FindRule returns only the rule that decides.
 	for i, r := range rules {
 		matched, err := decide(rules[i : i+1])
 		s := ruleResult{Rule: r.String(), Result: "no match"}

@@ -18,28 +18,30 @@ import (
 // testAPI tests one API through the running CodeForge.
 func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	found, cat := inspectConfig(e, o.apis)
+	for _, f := range found {
+		if f.API == name && f.Severity == "error" {
+			return fmt.Errorf("%s does not load: codeforge api check %s shows why", name, name)
+		}
+	}
 	a := cat.API(name)
 	if a == nil {
-		for _, f := range found {
-			if f.API == name {
-				return fmt.Errorf("%s does not load: codeforge api check %s shows why", name, name)
-			}
-		}
 		return fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, o.apis)
 	}
 	if !a.Active {
 		return fmt.Errorf("%s is not active: set \"active\": true in apis/%s/config.json", name, name)
 	}
+	if a.Internal {
+		return fmt.Errorf("%s is closed to code: apis/%s/config.json has \"internal\": true", name, name)
+	}
 	c, err := o.target.newConfig(e)
 	if err != nil {
 		return err
 	}
-	o.waitForLoad(ctx, e, name, true) // the user may have written the file a moment ago
-	running, err := o.findRunning(ctx, c, a)
-	if err != nil {
-		return err
+	// The user may have written the file a moment ago.
+	if o.waitForLoad(ctx, e, name, true) == notLoaded {
+		return fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes", name)
 	}
-	p, err := probe.New(running, cmp.Or(o.path, choosePath(a)))
+	p, err := probe.New(publicAPI(a), cmp.Or(o.path, choosePath(a)))
 	if err != nil {
 		return err
 	}
@@ -66,25 +68,11 @@ func choosePath(a *catalog.API) string {
 	return "/"
 }
 
-// findRunning returns the API as the running CodeForge has loaded it. If CodeForge does not answer, it returns the API
-// of the file.
-func (o *apiOptions) findRunning(ctx context.Context, c mcpclient.Config, a *catalog.API) (proxyapi.API, error) {
-	own := publicParts(a).API
-	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c)
-	if err != nil || !isLocal || o.target.hasFlag("apis") {
-		return own, nil
-	}
-	cat, err := op.Catalog(ctx)
-	if err != nil {
-		return own, nil //nolint:nilerr // the run will report the error
-	}
-	for _, r := range cat.APIs {
-		if r.Name == a.Name {
-			return r, nil
-		}
-	}
-	return own, fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes",
-		a.Name)
+// publicAPI returns an API as the proxy would publish it.
+func publicAPI(a *catalog.API) proxyapi.API {
+	p := publicParts(a).API
+	p.AllowHTTP = a.AllowHTTP
+	return p
 }
 
 func printVerdict(e *Env, v probe.Verdict) {
@@ -98,5 +86,7 @@ func printVerdict(e *Env, v probe.Verdict) {
 	}
 	fmt.Fprintf(e.Stdout, "%s %s\n%s: %s.\n", v.Request.Method, safetext.OneLine(v.Request.URL), word,
 		safetext.OneLine(v.Text))
-	printEach(e.Stdout, "hint: ", v.Hints)
+	for _, h := range v.Hints {
+		fmt.Fprintf(e.Stdout, "hint: %s\n", safetext.OneLine(h))
+	}
 }

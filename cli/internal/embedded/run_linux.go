@@ -39,7 +39,7 @@ func Run(ctx context.Context, c Config, ready func(Ready) error) error {
 // runOnce starts all parts and returns when ctx ends or a part fails. It calls ready when all parts are ready.
 func runOnce(ctx context.Context, c Config, lock *os.File, again *statedir.Ended, ready func(Ready) error) error {
 	c.State.RemoveLeftovers()
-	// A killed supervisor leaves its files behind, so Sweep runs before the start too.
+	// A killed supervisor leaves its files behind, so RemoveLeftovers runs before the start too.
 	defer c.State.RemoveLeftovers()
 	defer context.AfterFunc(ctx, c.State.RemoveUp)()
 	p, warnings, err := prepareSetup(ctx, c)

@@ -74,7 +74,7 @@ type supervisor struct {
 	status *json.Encoder
 	log    io.Writer
 
-	mu      sync.Mutex      // held while a daemon is started: reap must not take it for an orphan
+	mu      sync.Mutex      // held while a daemon is started: reapOrphans must not take it for an orphan
 	daemons []*childProcess // in starting order
 }
 

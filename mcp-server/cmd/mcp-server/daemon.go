@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
@@ -81,9 +82,13 @@ type daemon struct {
 	meter    *serverMeter
 	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
 	background chan struct{}
+	answers    *membudget.Budget
 	python     atomic.Pointer[sandboxapi.Python]
 	endpoint   *endpoint.Endpoint
 }
+
+// maxAnswers bounds the memory for answers of /mcp, in bytes. One client, or one tenant, has at most a quarter.
+const maxAnswers = 384 << 20
 
 // newDaemon creates all parts and opens the listeners.
 func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, stderr io.Writer) (*daemon, error) {
@@ -114,7 +119,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		d.control = proxyapi.NewClientOver(d.fleet.DialControl)
 		source = d.fleet
 	}
-	d.background = make(chan struct{}, max(1, s.Slots-1))
+	d.background, d.answers = make(chan struct{}, max(1, s.Slots-1)), membudget.New(maxAnswers)
 	d.openHistory()
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
@@ -168,7 +173,8 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.meter = m
 	d.surface = tools.New(d.surfaceConfig())
 	d.mcp = transport.New(transport.Config{
-		Server: d.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, d.mcp) },
+		Server: d.surface.Server(), Log: d.log, Answers: d.answers,
+		Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, d.mcp) },
 	})
 	if d.tenants, err = openTenants(d, s.MCPTokensFile); err != nil {
 		return nil, err

@@ -29,19 +29,9 @@ func TestLoad(t *testing.T) {
 	if os.Getenv("CODEFORGE_LOAD") == "full" {
 		sessions, calls = 1000, 10_000
 	}
-	if testing.Short() {
-		sessions, calls = 50, 300
-	}
-	p := start(t, 8, nil, "--history", t.TempDir())
-	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
-		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
-	}
-	p.sandbox.Script = func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
-		emit(sandboxapi.Event{Stdout: r.Code})
-		return sandboxapi.Exit{Reason: sandboxapi.Exited}
-	}
+	p := startForLoad(t)
 	// The first calls fill what is made once, and the list of the latest events, which is bounded.
-	warm(t, p, 20, max(calls, 2000))
+	warm(t, p, 20, 2000)
 	before := measure(p)
 
 	took := warm(t, p, sessions, calls)
@@ -61,6 +51,26 @@ func TestLoad(t *testing.T) {
 	if each := grew(before, after) / int64(calls); each > mostPerRun {
 		t.Errorf("%d bytes of each run are kept: the heap grew from %d to %d KB", each, before.heap>>10, after.heap>>10)
 	}
+}
+
+// startForLoad starts mcp-server with eight slots. A run prints its code, and its receipt has one exchange.
+func startForLoad(t *testing.T) *program {
+	t.Helper()
+	p := start(t, 8, nil, "--history", t.TempDir())
+	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
+		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
+	}
+	p.sandbox.Script = func(_ context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: r.Code})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
+	}
+	return p
+}
+
+// TestSessionsAtOnce opens sessions and makes calls, 64 at a time. It is small, because the race detector slows it down:
+// make/test.sh runs TestLoad without it.
+func TestSessionsAtOnce(t *testing.T) {
+	warm(t, startForLoad(t), 40, 300)
 }
 
 type usage struct {

@@ -247,7 +247,8 @@ func (t *tenantSet) openTenant(c *tenantState) (*transport.Handler, error) {
 		c.surface.OfferPython(*p)
 	}
 	c.mcp = transport.New(transport.Config{
-		Server: c.surface.Server(), Log: d.log, Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, c.mcp) },
+		Server: c.surface.Server(), Log: d.log, Answers: d.answers,
+		Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, c.mcp) },
 	})
 	c.stop = stop
 	c.parts.Go(func() { store.Follow(ctx) })

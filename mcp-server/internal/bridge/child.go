@@ -127,7 +127,7 @@ func (c *childServer) endUnconnected(err error) error {
 // newCommand returns the server's process, not started yet.
 func (b *Bridge) newCommand(ctx context.Context) *exec.Cmd {
 	argv := b.start.Command
-	// Without ctx's end: close ends the server step by step, so that it can clean up.
+	// Without ctx's end: closeServer ends the server step by step, so that it can clean up.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.findProgram(argv[0]), argv[1:]...)
 	cmd.Env = slices.Clone(b.cfg.Env)
 	// Sorted, so that each start has the same environment.

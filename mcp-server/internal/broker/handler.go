@@ -27,7 +27,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP answers the requests of code, which the proxy passes on:
 //
-//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, with "_schema" and "_hint": see marked
+//	POST /{server}/{tool}           arguments, an object -> the CallToolResult, with "_schema" and "_hint" of addMarkers
 //	GET  /{server}                  -> {"tools": [...]}
 //	GET  /{server}/$resources       -> {"resources": [...], "templates": [...]}
 //	POST /{server}/$read            {"uri"} -> the ReadResourceResult

@@ -34,9 +34,9 @@ type acceptedStore struct {
 
 // acceptedTools is the content of one file of pins.dir: the accepted tools of one server.
 type acceptedTools struct {
-	// Server identifies the server of the definitions: see subject.
+	// Server identifies the server of the definitions: see serverSubject.
 	Server string `json:"server"`
-	// Tools are the definitions by name, in the form that canonical writes.
+	// Tools are the definitions by name, in the form that canonicalDefinition writes.
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 

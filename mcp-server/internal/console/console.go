@@ -179,7 +179,7 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	handle("DELETE skills/{name}", c.deleteSkill)
 	c.historyRoutes(handle)
 	mux.HandleFunc("GET "+API+"runs/{id}/files/{name}", func(w http.ResponseWriter, r *http.Request) {
-		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"))
+		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"), nil)
 		if err != nil {
 			_, err = toPageResult(f, err)
 			c.writeError(w, err)

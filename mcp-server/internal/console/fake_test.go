@@ -62,7 +62,7 @@ func (m *memory) RunAfter(_ context.Context, id string, _ int64) (operatorapi.De
 	return operatorapi.Detail{}, history.ErrUnknown
 }
 
-func (m *memory) ReadRunFile(_ context.Context, _, name string) (history.File, error) {
+func (m *memory) ReadRunFile(_ context.Context, _, name string, _ func(history.File) error) (history.File, error) {
 	if name != "a b.html" {
 		return history.File{}, history.ErrUnknown
 	}

@@ -18,7 +18,7 @@ type History interface {
 	ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor string) (operatorapi.Page, error)
 	FindRun(ctx context.Context, id string) (operatorapi.Detail, error)
 	RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error)
-	ReadRunFile(ctx context.Context, run, name string) (history.File, error)
+	ReadRunFile(ctx context.Context, run, name string, admit func(history.File) error) (history.File, error)
 	ListExchanges(ctx context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error)
 	SumTraffic(ctx context.Context, since, until time.Time) (operatorapi.Ledger, error)
 	TrafficByHour(ctx context.Context, since, until time.Time, step time.Duration) ([]operatorapi.Hour, error)

@@ -158,7 +158,7 @@ func (db *DB) Migrate(ctx context.Context, list []Migration) error {
 }
 
 // applyNext applies the next missing migration of a file, unless another process has done so meanwhile. The transaction
-// locks the file from its start. step returns the file's new version.
+// locks the file from its start. applyNext returns the file's new version.
 func (db *DB) applyNext(ctx context.Context, list []Migration) (have int, err error) {
 	err = db.Transact(ctx, func(tx *sql.Tx) error {
 		if have, err = db.schemaVersion(ctx, tx, list); err != nil || have == len(list) {

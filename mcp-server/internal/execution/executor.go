@@ -283,6 +283,14 @@ func (e *Executor) runRegistered(
 	return e.runCode(ctx, l, r, o, on)
 }
 
+// chooseOwner returns the owner of a run's files: its tenant, or else the run.
+func chooseOwner(r RunRequest, run string) string {
+	if r.Tenant != nil {
+		return "tenant " + r.Tenant.Name
+	}
+	return run
+}
+
 // runCode runs the code. It tries again if sandboxd has another permission set, because then no code has run.
 func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunRequest, o *Outcome,
 	on func(sandboxapi.Event)) error {
@@ -306,6 +314,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 			Skills:      skills,
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
+			Owner:       chooseOwner(r, o.Run),
 		}, on)
 		if !errors.Is(err, sandboxapi.ErrPermissions) || try == permissionTries {
 			return err

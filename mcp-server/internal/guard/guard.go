@@ -108,8 +108,8 @@ func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 	})
 }
 
-// RequireClient is Bearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler from
-// Config.Tenant.
+// RequireClient is RequireBearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler
+// from Config.Tenant.
 func (g *Guard) RequireClient(next http.Handler) http.Handler {
 	operator := g.RequireBearer(next)
 	if g.tenant == nil {
@@ -147,7 +147,7 @@ func bearerOf(r *http.Request) (token string, ok bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// IsAuthorized reports whether Bearer passes a request.
+// IsAuthorized reports whether RequireBearer passes a request.
 func (g *Guard) IsAuthorized(r *http.Request) bool {
 	//defence:mcp-bearer permits
 	return !g.needs || g.hasToken(r)

@@ -161,7 +161,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // AdmitConn protects the connection of a request with a valid token from eviction. tenant is empty for the operator. If
-// Admit returns false, the request must not be served: the connection was evicted, or the tenant has too many.
+// AdmitConn returns false, the request must not be served: the connection was evicted, or the tenant has too many.
 func AdmitConn(ctx context.Context, tenant string) bool {
 	c, ok := ctx.Value(connKey{}).(*limitedConn)
 	return !ok || c.admitConn(tenant)

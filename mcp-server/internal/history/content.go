@@ -83,7 +83,7 @@ func (c runContent) cutMargins() runContent {
 	return c
 }
 
-// trimText is trim for a text of halves.
+// trimText is cutMargins for a text of halves.
 func trimText(t operatorapi.Text) operatorapi.Text {
 	before := len(t.Head) + len(t.Tail)
 	switch {
@@ -149,7 +149,7 @@ func (s *Store) scrubByProxy(ctx context.Context, text string, c *runContent) (s
 	}
 	texts := []string{text}
 	if c != nil {
-		// clean visits each text in turn; this pass only collects them for one request to the proxy.
+		// cleanTexts visits each text in turn; this pass only collects them for one request to the proxy.
 		c.cleanTexts(func(text string) string {
 			texts = append(texts, text)
 			return text

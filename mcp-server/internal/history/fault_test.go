@@ -163,7 +163,7 @@ func TestSameNumbers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, d.Run, err)
 		}
 		if strings.HasPrefix(id, "slow") {
-			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt"); string(f.Data) != id {
+			if f, err := stores[0].ReadRunFile(t.Context(), id, "of.txt", nil); string(f.Data) != id {
 				t.Errorf("%s has the file %q, %v", id, f.Data, err)
 			}
 			continue
@@ -461,7 +461,7 @@ func TestVersionsGiveWay(t *testing.T) {
 	for i := range 20 {
 		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
 	}
-	for i := range 2 * maxAlerts {
+	for i := range maxAlerts + maxAlerts/10 { // each looks through those of the last minute
 		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
 		if i%16 == 0 {
 			source := make([]byte, 16<<10)

@@ -22,6 +22,13 @@ type File struct {
 	Tenant string
 }
 
+// maxTextFile bounds a file that is sent as text, in bytes. JSON makes some text six times as long, and base64 makes a
+// file a third longer.
+const maxTextFile = 1 << 20
+
+// IsText reports whether the file is UTF-8, and short enough to be sent as text.
+func (f File) IsText() bool { return len(f.Data) <= maxTextFile && utf8.Valid(f.Data) }
+
 // CheckFile returns the data of a run's file in a form that may be stored and shown. In text it replaces credentials,
 // and strings that must not be stored. Other data with one of them cause an error, because a replacement would break
 // the file. The error's text is for a model.
@@ -87,15 +94,26 @@ func listRunFiles(ctx context.Context, q rowSource, number int64) (out []operato
 	}, `SELECT name, type, size FROM run_file WHERE number = $1 ORDER BY name`, number)
 }
 
-// ReadRunFile returns a file of a run. The error is ErrUnknown if there is no such file.
-func (s *Store) ReadRunFile(ctx context.Context, run, name string) (f File, err error) {
+// ReadRunFile returns a file of a run. The error is ErrUnknown if there is no such file. If admit is not nil, it gets
+// the file without its data, and its error prevents the reading of the data.
+func (s *Store) ReadRunFile(ctx context.Context, run, name string, admit func(File) error) (f File, err error) {
 	db, err := s.readConn(ctx)
 	if err != nil {
 		return f, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT name, type, run_file.size, run_file.data, run.tenant
+	var number int64
+	err = db.QueryRowContext(ctx, `SELECT name, type, run_file.size, run.tenant, run.number
 		FROM run_file JOIN run ON run.number = run_file.number WHERE run.id = $1 AND name = $2`, run, name).
-		Scan(&f.Name, &f.Type, &f.Size, &f.Data, &f.Tenant)
+		Scan(&f.Name, &f.Type, &f.Size, &f.Tenant, &number)
+	if err == nil && admit != nil {
+		if err := admit(f); err != nil {
+			return f, err
+		}
+	}
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT data FROM run_file WHERE number = $1 AND name = $2`, number, name).
+			Scan(&f.Data)
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return f, ErrUnknown
 	}

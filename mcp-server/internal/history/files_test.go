@@ -43,12 +43,12 @@ func TestFiles(t *testing.T) {
 	if err != nil || fmt.Sprint(d.Files) != "[{a.bin text/plain 500} {b.csv text/csv 500}]" {
 		t.Errorf("%v %v", d.Files, err)
 	}
-	f, err := s.ReadRunFile(t.Context(), "r1", "b.csv")
+	f, err := s.ReadRunFile(t.Context(), "r1", "b.csv", nil)
 	if err != nil || len(f.Data) != 500 || f.Tenant != "one" || f.Type != "text/csv" {
 		t.Errorf("%+v %v", f.RunFile, err)
 	}
 	for _, wrong := range [][2]string{{"r1", "c"}, {"r9", "a.bin"}, {"r", "a.bin"}, {"", "a.bin"}, {"r1", "A.BIN"}, {"r1", "%"}} {
-		if _, err := s.ReadRunFile(t.Context(), wrong[0], wrong[1]); !errors.Is(err, ErrUnknown) {
+		if _, err := s.ReadRunFile(t.Context(), wrong[0], wrong[1], nil); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%v: %v", wrong, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestFiles(t *testing.T) {
 		n, err = s.tidyFiles(ctx, tx)
 		return err
 	}))
-	if _, err := s.ReadRunFile(t.Context(), "r0", "a.bin"); n != 1 || !errors.Is(err, ErrUnknown) {
+	if _, err := s.ReadRunFile(t.Context(), "r0", "a.bin", nil); n != 1 || !errors.Is(err, ErrUnknown) {
 		t.Errorf("over the limit: removed %d, %v", n, err)
 	}
 	if d, err := s.FindRun(t.Context(), "r0"); err != nil || !d.Kept || d.Files != nil {
@@ -67,7 +67,7 @@ func TestFiles(t *testing.T) {
 	if _, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{Run: "r1"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ReadRunFile(t.Context(), "r1", "a.bin"); !errors.Is(err, ErrUnknown) {
+	if _, err := s.ReadRunFile(t.Context(), "r1", "a.bin", nil); !errors.Is(err, ErrUnknown) {
 		t.Errorf("of a removed run: %v", err)
 	}
 }

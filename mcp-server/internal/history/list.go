@@ -278,7 +278,7 @@ func (s *Store) WaitForRun(ctx context.Context, id string) (operatorapi.Detail, 
 	}
 }
 
-// RunAfter is Run for a reader that already has the exchanges up to number after. While the run is in progress, it
+// RunAfter is FindRun for a reader that already has the exchanges up to number after. While the run is in progress, it
 // returns only later exchanges.
 func (s *Store) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
 	var out operatorapi.Detail

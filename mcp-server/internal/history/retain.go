@@ -26,7 +26,7 @@ const (
 	// maxAlerts and maxTotals bound the alerts and the sums.
 	maxAlerts = 10_000
 	maxTotals = 1_000_000
-	// tidyPart is the part of maxFile by which the file may grow before tidy, and leastGrowth is the least growth, in
+	// tidyPart is the part of maxFile by which the file may grow before removeOld, and leastGrowth is the least growth, in
 	// bytes. Without it, the requests of code and servers within tidyTime could fill the disk. The versions of skills also
 	// have this part of maxFile.
 	tidyPart    = 16

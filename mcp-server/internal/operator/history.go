@@ -38,7 +38,7 @@ func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
 		writeRecorded(w, v, err)
 	})
 	mux.HandleFunc(get+"file", func(w http.ResponseWriter, r *http.Request) {
-		f, err := s.ReadRunFile(r.Context(), r.URL.Query().Get("run"), r.URL.Query().Get("name"))
+		f, err := s.ReadRunFile(r.Context(), r.URL.Query().Get("run"), r.URL.Query().Get("name"), nil)
 		if err != nil {
 			writeRecorded(w, nil, err)
 			return

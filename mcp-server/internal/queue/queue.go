@@ -322,7 +322,8 @@ func (q *Queue) countTickets(l *sessionQueue) int {
 	return len(l.tickets)
 }
 
-// withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so leave waits for its result.
+// withdrawTicket withdraws a ticket. A ticket that is being served cannot be withdrawn, so withdrawTicket waits for its
+// result.
 // This wait is short, because the dispatcher stops requesting a lease when the ticket's context ends.
 func (q *Queue) withdrawTicket(t *runTicket) ticketResult {
 	q.mu.Lock()

@@ -131,7 +131,7 @@ func (f *Fleet) setPods(ctx context.Context, list []Place) {
 	}
 	for id, p := range f.pods {
 		if !now[id] {
-			// Its runs go on; part removes it after the last one.
+			// Its runs go on; removePod removes it after the last one.
 			p.gone = true
 			f.removePod(p)
 		}

@@ -359,7 +359,7 @@ func (m *folderMirror) changeDocument(
 	return nil
 }
 
-// Versions that a change may replace.
+// ifAbsent and inAnyVersion are the versions that a change may replace.
 func ifAbsent(fileVersion) (int64, bool)     { return database.Absent, true }
 func inAnyVersion(fileVersion) (int64, bool) { return database.Any, true }
 func thatOf(read Skill) func(fileVersion) (int64, bool) {

@@ -253,7 +253,7 @@ const maxMistakes = 8
 // typeMistakes returns the type mistakes because of which the code was not run, one line each.
 func (s *Surface) typeMistakes(o execution.Outcome) []string {
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // so that Say does not wait for documents still being read
+	cancel() // so that DescribeMistake does not wait for documents still being read
 	var out []string
 	for i, m := range o.Exit.Mistakes {
 		if i == maxMistakes {

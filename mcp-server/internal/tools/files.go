@@ -13,10 +13,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -25,6 +25,8 @@ import (
 const (
 	// runsURI is the start of the URI of a run's file: codeforge://runs/RUN/files/NAME.
 	runsURI = "codeforge://runs/"
+	// fileCopies is the number of copies of a file that an answer with it has in memory: the data, base64 and JSON.
+	fileCopies = 3
 	// firstWithLinks is the first protocol version with resource links in results.
 	firstWithLinks = "2025-06-18"
 	// maxSide bounds the longer side of a shown image, in pixels: models scale a larger one down, and it would cost a
@@ -58,21 +60,30 @@ func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) 
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
-	f, err := s.cfg.History.ReadRunFile(ctx, run, name)
-	if err != nil && !errors.Is(err, history.ErrUnknown) && !errors.Is(err, history.ErrOff) {
-		return nil, err
-	}
 	tenant := ""
 	if s.cfg.Tenant != nil {
 		tenant = s.cfg.Tenant.Name
 	}
-	//defence:file-tenant permits
-	isOwn := f.Tenant == tenant
-	if err != nil || !isOwn {
+	f, err := s.cfg.History.ReadRunFile(ctx, run, name, func(f history.File) error {
+		//defence:file-tenant permits
+		isOwn := f.Tenant == tenant
+		if !isOwn {
+			return history.ErrUnknown
+		}
+		// Before the data are read: many requests at once would otherwise have all of them in memory.
+		if membudget.FromContext(ctx).TakeMore(ctx, fileCopies*f.Size) != nil {
+			return errors.New("too many files are read at once: read this one again later")
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, history.ErrUnknown), errors.Is(err, history.ErrOff):
 		return nil, mcp.ResourceNotFoundError(uri)
+	case err != nil:
+		return nil, err
 	}
 	content := &mcp.ResourceContents{URI: uri, MIMEType: f.Type, Blob: f.Data}
-	if utf8.Valid(f.Data) {
+	if f.IsText() {
 		content.Text, content.Blob = string(f.Data), nil
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil

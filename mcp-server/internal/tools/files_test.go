@@ -13,10 +13,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
@@ -118,6 +120,30 @@ func kept(t *testing.T) *history.Store {
 	return h
 }
 
+// TestReadLongFile: reading a file takes memory for all copies of it. Long text is a blob, because JSON can make it six
+// times as long.
+// Promise: bounded-work
+func TestReadLongFile(t *testing.T) {
+	h := history.OpenStore(history.Config{Dir: t.TempDir(), Mode: history.Full, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { h.Close(context.Background()) })
+	h.BeginRecording(operatorapi.Run{ID: "r1"}, "code").AddFile("a.txt", bytes.Repeat([]byte("\x01"), 2<<20))
+	s := shelved(t)
+	s.cfg.History = h
+	budget := membudget.New(4 * fileCopies * 2 << 20)
+	account := budget.OpenAccount("client")
+	req := &mcp.ReadResourceRequest{Params: &mcp.ReadResourceParams{URI: runsURI + "r1/files/a.txt"}}
+	res, err := s.answerFile(membudget.NewContext(t.Context(), account), req)
+	if err != nil || len(res.Contents[0].Blob) != 2<<20 || budget.UsedBytes() != fileCopies*2<<20 {
+		t.Errorf("%d bytes are taken: %v", budget.UsedBytes(), err)
+	}
+	other := membudget.NewContext(t.Context(), budget.OpenAccount("client"))
+	ctx, cancel := context.WithTimeout(other, time.Millisecond)
+	defer cancel()
+	if _, err := s.answerFile(ctx, req); err == nil || !strings.Contains(err.Error(), "read this one again later") {
+		t.Errorf("a second file at once: %v", err)
+	}
+}
+
 // TestReadFile: a client reads the files of its tenant's runs and no others.
 // Promise: tenant-sessions
 func TestReadFile(t *testing.T) {
@@ -181,7 +207,7 @@ func TestTakeFile(t *testing.T) {
 		strings.Join(notes, "") != "Not kept or shown: shown-2 (want PNG, JPEG, WebP, GIF, WAV, MP3 or Ogg), busy (CodeForge was busy with other files)." {
 		t.Errorf("%+v %q", content, notes)
 	}
-	if f, err := s.cfg.History.ReadRunFile(t.Context(), "r3", "shown-1.png"); err != nil || f.Type != "image/png" {
+	if f, err := s.cfg.History.ReadRunFile(t.Context(), "r3", "shown-1.png", nil); err != nil || f.Type != "image/png" {
 		t.Errorf("the shown image: %v", err)
 	}
 	r.recording = nil

@@ -194,7 +194,7 @@ func (s *Surface) suggestOperations(r proxyapi.Receipt) []string {
 	var out []string
 	looked := 0
 	now, cancel := context.WithCancel(context.Background())
-	// A context that has ended keeps Docs from waiting for documents that are still being read.
+	// A context that has ended keeps WaitForDocuments from waiting for documents that are still being read.
 	cancel()
 	for _, x := range r.Exchanges {
 		switch x.Status {

@@ -259,17 +259,15 @@ func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 // noAPI returns the reason why code cannot reach a host. The catalog lacks the hosts of an API that does not load, so
 // the reason names such an API.
 func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
-	template := "%HOST is in no API.%NEAR {list_apis shows the open hosts; the user can add others|" +
-		"codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json}."
-	broken := slices.IndexFunc(cat.Problems, func(p proxyapi.CatalogProblem) bool { return !p.Warning && p.API != "" })
-	api := ""
-	if broken >= 0 {
-		api = cat.Problems[broken].API
-		template = "%HOST is in no API{| that is loaded}.%NEAR {list_apis shows the open hosts; the user can add others|" +
-			"apis/%API/config.json does not load: codeforge check shows why. If another API should have the host, add it " +
-			"to \"domains\" there}."
+	remedy := "codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json"
+	for _, p := range cat.Problems {
+		if !p.Warning && p.API != "" {
+			remedy = "apis/" + p.API + "/config.json does not load: codeforge check shows why. If another API should have the " +
+				"host, add it to \"domains\" there"
+		}
 	}
-	return readertext.NewText(template, "%HOST", host.String(), "%NEAR", suggestHost(host, cat), "%API", api)
+	return readertext.NewText("%HOST is in no API{| that is loaded}.%NEAR {list_apis shows the open hosts; the user can "+
+		"add others|%REMEDY}.", "%HOST", host.String(), "%NEAR", suggestHost(host, cat), "%REMEDY", remedy)
 }
 
 // hostAt parses a host and port in Deno's notation.

@@ -22,7 +22,7 @@ const previewLength = 4000
 // maxHints is the largest number of hints in a result.
 const maxHints = 5
 
-// runRendering is the input of render.
+// runRendering is the input of renderRun.
 type runRendering struct {
 	outcome        execution.Outcome
 	err            error // why the run has no exit

@@ -213,7 +213,7 @@ func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 }
 
 // frozenNote returns the reason why a session is frozen. Code chose the host's text. An alarm without a number means
-// that the list of alarms could not be read: see alarm.AlarmBook.FindFreeze.
+// that the list of alarms could not be read: see alarm.Set.FreezingAlarm.
 func frozenNote(a operatorapi.Alarm) readertext.Text {
 	if a.Number == 0 {
 		return readertext.NewText(

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 )
 
 // sessionTable stores the sessions of the older protocol versions: their last use, their open requests, and how to
@@ -28,6 +30,8 @@ type sessionEntry struct {
 // openRequest is one request in flight.
 type openRequest struct {
 	cancel context.CancelFunc
+	ctx    context.Context    //nolint:containedctx // of the request
+	memory *membudget.Account // for its answer
 }
 
 func newBook() *sessionTable {

@@ -1,10 +1,13 @@
 package transport
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 )
 
 // responseStream is the response to one request. It adds comments to an event stream that is silent for long, because
@@ -29,6 +32,8 @@ type responseStream struct {
 	session string
 	// body is the request's body, or nil.
 	body []byte
+	// memory has the largest event that was written. It is returned with the end of the request.
+	memory *membudget.Account
 	// refused means that the SDK has refused the request and has not written the reason yet.
 	refused bool
 }
@@ -96,6 +101,12 @@ func (s *responseStream) Write(p []byte) (int, error) {
 		_, err := s.w.Write(answer)
 		return len(p), err
 	}
+	// A client that does not read keeps its answers in memory.
+	//defence:unread-answers permits
+	hasRoom := s.memory.TryHold(int64(len(p)))
+	if !hasRoom {
+		return 0, s.refuseAnswer()
+	}
 	s.beginResponse(http.StatusOK)
 	s.restartTimer()
 	written := 0
@@ -110,6 +121,20 @@ func (s *responseStream) Write(p []byte) (int, error) {
 		p = p[len(part):]
 	}
 	return written, nil
+}
+
+// errUnread is for an answer beyond the memory for unread answers.
+var errUnread = errors.New("too many answers are unread: read them, and try again")
+
+// refuseAnswer ends the response without the answer. A stream that has begun just ends.
+func (s *responseStream) refuseAnswer() error {
+	if !s.began && !s.over {
+		s.header.Del("Content-Type")
+		s.header.Set("Retry-After", "1")
+		s.beginResponse(http.StatusServiceUnavailable)
+		_, _ = s.w.Write([]byte(errUnread.Error() + "\n")) // an error means that the client is gone
+	}
+	return errUnread
 }
 
 // FlushError is called by http.ResponseController. It flushes within flushTime. The next write returns its error.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	// Elsewhere, if not nil, reports whether a session belongs to another handler and thus to another client. Such a
 	// session is not resumed here.
 	Elsewhere func(id string) bool
+	// Answers bounds the memory for answers that clients have not read. All handlers share it. Nil means no bound.
+	Answers *membudget.Budget
 	// MaxBody bounds a request, in bytes. Zero means 16 MiB.
 	MaxBody int64
 	// MaxBatch bounds the messages in one request. Zero means 32.
@@ -73,7 +76,7 @@ type Handler struct {
 	modern http.Handler // without
 	book   *sessionTable
 
-	posts    sync.Map // id -> context of the request
+	posts    sync.Map // id -> *openRequest
 	calls    atomic.Int64
 	held     atomic.Int64 // bytes of the bodies of all requests in flight
 	draining atomic.Bool
@@ -127,7 +130,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.endStream()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	c := &openRequest{cancel: cancel}
+	if h.cfg.Answers != nil {
+		s.memory = h.cfg.Answers.OpenAccount(h)
+		defer s.memory.Close()
+	}
+	c := &openRequest{cancel: cancel, ctx: ctx, memory: s.memory}
 	h.trackRequest(c, true) // from now on Close cancels it, or this function refuses it
 	defer h.trackRequest(c, false)
 	body := &weighedBody{held: &h.held, most: bodiesAtOnce * h.cfg.MaxBody}
@@ -146,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header.Set(tools.CallerHeader, host) // empty on a unix socket
 	// Only this package may set it: a client could otherwise act under another session's name.
 	r.Header.Del(tools.SessionHeader)
-	h.posts.Store(id, ctx)
+	h.posts.Store(id, c)
 	defer h.posts.Delete(id)
 
 	s.startComments()
@@ -320,23 +327,29 @@ func countMessages(array []byte, most int) int {
 }
 
 // cancelAbandoned is a middleware that cancels a tool call when its request ends early: the client disconnected, its
-// session was deleted, or the server stops. Otherwise the run would go on without a reader.
+// session was deleted, or the server stops. Otherwise the run would go on without a reader. Each method's context has
+// the memory account of its request.
 func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		var post *openRequest
+		if extra := req.GetExtra(); extra != nil {
+			if p, ok := h.posts.Load(extra.Header.Get(callHeader)); ok {
+				post = p.(*openRequest)
+				ctx = membudget.NewContext(ctx, post.memory)
+			}
+		}
 		if method != "tools/call" {
 			return next(ctx, method, req)
 		}
 		h.calls.Add(1)
 		defer h.calls.Add(-1)
 		// For protocol versions with sessions, the SDK does not cancel a call if its HTTP request ends.
-		if extra := req.GetExtra(); extra != nil {
-			if post, ok := h.posts.Load(extra.Header.Get(callHeader)); ok {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithCancel(ctx)
-				defer cancel()
-				stop := context.AfterFunc(post.(context.Context), cancel)
-				defer stop()
-			}
+		if post != nil {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			stop := context.AfterFunc(post.ctx, cancel)
+			defer stop()
 		}
 		return next(ctx, method, req)
 	}

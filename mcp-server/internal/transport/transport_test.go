@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
@@ -450,6 +451,56 @@ func TestForgedHeaders(t *testing.T) {
 	if how := receive(t, f.ended, "its end"); how != "cancelled" {
 		t.Errorf("the call with a forged name %s", how)
 	}
+}
+
+// TestUnreadAnswers: answers that a client does not read take a bounded amount of memory. Another tenant gets its answer
+// meanwhile.
+// Promise: tenant-shares
+func TestUnreadAnswers(t *testing.T) {
+	if n := countRefused(t); n < 3 {
+		t.Errorf("of 6 unread answers, %d were refused", n)
+	}
+}
+
+// countRefused calls a tool with a long answer over six connections that do not read, and returns the number of refused
+// answers. Then another tenant calls the tool.
+func countRefused(t *testing.T) (refused int) {
+	t.Helper()
+	const size = 8 << 20
+	budget := membudget.New(10 * size) // one handler may have 20 MiB
+	add := func(f *fixture) *fixture {
+		f.mcp.AddTool(&mcp.Tool{Name: "long", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", size)}}}, nil
+			})
+		return f
+	}
+	f, other := add(serve(t, transport.Config{Answers: budget})), add(serve(t, transport.Config{Answers: budget}))
+	status := make(chan string, 6)
+	for range cap(status) {
+		c, err := net.Dial("tcp", f.Listener.Addr().String())
+		testkit.Must(t, err)
+		defer c.Close()
+		body := newCall("long")
+		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\n"+
+			"Mcp-Name: long\r\nContent-Length: %d\r\n\r\n%s", newVersion, len(body), body)
+		testkit.Must(t, err)
+		go func() {
+			line := make([]byte, len("HTTP/1.1 200"))
+			_, _ = io.ReadFull(c, line)
+			status <- string(line)
+		}()
+	}
+	for range cap(status) {
+		if line := receive(t, status, "the status"); strings.HasSuffix(line, " 503") {
+			refused++
+		}
+	}
+	if code, body := other.answer(t, oldVersion, other.begin(t), call(2, "long")); code != http.StatusOK || len(body) < size {
+		t.Errorf("another tenant: %d, %d bytes", code, len(body))
+	}
+	return refused
 }
 
 // TestStuckClient: a client that stops reading loses its connection after a while; others are not held up.

@@ -188,7 +188,7 @@ func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Dura
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, e := range made {
-			// If forget has moved or dropped the amount meanwhile, it stays spent, as in a full part.
+			// If dropOldParts has moved or dropped the amount meanwhile, it stays spent, as in a full part.
 			if have := e.a.Parts[e.part]; have >= e.amount && have < math.MaxInt64 {
 				e.a.Parts[e.part] -= e.amount
 			}

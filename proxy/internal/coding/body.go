@@ -64,7 +64,7 @@ type WholeReader interface {
 	ReadWhole() (text []byte, ok bool, err error)
 }
 
-// readTopWhole returns the whole body, if the topmost reader is a Whole that has it.
+// readTopWhole returns the whole body, if the topmost reader is a WholeReader that has it.
 func (b *Body) readTopWhole() (text []byte, ok bool, err error) {
 	top, ok := b.top.(WholeReader)
 	if !ok {

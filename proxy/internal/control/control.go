@@ -197,7 +197,7 @@ func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// Before Begin, so that the run cannot reach the database even once.
+	// Before BeginLease, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
 	if _, err := s.conf.Leases.BeginLease(id, reg); err != nil {
 		rpc.WriteRefusal(w, err)

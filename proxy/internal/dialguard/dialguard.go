@@ -121,7 +121,7 @@ func (g Guard) CheckAddr(a netip.Addr) error {
 // isAllowedPrivate reports whether a range in AllowPrivate opens a private address.
 func (g Guard) isAllowedPrivate(a netip.Addr) bool {
 	for _, p := range g.AllowPrivate {
-		// A range wider than a site would open cloud metadata services that are not in never.
+		// A range wider than a site would open cloud metadata services that are not in closedRanges.
 		if p.Contains(a) && (p.Bits() >= siteBits || !uniqueLocal.Contains(a)) {
 			return true
 		}

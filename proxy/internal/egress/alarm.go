@@ -51,7 +51,7 @@ func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method,
 	}
 }
 
-// raiseAlarmOnce calls Alarm for this exchange, at most once. It is safe for concurrent use: another goroutine may
+// raiseAlarmOnce calls RaiseAlarm for this exchange, at most once. It is safe for concurrent use: another goroutine may
 // search a body.
 func (x *exchange) raiseAlarmOnce(c swap.CarriedValue) {
 	x.alarm.Do(func() {

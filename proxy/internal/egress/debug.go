@@ -78,7 +78,7 @@ func (x *exchange) debugResponse(resp *http.Response) error {
 	return nil
 }
 
-// formatHead writes header names in lower case, because Loggable finds credentials only in lower-case headers.
+// formatHead writes header names in lower case, because CleanForLog finds credentials only in lower-case headers.
 func formatHead(h http.Header) string {
 	lower := http.Header{}
 	for name, values := range h {

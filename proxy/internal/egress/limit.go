@@ -42,10 +42,10 @@ func (x *exchange) askForRules() error {
 		return err
 	}
 	if x.limits.giveBack != nil {
-		// The person may take longer than the limit's period. The units count from now, when the request leaves: otherwise
-		// requests that waited together would leave in one burst.
+		// The person may take longer than the limit's period. The units count from now, when the request leaves, and must
+		// still be free: otherwise requests that waited together would leave in one burst.
 		x.limits.giveBack()
-		x.limits.giveBack, _, _ = x.conf.Budget.Reserve(x.limits.needs, true)
+		return x.reserveLimits()
 	}
 	return nil
 }

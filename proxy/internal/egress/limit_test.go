@@ -233,6 +233,20 @@ func TestLimitCountsWhenSent(t *testing.T) {
 	if post(); <-done != 429 {
 		t.Error("the request that left just now does not count")
 	}
+	// Two requests wait for longer than the period, and a person approves both at once. The second approval stays valid.
+	for range 2 {
+		late.Add(5)
+		go post()
+		held := int(late.Load()/5) - 1
+		testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == held })
+	}
+	for _, h := range r.approvals.ListHeld() {
+		_, err := r.approvals.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true)
+		check(t, err)
+	}
+	if one, two := <-done, <-done; one+two != 200+429 || up.count() != 2 || len(r.approvals.ListHeld()) != 1 {
+		t.Errorf("approved at once: %d and %d, %d sent in all, %d approvals left", one, two, up.count(), len(r.approvals.ListHeld()))
+	}
 }
 
 // TestLimitBrokenBody: a POST whose head reaches the server, with the credential in it, counts, and the receipt says that

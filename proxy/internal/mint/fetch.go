@@ -72,7 +72,7 @@ func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedTok
 	if err != nil {
 		return grant{}, err
 	}
-	// The answer must not contain a credential that changes. judge checks the fixed ones of config.json.
+	// The answer must not contain a credential that changes. acceptToken checks the fixed ones of config.json.
 	if scrub.New(sent).Contains(text) {
 		return grant{}, newUnavailable(detailEcho)
 	}

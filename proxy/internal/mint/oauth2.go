@@ -185,8 +185,8 @@ var ofNothing = []string{
 //   - letters of both cases and digits that alternate often
 //   - a word of 16 characters that alternates three times
 //
-// catalog.LooksSecret is stricter, and takes many tokens for names. random rejects one in 140 random texts of 22
-// characters of base64url.
+// The catalog's hasLikelySecret is stricter, and takes many tokens for names. isRandom rejects one in 140 random texts
+// of 22 characters of base64url.
 func isRandom(text string) bool {
 	const hex, mixed, word = 32, 18, 16
 	has := func(s, class string) bool { return strings.ContainsAny(s, class) }

@@ -22,7 +22,7 @@ type escapeIndex struct {
 
 	written     [256]uint8 // 1 if a pattern may be written with the byte
 	ascii       bool       // no pattern has a byte that is not ASCII
-	run, stride int        // see possible
+	run, stride int        // see canOccur
 	known       [256]bool  // bytes that a pattern may have: see barriers
 }
 

@@ -9,9 +9,16 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
+// otherPaths are parts of the names of headers with the path of a second object.
+var otherPaths = []string{
+	"copy-source", "move-source", "rename-source", "symlink-target", "copy-from", "object-manifest", "versions-location",
+	"history-location",
+}
+
 // HasOtherPath reports whether a header names a path beside the request's. Servers, frameworks and proxies use some
-// of these paths instead, for example X-Original-URL. From or to others, a server copies an object: X-Amz-Copy-Source
-// and its like in object stores, X-Copy-From and X-Object-Manifest in Swift, Destination in WebDAV.
+// of these paths instead, for example X-Original-URL. From or to others, a server copies, moves or reads an object:
+// X-Amz-Copy-Source and its like in object stores, X-Symlink-Target in Swift and OSS, Destination in WebDAV. The last
+// four of otherPaths belong to Swift.
 func HasOtherPath(h http.Header) bool {
 	for name := range h {
 		name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
@@ -20,7 +27,7 @@ func HasOtherPath(h http.Header) bool {
 		}
 		if names("url", "uri", "path", "prefix", "script") &&
 			names("original", "rewrit", "overrid", "forward", "real", "http", "script") ||
-			name == "destination" || names("copy-source", "copy-from", "rename-source", "object-manifest") {
+			name == "destination" || names(otherPaths...) {
 			return true
 		}
 	}

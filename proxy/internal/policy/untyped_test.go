@@ -42,7 +42,9 @@ func TestAnyForm(t *testing.T) {
 func TestAddressHeaders(t *testing.T) {
 	for name, copies := range map[string]bool{
 		"X-Amz-Copy-Source": true, "X_amz_copy_source": true, "X-Goog-Copy-Source-Generation": true, "X-Copy-From": true,
-		"X-Ms-Rename-Source": true, "X-Object-Manifest": true, "Destination": true, "X-Destination-Id": false, "X-Source": false,
+		"X-Ms-Rename-Source": true, "X-Upyun-Move-Source": true, "X-Symlink-Target": true, "X-Oss-Symlink-Target": true,
+		"X-Versions-Location": true, "X_history_location": true, "X-Remove-From-Cache": false, "X-Location": false,
+		"X-Object-Manifest": true, "Destination": true, "X-Destination-Id": false, "X-Source": false,
 	} {
 		if got := HasOtherPath(http.Header{name: {"/private/x"}}); got != copies {
 			t.Errorf("%s: %t", name, got)

@@ -56,10 +56,12 @@ func TestNoRoom(t *testing.T) {
 	value := func(n int) Value {
 		return Value{Name: "A_TOKEN", Text: fmt.Sprintf("value-%06d-of-a-token", n), Until: now.Add(time.Hour)}
 	}
-	for n := range maxValues - 1 {
-		if err := v.AddValues(value(n)); err != nil {
-			t.Fatal(err)
-		}
+	values := make([]Value, maxValues-1) // all in one call, because each call builds the search again
+	for n := range values {
+		values[n] = value(n)
+	}
+	if err := v.AddValues(values...); err != nil {
+		t.Fatal(err)
 	}
 	now = now.Add(time.Minute)
 	if err := v.AddValues(value(maxValues), value(maxValues+1), value(0)); !errors.Is(err, ErrFull) {

@@ -303,7 +303,7 @@ type requestSpot struct {
 	whole bool   // the name is the whole value, in the sense of the kind
 }
 
-// useName returns the value for a name at a spot. If the name may not be swapped there, use reports the code.
+// useName returns the value for a name at a spot. If the name may not be swapped there, useName reports the code.
 func (x *requestRewrite) useName(name string, at requestSpot) (string, bool) {
 	code := CodeOther
 	for _, c := range x.o.Allowed {

@@ -92,8 +92,8 @@ func (p *Pool) connectProxy(ctx context.Context, c net.Conn) (net.Conn, error) {
 	return sealConn(over), nil
 }
 
-// newProxyURL returns the proxy URL for http.Transport. For an https proxy it is an http URL, because toProxy already
-// speaks TLS.
+// newProxyURL returns the proxy URL for http.Transport. For an https proxy it is an http URL, because connectProxy
+// already speaks TLS.
 func newProxyURL(u *url.URL) *url.URL {
 	if u.Scheme != "https" {
 		return u

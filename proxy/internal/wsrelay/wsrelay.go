@@ -142,7 +142,7 @@ func RelayMessages(ctx context.Context, client, upstream io.ReadWriteCloser, o O
 	if o.Report == nil {
 		o.Report = &Report{}
 	}
-	// over must outlive ctx: wait sends the close frames after ctx has ended.
+	// over must outlive ctx: waitForPumps sends the close frames after ctx has ended.
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	r := &relay{o: o, end: end, client: newPeer(client, false), upstream: newPeer(upstream, true), over: over}

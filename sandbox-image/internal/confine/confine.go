@@ -44,7 +44,7 @@ func (p ProcessSpec) EnterAndExec() error {
 			return fmt.Errorf("entering the mount namespace: %w", err)
 		}
 	}
-	// The score is set before become, which gives up the privileges.
+	// The score is set before changeIdentity, which gives up the privileges.
 	if err := setOOMScore(); err != nil {
 		return fmt.Errorf("setting oom_score_adj: %w", err)
 	}

@@ -44,7 +44,7 @@ type Interpreter struct {
 	python  bool
 	idle    func() bool
 	mu      sync.Mutex
-	hasCode bool // a run has its code, so preload must do nothing
+	hasCode bool // a run has its code, so preloadLibraries must do nothing
 }
 
 // Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait for the sandbox to

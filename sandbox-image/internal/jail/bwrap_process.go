@@ -187,8 +187,8 @@ func (b *bwrapProcess) LinkSkills(names []string) error {
 // infoTimeout bounds the wait for bubblewrap's report of process 1.
 const infoTimeout = 5 * time.Second
 
-// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and wait makes sure. Kill
-// first waits for the pid of process 1, so that wait can find a process 1 that survives.
+// Kill implements Process: it kills bubblewrap. Process 1 dies with it (--die-with-parent), and waitForEnd makes sure.
+// Kill first waits for the pid of process 1, so that waitForEnd can find a process 1 that survives.
 func (b *bwrapProcess) Kill() {
 	select {
 	case <-b.initKnown:

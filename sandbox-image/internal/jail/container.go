@@ -184,7 +184,7 @@ func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 var together = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 
 // launchProgram starts a program as a slot's user through "sandboxd enter", with further files after stdio. The caller
-// completes the returned process and calls wait in a goroutine.
+// completes the returned process and calls waitForEnd in a goroutine.
 func (c *Container) launchProgram(
 	id slot.ID, plan confine.ProcessSpec, stdio Stdio, further ...*os.File,
 ) (*containerProcess, error) {

@@ -23,7 +23,8 @@ func (c *Container) clearSlot(id slot.ID) error {
 	return c.clearFiles(id)
 }
 
-// clearFiles removes a slot's private files. If the slot's user made files unreadable, clear removes them as that user.
+// clearFiles removes a slot's private files. If the slot's user made files unreadable, clearFiles removes them as that
+// user.
 func (c *Container) clearFiles(id slot.ID) error {
 	// The home is that of a private run.
 	if err := errors.Join(removeAs(id, sandboxapi.HomeDir(id)), removeAs(id, sandboxapi.OutDir(id))); err != nil {

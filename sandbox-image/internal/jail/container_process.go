@@ -45,7 +45,7 @@ type containerProcess struct {
 func (t *containerProcess) waitForEnd() {
 	defer close(t.done)
 	t.jail.forgetRoot(t.root.Pid)
-	// Set before sweep can kill a measuring program: count must not take that for an attack.
+	// Set before killSlotProcesses can kill a measuring program: runCountCommand must not take that for an attack.
 	t.ending.Store(true)
 	state, err := t.root.Wait()
 	if err == nil {
@@ -91,7 +91,8 @@ func killEach(pids []int, uid int) {
 
 // findAlive reports whether the slot's user has no process, or lists those alive. While /proc is being read, a process
 // can start another one in the part already read, and end. So a reading counts only if no process started during it.
-// The zombies in such a reading are sandboxd's children, since all other possible parents have ended. empty reaps them.
+// The zombies in such a reading are sandboxd's children, since all other possible parents have ended. findAlive
+// reaps them.
 func (c *Container) findAlive(id slot.ID) (alive []int, none bool, err error) {
 	for range 3 {
 		before, err := proc.LastPID()
@@ -138,7 +139,7 @@ func (t *containerProcess) runCountCommand(command string, args ...string) int64
 			return n
 		}
 	}
-	if t.ending.Load() { // sweep, not code, may have killed the command
+	if t.ending.Load() { // killSlotProcesses, not code, may have killed the command
 		return 0
 	}
 	return math.MaxInt64
@@ -154,7 +155,7 @@ func (t *containerProcess) CountWritten(dir string, since time.Time, enough int6
 		var one quota.FileCount
 		out, err := runBesideSlot(t.slot, measureTime, "written", dir, fmt.Sprint(since.UnixNano()), fmt.Sprint(enough))
 		if err != nil || json.Unmarshal([]byte(out), &one) != nil {
-			return quota.FileCount{Hidden: !t.ending.Load()} // as in count
+			return quota.FileCount{Hidden: !t.ending.Load()} // as in runCountCommand
 		}
 		c = quota.FileCount{Bytes: c.Bytes + one.Bytes, Files: c.Files + one.Files, Hidden: c.Hidden || one.Hidden}
 	}

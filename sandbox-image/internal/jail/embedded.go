@@ -388,7 +388,7 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 }
 
 // launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
-// returned process and calls begin.
+// returned process and calls startWatching.
 func (e *Embedded) launchBwrap(
 	id slot.ID, plan confine.ProcessSpec, filter, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {

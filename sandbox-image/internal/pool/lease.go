@@ -336,8 +336,8 @@ func (w *warmInterpreter) isUp() bool {
 	}
 }
 
-// beginRun uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, begin waits
-// until it has ended and takes its replacement.
+// beginRun uses the lease's only run and takes the slot's interpreter. If that interpreter is outdated, beginRun
+// waits until it has ended and takes its replacement.
 func (p *Pool) beginRun(
 	ctx context.Context, r sandboxapi.RunRequest, cancel context.CancelFunc,
 ) (*slotState, *warmInterpreter, chan struct{}, error) {

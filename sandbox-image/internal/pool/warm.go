@@ -105,7 +105,8 @@ func (p *Pool) refillAfter(d time.Duration) {
 	})
 }
 
-// refillNow calls refill, unless runs could be using half the processors and force is false. It reports whether it did.
+// refillNow calls refillWarm, unless runs could be using half the processors and force is false. It reports whether it
+// did.
 func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -111,7 +111,7 @@ func (r *RunningServer) Memory() int64 {
 func (r *RunningServer) Run(ctx context.Context) (exit sandboxapi.Exit, broken, err error) {
 	defer closeAll([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
-	// Read standard error before Check: a program that fails early explains itself there.
+	// Read standard error before CheckConfinement: a program that fails early explains itself there.
 	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
 	err = r.awaitConfinement(ctx)
 	if err == nil {
@@ -143,8 +143,8 @@ func (r *RunningServer) clearFiles() error {
 	return jail.ClearSlot(r.process.Status().Leftover, r.process.Remove)
 }
 
-// awaitConfinement waits until the program runs and is confined. It repeats Check, because the sandbox starts in
-// steps.
+// awaitConfinement waits until the program runs and is confined. It repeats CheckConfinement, because the sandbox
+// starts in steps.
 func (r *RunningServer) awaitConfinement(ctx context.Context) error {
 	deadline := time.After(checkTimeout)
 	for {
