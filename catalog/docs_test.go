@@ -94,7 +94,7 @@ func TestReferenceExampleLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	example = strings.ReplaceAll(example, "/run/secrets/stripe_webhook", key)
-	example = strings.ReplaceAll(example, "sk_live_...", "dummy-0123456789")
+	example = strings.ReplaceAll(example, "rk_test_...", "dummy-0123456789")
 	c := clean(t, writeTree(t, map[string]string{"stripe/config.json": example}), nil)
 	if a := c.API("stripe"); !ok || a == nil || len(a.Credentials) != 2 || a.Credentials[1].Value.Reveal() != "dummy-webhook-key" {
 		t.Errorf("loaded: %+v", a)

@@ -18,7 +18,7 @@ const exampleConfig = `{
   "description": "Stripe payments",
   "domains": ["api.stripe.com"],
   "credentials": {
-    "STRIPE_AUTH_TOKEN": "sk_live_..."
+    "STRIPE_AUTH_TOKEN": "rk_test_..."
   },
   "reference": "https://docs.stripe.com/api",
   "restricted_methods": ["DELETE"],
