@@ -24,7 +24,7 @@ func TestStatements(t *testing.T) {
 		{"docs/reference/mcp-in-code.md", "`ttl` milliseconds (at most # hours)", "mcp-server/internal/broker/stash.go", `maxStashTime = (\d+) \* time.Hour`},
 		{"docs/reference/mcp-in-code.md", "`timeout` in milliseconds, at most # minutes", "mcp-server/internal/broker/broker.go", `maxTimeout = (\d+) \* time.Minute`},
 		{"docs/troubleshooting.md", "in the call's last argument (at most # minutes)", "mcp-server/internal/broker/broker.go", `maxTimeout = (\d+) \* time.Minute`},
-		{"docs/reference/config-json.md", "each as\n`error: FILE: FIELD: FOUND; # RIGHT`", "cli/internal/cli/check.go", `"%s: %s: %s; (want) %s"`},
+		{"docs/reference/config-json.md", "each as\n`error: FILE: FIELD: FOUND; # RIGHT`", "cli/internal/cli/check.go", `settingFinding\("error", m, "(want) "`},
 	} {
 		m := matches(s.constant, document(t, s.source))
 		if len(m) == 0 {

@@ -204,7 +204,8 @@ func (b *Broker) ReviewTools(ctx context.Context, name string) (operatorapi.Revi
 	for _, t := range tools {
 		there[t.Name] = true
 		if t.held != "" {
-			r.Changes = append(r.Changes, operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: t.raw})
+			change := operatorapi.Change{Tool: t.Name, Kind: t.held, Before: have.Tools[t.Name], After: t.raw}
+			r.Changes = append(r.Changes, change)
 		}
 	}
 	for _, gone := range slices.Sorted(maps.Keys(have.Tools)) {
