@@ -15,10 +15,11 @@ import (
 	"unicode"
 )
 
-// project is what is measured: every Go file that is not a test, and every page of the documentation.
+// project has the parts that are measured: each Go file, script and page of the documentation, except tests.
 type project struct {
 	names                        []name
 	comments, messages, sentence []text
+	subjects                     []text          // of the commits that origin/HEAD does not have
 	bodyLines, commentLines      int             // of functions
 	known                        map[string]bool // identifiers, words of strings, and "package x"
 }
@@ -44,7 +45,7 @@ var notMessage = regexp.MustCompile(`DO NOTHING|(?:default|connect)-src '|truste
 
 // readProject reads the files that Git knows, so that build output does not count.
 func readProject(root string) (*project, error) {
-	cmd := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "*.go", "*.md") //nolint:noctx // ends by itself
+	cmd := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "*.go", "*.md", "*.js", "*.ts", "*.py") //nolint:noctx // ends by itself
 	list, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the files: %w", err)
@@ -61,13 +62,50 @@ func readProject(root string) (*project, error) {
 		if err != nil {
 			return nil, err
 		}
-		if filepath.Ext(file) == ".md" {
+		switch filepath.Ext(file) {
+		case ".md":
 			p.addPage(file, string(source))
-		} else if err := p.addSource(file, source); err != nil {
+		case ".go":
+			err = p.addSource(file, source)
+		default:
+			if filepath.Base(file) != "preact.js" {
+				p.addScript(file, string(source))
+			}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
+	// A clone without a remote has no list. Merges have subjects of their branches.
+	cmd = exec.Command("git", "-c", "safe.directory=*", "-C", root, "log", "--no-merges", "--format=%h %s", "origin/HEAD..HEAD") //nolint:noctx // ends by itself
+	list, _ = cmd.Output()
+	for line := range strings.Lines(string(list)) {
+		hash, subject, _ := strings.Cut(strings.TrimSpace(line), " ")
+		p.subjects = append(p.subjects, text{hash, subject})
+	}
 	return p, nil
+}
+
+// The patterns of scripts. A comment begins a line or follows a space, because URLs have slashes too.
+var (
+	scriptComment = regexp.MustCompile(`(?m)(?:^|\s)(?://|#) (.*)$|(?s)/\*\*?(.*?)\*/|"""(.*?)"""`)
+	scriptString  = regexp.MustCompile("\"((?:[^\"\\\\\n]|\\\\.)*)\"|`([^`]*)`|'((?:[^'\\\\\n]|\\\\.)*)'")
+	startsWord    = regexp.MustCompile(`^[A-Za-z]`)
+)
+
+// addScript adds the comments and messages of a script in JavaScript, TypeScript or Python.
+func (p *project) addScript(file, source string) {
+	for _, m := range scriptComment.FindAllStringSubmatch(source, -1) {
+		p.comments = append(p.comments, text{file, strings.Join(m[1:], "")})
+	}
+	for _, m := range scriptString.FindAllStringSubmatch(scriptComment.ReplaceAllString(source, ""), -1) {
+		if s := strings.Join(m[1:], ""); startsWord.MatchString(s) && len(strings.Fields(s)) >= 3 {
+			p.messages = append(p.messages, text{file, s})
+		}
+	}
+	for _, word := range anyWord.FindAllString(source, -1) {
+		p.known[word] = true
+	}
 }
 
 // addSource adds the names, comments and messages of a Go file. A message is a string of at least three words.
@@ -148,6 +186,24 @@ var (
 	thatWord   = regexp.MustCompile(`(?i)\bthat\b`)
 )
 
+// goodSubject matches the subject of a commit: the place, then an imperative in lower case.
+var goodSubject = regexp.MustCompile(`^[\w./, -]+: [a-z].*[^.]$`)
+
+// maxSubject is how many characters a subject has at most.
+const maxSubject = 72
+
+// badSubjects finds the subjects of the change that are too long, have another form, or read as translated.
+func (p *project) badSubjects() figure {
+	f := figure{name: "commit-subjects", unit: "subjects against CONTRIBUTING.md"}
+	for _, s := range p.subjects {
+		if len(s.words) > maxSubject || !goodSubject.MatchString(s.words) || nounClause.MatchString(s.words) || stock.MatchString(s.words) {
+			f.places = append(f.places, s.String())
+		}
+	}
+	f.value = float64(len(f.places))
+	return f
+}
+
 // anyWord matches a word, and codeName a name of Go: mixedCase, or package.Name.
 var (
 	anyWord  = regexp.MustCompile(`\w+`)
@@ -218,7 +274,7 @@ func (p *project) measure() []figure {
 		countIn("doc-clause", p.sentence, nounClause), countIn("doc-nobody", p.sentence, nobody),
 		countIn("doc-stock", p.sentence, stock), countIn("doc-that", p.sentence, thatWord),
 		{name: "doc-commas", unit: "commas in a sentence", value: float64(commas) / float64(max(1, len(p.sentence)))},
-		long,
+		long, p.badSubjects(),
 	}
 }
 

@@ -13,11 +13,13 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.addPage("a.md", "# What nobody reads\n\nWhoever reads it, and that, is one.\nA second sentence has five words.\n\n```\nnobody nobody nobody nobody\n```\n\n| nobody in tables counts |\n\n- "+strings.Repeat("word ", 31)+"\n")
+	p.addScript("x.js", "// A comment.\nfail(\"a short word\"); // \"not a message\"\n")
+	p.subjects = []text{{"1", "proxy: tell what it reads"}, {"2", "proxy: say, what it reads is kept"}, {"3", "Fix it"}, {"4", "cli: " + strings.Repeat("x", 70)}}
 	want := map[string]float64{
-		"single-word-names": 50, "shared-names": 0, "comments-inside": 20, "comment-what": 1000 / 14.0, "comment-stock": 1000 / 14.0,
-		"comment-dangling": 1000 / 14.0, "message-clause": 0, "message-nobody": 1000 / 3.0, "message-stock": 0, "doc-clause": 1000 / 44.0,
+		"single-word-names": 50, "shared-names": 0, "comments-inside": 20, "comment-what": 1000 / 19.0, "comment-stock": 1000 / 19.0,
+		"comment-dangling": 1000 / 19.0, "message-clause": 0, "message-nobody": 1000 / 6.0, "message-stock": 0, "doc-clause": 1000 / 44.0,
 		"doc-nobody": 0, "doc-stock": 0, "doc-that": 1000 / 44.0, "doc-commas": 2 / 3.0, "doc-long-sentences": 100 / 3.0,
-		"stale-names": 2,
+		"stale-names": 2, "commit-subjects": 3,
 	}
 	for _, f := range p.measure() {
 		if f.value-want[f.name] > 0.01 || want[f.name]-f.value > 0.01 {
