@@ -1,4 +1,4 @@
-// What a person may want to know.
+// The page of alerts: unseen ones, seen ones, and the events that raise an alert.
 import { html, useEffect } from "./preact.js";
 import { Card, Chip, Kbd, Wrong } from "./parts.js";
 import { clock, plural, shown } from "./text.js";
@@ -6,7 +6,7 @@ import { api } from "./session.js";
 import { address, app, say, set, useData } from "./state.js";
 import { Icon } from "./draw.js";
 
-// Kinds that are not here are shown in the colour of what is held.
+// CLASSES has the CSS class, and so the colour, for kinds of alerts. Other kinds have the colour of held requests.
 const CLASSES = { alarm: "bad", pinned: "bad", server: "bad", history: "bad", skill: "live" };
 const WORTH = [
   ["Code sends the value of a key, or a canary", "alarm", "always on"],
@@ -20,12 +20,12 @@ const WORTH = [
   ["A request waits for you", "held", "on the page of held requests, and in the title of this tab"],
 ];
 
-/** count reads how many are not seen, for the rail. */
+/** count loads the number of unseen alerts, which the rail shows. */
 export async function count() {
-  try { set({ alertCount: (await api("alerts?unseen=1") ?? []).length }); } catch { /* no store */ }
+  try { set({ alertCount: (await api("alerts?unseen=1") ?? []).length }); } catch { /* for instance without a store: the number stays */ }
 }
 let news = [];
-/** seen says that those on the screen are seen, and no later ones. */
+/** seen marks the alerts on the screen and all earlier ones as seen. Later alerts stay unseen. */
 export async function seen() {
   const last = Math.max(0, ...news.map((a) => a.number));
   if (!last) return;

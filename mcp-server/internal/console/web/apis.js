@@ -1,4 +1,4 @@
-// The APIs, as the proxy has loaded them.
+// The page of APIs, as the proxy has loaded them.
 import { html, useEffect, useState } from "./preact.js";
 import { Card, Chip, Copy, Name, Note, Wrong } from "./parts.js";
 import { ms, plain, plural, shown, thousands } from "./text.js";
@@ -8,7 +8,8 @@ import { Icon, Spark } from "./draw.js";
 
 const KINDS = { ok: ["ok", "ok", "Active"], stale: ["clock", "held", "Stale"], warn: ["warn", "held", "Active, failing"], bad: ["no", "bad", "Closed"], off: ["stop", "faint", "Off"] };
 
-/** merge is one entry for each folder: what is loaded, what is wrong, and its traffic. */
+/** merge returns an entry for each loaded API, and for each API or file with a problem, sorted by name. An
+ * entry has the problems, the state (kind), and the hourly traffic of the last 24 hours. */
 function merge(d, now) {
   const byName = new Map((d.apis ?? []).map((a) => [a.name, { ...a, problems: [] }]));
   for (const p of d.problems ?? []) {

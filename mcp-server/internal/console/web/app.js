@@ -1,4 +1,4 @@
-// The frame around every page, the keys, and where we are.
+// The frame around each page: sign-in, the rail with all pages, and the keyboard shortcuts.
 import { html, render, useEffect } from "./preact.js";
 import { Icon, Mark } from "./draw.js";
 import { plural, shown } from "./text.js";
@@ -22,16 +22,16 @@ const moving = { apis: apiKeys, servers: serverKeys, skills: skillKeys };
 function flip() {
   const r = document.documentElement, dark = r.dataset.theme ? r.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   r.dataset.theme = dark ? "light" : "dark";
-  try { localStorage.setItem("codeforge-theme", r.dataset.theme); } catch { /* it holds for this page */ }
+  try { localStorage.setItem("codeforge-theme", r.dataset.theme); } catch { /* without storage the theme lasts until a reload */ }
 }
-try { const t = localStorage.getItem("codeforge-theme"); if (t === "light" || t === "dark") document.documentElement.dataset.theme = t; } catch { /* the system's */ }
+try { const t = localStorage.getItem("codeforge-theme"); if (t === "light" || t === "dark") document.documentElement.dataset.theme = t; } catch { /* without storage the system decides */ }
 
 let chord = 0;
 addEventListener("keydown", (e) => {
   if (!app.in || e.isComposing) return;
   if ((e.ctrlKey || e.metaKey) && e.key === "k") { e.preventDefault(); return set({ dialog: "palette" }); }
   if (e.ctrlKey || e.metaKey || e.altKey || app.dialog || e.target.matches?.("input, textarea, select")) return;
-  if (e.repeat && e.key !== "j" && e.key !== "k") return; // a key that is held down decides once
+  if (e.repeat && e.key !== "j" && e.key !== "k") return; // a key held down must not decide about the next request too
   const { page, id } = app.route, key = e.key, after = chord && e.timeStamp - chord < 2000;
   chord = 0;
   if (after) { const p = PAGES.find((x) => x?.[3] === key); if (p) { e.preventDefault(); go(p[0]); } return; }
@@ -62,11 +62,11 @@ function Rail() {
       ${load.slots ? html`<div class="lbl"><div class="slots" role="img" aria-label=${`${load.busy} of ${load.slots} slots in use`}>${Array.from({ length: Math.min(load.slots, 24) }, (_, i) => html`<i class=${i < load.busy ? "on" : ""}></i>`)}</div><div class="faint num small load">${load.busy} of ${load.slots} slots · ${load.waiting ? plural(load.waiting, "run") + " waits" : "no run waits"}</div></div>` : null}</div></nav>`;
 }
 
-/** Welcome says once, to each browser, what is kept. */
+/** Welcome tells a person once in each browser which data CodeForge stores. */
 function Welcome() {
   const kept = app.kept;
   if (!kept || app.welcomed || kept.mode !== "full") return null;
-  const done = () => { try { localStorage.setItem("codeforge-welcomed", "1"); } catch { /* it is said again */ } set({ welcomed: true }); };
+  const done = () => { try { localStorage.setItem("codeforge-welcomed", "1"); } catch { /* without storage the text returns after a reload */ } set({ welcomed: true }); };
   return html`<div class="toast welcome" role="status"><b>Stored data</b><p>CodeForge keeps the code and output of runs for ${kept.content_days} days, and their requests for ${kept.receipt_days} days, on this machine only. The proxy replaces each key in it with its name. <span class="mono">HISTORY=receipts</span> in .env keeps no code and no output.</p><div class="row"><button type="button" class="btn small" onClick=${done}>Understood</button><a class="btn small quiet" href="#/settings" onClick=${done}>Details</a></div></div>`;
 }
 
@@ -87,7 +87,7 @@ function entered() {
   set({ in: true, why: "", route: parse(location.hash) });
   restart();
   api("status").then((about) => set({ about }), () => {});
-  api("kept").then((kept) => { let welcomed = false; try { welcomed = localStorage.getItem("codeforge-welcomed") === "1"; } catch { /* as new */ } set({ kept, welcomed }); }, () => {});
+  api("kept").then((kept) => { let welcomed = false; try { welcomed = localStorage.getItem("codeforge-welcomed") === "1"; } catch { /* without storage each visit is the first */ } set({ kept, welcomed }); }, () => {});
 }
 onFound(() => { if (!app.in) entered(); });
 onOver((why) => { set({ in: false, why, connected: false }); restart(); });

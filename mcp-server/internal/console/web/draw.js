@@ -1,8 +1,8 @@
-// What is drawn: icons, and the small pictures of runs and traffic.
+// Drawings in SVG: icons, and small charts of runs and traffic.
 import { html } from "./preact.js";
 import { ms, plural } from "./text.js";
 
-// One path each, on 16 by 16.
+// ICONS has one SVG path for each icon, in a square of 16 by 16 units.
 const ICONS = {
   runs: "M5 3.2v9.6L13 8z",
   held: "M6 3v10M10 3v10",
@@ -35,7 +35,7 @@ export const Mark = () => html`<svg class="mark" viewBox="0 0 22 22" aria-hidden
 
 const COLOURS = { served: "var(--ok-solid)", denied: "var(--bad-solid)", failed: "var(--bad-solid)", aborted: "var(--bad-solid)", held: "var(--held-solid)", planned: "var(--held-solid)" };
 
-/** Micro is a run in a list: its first requests, side by side on up to four lanes. */
+/** Micro draws the first requests of a run over time. Parallel requests use up to four lanes. Times are in ms. */
 export function Micro({ spans, total }) {
   if (!spans?.length) return null;
   const w = 104, end = Math.max(total || 0, ...spans.map((x) => x.b), 1), lanes = [];
@@ -48,7 +48,7 @@ export function Micro({ spans, total }) {
     })}</svg>`;
 }
 
-/** Spark is a row of bars, with what went wrong on top. */
+/** Spark draws a bar for each value, and above it a part for bad at the same index, e.g. failed requests. */
 export function Spark({ values, bad = [], fill = "var(--ok-solid)", label }) {
   const w = 128, h = 28, top = Math.max(1, ...values.map((v, i) => v + (bad[i] ?? 0))), bw = w / values.length;
   return html`<svg class="spark" viewBox="0 0 128 28" preserveAspectRatio="none" role="img" aria-label=${label}>${values.map((v, i) => {
@@ -57,7 +57,8 @@ export function Spark({ values, bad = [], fill = "var(--ok-solid)", label }) {
   })}</svg>`;
 }
 
-/** Histogram is when the runs of a list began, and which of them went wrong. */
+/** Histogram draws the start times of the first 500 runs of a list, newest first, in 60 steps of at least 1 s. bad(run)
+ * reports whether to colour a run as failed. */
 export function Histogram({ runs, now, bad }) {
   const n = 60, w = 360, list = runs.slice(0, 500);
   if (!list.length) return null;

@@ -1,4 +1,4 @@
-// What waits for a person: the exact request, what is odd about it, and what was approved before.
+// The page of held requests and plans: the whole request, its invisible characters, and the last approved one like it.
 import { html, useEffect } from "./preact.js";
 import { Card, Chip, Command, Diff, Fact, Note } from "./parts.js";
 import { bytes, changes, clock, left, ms, odd, plain, plural, shown } from "./text.js";
@@ -10,8 +10,9 @@ import { stopRun } from "./run.js";
 import { list as runs } from "./runs.js";
 import { Plan, Row, open as isOpen, planKeys } from "./plans.js";
 
-/** read asks what is held, for all pages, until there is an answer. One that is older than what is shown is dropped. */
 let asked = 0, got = 0, later = 0;
+/** read loads the held requests and plans for all pages. If the latest load fails, it tries again after 2 s. An answer
+ * to an earlier load than the shown one is dropped. */
 export async function read() {
   const mine = ++asked;
   clearTimeout(later);
@@ -30,18 +31,19 @@ export async function read() {
 export async function decide(h, approve) {
   try {
     const done = await api("held/" + encodeURIComponent(h.id), "POST", { approve });
-    say(!approve ? "Refused. The code learns to ask, and not to try another way." : done.waiting ? "Approved, and sent." : "Approved. Its run no longer waits: the same request passes once within 15 minutes.");
+    say(!approve ? "Refused. A hint tells the code to ask you, and not to try another way." : done.waiting ? "Approved, and sent." : "Approved. Its run no longer waits: the same request passes once within 15 minutes.");
   } catch (e) { say(e.message); }
   await read();
-  if (app.route.id === h.id && !app.held.some((x) => x.id === h.id)) go("held", "", "", true); // to what waits next
+  if (app.route.id === h.id && !app.held.some((x) => x.id === h.id)) go("held", "", "", true); // without an id the page shows the next one
 }
 export const mine = (h) => !h.operator;
-/** ofRun tells whether a request belongs to a run. A request of an MCP server may belong to none. */
+/** ofRun reports whether a request belongs to a run. An MCP server can also send requests without one. */
 const ofRun = (h) => !h.run.startsWith("server-");
-/** current is what is shown of what waits, a request or a plan: what the address names, or what waits longest. */
+/** current returns the request or plan to show: the one with the id in the address, or undefined if it has gone.
+ * Without an id it returns the first one that needs a decision, or else the first of the list. */
 const current = () => app.route.id ? [...app.held, ...app.plans].find((x) => x.id === app.route.id) : needs()[0] ?? app.held[0] ?? app.plans[0];
 
-/** heldKeys are the keys of this page. */
+/** heldKeys handles a key on this page. Only a request or plan that has been on the screen for 1 s can be decided. */
 export function heldKeys(e) {
   const list = [...app.held, ...app.plans], h = current();
   if (e.key === "j" || e.key === "k") {
@@ -62,7 +64,7 @@ function Request({ h, now }) {
   const run = runs.runs.find((r) => r.run === h.run), before = app.decided?.find((x) => x.approve && x.held.api === h.api && x.held.method === h.method && parts(x.held.url).host + parts(x.held.url).rest.split("?")[0] === u.host + u.rest.split("?")[0]);
   const kind = (h.headers ?? []).find((x) => /^content-type:/i.test(x))?.slice(13).trim();
   return html`<div class="page" tabindex="-1">
-    <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class="status held"><span class="held row"><${Icon} name="held" />${h.approved ? "Approved, not used yet" : h.waiting ? "Held " + ms(now - new Date(h.since)) : "Its run has ended"}</span></span><span class="faint">${ofRun(h) ? html`by run <a class="mono soft" href=${address("runs", h.run)}>${shown(h.run)}</a>` : "by no run"}</span></div>
+    <div class="hero"><div class="row wrap"><a class="btn quiet small back" href=${address("held")} aria-label="Back to the list">←</a><span class="status held"><span class="held row"><${Icon} name="held" />${h.approved ? "Approved, not used yet" : h.waiting ? "Held " + ms(now - new Date(h.since)) : "Its run has ended"}</span></span><span class="faint">${ofRun(h) ? html`by run <a class="mono soft" href=${address("runs", h.run)}>${shown(h.run)}</a>` : "outside of runs"}</span></div>
       <p class="verb">${shown(h.method)} <span class="faint">${shown(u.scheme)}</span>${shown(u.host)}<span class="ember">${shown(u.rest)}</span></p>
       ${run?.title ? html`<p class="soft">${shown(run.title)}. <span class="faint">The model wrote this in its first comment. The request is below.</span></p>` : null}</div>
     ${strange.hidden ? html`<${Note} cls="held"><b>${plural(strange.hidden, "character")} in it cannot be seen</b>${strange.turning ? ", and " + (strange.turning === strange.hidden ? "they turn" : strange.turning + " of them turn") + " the text that follows around" : ""}. They are shown by their number.</${Note}>` : null}

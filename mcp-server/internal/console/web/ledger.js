@@ -1,4 +1,4 @@
-// What left this machine.
+// The page of the ledger: the requests and bytes that left this machine.
 import { html, useState } from "./preact.js";
 import { Card, Chip, Name, Note, Search, Switch, Tile, Wrong } from "./parts.js";
 import { bytes, clock, plain, plural, shown, thousands } from "./text.js";
@@ -8,7 +8,8 @@ import { Icon } from "./draw.js";
 const COLOURS = ["var(--ember-solid)", "var(--live-solid)", "var(--ok-solid)", "var(--held-solid)", "var(--violet)", "var(--grey)"];
 const TIMES = { "1h": 3600e3, "24h": 86400e3, "7d": 7 * 86400e3, "90d": 90 * 86400e3 };
 
-/** Chart is the bytes sent in each step of time, by API, and what was refused below. */
+/** Chart draws the bytes sent in each step of time, by API. A mark below a step stands for refused requests. step is in
+ * ms; there are at most 120 steps. */
 function Chart({ hours, since, until, step, apis }) {
   const n = Math.max(1, Math.min(120, Math.ceil((until - since) / step))), W = 1120, H = 128, w = W / n;
   const sums = Array.from({ length: n }, () => ({ by: new Map(), denied: 0 }));
@@ -31,7 +32,7 @@ function Matrix({ cells }) {
     <tbody>${names.map((n) => html`<tr><th scope="row"><${Name} name=${n} /></th>${hosts.map((h) => { const c = at.get(n + "\n" + h); return html`<td class="c">${c?.swapped ? html`<span class="cell" style=${{ background: `color-mix(in oklab, var(--ember-solid) ${Math.round(14 + Math.log10(c.swapped) * 13)}%, transparent)` }} title=${c.scrubbed ? plural(c.scrubbed, "key") + " came back and became a name again" : null}>${thousands(c.swapped)}</span>` : html`<span class="cell none">–</span>`}</td>`; })}</tr>`)}</tbody></table></div>`;
 }
 
-const MOST = 1000; // as many as there are in an answer
+const MOST = 1000; // entries; the history returns no more at once
 const entry = /^(host|run|name|api|outcome):(.+)$/;
 function Entries({ version }) {
   const [q, put] = useState(""), [most, more] = useState(100), params = new URLSearchParams();
@@ -44,17 +45,17 @@ function Entries({ version }) {
     : html`<div class="pad"><${Wrong} state=${list} empty="No exchange matches." /></div>`}</section>`;
 }
 
-/** Whole says whether the proxy's ledger is: read there, and compared with the checkpoints that runs were given. */
+/** Whole shows whether the ledger is unbroken. The proxy reads it and compares it with the checkpoints of runs. */
 function Whole() {
   const state = useData("ledger/check", useNow(60000)), d = state.data;
   if (!d || state.error) return html`<span class="faint small clip">${state.error ? shown(state.error) : "The ledger is being read…"}</span>`;
   const bad = d.findings.length > 0;
   return html`<span class=${"status " + (bad ? "bad" : "ok")}><span class=${"row " + (bad ? "bad" : "ok")}><${Icon} name=${bad ? "no" : "ok"} />${bad ? "Broken" : "Unbroken"}</span></span>
-    <span class="faint clip num small" title="codeforge audit verify compares with more">${plural(d.records, "record")} chained by the proxy${d.head ? html`, head <span class="mono">${shown(d.head.split(" ")[1].slice(0, 12))}</span>` : ""}${d.compared ? `, fits ${plural(d.compared, "run")}` : ""}${d.lost ? `, ${thousands(d.lost)} lost` : ""}, checked ${clock(d.checked, false)}</span>
+    <span class="faint clip num small" title="codeforge audit verify compares with more">${plural(d.records, "record")} chained by the proxy${d.head ? html`, head <span class="mono">${shown(d.head.split(" ")[1].slice(0, 12))}</span>` : ""}${d.compared ? `, matches ${plural(d.compared, "run")}` : ""}${d.lost ? `, ${thousands(d.lost)} lost` : ""}, checked ${clock(d.checked, false)}</span>
     ${bad && html`<${Note} cls="bad">${d.findings.map((f, i) => html`${i ? html`<br />` : null}${shown(f)}`)}</${Note}>`}`;
 }
 
-/** exported is what e saves: the sums of the page, as JSON. */
+/** exported saves the sums of the page as a JSON file. The key e calls it, and Ledger sets it. */
 export let exported = () => {};
 
 export function Ledger() {
@@ -84,7 +85,7 @@ export function Ledger() {
       <${Tile} title="Stopped" value=${thousands(d.denied)} sub="not sent" cls=${d.denied ? "bad" : ""} /></dl>
     <${Card} title="Sent, by API" side=${html`<div class="legend">${[...apis, ...((d.traffic ?? []).some((t) => !apis.includes(t.api)) ? ["others"] : [])].map((a, i) => html`<span><i style=${{ background: COLOURS[a === "others" ? 5 : i] }}></i>${shown(a)}</span>`)}<span><i class="k-den wideden"></i>refused</span></div>`}><div class="body"><${Chart} hours=${d.hours ?? []} since=${new Date(d.since)} until=${new Date(d.until)} step=${d.step_ms} apis=${apis} /><div class="row faint num small ends"><span>${clock(d.since, false)}</span><span>now</span></div></div></${Card}>
     <div class="m1">
-      <${Card} title="Which key went to which host" side=${html`<span class="faint small">a key has one API: its own</span>`}>${d.matrix?.length ? html`<${Matrix} cells=${d.matrix} />` : html`<p class="pad faint">No name was turned into its key in this time.</p>`}</${Card}>
+      <${Card} title="Which key went to which host" side=${html`<span class="faint small">each key belongs to one API</span>`}>${d.matrix?.length ? html`<${Matrix} cells=${d.matrix} />` : html`<p class="pad faint">No name was turned into its key in this time.</p>`}</${Card}>
       <${Card} title="Carried from one API to another">${d.carried?.length ? html`<table><thead><tr><th>Read, then written</th><th class="r">Runs</th><th class="r">Written</th></tr></thead><tbody>${d.carried.map((c) => html`<tr><td><span class="row"><${Chip}>${shown(c.from)}</${Chip}><span class="faint"><${Icon} name="right" /></span><${Chip}>${shown(c.to)}</${Chip}></span></td><td class="r">${thousands(c.runs)}</td><td class="r soft">${bytes(c.bytes)}</td></tr>`)}</tbody></table>` : html`<p class="pad faint">No run read from one API and then wrote to another.</p>`}</${Card}></div>
     <${Entries} version=${version} />`}
   </div></main>`;

@@ -1,4 +1,4 @@
-// Find anything or do something (ctrl-k), and the keys (?).
+// The dialogs: search and actions (ctrl-k), and the list of keys (?).
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { Icon } from "./draw.js";
 import { ago, left, shown } from "./text.js";
@@ -10,8 +10,8 @@ import { under } from "./status.js";
 
 export const PAGES = [["runs", "Runs", "runs", "r"], ["held", "Held", "held", "h"], ["ledger", "Ledger", "ledger", "l"], ["apis", "APIs", "api", "a"], ["servers", "Servers", "server", "s"], ["skills", "Skills", "skill", "k"], null, ["alerts", "Alerts", "bell", "b"], ["settings", "Settings", "gear", "e"]];
 
-/** Dialog is a modal one that ends with escape or a click beside it. */
-function Dialog({ cls, label, children }) { // cls is its name in app.dialog too: a late event of one does not end another
+/** Dialog is a modal dialog. Escape or a click beside it closes it. */
+function Dialog({ cls, label, children }) { // cls is also its name in app.dialog, so a late close event does not close another dialog
   const d = useRef(null);
   useEffect(() => { d.current.showModal(); }, []);
   return html`<dialog ref=${d} class=${cls} aria-label=${label} onClose=${() => { if (app.dialog === cls) set({ dialog: "" }); }} onClick=${(e) => { if (e.target === d.current) d.current.close(); }}>${children}</dialog>`;

@@ -1,4 +1,4 @@
-// Parts that several pages have.
+// Components that several pages use.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { Icon } from "./draw.js";
 import { shown } from "./text.js";
@@ -12,15 +12,15 @@ export const Fact = ({ title, children }) => html`<dt>${title}</dt><dd>${childre
 export const Copy = ({ text, what, label }) => html`<button class="btn quiet small" title=${"Copy " + what} aria-label=${"Copy " + what} onClick=${() => copy(text, what[0].toUpperCase() + what.slice(1))}><${Icon} name="copy" />${label}</button>`;
 export const Command = ({ text }) => html`<div class="row frame command"><span class="clip">${text}</span><${Copy} text=${text} what="the command" /></div>`;
 export const Note = ({ cls, icon = "warn", children }) => html`<div class=${"note " + cls}><${Icon} name=${icon} /><p>${children}</p></div>`;
-/** Wrong says that there is no data, or that it is on its way. */
+/** Wrong stands where data is missing: it shows the error, or "…" while the data loads, or else the text in empty. */
 export const Wrong = ({ state, empty }) => state.error ? html`<${Note} cls="bad">${shown(state.error)}</${Note}>` : !state.data ? html`<p class="faint pad" aria-busy="true">…</p>` : empty ? html`<div class="pad faint">${empty}</div>` : null;
 export const Card = ({ title, side, label, cls = "", children }) => html`<section class=${"card " + cls} aria-label=${label ?? title}><header><h2 class="grow">${title}</h2>${side}</header>${children}</section>`;
-/** Switch chooses one of a few. */
+/** Switch shows a button for each choice [value, text, count], and calls on(value) after a click. */
 export const Switch = ({ label, value, choices, on }) => html`<div class="seg" role="group" aria-label=${label}>${choices.map(([v, text, count]) => html`<button type="button" aria-pressed=${v === value ? "true" : "false"} onClick=${() => on(v)}>${text}${count === undefined ? null : html` <b class="num">${count}</b>`}</button>`)}</div>`;
-/** Search is a filter field, told when typing pauses. / goes there. */
+/** Search is a filter field. It calls on(text) 180 ms after the last change, or at Enter. The key / focuses it. */
 export function Search({ label, value, hint, on }) {
   const [text, put] = useState(value), timer = useRef(0), told = useRef(value);
-  // What was told comes back as the value, when more may have been typed. Only another value replaces the text.
+  // The reported text returns as value, maybe after more typing. So only another value replaces the text.
   useEffect(() => { if (value !== told.current) put(told.current = value); }, [value]);
   const tell = (v) => { clearTimeout(timer.current); on(told.current = v); };
   const type = (e) => { const v = e.currentTarget.value; put(v); clearTimeout(timer.current); timer.current = setTimeout(() => tell(v), 180); };
@@ -28,7 +28,8 @@ export function Search({ label, value, hint, on }) {
   return html`<label class="field"><${Icon} name="search" /><span class="sr">${label}</span><input type="search" spellcheck="false" autocomplete="off" value=${text} placeholder=${hint} onInput=${type} onKeyDown=${key} /><kbd>/</kbd></label>`;
 }
 
-/** Virtual is a list of any length of which only the rows in view are in the document. */
+/** Virtual is a list of any length. The document has only its visible rows and 8 on each side. height is that of a row
+ * in px. Virtual calls near() if fewer than 300 rows follow. */
 export function Virtual({ count, height, row, near, label, chosen }) {
   const box = useRef(null), [view, put] = useState({ top: 0, size: 900 });
   const look = () => { const b = box.current; if (b) put((v) => v.top === b.scrollTop && v.size === b.clientHeight ? v : { top: b.scrollTop, size: b.clientHeight }); };
@@ -46,7 +47,7 @@ export function Virtual({ count, height, row, near, label, chosen }) {
   return html`<div class="scroll" ref=${box} onScroll=${look} tabindex="-1"><ol class="runs" aria-label=${label} style=${{ height: count * height + "px" }}>${rows}</ol></div>`;
 }
 
-/** Diff shows lines that changed, with a few around them. */
+/** Diff shows changed lines, and up to 3 lines before and after each. It shows at most 2,000 lines. */
 export function Diff({ lines, label }) {
   const near = new Set(), out = [];
   lines.forEach((l, i) => { if (l.k !== " ") for (let j = i - 3; j <= i + 3; j++) near.add(j); });

@@ -1,4 +1,4 @@
-// The plan of a dry run: what it would send, of which somebody approves all, some or nothing.
+// The plan of a dry run: the requests that it would send. A person approves the chosen steps, or refuses the plan.
 import { html, useState } from "./preact.js";
 import { Chip, Command, Fact, Name, Note, Wrong } from "./parts.js";
 import { bytes, clock, left, odd, plain, plural, shown } from "./text.js";
@@ -15,11 +15,11 @@ const stateOf = (p) => STATES[p.state] ?? ["warn", "bad", plain(p.state)];
 export const open = (p) => p.state === "open" && new Date(p.until) > Date.now();
 const target = (s) => s.server ? ["CALL", s.server, "." + s.tool] : [s.method, ...((u) => [u.host, u.rest])(parts(s.url))];
 
-// What somebody chose, by plan, for the keys too: the steps that are left out.
+// out has the steps that a person left out, by plan. It is not part of a component, because keys decide too.
 const out = new Map();
 const chosen = (p) => (p.steps ?? []).map((s) => s.n).filter((n) => !out.get(p.id)?.has(n));
 
-/** decide says yes to the chosen steps of a plan, or no to all of it. */
+/** decide approves the chosen steps of a plan, or refuses the whole plan. */
 export async function decide(p, approve) {
   const steps = chosen(p);
   if (approve && !steps.length) return say("No request is chosen.");
@@ -29,15 +29,15 @@ export async function decide(p, approve) {
   } catch (e) { say(e.message); }
 }
 
-/** planKeys are the keys of a plan that is shown. */
-let seen = null;
+let seen = null; // the plan on the screen
+/** planKeys handles a key on a plan: a approves, d refuses. It ignores a plan that is not on the screen. */
 export function planKeys(key, id) {
   if (seen?.id !== id || !open(seen) || seen.operator) return;
   if (key === "a") decide(seen, true);
   if (key === "d") decide(seen, false);
 }
 
-/** Row is a plan in the list. */
+/** Row shows a plan in the list. */
 export const Row = ({ p, now, current }) => { const [icon, cls, text] = stateOf(p); return html`<li key=${p.id}><a class="run three" href=${address("held", p.id)} aria-current=${current ? "true" : null}><span class=${"st " + cls}><${Icon} name=${icon} /></span><span class="row"><span class="t clip grow">Plan of ${plural(p.writes, "write")}</span><span class="d num held">${open(p) ? left(p.until, now) : ""}</span></span><span class="sub"><span class="clip mono">${shown((p.picture?.[1] ?? "").trim())}</span></span><span></span><span class="sub">${p.ended ? html`<${Chip} cls="bad">incomplete</${Chip}> ` : null}<${Chip} cls=${cls}>${text}</${Chip}></span></a></li>`; };
 
 function Change({ c }) {
@@ -56,7 +56,7 @@ function Step({ s, p, can, again }) {
     ${a?.why || a?.body ? html`<details><summary class="pad soft">Answer</summary>${a.why ? html`<p class="pad">${shown(a.why)}</p>` : null}${a.body ? html`<pre class="answer" tabindex="0">${shown(a.body)}</pre>` : null}</details>` : null}</section>`;
 }
 
-/** Plan is a plan with all of its requests. */
+/** Plan shows a plan with all its requests, and the buttons for a decision. */
 export function Plan({ id, now }) {
   const state = useData("plans/" + encodeURIComponent(id), app.versions.held), p = state.data, [, again] = useState(0), early = !useSeen(p?.id ?? "");
   if (!p) return html`<div class="page"><${Wrong} state=${state} /></div>`;

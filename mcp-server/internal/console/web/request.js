@@ -1,11 +1,11 @@
-// A request as it is shown to whoever decides about it.
+// A request, as the pages show it to the person who decides.
 import { html } from "./preact.js";
 import { Fact, Name } from "./parts.js";
 import { shown } from "./text.js";
 
 export const parts = (url) => { const m = /^(\w+:\/\/)?([^/?#]*)(.*)$/s.exec(url); return { scheme: m?.[1] ?? "", host: m?.[2] ?? "", rest: m?.[3] ?? "" }; };
 const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
-/** named is text in which token names stand out. */
+/** named returns a text as nodes, with an element for each token name. */
 export function named(text) {
   const out = [];
   let at = 0;
@@ -13,7 +13,8 @@ export function named(text) {
   out.push(shown(text.slice(at)));
   return out;
 }
-/** pretty is JSON with a field a line, if that changes nothing but white space outside of strings. */
+/** pretty returns a JSON body with one field per line. If that changes more than white space outside of strings, it
+ * returns the body unchanged. */
 export function pretty(body) {
   try {
     const v = JSON.parse(body), text = JSON.stringify(v, null, 2), bare = (s) => s.replace(/"(?:\\.|[^"\\])*"|\s+/g, (m) => m[0] === "\"" ? m : "");

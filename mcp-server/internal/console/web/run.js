@@ -1,4 +1,4 @@
-// One run: what it sent where with which name, why something was refused, its code and what it printed.
+// The page of one run: its requests with hosts and token names, the reasons of refusals, its code and its output.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
 import { Card, Chip, Copy, Fact, Kbd, Name, Note, Tile, Wrong } from "./parts.js";
 import { ago, bytes, clock, ms, paint, plain, plural, shown, thousands } from "./text.js";
@@ -7,7 +7,7 @@ import { address, app, copy, go, isSeen, say, set, useData, useNow, useSeen, wat
 import { Icon } from "./draw.js";
 import { Status, under } from "./status.js";
 
-// The steps that each request goes through in the proxy, and the step at which each code stops one.
+// STEPS are the steps of a request in the proxy. STOPS maps the code of a refusal to the index of its step.
 const STEPS = ["slot", "host", "reading", "policy", "redact", "swap", "send", "scrub"];
 const STOPS = {
   run_ended: 0, host_unknown: 1, host_mismatch: 1, host_invalid: 1, port_unknown: 1, host_of_server: 1, host_not_servers: 1, host_not_registry: 1, redacted_host: 1, plain_http: 1,
@@ -18,10 +18,11 @@ const STOPS = {
 };
 const stopOf = (x) => x.outcome === "served" ? 8 : x.outcome === "planned" ? 6 : STOPS[x.code] ?? (x.outcome === "denied" ? 3 : 6);
 
-// remove the scheme: what is left begins with the host.
+// path returns the path and query of a request. Without the scheme, an address begins with the host.
 const path = (x) => { const rest = (x.url ?? "").replace(/^\w+:\/\//, ""), i = rest.indexOf("/"); return i < 0 ? "" : rest.slice(i); };
 
-/** rows are the exchanges, with those alike that follow each other as one. */
+/** rowsOf returns the rows of the waterfall. Equal served exchanges that follow each other share a row, unless open has
+ * the number of the first. Times are in ms after the start of the run. */
 function rowsOf(run, exchanges, held, open, now) {
   const began = new Date(run.began).getTime(), rows = [];
   exchanges.forEach((x, i) => {
@@ -38,7 +39,8 @@ function rowsOf(run, exchanges, held, open, now) {
   return rows;
 }
 
-/** axis maps milliseconds to percent. The longest time in which nothing is sent is drawn short, with a break. */
+/** axis maps milliseconds to percent of the width. The longest idle time takes 12 percent and has a break (gap), if it
+ * exceeds 2 s and 45 percent of the total. */
 function axis(total, busy) {
   const times = busy.flat().concat(0, total).sort((a, b) => a - b), covered = (a, b) => busy.some(([x, y]) => x < b && y > a);
   let gap = null;
@@ -54,7 +56,7 @@ function ticksOf(total, scale) {
   const shownTime = scale.gap ? total - (scale.gap[1] - scale.gap[0]) : total;
   const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000].find((s) => shownTime / s <= 4) ?? 300000;
   const out = [];
-  for (let t = 0; out.length < 12 && scale.at(t) < 86; t += step) { // bounded whatever the times are
+  for (let t = 0; out.length < 12 && scale.at(t) < 86; t += step) { // at most 12 ticks, even if the times are wrong
     if (scale.gap && t > scale.gap[0] && t < scale.gap[1]) t = Math.ceil(scale.gap[1] / step) * step;
     if (scale.at(t) < 86) out.push(t);
   }
@@ -87,11 +89,11 @@ function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
       <span class="sz" role="cell">${r.held ? bytes(r.x.bytes_up) + " ↑" : r.x.outcome === "denied" ? "0" : bytes([r, ...r.more].reduce((n, o) => n + (o.x.bytes_down ?? 0), 0))}</span>
       <div role="cell" class="grow lanecell"><${Lane} row=${r} scale=${scale} /></div></div>`)}
     ${some.length < rows.length && html`<button type="button" class="btn quiet small more" onClick=${() => showAll(true)}>Show all ${thousands(rows.length)} requests</button>`}
-    ${run.omitted ? html`<p class="faint pad">${plural(run.omitted, "more request")} are counted, and were not kept.</p>` : null}
+    ${run.omitted ? html`<p class="faint pad">${plural(run.omitted, "more request")} counted, but not stored.</p>` : null}
   </div>`;
 }
 
-/** Why is what happened to one request on its way. */
+/** Why shows how far one request got in the proxy, and the remedy if it was refused or failed. */
 function Why({ row, hints, lines }) {
   const { x } = row, planned = x.outcome === "planned", wait = row.held || planned, stop = row.held ? 3 : stopOf(x), bad = stop < 8 && !planned;
   const hint = hints.find((h) => h.code === x.code && (!h.host || h.host === x.host)) ?? hints.find((h) => h.code && h.code === x.code);
@@ -107,7 +109,8 @@ function Why({ row, hints, lines }) {
 }
 function showLine(n) { const box = document.querySelector(".code"); if (box) { box.scrollIntoView({ block: "nearest" }); box.scrollTop = (n - 3) * 20; } }
 
-/** Flow is which names went to which hosts, and what the proxy stopped. */
+/** Flow draws the token names and the hosts they went to, and the requests that the proxy stopped. It draws at most 8
+ * pairs. */
 function Flow({ rows }) {
   const holder = useRef(null), [wide, put] = useState(760);
   useEffect(() => { const look = () => holder.current && put(Math.max(520, holder.current.clientWidth)); const o = new ResizeObserver(look); o.observe(holder.current); look(); return () => o.disconnect(); }, []);
@@ -132,7 +135,7 @@ function Flow({ rows }) {
       return html`<path class=${cls} stroke-width=${w} d=${curve(L, y, wall - B)} />${p.state !== "denied" && html`<path class=${cls} stroke-width=${w} stroke-dasharray=${p.state === "held" ? "6 5" : null} d=${curve(wall + B, y, R)} />`}${p.back ? html`<path class="back" d=${curve(L, y + 11, wall - B)} /><path class="back" d=${curve(wall + B, y + 11, R)} />` : null}
         ${p.state === "denied" && html`<path class="cross" d=${`M${wall - 5} ${y - 5}l10 10m0-10l-10 10`} />`}
         ${p.name ? html`<rect class="boxt" x="1" y=${y - 11} width=${L - 6} height="22" rx="5" /><text class="tn" x="9" y=${y + 4}>${clip(p.name, Math.floor((L - 44) / 6.7))}</text>${p.n > 1 && html`<text class="small" x=${L - 12} y=${y + 4} text-anchor="end">×${p.n}</text>`}` : html`<text class="small" x="9" y=${y + 4}>no name in it</text>`}
-        <text class="hn" x=${R + 8} y=${y - 1}>${clip(p.host, 30)}</text><text class="small" x=${R + 8} y=${y + 13}>${p.state === "denied" ? "stopped here, not sent" : p.state === "held" ? `held: ${bytes(p.up)} wait to go out` : `${plural(p.n, "request")} · ${bytes(p.up)} out, ${bytes(p.down)} in`}</text>`;
+        <text class="hn" x=${R + 8} y=${y - 1}>${clip(p.host, 30)}</text><text class="small" x=${R + 8} y=${y + 13}>${p.state === "denied" ? "stopped here, not sent" : p.state === "held" ? `held: ${bytes(p.up)} not sent yet` : `${plural(p.n, "request")} · ${bytes(p.up)} out, ${bytes(p.down)} in`}</text>`;
     })}
     ${list.length && list[0].state !== "denied" ? html`<text x=${wall} y=${24 - 2} text-anchor="middle">the proxy puts</text><text x=${wall} y=${24 + 13} text-anchor="middle">the keys in</text>` : null}
   </svg>${back ? html`<p class="faint">${back === 1 ? "A key in an answer was turned back into its name" : plural(back, "key") + " in answers were turned back into names"} before the code saw it.</p>` : null}${all.length > list.length ? html`<p class="faint">${plural(all.length - list.length, "more pair")} of name and host, below.</p>` : null}</div>`;
@@ -140,7 +143,7 @@ function Flow({ rows }) {
 
 const whole = (t) => (t?.head ?? "") + (t?.omitted ? `\n… ${thousands(t.omitted)} bytes are not kept …\n` : "") + (t?.tail ?? "");
 
-/** Code is the run's code, one text node, with the lines that asked for something marked. */
+/** Code shows the run's code. A mark beside a line selects its request. */
 function Code({ run, code, marks, names }) {
   const pre = useRef(null), text = whole(code), lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
   useLayoutEffect(() => { paint(pre.current, "code", names.size ? names : null, run.language === "python"); return () => paint(null, "code"); }, [text, names]);
@@ -155,7 +158,8 @@ function Printed({ output }) {
 }
 
 const PICTURE = /^image\/(png|jpeg|webp|gif)$/;
-/** Files shows the files that code left in /out or showed. A picture opens as a blob of its type, never as a page. */
+/** Files lists the files that code left in /out or showed. Only pictures keep their type, so a browser opens none as a
+ * page. */
 function Files({ id, list }) {
   const [seen, see] = useState({});
   useEffect(() => () => Object.values(seen).forEach((u) => URL.revokeObjectURL(u)), [seen]);
@@ -173,7 +177,8 @@ function Files({ id, list }) {
     ${seen[f.name] ? html`<img src=${seen[f.name]} alt=${plain(f.name)} />` : null}</li>`)}</ul></section>`;
 }
 
-/** linesOf is where the code names a request's host: its path too, if a line has both. */
+/** linesOf returns the numbers of the lines that name a request's host. If some of the lines also have words of its
+ * path, it returns those with the most words. */
 function linesOf(code, x) {
   const lines = code.split("\n"), first = path(x).split(/[/?]/).filter((s) => s.length > 2 && /^[a-z_-]+$/i.test(s)), out = [];
   lines.forEach((l, i) => { if (x.host && l.includes(x.host)) out.push([i + 1, first.filter((s) => l.includes(s)).length]); });
@@ -181,7 +186,7 @@ function linesOf(code, x) {
   return out.filter((o) => o[1] === best).map((o) => o[0]);
 }
 
-/** useRun is a run. While it is under way, only the requests that are new are asked for. */
+/** useRun loads a run. While the run is active, it loads only new requests and adds them to the known ones. */
 function useRun(id) {
   const known = useRef({ list: [], after: 0 }), k = known.current;
   const state = useData("runs/" + encodeURIComponent(id), app.touched, 400, k.after ? "?after=" + k.after : ""), d = state.data;
@@ -244,12 +249,12 @@ export function Run({ id }) {
 export async function stopRun(id) {
   try { await api(`runs/${encodeURIComponent(id)}/stop`, "POST"); say("The run is being stopped."); } catch (e) { say(e.message); }
 }
-/** receipt copies what was done, without code and output. */
+/** receipt copies the receipt of a run to the clipboard: JSON without code and output. */
 export function receipt(d) {
   const { code, output, answer, kept, spans, ...rest } = d;
   copy(JSON.stringify(rest, null, 2), "The receipt");
 }
-/** runKeys are the keys of a run's page. */
+/** runKeys handles a key on the page of a run. It stops only a run that has been on the screen for 1 s. */
 export async function runKeys(key, id) {
   if (key === "x") return isSeen(id) && stopRun(id);
   if (key === "c") { try { receipt(await api("runs/" + encodeURIComponent(id))); } catch (e) { say(e.message); } }

@@ -1,4 +1,4 @@
-// The list of runs, and the page of the one that is chosen.
+// The list of runs, and beside it the page of the chosen run.
 import { html, useEffect } from "./preact.js";
 import { Chip, Search, Switch, Virtual, Wrong } from "./parts.js";
 import { ago, shown, thousands } from "./text.js";
@@ -8,12 +8,12 @@ import { Histogram, Micro } from "./draw.js";
 import { State, kind } from "./status.js";
 import { Run } from "./run.js";
 
-// The list is kept while other pages are shown. Filter is what it was asked with.
+// list outlives a change of the page. filter is that of the last load, or null before the first one.
 export const list = { filter: null, runs: [], next: "", busy: false, error: "", total: 0 };
 const FIELDS = ["api", "host", "skill", "client", "session", "run"];
 const STATES = { failed: "failed", refused: "denied", denied: "denied", ok: "ok", active: "running", running: "running", stopped: "stopped", lost: "lost", waiting: "waiting", frozen: "frozen" };
 
-/** query is a filter as people type it, as the parameters of a request: api:stripe status:failed, and words. */
+/** query turns a typed filter, e.g. "api:stripe status:failed refund", into the parameters of a request. */
 export function query(text) {
   const q = new URLSearchParams(), words = [];
   for (const word of text.split(/\s+/)) {
@@ -46,8 +46,9 @@ async function load(filter, more) {
 }
 const more = () => { if (list.next && !list.busy) load(list.filter, true); };
 
-// fresh asks for the latest runs again, soon, and puts them on top of those that are there.
 let soon = 0;
+// fresh loads the latest 100 runs after wait ms, and puts them before the older known ones. It ignores further calls
+// while it waits.
 function fresh(wait) {
   if (soon || list.filter === null) return;
   soon = setTimeout(async () => {
@@ -63,7 +64,7 @@ function fresh(wait) {
       list.runs = got.concat(rest);
       if (!rest.length) list.next = page.next ?? "";
       set({});
-    } catch { /* the next change asks again */ }
+    } catch { /* the next change loads them */ }
   }, wait);
 }
 onRuns((runs) => {
@@ -77,7 +78,7 @@ onRuns((runs) => {
   fresh(1500);
 }, () => fresh(0));
 
-/** step moves along the list. */
+/** step opens the next run of the list (1) or the previous one (-1). */
 export function step(by) {
   const i = list.runs.findIndex((r) => r.run === app.route.id), to = list.runs[Math.max(0, Math.min(list.runs.length - 1, i + by))];
   if (to) go("runs", to.run, app.route.q, true);
@@ -94,7 +95,7 @@ export function Runs() {
   const choose = (s) => filter([s, ...q.split(/\s+/).filter((w) => !/^(status|is):/.test(w))].filter(Boolean).join(" "));
   const row = (i, top) => {
     const r = list.runs[i];
-    if (!r) return null; // the list has become shorter since it was counted
+    if (!r) return null; // the list became shorter after Virtual counted it
     return html`<li key=${r.run}><a class="run" href=${address("runs", r.run, q)} aria-current=${r.run === chosen ? "true" : null} style=${{ top: top + "px" }}>
       <span class="st"><${State} run=${r} /></span><span class="row"><span class="t clip grow">${shown(r.title || "no code")}</span><span class="d num">${ago(r.began, now)}</span></span>
       <span class="sub"><span class="clip client">${shown((r.tenant ? r.tenant + ": " : "") + (r.client || "unknown client"))}</span>${(r.apis ?? []).slice(0, 3).map((a) => html`<${Chip}>${shown(a)}</${Chip}>`)}<span class="grow"></span><${Micro} spans=${r.spans} total=${r.wall_ms} /></span></a></li>`;

@@ -1,5 +1,5 @@
-// Who is here: a bearer in this tab's own storage, asked of sibling tabs, or exchanged for a code. No cookie, so that no
-// other page or port can make the browser send it.
+// The session: a bearer in the storage of this tab. The tab gets it in exchange for a code, or from another tab. It is
+// not a cookie, so other pages and ports cannot make the browser send it.
 const KEY = "codeforge-bearer", BASE = "/console/api/";
 let bearer = sessionStorage.getItem(KEY) ?? "";
 let over = () => {};
@@ -16,12 +16,13 @@ siblings.addEventListener("message", (e) => {
   if (e.data?.over === true && bearer) { take(""); over(""); }
 });
 
-/** onOver is called when the session has ended, with why; onFound when another tab has one. */
+/** onOver sets the function that gets the reason when the session ends. onFound sets the function that is called when
+ * another tab sends a session. */
 export const onOver = (f) => { over = f; };
 export const onFound = (f) => { found = f; };
 export const signedIn = () => bearer !== "";
 
-/** signIn exchanges a code or MCP_AUTH_TOKEN. It throws what is wrong. */
+/** signIn exchanges a code or MCP_AUTH_TOKEN for a bearer. It throws an Error with the reason of CodeForge. */
 export async function signIn(secret) {
   const r = await fetch(BASE + "session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret }), credentials: "omit" });
   const body = await r.json().catch(() => ({}));
@@ -29,33 +30,34 @@ export async function signIn(secret) {
   take(body.bearer);
 }
 
-/** enter uses the code in the address, which it erases first, or asks the tabs that are open. */
+/** enter starts a session with the code in the address, or else with the bearer of this tab or another one. It reports
+ * whether there is a session. */
 export async function enter() {
   const code = /^#code=([A-Z0-9]+)$/.exec(location.hash)?.[1];
   if (code) {
-    history.replaceState(null, "", location.pathname);
+    history.replaceState(null, "", location.pathname); // first, so that the history does not keep the code
     await signIn(code);
     return true;
   }
   if (bearer) return true;
   siblings.postMessage({ ask: true });
-  for (let i = 0; i < 10 && !bearer; i++) await new Promise((done) => setTimeout(done, 15)); // no sign-in page for a blink
+  for (let i = 0; i < 10 && !bearer; i++) await new Promise((done) => setTimeout(done, 15)); // at most 150 ms, so that the sign-in page does not flash
   return bearer !== "";
 }
 
 export async function signOut() {
-  try { await api("sessions/this", "DELETE"); } catch { /* it is over in any case */ }
+  try { await api("sessions/this", "DELETE"); } catch { /* this browser forgets the session in any case */ }
   take("");
   siblings.postMessage({ over: true });
   over("");
 }
 
-/** Lost is for what was asked and not answered: it may have counted. */
+/** Lost is the error of a request without a usable answer. CodeForge may have made the change. */
 export class Lost extends Error {
-  constructor(method) { super("CodeForge does not answer" + (method === "GET" ? "." : ", so it is not known whether that counted. It is shown here when it answers again.")); }
+  constructor(method) { super("CodeForge does not answer" + (method === "GET" ? "." : ", so it is not known whether that counted. This page shows it when CodeForge answers again.")); }
 }
 
-/** request is a fetch with the bearer. */
+/** request is fetch with the bearer. It throws Lost without an answer, and ends the session after a 401. */
 export async function request(path, init = {}) {
   const sent = bearer, method = init.method ?? "GET", changes = method !== "GET";
   const r = await fetch(BASE + path, { ...init, headers: { ...init.headers, Authorization: "Bearer " + sent }, credentials: "omit" }).catch((e) => { throw e instanceof TypeError ? new Lost(method) : e; });
@@ -63,7 +65,7 @@ export async function request(path, init = {}) {
   return r;
 }
 
-/** api asks for JSON. It throws what CodeForge says is wrong. */
+/** api sends a request and returns the JSON of the answer. It throws Lost, or an Error with the reason of CodeForge. */
 export async function api(path, method = "GET", body = undefined, signal = undefined) {
   const init = { method, signal };
   if (body !== undefined) { init.body = JSON.stringify(body); init.headers = { "Content-Type": "application/json" }; }

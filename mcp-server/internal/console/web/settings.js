@@ -1,4 +1,4 @@
-// Whether everything works, what is kept, who is here, and the settings.
+// The page of settings: checks, stored data, sessions, and the values of .env.
 import { html, useState } from "./preact.js";
 import { Card, Chip, Command, Fact, Note, Wrong } from "./parts.js";
 import { ago, bytes, clock, plain, plural, shown, thousands } from "./text.js";
@@ -10,7 +10,7 @@ const MEANS = {
   YOLO_MODE: "opens hosts that are in no API", DEBUG_MODE: "logs code and output", MCP_PORT: "of /mcp and of this page", MCP_ALLOWED_HOSTS: "names besides localhost", SANDBOX_SLOTS: "runs at the same time", SANDBOX_WARM: "interpreters kept warm", SANDBOX_MEMORY: "of one run", SANDBOX_SERVERS: "MCP servers at the same time", SANDBOX_SERVER_MEMORY: "of one MCP server",
   SKILLS_READONLY: "code cannot write skills", OUTPUT_LIMIT: "characters of output shown to the model", TIMEOUT_DEFAULT: "seconds a run may take", TIMEOUT_MAX: "seconds a run may ask for", ANSWER_AFTER: "seconds until a call answers; its run goes on", HISTORY: "full, receipts or off", LOG_FORMAT: "text or json", MCP_AUTH_TOKEN: "the token that clients send", REDACTING_STRINGS: "replaced in every request",
 };
-/** browser names a browser of what it says of itself. */
+/** browser returns a short name for a User-Agent header, e.g. "Firefox on Linux". */
 function browser(agent) {
   const name = /Edg\//.test(agent) ? "Edge" : /Firefox\//.test(agent) ? "Firefox" : /Chrom(e|ium)\//.test(agent) ? "Chrome" : /Safari\//.test(agent) ? "Safari" : "A browser";
   const on = /Windows/.test(agent) ? "Windows" : /Android/.test(agent) ? "Android" : /iPhone|iPad/.test(agent) ? "iOS" : /Mac OS/.test(agent) ? "macOS" : /Linux/.test(agent) ? "Linux" : "";
@@ -41,7 +41,7 @@ export function Settings() {
     <div class="cols2">
       <div class="stack"><${Card} title="Checks" side=${s && html`<span class="faint num small">${checks.length - wrong} ok${wrong ? `, ${wrong} wrong` : ""}</span>`}>${s ? html`<table><tbody><tr><td class="ok iconcell"><${Icon} name="ok" /></td><td>codeforge</td><td class="soft">${shown(s.version)}, ${s.mode}, up ${ago(s.started, now)}</td></tr>${checks.map((c) => html`<tr key=${c.name}><td class=${(c.ok ? "ok" : "bad") + " iconcell"}><${Icon} name=${c.ok ? "ok" : "no"} /></td><td>${c.name}</td><td class=${(c.ok ? "soft" : "bad") + " wrapany"}>${shown(c.text)}</td></tr>`)}<tr><td class=${(app.problems ? "held" : "ok") + " iconcell"}><${Icon} name=${app.problems ? "warn" : "ok"} /></td><td>apis/</td><td class=${app.problems ? "held" : "soft"}>${app.problems ? html`<a class="soft" href="#/apis">${plural(app.problems, "API")} with mistakes</a>` : "no mistakes"}</td></tr></tbody></table><div class="under stack"><p class="faint">The machine itself (kernel, programs, permissions, hosts, attacks) is checked in a terminal:</p><${Command} text=${(s.mode === "docker" ? "docker compose exec mcp-server " : "") + "codeforge doctor"} /></div>` : html`<div class="pad"><${Wrong} state=${status} /></div>`}</${Card}></div>
       <div class="stack"><${Card} title="Stored data"><${Kept} /></${Card}>
-        <${Card} title="Who is here"><${Sessions} /><div class="under"><${Note} cls="held" icon="touch">An agent that has a shell of yours could open this console too. Rules that say <span class="mono">"by": "operator"</span> are not decided here.</${Note}></div></${Card}></div></div>
+        <${Card} title="Who is here"><${Sessions} /><div class="under"><${Note} cls="held" icon="touch">An agent that has a shell of yours could open this console too. Requests under rules with <span class="mono">"by": "operator"</span> cannot be decided here.</${Note}></div></${Card}></div></div>
     <${Card} title="Settings" side=${html`<span class="faint small">change them in <span class="mono">.env</span>: the console never writes configuration</span>`}><table><tbody>${(settings.data ?? []).map((v) => html`<tr key=${v.name}><td class="mono">${v.name}</td><td><b class="wrapany">${v.value === "" ? html`<span class="faint">empty</span>` : shown(v.value)}</b></td><td><${Chip} cls=${v.default ? "" : "live"}>${v.default ? "default" : "set"}</${Chip}></td><td class="soft">${MEANS[v.name] ?? ""}</td></tr>`)}</tbody></table></${Card}>
   </div></main>`;
 }

@@ -1,4 +1,4 @@
-// The way in, for whoever has the machine.
+// The sign-in page, for the person who can run commands on the machine.
 import { html, useState } from "./preact.js";
 import { Command } from "./parts.js";
 import { shown } from "./text.js";

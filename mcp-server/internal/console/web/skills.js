@@ -1,4 +1,4 @@
-// Skills: their source, and which run changed them how.
+// The page of skills: their source, their versions, and the run that wrote each version.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact.js";
 import { Card, Chip, Copy, Diff, Fact, Name, Note, Search, Wrong } from "./parts.js";
 import { ago, bytes, changes, clock, paint, plain, plural, shown } from "./text.js";
@@ -18,8 +18,8 @@ function Source({ text, python }) {
   return html`<div class="code"><span class="ln" aria-hidden="true">${Array.from({ length: Math.min(lines, 20000) }, (_, i) => i + 1).join("\n")}</span><pre ref=${pre} tabindex="0" aria-label="Source">${shown(text)}</pre></div>`;
 }
 
-const HOW = { run: "written in a run", tool: "update_skill", outside: "from outside of runs", pin: "put back: it is pinned", console: "in the console" };
-/** change changes a skill, and says what came of it. */
+const HOW = { run: "written in a run", tool: "update_skill", outside: "changed outside of runs", pin: "put back: it is pinned", console: "in the console" };
+/** change sends a change of a skill, and shows the text said, or the error. */
 async function change(method, path, said, body) {
   try { await api("skills/" + path, method, body); say(said); } catch (e) { say(e.message); }
 }
@@ -41,7 +41,7 @@ function Skill({ name, use, most, readOnly }) {
     <div class="row wrap"><a class="btn quiet small back" href=${address("skills", "", app.route.q)} aria-label="Back to the list">←</a><h2 class="mono grow title">${shown(name)}</h2>${d.deleted ? null : html`<${Copy} text=${d.source} what="the source" />${d.pinned ? html`<${Chip} cls="ok" icon="lock">pinned</${Chip}>` : null}${d.read_only ? null : html`
       <button type="button" class="btn" key=${d.sum} disabled=${early} onClick=${() => change(d.pinned ? "DELETE" : "POST", path + "/pin", d.pinned ? "Unpinned: code and tools may change it again." : "Pinned: runs import this source, even if code changes the file.", d.pinned ? undefined : { sum: d.sum })}><${Icon} name="lock" />${d.pinned ? "Unpin" : "Pin this version"}</button>
       ${sure ? html`<button type="button" class="btn no" onClick=${() => { ask(false); change("DELETE", path, versions.length ? "Deleted. Its versions stay: each can be restored." : "Deleted."); }}>Yes, delete</button><button type="button" class="btn quiet" onClick=${() => ask(false)}>Keep it</button>` : html`<button type="button" class="btn no" disabled=${d.pinned} onClick=${() => ask(true)}>Delete</button>`}`}`}</div>
-    <p class="soft">${d.deleted ? "It was deleted. Restore one of its versions to have it again." : d.description ? shown(d.description) : "It has no description."}</p>
+    <p class="soft">${d.deleted ? "It was deleted. Restore a version to get it back." : d.description ? shown(d.description) : "It has no description."}</p>
     <div class="m2"><div class="stack">
       ${chosen && html`<section class="card" aria-label="Changes"><header><h2 class="grow">${before ? `Version ${chosen.version} against ${before.version}` : `Version ${chosen.version}, the first`}</h2><span class="ok num">+${chosen.added}</span><span class="bad num">−${chosen.removed}</span></header><${Version} key=${chosen.version} name=${name} version=${chosen} before=${before} /></section>`}
       ${!d.deleted && html`<section class="card" aria-label="Source"><header><h2 class="grow">Source</h2><span class="faint small">a model wrote this: read it before you trust it</span></header><${Source} text=${d.source} python=${name.endsWith(".py")} /></section>`}</div>

@@ -1,4 +1,4 @@
-// What all pages share: where we are, what is live, and data that is asked for again when it has changed.
+// State that all pages share: the route, the stream of changes, and data that loads again after a change.
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
 import { api, Lost, request, signedIn } from "./session.js";
 
@@ -8,19 +8,19 @@ export const app = {
   versions: { held: 0, apis: "", servers: 0, down: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
   alerts: 0, alertCount: 0, touched: 0, held: [], plans: [], problems: 0, about: null, dialog: "", toast: "",
 };
-/** set changes it and draws again. */
+/** set changes fields of app, and draws all components that use app again. */
 export function set(change) { Object.assign(app, change); for (const f of readers) f(); }
-/** useApp draws the component again whenever it changes. */
+/** useApp returns app, and draws the component again after each change. */
 export function useApp() {
   const [, again] = useReducer((n) => n + 1, 0);
   useLayoutEffect(() => { readers.add(again); return () => readers.delete(again); }, []);
   return app;
 }
 
-/** needs is what waits for somebody now: requests, and then plans. */
+/** needs returns the requests and then the plans that wait for a decision now. */
 export const needs = () => [...app.held.filter((h) => h.waiting && !h.approved), ...app.plans.filter((p) => p.state === "open" && new Date(p.until) > Date.now())];
 
-// Where we are is in the address, behind the #: a page, what is chosen on it, and a filter.
+// parse reads the route from the address behind the #: a page, the id of the chosen item, and a filter.
 export function parse(hash) {
   const m = /^#\/([a-z]+)(?:\/([^?]*))?(?:\?(.*))?$/.exec(hash);
   const text = (s) => { try { return decodeURIComponent(s ?? ""); } catch { return ""; } };
@@ -33,21 +33,22 @@ export function go(page, id = "", q = "", replace = false) {
   if (replace) { history.replaceState(null, "", to); set({ route: parse(to) }); } else location.hash = to;
 }
 
-/** say shows a sentence for a while. */
 let saying = 0;
+/** say shows a sentence for 5 s. */
 export function say(text) { clearTimeout(saying); set({ toast: text }); saying = setTimeout(() => set({ toast: "" }), 5000); }
 
 export async function copy(text, what) {
   try { await navigator.clipboard.writeText(text); say(what + " copied."); } catch { say("The browser does not allow copying here."); }
 }
 
-/** useData asks for a path, and again when the version changes, unless the screen is frozen. An empty path: nothing.
- * Least is the time between two questions, in milliseconds; more is added to what is asked, and makes no other path. */
+/** useData loads a path, and loads it again if the version changes and the screen is not frozen. It ignores an empty
+ * path. least is the shortest pause after an answer, in ms. more is added to the address; the data still counts as that
+ * of path. */
 export function useData(path, version = 0, least = 0, more = "") {
   const [state, put] = useState({ path: "", data: undefined, error: "" });
   const at = useRef({ path: "", stop: null, timer: 0, next: 0, wanted: false }).current;
   at.more = more;
-  const ask = () => { // one question at a time: what is under way is not given up because there is more to ask
+  const ask = () => { // one request at a time: a new version does not abort the present one
     if (at.stop || at.timer || !at.wanted || (app.frozen && at.has === at.path)) return;
     if (at.next > Date.now()) { at.timer = setTimeout(() => { at.timer = 0; ask(); }, at.next - Date.now()); return; }
     const stop = at.stop = new AbortController(), began = Date.now();
@@ -74,23 +75,24 @@ export function useData(path, version = 0, least = 0, more = "") {
   return state.path === path ? state : { path, data: undefined, error: "" };
 }
 
-/** useNow draws again every so often, and gives the time. */
+/** useNow returns the time in ms. It draws again at each interval of every ms, unless the page is frozen or hidden. */
 export function useNow(every) {
   const [now, put] = useState(Date.now());
   useEffect(() => { const t = setInterval(() => { if (!app.frozen && !document.hidden) put(Date.now()); }, every); return () => clearInterval(t); }, [every]);
   return now;
 }
 
-// What has been on the screen for a second, so that a key or a click that was meant for what was there before does nothing.
+// seen is the id of the item that has been on the screen for 1 s. Before that, a person cannot decide, because a key or
+// a click may be meant for the item that was there before.
 let seen = "";
-/** useSeen says whether this has been on the screen for long enough to be decided about; isSeen says so to keys. */
+/** useSeen reports whether the item with this id has been on the screen for 1 s. isSeen reports the same to keys. */
 export function useSeen(id) {
   const [it, put] = useState("");
   useEffect(() => {
     let timer = 0;
     const begin = () => { clearTimeout(timer); put(seen = ""); if (id && !document.hidden) timer = setTimeout(() => put(seen = id), 1000); };
     begin();
-    // A page that closes itself must not pass the keys that were meant for it to this window.
+    // If another window closes itself, keys for it arrive here. So the second begins again.
     addEventListener("focus", begin);
     document.addEventListener("visibilitychange", begin);
     return () => { removeEventListener("focus", begin); document.removeEventListener("visibilitychange", begin); clearTimeout(timer); seen = ""; };
@@ -99,7 +101,8 @@ export function useSeen(id) {
 }
 export const isSeen = (id) => seen === id;
 
-// The stream of what changes: one, while the page is visible. It goes on where it ended; what it missed is asked anew.
+// The stream of changes: there is one while the page is visible. A new stream begins at the end of the last one. After
+// a gap, the pages load their data again.
 let stop = null, after = "", watched = "", gapped = () => {}, told = () => {};
 export const onRuns = (runs, gap) => { told = runs; gapped = gap; };
 
@@ -115,7 +118,8 @@ export function restart() {
 }
 document.addEventListener("visibilitychange", restart);
 
-// SILENCE is after how many milliseconds a stream without a line is taken for dead: there is one every 15 s.
+// SILENCE is the time in ms after which a stream without a line counts as broken. CodeForge sends one at least every 15
+// s.
 const SILENCE = 40000;
 
 async function follow(signal) {
@@ -139,7 +143,7 @@ async function follow(signal) {
         rest = whole.pop();
         for (const line of whole) if (line) hear(JSON.parse(line));
       }
-    } catch { /* it is tried again */ }
+    } catch { /* the loop tries again */ }
     clearTimeout(silent);
     if (signal.aborted) return;
     set({ connected: false });

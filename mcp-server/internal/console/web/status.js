@@ -1,4 +1,4 @@
-// The state of a run, as it is shown.
+// The state of a run, as the pages show it.
 import { html } from "./preact.js";
 import { plain } from "./text.js";
 import { app } from "./state.js";
@@ -9,7 +9,8 @@ const KINDS = {
   running: ["runs", "live", "Running"], waiting: ["clock", "live", "Waits for a slot"], stopped: ["stop", "bad", "Stopped"], frozen: ["no", "bad", "Frozen by an alarm"], lost: ["stop", "bad", "Its end was not stored"],
 };
 export const under = (run) => run.state === "running" || run.state === "waiting";
-/** kind is how a run is shown: its state, whether it is held, and whether something was refused. */
+/** kind returns the key of KINDS for a run: "held" if a request of an active run waits for approval, "denied" if a run
+ * without an error had a refused request, or else the state of the run. */
 export function kind(run) {
   if (under(run) && app.held.some((h) => h.run === run.run && h.waiting)) return "held";
   return run.state === "ok" && run.count?.denied ? "denied" : KINDS[run.state] ? run.state : "failed";

@@ -1,18 +1,19 @@
-// Text and numbers. What code, APIs and models wrote becomes text nodes, never markup: nothing here or elsewhere makes
-// HTML of a string, and the page's policy (trusted-types 'none') would refuse it.
+// Text and numbers. Text of code, APIs and models becomes text nodes, never markup. The console never makes HTML from a
+// string, and the page's policy (trusted-types 'none') would refuse that.
 import { html } from "./preact.js";
 
-// Characters that are there but cannot be seen, or that turn the direction of what follows, as internal/safetext has
-// them: they are shown by their number, so that what is read is what is there.
+// ODD matches characters that are invisible or undefined, or that change the direction of text, like internal/safetext.
+// The console shows the number of each, so that a person can read the whole text.
 const ODD = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 const kept = (text, at, c) => c === "\n" || c === "\t" || (c === "\r" && text[at + 1] === "\n") ||
   ((c === "\ufe0e" || c === "\ufe0f") && at > 0 && text[at - 1] > " " && !text[at - 1].match(ODD));
 const number = (c) => "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 
-// MOST bounds how many of them are shown by number in one text; later ones are shown as one sign.
+// MOST is the number of odd characters that one text shows by number. It shows U+FFFD for a later sequence.
 const MOST = 400;
 
-/** shown is text with every odd character by its number, as children of an element. Repeated ones are counted. */
+/** shown returns a text as children of an element, with a number in place of each odd character. A repeated character
+ * has one number with a count. */
 export function shown(text) {
   text = String(text ?? "");
   const out = [];
@@ -30,7 +31,7 @@ export function shown(text) {
   return out.map((o) => typeof o === "string" ? o : html`<span class="odd" title="an invisible character, by its number">${number(o.c)}${o.n > 1 ? "\u00d7" + o.n : ""}</span>`);
 }
 
-/** odd counts the characters of a text that cannot be seen, and those of them that turn the direction of text. */
+/** odd counts the odd characters of a text (hidden), and among these the ones that change its direction (turning). */
 export function odd(text) {
   let hidden = 0, turning = 0;
   for (const m of String(text ?? "").matchAll(ODD)) {
@@ -41,10 +42,10 @@ export function odd(text) {
   return { hidden, turning };
 }
 
-/** plain is text for an attribute, where there is no room for marks. */
+/** plain returns a text for an attribute: one line of at most 300 characters, with odd characters as numbers. */
 export const plain = (text) => String(text ?? "").replace(ODD, (c) => c === "\n" || c === "\t" ? " " : number(c)).slice(0, 300);
 
-// Numbers as people read them.
+// Numbers with units for people: bytes takes bytes, and ms takes milliseconds.
 export const bytes = (n) => !n ? "0" : n < 1000 ? n + " B" : n < 1e6 ? (n / 1e3).toFixed(n < 1e4 ? 1 : 0) + " kB" : n < 1e9 ? (n / 1e6).toFixed(n < 1e7 ? 1 : 0) + " MB" : (n / 1e9).toFixed(1) + " GB";
 export const ms = (n) => n < 1000 ? Math.round(n) + " ms" : n < 60000 ? (n / 1000).toFixed(n < 10000 ? 2 : 1) + " s" : Math.floor(n / 60000) + " m " + String(Math.floor(n % 60000 / 1000)).padStart(2, "0") + " s";
 export const thousands = (n) => String(Math.round(n ?? 0)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
@@ -52,28 +53,29 @@ export const plural = (n, one, many = one + "s") => thousands(n) + " " + (n === 
 
 const at = (t) => t instanceof Date ? t : new Date(t);
 const never = (t) => !t || String(t).startsWith("0001-");
-/** ago is how long ago a time was, in one unit. */
+/** ago returns the time since t in one unit, e.g. "5 min". */
 export function ago(t, now = Date.now()) {
   if (never(t)) return "never";
   const s = Math.max(0, (now - at(t)) / 1000);
   return s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d";
 }
 const two = (n) => String(n).padStart(2, "0");
-/** clock is a time of today, or a day and a time. */
+/** clock returns the local time of t, with the day unless that is today. */
 export function clock(t, seconds = true) {
   if (never(t)) return "never";
   const d = at(t), day = d.toDateString() === new Date().toDateString() ? "" : `${d.getDate()} ${d.toLocaleString("en", { month: "short" })} `;
   return day + two(d.getHours()) + ":" + two(d.getMinutes()) + (seconds ? ":" + two(d.getSeconds()) : "");
 }
-/** left is a countdown, minutes and seconds. */
+/** left returns the time left until a moment, in minutes and seconds: "4:05". */
 export const left = (until, now) => { const s = Math.max(0, Math.ceil((at(until) - now) / 1000)); return Math.floor(s / 60) + ":" + two(s % 60); };
 
-// Colours for code without an element: ranges over one text node (CSS Custom Highlight API).
+// Colours for code: ranges over text nodes, which need no elements (CSS Custom Highlight API).
 const WORDS = /\/\/[^\n]*|#[^\n]*|\/\*[\s\S]*?\*\/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`|\b(?:import|from|export|const|let|var|function|return|await|async|new|throw|if|else|for|of|in|while|type|interface|as|true|false|null|undefined|typeof|class|def|elif|with|None|True|False|lambda|try|except|raise|catch|finally)\b|\b\d[\d_.]*\b/g;
 const TOKEN = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b/g;
 const painted = new Map();
 
-/** paint colours the text nodes of an element, until it is painted again or forgotten (null). */
+/** paint colours the text nodes of an element, and removes the earlier colours of the same key. Without an element
+ * (null) it only removes colours. If names is set, it colours only token names in it. */
 export function paint(element, key, names, python) {
   if (!globalThis.CSS?.highlights) return;
   for (const [kind, r] of painted.get(key) ?? []) CSS.highlights.get(kind)?.delete(r);
@@ -100,8 +102,8 @@ export function paint(element, key, names, python) {
   painted.set(key, mine);
 }
 
-/** changes are the lines of two texts as a difference: the longest common lines stay. Texts of more than a few thousand
- * lines are compared as wholes. */
+/** changes returns the difference of two texts in lines, by their longest common subsequence. Changed parts with more
+ * than 4 million pairs of lines are replaced whole. */
 export function changes(before, after) {
   const a = before.split("\n"), b = after.split("\n");
   let from = 0, ea = a.length, eb = b.length;
