@@ -11,10 +11,10 @@
  */
 
 export interface Comparing<A, B> {
-  /** The key of an item on each side. Items without a key are counted, not compared. */
+  /** Return the key of an item on each side. Items without a key are counted, but not compared. */
   left: (item: A) => string | number | null | undefined;
   right: (item: B) => string | number | null | undefined;
-  /** What to compare of items that both sides have: a name, and how to read it on each side. */
+  /** The fields to compare of items that both sides have: a name, and a function for each side that reads the value. */
   fields?: Record<string, [(item: A) => unknown, (item: B) => unknown]>;
 }
 
@@ -30,12 +30,12 @@ export interface Comparison<A, B> {
   onlyRight: B[];
   both: number;
   differences: Difference[];
-  /** Items whose key another item of the same side has too, and items without a key. */
+  /** The keys of items whose key an earlier item of the same side has, and the number of items without a key. */
   duplicates: { left: string[]; right: string[] };
   keyless: { left: number; right: number };
 }
 
-/** Compares two lists. Neither is changed. */
+/** Compares two lists, and changes neither. If items of one side have the same key, it compares only the first. */
 export function compare<A, B>(left: A[], right: B[], how: Comparing<A, B>): Comparison<A, B> {
   const a = index(left, how.left);
   const b = index(right, how.right);
@@ -65,7 +65,7 @@ export function compare<A, B>(left: A[], right: B[], how: Comparing<A, B>): Comp
   return result;
 }
 
-/** A short text of a comparison: the counts, then the first differences. */
+/** Returns a short text of a comparison: the counts, then the first differences, at most `most`. */
 export function table<A, B>(c: Comparison<A, B>, most = 20): string {
   const lines = [
     `both ${c.both}, only left ${c.onlyLeft.length}, only right ${c.onlyRight.length}, fields that differ ${c.differences.length}`,

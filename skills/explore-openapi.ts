@@ -12,7 +12,7 @@ type Doc = { [key: string]: Json };
 
 const METHODS = ["get", "put", "post", "delete", "patch", "head", "options"];
 
-/** Fetches a document. Only JSON: YAML documents mostly have a JSON twin beside them. */
+/** Fetches a document in JSON, not in YAML. Most YAML documents are also published as JSON. */
 export async function load(url: string, init?: RequestInit): Promise<Doc> {
   const answer = await fetch(url, init);
   if (!answer.ok) throw new Error(`${url} answered ${answer.status}: ${(await answer.text()).slice(0, 200)}`);
@@ -24,7 +24,7 @@ export async function load(url: string, init?: RequestInit): Promise<Doc> {
   }
 }
 
-/** One line per operation whose method, path, id, summary or tag holds the word. */
+/** Returns one line per operation with the word: method, path, summary or else id, and tags. At most `most` lines. */
 export function find(doc: Doc, word = "", most = 50): string {
   const needle = word.toLowerCase();
   const lines = operations(doc)
@@ -34,7 +34,7 @@ export function find(doc: Doc, word = "", most = 50): string {
   return lines.slice(0, most).join("\n") + more;
 }
 
-/** One operation ("POST /v1/invoices"): its parameters, body and answers, references resolved to the given depth. */
+/** Returns an operation ("POST /v1/invoices") as JSON, with its references resolved to the given depth. */
 export function show(doc: Doc, operation: string, depth = 3): string {
   const [method, path] = operation.trim().split(/\s+/);
   const found = operations(doc).find((o) => o.method === method.toLowerCase() && o.path === path);

@@ -13,19 +13,19 @@
 
 export interface Paging {
   headers?: HeadersInit;
-  /** The items of one page. The default takes an array, or the first array in the body. */
+  /** Returns the items of one page. The default is the body if it is an array, or else the first array in it. */
   // deno-lint-ignore no-explicit-any
   items?: (body: any) => unknown[];
-  /** The query parameters, or the address, of the next page; null ends. The default follows the Link header. */
+  /** Returns the query parameters or address of the next page, or null to end. The default reads the Link header. */
   // deno-lint-ignore no-explicit-any
   next?: (body: any, answer: Response) => Record<string, string | number> | string | null | undefined;
-  /** Ends after so many pages. Without it more than 100 are an error, so that a mistake in next cannot run for ever. */
+  /** Ends after so many pages. Without it, more than 100 pages are an error, because next may be wrong. */
   maxPages?: number;
-  /** Waits so many milliseconds between pages (default 0). */
+  /** The wait between pages in milliseconds (default 0). */
   pause?: number;
 }
 
-/** Yields every item of every page. Tries a 429, 500 or 502 to 504 again up to five times, and waits for Retry-After. */
+/** Yields every item of every page. Sends a request up to 5 times at 429, 500 or 502 to 504, after Retry-After. */
 // deno-lint-ignore no-explicit-any
 export async function* pages(first: string, how: Paging = {}): AsyncGenerator<any> {
   const seen = new Set<string>();
@@ -44,7 +44,7 @@ export async function* pages(first: string, how: Paging = {}): AsyncGenerator<an
   }
 }
 
-/** All items as one array. Count or filter with pages() when there may be many. An error has the items read before it in its field items. */
+/** Returns all items as one array; use pages() to count or filter many. An error has the earlier ones in items. */
 // deno-lint-ignore no-explicit-any
 export async function all(first: string, how: Paging = {}): Promise<any[]> {
   // deno-lint-ignore no-explicit-any

@@ -1,5 +1,5 @@
-// The typed client of an API: what code imports as /apis/<name>.ts, after a line that defines `table`, see Client in
-// client.go. Requests are plain fetch with the names of tokens in them, so that the proxy decides and swaps as ever.
+// The typed client of an API, which code imports as /apis/<name>.ts. ClientModule in client.go adds a line before it
+// that defines `table`. The client calls fetch with token names, so the proxy checks and swaps as in other requests.
 
 const operations = new Map((table.operations ?? []).map(([key, o]) => [key, {
   ...o, styles: new Map(o.styles), query: new Set(o.query), fields: new Set(o.fields),
@@ -8,7 +8,7 @@ const parts = ["path", "query", "headers", "body", "signal"];
 const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 const own = (o, key) => isObject(o) && Object.hasOwn(o, key) ? o[key] : undefined;
 
-/** An answer that is no success. `body` is its JSON or text. */
+/** The error of an unsuccessful answer. `body` is its JSON or text. */
 class ApiError extends Error {
   constructor(operation, response, body) {
     const text = typeof body === "string" ? body : JSON.stringify(body);
@@ -18,15 +18,15 @@ class ApiError extends Error {
   }
 }
 
-// A request's error is thrown where the client was called, not where it was found.
+// fail throws a TypeError. Its stack begins at the code that called the client, not here.
 function fail(message, caller) {
   const error = new TypeError(message);
   Error.captureStackTrace(error, caller);
   throw error;
 }
 
-// slips counts the letters that are wrong, too many, too few or swapped between two names. Case and separators do not
-// count.
+// slips returns the number of wrong, extra, missing and swapped letters between two names. It ignores case and
+// separators.
 function slips(a, b) {
   [a, b] = [a, b].map((name) => name.toLowerCase().replace(/[-_. ]/g, ""));
   let row = [...b, ""].map((_, i) => i), before;
@@ -42,8 +42,8 @@ function slips(a, b) {
   return row[b.length];
 }
 
-// checkQuery refuses parameters that are most likely misspelt ones of the document: a server would ignore them. It
-// lets parameters pass that resemble no documented one, because documents are not complete.
+// checkQuery throws if a parameter is probably a misspelt one of the document, because a server would ignore it. Other
+// unknown parameters pass, because documents are not complete.
 function checkQuery(name, given, known, caller) {
   const longest = 64;
   const letters = (key) => key.replace(/[0-9]/g, ""); // address1 is not a slip for address2
@@ -76,8 +76,8 @@ function scalar(v) {
   return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
 }
 
-// add writes one parameter in its style. A list is repeated, and the fields of an object are parameters of their own,
-// unless the style is another one or deep says that they have brackets.
+// add appends one parameter in its style. Without a style, each item of a list and each field of an object becomes a
+// parameter. With deep, the names of nested fields have brackets.
 function add(params, name, value, style, deep) {
   if (value === undefined || value === null) return;
   const nested = typeof value === "object" && !(value instanceof Date);
@@ -101,8 +101,8 @@ function address(name, operation, input, caller) {
     const many = key.endsWith("+"), what = many ? key.slice(0, -1) : key;
     let v = own(input.path, what);
     if (v === undefined || v === null || v === "") fail(`${name} needs path: {${JSON.stringify(what)}: ...}`, caller);
-    if (quoted) v = scalar(v).replaceAll("'", "''"); // as OData writes a quote in a string
-    // A URL parser would resolve dots, also escaped ones.
+    if (quoted) v = scalar(v).replaceAll("'", "''"); // OData doubles a quote in a string
+    // A URL parser would resolve dots, even escaped ones.
     const segments = many ? scalar(v).split("/") : [scalar(v)];
     if (segments.some((s) => s === "." || s === "..")) fail(`${name}: ${JSON.stringify(v)} is no ${what}`, caller);
     return segments.map(encodeURIComponent).join("/");
@@ -118,10 +118,10 @@ function address(name, operation, input, caller) {
 
 const form = "application/x-www-form-urlencoded", multipart = "multipart/form-data";
 
-// payload is a body as fetch takes it, and the media type that it then lacks.
+// payload returns a body for fetch, and its media type if fetch does not add one.
 function payload(operation, method, body) {
   const media = operation.media ?? "application/json";
-  if (body === undefined) { // a form without fields is empty, and servers want its type
+  if (body === undefined) { // an empty form, because servers want its type
     return [media === form && /^(POST|PUT|PATCH)$/.test(method) ? new URLSearchParams() : undefined];
   }
   if (body instanceof FormData || body instanceof URLSearchParams) return [body];
@@ -161,8 +161,8 @@ async function send(name, operation, input, url, caller) {
   return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
 }
 
-// sendAgain sends a repeatable request up to four times while the server is busy. It waits for the time in Retry-After,
-// at most 30 s. It never waits until the run's end, so code still gets the error.
+// sendAgain sends a repeatable request up to four times while the server is busy. It waits for Retry-After, or for 1, 2
+// and 4 s. If the wait exceeds 30 s, or ends within 2 s of the run's end, code gets the busy answer.
 async function sendAgain(name, operation, input, url, caller) {
   const repeatable = /^(GET|HEAD|OPTIONS|PUT|DELETE) /.test(name) && !(input.body instanceof ReadableStream);
   for (let pause = 1; ; pause *= 2) {
@@ -174,7 +174,7 @@ async function sendAgain(name, operation, input, url, caller) {
     const wait = [told === null ? NaN : Number(told), date].find((s) => s >= 0) ?? pause;
     if (wait > 30 || Date.now() + 1000 * wait + 2000 > (table.end ?? Infinity)) return response;
     const text = await response.clone().text().catch(() => "");
-    if (/^\{"error":.*"code":.*"hint":/s.test(text)) return response; // CodeForge's refusal, which stays
+    if (/^\{"error":.*"code":.*"hint":/s.test(text)) return response; // a retry does not change a refusal
     await response.body?.cancel();
     await new Promise((done, fail) => {
       const stop = () => (clearTimeout(timer), fail(input.signal.reason));
@@ -184,7 +184,7 @@ async function sendAgain(name, operation, input, url, caller) {
   }
 }
 
-// read is the body of an answer.
+// read returns a body as JSON, text or Blob, or undefined if JSON or a Blob is empty.
 async function read(response) {
   const media = response.headers.get("content-type") ?? "";
   if (/^(text\/|application\/(xml|javascript|x-ndjson))|\+xml/i.test(media)) return await response.text();
@@ -201,8 +201,8 @@ async function read(response) {
   }
 }
 
-// guardPlanned makes the answer to a step of a dry run, which was not sent, throw if code uses another field of it: a
-// later step would leave without the value.
+// guardPlanned returns an answer that throws if code reads a field that it lacks. A dry run did not send its request, so
+// a later step would lack the value.
 function guardPlanned(name, body) {
   return new Proxy(body, {
     get(target, key) {
@@ -226,10 +226,10 @@ async function exchange(name, operation, input, url, caller) {
   throw error;
 }
 
-// lists are the properties of an answer that hold its list, the likeliest first.
+// lists are the properties that usually hold the list of an answer, the likeliest first.
 const lists = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
 
-// list returns the list of an answer: at the place that code names, at a usual place, or at the document's.
+// list returns the list of an answer: at place, at a usual or documented property, or the only array. Else undefined.
 function list(body, place, documented) {
   if (place !== undefined) return ((v) => Array.isArray(v) ? v : undefined)(lookup(body, place));
   if (Array.isArray(body)) return body;
@@ -237,12 +237,12 @@ function list(body, place, documented) {
   let arrays = isObject(body) ? Object.keys(body).filter((key) => Array.isArray(body[key])) : [];
   if (arrays.length > 1) arrays = arrays.filter((key) => !/^(_?links|errors|warnings)$/i.test(key));
   if (arrays.length === 1) return body[arrays[0]];
-  return lists.some((key) => own(body, key) === null) ? [] : undefined; // how some say that it is empty
+  return lists.some((key) => own(body, key) === null) ? [] : undefined; // some APIs send null for an empty list
 }
 
 const lookup = (body, place) => place.split("/").reduce((o, key) => own(o, key), body);
 
-// within is the first value that an answer has at one of these places.
+// within returns the first text or number at one of the places of an answer, or undefined.
 function within(body, places) {
   for (const place of places) {
     const v = lookup(body, place);
@@ -256,7 +256,7 @@ const links = [
   "links/next", "links/next/href", "_links/next", "_links/next/href", "paging/next", "paging/next/link",
   "pagination/next", "pagination/next_url", "meta/next", "meta/next_page_url",
 ];
-// cursors are where an answer tells where the next page starts, and the parameters that take it.
+// cursors pairs the places of a cursor for the next page in an answer with the parameters that take the cursor.
 const cursors = [
   [["nextPageToken", "next_page_token"], ["pageToken", "page_token", "nextPageToken"]],
   [["nextToken", "NextToken", "next_token", "meta/next_token"],
@@ -271,10 +271,10 @@ const cursors = [
   [["next_page", "nextPage", "meta/next_page", "pagination/next_page", "next"], ["page", "page_number", "pageNumber"]],
 ];
 
-// following is the request of the next page: its address, or what it has other than this one; undefined after the last.
-// A page that is at an address of the answer before (linked) and names none itself is the last, as is one that says null.
-// One with fewer items than were asked for is the last if the one before had more; otherwise that may be all that the API
-// gives at once, and the next page is asked for to be sure (probe).
+// following returns the request of the next page, with its url or its input. It returns undefined after the last page.
+// Without a next link or cursor, a page is the last one if a link led to it (linked), or if a link is null. A page with
+// fewer items than requested is the last one if the page before had more, or if the first page has the total. Otherwise
+// the API may have a lower limit, and following returns the next page to find out (probe).
 function following(name, operation, { input, linked, response, body, items, before }, caller) {
   let link = /<([^<>]*)>[^<]*?;\s*rel="?next"?/i.exec(response.headers.get("link") ?? "")?.[1];
   if (link === undefined) {
@@ -323,18 +323,18 @@ function following(name, operation, { input, linked, response, body, items, befo
   }
 }
 
-/** Calls an operation and returns the body of its answer. Throws an ApiError unless it is a success. */
+/** Calls an operation and returns the body of its answer. Throws an ApiError if it is not successful. */
 async function api(operation, input = {}) {
   return (await exchange(operation, find(operation, input, api), input, undefined, api)).body;
 }
 
-/** Calls an operation and returns its Response, whatever its status. */
+/** Calls an operation once and returns its Response, with any status. */
 api.raw = async function raw(operation, input = {}) {
   return await send(operation, find(operation, input, raw), input, undefined, raw);
 };
 
-/** Calls an operation that answers lists and gives their items one by one, page after page. A third argument says where
- * in an answer its list is, e.g. "result/rows". */
+/** Calls an operation that returns lists, and yields their items one by one, page after page. The third argument is the
+ * path of the list in an answer, e.g. "result/rows". */
 api.pages = async function* pages(operation, input = {}, place = undefined) {
   const found = find(operation, input, pages), seen = new Set();
   for (let next = { input }, before; next;) {
@@ -343,7 +343,7 @@ api.pages = async function* pages(operation, input = {}, place = undefined) {
     try {
       answer = await exchange(operation, found, request, next.url, pages);
     } catch (error) {
-      if (next.probe && [400, 404, 416, 422].includes(error.status)) return; // how some say that there is no such page
+      if (next.probe && [400, 404, 416, 422].includes(error.status)) return; // some APIs refuse a page after the last
       throw error;
     }
     const { response, body } = answer, items = list(body, place, found.list);
@@ -353,13 +353,13 @@ api.pages = async function* pages(operation, input = {}, place = undefined) {
         JSON.stringify(keys).slice(0, 200) + (some === undefined ? "" : `; name the right one: ${table.call}.pages(` +
         `${JSON.stringify(operation)}, {...}, ${JSON.stringify(some)})`), pages);
     }
-    if (next.guess && items.some(isObject) && JSON.stringify(items) === JSON.stringify(before)) return; // has one page
+    if (next.guess && items.some(isObject) && JSON.stringify(items) === JSON.stringify(before)) return; // one page only
     yield* items;
     next = following(operation, found,
       { input: request, linked: next.url !== undefined, response, body, items, before }, pages);
     before = items;
     const key = next && JSON.stringify([next.url, next.input?.query, next.input?.body]);
-    if (seen.has(key)) return; // an API that answers the same page again
+    if (seen.has(key)) return; // the API repeats a page
     seen.add(key);
   }
 };

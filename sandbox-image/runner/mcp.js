@@ -1,11 +1,11 @@
-// The globals of a run: mcp, parallel, stash and McpError. This is the body of a function
-// of `servers`, the names of those servers with the names of their tools as far as they are known. warm.js compiles it
-// when one of the globals is first used. Code could replace all of it: what a run may call is decided by the proxy.
+// The globals of a run: mcp, parallel, stash and McpError. When code first uses one, warm.js compiles this file as the
+// body of a function. Its parameter `servers` maps the names of the run's MCP servers to their known tool names. Code
+// can replace the globals, so only the proxy decides which calls a run may make.
 
 const host = "https://mcp.codeforge.internal/";
-const folder = Deno.cwd(); // the run's own, or /tmp
+const folder = Deno.cwd(); // the run's folder, or /tmp
 
-// define sets properties that enumeration does not show.
+// define sets properties that are not enumerable, and returns target.
 function define(target, properties) {
   for (const key of Reflect.ownKeys(properties)) {
     Object.defineProperty(target, key, { value: properties[key], writable: true, enumerable: false, configurable: true });
@@ -13,7 +13,7 @@ function define(target, properties) {
   return target;
 }
 
-/** A call that failed. `text` and `structured` are the tool's own words; `code`, `retryable` and `hint` say what to do. */
+/** A failed call. `text` and `structured` are the tool's answer. `code`, `retryable` and `hint` are from CodeForge. */
 class McpError extends Error {
   constructor(message, about) {
     super(message);
@@ -25,7 +25,7 @@ class McpError extends Error {
 }
 define(McpError.prototype, { name: "McpError" });
 
-// A request is known by its server and tool. Its error is made when the call is, so that the stack shows who called.
+// Call is a request to a tool of a server. It makes its error in advance, so that the stack begins at the caller.
 class Call {
   constructor(server, tool, caller, options = {}) {
     this.server = server;
@@ -35,14 +35,14 @@ class Call {
     Error.captureStackTrace(this.error, caller);
   }
 
-  // failure completes the error. An uncaught error prints only its message, which therefore names the call and the hint.
+  // failure completes the error. An uncaught error prints only its message, so that has the call and the hint too.
   failure(why, code, about = {}) {
     const where = `${this.server}.${this.tool}`;
     let message = why.startsWith(where) ? why : `${where}: ${why}`;
     if (about.hint) message += (/[.!?]$/.test(message) ? " " : ". ") + about.hint;
     define(this.error, { message });
     const stack = this.error.stack;
-    if (stack.includes("ext:codeforge/")) { // called by parallel. Deno remembers the frames of a stack that has been read
+    if (stack.includes("ext:codeforge/")) { // called by parallel. Deno keeps the frames once a stack is read
       const shown = stack.replace(/\n.*(?:ext:codeforge\/|Array\.from ).*/g, "");
       this.error = define(new McpError(message), { stack: shown });
     }
@@ -68,7 +68,7 @@ class Call {
     let answer;
     try {
       answer = parse(text);
-    } catch { /* it is not CodeForge that answered: below */ }
+    } catch { /* not from CodeForge: see below */ }
     if (response.ok && isObject(answer)) return answer;
     const { error, code, retryable, hint, data } = isObject(answer) ? answer : {};
     throw this.failure(String(error ?? `the answer had status ${response.status}`), code ?? "bad_answer", {
@@ -87,13 +87,13 @@ class Call {
     return text;
   }
 
-  // segment is a name as a part of the path. A URL parser would resolve dots, also escaped ones.
+  // segment escapes a name for the path. It refuses dots, which a URL parser would resolve even if they are escaped.
   segment(name) {
     if (/^\.{0,2}$/.test(name)) throw this.failure(`${JSON.stringify(name)} is no name`, "bad_arguments");
     return encodeURIComponent(name).replaceAll("%24", "$");
   }
 
-  // value is what a call returns of a CallToolResult.
+  // value returns the result of a call from a CallToolResult. It throws if the tool failed.
   async value({ content, structuredContent, isError, _schema, _hint, _meta, resultType, ...rest }) {
     const blocks = blocksOf(content);
     const text = blocks.filter((b) => b.type === "text").map((b) => textOf(b.text)).join("\n");
@@ -103,7 +103,7 @@ class Call {
       });
     }
     if (structuredContent !== undefined && structuredContent !== null) return structuredContent;
-    if (content === undefined && Object.keys(rest).length > 0) return rest; // such as toolResult of 2024
+    if (content === undefined && Object.keys(rest).length > 0) return rest; // e.g. toolResult of 2024
     if (blocks.some((b) => b.type !== "text")) {
       const all = await Promise.all(blocks.map((b) => this.block(b)));
       return all.length === 1 ? all[0] : all;
@@ -116,7 +116,7 @@ class Call {
     }
   }
 
-  // block is one content block: text, or a file for what is not text, or the block itself.
+  // block returns the text of a content block, or a file for an image, sound or blob, or else the block itself.
   async block(b) {
     switch (b.type) {
       case "text": return textOf(b.text);
@@ -150,21 +150,21 @@ function isObject(v) {
   return typeof v === "object" && v !== null && !Array.isArray(v);
 }
 
-// The protocol wants a list of blocks, whose texts are strings. Some servers send one block, a string, or a value.
+// The protocol wants a list of blocks, with strings as texts. Some servers send one block, a string, or a value.
 const listOf = (v) => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
 const textOf = (v) => typeof v === "string" ? v : v === undefined || v === null ? "" : JSON.stringify(v);
 const blocksOf = (content) => listOf(content).map((b) => isObject(b) ? b : { type: "text", text: b });
 
-// JSON.parse makes "__proto__" a property like any other. Code that copies it would set a prototype, so it is left out.
+// parse leaves out "__proto__". JSON.parse makes it a normal property, and code that copies it would set a prototype.
 function parse(text) {
   if (!/__proto__|\\u00(?:5f|6f|7[024])/i.test(text)) return JSON.parse(text);
   return JSON.parse(text, (key, value) => key === "__proto__" ? undefined : value);
 }
 
-// JavaScript itself looks these names up, so they are never tools: awaiting or printing a server calls nothing.
+// JavaScript itself reads these names, so they are never tools. Otherwise to await or print a server would call one.
 const isReserved = (name) => typeof name === "symbol" || name in Object.prototype || name === "then" || name === "toJSON";
 
-// lookup is an object with the properties of target, in which every other name is made by missing.
+// lookup returns a read-only object with the properties of target. missing(name) makes those with other names.
 function lookup(target, missing) {
   return new Proxy(target, {
     get: (t, key) => key in t || isReserved(key) ? t[key] : missing(key),
@@ -174,7 +174,7 @@ function lookup(target, missing) {
   });
 }
 
-// printing makes an object that prints as text().
+// printing returns an object that prints as the result of text().
 function printing(text) {
   return define({}, {
     toString: text,
@@ -250,10 +250,10 @@ for (const [name, tools] of Object.entries(servers)) {
 }
 const mcp = lookup(all, (name) => makeServer(name, []));
 
-/** Runs calls, at most `limit` at once, and gives their settled results in order. A call is a function, or a promise. */
+/** Runs calls, at most `limit` at once, and returns the settled results in order. A call is a function or promise. */
 async function parallel(calls, { limit = 8 } = {}) {
   const list = [...calls], settled = new Array(list.length);
-  for (const c of list) if (c instanceof Promise) c.catch(() => {}); // its result is reported below
+  for (const c of list) if (c instanceof Promise) c.catch(() => {}); // work reports it
   let next = 0;
   const work = async () => {
     while (next < list.length) {
@@ -269,7 +269,7 @@ async function parallel(calls, { limit = 8 } = {}) {
   return settled;
 }
 
-/** Values that later runs of the same MCP session find again. */
+/** Stores values for later runs of the same MCP session. */
 const stash = {
   async get(key) {
     return (await new Call("stash", "get", stash.get).send("POST", ["$stash", "get"], { key })).value;

@@ -1,6 +1,6 @@
-# The builtins of a run: mcp, parallel, stash and McpError. `servers` holds the names of those
-# servers with the names of their tools as far as they are known. Code could replace all of it: what a run may call is
-# decided by the proxy.
+# The builtins of a run: mcp, parallel, stash and McpError. sitecustomize.py runs this with `servers`, which maps the
+# names of the run's MCP servers to their known tool names. Code can replace the builtins, so only the proxy decides
+# which calls a run may make.
 
 import base64
 import http.client
@@ -14,11 +14,11 @@ import uuid
 from urllib.parse import quote
 
 HOST = "mcp.codeforge.internal"
-_folder = os.getcwd()  # the run's own, or /tmp
+_folder = os.getcwd()  # the run's folder, or /tmp
 
 
 class McpError(Exception):
-    """A call that failed. `text`, `structured` and `data` are the server's own words; `code`, `retryable` and `hint` say what to do."""
+    """A failed call. `text`, `structured` and `data` are the server's; `code`, `retryable` and `hint` CodeForge's."""
 
     def __init__(self, message, server="", tool="", code="", retryable=False, hint="", text=None, structured=None,
                  data=None):
@@ -34,11 +34,11 @@ _local = threading.local()
 
 
 class _Cancelled(Exception):
-    """The task that waited for a call was cancelled."""
+    """The task that awaits a call was cancelled before the call was sent."""
 
 
 class _Wait:
-    """The connection of a call under way, which a cancelled task closes."""
+    """The connection of a call under way. Cancelling the task shuts it down."""
 
     def __init__(self):
         self.lock, self.connection, self.over = threading.Lock(), None, False
@@ -62,7 +62,7 @@ class _Wait:
 
 
 def _connection():
-    """A connection of this thread. An idle one that can be read has been closed."""
+    """Returns the connection of this thread. A readable idle one has been closed, so a new one replaces it."""
     c = getattr(_local, "connection", None)
     if c is not None and c.sock is not None and not select.select([c.sock], [], [], 0)[0]:
         return c
@@ -73,7 +73,7 @@ def _connection():
 
 
 class _Call:
-    """One request, known by its server and tool."""
+    """A request to a tool of a server. timeout is in seconds."""
 
     def __init__(self, server, tool, timeout=None, wait=None):
         self.server, self.tool, self.timeout, self.wait = server, tool, timeout, wait
@@ -109,7 +109,7 @@ class _Call:
         try:
             answer = json.loads(data)
         except ValueError:
-            answer = None  # it is not CodeForge that answered
+            answer = None  # an answer that is not from CodeForge
         if response.status == 200 and isinstance(answer, dict):
             return answer
         about = answer if isinstance(answer, dict) else {}
@@ -123,7 +123,7 @@ class _Call:
         return quote(name, safe="$")
 
     def value(self, answer):
-        """What a call returns of a CallToolResult."""
+        """Returns the result of a call from a CallToolResult. Raises McpError if the tool failed."""
         blocks = [b if isinstance(b, dict) else {"type": "text", "text": b} for b in _list(answer.get("content"))]
         text = "\n".join(_text(b.get("text")) for b in blocks if b.get("type") == "text")
         structured = answer.get("structuredContent")
@@ -133,7 +133,7 @@ class _Call:
                 text=text, structured=structured)
         if structured is not None:
             return structured
-        if "content" not in answer:  # such as toolResult of 2024
+        if "content" not in answer:  # e.g. toolResult of 2024
             rest = {k: v for k, v in answer.items() if k not in ("isError", "_schema", "_hint", "_meta", "resultType",
                                                                  "structuredContent")}
             if rest:
@@ -149,7 +149,7 @@ class _Call:
             return text
 
     def block(self, b):
-        """One content block: text, or a file for what is not text, or the block itself."""
+        """Returns the text of a content block, or a file for an image, sound or blob, or else the block itself."""
         kind = b.get("type")
         if kind == "text":
             return _text(b.get("text"))
@@ -179,7 +179,7 @@ class _Call:
         return {"path": path, "mimeType": mime, "bytes": len(raw)}
 
 
-# The protocol wants a list of blocks, whose texts are strings. Some servers send one block, a string, or a value.
+# The protocol wants a list of blocks, with strings as texts. Some servers send one block, a string, or a value.
 def _list(value):
     return value if isinstance(value, list) else [] if value is None else [value]
 
@@ -189,14 +189,14 @@ def _text(value):
 
 
 def _arguments(call, given, named):
-    """The arguments of a tool: one dict, keywords, or both."""
+    """Returns the arguments of a tool from one dict, keywords, or both. A keyword replaces the same key."""
     if len(given) > 1 or given and not isinstance(given[0], dict):
         raise call.failure("want keyword arguments, or one dict", "bad_arguments")
     return {**(given[0] if given else {}), **named}
 
 
 class _Tool:
-    """A tool of a server: call it with keyword arguments, or with one dict."""
+    """A tool of a server. Code calls it with keyword arguments, one dict, or both."""
 
     def __init__(self, server, name):
         self._server, self._name = server, name
@@ -214,13 +214,13 @@ class _Tool:
             raise e.with_traceback(None)
 
     def raw(self, *given, **named):
-        """The bare CallToolResult, also of a failure."""
+        """Returns the CallToolResult itself, also if the tool failed."""
         call = _Call(self._server, self._name)
         answer = call.send("POST", [self._server, self._name], _arguments(call, given, named))
         return {k: v for k, v in answer.items() if k not in ("_schema", "_hint")}
 
     def within(self, seconds):
-        """The same tool with a time limit for each call."""
+        """Returns the same tool with a time limit in seconds for each call, but not for raw."""
         limited = type(self)(self._server, self._name)
         limited.call = lambda call, given, named: _Tool.call(
             limited, _Call(call.server, call.tool, seconds, call.wait), given, named)
@@ -228,7 +228,7 @@ class _Tool:
 
 
 class _AioTool(_Tool):
-    """The same as a coroutine. Cancelling it cancels the call."""
+    """A tool whose calls are coroutines. Cancelling one cancels the request."""
 
     async def __call__(self, *given, **named):
         import asyncio
@@ -240,7 +240,7 @@ class _AioTool(_Tool):
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             wait.cancel()
-            work.add_done_callback(lambda w: w.cancelled() or w.exception())  # nobody else asks for it
+            work.add_done_callback(lambda w: w.cancelled() or w.exception())  # or asyncio logs the error
             raise
 
     async def raw(self, *given, **named):
@@ -345,13 +345,13 @@ mcp.aio = _Servers(_AioTool)
 
 
 class _Settled(dict):
-    """The end of one call: {"status": "fulfilled", "value": ...} or {"status": "rejected", "reason": exception}."""
+    """The result of one call: {"status": "fulfilled", "value": ...} or {"status": "rejected", "reason": exception}."""
 
     __getattr__ = dict.get
 
 
 def parallel(calls, limit=8):
-    """Runs functions, at most `limit` at once, and returns the end of each, in their order."""
+    """Runs functions, at most `limit` at once, and returns the result of each in order."""
     from concurrent.futures import ThreadPoolExecutor
 
     def settle(call):
@@ -366,14 +366,14 @@ def parallel(calls, limit=8):
 
 
 class _Stash:
-    """Values that later runs of the same MCP session find again, also those in TypeScript."""
+    """Stores values for later runs of the same MCP session, in Python and TypeScript."""
 
     def get(self, key, default=None):
         value = _Call("stash", "get").send("POST", ["$stash", "get"], {"key": key}).get("value")
         return default if value is None else value
 
     def set(self, key, value, ttl=None):
-        """Keeps a value that JSON can hold, for `ttl` seconds or an hour."""
+        """Stores a value that JSON can represent, for `ttl` seconds (default: 1 hour)."""
         about = {} if ttl is None else {"ttl_ms": int(ttl * 1000)}
         _Call("stash", "set").send("POST", ["$stash", "set"], {"key": key, "value": value, **about})
 

@@ -1,7 +1,7 @@
 """Runs before the user's code, in an interpreter started ahead of time.
 
-Python imports this module before it opens main.py, which need not exist yet. So main.py runs exactly as `python3 main.py`
-runs it: tracebacks, exit codes and __main__ are Python's own. The orders on standard input are those of warm.js.
+Python imports this module before it opens main.py, which need not exist yet. So Python itself runs main.py, with the
+usual tracebacks, exit codes and __main__, unless main.py has top-level await. Standard input is that of warm.js.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 
 
 def preload():
-    """Loads what nearly all code that calls an API needs, and starts OpenSSL. Nothing leaves the process."""
+    """Loads the modules that nearly all code with API calls needs, and starts OpenSSL. It sends no request."""
     import encodings.idna  # noqa: F401
     import json  # noqa: F401
     import ssl
@@ -17,17 +17,17 @@ def preload():
 
     ssl.create_default_context()
     urllib.request.urlopen("data:,").close()
-    urllib.request._opener = None  # it has read the environment, which the code may change
+    urllib.request._opener = None  # the code may change the environment, which this has read
 
 
 def await_order():
-    """Returns the line of JSON with the MCP servers and the source of mcp.py, or None for a run without servers."""
+    """Waits for the order to run. Returns the JSON line of MCP servers and the source of mcp.py, or else None."""
     os.write(1, b"\0")
     order = os.read(0, 1)
     if order == b"l":
         try:
             preload()
-        except Exception:  # the code will get the error too, if it uses what is missing
+        except Exception:  # code that uses the missing module gets the error too
             pass
         keep_loaded()
         order = os.read(0, 1)
@@ -53,7 +53,7 @@ def define_mcp(line, source):
 
 
 def shrink(data):
-    """Returns an image scaled down to 1,568 px on its long side, if Pillow is installed."""
+    """Returns an image scaled down to at most 1,568 px a side. Without Pillow, or for other data, it returns data."""
     try:
         import io
         from PIL import Image
@@ -66,19 +66,19 @@ def shrink(data):
         image.thumbnail((1568, 1568))
         image.save(made, kind)
         return made.getvalue()
-    except Exception:  # no Pillow, or no image: mcp-server checks the shown data
+    except Exception:  # no Pillow, or not an image. mcp-server checks the data
         return data
 
 
 def define_show():
-    """Makes show(path_or_bytes) a builtin. It puts an image or a sound into the answer of execute_code."""
+    """Makes show(path_or_bytes) a builtin. It adds an image or a sound to the answer of execute_code."""
     import builtins
 
     sizes = []
 
     def show(what):
         if isinstance(what, dict):
-            what = what["path"]  # a file that a tool of an MCP server returned
+            what = what["path"]  # a file from a tool of an MCP server
         if not isinstance(what, (bytes, bytearray, memoryview)):
             with open(what, "rb") as f:
                 what = f.read()
@@ -96,9 +96,9 @@ def define_show():
 
 
 class SkillFinder:
-    """Makes /skills/<name>.py importable as skills.<name>, with _ for -, unless two have that name.
+    """Imports /skills/<name>.py as skills.<name>, with _ for -. Two skills with that name are an ImportError.
 
-    Byte code is never read: a file that another run has left in /skills could differ from the source that is shown.
+    It never reads byte code: another run could leave a file in /skills that differs from the shown source.
     """
 
     @staticmethod
@@ -108,7 +108,7 @@ class SkillFinder:
 
 
 class SkillPath:
-    """Finds skills for /skills in sys.path. Python's own finder would miss pins and read byte code."""
+    """Finds skills if sys.path has /skills. Python's own finder would ignore pins and read byte code."""
 
     @staticmethod
     def find_spec(fullname, target=None):
@@ -122,12 +122,12 @@ class SkillPath:
 
 
 def find_skill(fullname, name):
-    """Returns the spec of the skill with this name for the module fullname, or None."""
+    """Returns the spec of the skill with this name for the module fullname, or None. A pinned skill comes first."""
     external = sys.modules["_frozen_importlib_external"]
 
     class Loader(external.SourceFileLoader):
         def get_code(self, fullname):
-            # Text, not bytes: a "# coding:" line could make Python run what no reader of a pinned skill sees.
+            # Text, not bytes: with a "# coding:" line, Python could run other code than a reader of a pin sees.
             source = self.get_data(self.path).decode("utf-8-sig")
             return compile(source, self.path, "exec", dont_inherit=True)
 
@@ -147,7 +147,7 @@ def find_skill(fullname, name):
 
 def prepare_imports(packages):
     own = os.path.dirname(__file__)
-    sys.path[:] = [p for p in sys.path if p != own]  # Python itself adds main.py's directory, which is the same
+    sys.path[:] = [p for p in sys.path if p != own]  # Python itself adds own, as main.py's directory
     if packages:
         sys.path.append(packages)
     skills = type(sys)("skills")
@@ -158,10 +158,10 @@ def prepare_imports(packages):
 
 
 def keep_loaded():
-    """Keeps what is loaded until the process ends. Freeing it would take longer than the rest of a run.
+    """Keeps all loaded modules until the process ends. Freeing them would take longer than the rest of a run.
 
-    What is frozen and refers to itself is never freed, and modules that are not in sys.modules are not cleared. What the
-    code makes is freed as ever, so that files are written and closed: therefore __main__ is a new module, not frozen.
+    Python never frees frozen objects that refer to themselves, and never clears modules outside of sys.modules. It
+    frees the code's objects as usual, which writes and closes files. So __main__ becomes a new module, not frozen.
     """
     import atexit
     import gc
@@ -173,7 +173,7 @@ def keep_loaded():
     sys.modules["__main__"] = main = type(sys)("__main__")
     vars(main).update(old)
 
-    @atexit.register  # the first one, so it is called last
+    @atexit.register  # registered first, so called last
     def leave_out():
         for name in kept:
             sys.modules.pop(name, None)
@@ -183,7 +183,7 @@ ALLOW_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without import
 
 
 def top_level_await(path):
-    """Returns main.py compiled as a coroutine if it is a program only with top-level await, else None."""
+    """Returns main.py compiled as a coroutine if it compiles only with top-level await, else None."""
     with open(path, "rb") as f:
         source = f.read()
     if b"await" not in source and b"async" not in source:
@@ -191,7 +191,7 @@ def top_level_await(path):
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python itself compiles main.py again
+        warnings.simplefilter("ignore")  # Python warns when it compiles main.py again
         try:
             compile(source, path, "exec", dont_inherit=True)
             return None
@@ -200,7 +200,7 @@ def top_level_await(path):
         try:
             return compile(source, path, "exec", ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         except (SyntaxError, ValueError):
-            return None  # Python itself will say what is wrong
+            return None  # Python reports the error when it runs main.py
 
 
 def run_async(code, path):
@@ -231,7 +231,7 @@ def run_async(code, path):
 
 
 def leave(status):
-    """Ends the process as Python does: threads, exit functions, then what the code has made."""
+    """Ends the process as Python does: joins threads, calls exit functions, and frees the code's objects."""
     import atexit
     import gc
     import io

@@ -1,16 +1,16 @@
 // Runs before the user's code (deno run --preload warm.js main.ts), in an interpreter started ahead of time.
-// It writes one zero byte when the interpreter is up. A line feed on standard input means that main.ts has been written.
-// So does "m", after which come a line of JSON, the MCP servers that the code may call, and mcp.js. An "l" before it
-// means that there is no code yet, and time to preload. (It is no TypeScript: transpiling would take 2 ms of each start.)
+// It writes one zero byte when the interpreter is up. On standard input, a line feed or "m" means that main.ts exists.
+// After "m" come one line of JSON with the run's MCP servers, and mcp.js. An "l" before that means that there is no
+// code yet, and time to preload. This file is not in TypeScript, because transpiling would add 2 ms to each start.
 
-// When the code has finished and the exit listeners have been called, exit immediately: tearing down V8 takes longer than
-// most code runs. Deno calls this hook, which node:process replaces by its own when it is loaded, so its listeners run.
+// After the code and its exit listeners, the process exits at once: tearing down V8 takes longer than most code runs.
+// Deno calls this hook. If code loads node:process, that module sets another hook, so its listeners run too.
 {
   const internals = Deno[Deno.internal], exit = Deno.exit;
   if (internals) internals.dispatchProcessExitEvent ??= () => exit();
 
-  // The console gives each line to V8's inspector before it prints it. Nobody uses that here, and it takes longer than
-  // printing. So a single string that is in no group, which the console prints as it is, is printed without it.
+  // The console gives each line to V8's inspector first. The inspector is not used here, and it takes longer than
+  // printing. So a single string outside of groups, which the console prints unchanged, is printed directly.
   const print = internals?.core?.print;
   if (print) {
     let groups = 0;
@@ -30,11 +30,11 @@
   }
 }
 
-// show(pathOrBytes) puts an image or a sound into the answer of execute_code. mcp-server checks the data.
+// show(pathOrBytes) adds an image or a sound to the answer of execute_code. mcp-server checks the data.
 {
   let files = 0, bytes = 0;
   const show = (what) => {
-    if (typeof what?.path === "string") what = what.path; // a file that a tool of an MCP server returned
+    if (typeof what?.path === "string") what = what.path; // a file from a tool of an MCP server
     const data = typeof what === "string" || what instanceof URL ? Deno.readFileSync(what)
       : ArrayBuffer.isView(what) ? new Uint8Array(what.buffer, what.byteOffset, what.byteLength)
       : what instanceof ArrayBuffer ? new Uint8Array(what) : null;
@@ -52,10 +52,10 @@ Deno.stdout.writeSync(new Uint8Array(1));
 const order = new Uint8Array(1);
 let n = Deno.stdin.readSync(order);
 if (n === 1 && order[0] === 108) { // "l"
-  // Nearly all code calls fetch, which Deno loads on first use, and the first TLS handshake waits until the random number
-  // generator is seeded. Each takes longer than the rest of a short run. Nothing here leaves the process, and errors are
-  // ignored: the code would get them too.
-  crypto.subtle.generateKey({ name: "HMAC", hash: "SHA-256" }, false, ["sign"]).catch(() => {}); // seeds, on another thread
+  // Nearly all code calls fetch, which Deno loads on first use. The first TLS handshake waits for the seed of the
+  // random number generator. Each takes longer than the rest of a short run. Preloading sends no request, and ignores
+  // errors, because the code would get them too.
+  crypto.subtle.generateKey({ name: "HMAC", hash: "SHA-256" }, false, ["sign"]).catch(() => {}); // on another thread
   try {
     const request = new Request("data:application/json,{}", { method: "POST", body: "{}", headers: { a: "b" } });
     Deno.inspect(await (await fetch(request)).json());
@@ -77,9 +77,9 @@ if (n === 1 && order[0] === 109) { // "m"
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   const load = (name) => {
     const text = new TextDecoder().decode(input.subarray(0, length)), line = text.indexOf("\n");
-    const source = text.slice(line) + "\n//# sourceURL=ext:codeforge/mcp.js"; // a name that stack traces leave out
+    const source = text.slice(line) + "\n//# sourceURL=ext:codeforge/mcp.js"; // Deno's stack traces leave out ext:
     const made = new Function("servers", source)(JSON.parse(text.slice(0, line)));
-    // What the code has replaced stays replaced.
+    // A global that the code has replaced has no getter, and stays.
     for (const n of names) if (Object.getOwnPropertyDescriptor(globalThis, n)?.get) define(n, made[n]);
     return made[name];
   };

@@ -1,5 +1,5 @@
-// What code finds beside the language. The names that types of an API may use are types of their own; anything else is
-// any, because only the use of APIs is checked.
+// The globals of a run. Names that the types of an API may use have types here. The other names are any, because the
+// check covers only the use of APIs.
 declare class Blob {
   constructor(parts?: any[], options?: any);
   readonly size: number;

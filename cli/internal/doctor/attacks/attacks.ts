@@ -1,7 +1,7 @@
-// The attacks that codeforge doctor --attack makes from inside the sandbox. Each begins with its name and what must
-// happen. "judge" names the judge of the result, if the printed lines do not decide. "needs" names a condition: host, memory
-// or closed (YOLO_MODE is off). Requests that could change something at an API, such as ambiguous bodies, are left to make
-// attack.
+// The attacks that codeforge doctor --attack runs inside the sandbox. Each begins with its name and expected result.
+// "judge" names the judge of the result, if the printed lines do not decide. "needs" names a condition: host (of an
+// active API), memory (a known limit), or closed (YOLO_MODE is off). "seconds" is the time limit, by default 20.
+// Only make attack sends requests that could change data at an API, such as ambiguous bodies.
 
 // name: a host in no API
 // expected: refused
@@ -63,7 +63,7 @@ await attempts(() =>
 // name: DNS names that carry data
 // expected: never looked up
 await attempts(
-  // With YOLO_MODE every name resolves to an address of the proxy, without a query leaving the machine.
+  // With YOLO_MODE every name resolves to an address of the proxy, and the machine sends no query.
   () =>
     Deno.resolveDns("data.codeforge-doctor.invalid", "A").then((a) => {
       if (a.every((x) => /^(127|198\.18)\./.test(x))) throw new Error("the proxy's own address");
