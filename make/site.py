@@ -1,4 +1,4 @@
-"""Links of docs/ to files outside of it lead to the repository."""
+"""A hook of MkDocs: links from docs/ to files outside of docs/ point to the repository."""
 import posixpath
 import re
 

@@ -1,5 +1,5 @@
-// Counts tokens of what a model reads of APIs in three ways, and writes a table and a picture of it. The larger count of
-// two tokenizers (o200k and Claude's published one) counts.
+// Counts the tokens that a model reads in three ways: all operations as tools, the right one in JSON, and a search.
+// Writes a table and a picture. A count is the larger one of two tokenizers, o200k and Claude's published one.
 const { readFileSync, writeFileSync } = require("node:fs");
 const { getEncoding } = require("js-tiktoken");
 const claude = require("@anthropic-ai/tokenizer").getTokenizer();
@@ -9,7 +9,7 @@ const out = process.argv[2];
 const count = (text) => Math.max(o200k.encode(text, "all").length, claude.encode(text.normalize("NFKC"), "all").length);
 const at = (list, share) => [...list].sort((a, b) => a - b)[Math.min(list.length - 1, Math.floor(list.length * share))];
 
-// resolve replaces references so many levels deep.
+// resolve replaces references up to depth levels deep. A deeper or unknown reference becomes {}.
 function resolve(doc, value, depth) {
   if (Array.isArray(value)) return value.map((v) => resolve(doc, v, depth));
   if (typeof value !== "object" || value === null) return value;
@@ -20,7 +20,7 @@ function resolve(doc, value, depth) {
   return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, resolve(doc, v, depth)]));
 }
 
-// tool is an operation as a tool of an MCP server: its parameters, and its body one level of references deep.
+// tool returns an operation as a tool of an MCP server. It resolves references one level deep.
 function tool(doc, path, method, item, op) {
   const properties = {};
   for (const p of [...(item.parameters ?? []), ...(op.parameters ?? [])].map((p) => resolve(doc, p, 1))) {
@@ -64,7 +64,7 @@ table += `\n${searched.length} searches: p50 ${n(at(searched, 0.5))}, p95 ${n(at
 process.stdout.write(table);
 writeFileSync(out + "/tokens.md", table);
 
-// The picture has a logarithmic scale: the ways differ by a factor of thousands.
+// The scale of the picture is logarithmic, because the ways differ by a factor of thousands.
 const width = 760, left = 120, step = 26, longest = Math.log10(Math.max(...rows.map((r) => r.tools)));
 const x = (v) => left + (width - left - 90) * Math.log10(v) / longest;
 let svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${step * rows.length + 50}" font-family="sans-serif" font-size="12">` +

