@@ -2,8 +2,8 @@
 # test.sh [PART...]: unit tests (unit), end-to-end tests in embedded mode (embedded), and in Docker mode if an engine is
 # running (docker). Without a PART it runs all, those of Docker mode in parallel with the others, because they wait more
 # than they compute. CODEFORGE_NO_SKIP=1 turns every skip into a failure. $CODEFORGE_KUBERNETES, if set, is the command
-# that runs the tests on Kubernetes. Attacks are mounted in embedded mode first, then in Docker and on Kubernetes in
-# parallel.
+# that runs the tests on Kubernetes: it begins when the unit tests are done. Attacks are mounted in embedded mode first,
+# then in Docker and on Kubernetes in parallel.
 #
 # CODEFORGE_TEST_ALL=1 (make test-all) runs all unit tests with the race detector, each test in all modes in which it
 # exists, and then fuzz targets for ten minutes. Without it, the race detector and the modes are used where they can find
@@ -277,12 +277,12 @@ everything() {
 	start embedded_crash && crash=$job
 	start unit && unit=$job
 	finish "$images"
-	# These wait more than they compute, so they run beside the unit tests.
-	start stacks && stacks=$job
-	start kubernetes && kubernetes=$job
+	start stacks && stacks=$job # they wait more than they compute
 	finish "$unit"
 	start embedded_rest && rest=$job
 	start embedded_attacks && mine=$job
+	# Unit tests beside it would run as the users of its slots, whose processes the kernel counts together.
+	start kubernetes && kubernetes=$job
 	finish "$mine" # three suites of attacks at once would take each other's time
 	touch "$tmp/quiet"
 	start attacks && theirs=$job

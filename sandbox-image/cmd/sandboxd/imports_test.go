@@ -24,6 +24,8 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/rpc",        // the endpoint's answers
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs
 	"github.com/codeforge-mcp/codeforge/internal/timing",     // pauses
+	"github.com/codeforge-mcp/codeforge/internal/convert",    // of lists
+	"github.com/codeforge-mcp/codeforge/internal/membudget",  // of checked files
 	"github.com/codeforge-mcp/codeforge/internal/mtls",       // of pods
 	"github.com/codeforge-mcp/codeforge/skills",              // texts, for pods
 	"github.com/codeforge-mcp/codeforge/internal/version",
