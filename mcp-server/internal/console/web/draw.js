@@ -1,6 +1,6 @@
 // Drawings in SVG: icons, and small charts of runs and traffic.
 import { html } from "./preact.js";
-import { ms, plural } from "./text.js";
+import { formatDuration, formatCount } from "./text.js";
 
 // ICONS has one SVG path for each icon, in a square of 16 by 16 units.
 const ICONS = {
@@ -35,11 +35,11 @@ export const Mark = () => html`<svg class="mark" viewBox="0 0 22 22" aria-hidden
 
 const COLOURS = { served: "var(--ok-solid)", denied: "var(--bad-solid)", failed: "var(--bad-solid)", aborted: "var(--bad-solid)", held: "var(--held-solid)", planned: "var(--held-solid)" };
 
-/** Micro draws the first requests of a run over time. Parallel requests use up to four lanes. Times are in ms. */
-export function Micro({ spans, total }) {
+/** Timeline draws the first requests of a run over time. Parallel requests use up to four lanes. Times are in ms. */
+export function Timeline({ spans, total }) {
   if (!spans?.length) return null;
   const w = 104, end = Math.max(total || 0, ...spans.map((x) => x.b), 1), lanes = [];
-  return html`<svg class="micro" viewBox="0 0 104 18" role="img" aria-label=${plural(spans.length, "request") + " in " + ms(end)}><rect x="0" y="0" width=${w} height="1" fill="var(--line)" />
+  return html`<svg class="micro" viewBox="0 0 104 18" role="img" aria-label=${formatCount(spans.length, "request") + " in " + formatDuration(end)}><rect x="0" y="0" width=${w} height="1" fill="var(--line)" />
     ${spans.map((x) => {
       let l = lanes.findIndex((e) => e <= x.a + .5);
       if (l < 0) l = lanes.length < 4 ? lanes.length : 3;
@@ -48,8 +48,8 @@ export function Micro({ spans, total }) {
     })}</svg>`;
 }
 
-/** Spark draws a bar for each value, and above it a part for bad at the same index, e.g. failed requests. */
-export function Spark({ values, bad = [], fill = "var(--ok-solid)", label }) {
+/** BarChart draws a bar for each value, and above it a part for bad at the same index, e.g. failed requests. */
+export function BarChart({ values, bad = [], fill = "var(--ok-solid)", label }) {
   const w = 128, h = 28, top = Math.max(1, ...values.map((v, i) => v + (bad[i] ?? 0))), bw = w / values.length;
   return html`<svg class="spark" viewBox="0 0 128 28" preserveAspectRatio="none" role="img" aria-label=${label}>${values.map((v, i) => {
     const b = bad[i] ?? 0, y = v / top * (h - 3), z = b / top * (h - 3);
@@ -69,7 +69,7 @@ export function Histogram({ runs, now, bad }) {
     (bad(r) ? wrong : all)[i]++;
   }
   const top = Math.max(...all.map((v, i) => v + wrong[i]));
-  return html`<svg class="hist" viewBox="0 0 360 34" preserveAspectRatio="none" role="img" aria-label=${`The last ${plural(list.length, "run")} of this list, in ${ms(now - first)}: ${wrong.reduce((a, b) => a + b, 0)} failed or had refused requests`}>${all.map((v, i) => {
+  return html`<svg class="hist" viewBox="0 0 360 34" preserveAspectRatio="none" role="img" aria-label=${`The last ${formatCount(list.length, "run")} of this list, in ${formatDuration(now - first)}: ${wrong.reduce((a, b) => a + b, 0)} failed or had refused requests`}>${all.map((v, i) => {
     const y = v / top * 30, z = wrong[i] / top * 30;
     return html`<rect x=${i * w / n} y=${v ? 33 - y : 32} width="4.6" height=${v ? y : 1} rx="1" fill=${v ? "var(--ok-solid)" : "var(--line-strong)"} opacity=${v ? .75 : 1} />${z ? html`<rect x=${i * w / n} y=${33 - y - z} width="4.6" height=${z} rx="1" fill="var(--bad-solid)" />` : null}`;
   })}</svg>`;
