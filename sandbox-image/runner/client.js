@@ -4,9 +4,9 @@
 const operations = new Map((table.operations ?? []).map(([key, o]) => [key, {
   ...o, styles: new Map(o.styles), query: new Set(o.query), fields: new Set(o.fields),
 }]));
-const parts = ["path", "query", "headers", "body", "signal"];
+const requestParts = ["path", "query", "headers", "body", "signal"];
 const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
-const own = (o, key) => isObject(o) && Object.hasOwn(o, key) ? o[key] : undefined;
+const getOwn = (o, key) => isObject(o) && Object.hasOwn(o, key) ? o[key] : undefined;
 
 /** The error of an unsuccessful answer. `body` is its JSON or text. */
 class ApiError extends Error {
@@ -25,9 +25,9 @@ function fail(message, caller) {
   throw error;
 }
 
-// slips returns the number of wrong, extra, missing and swapped letters between two names. It ignores case and
+// countSlips returns the number of wrong, extra, missing and swapped letters between two names. It ignores case and
 // separators.
-function slips(a, b) {
+function countSlips(a, b) {
   [a, b] = [a, b].map((name) => name.toLowerCase().replace(/[-_. ]/g, ""));
   let row = [...b, ""].map((_, i) => i), before;
   for (let i = 1; i <= a.length; i++) {
@@ -46,98 +46,98 @@ function slips(a, b) {
 // unknown parameters pass, because documents are not complete.
 function checkQuery(name, given, known, caller) {
   const longest = 64;
-  const letters = (key) => key.replace(/[0-9]/g, ""); // address1 is not a slip for address2
+  const removeDigits = (key) => key.replace(/[0-9]/g, ""); // address1 is not a slip for address2
   const unknown = Object.keys(given).filter((key) => !known.has(key) && key.length >= 4 && key.length <= longest);
   for (const key of unknown.slice(0, 20)) {
     const near = [...known].filter((k) => !Object.hasOwn(given, k) && k.length <= longest)
-      .find((k) => slips(key, k) <= key.length / 4 && letters(key) !== letters(k));
+      .find((k) => countSlips(key, k) <= key.length / 4 && removeDigits(key) !== removeDigits(k));
     if (near !== undefined) {
       fail(`${name}: query has no ${JSON.stringify(key)}; did you mean ${JSON.stringify(near)}?`, caller);
     }
   }
 }
 
-function find(name, input, caller) {
+function findOperation(name, input, caller) {
   const operation = operations.get(name);
   if (!operation && table.note) fail(table.note, caller);
   if (!operation) {
     fail(`${JSON.stringify(name)} is no operation of ${table.name} that this code names. Write an operation as one ` +
       `literal, e.g. ${table.call}("GET /path/{id}", {path: {id}}); list_apis with query finds it`, caller);
   }
-  if (!isObject(input)) fail(`${name}: want an object with ${parts.join(", ")}`, caller);
-  const odd = Object.keys(input).find((k) => !parts.includes(k));
-  if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is no part of a request; want ${parts.join(", ")}`, caller);
+  if (!isObject(input)) fail(`${name}: want an object with ${requestParts.join(", ")}`, caller);
+  const odd = Object.keys(input).find((k) => !requestParts.includes(k));
+  if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is no part of a request; want ${requestParts.join(", ")}`, caller);
   if (isObject(input.query)) checkQuery(name, input.query, operation.query, caller);
   return operation;
 }
 
-function scalar(v) {
+function formatScalar(v) {
   if (v instanceof Date) return v.toISOString();
   return typeof v === "object" && v !== null ? JSON.stringify(v) : String(v);
 }
 
-// add appends one parameter in its style. Without a style, each item of a list and each field of an object becomes a
-// parameter. With deep, the names of nested fields have brackets.
-function add(params, name, value, style, deep) {
+// addParam appends one parameter in its style. Without a style, each item of a list and each field of an object becomes
+// a parameter. With deep, the names of nested fields have brackets.
+function addParam(params, name, value, style, deep) {
   if (value === undefined || value === null) return;
   const nested = typeof value === "object" && !(value instanceof Date);
-  if (!nested) return params.append(name, scalar(value));
+  if (!nested) return params.append(name, formatScalar(value));
   const list = Array.isArray(value);
   if (style === "json") return params.append(name, JSON.stringify(value));
   const between = { comma: ",", space: " ", pipe: "|", tab: "\t" }[style];
   if (between) {
     const flat = list ? value : Object.entries(value).flat();
-    return params.append(name, flat.map(scalar).join(between));
+    return params.append(name, flat.map(formatScalar).join(between));
   }
   const brackets = style === "deep" || (list ? deep && value.some((v) => typeof v === "object" && v !== null) : deep);
   for (const [key, v] of Object.entries(value)) {
-    if (brackets) add(params, `${name}[${key}]`, v, "deep", true);
-    else add(params, list ? name : key, v, undefined, deep);
+    if (brackets) addParam(params, `${name}[${key}]`, v, "deep", true);
+    else addParam(params, list ? name : key, v, undefined, deep);
   }
 }
 
-function address(name, operation, input, caller) {
-  const fill = (key, quoted) => {
+function buildURL(name, operation, input, caller) {
+  const fillParameter = (key, quoted) => {
     const many = key.endsWith("+"), what = many ? key.slice(0, -1) : key;
-    let v = own(input.path, what);
+    let v = getOwn(input.path, what);
     if (v === undefined || v === null || v === "") fail(`${name} needs path: {${JSON.stringify(what)}: ...}`, caller);
-    if (quoted) v = scalar(v).replaceAll("'", "''"); // OData doubles a quote in a string
+    if (quoted) v = formatScalar(v).replaceAll("'", "''"); // OData doubles a quote in a string
     // A URL parser would resolve dots, even escaped ones.
-    const segments = many ? scalar(v).split("/") : [scalar(v)];
+    const segments = many ? formatScalar(v).split("/") : [formatScalar(v)];
     if (segments.some((s) => s === "." || s === "..")) fail(`${name}: ${JSON.stringify(v)} is no ${what}`, caller);
     return segments.map(encodeURIComponent).join("/");
   };
   const path = name.slice(name.indexOf(" ") + 1).replace(/('?)\{([^{}]+)\}(?=('?))/g,
-    (_, before, key, after) => before + fill(key, before === "'" && after === "'"));
+    (_, before, key, after) => before + fillParameter(key, before === "'" && after === "'"));
   const params = new URLSearchParams();
-  for (const [key, v] of Object.entries(input.query ?? {})) add(params, key, v, operation.styles.get(key), false);
+  for (const [key, v] of Object.entries(input.query ?? {})) addParam(params, key, v, operation.styles.get(key), false);
   for (const a of table.auth ?? []) if (a.query && !params.has(a.query)) params.set(a.query, a.value);
   const query = params.toString();
   return (operation.server ?? table.server) + path + (query && (path.includes("?") ? "&" : "?") + query);
 }
 
-const form = "application/x-www-form-urlencoded", multipart = "multipart/form-data";
+const formType = "application/x-www-form-urlencoded", multipartType = "multipart/form-data";
 
-// payload returns a body for fetch, and its media type if fetch does not add one.
-function payload(operation, method, body) {
+// encodeBody returns a body for fetch, and its media type if fetch does not add one.
+function encodeBody(operation, method, body) {
   const media = operation.media ?? "application/json";
   if (body === undefined) { // an empty form, because servers want its type
-    return [media === form && /^(POST|PUT|PATCH)$/.test(method) ? new URLSearchParams() : undefined];
+    return [media === formType && /^(POST|PUT|PATCH)$/.test(method) ? new URLSearchParams() : undefined];
   }
   if (body instanceof FormData || body instanceof URLSearchParams) return [body];
   if (body instanceof Blob || body instanceof ReadableStream || body instanceof ArrayBuffer || ArrayBuffer.isView(body)) {
     return [body, media];
   }
-  if (media === form && isObject(body)) {
+  if (media === formType && isObject(body)) {
     const params = new URLSearchParams();
-    for (const [key, v] of Object.entries(body)) add(params, key, v, operation.styles.get(key), true);
+    for (const [key, v] of Object.entries(body)) addParam(params, key, v, operation.styles.get(key), true);
     return [params];
   }
-  if (media === multipart && isObject(body)) {
+  if (media === multipartType && isObject(body)) {
     const data = new FormData();
     for (const [key, v] of Object.entries(body)) {
       for (const one of Array.isArray(v) ? v : [v]) {
-        if (one !== undefined && one !== null) data.append(key, one instanceof Blob ? one : scalar(one));
+        if (one !== undefined && one !== null) data.append(key, one instanceof Blob ? one : formatScalar(one));
       }
     }
     return [data];
@@ -147,26 +147,26 @@ function payload(operation, method, body) {
   return [JSON.stringify(body), media];
 }
 
-async function send(name, operation, input, url, caller) {
+async function sendRequest(name, operation, input, url, caller) {
   const headers = new Headers();
-  for (const [key, v] of Object.entries(input.headers ?? {})) if (v !== undefined && v !== null) headers.set(key, scalar(v));
+  for (const [key, v] of Object.entries(input.headers ?? {})) if (v !== undefined && v !== null) headers.set(key, formatScalar(v));
   for (const a of table.auth ?? []) {
     if (a.header && !headers.has(a.header)) {
       headers.set(a.header, a.basic ? "Basic " + btoa(a.basic.join(":")) : a.value);
     }
   }
   const method = name.slice(0, name.indexOf(" "));
-  const [body, media] = payload(operation, method, input.body);
+  const [body, media] = encodeBody(operation, method, input.body);
   if (media && !headers.has("content-type")) headers.set("content-type", media);
-  return await fetch(url ?? address(name, operation, input, caller), { method, headers, body, signal: input.signal });
+  return await fetch(url ?? buildURL(name, operation, input, caller), { method, headers, body, signal: input.signal });
 }
 
-// sendAgain sends a repeatable request up to four times while the server is busy. It waits for Retry-After, or for 1, 2
-// and 4 s. If the wait exceeds 30 s, or ends within 2 s of the run's end, code gets the busy answer.
-async function sendAgain(name, operation, input, url, caller) {
+// sendWithRetries sends a repeatable request up to four times while the server is busy. It waits for Retry-After, or
+// for 1, 2 and 4 s. If the wait exceeds 30 s, or ends within 2 s of the run's end, code gets the busy answer.
+async function sendWithRetries(name, operation, input, url, caller) {
   const repeatable = /^(GET|HEAD|OPTIONS|PUT|DELETE) /.test(name) && !(input.body instanceof ReadableStream);
   for (let pause = 1; ; pause *= 2) {
-    const response = await send(name, operation, input, url, caller);
+    const response = await sendRequest(name, operation, input, url, caller);
     const told = response.headers.get("retry-after");
     const busy = [429, 500, 502, 503, 504].includes(response.status);
     if (!repeatable || !busy || pause > 4) return response;
@@ -177,15 +177,15 @@ async function sendAgain(name, operation, input, url, caller) {
     if (/^\{"error":.*"code":.*"hint":/s.test(text)) return response; // a retry does not change a refusal
     await response.body?.cancel();
     await new Promise((done, fail) => {
-      const stop = () => (clearTimeout(timer), fail(input.signal.reason));
-      const timer = setTimeout(() => (input.signal?.removeEventListener("abort", stop), done()), 1000 * wait);
-      input.signal?.addEventListener("abort", stop);
+      const stopWaiting = () => (clearTimeout(timer), fail(input.signal.reason));
+      const timer = setTimeout(() => (input.signal?.removeEventListener("abort", stopWaiting), done()), 1000 * wait);
+      input.signal?.addEventListener("abort", stopWaiting);
     });
   }
 }
 
-// read returns a body as JSON, text or Blob, or undefined if JSON or a Blob is empty.
-async function read(response) {
+// readBody returns a body as JSON, text or Blob, or undefined if JSON or a Blob is empty.
+async function readBody(response) {
   const media = response.headers.get("content-type") ?? "";
   if (/^(text\/|application\/(xml|javascript|x-ndjson))|\+xml/i.test(media)) return await response.text();
   if (media && !/json/i.test(media)) {
@@ -201,8 +201,8 @@ async function read(response) {
   }
 }
 
-// guardPlanned returns an answer that throws if code reads a field that it lacks. A dry run did not send its request, so
-// a later step would lack the value.
+// guardPlanned returns an answer that throws if code reads a field that it lacks. A dry run did not send its request,
+// so a later step would lack the value.
 function guardPlanned(name, body) {
   return new Proxy(body, {
     get(target, key) {
@@ -214,10 +214,10 @@ function guardPlanned(name, body) {
   });
 }
 
-async function exchange(name, operation, input, url, caller) {
+async function callOperation(name, operation, input, url, caller) {
   const at = {};
   Error.captureStackTrace(at, caller);
-  const response = await sendAgain(name, operation, input, url, caller), body = await read(response);
+  const response = await sendWithRetries(name, operation, input, url, caller), body = await readBody(response);
   const isPlanned = response.status === 202 && response.headers.has("codeforge-planned") && isObject(body);
   if (isPlanned) return { response, body: guardPlanned(name, body) };
   if (response.ok) return { response, body };
@@ -226,31 +226,31 @@ async function exchange(name, operation, input, url, caller) {
   throw error;
 }
 
-// lists are the properties that usually hold the list of an answer, the likeliest first.
-const lists = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
+// arrayKeys are the properties that usually hold the list of an answer, the likeliest first.
+const arrayKeys = ["data", "items", "results", "value", "values", "entries", "records", "objects", "nodes", "elements"];
 
-// list returns the list of an answer: at place, at a usual or documented property, or the only array. Else undefined.
-function list(body, place, documented) {
-  if (place !== undefined) return ((v) => Array.isArray(v) ? v : undefined)(lookup(body, place));
+// findList returns an answer's list: at place, at a usual or documented property, or the only array. Else undefined.
+function findList(body, place, documented) {
+  if (place !== undefined) return ((v) => Array.isArray(v) ? v : undefined)(lookUp(body, place));
   if (Array.isArray(body)) return body;
-  for (const key of [...lists, documented]) if (Array.isArray(own(body, key))) return body[key];
+  for (const key of [...arrayKeys, documented]) if (Array.isArray(getOwn(body, key))) return body[key];
   let arrays = isObject(body) ? Object.keys(body).filter((key) => Array.isArray(body[key])) : [];
   if (arrays.length > 1) arrays = arrays.filter((key) => !/^(_?links|errors|warnings)$/i.test(key));
   if (arrays.length === 1) return body[arrays[0]];
-  return lists.some((key) => own(body, key) === null) ? [] : undefined; // some APIs send null for an empty list
+  return arrayKeys.some((key) => getOwn(body, key) === null) ? [] : undefined; // some APIs send null for an empty list
 }
 
-const lookup = (body, place) => place.split("/").reduce((o, key) => own(o, key), body);
+const lookUp = (body, place) => place.split("/").reduce((o, key) => getOwn(o, key), body);
 
-// within returns the first text or number at one of the places of an answer, or undefined.
-function within(body, places) {
+// findFirst returns the first text or number at one of the places of an answer, or undefined.
+function findFirst(body, places) {
   for (const place of places) {
-    const v = lookup(body, place);
+    const v = lookUp(body, place);
     if (typeof v === "string" && v !== "" || typeof v === "number") return v;
   }
 }
 
-const links = [
+const nextLinks = [
   "next", "next/href", "nextLink", "@odata.nextLink", "next_page_url", "next_url", "next_href", "nextPageUrl", "next_page",
   "next_page_uri", "next_uri", "next_link", "nextRecordsUrl",
   "links/next", "links/next/href", "_links/next", "_links/next/href", "paging/next", "paging/next/link",
@@ -271,14 +271,14 @@ const cursors = [
   [["next_page", "nextPage", "meta/next_page", "pagination/next_page", "next"], ["page", "page_number", "pageNumber"]],
 ];
 
-// following returns the request of the next page, with its url or its input. It returns undefined after the last page.
-// Without a next link or cursor, a page is the last one if a link led to it (linked), or if a link is null. A page with
-// fewer items than requested is the last one if the page before had more, or if the first page has the total. Otherwise
-// the API may have a lower limit, and following returns the next page to find out (probe).
-function following(name, operation, { input, linked, response, body, items, before }, caller) {
+// findNextRequest returns the request of the next page, with its url or its input. It returns undefined after the last
+// page. Without a next link or cursor, a page is the last one if a link led to it (linked), or if a link is null. A
+// page with fewer items than requested is the last one if the page before had more, or if the first page has the total.
+// Otherwise the API may have a lower limit, and findNextRequest returns the next page to find out (probe).
+function findNextRequest(name, operation, { input, linked, response, body, items, before }, caller) {
   let link = /<([^<>]*)>[^<]*?;\s*rel="?next"?/i.exec(response.headers.get("link") ?? "")?.[1];
   if (link === undefined) {
-    link = links.map((l) => within(body, [l])).find((v) => /^(https?:\/)?\//.test(v));
+    link = nextLinks.map((l) => findFirst(body, [l])).find((v) => /^(https?:\/)?\//.test(v));
   }
   if (link !== undefined) {
     const url = new URL(link, response.url);
@@ -286,67 +286,67 @@ function following(name, operation, { input, linked, response, body, items, befo
     return { url: url.href };
   }
   if (response.headers.has("link") && /rel="?(prev|first|last)/i.test(response.headers.get("link"))) return;
-  const set = (key, value) => {
+  const setParameter = (key, value) => {
     const part = operation.query.has(key) ? "query" : "body";
     return { input: { ...input, [part]: { ...input[part], [key]: value } } };
   };
-  const takes = (keys) => keys.find((k) => operation.query.has(k) || operation.fields.has(k));
+  const findParameter = (keys) => keys.find((k) => operation.query.has(k) || operation.fields.has(k));
   const last = [body?.has_more, body?.hasMore, body?.has_next_page];
   if (body?.isLast === true || body?.last === true) return;
   if (last.includes(false)) return;
   for (const [places, keys] of cursors) {
-    const key = takes(keys), value = key && within(body, places);
-    if (value !== undefined) return set(key, value);
+    const key = findParameter(keys), value = key && findFirst(body, places);
+    if (value !== undefined) return setParameter(key, value);
   }
   if (items.length === 0) return;
-  if (!last.includes(true) && (linked || links.some((l) => lookup(body, l) === null))) return;
-  const after = takes(["starting_after"]), id = own(items.at(-1), "id");
-  if (after && id !== undefined) return last.includes(true) ? set(after, id) : undefined;
-  if (takes(["cursor", "page_token", "pageToken", "start_cursor", "after", "continue"]) !== undefined) return;
-  const asked = (key) => Number(own(input.query, key) ?? own(input.body, key));
-  const size = takes(["per_page", "page_size", "pageSize", "perPage", "limit", "size", "count", "maxResults"]);
-  const probe = size !== undefined && asked(size) > items.length;
-  const total = within(body, ["total", "total_count", "totalCount", "meta/total"]);
+  if (!last.includes(true) && (linked || nextLinks.some((l) => lookUp(body, l) === null))) return;
+  const after = findParameter(["starting_after"]), id = getOwn(items.at(-1), "id");
+  if (after && id !== undefined) return last.includes(true) ? setParameter(after, id) : undefined;
+  if (findParameter(["cursor", "page_token", "pageToken", "start_cursor", "after", "continue"]) !== undefined) return;
+  const readRequested = (key) => Number(getOwn(input.query, key) ?? getOwn(input.body, key));
+  const size = findParameter(["per_page", "page_size", "pageSize", "perPage", "limit", "size", "count", "maxResults"]);
+  const probe = size !== undefined && readRequested(size) > items.length;
+  const total = findFirst(body, ["total", "total_count", "totalCount", "meta/total"]);
   if (probe && (items.length < before?.length || !before && total <= items.length)) return;
-  const guess = (key, value) => ({ ...set(key, value), probe, guess: true });
-  const page = takes(["page", "page_number", "pageNumber"]);
+  const guessNext = (key, value) => ({ ...setParameter(key, value), probe, guess: true });
+  const page = findParameter(["page", "page_number", "pageNumber"]);
   if (page) {
     const told = ["page", "current_page", "meta/page", "meta/current_page", "number", "page/number", "pageNumber"];
-    const number = [asked(page), within(body, told), 1].find(Number.isInteger);
-    const pages = within(body, ["total_pages", "totalPages", "meta/total_pages", "pages", "last_page"]);
-    return typeof pages === "number" && number >= pages ? undefined : guess(page, number + 1);
+    const number = [readRequested(page), findFirst(body, told), 1].find(Number.isInteger);
+    const pages = findFirst(body, ["total_pages", "totalPages", "meta/total_pages", "pages", "last_page"]);
+    return typeof pages === "number" && number >= pages ? undefined : guessNext(page, number + 1);
   }
-  const offset = takes(["offset", "skip", "start", "startAt"]);
+  const offset = findParameter(["offset", "skip", "start", "startAt"]);
   if (offset) {
-    const reached = (asked(offset) || 0) + items.length;
-    return typeof total === "number" && reached >= total ? undefined : guess(offset, reached);
+    const reached = (readRequested(offset) || 0) + items.length;
+    return typeof total === "number" && reached >= total ? undefined : guessNext(offset, reached);
   }
 }
 
 /** Calls an operation and returns the body of its answer. Throws an ApiError if it is not successful. */
 async function api(operation, input = {}) {
-  return (await exchange(operation, find(operation, input, api), input, undefined, api)).body;
+  return (await callOperation(operation, findOperation(operation, input, api), input, undefined, api)).body;
 }
 
 /** Calls an operation once and returns its Response, with any status. */
 api.raw = async function raw(operation, input = {}) {
-  return await send(operation, find(operation, input, raw), input, undefined, raw);
+  return await sendRequest(operation, findOperation(operation, input, raw), input, undefined, raw);
 };
 
 /** Calls an operation that returns lists, and yields their items one by one, page after page. The third argument is the
  * path of the list in an answer, e.g. "result/rows". */
 api.pages = async function* pages(operation, input = {}, place = undefined) {
-  const found = find(operation, input, pages), seen = new Set();
+  const found = findOperation(operation, input, pages), seen = new Set();
   for (let next = { input }, before; next;) {
     const request = next.input ?? input;
     let answer;
     try {
-      answer = await exchange(operation, found, request, next.url, pages);
+      answer = await callOperation(operation, found, request, next.url, pages);
     } catch (error) {
       if (next.probe && [400, 404, 416, 422].includes(error.status)) return; // some APIs refuse a page after the last
       throw error;
     }
-    const { response, body } = answer, items = list(body, place, found.list);
+    const { response, body } = answer, items = findList(body, place, found.list);
     if (!items) {
       const keys = Object.keys(body ?? {}), some = keys.find((key) => Array.isArray(body[key]));
       fail(`${operation} answers no list${place === undefined ? "" : ` at ${JSON.stringify(place)}`}: ` +
@@ -355,7 +355,7 @@ api.pages = async function* pages(operation, input = {}, place = undefined) {
     }
     if (next.guess && items.some(isObject) && JSON.stringify(items) === JSON.stringify(before)) return; // one page only
     yield* items;
-    next = following(operation, found,
+    next = findNextRequest(operation, found,
       { input: request, linked: next.url !== undefined, response, body, items, before }, pages);
     before = items;
     const key = next && JSON.stringify([next.url, next.input?.query, next.input?.body]);

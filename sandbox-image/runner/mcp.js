@@ -35,8 +35,8 @@ class Call {
     Error.captureStackTrace(this.error, caller);
   }
 
-  // failure completes the error. An uncaught error prints only its message, so that has the call and the hint too.
-  failure(why, code, about = {}) {
+  // makeError completes the error. An uncaught error prints only its message, so that has the call and the hint too.
+  makeError(why, code, about = {}) {
     const where = `${this.server}.${this.tool}`;
     let message = why.startsWith(where) ? why : `${where}: ${why}`;
     if (about.hint) message += (/[.!?]$/.test(message) ? " " : ". ") + about.hint;
@@ -55,83 +55,83 @@ class Call {
     if (timeout !== undefined) request.headers["Codeforge-Timeout-Ms"] = String(timeout);
     if (method === "POST") {
       request.headers["Content-Type"] = "application/json";
-      request.body = this.json(value);
+      request.body = this.encodeArguments(value);
     }
     let response, text;
     try {
-      response = await fetch(host + path.map((p) => this.segment(p)).join("/"), request);
+      response = await fetch(host + path.map((p) => this.escapeSegment(p)).join("/"), request);
       text = await response.text();
     } catch (cause) {
       if (cause === this.error || signal?.aborted) throw cause;
-      throw this.failure(`the connection broke: ${cause?.message ?? cause}`, "connection_lost", { cause });
+      throw this.makeError(`the connection broke: ${cause?.message ?? cause}`, "connection_lost", { cause });
     }
     let answer;
     try {
-      answer = parse(text);
+      answer = parseJSON(text);
     } catch { /* not from CodeForge: see below */ }
     if (response.ok && isObject(answer)) return answer;
     const { error, code, retryable, hint, data } = isObject(answer) ? answer : {};
-    throw this.failure(String(error ?? `the answer had status ${response.status}`), code ?? "bad_answer", {
+    throw this.makeError(String(error ?? `the answer had status ${response.status}`), code ?? "bad_answer", {
       retryable: retryable === true, ...(hint && { hint: String(hint) }), ...(data !== undefined && { data }),
     });
   }
 
-  json(value) {
+  encodeArguments(value) {
     let text, why = "want one object of arguments";
     try {
       if (isObject(value)) text = JSON.stringify(value);
     } catch (cause) {
       why = `the arguments cannot be written as JSON: ${cause.message}`;
     }
-    if (text === undefined) throw this.failure(why, "bad_arguments");
+    if (text === undefined) throw this.makeError(why, "bad_arguments");
     return text;
   }
 
-  // segment escapes a name for the path. It refuses dots, which a URL parser would resolve even if they are escaped.
-  segment(name) {
-    if (/^\.{0,2}$/.test(name)) throw this.failure(`${JSON.stringify(name)} is no name`, "bad_arguments");
+  // escapeSegment escapes a name for the path. It refuses dots, which URL parsers resolve even if they are escaped.
+  escapeSegment(name) {
+    if (/^\.{0,2}$/.test(name)) throw this.makeError(`${JSON.stringify(name)} is no name`, "bad_arguments");
     return encodeURIComponent(name).replaceAll("%24", "$");
   }
 
-  // value returns the result of a call from a CallToolResult. It throws if the tool failed.
-  async value({ content, structuredContent, isError, _schema, _hint, _meta, resultType, ...rest }) {
-    const blocks = blocksOf(content);
-    const text = blocks.filter((b) => b.type === "text").map((b) => textOf(b.text)).join("\n");
+  // readResult returns the result of a call from a CallToolResult. It throws if the tool failed.
+  async readResult({ content, structuredContent, isError, _schema, _hint, _meta, resultType, ...rest }) {
+    const blocks = toBlocks(content);
+    const text = blocks.filter((b) => b.type === "text").map((b) => toText(b.text)).join("\n");
     if (isError) {
-      throw this.failure(text || "the tool failed without a reason", "tool_error", {
+      throw this.makeError(text || "the tool failed without a reason", "tool_error", {
         text, ...(structuredContent !== undefined && { structured: structuredContent }), ...(_hint && { hint: _hint }),
       });
     }
     if (structuredContent !== undefined && structuredContent !== null) return structuredContent;
     if (content === undefined && Object.keys(rest).length > 0) return rest; // e.g. toolResult of 2024
     if (blocks.some((b) => b.type !== "text")) {
-      const all = await Promise.all(blocks.map((b) => this.block(b)));
+      const all = await Promise.all(blocks.map((b) => this.convertBlock(b)));
       return all.length === 1 ? all[0] : all;
     }
     if (_schema || !/^\s*[[{]/.test(text)) return text;
     try {
-      return parse(text);
+      return parseJSON(text);
     } catch {
       return text;
     }
   }
 
-  // block returns the text of a content block, or a file for an image, sound or blob, or else the block itself.
-  async block(b) {
+  // convertBlock returns the text of a content block, or a file for an image, sound or blob, or else the block itself.
+  async convertBlock(b) {
     switch (b.type) {
-      case "text": return textOf(b.text);
-      case "image": case "audio": return await this.file(b.data, b.mimeType);
-      case "resource": return await this.resource(b.resource);
+      case "text": return toText(b.text);
+      case "image": case "audio": return await this.saveFile(b.data, b.mimeType);
+      case "resource": return await this.convertResource(b.resource);
     }
     return b;
   }
 
-  async resource(r) {
+  async convertResource(r) {
     if (r?.blob === undefined) return r;
-    return { uri: r.uri, ...await this.file(r.blob, r.mimeType) };
+    return { uri: r.uri, ...await this.saveFile(r.blob, r.mimeType) };
   }
 
-  async file(base64, mimeType = "application/octet-stream") {
+  async saveFile(base64, mimeType = "application/octet-stream") {
     const [, kind = "bin"] = /^\w+\/(?:x-)?([a-z0-9]{1,10})\b/.exec(mimeType) ?? [];
     const extension = { plain: "txt", jpeg: "jpg", mpeg: "mp3", octet: "bin" }[kind] ?? kind;
     const path = `${folder}/mcp-${crypto.randomUUID().slice(0, 13)}.${extension}`;
@@ -139,7 +139,7 @@ class Call {
     try {
       bytes = Uint8Array.fromBase64(base64);
     } catch {
-      throw this.failure(`sent ${mimeType} that is not base64`, "server_error");
+      throw this.makeError(`sent ${mimeType} that is not base64`, "server_error");
     }
     await Deno.writeFile(path, bytes, { createNew: true });
     return { path, mimeType, bytes: bytes.length };
@@ -151,12 +151,12 @@ function isObject(v) {
 }
 
 // The protocol wants a list of blocks, with strings as texts. Some servers send one block, a string, or a value.
-const listOf = (v) => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
-const textOf = (v) => typeof v === "string" ? v : v === undefined || v === null ? "" : JSON.stringify(v);
-const blocksOf = (content) => listOf(content).map((b) => isObject(b) ? b : { type: "text", text: b });
+const toList = (v) => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
+const toText = (v) => typeof v === "string" ? v : v === undefined || v === null ? "" : JSON.stringify(v);
+const toBlocks = (content) => toList(content).map((b) => isObject(b) ? b : { type: "text", text: b });
 
-// parse leaves out "__proto__". JSON.parse makes it a normal property, and code that copies it would set a prototype.
-function parse(text) {
+// parseJSON leaves out "__proto__". JSON.parse makes it a normal property, and copying it would set a prototype.
+function parseJSON(text) {
   if (!/__proto__|\\u00(?:5f|6f|7[024])/i.test(text)) return JSON.parse(text);
   return JSON.parse(text, (key, value) => key === "__proto__" ? undefined : value);
 }
@@ -164,8 +164,8 @@ function parse(text) {
 // JavaScript itself reads these names, so they are never tools. Otherwise to await or print a server would call one.
 const isReserved = (name) => typeof name === "symbol" || name in Object.prototype || name === "then" || name === "toJSON";
 
-// lookup returns a read-only object with the properties of target. missing(name) makes those with other names.
-function lookup(target, missing) {
+// makeLookup returns a read-only object with the properties of target. missing(name) makes those with other names.
+function makeLookup(target, missing) {
   return new Proxy(target, {
     get: (t, key) => key in t || isReserved(key) ? t[key] : missing(key),
     set: () => false,
@@ -174,8 +174,8 @@ function lookup(target, missing) {
   });
 }
 
-// printing returns an object that prints as the result of text().
-function printing(text) {
+// makePrintable returns an object that prints as the result of text().
+function makePrintable(text) {
   return define({}, {
     toString: text,
     [Symbol.for("Deno.customInspect")]: text,
@@ -184,62 +184,62 @@ function printing(text) {
 }
 
 function makeTool(server, name) {
-  const raw = async (caller, args, options) => {
+  const callRaw = async (caller, args, options) => {
     const call = new Call(server, name, caller, options);
     return [call, await call.send("POST", [server, name], args)];
   };
   const tool = {
     async [name](args = {}, options) {
-      const [call, answer] = await raw(tool, args, options);
-      return await call.value(answer);
+      const [call, answer] = await callRaw(tool, args, options);
+      return await call.readResult(answer);
     },
   }[name];
   tool.raw = async function (args = {}, options) {
-    const { _schema, _hint, ...result } = (await raw(tool.raw, args, options))[1];
+    const { _schema, _hint, ...result } = (await callRaw(tool.raw, args, options))[1];
     return result;
   };
   return tool;
 }
 
 function makeServer(name, known) {
-  const target = Object.create(printing(() => {
+  const target = Object.create(makePrintable(() => {
     const names = Object.keys(target).join(", ");
     return `mcp.${name} { ${names || `its tools are not known yet: await mcp.${name}.$tools()`} }`;
   }));
-  const ask = (method, ...rest) => new Call(name, method, target[method], ...rest);
+  const makeCall = (method, ...rest) => new Call(name, method, target[method], ...rest);
   define(target, {
     async $tools(options) {
-      const { tools } = await ask("$tools", options).send("GET", [name]);
-      learn(tools.map((t) => t.name));
+      const { tools } = await makeCall("$tools", options).send("GET", [name]);
+      addTools(tools.map((t) => t.name));
       return tools;
     },
     async $resources(options) {
-      return await ask("$resources", options).send("GET", [name, "$resources"]);
+      return await makeCall("$resources", options).send("GET", [name, "$resources"]);
     },
     async $read(uri, options) {
-      const call = ask("$read", options), answer = await call.send("POST", [name, "$read"], { uri });
-      return { ...answer, contents: await Promise.all(listOf(answer.contents).map((r) => call.resource(r))) };
+      const call = makeCall("$read", options), answer = await call.send("POST", [name, "$read"], { uri });
+      return { ...answer, contents: await Promise.all(toList(answer.contents).map((r) => call.convertResource(r))) };
     },
     async $prompt(prompt, args = {}, options) {
-      const call = ask("$prompt", options);
+      const call = makeCall("$prompt", options);
       const answer = await call.send("POST", [name, "$prompt"], { name: prompt, arguments: args });
-      for (const m of listOf(answer.messages)) {
-        if (isObject(m.content) && m.content.type !== "text") m.content = await call.block(m.content);
+      for (const m of toList(answer.messages)) {
+        if (isObject(m.content) && m.content.type !== "text") m.content = await call.convertBlock(m.content);
       }
       return answer;
     },
   });
-  const learn = (names) => {
+  const addTools = (names) => {
     for (const tool of names) {
       if (tool in target || isReserved(tool)) continue;
       Object.defineProperty(target, tool, { value: makeTool(name, tool), enumerable: true });
     }
   };
-  learn(known);
-  return lookup(target, (tool) => makeTool(name, tool));
+  addTools(known);
+  return makeLookup(target, (tool) => makeTool(name, tool));
 }
 
-const all = Object.create(printing(() => {
+const all = Object.create(makePrintable(() => {
   const parts = Object.entries(servers).map(([name, tools]) => tools.length ? `${name}: ${tools.length} tools` : name);
   return `mcp { ${parts.join(", ")} }`;
 }));
@@ -248,14 +248,14 @@ for (const [name, tools] of Object.entries(servers)) {
   let made;
   Object.defineProperty(all, name, { get: () => made ??= makeServer(name, tools), enumerable: true });
 }
-const mcp = lookup(all, (name) => makeServer(name, []));
+const mcp = makeLookup(all, (name) => makeServer(name, []));
 
 /** Runs calls, at most `limit` at once, and returns the settled results in order. A call is a function or promise. */
 async function parallel(calls, { limit = 8 } = {}) {
   const list = [...calls], settled = new Array(list.length);
   for (const c of list) if (c instanceof Promise) c.catch(() => {}); // work reports it
   let next = 0;
-  const work = async () => {
+  const runCalls = async () => {
     while (next < list.length) {
       const i = next++, c = list[i];
       try {
@@ -265,7 +265,7 @@ async function parallel(calls, { limit = 8 } = {}) {
       }
     }
   };
-  await Promise.all(Array.from({ length: Math.max(1, Math.min(limit, list.length)) }, work));
+  await Promise.all(Array.from({ length: Math.max(1, Math.min(limit, list.length)) }, runCalls));
   return settled;
 }
 

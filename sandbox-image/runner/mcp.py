@@ -61,7 +61,7 @@ class _Wait:
                     pass
 
 
-def _connection():
+def _get_connection():
     """Returns the connection of this thread. A readable idle one has been closed, so a new one replaces it."""
     c = getattr(_local, "connection", None)
     if c is not None and c.sock is not None and not select.select([c.sock], [], [], 0)[0]:
@@ -78,7 +78,7 @@ class _Call:
     def __init__(self, server, tool, timeout=None, wait=None):
         self.server, self.tool, self.timeout, self.wait = server, tool, timeout, wait
 
-    def failure(self, why, code, hint="", **about):
+    def make_error(self, why, code, hint="", **about):
         where = f"{self.server}.{self.tool}"
         message = why if why.startswith(where) else f"{where}: {why}"
         if hint:
@@ -94,9 +94,9 @@ class _Call:
             try:
                 body = json.dumps(value, allow_nan=False).encode()
             except (TypeError, ValueError) as e:
-                raise self.failure(f"the arguments cannot be written as JSON: {e}", "bad_arguments") from None
-        target = "/" + "/".join(self.segment(p) for p in path)
-        c = _connection()
+                raise self.make_error(f"the arguments cannot be written as JSON: {e}", "bad_arguments") from None
+        target = "/" + "/".join(self.escape_segment(p) for p in path)
+        c = _get_connection()
         try:
             if self.wait is not None:
                 self.wait.use(c)
@@ -105,7 +105,7 @@ class _Call:
             data = response.read()
         except (OSError, http.client.HTTPException) as e:
             c.close()
-            raise self.failure(f"the connection broke: {e or type(e).__name__}", "connection_lost") from e
+            raise self.make_error(f"the connection broke: {e or type(e).__name__}", "connection_lost") from e
         try:
             answer = json.loads(data)
         except ValueError:
@@ -113,22 +113,22 @@ class _Call:
         if response.status == 200 and isinstance(answer, dict):
             return answer
         about = answer if isinstance(answer, dict) else {}
-        raise self.failure(
+        raise self.make_error(
             str(about.get("error") or f"the answer had status {response.status}"), about.get("code") or "bad_answer",
             hint=str(about.get("hint") or ""), retryable=about.get("retryable") is True, data=about.get("data"))
 
-    def segment(self, name):
+    def escape_segment(self, name):
         if name in ("", ".", ".."):
-            raise self.failure(f"{name!r} is no name", "bad_arguments")
+            raise self.make_error(f"{name!r} is no name", "bad_arguments")
         return quote(name, safe="$")
 
-    def value(self, answer):
+    def read_result(self, answer):
         """Returns the result of a call from a CallToolResult. Raises McpError if the tool failed."""
-        blocks = [b if isinstance(b, dict) else {"type": "text", "text": b} for b in _list(answer.get("content"))]
-        text = "\n".join(_text(b.get("text")) for b in blocks if b.get("type") == "text")
+        blocks = [b if isinstance(b, dict) else {"type": "text", "text": b} for b in _to_list(answer.get("content"))]
+        text = "\n".join(_to_text(b.get("text")) for b in blocks if b.get("type") == "text")
         structured = answer.get("structuredContent")
         if answer.get("isError"):
-            raise self.failure(
+            raise self.make_error(
                 text or "the tool failed without a reason", "tool_error", hint=answer.get("_hint") or "",
                 text=text, structured=structured)
         if structured is not None:
@@ -139,7 +139,7 @@ class _Call:
             if rest:
                 return rest
         if any(b.get("type") != "text" for b in blocks):
-            every = [self.block(b) for b in blocks]
+            every = [self.convert_block(b) for b in blocks]
             return every[0] if len(every) == 1 else every
         if answer.get("_schema") or not re.match(r"\s*[\[{]", text):
             return text
@@ -148,23 +148,23 @@ class _Call:
         except ValueError:
             return text
 
-    def block(self, b):
+    def convert_block(self, b):
         """Returns the text of a content block, or a file for an image, sound or blob, or else the block itself."""
         kind = b.get("type")
         if kind == "text":
-            return _text(b.get("text"))
+            return _to_text(b.get("text"))
         if kind in ("image", "audio"):
-            return self.file(b.get("data"), b.get("mimeType"))
+            return self.save_file(b.get("data"), b.get("mimeType"))
         if kind == "resource":
-            return self.resource(b.get("resource"))
+            return self.convert_resource(b.get("resource"))
         return b
 
-    def resource(self, r):
+    def convert_resource(self, r):
         if not isinstance(r, dict) or r.get("blob") is None:
             return r
-        return {"uri": r.get("uri"), **self.file(r["blob"], r.get("mimeType"))}
+        return {"uri": r.get("uri"), **self.save_file(r["blob"], r.get("mimeType"))}
 
-    def file(self, data, mime):
+    def save_file(self, data, mime):
         mime = str(mime or "application/octet-stream")
         found = re.match(r"\w+/(?:x-)?([a-z0-9]{1,10})\b", mime)
         kind = found[1] if found else "bin"
@@ -172,7 +172,7 @@ class _Call:
         try:
             raw = base64.b64decode(data, validate=True)
         except (TypeError, ValueError):
-            raise self.failure(f"sent {mime} that is not base64", "server_error") from None
+            raise self.make_error(f"sent {mime} that is not base64", "server_error") from None
         path = f"{_folder}/mcp-{str(uuid.uuid4())[:13]}.{kind}"
         with open(path, "xb") as f:
             f.write(raw)
@@ -180,18 +180,18 @@ class _Call:
 
 
 # The protocol wants a list of blocks, with strings as texts. Some servers send one block, a string, or a value.
-def _list(value):
+def _to_list(value):
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _text(value):
+def _to_text(value):
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _arguments(call, given, named):
+def _merge_arguments(call, given, named):
     """Returns the arguments of a tool from one dict, keywords, or both. A keyword replaces the same key."""
     if len(given) > 1 or given and not isinstance(given[0], dict):
-        raise call.failure("want keyword arguments, or one dict", "bad_arguments")
+        raise call.make_error("want keyword arguments, or one dict", "bad_arguments")
     return {**(given[0] if given else {}), **named}
 
 
@@ -209,14 +209,14 @@ class _Tool:
 
     def call(self, call, given, named):
         try:
-            return call.value(call.send("POST", [self._server, self._name], _arguments(call, given, named)))
+            return call.read_result(call.send("POST", [self._server, self._name], _merge_arguments(call, given, named)))
         except McpError as e:
             raise e.with_traceback(None)
 
     def raw(self, *given, **named):
         """Returns the CallToolResult itself, also if the tool failed."""
         call = _Call(self._server, self._name)
-        answer = call.send("POST", [self._server, self._name], _arguments(call, given, named))
+        answer = call.send("POST", [self._server, self._name], _merge_arguments(call, given, named))
         return {k: v for k, v in answer.items() if k not in ("_schema", "_hint")}
 
     def within(self, seconds):
@@ -235,7 +235,7 @@ class _AioTool(_Tool):
 
         wait = _Wait()
         work = asyncio.get_running_loop().run_in_executor(
-            _executor(), lambda: self.call(_Call(self._server, self._name, wait=wait), given, named))
+            _get_executor(), lambda: self.call(_Call(self._server, self._name, wait=wait), given, named))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -244,13 +244,13 @@ class _AioTool(_Tool):
             raise
 
     async def raw(self, *given, **named):
-        return await _in_thread(super().raw, *given, **named)
+        return await _run_in_thread(super().raw, *given, **named)
 
 
 _pool = None
 
 
-def _executor():
+def _get_executor():
     global _pool
     if _pool is None:
         from concurrent.futures import ThreadPoolExecutor
@@ -259,10 +259,10 @@ def _executor():
     return _pool
 
 
-async def _in_thread(work, *given, **named):
+async def _run_in_thread(work, *given, **named):
     import asyncio
 
-    return await asyncio.get_running_loop().run_in_executor(_executor(), lambda: work(*given, **named))
+    return await asyncio.get_running_loop().run_in_executor(_get_executor(), lambda: work(*given, **named))
 
 
 class _Server:
@@ -279,7 +279,7 @@ class _Server:
     def __getitem__(self, tool):
         special = {"$tools": self._list, "$resources": self._resources, "$read": self._read, "$prompt": self._prompt}
         if tool in special and self._kind is _AioTool:
-            return lambda *given, **named: _in_thread(special[tool], *given, **named)
+            return lambda *given, **named: _run_in_thread(special[tool], *given, **named)
         if tool in special:
             return special[tool]
         return self._tools.get(tool) or self._kind(self._name, tool)
@@ -303,14 +303,14 @@ class _Server:
     def _read(self, uri):
         call = _Call(self._name, "$read")
         answer = call.send("POST", [self._name, "$read"], {"uri": uri})
-        return {**answer, "contents": [call.resource(r) for r in _list(answer.get("contents"))]}
+        return {**answer, "contents": [call.convert_resource(r) for r in _to_list(answer.get("contents"))]}
 
     def _prompt(self, name, arguments=None):
         call = _Call(self._name, "$prompt")
         answer = call.send("POST", [self._name, "$prompt"], {"name": name, "arguments": arguments or {}})
-        for m in _list(answer.get("messages")):
+        for m in _to_list(answer.get("messages")):
             if isinstance(m.get("content"), dict) and m["content"].get("type") != "text":
-                m["content"] = call.block(m["content"])
+                m["content"] = call.convert_block(m["content"])
         return answer
 
 

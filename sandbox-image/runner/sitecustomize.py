@@ -8,7 +8,7 @@ import os
 import sys
 
 
-def preload():
+def preload_modules():
     """Loads the modules that nearly all code with API calls needs, and starts OpenSSL. It sends no request."""
     import encodings.idna  # noqa: F401
     import json  # noqa: F401
@@ -26,10 +26,10 @@ def await_order():
     order = os.read(0, 1)
     if order == b"l":
         try:
-            preload()
+            preload_modules()
         except Exception:  # code that uses the missing module gets the error too
             pass
-        keep_loaded()
+        keep_modules()
         order = os.read(0, 1)
     if order == b"\n":
         return None
@@ -52,7 +52,7 @@ def define_mcp(line, source):
         setattr(builtins, name, space[name])
 
 
-def shrink(data):
+def shrink_image(data):
     """Returns an image scaled down to at most 1,568 px a side. Without Pillow, or for other data, it returns data."""
     try:
         import io
@@ -82,7 +82,7 @@ def define_show():
         if not isinstance(what, (bytes, bytearray, memoryview)):
             with open(what, "rb") as f:
                 what = f.read()
-        data = shrink(what)
+        data = shrink_image(what)
         if len(sizes) == 4:
             raise ValueError("A run shows at most 4 images and sounds")
         if sum(sizes) + len(data) > 2 << 20:
@@ -157,7 +157,7 @@ def prepare_imports(packages):
     sys.path_hooks.insert(0, SkillPath.open_path)
 
 
-def keep_loaded():
+def keep_modules():
     """Keeps all loaded modules until the process ends. Freeing them would take longer than the rest of a run.
 
     Python never frees frozen objects that refer to themselves, and never clears modules outside of sys.modules. It
@@ -174,7 +174,7 @@ def keep_loaded():
     vars(main).update(old)
 
     @atexit.register  # registered first, so called last
-    def leave_out():
+    def remove_modules():
         for name in kept:
             sys.modules.pop(name, None)
 
@@ -182,7 +182,7 @@ def keep_loaded():
 ALLOW_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, without importing ast
 
 
-def top_level_await(path):
+def compile_top_level_await(path):
     """Returns main.py compiled as a coroutine if it compiles only with top-level await, else None."""
     with open(path, "rb") as f:
         source = f.read()
@@ -227,10 +227,10 @@ def run_async(code, path):
             trace = trace.tb_next
         sys.excepthook(type(e), e.with_traceback(trace or e.__traceback__), trace)
         status = 1
-    leave(status)
+    exit_process(status)
 
 
-def leave(status):
+def exit_process(status):
     """Ends the process as Python does: joins threads, calls exit functions, and frees the code's objects."""
     import atexit
     import gc
@@ -258,7 +258,7 @@ def leave(status):
     os._exit(status & 0xFF)
 
 
-def begin():
+def start_run():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
     prepare_imports(packages)
@@ -267,9 +267,9 @@ def begin():
     if servers is not None:
         define_mcp(*servers)
     path = sys.orig_argv[-1]
-    code = top_level_await(path)
+    code = compile_top_level_await(path)
     if code is not None:
         run_async(code, path)
 
 
-begin()
+start_run()
