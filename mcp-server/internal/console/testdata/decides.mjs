@@ -47,7 +47,7 @@ global("fetch", async (path, init) => {
   return { ok: true, status: 200, json: async () => body };
 });
 
-const { set, parse } = await import(Deno.args[0] + "/state.js"), { read } = await import(Deno.args[0] + "/held.js"), { list } = await import(Deno.args[0] + "/runs.js");
+const { updateApp, parseRoute } = await import(Deno.args[0] + "/state.js"), { loadHeld } = await import(Deno.args[0] + "/held.js"), { list } = await import(Deno.args[0] + "/runs.js");
 await import(Deno.args[0] + "/app.js");
 const wait = (ms) => new Promise((done) => setTimeout(done, ms)), target = { matches: () => false };
 const press = (key, repeat = false) => { for (const f of keys) f({ key, repeat, target, timeStamp: performance.now(), preventDefault() {} }); };
@@ -57,8 +57,8 @@ const shows = (text) => { if (!root.text.includes(text)) console.log("the page d
 async function show(hash, list, planned = []) {
   held = list.map(request); plans = planned;
   location.hash = hash;
-  set({ route: parse(hash) });
-  await read();
+  updateApp({ route: parseRoute(hash) });
+  await loadHeld();
   await wait(100);
 }
 async function say(name) { await wait(100); console.log(name + ":", decided.join(" ") || "nothing"); decided = []; }
@@ -87,7 +87,7 @@ await say("B after a second");
 await show("#/held/A", ["A", "B"]);
 await wait(1100);
 held = [request("B"), request("A2")];
-await read();
+await loadHeld();
 press("a");
 await wait(1200);
 press("a");
@@ -98,7 +98,7 @@ await show("#/held", ["A", "B"]);
 await wait(1100);
 const old = button("Approve once");
 held = [request("B")];
-await read();
+await loadHeld();
 press("a");
 await wait(100);
 shows("bank.test/B");
