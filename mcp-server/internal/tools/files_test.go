@@ -117,6 +117,10 @@ func kept(t *testing.T) *history.Store {
 		r.AddFile("a b.csv", []byte("x,y\n"))
 		r.AddFile("c.bin", []byte("\xff\x00"))
 	}
+	// A new database on a busy machine can take longer than a reader waits for the writer.
+	for _, run := range []string{"r1", "r2"} {
+		testkit.WaitFor(t, func() bool { _, err := h.ReadRunFile(t.Context(), run, "c.bin", nil); return err == nil })
+	}
 	return h
 }
 
@@ -127,6 +131,7 @@ func TestReadLongFile(t *testing.T) {
 	h := history.OpenStore(history.Config{Dir: t.TempDir(), Mode: history.Full, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { h.Close(context.Background()) })
 	h.BeginRecording(operatorapi.Run{ID: "r1"}, "code").AddFile("a.txt", bytes.Repeat([]byte("\x01"), 2<<20))
+	testkit.WaitFor(t, func() bool { _, err := h.ReadRunFile(t.Context(), "r1", "a.txt", nil); return err == nil })
 	s := shelved(t)
 	s.cfg.History = h
 	budget := membudget.New(4 * fileCopies * 2 << 20)
