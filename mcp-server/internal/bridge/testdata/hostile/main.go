@@ -42,7 +42,16 @@ var (
 	grown     int                          // tools that were added
 	cancelled = map[string]chan struct{}{} // closed when the call with this ID is cancelled
 	asked     = map[string]message{}       // calls of ask, by the ID of the open question
+
+	slows, diesUnder int // calls of slow, and how many die waits for
+	dying            bool
 )
+
+func dieIfDue() {
+	if dying && slows >= diesUnder {
+		os.Exit(5)
+	}
+}
 
 func is(fault string) bool { return slices.Contains(os.Args[1:], fault) }
 
@@ -211,6 +220,8 @@ func call(m message) {
 	case "echo", "read":
 		answer(m.ID, result)
 	case "slow":
+		slows++
+		dieIfDue()
 		go func() {
 			time.Sleep(time.Duration(m.Params.Arguments.MS) * time.Millisecond)
 			answer(m.ID, result)
@@ -247,8 +258,9 @@ func call(m message) {
 		answer(m.ID, result)
 	case "ask": // the user, ms times after the first, with a form or an empty one
 		ask(m)
-	case "die":
-		os.Exit(5)
+	case "die": // under at least ms calls of slow, which may arrive later
+		dying, diesUnder = true, m.Params.Arguments.MS
+		dieIfDue()
 	case "leave": // after the answer
 		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 		os.Exit(8)
