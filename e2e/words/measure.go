@@ -98,7 +98,8 @@ func (p *project) addScript(file, source string) {
 	for _, m := range scriptComment.FindAllStringSubmatch(source, -1) {
 		p.comments = append(p.comments, text{file, strings.Join(m[1:], "")})
 	}
-	for _, m := range scriptString.FindAllStringSubmatch(scriptComment.ReplaceAllString(source, ""), -1) {
+	source = scriptComment.ReplaceAllString(source, "")
+	for _, m := range scriptString.FindAllStringSubmatch(source, -1) {
 		if s := strings.Join(m[1:], ""); startsWord.MatchString(s) && len(strings.Fields(s)) >= 3 {
 			p.messages = append(p.messages, text{file, s})
 		}
@@ -211,7 +212,7 @@ var (
 )
 
 // notGo are names in comments that other programs have.
-var notGo = []string{"httpHeaders", "isAdmin", "listRepoIssues", "localStorage", "provisionEmail"}
+var notGo = []string{"httpHeaders", "isAdmin", "listRepoIssues", "localStorage", "provisionEmail", "toolResult"}
 
 // staleNames finds the names in comments that no code has: those of a function or type that has another name now.
 func (p *project) staleNames() figure {

@@ -124,7 +124,7 @@ func (c Client) DecidePlan(ctx context.Context, id string, a Answer) (Plan, erro
 	return callProxy[Plan](ctx, c, http.MethodPost, c.Paths.Plans+"/"+url.PathEscape(id), a)
 }
 
-// WaitForPlan returns a plan when it is no longer being sent, or when ctx ends.
+// WaitForPlan waits until the proxy has sent a plan, or until ctx ends, and returns the plan.
 func (c Client) WaitForPlan(ctx context.Context, id string) (Plan, error) {
 	for {
 		p, err := c.GetPlan(ctx, id)

@@ -66,7 +66,7 @@ function findOperation(name, input, caller) {
   }
   if (!isObject(input)) fail(`${name}: want an object with ${requestParts.join(", ")}`, caller);
   const odd = Object.keys(input).find((k) => !requestParts.includes(k));
-  if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is no part of a request; want ${requestParts.join(", ")}`, caller);
+  if (odd !== undefined) fail(`${name}: ${JSON.stringify(odd)} is not a part of a request; want ${requestParts.join(", ")}`, caller);
   if (isObject(input.query)) checkQuery(name, input.query, operation.query, caller);
   return operation;
 }

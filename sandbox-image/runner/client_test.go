@@ -171,7 +171,7 @@ func TestClient(t *testing.T) {
 		`await shop("POST /form/{id}/x", {}).catch((e) => e.message)`:                                                           `POST /form/{id}/x needs path: {"id": ...}`,
 		`await shop("POST /form/{id}/x", {path: {id: ".."}}).catch((e) => e.message)`:                                           `POST /form/{id}/x: ".." is no id`,
 		`await shop("PUT /json/{path+}", {path: {path: "a/../../b"}}).catch((e) => e.message)`:                                  `PUT /json/{path+}: "a/../../b" is no path`,
-		`await shop("GET /empty", {params: 1}).catch((e) => e.message)`:                                                         `GET /empty: "params" is no part of a request; want path, query, headers, body, signal`,
+		`await shop("GET /empty", {params: 1}).catch((e) => e.message)`:                                                         `GET /empty: "params" is not a part of a request; want path, query, headers, body, signal`,
 		`await shop("__proto__").catch((e) => e.message.slice(0, 40).trim())`:                                                   `"__proto__" is no operation of shop that`,
 		`await ids("GET /pages/link")`:                                                                                          "1234567", `await ids("GET /pages/number")`: "1234567", `await ids("GET /pages/cursor")`: "1234567",
 		`await ids("GET /pages/url")`: "1234567", `await ids("GET /pages/offset")`: "1234567", `await ids("GET /pages/after", {query: {limit: 3}})`: "1234567",

@@ -31,7 +31,7 @@ func withCapture(ctx context.Context) (context.Context, *wireCapture) {
 	return context.WithValue(ctx, captureKey{}, c), c
 }
 
-// captureOf returns the capture of a request's context, or one that nobody reads.
+// captureOf returns the capture of a request's context, or one without a reader.
 func captureOf(ctx context.Context) *wireCapture {
 	if c, ok := ctx.Value(captureKey{}).(*wireCapture); ok {
 		return c

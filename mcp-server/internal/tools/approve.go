@@ -25,10 +25,10 @@ const (
 	refuseIt    = "refuse"
 )
 
-// decisions maps the choices to the decisions.
-var decisions = map[string]approvalapi.Answer{
-	approveOnce: {Approve: true}, approvePath: {Approve: true, Scope: approvalapi.ScopePath},
-	approveRule: {Approve: true, Scope: approvalapi.ScopeRule}, refuseIt: {},
+// otherDecisions maps the choices besides approveOnce to the decisions.
+var otherDecisions = map[string]approvalapi.Answer{
+	approvePath: {Approve: true, Scope: approvalapi.ScopePath}, approveRule: {Approve: true, Scope: approvalapi.ScopeRule},
+	refuseIt: {},
 }
 
 // newApprover returns a function that asks a client's user about waiting requests.
@@ -102,7 +102,7 @@ func readDecision(a userform.Answer) *approvalapi.Answer {
 		return nil
 	}
 	choice, _ := content[decision].(string)
-	answer, chosen := decisions[choice]
+	other, isOther := otherDecisions[choice]
 	//defence:explicit-approval permits
 	once := choice == approveOnce
 	switch {
@@ -111,8 +111,8 @@ func readDecision(a userform.Answer) *approvalapi.Answer {
 		return &approvalapi.Answer{}
 	case a.Action == userform.Accept && once:
 		return &approvalapi.Answer{Approve: true}
-	case a.Action == userform.Accept && chosen:
-		return &answer
+	case a.Action == userform.Accept && isOther:
+		return &other
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
   answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
 - %d s per run, up to %d with "timeout". A call is answered after %d s, or at once with {"background": true}; the run
   goes on, and get_run waits for more or cancels it. About %d characters of output are shown; a
-  longer one is cut in the middle, twice as much to 4000. Stderr follows stdout in a second block.
+  longer one is cut in the middle, a far longer one to %d. Stderr follows stdout in a second block.
 - {"dry_run": true} sends reads only. Writes answer 202 {"planned": n}, and become a plan that the user may approve.
 - A refused request answers with a status from 400 to 504 and JSON {error, code, hint};
   tell the user the hint, and do not try around it.
@@ -148,7 +148,7 @@ for your later calls.
 %s
 ## Example
 %s`, reach, files, sandboxapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), int(g.after.Seconds()),
-		g.limit, save,
+		g.limit, previewLength, save,
 		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
 }
 
