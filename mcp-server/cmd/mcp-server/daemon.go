@@ -87,8 +87,8 @@ type daemon struct {
 	endpoint   *endpoint.Endpoint
 }
 
-// maxAnswers bounds the memory for answers of /mcp, in bytes. All clients without a tenant have at most a quarter, and so
-// has each tenant.
+// maxAnswers bounds the memory for answers of /mcp, in bytes. All clients without a tenant have at most a quarter, and
+// so has each tenant.
 const maxAnswers = 384 << 20
 
 // newDaemon creates all parts and opens the listeners.
