@@ -3,10 +3,12 @@ package catalog_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +99,9 @@ func TestExamplesLoad(t *testing.T) {
 		if a.Reference == "" || len(a.Credentials) == 0 && a.Name != "open-meteo" || !hasLimit {
 			t.Errorf("%s is no good example: %+v", a.Name, a)
 		}
+		if a.Server == nil && a.Limits == nil && a.Name != "example-copy" && canPost(a) {
+			t.Errorf("%s lets writes pass without a limit", a.Name)
+		}
 		for _, cred := range a.Credentials {
 			// A model must be able to learn from the types how the token name is used.
 			if a.Types != nil && !strings.Contains(textOf(t, a.Types), cred.Name) {
@@ -107,6 +112,17 @@ func TestExamplesLoad(t *testing.T) {
 	if c.API("stripe").Types == nil || c.API("github").Types == nil {
 		t.Error("stripe and github have no types")
 	}
+}
+
+// canPost reports whether some request with POST passes.
+func canPost(a *catalog.API) bool {
+	if a.Rules != nil {
+		return slices.ContainsFunc(a.Rules, func(r catalog.Rule) bool { return slices.Contains(r.Methods, http.MethodPost) })
+	}
+	if a.Methods.Allowed != nil {
+		return slices.Contains(a.Methods.Allowed, http.MethodPost)
+	}
+	return !slices.Contains(a.Methods.Restricted, http.MethodPost)
 }
 
 // TestNothingPrivateIsTracked: git takes the examples and leaves a user's files alone.

@@ -15,8 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// stripe is the package of the example of this name.
-const stripe = "@stripe/mcp@0.3.3"
+// packages are those of examples whose servers are not in vendors.
+var packages = []string{"@stripe/mcp@0.3.3", "tavily-mcp@0.2.22", "@brave/brave-search-mcp-server@2.1.4"}
 
 // examples are calls of the servers that apis/ has examples of: an expression of code in which {} is the server, what
 // its JSON contains, and the host that gets the key; empty if there is none.
@@ -34,6 +34,10 @@ var examples = map[string]struct{ code, want, host string }{
 	"firecrawl":  {`{}.firecrawl_map({ url: "https://example.com" })`, "firecrawl-says-hi", "api.firecrawl.dev"},
 	"supabase":   {`{}.list_organizations({})`, "Supabase says hi", "api.supabase.com"},
 	"stripe-mcp": {`{}.whoami({})`, "Stripe says hi", "mcp.stripe.com"},
+
+	"tavily":              {`{}.tavily_search({ query: "x" })`, "Tavily says hi", "api.tavily.com"},
+	"brave-search-mcp":    {`{}.brave_web_search({ query: "x" })`, "Brave says hi", "api.search.brave.com"},
+	"sequential-thinking": {`{}.sequentialthinking({ thought: "x", nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 })`, `"thoughtHistoryLength":1`, ""},
 }
 
 // TestExamples does what a user does with each example of a server: it puts the key in and calls a tool. The company's

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the package missing
 			}
 		}
-		if err := registry.Fetch(root, stripe); err != nil {
+		if err := registry.Fetch(root, packages...); err != nil {
 			fmt.Fprintln(os.Stderr, "servers:", err) // as above
 		}
 	}))

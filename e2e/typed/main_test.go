@@ -36,9 +36,11 @@ func install(root string) {
 	if all() {
 		list = "all"
 	}
-	cmd := exec.CommandContext(context.Background(), filepath.Join(root, "make", "documents.sh"), documentsDir(root), list) //nolint:gosec // the tree's own
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "e2e: %v\n%s", err, out)
+	for dir, list := range map[string]string{documentsDir(root): list, exampleDir(root): filepath.Join(root, exampleList)} {
+		cmd := exec.CommandContext(context.Background(), filepath.Join(root, "make", "documents.sh"), dir, list) //nolint:gosec // the tree's own
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "e2e: %v\n%s", err, out)
+		}
 	}
 }
 
@@ -71,7 +73,7 @@ func importedFile(t *testing.T, name, path string, args ...string) document {
 	dir := t.TempDir()
 	args = append([]string{"api", "add", name, "--openapi", path, "--apis", "apis"}, args...)
 	cmd := exec.CommandContext(t.Context(), program, args...) //nolint:gosec // the product
-	cmd.Stdin = strings.NewReader("not the credential of the test\n")
+	cmd.Stdin = strings.NewReader("not the credential of the test\nnor its password\n")
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)

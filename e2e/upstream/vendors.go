@@ -22,8 +22,10 @@ var vendors = map[string]string{
 		`"document":{"id":"0:0","name":"Document","type":"DOCUMENT","children":[]}}`,
 	"context7.com": `{"results":[{"id":"/context7/says-hi","title":"Context7 says hi","description":"d","branch":"main",` +
 		`"lastUpdateDate":"2026-01-01","state":"finalized","totalTokens":1,"totalSnippets":1,"stars":1,"trustScore":9,"versions":[]}]}`,
-	"supabase.com":     `{"data":{"schema":"type Query { schema: String! }"}}`,
-	"api.supabase.com": `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
+	"api.tavily.com":       `{"query":"x","results":[{"title":"Tavily says hi","url":"https://example.com","content":"c","score":1}]}`,
+	"api.search.brave.com": `{"type":"search","web":{"type":"search","results":[{"title":"Brave says hi","url":"https://example.com","description":"d"}]}}`,
+	"supabase.com":         `{"data":{"schema":"type Query { schema: String! }"}}`,
+	"api.supabase.com":     `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
 }
 
 // mcpVendors are the hosts of companies' own MCP servers, at the public address, each with what its only tool says.
