@@ -168,3 +168,26 @@ func TestRepeated(t *testing.T) {
 		}
 	}
 }
+
+// maxPage bounds a page of docs/, in bytes: a page has one job.
+const maxPage = 8 << 10
+
+// TestSizes checks that no page is longer than maxPage, except tables that a test writes, and the promises, whose anchors
+// never change.
+func TestSizes(t *testing.T) {
+	world.RunInOneMode(t, "it reads documents")
+	for _, page := range listPages(t) {
+		name, err := filepath.Rel(root(t), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch name {
+		case "docs/reference/commands.md", "docs/reference/screens.md", "docs/reference/refusal-codes.md",
+			"docs/security/tests.md", "docs/security/promises.md":
+			continue
+		}
+		if n := len(document(t, name)); n > maxPage {
+			t.Errorf("%s has %d bytes, at most %d: shorten or divide it", name, n, maxPage)
+		}
+	}
+}
