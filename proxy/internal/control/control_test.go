@@ -447,6 +447,9 @@ func TestBadRequests(t *testing.T) {
 		{"PUT", "/v1/slots/1", `{"generation": 1, "run": "r", "deadline": "2001-01-01T00:00:00Z"}`, 400},
 		{"PUT", "/v1/slots/1", strings.Replace(good, `"run"`, `"apis": ["off"], "run"`, 1), 400},
 		{"PUT", "/v1/slots/1", strings.Replace(good, `"run"`, `"apis": ["nothing"], "run"`, 1), 400},
+		// A tenant's run keeps its other APIs if one of its list is not active.
+		{"PUT", "/v1/slots/2", strings.Replace(good, `"run"`, `"apis": ["demo", "off", "nothing"], "closed": true, "run"`, 1), 204},
+		{"PUT", "/v1/slots/100", strings.Replace(good, `"run"`, `"apis": ["off"], "closed": true, "run"`, 1), 400},
 		{"PUT", "/v1/slots/1", `{"run": "` + strings.Repeat("r", 100<<10) + `"}`, 400},
 		{"DELETE", "/v1/slots/0", "", 400},
 		{"DELETE", "/v1/slots/0?generation=x", "", 400},

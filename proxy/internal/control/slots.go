@@ -50,11 +50,15 @@ func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	// The APIs of a run are checked against the catalog in force, not against mcp-server's copy.
 	for _, name := range reg.APIs {
-		if a := c.API(name); a == nil || !a.Active {
-			rpc.WriteError(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
-			return
-		} else if id.IsServer() && a.Server == nil {
+		switch a := c.API(name); {
+		case a != nil && a.Active && (a.Server != nil || !id.IsServer()):
+		case a != nil && a.Active:
 			rpc.WriteError(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is not an MCP server")
+			return
+		case reg.Closed && !id.IsServer():
+			// The name is of its tenant's list. It opens nothing, and the tenant's other APIs stay usable.
+		default:
+			rpc.WriteError(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
 			return
 		}
 	}
