@@ -19,7 +19,8 @@ import (
 // ErrFull means that a holder has used up its share of the budget and did not get more in time.
 var ErrFull = errors.New("the memory for requests is in use")
 
-// patience is the timeout of TakeMore. It also ends deadlocks between requests that wait for each other's memory.
+// patience bounds each wait for memory. It also ends deadlocks: requests that wait for each other's memory, and requests
+// whose unread bodies fill the window of an HTTP/2 connection, on which others wait for the rest of theirs.
 const patience = 10 * time.Second
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. Make one with New.
@@ -100,11 +101,11 @@ func (b *Budget) canHold(has, free int64) bool {
 	return free >= 0 && has <= b.total/little || has <= free-b.total/reserved
 }
 
-// WaitAndTake takes n bytes. It waits for memory until ctx ends, and then returns the cause of ctx. It returns ErrFull
-// if n exceeds the largest share.
+// WaitAndTake takes n bytes. It waits for memory, at most for 10 s, and then returns ErrFull. If ctx ends before, it
+// returns the cause of ctx. It returns ErrFull at once if n exceeds the largest share.
 func (a *Account) WaitAndTake(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
 
-// WaitLeaving is Wait, but leaves rest bytes of the holder's share for its other accounts. It does not do so if the
+// WaitLeaving is WaitAndTake, but leaves rest bytes of the holder's share for its other accounts. It does not do so if the
 // holder is small.
 func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
@@ -115,12 +116,21 @@ func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if n > a.budget.total/reserved/2 {
 		return ErrFull
 	}
+	var timeout <-chan time.Time
 	for {
 		freed := a.takeOrListen(n, rest)
 		if freed == nil {
 			return nil
 		}
+		if timeout == nil { // most callers need no timer
+			timer := time.NewTimer(a.budget.patience)
+			defer timer.Stop()
+			//defence:memory-patience
+			timeout = timer.C
+		}
 		select {
+		case <-timeout:
+			return ErrFull
 		case <-freed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -145,16 +155,6 @@ func (a *Account) takeOrListen(n, rest int64) <-chan struct{} {
 		b.freed = make(chan struct{})
 	}
 	return b.freed
-}
-
-// TakeMore is Wait for a caller that already has a part of the budget. It returns ErrFull after 10 s.
-func (a *Account) TakeMore(ctx context.Context, n int64) error {
-	if a == nil || a.TryTake(n) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.budget.patience, ErrFull)
-	defer cancel()
-	return a.WaitAndTake(ctx, n)
 }
 
 // GiveBack returns n bytes to the budget. The account must have them.
@@ -226,7 +226,7 @@ func (a *Account) ReadAll(ctx context.Context, src io.Reader, limit, cost int64)
 	if err != nil || len(text) < Free || limit <= Free {
 		return text, err
 	}
-	if err := a.TakeMore(ctx, cost); err != nil {
+	if err := a.WaitAndTake(ctx, cost); err != nil {
 		return nil, err
 	}
 	// append would need twice the memory while the slice grows.

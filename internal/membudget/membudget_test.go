@@ -56,7 +56,7 @@ func TestWait(t *testing.T) {
 		b := New(200)
 		first, second := b.OpenAccount("run"), b.OpenAccount("run")
 		first.TryTake(40)
-		time.AfterFunc(time.Hour, first.Close)
+		time.AfterFunc(patience-time.Second, first.Close)
 		if err := second.WaitAndTake(t.Context(), 20); err != nil || b.UsedBytes() != 20 {
 			t.Error(err, b.UsedBytes())
 		}
@@ -68,6 +68,19 @@ func TestWait(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(ended) })
 		if err := second.WaitAndTake(ctx, 50); !errors.Is(err, ended) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestPatience: a wait ends after ten seconds, although the caller would wait longer. Requests whose unread bodies fill
+// the window of a connection would otherwise wait for those on the same connection that hold the memory, and the reverse.
+// Promise: one-memory-budget
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, began := New(200), time.Now()
+		b.OpenAccount("run").TryTake(50)
+		if err := b.OpenAccount("run").WaitLeaving(t.Context(), 20, 5); !errors.Is(err, ErrFull) || time.Since(began) != patience {
+			t.Error(err, time.Since(began))
 		}
 	})
 }
@@ -85,7 +98,7 @@ func TestNoDeadlock(t *testing.T) {
 				a := b.OpenAccount(run % 2)
 				defer a.Close()
 				for range 8 {
-					if a.TakeMore(t.Context(), 8) != nil {
+					if a.WaitAndTake(t.Context(), 8) != nil {
 						mu.Lock()
 						defer mu.Unlock()
 						full++

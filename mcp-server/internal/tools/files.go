@@ -71,7 +71,7 @@ func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) 
 			return history.ErrUnknown
 		}
 		// Before the data are read: many requests at once would otherwise have all of them in memory.
-		if membudget.FromContext(ctx).TakeMore(ctx, fileCopies*f.Size) != nil {
+		if membudget.FromContext(ctx).WaitAndTake(ctx, fileCopies*f.Size) != nil {
 			return errors.New("too many files are read at once: read this one again later")
 		}
 		return nil

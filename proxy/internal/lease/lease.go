@@ -159,7 +159,7 @@ func (l *Lease) DetachConn(c io.Closer) {
 }
 
 // BeginExchange begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight
-// and the memory suffices. The exchange may take more memory from held. The caller must call leave after the exchange
+// and the memory suffices, for at most 10 s. The exchange may take more memory from held. The caller must call leave after the exchange
 // has been recorded.
 func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
 	held = l.memory.OpenAccount(l)
@@ -181,7 +181,11 @@ func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Ac
 	// The token first: only an exchange that may run takes the memory to run.
 	select {
 	case l.inFlight <- struct{}{}:
-		if err = held.WaitLeaving(ctx, exchangeSize, waitingRoom); err != nil {
+		err = held.WaitLeaving(ctx, exchangeSize, waitingRoom)
+		if errors.Is(err, membudget.ErrFull) {
+			err = ErrFull
+		}
+		if err != nil {
 			<-l.inFlight
 		}
 	case <-ctx.Done():

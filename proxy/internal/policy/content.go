@@ -113,7 +113,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 // acquireMemory reserves the memory for parsing size bytes of text.
 func (c *Content) acquireMemory(ctx context.Context, size int) error {
 	n := parsedCost * int64(size)
-	err := c.held.TakeMore(ctx, n)
+	err := c.held.WaitAndTake(ctx, n)
 	if err == nil {
 		c.size += n
 	}

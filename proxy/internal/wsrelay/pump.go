@@ -119,7 +119,7 @@ func (r *relay) relayUp(m *message) error {
 		// The final size is unknown, so take the memory for the largest message at once.
 		size := bufferCopies * r.o.MaxUp
 		// Stop waiting for memory if the other direction has ended. Other messages may wait for this message's memory.
-		if err := r.o.Held.TakeMore(r.over, size); err != nil {
+		if err := r.o.Held.WaitAndTake(r.over, size); err != nil {
 			return err
 		}
 		defer r.o.Held.GiveBack(size)
