@@ -368,6 +368,56 @@ console.log("looked")`
 			}
 			return none(his, "looked", "OF-ALICE", "OF-OPERATOR", "ENTRY")
 		}),
+		tenant("files of another's run, in Python", "none", func(ctx context.Context, w *world.World) (string, bool) {
+			const write = `
+import os
+open("left.txt", "w").write("OF-ALICE")
+for attempt in (lambda: open("/tmp/left.txt", "w").write("OF-ALICE"), lambda: os.symlink("OF-ALICE", "/tmp/left-link")):
+    try:
+        attempt()
+        print("SHARED")
+    except OSError:
+        pass
+print("wrote", open("left.txt").read())`
+			const read = `
+import os
+for path in ("/tmp/left-link", "/tmp/left.txt", "/tmp/operators.txt", "left.txt"):
+    for look in (os.readlink, lambda p: open(p).read(), os.stat):
+        try:
+            print("FOUND", path, look(path))
+        except OSError:
+            pass
+for path in ("/tmp", "/runs", "/skills", "/code", "/home"):
+    try:
+        print("ENTRY", path, os.listdir(path))
+    except OSError:
+        pass
+print("looked")`
+			of := func(token, code string) (string, error) {
+				s, err := as(ctx, w, token)
+				if err != nil {
+					return "", err
+				}
+				defer s.Close()
+				return sayOf(ctx, s, "execute_code", map[string]any{"code": code, "language": python})
+			}
+			if text, err := of(Token, `open("/tmp/operators.txt", "w").write("OF-OPERATOR")`); err != nil {
+				return text + err.Error(), false
+			}
+			hers, err := of(alice, write)
+			if err != nil || !strings.Contains(hers, "wrote OF-ALICE") || strings.Contains(hers, "SHARED") {
+				return fmt.Sprint(clip(hers, 200), err), false
+			}
+			his := ""
+			for range 4 { // of several slots
+				text, err := of(bob, read)
+				if err != nil {
+					return err.Error(), false
+				}
+				his += text
+			}
+			return none(his, "looked", "OF-ALICE", "OF-OPERATOR", "FOUND", "ENTRY")
+		}),
 		tenant("runs and their tenants", "the operator sees whose", func(ctx context.Context, w *world.World) (string, bool) {
 			if _, err := run(ctx, w, alice, "console.log('of alice')"); err != nil {
 				return err.Error(), false

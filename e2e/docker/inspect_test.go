@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // services are those of docker-compose.yml.
@@ -141,8 +142,36 @@ func TestLeastPrivilege(t *testing.T) {
 						t.Errorf("tmpfs %s has no %s: %s", path, o, options)
 					}
 				}
+				checkTmpfs(t, fmt.Sprintf("/proc/%d/root%s", c.State.Pid, path), options)
 			}
 		})
+	}
+}
+
+// checkTmpfs checks the mode and the group of a tmpfs. Some engines use those of the image's folder, and ignore options.
+func checkTmpfs(t *testing.T, path, options string) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Error(err)
+		return
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(option, "=")
+		got := ""
+		switch name {
+		case "mode":
+			got = strconv.FormatUint(uint64(st.Mode&0o7777), 8)
+		case "uid":
+			got = strconv.FormatUint(uint64(st.Uid), 10)
+		case "gid":
+			got = strconv.FormatUint(uint64(st.Gid), 10)
+		default:
+			continue
+		}
+		if got != value {
+			t.Errorf("%s: %s is %s, want %s", path, name, got, value)
+		}
 	}
 }
 

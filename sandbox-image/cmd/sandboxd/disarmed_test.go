@@ -4,6 +4,7 @@ package main
 
 import (
 	"net"
+	"os"
 	"strconv"
 	"testing"
 
@@ -23,6 +24,14 @@ func TestDisarmed(t *testing.T) {
 		defer l.Close()
 		if err := checkClosed(t.Context(), l.Addr().String()); err != nil {
 			t.Errorf("it is found by something else: %v", err)
+		}
+	})
+	t.Run("closed-folders", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "closed-folders")
+		f, homes := foldersOf(t, 0o777)
+		testkit.Must(t, closeFolders(f, homes))
+		if info, err := os.Stat(f.tmp); err != nil || info.Mode().Perm() != 0o777 {
+			t.Errorf("it is closed by something else: %v %v", info.Mode(), err)
 		}
 	})
 	for defence, row := range map[string]struct {

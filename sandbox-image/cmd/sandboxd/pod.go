@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
@@ -158,35 +160,64 @@ func isConnectionStopped(err error) bool {
 // closedTime bounds an attempt to connect to an address whose network drops packets silently.
 const closedTime = 3 * time.Second
 
-// closeVolumes gives a pod's volumes the modes that Docker's volumes have in docker-compose.yml. Kubernetes makes
-// volumes that all users can write, and in-memory volumes with the sticky bit. closeVolumes needs the groups that the
-// jail has joined. It writes the shipped skills to their volume, in which code cannot write, because slots share that
-// volume and mcp-server does not see it.
-func closeVolumes(f serveFlags) error {
+// closeFolders gives the container's folders the modes and groups that docker-compose.yml asks for. Kubernetes makes
+// volumes that all users can write, and an engine with an older runc (1.1.5) gives a tmpfs the mode of the image's folder.
+// Only these modes keep MCP servers and tenants' runs from the folders of other runs: they are not in the group of the
+// slots for runs. closeFolders needs the groups that the jail has joined. In a pod it writes the shipped skills to their
+// volume, in which code cannot write, because slots share that volume and mcp-server does not see it. homes is
+// sandboxapi.HomesDir.
+func closeFolders(f serveFlags, homes string) error {
+	isPod := f.listen != ""
+	skills := folder{f.skills, slot.GroupID, 0o770 | fs.ModeSetgid}
+	if isPod {
+		skills.mode = 0o750
+	}
+	folders := []folder{
+		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.code, 0, 0o711}, {homes, 0, 0o711}, skills,
+	}
+	if isPod {
+		folders = append(folders, folder{f.state, 0, 0o711}, folder{f.packages, 0, 0o755})
+	}
 	var errs []error
-	for _, v := range []struct {
-		path  string
-		group int
-		mode  os.FileMode
-	}{
-		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.skills, slot.GroupID, 0o750},
-		{f.code, 0, 0o711}, {f.state, 0, 0o711}, {f.packages, 0, 0o755}, {sandboxapi.HomesDir, 0, 0o711},
-	} {
-		info, err := os.Stat(v.path)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&0o002 == 0 {
-			continue
-		}
-		if err == nil && v.path == f.skills {
+	for _, v := range folders {
+		changed, err := v.close()
+		if err == nil && changed && isPod && v.path == f.skills {
 			err = shipSkills(f.skills)
 		}
-		if err == nil {
-			err = errors.Join(os.Chown(v.path, -1, v.group), os.Chmod(v.path, v.mode))
-		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("closing a volume: %w", err))
+			errs = append(errs, fmt.Errorf("closing a folder: %w", err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// folder is a folder of the container with the group and the mode that it must have.
+type folder struct {
+	path  string
+	group int
+	mode  os.FileMode
+}
+
+// close changes the folder's group and mode if they differ, and reports whether they did. A missing folder is ignored. So
+// is a volume that is mounted read-only: mcp-server's image sets its mode.
+func (v folder) close() (changed bool, err error) {
+	info, err := os.Stat(v.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	group := int(info.Sys().(*syscall.Stat_t).Gid) //nolint:forcetypeassert // of a file on Linux
+	//defence:closed-folders permits
+	if group == v.group && info.Mode() == v.mode|fs.ModeDir {
+		return false, nil
+	}
+	err = errors.Join(os.Chown(v.path, -1, v.group), os.Chmod(v.path, v.mode))
+	if errors.Is(err, unix.EROFS) {
+		err = nil
+	}
+	return true, err
 }
 
 // shipSkills writes the shipped skills to a directory, readable for all users who can enter it.

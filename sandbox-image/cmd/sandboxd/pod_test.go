@@ -9,38 +9,61 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// TestCloseVolumes: Kubernetes makes volumes on disk with mode 777, and those in memory with mode 1777.
-func TestCloseVolumes(t *testing.T) {
+// TestCloseFolders: Kubernetes makes volumes on disk with mode 777, and those in memory with mode 1777. An engine with
+// runc 1.1.5 gives a tmpfs the mode of the image's folder.
+// Promise: least-privilege
+func TestCloseFolders(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testkit.SkipBecause(t, "only root gives directories to a group")
 	}
-	for _, made := range []os.FileMode{0o777, 0o777 | os.ModeSticky} {
-		dir := t.TempDir()
-		f := serveFlags{
-			tmp: filepath.Join(dir, "tmp"), runs: filepath.Join(dir, "runs"), code: filepath.Join(dir, "code"),
-			skills: filepath.Join(dir, "skills"), state: filepath.Join(dir, "state"), packages: filepath.Join(dir, "packages"),
-		}
-		want := map[string]os.FileMode{
-			f.tmp: 0o770 | os.ModeSticky, f.runs: 0o750, f.code: 0o711, f.skills: 0o750, f.state: 0o711, f.packages: 0o755,
-		}
-		for path := range want {
-			testkit.Must(t, os.Mkdir(path, 0o700))
-			testkit.Must(t, os.Chmod(path, made))
-		}
-		testkit.Must(t, closeVolumes(f))
-		if info, err := os.Stat(filepath.Join(f.skills, "page-through.ts")); err != nil || info.Mode() != 0o644 {
-			t.Errorf("a shipped skill: %v %v", info, err)
-		}
-		for path, mode := range want {
-			if info, err := os.Stat(path); err != nil || info.Mode() != mode|os.ModeDir {
-				t.Errorf("%s of mode %v: %v %v, want %v", filepath.Base(path), made, info.Mode(), err, mode)
+	for _, made := range []os.FileMode{0o755, 0o777, 0o777 | os.ModeSticky} {
+		for _, listen := range []string{"", "127.0.0.1:8443"} {
+			f, homes := foldersOf(t, made)
+			f.listen = listen
+			want := map[string]os.FileMode{f.tmp: 0o770 | os.ModeSticky, f.runs: 0o750, f.code: 0o711, homes: 0o711}
+			if listen == "" {
+				want[f.skills], want[f.state] = 0o770|os.ModeSetgid, made
+			} else {
+				want[f.skills], want[f.state], want[f.packages] = 0o750, 0o711, 0o755
+			}
+			testkit.Must(t, closeFolders(f, homes))
+			if info, err := os.Stat(filepath.Join(f.skills, "page-through.ts")); listen != "" && (err != nil || info.Mode() != 0o644) {
+				t.Errorf("a shipped skill: %v %v", info, err)
+			}
+			for path, mode := range want {
+				info, err := os.Stat(path)
+				if err != nil || info.Mode() != mode|os.ModeDir {
+					t.Errorf("%s of mode %v, listening at %q: %v %v, want %v", filepath.Base(path), made, listen, info.Mode(), err, mode)
+				}
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(f.tmp, &st); err != nil || st.Gid != slot.GroupID {
+				t.Errorf("the group of /tmp: %d %v", st.Gid, err)
 			}
 		}
 	}
+}
+
+// foldersOf makes the folders of a container, all with one mode, and returns the flags that name them and the folder of
+// homes.
+func foldersOf(t *testing.T, mode os.FileMode) (f serveFlags, homes string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, path := range map[string]*string{
+		"tmp": &f.tmp, "runs": &f.runs, "code": &f.code, "skills": &f.skills, "state": &f.state, "packages": &f.packages, "home": &homes,
+	} {
+		*path = filepath.Join(dir, name)
+		testkit.Must(t, os.Mkdir(*path, 0o700))
+		testkit.Must(t, os.Chmod(*path, mode))
+	}
+	return f, homes
 }
 
 // An address is closed only if the network answers a connection with silence or a refusal: not if the connection

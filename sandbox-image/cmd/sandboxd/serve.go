@@ -224,10 +224,8 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 		case err != nil:
 		case f.isProxyShared():
 			return j, os.Geteuid(), errors.Join(shipSkills(f.skills), privilege.HideMemory())
-		case f.listen != "":
-			err = closeVolumes(f)
 		default:
-			err = closeSkills(f.skills)
+			err = closeFolders(f, sandboxapi.HomesDir)
 		}
 		return j, slot.ServiceUID, err
 	}

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
@@ -31,16 +29,6 @@ func jailServers(f serveFlags) jail.Servers {
 			OpenFiles: maxOpenFiles,
 		},
 	}
-}
-
-// closeSkills closes the container's skills to all users outside the group of the slots for runs. MCP servers are not
-// in that group. An older version may have left the volume open. If it is read-only, mcp-server's image closes it.
-func closeSkills(dir string) error {
-	err := os.Chmod(dir, 0o770|os.ModeSetgid)
-	if errors.Is(err, unix.EROFS) {
-		return nil
-	}
-	return err
 }
 
 // pathIfExists returns the path if a file exists there, else "".

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 )
@@ -123,14 +125,11 @@ func wipeFolder(args []string) error {
 	if os.Getuid() == 0 || len(args) != 2 {
 		return errors.New("wipe: want a directory and one below it, and not as root")
 	}
-	// The folder may hold links that code made. A Root does not follow them out.
-	above, err := os.OpenRoot(args[0])
-	if err != nil {
+	if err := enterFolder(args[0], args[1]); err != nil {
 		return err
 	}
-	defer above.Close()
-	_ = above.Chmod(args[1], 0o700) // fails if it belongs to another user, which is harmless
-	root, err := above.OpenRoot(args[1])
+	// The folder may hold links that code made. A Root does not follow them out.
+	root, err := os.OpenRoot(".")
 	if err != nil {
 		return err
 	}
@@ -155,4 +154,22 @@ func wipeFolder(args []string) error {
 		errs = append(errs, root.RemoveAll(name))
 	}
 	return errors.Join(errs...)
+}
+
+// enterFolder makes a directory below another the working directory, after it has opened it for its owner. This user
+// need not be able to list the other directory: no slot can list sandboxapi.HomesDir.
+func enterFolder(above, name string) error {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	parent, err := unix.Open(above, flags, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: above, Err: err}
+	}
+	defer unix.Close(parent)
+	dir, err := unix.Openat(parent, name, flags, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(dir)
+	_ = os.Chmod("/proc/self/fd/"+strconv.Itoa(dir), 0o700) // fails if it belongs to another user, which is harmless
+	return unix.Fchdir(dir)
 }
