@@ -45,15 +45,15 @@ func locateError(err error, text string) error {
 	return err
 }
 
-// scanEvents calls take for every event of a text, until take fails.
+// scanEvents scans a text. take gets each event with the offset of its byte. For EndNumber this is the next byte.
 func scanEvents(text string, s *Scanner, take func(e ScanEvent, at int) error) error {
-	for i := 0; i < len(text); i++ {
-		if i += s.SkipPlain(text[i:]); i == len(text) {
-			break
-		}
-		e, err := s.Step(text[i])
-		if err == nil && e != 0 {
-			err = take(e, i)
+	p := []byte(text) // without a copy: Scan neither keeps nor changes it
+	for at := 0; at < len(p); {
+		n, e, err := s.Scan(p[at:])
+		if at += n; e == EndNumber {
+			err = take(e, at)
+		} else if e != 0 {
+			err = take(e, at-1)
 		}
 		if err != nil {
 			return err
@@ -116,21 +116,16 @@ func ListSpans(text string) iter.Seq2[Span, error] {
 			return nil
 		}
 		err := scanEvents(text, &s, func(e ScanEvent, at int) error {
-			shuts := e&(EndObject|EndList) != 0
-			// A number ends with the byte after it, which may also close the object or list.
-			if depth := s.Depth(); e&EndNumber != 0 && (depth == 1 && !shuts || depth == 0 && shuts) {
-				if err := end(at); err != nil {
-					return err
-				}
-			}
 			switch depth := s.Depth(); {
+			case depth == 1 && e == EndNumber:
+				return end(at)
 			case depth == 2 && e&(BeginObject|BeginList) != 0, depth == 1 && e&(BeginString|BeginNumber|BeginWord) != 0:
 				m.Start = at
 			case depth == 1 && e&BeginKey != 0:
 				key = at
 			case depth == 1 && e&EndKey != 0:
 				m.Key = unquoteString(text[key : at+1])
-			case depth == 1 && (shuts || e&(EndString|EndWord) != 0):
+			case depth == 1 && e&(EndObject|EndList|EndString|EndWord) != 0:
 				return end(at + 1)
 			// A text that is only a scalar has no members.
 			case depth == 0 && e&(BeginString|BeginNumber|BeginWord) != 0:

@@ -103,7 +103,7 @@ func TestPosition(t *testing.T) {
 		`{"a": {"b": 1} }  x`: "line 1, column 19: more text after the object; want only one object",
 		`{"k": 1, "K" : 2}`:   `line 1, column 10: the key "K" a second time; want each key once`,
 		"[[[[]]]]":            "line 1, column 4: values in values; want at most 3 levels",
-		"[1,2,3,4,5]":         "line 1, column 12: many values; want at most 4",
+		"[1,2,3,4,5]":         "line 1, column 11: many values; want at most 4",
 	} {
 		if _, err := Parse(text, Options{MaxDepth: 3, MaxValues: 4, Fold: strings.ToLower}); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
@@ -139,28 +139,26 @@ func TestStream(t *testing.T) {
 	s := Scanner{MaxDepth: 2}
 	events := 0
 	for range 3 {
-		for _, c := range []byte(`  `) {
-			if e, err := s.Step(c); err != nil || e != 0 {
-				t.Fatal(e, err)
-			}
+		if n, e, err := s.Scan([]byte(`  `)); err != nil || e != 0 || n != 2 {
+			t.Fatal(n, e, err)
 		}
 	}
-	for _, c := range []byte(`{"k":[1,"` + strings.Repeat("x", 1<<16) + `"]}`) {
-		e, err := s.Step(c)
+	for p := []byte(`{"k":[1,"` + strings.Repeat("x", 1<<16) + `"]}`); len(p) > 0; {
+		n, e, err := s.Scan(p[:1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e != 0 {
+		if p = p[n:]; e != 0 {
 			events++
 		}
 	}
 	if _, err := s.End(); err != nil || events != 10 || s.Depth() != 0 {
 		t.Errorf("%v, %d events, depth %d", err, events, s.Depth())
 	}
-	if _, err := s.Step('x'); err == nil {
+	if _, _, err := s.Scan([]byte("x")); err == nil {
 		t.Error("text after the end")
 	}
-	if _, err := s.Step(' '); err == nil {
+	if _, _, err := s.Scan([]byte(" ")); err == nil {
 		t.Error("an error is forgotten")
 	}
 }
@@ -190,6 +188,50 @@ func TestDecode(t *testing.T) {
 	for text, ok := range map[string]bool{`{"a":1}`: true, `{"a":1} `: true, `{"a":1}{}`: false, `{"b":1}`: false, `{"a":`: false, ``: false} {
 		if err := Decode(bytes.NewReader([]byte(text)), &v); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestText: the text of a string is decoded up to its bound, and halves of surrogate pairs become U+FFFD.
+func TestText(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"plain"`: "plain", `"a\u0062\n\"\\\/\b\f\r\t"`: "ab\n\"\\/\b\f\r\t", `"\ud83d_"`: "\ufffd_", `"\ud83d\u005fm"`: "\ufffd_m", "\"é\xff\"": "é\xff",
+		`"` + strings.Repeat("x", 40) + `"`: strings.Repeat("x", 16), `""`: "",
+	} {
+		for piece := 1; piece < 8; piece++ {
+			s := Scanner{MaxText: 16}
+			for p := []byte("[\"before\"," + raw + "]"); len(p) > 0; {
+				n, e, err := s.Scan(p[:min(piece, len(p))])
+				if err != nil {
+					t.Fatalf("%s: %v", raw, err)
+				}
+				if p = p[n:]; e == EndString && len(p) == 1 && string(s.Text()) != want {
+					t.Errorf("%s in pieces of %d: %q", raw, piece, s.Text())
+				}
+			}
+		}
+	}
+}
+
+// TestMany: which texts of several values are read.
+func TestMany(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "\n": true, "{}\n{}": true, "{}\r\n[]\n": true, "{}{}": true, "{\n}": true, "1": true, `"a"`: true,
+		"1 2": false, "\"a\"\n\"b\"": false, "\"a\"\n{}": false, "{}\n\"a\"": false, "{} x": false, "[1]]": false, "{": false,
+		"\x1e{}\n\x1e{}\n": true, "{\x1e}": false, "{\"a\x1e\":1}": false,
+	} {
+		s := Scanner{Many: true}
+		var err error
+		for p := []byte(text); len(p) > 0 && err == nil; {
+			var n int
+			n, _, err = s.Scan(p)
+			p = p[n:]
+		}
+		if err == nil {
+			_, err = s.End()
+		}
+		if (err == nil) != want {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -101,15 +101,11 @@ type openValue struct {
 }
 
 func (p *nodeBuilder) takeEvent(e ScanEvent, at int) error {
-	// The number is added before the bracket or comma that ended it.
-	if e&EndNumber != 0 {
-		if err := p.addValue(Number, p.text[p.start:at], nil, p.line); err != nil {
-			return err
-		}
-	}
 	switch {
 	case e&(BeginKey|BeginString|BeginNumber|BeginWord) != 0:
 		p.start, p.line = at, p.scanner.Line()
+	case e&EndNumber != 0:
+		return p.addValue(Number, p.text[p.start:at], nil, p.line)
 	case e&EndKey != 0:
 		return p.setKey(unquoteString(p.text[p.start : at+1]))
 	case e&EndString != 0:

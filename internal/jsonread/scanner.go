@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
-// ScanEvent describes the parts that a byte begins and ends. Several bits may be set: a bracket may also end a number.
+// ScanEvent is the beginning or the end of a part.
 type ScanEvent uint16
 
-// The events. A number ends before the byte, or with Scanner.End. Every other part begins or ends with the byte.
+// The events. A number ends before the next byte, or with Scanner.End. Every other part begins or ends with a byte.
 const (
 	BeginObject ScanEvent = 1 << iota
 	EndObject
@@ -25,12 +26,15 @@ const (
 	EndWord // true, false or null
 )
 
-// Scanner follows JSON (RFC 8259) byte by byte, with one byte of memory per level of nesting. A text may come in pieces
-// of any size, and strings may have any length. The Scanner checks the grammar and the depth, but neither UTF-8 nor
-// equal keys.
+// Scanner follows JSON (RFC 8259), with one byte of memory per level of nesting. A text may come in pieces of any size,
+// and strings may have any length. The Scanner checks the grammar and the depth, but not equal keys.
 type Scanner struct {
 	// MaxDepth is the deepest nesting of objects and lists. Zero means DefaultDepth.
 	MaxDepth int
+	// MaxText is how many decoded bytes of a string Text returns.
+	MaxText int
+	// Many allows further objects and lists after the first, and record separators around them (RFC 7464).
+	Many bool
 
 	offset int    // the number of bytes taken
 	line   int    // the number of line feeds taken
@@ -40,6 +44,9 @@ type Scanner struct {
 	isKey  bool   // whether the string is a key
 	word   string // the rest of a word
 	left   int    // the number of digits that an escape still needs
+	char   rune   // the last escape, as far as it was read
+	text   []byte // the decoded string, at most MaxText bytes
+	nested bool   // an object or a list has ended
 	err    *Error
 }
 
@@ -80,34 +87,99 @@ func (s *Scanner) Offset() int { return s.offset }
 // Depth returns the number of open objects and lists.
 func (s *Scanner) Depth() int { return len(s.open) }
 
-// SkipPlain takes the bytes at the beginning of p that only continue a string, and returns their number. It is faster
-// than Step, which also takes such bytes.
-func (s *Scanner) SkipPlain(p string) int {
-	n := 0
-	if s.state == inString && s.err == nil {
-		for n < len(p) && p[n] != '"' && p[n] != '\\' && p[n] >= ' ' {
-			n++
-		}
-		s.offset += n
-	}
-	return n
-}
+// Text returns the beginning of the current or last string, decoded. It is valid until the next call of Scan.
+func (s *Scanner) Text() []byte { return s.text }
 
-// Step takes the next byte. After an error it returns only that error.
-func (s *Scanner) Step(c byte) (ScanEvent, error) {
+// Scan takes the bytes of p up to the first one with an event, and returns their number. EndNumber may take no byte. An
+// error is about the byte after them. After an error Scan returns only that error.
+func (s *Scanner) Scan(p []byte) (n int, e ScanEvent, err error) {
 	// The state after an error is undefined.
 	if s.err != nil {
-		return 0, s.err
+		return 0, 0, s.err
 	}
-	e := s.stepByte(c)
+	for n < len(p) && e == 0 && s.err == nil {
+		taken, c := 1, p[n]
+		switch {
+		case s.state == inString && c != '\\':
+			taken, e = s.takeText(p[n:])
+		case c == ' ' && s.state < inString:
+		case c < ' ' && s.state < inString:
+			s.stepBlank(c)
+		default:
+			taken, e = s.stepByte(c, p[n:])
+		}
+		n += taken
+		s.offset += taken
+	}
 	if s.err != nil {
-		return 0, s.err
+		return n, 0, s.err
 	}
-	s.offset++
-	if c == '\n' {
+	return n, e, nil
+}
+
+// stepByte takes the byte c, or more bytes of the text p that begins with it.
+func (s *Scanner) stepByte(c byte, p []byte) (taken int, e ScanEvent) {
+	switch s.state {
+	case wantValue, wantAnother:
+		return 1, s.beginValue(c)
+	case wantItem:
+		if c == ']' {
+			return 1, s.closeNesting(EndList)
+		}
+		return 1, s.beginValue(c)
+	case wantKey, wantMember:
+		if c == '"' {
+			s.beginString(true)
+			return 1, BeginKey
+		}
+		if c == '}' && s.state == wantMember {
+			return 1, s.closeNesting(EndObject)
+		}
+	case wantColon:
+		if c == ':' {
+			s.state = wantValue
+			return 1, 0
+		}
+	case wantComma:
+		switch isObject := s.open[len(s.open)-1]; {
+		case c == ',' && isObject:
+			s.comma, s.state = s.offset, wantKey
+			return 1, 0
+		case c == ',':
+			s.comma, s.state = s.offset, wantAnother
+			return 1, 0
+		case c == '}' && isObject:
+			return 1, s.closeNesting(EndObject)
+		case c == ']' && !isObject:
+			return 1, s.closeNesting(EndList)
+		}
+	case wantEnd:
+		// A string at the top is never followed by a value: some parsers would read it as the name of the value.
+		if s.Many && s.nested && (c == '{' || c == '[') {
+			return 1, s.beginValue(c)
+		}
+	case inWord:
+		return s.takeWord(p)
+	case inString, inEscape, inHex:
+		s.stepString(c)
+		return 1, 0
+	default:
+		return s.takeNumber(p)
+	}
+	s.failOnByte(c)
+	return 0, 0
+}
+
+// stepBlank takes a control character outside strings.
+func (s *Scanner) stepBlank(c byte) {
+	switch {
+	case c == '\t':
+	case c == 0x1e && s.Many && len(s.open) == 0 && (s.state == wantValue || s.state == wantEnd):
+	case c != '\n' && c != '\r':
+		s.failOnByte(c)
+	case c == '\n':
 		s.line++
 	}
-	return e, nil
 }
 
 // End reports the end of the text.
@@ -121,13 +193,61 @@ func (s *Scanner) End() (ScanEvent, error) {
 		s.state = s.stateAfterValue()
 	}
 	// A string, a literal, an object or a list is not complete.
-	if s.state != wantEnd {
+	if s.state != wantEnd && (!s.Many || s.state != wantValue || len(s.open) > 0) {
 		s.failAt("the end of the file", "the quotes, brackets and braces closed")
 		return 0, s.err
 	}
 	return e, nil
 }
 
+func (s *Scanner) beginString(isKey bool) {
+	s.state, s.isKey, s.text = inString, isKey, s.text[:0]
+}
+
+// takeText takes bytes of a string up to the next backslash, or with the quote at its end, and returns their number.
+func (s *Scanner) takeText(p []byte) (n int, e ScanEvent) {
+	for n < len(p) && p[n] != '"' && p[n] != '\\' && p[n] >= ' ' {
+		n++
+	}
+	s.keepText(p[:n]...)
+	switch {
+	case n == len(p) || p[n] == '\\':
+	case p[n] != '"': // a control character
+		s.failInString()
+		s.err.Offset += n
+	case s.isKey:
+		s.state = wantColon
+		return n + 1, EndKey
+	default:
+		s.state = s.stateAfterValue()
+		return n + 1, EndString
+	}
+	return n, 0
+}
+
+// keepText keeps decoded bytes of a string for Text.
+func (s *Scanner) keepText(p ...byte) {
+	s.text = append(s.text, p[:min(len(p), s.MaxText-len(s.text))]...)
+}
+
+// takeWord takes bytes of true, false or null.
+func (s *Scanner) takeWord(p []byte) (n int, e ScanEvent) {
+	for n < len(p) && s.word != "" && p[n] == s.word[0] {
+		s.word = s.word[1:]
+		n++
+	}
+	switch {
+	case s.word == "":
+		s.state = s.stateAfterValue()
+		return n, EndWord
+	case n < len(p):
+		s.failOnByte(p[n])
+		s.err.Offset += n
+	}
+	return n, 0
+}
+
+// failAt stops the Scanner.
 func (s *Scanner) failAt(found, want string) ScanEvent {
 	s.err = &Error{Offset: s.offset, Found: found, Want: want}
 	return 0
@@ -146,66 +266,63 @@ func (s *Scanner) canEndNumber() bool {
 	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
 }
 
-func (s *Scanner) stepByte(c byte) ScanEvent {
-	switch s.state {
-	case inString, inEscape, inHex:
-		return s.stepString(c)
-	case inWord:
-		if s.word[0] != c {
-			return s.failOnByte(c)
-		}
-		if s.word = s.word[1:]; s.word == "" {
-			s.state = s.stateAfterValue()
-			return EndWord
-		}
-		return 0
-	case inMinus, inZero, inInteger, inPoint, inFraction, inExponent, inSign, inPower:
-		if next, ok := s.nextInNumber(c); ok {
-			s.state = next
-			return 0
-		}
-		if !s.canEndNumber() {
-			return s.failOnByte(c)
-		}
-		s.state = s.stateAfterValue()
-		// The byte belongs to the text after the number.
-		return EndNumber | s.stepBetween(c)
-	}
-	return s.stepBetween(c)
-}
-
-// stepString takes a byte of a string or key.
-func (s *Scanner) stepString(c byte) ScanEvent {
-	const hex = 4
+// stepString takes a backslash, or a byte of an escape.
+func (s *Scanner) stepString(c byte) {
+	const hex, letters = 4, `"\/bfnrt`
 	switch {
-	case s.state == inString && c == '"':
-		if s.isKey {
-			s.state = wantColon
-			return EndKey
-		}
-		s.state = s.stateAfterValue()
-		return EndString
-	case s.state == inString && c == '\\':
+	case s.state == inString: // the backslash
 		s.state = inEscape
-	case s.state == inString && c >= ' ':
 	case s.state == inEscape && c == 'u':
-		s.state, s.left = inHex, hex
-	case s.state == inEscape && strings.IndexByte(`"\/bfnrt`, c) >= 0:
+		s.state, s.left, s.char = inHex, hex, 0
+	case s.state == inEscape && strings.IndexByte(letters, c) >= 0:
+		s.keepText("\"\\/\b\f\n\r\t"[strings.IndexByte(letters, c)])
 		s.state = inString
 	case s.state == inHex && isHex(c):
+		digit := c - '0'
+		if !isDigit(c) {
+			digit = c | 0x20 - 'a' + 10
+		}
+		s.char = s.char<<4 | rune(digit)
 		if s.left--; s.left == 0 {
+			// Half a surrogate pair becomes U+FFFD.
+			s.keepText(utf8.AppendRune(nil, s.char)...)
 			s.state = inString
 		}
 	default:
-		return s.failAt("a string that is not closed on its line, or has a bad escape",
-			`a string like "text", with \\ for a backslash`)
+		s.failInString()
 	}
-	return 0
+}
+
+func (s *Scanner) failInString() ScanEvent {
+	return s.failAt("a string that is not closed on its line, or has a bad escape",
+		`a string like "text", with \\ for a backslash`)
 }
 
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// takeNumber takes bytes of a number. It does not take the byte after it.
+func (s *Scanner) takeNumber(p []byte) (n int, e ScanEvent) {
+	for ; n < len(p); n++ {
+		if s.state == inInteger && isDigit(p[n]) {
+			continue
+		}
+		next, ok := s.nextInNumber(p[n])
+		switch {
+		case ok:
+			s.state = next
+			continue
+		case s.canEndNumber():
+			s.state = s.stateAfterValue()
+			return n, EndNumber
+		}
+		s.failOnByte(p[n])
+		s.err.Offset += n
+		return n, 0
+	}
+	return n, 0
+}
 
 // nextInNumber returns the state after another byte of the current number. It returns false if the byte does not belong
 // to the number.
@@ -238,57 +355,6 @@ func (s *Scanner) nextInNumber(c byte) (scanState, bool) {
 	return inInteger, s.state == inInteger && isDigit(c)
 }
 
-// stepBetween takes a byte outside strings, words and numbers.
-func (s *Scanner) stepBetween(c byte) ScanEvent {
-	switch c {
-	case ' ', '\t', '\r', '\n':
-		return 0
-	}
-	switch s.state {
-	case wantItem:
-		if c == ']' {
-			return s.closeNesting(EndList)
-		}
-		return s.beginValue(c)
-	case wantValue, wantAnother:
-		return s.beginValue(c)
-	case wantMember, wantKey:
-		if c == '"' {
-			s.state, s.isKey = inString, true
-			return BeginKey
-		}
-		if c == '}' && s.state == wantMember {
-			return s.closeNesting(EndObject)
-		}
-	case wantColon:
-		if c == ':' {
-			s.state = wantValue
-			return 0
-		}
-	case wantComma:
-		return s.afterMember(c)
-	}
-	return s.failOnByte(c)
-}
-
-// afterMember takes the byte after a value in an object or list.
-func (s *Scanner) afterMember(c byte) ScanEvent {
-	isObject := s.open[len(s.open)-1]
-	switch {
-	case c == ',':
-		s.comma, s.state = s.offset, wantAnother
-		if isObject {
-			s.state = wantKey
-		}
-		return 0
-	case c == '}' && isObject:
-		return s.closeNesting(EndObject)
-	case c == ']' && !isObject:
-		return s.closeNesting(EndList)
-	}
-	return s.failOnByte(c)
-}
-
 // beginValue takes the first byte of a value.
 func (s *Scanner) beginValue(c byte) ScanEvent {
 	switch c {
@@ -297,7 +363,7 @@ func (s *Scanner) beginValue(c byte) ScanEvent {
 	case '[':
 		return s.openNesting(false, wantItem, BeginList)
 	case '"':
-		s.state, s.isKey = inString, false
+		s.beginString(false)
 		return BeginString
 	case '-':
 		s.state = inMinus
@@ -331,7 +397,7 @@ func (s *Scanner) openNesting(isObject bool, want scanState, e ScanEvent) ScanEv
 
 func (s *Scanner) closeNesting(e ScanEvent) ScanEvent {
 	s.open = s.open[:len(s.open)-1]
-	s.state = s.stateAfterValue()
+	s.state, s.nested = s.stateAfterValue(), true
 	return e
 }
 

@@ -63,7 +63,7 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	case kind.IsMultipart():
 		return nil, scanParts(r, kind, permits)
 	case inJSON:
-		attachScanner(r, &twoScanners{&jsonLexer{permits: permits}, &anyForm{permits: permits}})
+		attachScanner(r, &twoScanners{newJSONLexer(permits), &anyForm{permits: permits}})
 	default:
 		// Rack reads a body without a type as a form.
 		attachScanner(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}})

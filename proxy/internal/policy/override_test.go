@@ -186,6 +186,9 @@ func TestBodies(t *testing.T) {
 		{jsonType, "\xff\xfe{\x00", "ambiguous"}, {jsonType, "_method=DELETE", "ambiguous"}, {jsonType, `{"a": "`, "ambiguous"}, {jsonType, `{+1: 2}`, "ambiguous"},
 		{jsonType, `{"a": 0x10}`, "ambiguous"}, {jsonType, `{1: "_method"}`, "ambiguous"}, {"application/json; charset=utf-16", "{}", "ambiguous"},
 		{"application/json, text/plain", "{}", "ambiguous"},
+		{jsonType, `{"a": 1,}`, "ambiguous"}, {jsonType, `{"a" 1}`, "ambiguous"}, {jsonType, `{"a": 1`, "ambiguous"}, {jsonType, `[1}`, "ambiguous"},
+		{jsonType, `{"a": 1} "_method"`, "ambiguous"}, {jsonType, `"_method" {"a": "DELETE"}`, "ambiguous"}, {jsonType, "{}{} [\"x\"]", "passes"},
+		{"application/json-seq", "\x1e{\"a\": 1}\n\x1e{\"a\": 2}\n", "passes"}, {"application/json-seq", "\x1e{}\n\x1e{\"_method\": 2}\n", "override"},
 
 		{multi, parts(`name="x"`, "_method=DELETE"), "passes"}, {multi, parts(`name="x"; filename="_method"`, "DELETE"), "passes"},
 		{multi, parts(`name="method"`, strings.Repeat("DELETE", 100000)), "passes"}, {multi, parts(`name="method"; filename="f"`, "DELETE"), "override"},
