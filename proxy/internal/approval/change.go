@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
@@ -20,11 +21,13 @@ type jsonObject map[string]string
 // readObject parses a body. It returns nil if the body is not a JSON object, or has a name twice. Servers read such a
 // body in different ways, so no field may look certain to a person.
 func readObject(body []byte) jsonObject {
-	v, ok := policy.ParseStrictJSON(body)
-	raw, is := v.(map[string]any)
-	if !ok || !is {
+	if !policy.ParseStrictJSON(body).Is(jsonread.Object) {
 		return nil
 	}
+	var raw map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // a float64 would round
+	_ = d.Decode(&raw)
 	out := jsonObject{}
 	for name, v := range raw {
 		out[name] = toCompactJSON(v)

@@ -1,14 +1,11 @@
 package policy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +14,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
@@ -28,7 +26,7 @@ const MaxContent = 256 << 10
 // maxTokens bounds a GraphQL document, maxNested the nesting of JSON.
 const (
 	maxTokens = 20_000
-	maxNested = 100
+	maxNested = 99
 )
 
 // Content is the query and the body of a request, as rules read them. The zero Content has neither.
@@ -36,8 +34,7 @@ type Content struct {
 	query  []formField
 	cookie []string // the names
 	form   []formField
-	object map[string]any // of a body that is a JSON object
-	batch  []any          // of a body that is a JSON list
+	json   *jsonread.Node // of a body that is a JSON object or list
 	text   string         // of a body that is a GraphQL document
 	raw    *string        // the whole body; nil if it was not read to its end
 	held   *membudget.Account
@@ -142,16 +139,8 @@ func (c *Content) parseBody(kind formdata.Type, text []byte) {
 	case kind.Media == "application/graphql":
 		c.text = string(text)
 	case isJSON(kind.Media):
-		value, ok := ParseStrictJSON(text)
-		switch v := value.(type) {
-		case map[string]any:
-			c.object = v
-		case []any:
-			c.batch = v
-		default:
-			ok = false
-		}
-		if !ok {
+		c.json = ParseStrictJSON(text)
+		if !c.json.Is(jsonread.Object) && !c.json.Is(jsonread.List) {
 			c.bad = &formdata.Error{Reason: "it is not a JSON object with unique names"}
 		}
 	case kind.Media == "application/x-www-form-urlencoded":
@@ -182,56 +171,23 @@ func parseFields(text string) ([]formField, *formdata.Error) {
 	return out, nil
 }
 
-// ParseStrictJSON parses JSON. It returns false for invalid JSON, and for an object with two names that some server
-// treats as equal.
-func ParseStrictJSON(text []byte) (any, bool) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	// A float64 would round a large number, so a rule or a limit would read another number than the server.
-	dec.UseNumber()
-	// Decoder.Token accepts some invalid JSON, so check the whole text first.
-	if !json.Valid(text) {
-		return nil, false
+// ParseStrictJSON parses JSON. It returns nil for invalid JSON, and for an object with two names that some server
+// treats as equal. Numbers keep their text: a float64 would round a large one, so a rule or a limit would read another
+// number than the server.
+func ParseStrictJSON(text []byte) *jsonread.Node {
+	// Servers differ in which of two equal names they use.
+	n, err := jsonread.Parse(string(text), jsonread.Options{MaxDepth: maxNested, Fold: foldName})
+	if err != nil || !hasUnambiguousNames(n) {
+		return nil
 	}
-	return parseJSONValue(dec, maxNested)
+	return n
 }
 
-func parseJSONValue(dec *json.Decoder, depth int) (any, bool) {
-	token, err := dec.Token()
-	if err != nil || depth == 0 {
-		return nil, false
-	}
-	switch token {
-	case json.Delim('['):
-		list := []any{}
-		for dec.More() {
-			v, ok := parseJSONValue(dec, depth-1)
-			if !ok {
-				return nil, false
-			}
-			list = append(list, v)
-		}
-		_, err = dec.Token()
-		return list, err == nil
-	case json.Delim('{'):
-		object, names := map[string]any{}, map[string]bool{}
-		for dec.More() {
-			key, err := dec.Token()
-			name, isName := key.(string)
-			// Servers differ in which of two equal names they use.
-			folded := foldName(name)
-			if err != nil || !isName || names[folded] || !isUnambiguousName(name) {
-				return nil, false
-			}
-			v, ok := parseJSONValue(dec, depth-1)
-			if !ok {
-				return nil, false
-			}
-			object[name], names[folded] = v, true
-		}
-		_, err = dec.Token()
-		return object, err == nil
-	}
-	return token, true
+// hasUnambiguousNames reports whether every server reads the names of all objects the same way.
+func hasUnambiguousNames(n *jsonread.Node) bool {
+	return !slices.ContainsFunc(n.Members, func(m jsonread.Member) bool {
+		return !isUnambiguousName(m.Key) || !hasUnambiguousNames(m.Node)
+	})
 }
 
 // isUnambiguousName reports whether every server reads a name the same way. Some end a name at a NUL. JavaScript gives
@@ -272,10 +228,10 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 		return v, false, errUnclear // PHP without a php.ini mixes the cookies in too
 	}
 	switch {
-	case c.batch != nil || c.text != "":
+	case c.json.Is(jsonread.List) || c.text != "":
 		return v, false, errUnclear
-	case c.object != nil:
-		return c.lookUpInObject(c.object, path)
+	case c.json != nil:
+		return c.lookUpInObject(c.json, path)
 	}
 	for _, f := range c.form {
 		if !c.splitOnce(f.name).canReferTo(folded) {
@@ -346,41 +302,43 @@ func foldSeparators(name string) string {
 	}, foldName(name))
 }
 
-func (c *Content) lookUpInObject(object map[string]any, path []string) (v catalog.FieldValue, found bool, err error) {
-	if _, reference := object["$ref"]; reference {
-		return v, false, errUnclear // Fastjson and Json.NET replace the object by another part of the document
-	}
+func (c *Content) lookUpInObject(object *jsonread.Node, path []string) (
+	v catalog.FieldValue, found bool, err error,
+) {
 	field := foldPath(path).parts
-	// Some servers bind another spelling of the name to the field, such as is_admin to isAdmin.
-	for name := range object {
-		if name == path[0] {
+	for _, m := range object.Members {
+		switch m.Key {
+		case "$ref":
+			return v, false, errUnclear // Fastjson and Json.NET replace the object by another part of the document
+		case path[0]:
 			continue
 		}
-		n := c.splitOnce(name)
+		// Some servers bind another spelling of the name to the field, such as is_admin to isAdmin.
+		n := c.splitOnce(m.Key)
 		if len(n.parts) > 0 && (slices.Equal(n.parts, field[:min(len(n.parts), len(path))]) || n.whole == field[0]) {
 			return v, false, errUnclear
 		}
 	}
-	value, has := object[path[0]]
-	if !has || value == nil {
+	value := object.GetValue(path[0])
+	switch {
+	case value == nil || value.Kind == jsonread.Null:
 		return v, false, nil
+	case len(path) > 1 && value.Kind == jsonread.Object:
+		return c.lookUpInObject(value, path[1:])
+	case len(path) > 1:
+		return v, false, errUnclear
 	}
-	if len(path) > 1 {
-		inner, ok := value.(map[string]any)
-		if !ok {
-			return v, false, errUnclear
-		}
-		return c.lookUpInObject(inner, path[1:])
+	switch v.Text = value.Text; value.Kind {
+	case jsonread.String:
+		v.Kind = catalog.KindText
+	case jsonread.Number:
+		v.Kind = catalog.KindNumber
+	case jsonread.Bool:
+		v.Kind = catalog.KindBool
+	default:
+		return v, false, errUnclear
 	}
-	switch value := value.(type) {
-	case string:
-		return catalog.FieldValue{Text: value, Kind: catalog.KindText}, true, nil
-	case json.Number:
-		return catalog.FieldValue{Text: value.String(), Kind: catalog.KindNumber}, true, nil
-	case bool:
-		return catalog.FieldValue{Text: strconv.FormatBool(value), Kind: catalog.KindBool}, true, nil
-	}
-	return v, false, errUnclear
+	return v, true, nil
 }
 
 // Operations implements catalog.Content. It returns an error if the text of an operation is unknown.
@@ -402,24 +360,23 @@ func (c *Content) Operations() ([]string, error) {
 		return nil, errUnclear
 	case c.text != "":
 		documents = append(documents, c.text)
-	case c.batch != nil:
-		for _, entry := range c.batch {
-			object, _ := entry.(map[string]any)
-			text, ok := graphQLText(object)
+	case c.json.Is(jsonread.List):
+		for _, entry := range c.json.Members {
+			text, ok := graphQLText(entry.Node)
 			if !ok || len(documents) == maxRuleBatch {
 				return nil, errUnclear
 			}
 			documents = append(documents, text)
 		}
-	case c.object != nil:
-		text, ok := graphQLText(c.object)
+	case c.json != nil:
+		text, ok := graphQLText(c.json)
 		if !ok {
 			return nil, errUnclear
 		}
 		documents = append(documents, text)
 	}
 	// A query in the URL beside one in the body: servers differ in which they run.
-	if len(documents) == 0 || c.batch == nil && len(documents) > 1 {
+	if len(documents) == 0 || !c.json.Is(jsonread.List) && len(documents) > 1 {
 		return nil, errUnclear
 	}
 	var out []string
@@ -447,21 +404,24 @@ func canNameDocument(name string) bool {
 
 // graphQLText returns the text of a GraphQL request. It returns false for a persisted operation, whose text only the
 // server knows, and for a request with a field that may name one.
-func graphQLText(object map[string]any) (string, bool) {
-	for name, value := range object {
-		switch name {
+func graphQLText(object *jsonread.Node) (string, bool) {
+	for _, m := range object.ObjectMembers() {
+		switch m.Key {
 		case "query", "variables", "operationName":
 		// Apollo's persisted queries name a stored document here, by its hash.
 		case "extensions":
-			if inner, ok := value.(map[string]any); value != nil && (!ok || len(inner) > 0) {
+			if !m.Node.Is(jsonread.Null) && (!m.Node.Is(jsonread.Object) || len(m.Node.Members) > 0) {
 				return "", false
 			}
 		default:
 			return "", false
 		}
 	}
-	text, ok := object["query"].(string)
-	return text, ok
+	text := object.GetValue("query")
+	if !text.Is(jsonread.String) {
+		return "", false
+	}
+	return text.Text, true
 }
 
 // maxRuleBatch is how many documents of a batch are judged.
