@@ -520,3 +520,13 @@ func TestUnbound(t *testing.T) {
 		t.Errorf("%q", kept)
 	}
 }
+
+// TestSecondType: a header that CGI writes as a second Content-Type makes the type ambiguous.
+// Promise: one-reading-around-a-name
+func TestSecondType(t *testing.T) {
+	for _, name := range []string{"Content_Type", "content-type", "Content.Type", "CONTENT~TYPE"} {
+		if got, err := ParseRequestType(http.Header{"Content-Type": {"text/plain"}, name: {"text/html"}}); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
 // Type is a Content-Type that every server reads in the same way.
@@ -25,7 +27,7 @@ type param struct{ name, value string }
 func ParseRequestType(h http.Header) (Type, error) {
 	values := h["Content-Type"]
 	for name, more := range h {
-		if name != "Content-Type" && strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "Content-Type") {
+		if name != "Content-Type" && catalog.IsSameHeader(name, "Content-Type") {
 			// Servers with CGI read such a header as a second Content-Type.
 			values = slices.Concat(values, more, []string{""})
 		}

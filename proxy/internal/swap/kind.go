@@ -3,12 +3,12 @@ package swap
 import (
 	"bytes"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
 
 // bodySyntax is the syntax in which a body writes strings.
@@ -27,28 +27,19 @@ const (
 // bodyKind derives the kind of a body from its Content-Type. The Ambiguity is nil if every server reads the type in the
 // same way.
 func bodyKind(h http.Header) (bodySyntax, *Ambiguity) {
-	values := h["Content-Type"]
-	// CGI servers write Content_Type and Content-Type as the same variable. SameHeader finds such names.
-	for name := range h {
-		if name != "Content-Type" && catalog.IsSameHeader(name, "Content-Type") {
-			return kindRaw, errTypes
-		}
-	}
-	if len(values) == 0 || len(values) == 1 && values[0] == "" {
+	t, err := formdata.ParseRequestType(h)
+	switch {
+	case err != nil, strings.Contains(t.String(), "*"): // for example charset*, which some servers decode (RFC 2231)
+		return kindRaw, errTypes
+	case t.Media == "":
 		return kindNone, nil
 	}
-	t, params, err := mime.ParseMediaType(values[0])
-	// mime.ParseMediaType decodes an extended parameter such as charset* (RFC 2231), but not every server does.
-	if err != nil || len(values) > 1 || strings.Contains(values[0], "*") {
-		return kindRaw, errTypes
-	}
-	k := chooseSyntax(t)
-	charset, named := params["charset"]
-	mentioned := strings.Count(strings.ToLower(values[0]), "charset")
+	k, charset := chooseSyntax(t.Media), t.Param("charset")
+	mentioned := strings.Count(strings.ToLower(t.String()), "charset")
 	// Raw text and XML have no fields, so a single-byte charset cannot move a value to another field.
 	known := isUTF8(charset) || (k == kindRaw || k == kindXML) && isLatin(charset)
 	// A second or a hidden charset, such as one inside another parameter, is read by some servers only.
-	if named && !known || mentioned > 1 || mentioned == 1 && !named {
+	if mentioned > 1 || mentioned == 1 && !known {
 		return kindRaw, errCharset
 	}
 	return k, nil
