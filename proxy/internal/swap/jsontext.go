@@ -272,51 +272,31 @@ func decodeHexDigit(b byte) byte {
 
 // runeState checks that a string is valid UTF-8 without unpaired surrogates.
 type runeState struct {
-	need   int  // bytes that the current character still needs
-	lo, hi byte // the range of the next byte
-	high   rune // an escaped high surrogate
+	part [utf8.UTFMax]byte // an incomplete character
+	n    int               // bytes of part
+	high rune              // an escaped high surrogate
 }
 
 // isOpen reports whether a character is incomplete.
-func (s *runeState) isOpen() bool { return s.need > 0 || s.high != 0 }
+func (s *runeState) isOpen() bool { return s.n > 0 || s.high != 0 }
 
 // addByte handles an unescaped byte. It returns false if the string is not valid.
 func (s *runeState) addByte(b byte) bool {
-	if s.need > 0 {
-		ok := s.lo <= b && b <= s.hi
-		s.need, s.lo, s.hi = s.need-1, 0x80, 0xBF
-		return ok
-	}
 	// Only an escaped low surrogate completes an escaped high one (RFC 8259, section 7).
 	if s.high != 0 && b != '\\' {
 		return false
 	}
-	s.lo, s.hi = 0x80, 0xBF
-	switch {
-	case b < utf8.RuneSelf:
+	if s.n == 0 && b < utf8.RuneSelf {
 		return true
-	// C0 and C1 could only begin overlong forms, and F5 to FF no character at all (RFC 3629, section 4).
-	case b < 0xC2, b > 0xF4:
-		return false
-	case b < 0xE0:
-		s.need = 1
-	case b < 0xF0:
-		s.need = 2
-	default:
-		s.need = 3
 	}
-	// The first continuation byte is restricted: no overlong forms, no surrogates, at most U+10FFFF (RFC 3629, section 4).
-	switch b {
-	case 0xE0:
-		s.lo = 0xA0
-	case 0xED:
-		s.hi = 0x9F
-	case 0xF0:
-		s.lo = 0x90
-	case 0xF4:
-		s.hi = 0x8F
+	s.part[s.n] = b
+	s.n++
+	text := s.part[:s.n]
+	if !utf8.FullRune(text) {
+		return true
 	}
-	return true
+	s.n = 0
+	return utf8.Valid(text)
 }
 
 // addEscaped handles an escaped character, or half of a surrogate pair. It returns the whole character, or -1 after a
