@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
 const (
@@ -368,7 +370,8 @@ func (g *group) differentHeaders() (out []string) {
 func readBodyFields(s approvalapi.Step) (names []string, fields map[string]string) {
 	// Prefer JSON: readObject is strict, so the fields are certain.
 	if o := readObject([]byte(s.Body)); o != nil {
-		return listNames(s.Body), o
+		return convert.Each(policy.ParseStrictJSON([]byte(s.Body)).Members,
+			func(m jsonread.Member) string { return m.Key }), o
 	}
 	form, err := url.ParseQuery(s.Body)
 	if err != nil || !isForm(s.Headers) {
@@ -383,16 +386,6 @@ func readBodyFields(s approvalapi.Step) (names []string, fields map[string]strin
 		}
 	}
 	return distinct(names), fields
-}
-
-// listNames returns the names of an object in the order of the text.
-func listNames(body string) (out []string) {
-	for m, err := range jsonread.ListSpans(body) {
-		if err == nil {
-			out = append(out, m.Key)
-		}
-	}
-	return distinct(out)
 }
 
 func isForm(headers []string) bool {
