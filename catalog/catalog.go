@@ -31,7 +31,8 @@ type Catalog struct {
 	// named contains the patterns of byPattern and closed, without their ports.
 	named map[string]bool
 	// ports are the ports of active APIs other than 443 and 80, sorted.
-	ports []uint16
+	ports    []uint16
+	packages Packages
 }
 
 // API is one folder apis/<name>/. An API whose content did not change between two loads keeps its pointer.

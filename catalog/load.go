@@ -60,6 +60,7 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 		return l.keepAll(err)
 	}
 	l.loadFolders(names)
+	l.packages = l.loadPackages()
 	// All folders are loaded first, because conflicts are between APIs.
 	l.checkAcrossAPIs()
 	c := l.buildCatalog()
@@ -83,6 +84,7 @@ type loadState struct {
 	hostBytes int
 	ports     map[uint16]bool // the ports of the same APIs
 	budget    readBudget
+	packages  Packages
 }
 
 // keepAll returns the result for an unreadable apis/: the previous catalog, with every API stale.
@@ -92,6 +94,7 @@ func (l *loadState) keepAll(err error) (*Catalog, Problems) {
 	for _, a := range l.o.Previous.APIs() {
 		l.keepPrevious(a.Name, "apis: "+describeReadError(err))
 	}
+	l.packages = l.o.Previous.Packages()
 	// Hosts that were closed stay closed.
 	if l.o.Previous != nil {
 		maps.Copy(l.closed, l.o.Previous.closed)
@@ -298,7 +301,7 @@ func (l *loadState) keepPrevious(name, why string) bool {
 
 // buildCatalog compiles the catalog.
 func (l *loadState) buildCatalog() *Catalog {
-	c := &Catalog{closed: l.closed}
+	c := &Catalog{closed: l.closed, packages: l.packages}
 	for _, a := range l.fresh {
 		if a.Stale != "" {
 			a.digest = a.contentDigest()
@@ -311,7 +314,8 @@ func (l *loadState) buildCatalog() *Catalog {
 	}
 	slices.SortFunc(c.apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
 	// Sorted, because the version must not depend on the order of a map.
-	c.version = versionOf(c.apis, slices.Sorted(maps.Keys(l.closed)))
+	c.version = versionOf(c.apis, slices.Concat(slices.Sorted(maps.Keys(l.closed)), l.packages.Pins,
+		[]string{l.packages.Registry}))
 	c.buildIndex()
 	return c
 }

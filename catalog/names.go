@@ -91,7 +91,7 @@ func loneConfig(file string) (api string, ok bool) {
 	const schema = "config.schema.json" // part of CodeForge
 	file = strings.ToLower(file)
 	stem, isJSON := strings.CutSuffix(file, ".json")
-	if !isJSON || file == schema {
+	if !isJSON || file == schema || file == PackagesFile {
 		return "", false
 	}
 	if isLikeConfig(file) || folderProblem(stem) != "" {

@@ -127,17 +127,8 @@ func (v *configValidator) serverURL(a *API, s *mcpserver.Settings) {
 
 // serverRegistry checks the address of a package's registry by the rules for PACKAGE_REGISTRY.
 func (v *configValidator) serverRegistry(s string) {
-	if s == "" {
-		return
-	}
-	u, err := url.Parse(s)
-	if err == nil {
-		_, err = ParseHost(u.Hostname())
-	}
-	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" || u.RawQuery != "" || u.Fragment != "" ||
-		strings.ContainsFunc(s, unicode.IsControl) {
-		v.AddError("mcp.registry", "not the address of a registry",
-			"an https:// URL without user, password and port, as npm config get registry prints it")
+	if s != "" && !isRegistry(s) {
+		v.AddError("mcp.registry", "not the address of a registry", wantRegistry)
 	}
 }
 
@@ -149,14 +140,16 @@ func (a *API) CoversHost(host string) bool {
 	})
 }
 
+// maxPackageName bounds a package's name with its version, in bytes.
+const maxPackageName = 256
+
 // packageName matches an npm name with an exact version (https://semver.org) and optionally a program of the package.
 var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
 	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
 func (v *configValidator) serverPackage(s string) {
-	const longest = 256
 	switch {
-	case s == "" || packageName.MatchString(s) && len(s) <= longest:
+	case s == "" || packageName.MatchString(s) && len(s) <= maxPackageName:
 		return
 	case !strings.HasPrefix(s, "npm:"):
 		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)

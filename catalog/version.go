@@ -95,14 +95,14 @@ func (a *API) contentDigest() apiDigest {
 // VersionOf identifies the content of some APIs, including their credentials.
 func VersionOf(apis []*API) string { return versionOf(apis, nil) }
 
-// versionOf identifies a set of APIs and the other closed host patterns.
-func versionOf(apis []*API, closed []string) string {
+// versionOf identifies a set of APIs and further texts: the other closed host patterns and the packages.
+func versionOf(apis []*API, further []string) string {
 	h := hmac.New(sha256.New, digestKey())
 	for _, a := range apis {
 		_, _ = h.Write(a.digest[:])
 	}
 	// A change of the closed hosts is a change of the catalog, too.
-	for _, p := range closed {
+	for _, p := range further {
 		hashField(h, p)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

@@ -7,6 +7,7 @@
 //	GET /operator/v1/inspection                                -> proxyapi.Inspection
 //	GET /operator/v1/diagnosis?offline=                        -> proxyapi.Diagnosis
 //	GET /operator/v1/tenants                                   -> Tenants
+//	GET /operator/v1/packages                                  -> Packages
 //	GET /operator/v1/database                                  -> Database
 //	GET /operator/v1/runs?filter=&cursor=                      -> Page
 //	GET /operator/v1/run?run=                                  -> Detail | 404
@@ -68,6 +69,20 @@ type About struct {
 	// Port is the port of the MCP endpoint. Token reports whether it requires a bearer token.
 	Port  int  `json:"port"`
 	Token bool `json:"token"`
+}
+
+// Packages is the state of the packages that the operator pins for code.
+type Packages struct {
+	// Installed are the packages that code can import, each KIND:NAME@VERSION.
+	Installed []string `json:"installed"`
+	// Wanted are the packages of the file if they are not installed. Problem is the reason of the last failure, or "".
+	Wanted  []string `json:"wanted,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+}
+
+// Packages fetches the state of the packages for code.
+func (c Client) Packages(ctx context.Context) (Packages, error) {
+	return fetchAnswer[Packages](ctx, c, http.MethodGet, "packages", nil)
 }
 
 // Tenants are the clients of MCP_TOKENS_FILE.

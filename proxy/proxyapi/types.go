@@ -42,6 +42,10 @@ type Catalog struct {
 	YOLO     bool             `json:"yolo"`
 	APIs     []API            `json:"apis"`
 	Problems []CatalogProblem `json:"problems,omitempty"`
+	// Packages are the packages that code may import, each KIND:NAME@VERSION. PackageRegistry is their npm registry, or ""
+	// for PACKAGE_REGISTRY.
+	Packages        []string `json:"packages,omitempty"`
+	PackageRegistry string   `json:"package_registry,omitempty"`
 }
 
 // API is the public part of one active API.
@@ -92,6 +96,8 @@ type CatalogProblem struct {
 type Inspection struct {
 	APIs     []InspectedAPI     `json:"apis"`
 	Problems []InspectedProblem `json:"problems"`
+	// Packages is Catalog.Packages.
+	Packages []string `json:"packages,omitempty"`
 }
 
 // InspectedAPI is an active or inactive API.

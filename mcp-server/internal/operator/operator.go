@@ -28,6 +28,8 @@ type Config struct {
 	Alarms *alarm.Set
 	// Tenants are the clients of MCP_TOKENS_FILE.
 	Tenants func() operatorapi.Tenants
+	// Packages returns the state of the packages for code.
+	Packages func() operatorapi.Packages
 	// Database returns the state of Postgres. It is nil without the daemon.
 	Database func(context.Context) operatorapi.Database
 	// Console returns a sign-in for the console. If nil, there is no console.
@@ -44,6 +46,9 @@ func NewHandler(c Config) http.Handler {
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
 		rpc.WriteAnswer(w, http.StatusOK, c.Tenants())
+	})
+	mux.HandleFunc("GET "+operatorapi.Prefix+"packages", func(w http.ResponseWriter, _ *http.Request) {
+		rpc.WriteAnswer(w, http.StatusOK, c.Packages())
 	})
 	mux.HandleFunc("GET "+operatorapi.Prefix+"database", func(w http.ResponseWriter, r *http.Request) {
 		rpc.WriteAnswer(w, http.StatusOK, c.Database(r.Context()))

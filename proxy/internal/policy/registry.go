@@ -33,13 +33,19 @@ func NewRegistry(address *url.URL, private []netip.Prefix) *catalog.API {
 }
 
 // MergeRegistries returns the registry of the settings, which may be nil, together with the registries that active
-// packages of the catalog name.
+// MCP servers and the packages for code name.
 func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalog) *catalog.API {
+	var addresses []string
 	for _, a := range c.APIs() {
-		if !a.Active || a.Server == nil || a.Server.Registry == "" {
+		if a.Active && a.Server != nil {
+			addresses = append(addresses, a.Server.Registry)
+		}
+	}
+	for _, text := range append(addresses, c.Packages().Registry) {
+		if text == "" {
 			continue
 		}
-		address, err := url.Parse(a.Server.Registry)
+		address, err := url.Parse(text)
 		if err != nil {
 			continue // the catalog rejects such addresses
 		}

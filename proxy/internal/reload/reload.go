@@ -272,7 +272,10 @@ func hasAllHosts(a, b *catalog.API) bool {
 
 // newPublicCatalog returns the catalog without credentials.
 func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) proxyapi.Catalog {
-	out := proxyapi.Catalog{YOLO: yolo, APIs: []proxyapi.API{}}
+	packages := c.Packages()
+	out := proxyapi.Catalog{
+		YOLO: yolo, APIs: []proxyapi.API{}, Packages: packages.Pins, PackageRegistry: packages.Registry,
+	}
 	for _, a := range c.APIs() {
 		if a.Active && !a.Internal {
 			out.APIs = append(out.APIs, newPublicAPI(a))
@@ -321,6 +324,7 @@ func newPublicAPI(a *catalog.API) proxyapi.API {
 // NewInspection returns the loaded APIs, without credentials, and the problems.
 func (s *Snapshot) NewInspection() proxyapi.Inspection {
 	return proxyapi.Inspection{
+		Packages: s.Rules.Catalog.Packages().Pins,
 		APIs: convert.Each(s.Rules.Catalog.APIs(), func(a *catalog.API) proxyapi.InspectedAPI {
 			return proxyapi.InspectedAPI{API: newPublicAPI(a), Active: a.Active}
 		}),

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// packageOptions are the flags of codeforge package.
+type packageOptions struct {
+	apis   string
+	json   bool
+	target serverTarget
+}
+
+func packageCommand(e *Env) *cobra.Command {
+	c := groupCommand("package", "pin packages of npm that code may import", `
+The list is in apis/packages.json. The running CodeForge installs the packages
+once, without their scripts, and code imports them as "npm:NAME".
+
+Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
+		"codeforge package add npm:stripe@18.1.0", "codeforge package list")
+	flags := c.PersistentFlags()
+	o := &packageOptions{target: serverTarget{flags: flags, state: stateFlag(flags)}}
+	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
+	list := &cobra.Command{
+		Use: "list", Short: "list the packages, and those that are installed",
+		Example: exampleText("codeforge package list", "codeforge package list --json package,installed"),
+		RunE:    func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
+	}
+	jsonVar(e, list.Flags(), &o.json)
+	c.AddCommand(&cobra.Command{
+		Use: "add npm:NAME[@VERSION]...", Short: "pin packages; without a version, the newest",
+		Example: exampleText("codeforge package add npm:stripe@18.1.0", "codeforge package add npm:@slack/web-api npm:zod@4"),
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(c *cobra.Command, pins []string) error { return o.add(c.Context(), e, pins) },
+	}, list, &cobra.Command{
+		Use: "rm npm:NAME...", Short: "remove packages from the list",
+		Example: exampleText("codeforge package rm npm:stripe"),
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(c *cobra.Command, names []string) error { return o.remove(c.Context(), e, names) },
+	})
+	return c
+}
+
+// add pins packages. It resolves a missing version, a tag or a range, and writes an exact version.
+func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
+	w, err := readVariables(e)
+	if err != nil {
+		return err
+	}
+	set := w.getenv("PACKAGE_REGISTRY")
+	registry := mcpconfig.Registry(set)
+	if set == "" {
+		if registry, err = mcpconfig.FromNPM(ctx, e.Environ); err != nil {
+			return fmt.Errorf("%w; set PACKAGE_REGISTRY in .env", err)
+		}
+	}
+	for i, pin := range pins {
+		name, version := catalog.SplitPin(pin)
+		npm, ok := strings.CutPrefix(name, "npm:")
+		if !ok || npm == "" {
+			return usageError("package add: %s: want npm:NAME or npm:NAME@VERSION", safetext.OneLine(pin))
+		}
+		exact, err := registry.ResolveVersion(ctx, npm, version)
+		if err != nil {
+			return err
+		}
+		pins[i] = name + "@" + exact
+	}
+	named := string(registry)
+	if set != "" { // no second place for the same setting
+		named = ""
+	}
+	err = apidir.ChangePackages(o.apis, named, func(now []string) ([]string, error) {
+		for _, pin := range pins {
+			now = append(withoutPackage(now, pin), pin)
+		}
+		return now, nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stdout, "Pinned %s.\n", safetext.OneLine(strings.Join(pins, ", ")))
+	return o.awaitInstall(ctx, e)
+}
+
+// withoutPackage returns the pins of all other packages.
+func withoutPackage(pins []string, pin string) []string {
+	name, _ := catalog.SplitPin(pin)
+	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool {
+		other, _ := catalog.SplitPin(p)
+		return other == name
+	})
+}
+
+func (o *packageOptions) remove(ctx context.Context, e *Env, names []string) error {
+	err := apidir.ChangePackages(o.apis, "", func(now []string) ([]string, error) {
+		for _, name := range names {
+			left := withoutPackage(now, name)
+			if len(left) == len(now) {
+				return nil, fmt.Errorf("%s is not pinned; codeforge package list shows the packages", safetext.OneLine(name))
+			}
+			now = left
+		}
+		return now, nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Stdout, "Removed %s.\n", safetext.OneLine(strings.Join(names, ", ")))
+	return o.awaitInstall(ctx, e)
+}
+
+// listedPackage is one line of codeforge package list.
+type listedPackage struct {
+	Package   string `json:"package"`
+	Installed bool   `json:"installed"`
+}
+
+func (o *packageOptions) list(ctx context.Context, e *Env) error {
+	p, err := apidir.ReadPackages(o.apis)
+	if err != nil {
+		return err
+	}
+	state := operatorapi.Packages{}
+	if op, ok := o.connect(ctx, e); ok {
+		if state, err = op.Packages(ctx); err != nil {
+			return err
+		}
+	}
+	out := []listedPackage{}
+	for _, pin := range p.Pins {
+		out = append(out, listedPackage{pin, slices.Contains(state.Installed, pin)})
+	}
+	if state.Problem != "" {
+		fmt.Fprintf(e.Stderr, "warning: the packages could not be installed: %s\n", safetext.OneLine(state.Problem))
+	}
+	return printList(e, o.json, out, "No package is pinned: codeforge package add npm:NAME pins one.", func(l listedPackage) {
+		word := "not installed"
+		if l.Installed {
+			word = "installed"
+		}
+		fmt.Fprintf(e.Stdout, "%-40s %s\n", safetext.OneLine(l.Package), word)
+	})
+}
+
+// connect returns the operator's client of the running CodeForge, if one runs with this folder of APIs.
+func (o *packageOptions) connect(ctx context.Context, e *Env) (op operatorapi.Client, ok bool) {
+	if o.target.hasFlag("apis") {
+		return op, false
+	}
+	c, err := o.target.newConfig(e)
+	if err != nil {
+		return op, false
+	}
+	op, _, local, err := mcpclient.ConnectOperator(ctx, c)
+	return op, err == nil && local
+}
+
+// installWithin bounds the wait for an installation.
+const installWithin = 5 * time.Minute
+
+// awaitInstall waits until the running CodeForge has the packages of the file, and prints the outcome.
+func (o *packageOptions) awaitInstall(ctx context.Context, e *Env) error {
+	ctx, cancel := context.WithTimeout(ctx, installWithin)
+	defer cancel()
+	op, ok := o.connect(ctx, e)
+	if !ok {
+		_, err := fmt.Fprintln(e.Stdout, "CodeForge is not running, and will install the packages when it is.")
+		return err
+	}
+	p, err := apidir.ReadPackages(o.apis)
+	if err != nil {
+		return err
+	}
+	for loading := time.Now().Add(loadedWithin); ; {
+		state, err := op.Packages(ctx)
+		switch {
+		case err != nil:
+			return fmt.Errorf("waiting for the installation: %w", err)
+		case slices.Equal(state.Installed, p.Pins):
+			_, err := fmt.Fprintln(e.Stdout, "Code can import the packages of the list now.")
+			return err
+		case slices.Equal(state.Wanted, p.Pins) && state.Problem != "":
+			return errors.New("the packages could not be installed: " + safetext.OneLine(state.Problem))
+		case !slices.Equal(state.Wanted, p.Pins) && time.Now().After(loading):
+			return errors.New("the running CodeForge has not loaded the list yet: codeforge check lists mistakes")
+		}
+		if !timing.WaitFor(ctx, 100*time.Millisecond) {
+			return errors.New("the installation goes on: codeforge package list shows when it is done")
+		}
+	}
+}
