@@ -7,7 +7,7 @@
 //	POST   /v1/servers/{G}   <- ServerHead, then the program's input -> its output, until either ends; then ExitTrailer |
 //	                          400, 410 lease gone, 424 package not installed
 //	DELETE /v1/leases/{G}    -> 204, and the slot is free | 404
-//	PUT    /v1/permissions   -> 200 PermissionSet
+//	PUT    /v1/permissions   -> 200 PermissionSet | 400, 424 packages not installed
 //	PUT    /v1/packages      <- Packages -> 200 Tidied
 //	GET    /v1/health        -> Health
 //	GET    /v1/stats         -> 200 Stats
@@ -22,7 +22,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
@@ -46,7 +48,7 @@ type LeaseRequest struct {
 // response is its standard output. The program is the bridge or, with Install, the installer.
 type ServerHead struct {
 	// Package is npm:NAME@VERSION. With Install it is the package to install, otherwise an installed package, which the
-	// slot sees read-only at PackageDir(Package). Empty: no package.
+	// slot sees read-only at PackageDir(Package). Empty: no package. Install also accepts a PackageSet.
 	Package string `json:"package,omitempty"`
 	Install bool   `json:"install,omitempty"`
 	// Registry is the address of the package registry. It requires Install.
@@ -66,7 +68,12 @@ func PackageKey(pkg string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each npm:NAME@VERSION.
+// PackageSet returns the text that identifies packages that are installed together: in any order, the same set.
+func PackageSet(packages []string) string {
+	return strings.Join(slices.Sorted(slices.Values(packages)), " ")
+}
+
+// Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each npm:NAME@VERSION, and PackageSets.
 type Packages struct {
 	Keep []string `json:"keep"`
 }
@@ -272,6 +279,9 @@ type Permissions struct {
 	// AllowNet lists the host names to which code may connect, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows all
 	// (YOLO_MODE). The security boundary is the kernel's rules and the proxy, not Deno's permissions.
 	AllowNet []string `json:"allow_net"`
+	// Packages are the packages that code in TypeScript may import, each npm:NAME@VERSION. If they are not installed as one
+	// PackageSet, the answer is ErrNotInstalled and the current set stays.
+	Packages []string `json:"packages,omitempty"`
 }
 
 // PermissionSet is the current set, with the hash for RunRequest.Permissions.

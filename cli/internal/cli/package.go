@@ -34,7 +34,7 @@ once, without their scripts, and code imports them as "npm:NAME".
 Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
 		"codeforge package add npm:stripe@18.1.0", "codeforge package list")
 	flags := c.PersistentFlags()
-	o := &packageOptions{target: serverTarget{flags: flags, state: stateFlag(flags)}}
+	o := &packageOptions{target: targetFlags(flags)}
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 	list := &cobra.Command{
 		Use: "list", Short: "list the packages, and those that are installed",

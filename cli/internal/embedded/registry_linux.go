@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 )
 
@@ -23,9 +24,12 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], "PACKAGE_REGISTRY="+string(registry)), ""
 }
 
-// needsPackages reports whether a config.json below the folder of APIs could name a package. It may report too many,
+// needsPackages reports whether a file in the folder of APIs could name a package. It may report too many,
 // because only the proxy parses these files.
 func needsPackages(apis string) bool {
+	if _, err := os.Stat(filepath.Join(apis, catalog.PackagesFile)); err == nil {
+		return true
+	}
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
 	return slices.ContainsFunc(files, func(path string) bool {
 		data, err := os.ReadFile(path)

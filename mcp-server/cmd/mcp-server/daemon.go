@@ -124,6 +124,9 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.openHistory()
 	d.queue = queue.New(queue.Config{Source: source})
 	d.library = apidoc.NewLibrary(d.control, d.log)
+	launcher := &broker.BridgeLauncher{
+		Client: d.sandbox, Control: d.control, Registry: registryAddress(s), Sent: d.history.RecordSent, Database: d.database,
+	}
 	d.catalog = catalogwatch.New(catalogwatch.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
 		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
@@ -132,6 +135,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 			d.surface.OfferPython(p)
 			d.tenants.offerPython(p)
 		},
+		Install: launcher.InstallForCode,
 	})
 	// The watcher needs the clients and the clients' source needs the watcher, so the source is completed here.
 	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog
@@ -149,9 +153,6 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		Waiting:  d.queue.CountWaiting,
 		Servers:  func() int { return d.broker.CountRunning() },
 	})
-	launcher := &broker.BridgeLauncher{
-		Client: d.sandbox, Control: d.control, Registry: registryAddress(s), Sent: d.history.RecordSent, Database: d.database,
-	}
 	d.broker = broker.New(broker.Config{
 		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.RemoveUnused(ctx, d.log) },
@@ -261,7 +262,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 		Console:   d.console,
 		Operator: operator.NewHandler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
-			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState,
+			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState, Packages: d.catalog.Packages,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.FetchMetrics,

@@ -102,14 +102,28 @@ func (l *BridgeLauncher) leaseAndOpen(
 
 // Install implements Launcher.
 func (l *BridgeLauncher) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
-	registry := cmp.Or(api.Server.Registry, l.Registry)
-	if registry == "" {
-		return errors.New("no package registry is configured: codeforge mcp add writes that of npm into config.json, " +
-			"as registry in mcp; PACKAGE_REGISTRY in .env is for all packages, from the next start on")
+	return l.installPackage(ctx, api, packageToInstall(api.Server.Package), api.Server.Registry, progress)
+}
+
+// InstallForCode installs packages that code imports, in the slot of an MCP server. An empty registry means that of the
+// settings.
+func (l *BridgeLauncher) InstallForCode(ctx context.Context, pins []string, registry string) error {
+	// No API has a name with a $.
+	api := proxyapi.API{Name: "$packages"}
+	return l.installPackage(ctx, api, sandboxapi.PackageSet(pins), registry, func(string) {})
+}
+
+// installPackage installs a package or a sandboxapi.PackageSet.
+func (l *BridgeLauncher) installPackage(
+	ctx context.Context, api proxyapi.API, pkg, registry string, progress func(string),
+) error {
+	if registry = cmp.Or(registry, l.Registry); registry == "" {
+		return errors.New("no package registry is configured: codeforge mcp add and codeforge package add write that of " +
+			"npm into the files of apis/; PACKAGE_REGISTRY in .env is for all packages, from the next start on")
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package), Install: true, Registry: registry}
+	head := sandboxapi.ServerHead{Package: pkg, Install: true, Registry: registry}
 	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
 		Run: proxyapi.InstallPrefix + api.Name, Install: true, Deadline: time.Now().Add(installTime),
 	})

@@ -54,7 +54,7 @@ func (l *BridgeLauncher) RemoveUnused(ctx context.Context, log *slog.Logger) (ag
 	return tidied.InUse > 0
 }
 
-// wantedPackages returns the packages that the folders of apis/ name. ok is false if the list may be incomplete,
+// wantedPackages returns the packages that apis/ names. ok is false if the list may be incomplete,
 // because an unreadable folder may name any package. It is also false without any folder, which is more often a mistake
 // than a wish.
 func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
@@ -64,6 +64,9 @@ func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 		}
 	}
 	packages = []string{}
+	if len(found.Packages) > 0 {
+		packages = append(packages, sandboxapi.PackageSet(found.Packages))
+	}
 	for _, api := range found.APIs {
 		if api.Server != nil && api.Server.Package != "" {
 			packages = append(packages, packageToInstall(api.Server.Package))

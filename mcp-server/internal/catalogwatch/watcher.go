@@ -27,6 +27,9 @@ type Config struct {
 	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
 	// renewal.
 	Python func(sandboxapi.Python)
+	// Install installs packages for code, at most for minutes, from a registry, or from that of the settings if registry
+	// is empty. Nil means that this sandbox installs no packages.
+	Install func(ctx context.Context, pins []string, registry string) error
 }
 
 // Watcher follows the catalog. Create it with New and call Run. All methods are safe for concurrent use.
@@ -41,6 +44,8 @@ type Watcher struct {
 	known   bool // there is a catalog and a permission set
 	problem error
 	ready   chan struct{} // closed when known becomes true
+
+	packages packageState
 }
 
 // errStarting is the problem before the first catalog.
@@ -51,7 +56,8 @@ var errEnded = errors.New("the stream of events ended")
 
 // New returns a watcher without a catalog.
 func New(cfg Config) *Watcher {
-	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{})}
+	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{}),
+		packages: packageState{ask: make(chan struct{}, 1)}}
 }
 
 const (
@@ -61,6 +67,9 @@ const (
 
 // Run fetches the catalog and sends sandboxd the permission set, and repeats this after every change, until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
+	var installer sync.WaitGroup
+	defer installer.Wait()
+	installer.Go(func() { w.installWanted(ctx) })
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := w.followStream(ctx)
@@ -139,7 +148,7 @@ func (w *Watcher) UpdateCatalog(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fetching the catalog: %w", err)
 	}
-	set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(cat)})
+	set, err := w.setPermissions(ctx, &cat)
 	if err != nil {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
@@ -154,13 +163,14 @@ func (w *Watcher) UpdateCatalog(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// Under the lock, so that Catalog never returns a catalog before Changed has seen it.
-	if w.cfg.Changed != nil && (!w.known || w.catalog.Version != cat.Version) {
+	changed := !w.known || w.catalog.Version != cat.Version || !slices.Equal(w.catalog.Packages, cat.Packages)
+	if w.cfg.Changed != nil && changed {
 		w.cfg.Changed(cat)
 	}
 	if !w.known {
 		close(w.ready)
 	}
-	if !w.known || w.catalog.Version != cat.Version || w.problem != nil {
+	if changed || w.problem != nil {
 		w.cfg.Log.Info("catalog in use", logline.Tag("mcp"), slog.Int("apis", len(cat.APIs)),
 			slog.Int("problems", len(cat.Problems)), slog.Bool("yolo", cat.YOLO))
 	}
@@ -179,7 +189,7 @@ func (w *Watcher) setProblem(err error) {
 	w.problem = err
 }
 
-// Catalog returns the last fetched catalog, or an empty one.
+// Catalog returns the last fetched catalog, or an empty one. Its Packages are those that code can import.
 func (w *Watcher) Catalog() proxyapi.Catalog {
 	w.mu.Lock()
 	defer w.mu.Unlock()

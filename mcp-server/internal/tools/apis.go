@@ -191,6 +191,10 @@ func (s *Surface) listNotes(ctx context.Context, cat proxyapi.Catalog, list []li
 	if only != "" && list[0].Types && !documented {
 		notes = append(notes, s.readTypes(ctx, only)...)
 	}
+	if len(cat.Packages) > 0 && only == "" {
+		notes = append(notes, "TypeScript can import these packages, e.g. import x from \"npm:NAME\": "+
+			strings.Join(cat.Packages, ", ")+".")
+	}
 	if cat.YOLO {
 		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
 	}

@@ -144,7 +144,8 @@ var (
 		`File "(?:<frozen os>|[^"\n]*/os\.py)", line \d+, in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: `)
 	mcpRefusal = mustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
-	importRefusal = mustCompile(`[Aa] remote specifier was requested|` +
+	importRefusal = mustCompile(`[Aa] remote specifier was requested|npm package not found in cache|` +
+		`The lockfile is out of date|` +
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
@@ -181,8 +182,9 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 	}
 	// One wrong import can match several patterns; only the most precise hint is shown.
 	isPackage := !wantsMCP && folder == nil && importRefusal.MatchString(printed)
-	add(isPackage, "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and "+
-		"modules in /skills.")
+	if isPackage {
+		out = append(out, r.hintPackages())
+	}
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
 	out = append(out, r.moduleRefusals(printed)...)
 	if m := brokenSkill.FindStringSubmatch(printed); m != nil && slices.Contains(r.skills, m[1]) {
@@ -210,6 +212,16 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 			"longer needed.", "%DISK", disk)
 	}
 	return out
+}
+
+// hintPackages returns the hint for a package or URL that code cannot import.
+func (r runRendering) hintPackages() readertext.Text {
+	there := "no package"
+	if pins := r.catalog.Packages; len(pins) > 0 {
+		there = "only these packages: " + strings.Join(pins, ", ")
+	}
+	return readertext.NewText("Code can import no URL, and %THERE. Use what Deno has built in (\"node:fs\" too), fetch, and modules in "+
+		"/skills. {The user can add a package|A package is added} with: codeforge package add npm:NAME.", "%THERE", there)
 }
 
 // hostRefusals returns hints for hosts that Deno did not let code reach.

@@ -83,6 +83,8 @@ type bwrapPlan struct {
 	memory  int64
 	private bool
 	pinned  bool
+	// packages are for Deno only.
+	packages CodePackages
 	// code is the name of the code directory, and of the folder below EmbeddedConfig.Out.
 	code string
 }
@@ -90,11 +92,13 @@ type bwrapPlan struct {
 // commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only the code directory and
 // the root of interpreterRoot.
 func (p bwrapPlan) commandLine() []string {
-	a := p.commandPrefix(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir))
+	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir)))
 	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
+	a = append(a, p.packages.bindPackages()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, OutDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait)...)
+	return append(a, denoArgs(CodeDir, OutDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait,
+		p.packages, packagesPath)...)
 }
 
 // writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
@@ -150,7 +154,8 @@ func (e *Embedded) interpreterRoot(program string, files []confine.StageEntry, p
 	for i := range root {
 		root[i].Path = path.Join(rootDir, root[i].Path)
 	}
-	return append(root, source(confine.ReadOnly, stageWork, e.cfg.Work), source(confine.Writable, stageOut, e.cfg.Out))
+	root = append(root, source(confine.ReadOnly, stageWork, e.cfg.Work), source(confine.Writable, stageOut, e.cfg.Out))
+	return append(root, e.cfg.Servers.packagesSource()...)
 }
 
 // runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.

@@ -135,7 +135,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "") {
+	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "", CodePackages{}, "") {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

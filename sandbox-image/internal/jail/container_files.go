@@ -61,6 +61,12 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 		if err := makeGroupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
 			return err
 		}
+		if seat.Packages.Set != "" {
+			err := os.Symlink(sandboxapi.PackageDir(seat.Packages.Set)+"/npm", filepath.Join(dir, "deno", "npm"))
+			if err != nil {
+				return err
+			}
+		}
 	}
 	// Code's files belong to the slot's private group, in which sandboxd is, and not to the group of all slots.
 	if err := makeGroupDir(sandboxapi.OutDir(id), group, 0o770|os.ModeSetgid); err != nil {

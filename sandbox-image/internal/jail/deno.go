@@ -8,9 +8,15 @@ import (
 
 // denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it, and out are the
 // paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
-// InterpreterSpec.Pinned.
-func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait) []string {
+// InterpreterSpec.Pinned, and packages are in the folder inside.
+func denoArgs(
+	dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait, packages CodePackages,
+	inside string,
+) []string {
 	read, env := b.denoPermissions(dir)
+	if packages.Set != "" {
+		read += "," + inside
+	}
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
 		shared, write = own, own
@@ -18,14 +24,18 @@ func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory
 	if own != "" || pinned {
 		shared += "," + dir + "/" + SkillDir
 	}
-	args := []string{
-		"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-code-cache",
-		"--import-map=" + importMap(dir, own != "" || pinned), "--cert", ca,
-		"--v8-flags=--max-old-space-size=" + strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read=" + shared + "," + out + "," + dir + "/" + ClientDir + read,
-		"--allow-write=" + write + "," + out,
-	}
-	if env != "" {
+	args := append([]string{"run", "--no-prompt", "--no-remote", "--no-config", "--no-code-cache"},
+		packages.permissions(inside)...)
+	args = append(args,
+		"--import-map="+importMap(dir, own != "" || pinned, packages), "--cert", ca,
+		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(memory), 10),
+		"--allow-read="+shared+","+out+","+dir+"/"+ClientDir+read,
+		"--allow-write="+write+","+out,
+	)
+	switch {
+	case packages.Set != "":
+		args = append(args, "--allow-env")
+	case env != "":
 		args = append(args, "--allow-env="+env)
 	}
 	switch {
@@ -39,12 +49,13 @@ func denoArgs(dir, out, own string, pinned bool, net []string, ca string, memory
 
 // importMap returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if
 // ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so no spelling of a file name escapes it.
-func importMap(dir string, ownSkills bool) string {
+func importMap(dir string, ownSkills bool, packages CodePackages) string {
 	skills := ""
 	if ownSkills {
 		skills = `,"file://` + SkillsDir + `/":"file://` + dir + `/` + SkillDir + `/"`
 	}
-	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills + `}}`
+	return `data:application/json,{"imports":{"file:///apis/":"file://` + dir + `/` + ClientDir + `/"` + skills +
+		packages.imports() + `}}`
 }
 
 // heapMB returns the limit of the JavaScript heap, in MiB. It leaves a quarter of the memory for everything else, so

@@ -67,6 +67,8 @@ type InterpreterSpec struct {
 	Private bool
 	// Pinned means that Deno imports skills from SkillDir: see Process.LinkSkills.
 	Pinned bool
+	// Packages are the packages that code for Deno may import.
+	Packages CodePackages
 }
 
 // codeFiles returns the names of the code and of the file that runs before it, and the source of the latter.

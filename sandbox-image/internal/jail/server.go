@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,8 @@ const (
 type Server struct {
 	Slot slot.ID
 	TZ   string
-	// Package is the name and version of the package that the server uses or that Deno installs. Empty: no package.
+	// Package is the name and version of the package that the server uses, or the sandboxapi.PackageSet that Deno
+	// installs. Empty: no package.
 	Package string
 	// Registry is the package's registry.
 	Registry string
@@ -89,7 +91,7 @@ func (s Server) commandLine(bridge, deno, cache string) []string {
 	if s.Frozen {
 		argv = append(argv, "--frozen")
 	}
-	return append(argv, s.Package)
+	return append(argv, strings.Split(s.Package, " ")...)
 }
 
 // fullEnviron returns a server's whole environment. The bridge adds the server's own variables.

@@ -18,7 +18,7 @@ func TestDisarmed(t *testing.T) {
 		must(t, s.SealPackage(pkg, registry, installed(t, "first")))
 		must(t, os.RemoveAll(filepath.Join(dir, sandboxapi.PackageKey(pkg))))
 		folder := t.TempDir()
-		if given, err := s.GiveLock(pkg, folder); given || err != nil {
+		if given, err := s.GiveLock(pkg, "", folder); given || err != nil {
 			t.Errorf("%v %v", given, err)
 		}
 		must(t, s.SealPackage(pkg, registry, installed(t, "other")))

@@ -1,4 +1,5 @@
-// Package packages keeps the installed packages of MCP servers.
+// Package packages keeps the installed packages of MCP servers and of code. Packages of code are installed together as
+// a sandboxapi.PackageSet, and count as one package here.
 //
 // Threat: a package or registry that delivers other bytes than at the first installation, or that leaves links and
 // special files which sandboxd and other servers would follow. Contract: a slot installs into a separate folder. When
@@ -15,9 +16,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -81,6 +85,18 @@ func CheckName(pkg string) error {
 	return nil
 }
 
+// maxSet is the largest number of packages in a set.
+const maxSet = 50
+
+// CheckSet returns an error if a text is not a sandboxapi.PackageSet of some packages.
+func CheckSet(set string) error {
+	list := strings.Split(set, " ")
+	if len(list) > maxSet {
+		return fmt.Errorf("%d packages: want at most %d", len(list), maxSet)
+	}
+	return errors.Join(convert.Each(list, CheckName)...)
+}
+
 // CheckRegistry returns an error if a text is not the https address of a registry.
 func CheckRegistry(registry string) error {
 	u, err := url.Parse(registry)
@@ -108,9 +124,15 @@ func (s *Store) RegistryOf(pkg string) (string, error) {
 }
 
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
-// reports whether it copied one.
-func (s *Store) GiveLock(pkg, folder string) (bool, error) {
+// reports whether the installation must agree with all of it. For the first installation of a set that grew from the
+// set grown, it copies the lock file of the latter, which the installation extends.
+func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	data, err := os.ReadFile(s.lockPath(pkg))
+	frozen = true
+	if errors.Is(err, fs.ErrNotExist) && isSubset(grown, pkg) {
+		frozen = false
+		data, err = os.ReadFile(s.lockPath(grown))
+	}
 	//defence:package-lock permits
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -119,7 +141,15 @@ func (s *Store) GiveLock(pkg, folder string) (bool, error) {
 		return false, err
 	}
 	path := filepath.Join(folder, lockName)
-	return true, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
+	return frozen, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
+}
+
+// isSubset reports whether a set that is not empty has only packages of another set.
+func isSubset(part, whole string) bool {
+	list := strings.Split(whole, " ")
+	return part != "" && !slices.ContainsFunc(strings.Split(part, " "), func(pkg string) bool {
+		return !slices.Contains(list, pkg)
+	})
 }
 
 // SealPackage copies a package from the folder in which a slot installed it. No process of the slot may be left.
@@ -146,6 +176,9 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 	}
 	if err == nil {
 		err = s.keepLock(pkg, draft)
+	}
+	if err == nil {
+		err = addSpellings(filepath.Join(draft, lockName), pkg)
 	}
 	if err == nil {
 		err = atomicfile.SyncDir(draft)

@@ -108,7 +108,7 @@ func TestSealRefuses(t *testing.T) {
 			if len(left) > 0 || err != nil {
 				t.Errorf("%v %v", left, err)
 			}
-			if given, _ := s.GiveLock(pkg, t.TempDir()); given {
+			if given, _ := s.GiveLock(pkg, "", t.TempDir()); given {
 				t.Error("its lock was kept")
 			}
 		})
@@ -119,14 +119,14 @@ func TestSealRefuses(t *testing.T) {
 // Promise: first-installed-package
 func TestLock(t *testing.T) {
 	s, dir := open(t)
-	if given, err := s.GiveLock(pkg, t.TempDir()); given || err != nil {
+	if given, err := s.GiveLock(pkg, "", t.TempDir()); given || err != nil {
 		t.Errorf("%v %v", given, err)
 	}
 	must(t, s.SealPackage(pkg, registry, installed(t, "first")))
 	must(t, os.RemoveAll(filepath.Join(dir, sandboxapi.PackageKey(pkg))))
 	must(t, s.SealPackage(pkg, registry, installed(t, "second")))
 	folder := t.TempDir()
-	given, err := s.GiveLock(pkg, folder)
+	given, err := s.GiveLock(pkg, "", folder)
 	if data, readErr := os.ReadFile(filepath.Join(folder, "deno.lock")); !given || err != nil || string(data) != "first" {
 		t.Errorf("%v %v %q %v", given, err, data, readErr)
 	}

@@ -34,7 +34,7 @@ func TestTidy(t *testing.T) {
 			if stays != (err == nil) || (!stays && !errors.Is(err, sandboxapi.ErrNotInstalled)) {
 				t.Errorf("%s: %v", pkg, err)
 			}
-			if given, err := s.GiveLock(pkg, t.TempDir()); !given || err != nil {
+			if given, err := s.GiveLock(pkg, "", t.TempDir()); !given || err != nil {
 				t.Errorf("the lock of %s: %v, %v", pkg, given, err)
 			}
 		}

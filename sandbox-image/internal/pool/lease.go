@@ -385,8 +385,8 @@ func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	// A private run in a shared interpreter could read and leave shared files.
 	case s.private != r.Private:
 		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", sandboxapi.ErrBadRequest)
-	case r.Permissions != p.set.HashHosts():
-		return nil, fmt.Errorf("%w: now %s", sandboxapi.ErrPermissions, p.set.HashHosts())
+	case r.Permissions != p.permissionHash():
+		return nil, fmt.Errorf("%w: now %s", sandboxapi.ErrPermissions, p.permissionHash())
 	case s.broken != nil:
 		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}

@@ -79,6 +79,7 @@ type Pool struct {
 	servers  []*slotState // for MCP servers
 	leases   map[uint64]*slotState
 	set      hostSet
+	packages heldPackages
 	ca       string // hash of the CA file; empty if the file is missing
 	problem  error  // why the last interpreter did not start, or errFirst
 	backoff  time.Duration
@@ -121,6 +122,7 @@ var errFirst = errors.New("the first interpreter is starting")
 func New(cfg Config) *Pool {
 	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}}
+	p.packages.release = func() {}
 	if cfg.Warm > 0 {
 		p.problem = errFirst
 	}
@@ -200,7 +202,7 @@ func (p *Pool) Close() error {
 // interpreterKey identifies the current permissions and CA, and whether the seat's run is private or has pinned skills.
 // An interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
-	key := p.set.HashHosts() + p.ca
+	key := p.permissionHash() + p.ca
 	if python {
 		key = "python" + p.ca
 	} else if p.isPinned(s) {
@@ -234,11 +236,16 @@ func (p *Pool) SetPermissions(r sandboxapi.Permissions) (sandboxapi.PermissionSe
 	if err != nil {
 		return sandboxapi.PermissionSet{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
+	packages, err := p.holdPackages(sandboxapi.PackageSet(r.Packages))
+	if err != nil {
+		return sandboxapi.PermissionSet{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.set = set
+	p.packages.release()
+	p.set, p.packages = set, packages
 	p.refillWarm()
-	return sandboxapi.PermissionSet{Hash: set.HashHosts(), AllowNet: set.SortedHosts()}, nil
+	return sandboxapi.PermissionSet{Hash: p.permissionHash(), AllowNet: set.SortedHosts()}, nil
 }
 
 // Health implements sandboxapi.Sandbox.

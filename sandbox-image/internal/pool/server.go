@@ -94,7 +94,7 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	var err error
 	switch {
 	case h.Install:
-		err = errors.Join(packages.CheckName(h.Package), packages.CheckRegistry(h.Registry))
+		err = errors.Join(packages.CheckSet(h.Package), packages.CheckRegistry(h.Registry))
 	case h.Registry != "":
 		err = errors.New("registry: only an installation has one")
 	case h.Package != "":
@@ -145,7 +145,7 @@ func (p *Pool) runServer(
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
 		}
-		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, sv.Installing(s.id)); err != nil {
+		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.codePackages().Set, sv.Installing(s.id)); err != nil {
 			return exit, nil, err
 		}
 	}

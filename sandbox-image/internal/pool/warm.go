@@ -147,18 +147,23 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 
 // prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
+	release := p.packages.holdAgain()
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.InterpreterSpec{
 			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
-			Pinned: p.isPinned(s),
+			Pinned: p.isPinned(s), Packages: p.packages.CodePackages,
 		}, p.isIdle)
 	if err != nil {
+		release()
 		p.noteFailure(python, err)
 		return false
 	}
 	w := &warmInterpreter{Interpreter: i, python: python, private: p.isPrivate(s), key: p.interpreterKey(s, python)}
 	s.warm = w
-	p.work.Go(func() { p.monitorStart(s, w) })
+	p.work.Go(func() {
+		defer release()
+		p.monitorStart(s, w)
+	})
 	return true
 }
 

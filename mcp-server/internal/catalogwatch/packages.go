@@ -1,0 +1,108 @@
+package catalogwatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+// packageState is the state of the packages for code. Watcher.mu guards it, except for ask.
+type packageState struct {
+	// wanted are the catalog's packages while they are not installed, and registry is theirs.
+	wanted   []string
+	registry string
+	failed   error         // of the last installation of wanted, or nil
+	ask      chan struct{} // has an entry if wanted should be installed
+}
+
+// retryInstall is the pause after an installation that failed.
+const retryInstall = time.Minute
+
+// setPermissions sends sandboxd the permission set of a catalog. If its packages are not installed, it asks for their
+// installation, and the packages in force stay. It sets cat.Packages to those in force.
+func (w *Watcher) setPermissions(ctx context.Context, cat *proxyapi.Catalog) (sandboxapi.PermissionSet, error) {
+	wanted := cat.Packages
+	// An installation fails as a whole, and sandboxd may have lost the earlier packages too.
+	for _, try := range [][]string{wanted, w.Catalog().Packages, nil} {
+		cat.Packages = try
+		set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(*cat), Packages: try})
+		if errors.Is(err, sandboxapi.ErrNotInstalled) {
+			continue
+		}
+		if err == nil {
+			w.notePackages(wanted, try, cat.PackageRegistry)
+		}
+		return set, err
+	}
+	return sandboxapi.PermissionSet{}, sandboxapi.ErrNotInstalled // a set without packages is never refused
+}
+
+// notePackages records which packages are wanted and in force, and asks for a missing installation.
+func (w *Watcher) notePackages(wanted, inForce []string, registry string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := &w.packages
+	if slices.Equal(wanted, inForce) {
+		p.wanted, p.failed = nil, nil
+		return
+	}
+	if !slices.Equal(p.wanted, wanted) {
+		p.failed = nil
+	}
+	p.wanted, p.registry = wanted, registry
+	select {
+	case p.ask <- struct{}{}:
+	default: // an installation is asked for already
+	}
+}
+
+// Packages returns the state of the packages for code.
+func (w *Watcher) Packages() operatorapi.Packages {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := operatorapi.Packages{Installed: append([]string{}, w.catalog.Packages...), Wanted: w.packages.wanted}
+	if w.packages.failed != nil {
+		out.Problem = w.packages.failed.Error()
+	}
+	return out
+}
+
+// installWanted installs the wanted packages until ctx ends, and repeats an installation that failed.
+func (w *Watcher) installWanted(ctx context.Context) {
+	for {
+		select {
+		case <-w.packages.ask:
+		case <-time.After(retryInstall): // nothing is wanted, most of the time
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		pins, registry := w.packages.wanted, w.packages.registry
+		w.mu.Unlock()
+		if len(pins) == 0 || w.cfg.Install == nil {
+			continue
+		}
+		w.cfg.Log.Info("installing the packages for code", logline.Tag("mcp"), slog.String("packages", strings.Join(pins, " ")))
+		err := w.cfg.Install(ctx, pins, registry)
+		if err == nil {
+			err = w.UpdateCatalog(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		w.cfg.Log.Error("the packages for code could not be installed", logline.Tag("mcp"), slog.String("error", err.Error()))
+		w.mu.Lock()
+		if slices.Equal(w.packages.wanted, pins) {
+			w.packages.failed = err
+		}
+		w.mu.Unlock()
+	}
+}

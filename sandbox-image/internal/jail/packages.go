@@ -1,0 +1,87 @@
+package jail
+
+import (
+	"encoding/json"
+	"path"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
+)
+
+// CodePackages are the installed packages that code may import. The zero value has none.
+type CodePackages struct {
+	// Set is the result of sandboxapi.PackageSet.
+	Set string
+	// Registry is the registry of the installation, after which Deno names the folder of packages.
+	Registry string
+}
+
+// packagesPath is the folder of the packages inside a bubblewrap sandbox. It is Deno's package folder, with a lock file.
+const packagesPath = "/packages"
+
+// packageSystem lists the facts about the machine that SDKs read for their User-Agent header.
+const packageSystem = "hostname,osRelease,homedir,uid,gid,cpus"
+
+// permissions returns Deno's options for packages in a folder: no request to a registry, and other versions than those
+// of the lock file are errors. Many packages read variables and facts about the machine when they are imported. A
+// process has only the variables of baseEnviron and of the bait.
+func (p CodePackages) permissions(dir string) []string {
+	if p.Set == "" {
+		return []string{"--no-npm", "--no-lock"}
+	}
+	return []string{"--cached-only", "--frozen", "--lock=" + dir + "/" + lockFile, "--allow-sys=" + packageSystem}
+}
+
+// lockFile is the name of Deno's lock file beside the packages.
+const lockFile = "deno.lock"
+
+// addToEnviron adds the registry to an interpreter's environment.
+func (p CodePackages) addToEnviron(env []string) []string {
+	if p.Set == "" {
+		return env
+	}
+	return append(env, "NPM_CONFIG_REGISTRY="+p.Registry)
+}
+
+// imports returns the entries of Deno's import map, each with a comma before it. They lead from a package's name without
+// npm: to the package. Deno resolves a name with npm: by its lock file.
+func (p CodePackages) imports() string {
+	if p.Set == "" {
+		return ""
+	}
+	entries := map[string]string{}
+	for pin := range strings.SplitSeq(p.Set, " ") {
+		pin = strings.TrimPrefix(pin, "npm:")
+		name := pin[:strings.LastIndexByte(pin, '@')]
+		// Deno wants a slash before a name to which a path is added.
+		entries[name], entries[name+"/"] = "npm:"+pin, "npm:/"+pin+"/"
+	}
+	text, _ := json.Marshal(entries) // strings only
+	return "," + strings.Trim(string(text), "{}")
+}
+
+// packagesSource is the source of the packages' folder for interpreters.
+func (s Servers) packagesSource() []confine.StageEntry {
+	if s.Slots == 0 {
+		return nil
+	}
+	return []confine.StageEntry{
+		{Kind: confine.Folder, Path: path.Join(rootDir, packagesPath)}, source(packagesKind(), stagePackages, s.Packages),
+	}
+}
+
+// packagesKind returns the kind of mount for the packages of all runs.
+func packagesKind() confine.Kind {
+	//defence:code-packages instead confine.Writable
+	return confine.ReadOnly
+}
+
+// bindPackages mounts the packages, and lets Deno find them in its own folder.
+func (p CodePackages) bindPackages() []string {
+	if p.Set == "" {
+		return nil
+	}
+	return append(bindArgs("--bind", path.Join(stagePackages, sandboxapi.PackageKey(p.Set)), packagesPath),
+		"--symlink", packagesPath+"/npm", denoDir+"/npm")
+}
