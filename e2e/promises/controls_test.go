@@ -13,6 +13,7 @@ var promisesOf = map[string][]string{
 	"canaries":           {"canaries", "leaked-values-stop-here"},
 	"capabilities":       {"least-privilege"},
 	"charset":            {"scrubbed-responses"},
+	"code-packages":      {"first-installed-package"},
 	"codings":            {"scrubbed-responses"},
 	"compression":        {"no-oracle"},
 	"console-bearer":     {"console-sessions"},

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -41,6 +42,11 @@ func npmDir(root, name string) string { return filepath.Join(root, ".tools", "np
 func install(root string) {
 	for name, list := range packages {
 		if _, err := testkit.InstallNPM(context.Background(), root, npmDir(root, name), list...); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+		}
+	}
+	for _, p := range pinnedPackages {
+		if err := registry.Fetch(root, p.pin); err != nil {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
 		}
 	}

@@ -149,7 +149,8 @@ func (o *packageOptions) list(ctx context.Context, e *Env) error {
 	if state.Problem != "" {
 		fmt.Fprintf(e.Stderr, "warning: the packages could not be installed: %s\n", safetext.OneLine(state.Problem))
 	}
-	return printList(e, o.json, out, "No package is pinned: codeforge package add npm:NAME pins one.", func(l listedPackage) {
+	const empty = "No package is pinned: codeforge package add npm:NAME pins one."
+	return printList(e, o.json, out, empty, func(l listedPackage) {
 		word := "not installed"
 		if l.Installed {
 			word = "installed"

@@ -127,6 +127,10 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	launcher := &broker.BridgeLauncher{
 		Client: d.sandbox, Control: d.control, Registry: registryAddress(s), Sent: d.history.RecordSent, Database: d.database,
 	}
+	install := launcher.InstallForCode
+	if d.fleet != nil {
+		install = nil // each pod has separate packages
+	}
 	d.catalog = catalogwatch.New(catalogwatch.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
 		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
@@ -135,7 +139,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 			d.surface.OfferPython(p)
 			d.tenants.offerPython(p)
 		},
-		Install: launcher.InstallForCode,
+		Install: install,
 	})
 	// The watcher needs the clients and the clients' source needs the watcher, so the source is completed here.
 	only.Runs, only.Control, only.Catalog = d.sandbox, d.control, d.catalog

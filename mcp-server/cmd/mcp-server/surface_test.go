@@ -79,7 +79,7 @@ func TestResultShape(t *testing.T) {
 			"ReferenceError: require is not defined\n    at file:///code/main.ts:1:1\n|There is no CommonJS: write import fs from \"node:fs\"."},
 		{"a program", "", "error: Uncaught (in promise) NotFound: Failed to spawn 'ls': entity not found", sandboxapi.Exit{Code: 1}, nil, true, "NotFound: Failed to spawn 'ls': entity not found\n|Environment variables, processes and native code are not available to code."},
 		{"a package", "", "error: Import \"lodash\" not a dependency\n  hint: If you want to use the npm package, try running `deno add npm:lodash`\n    at file:///code/main.ts:1:23\n", sandboxapi.Exit{Code: 1}, nil, true,
-			"Import \"lodash\" not a dependency\n    at file:///code/main.ts:1:23\n|Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills."},
+			"Import \"lodash\" not a dependency\n    at file:///code/main.ts:1:23\n|Code can import no URL, and no package. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills. The user can add a package with: codeforge package add npm:NAME."},
 		{"a file beside the script", "", "error: Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n", sandboxapi.Exit{Code: 1}, nil, true,
 			"Module not found \"file:///code/lib.ts\".\n    at file:///code/main.ts:1:19\n|Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."},
 		{"a slip in a skill", "", "error: Module not found \"file:///skills/page-thru.ts\".\n", sandboxapi.Exit{Code: 1}, nil, true, "Module not found \"file:///skills/page-thru.ts\".\n|There is no skill \"page-thru\". Did you mean \"page-through\"?"},

@@ -90,7 +90,8 @@ func (w *Watcher) installWanted(ctx context.Context) {
 		if len(pins) == 0 || w.cfg.Install == nil {
 			continue
 		}
-		w.cfg.Log.Info("installing the packages for code", logline.Tag("mcp"), slog.String("packages", strings.Join(pins, " ")))
+		w.cfg.Log.Info("installing the packages for code", logline.Tag("mcp"),
+			slog.String("packages", strings.Join(pins, " ")))
 		err := w.cfg.Install(ctx, pins, registry)
 		if err == nil {
 			err = w.UpdateCatalog(ctx)
@@ -98,7 +99,8 @@ func (w *Watcher) installWanted(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		w.cfg.Log.Error("the packages for code could not be installed", logline.Tag("mcp"), slog.String("error", err.Error()))
+		w.cfg.Log.Error("the packages for code could not be installed", logline.Tag("mcp"),
+			slog.String("error", err.Error()))
 		w.mu.Lock()
 		if slices.Equal(w.packages.wanted, pins) {
 			w.packages.failed = err

@@ -42,6 +42,7 @@ type FakeSandbox struct {
 	leases     map[uint64]slot.ID
 	hash       string
 	allow      []string
+	packages   string
 	running    int
 	most       int
 	journal    []string
@@ -62,6 +63,13 @@ func NewSandbox(tb testing.TB, slots int) *FakeSandbox {
 	s.Start()
 	tb.Cleanup(s.Stop)
 	return s
+}
+
+// InstallPackages makes the packages for code the only ones that are installed.
+func (s *FakeSandbox) InstallPackages(packages []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.packages = sandboxapi.PackageSet(packages)
 }
 
 // Start listens, even after Stop. Earlier leases, permissions and runs are gone. Generations keep growing.
@@ -193,6 +201,10 @@ func (s *FakeSandbox) handlePermissions(w http.ResponseWriter, r *http.Request) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if set := sandboxapi.PackageSet(p.Packages); set != s.packages && set != "" {
+		rpc.WriteRefusal(w, sandboxapi.ErrNotInstalled)
+		return
+	}
 	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
 	rpc.WriteAnswer(w, http.StatusOK, sandboxapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
 }

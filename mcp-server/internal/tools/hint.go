@@ -145,7 +145,7 @@ var (
 	mcpRefusal = mustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
 	importRefusal = mustCompile(`[Aa] remote specifier was requested|npm package not found in cache|` +
-		`The lockfile is out of date|` +
+		`Could not find npm package |The lockfile is out of date|` +
 		`(?:[Nn]pm|[Jj]sr) specifiers? (?:was|were) requested|` +
 		`(?:npm|jsr): specifier was requested|--no-remote|--no-npm|import access to "|Import "[^"\n]+" not a dependency|` +
 		`Relative import path "[^"\n]+" not prefixed`)
@@ -220,8 +220,9 @@ func (r runRendering) hintPackages() readertext.Text {
 	if pins := r.catalog.Packages; len(pins) > 0 {
 		there = "only these packages: " + strings.Join(pins, ", ")
 	}
-	return readertext.NewText("Code can import no URL, and %THERE. Use what Deno has built in (\"node:fs\" too), fetch, and modules in "+
-		"/skills. {The user can add a package|A package is added} with: codeforge package add npm:NAME.", "%THERE", there)
+	return readertext.NewText("Code can import no URL, and %THERE. Use what Deno has built in (\"node:fs\" too), fetch, "+
+		"and modules in /skills. {The user can add a package|A package is added} with: codeforge package add npm:NAME.",
+		"%THERE", there)
 }
 
 // hostRefusals returns hints for hosts that Deno did not let code reach.

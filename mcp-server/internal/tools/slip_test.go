@@ -82,7 +82,7 @@ func TestSlips(t *testing.T) {
 		quoted  = `A token name is text: write "STRIPE_AUTH_TOKEN" in quotes, where the credential belongs.`
 		noEnv   = "Environment variables, processes and native code are not available to code."
 		noMCP   = "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
-		noNPM   = "Packages and URLs cannot be imported. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills."
+		noNPM   = "Code can import no URL, and no package. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills. The user can add a package with: codeforge package add npm:NAME."
 		noFiles = "Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."
 	)
 	uncaught := func(s string) string {

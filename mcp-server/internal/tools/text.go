@@ -25,8 +25,8 @@ func instructionsText(yolo bool) string {
 const (
 	executeDescription = "Run TypeScript in a Deno sandbox and get what it printed. " +
 		"Call the APIs of list_apis with fetch; the credential is a token name: " +
-		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no jsr or URL imports; npm: only as listed. " +
-		"Typed clients: /apis/<name>.ts. " +
+		"headers: {Authorization: \"Bearer STRIPE_AUTH_TOKEN\"}. No other hosts; no jsr or URL imports; " +
+		"npm: only as listed. Typed clients: /apis/<name>.ts. " +
 		"Tools of MCP servers are functions: await mcp.<server>.<tool>({...}). " +
 		"The user gets files in /out; show(path) shows you an image. "
 	executeShared = "/tmp is kept for later calls, modules in /skills/<name>.ts for ever: " +
@@ -127,7 +127,8 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s
-- No jsr: or URL imports, npm: only as list_apis lists, no require, no environment variables, no processes. %s A file has at most %d MiB.
+- npm: imports as list_apis lists, none of jsr: or URLs, no require, no environment variables, no processes. %s
+  A file has at most %d MiB.
 - The user gets the files that you write to /out, 16 MiB a run. show(pathOrBytes) puts an image or a sound into the
   answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
 - %d s per run, up to %d with "timeout". A call is answered after %d s, or at once with {"background": true}; the run

@@ -34,6 +34,12 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("it is closed by something else: %v %v", info.Mode(), err)
 		}
 	})
+	t.Run("code-packages", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "code-packages")
+		w := servers(t, sandboxtest.User, 1)
+		pinForCode(t, w)
+		testkit.WaitFor(t, func() bool { return writePackages(t, w) == nil })
+	})
 	for defence, row := range map[string]struct {
 		mode  sandboxtest.Mode
 		tries func(s *sandboxtest.Server) string

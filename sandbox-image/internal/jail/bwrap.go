@@ -98,7 +98,7 @@ func (p bwrapPlan) commandLine() []string {
 	a = append(a, p.packages.bindPackages()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoArgs(CodeDir, OutDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait,
-		p.packages, packagesPath)...)
+		p.packages)...)
 }
 
 // writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.

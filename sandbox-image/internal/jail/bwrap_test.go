@@ -51,6 +51,8 @@ func TestArgv(t *testing.T) {
 	golden(t, "bwrap", p.commandLine())
 	p.net, p.private, p.bait = nil, true, "Canary"
 	golden(t, "bwrap-closed", p.commandLine())
+	p.packages = CodePackages{Set: "npm:@scope/name@1.2.3 npm:x@2.0.0", Registry: "https://packages.example.com/"}.withDir(packagesPath)
+	golden(t, "bwrap-packages", p.commandLine())
 }
 
 // TestRoot: a sandbox sees only these files of the host. A private one sees no folder that runs share.
@@ -70,6 +72,8 @@ func TestRoot(t *testing.T) {
 	e.cfg.SkillsReadonly = true
 	golden(t, "root-readonly", show(false))
 	golden(t, "root-private", show(true))
+	e.cfg.Servers = Servers{Slots: 1, Packages: "/state/packages"}
+	golden(t, "root-packages", show(true))
 }
 
 func TestContainerPlan(t *testing.T) {
@@ -135,7 +139,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "", CodePackages{}, "") {
+	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "", CodePackages{}) {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

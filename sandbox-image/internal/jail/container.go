@@ -110,7 +110,8 @@ func checkShareable(cfg ContainerConfig) error {
 // newPlan returns the identity, limits and command line of one interpreter.
 func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
-	l, out, packages := c.cfg.Limits, sandboxapi.OutDir(seat.Slot), sandboxapi.PackageDir(seat.Packages.Set)
+	l, out := c.cfg.Limits, sandboxapi.OutDir(seat.Slot)
+	packages := seat.Packages.withDir(sandboxapi.PackageDir(seat.Packages.Set))
 	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
@@ -118,12 +119,12 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 		Gate: containerGateFD, Keep: []int{containerOutFD},
 		Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno},
-			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b, seat.Packages, packages)...),
-		Env: seat.Packages.addToEnviron(
+			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b, packages)...),
+		Env: packages.addToEnviron(
 			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
 	}
-	if seat.Packages.Set != "" && !seat.Python {
-		p.Read = append(p.Read, packages)
+	if packages.Set != "" && !seat.Python {
+		p.Read = append(p.Read, packages.dir)
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)

@@ -8,14 +8,13 @@ import (
 
 // denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it, and out are the
 // paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
-// InterpreterSpec.Pinned, and packages are in the folder inside.
+// InterpreterSpec.Pinned.
 func denoArgs(
 	dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait, packages CodePackages,
-	inside string,
 ) []string {
 	read, env := b.denoPermissions(dir)
 	if packages.Set != "" {
-		read += "," + inside
+		read += "," + packages.dir
 	}
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
 	if own != "" {
@@ -25,7 +24,7 @@ func denoArgs(
 		shared += "," + dir + "/" + SkillDir
 	}
 	args := append([]string{"run", "--no-prompt", "--no-remote", "--no-config", "--no-code-cache"},
-		packages.permissions(inside)...)
+		packages.options()...)
 	args = append(args,
 		"--import-map="+importMap(dir, own != "" || pinned, packages), "--cert", ca,
 		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(memory), 10),

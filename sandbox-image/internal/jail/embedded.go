@@ -321,7 +321,8 @@ func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
 	return bwrapPlan{
 		bwrapBox: e.newBox(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
 		code: filepath.Base(dir),
-		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned, packages: seat.Packages,
+		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
+		packages: seat.Packages.withDir(packagesPath),
 	}
 }
 

@@ -15,26 +15,33 @@ type CodePackages struct {
 	Set string
 	// Registry is the registry of the installation, after which Deno names the folder of packages.
 	Registry string
+
+	dir string // the folder of the packages as the interpreter sees it
 }
 
-// packagesPath is the folder of the packages inside a bubblewrap sandbox. It is Deno's package folder, with a lock file.
+// withDir returns the packages in a folder of an interpreter.
+func (p CodePackages) withDir(dir string) CodePackages {
+	p.dir = dir
+	return p
+}
+
+// packagesPath is the folder of the packages inside a bubblewrap sandbox: Deno's package folder, and a lock file.
 const packagesPath = "/packages"
 
 // packageSystem lists the facts about the machine that SDKs read for their User-Agent header.
 const packageSystem = "hostname,osRelease,homedir,uid,gid,cpus"
 
-// permissions returns Deno's options for packages in a folder: no request to a registry, and other versions than those
-// of the lock file are errors. Many packages read variables and facts about the machine when they are imported. A
-// process has only the variables of baseEnviron and of the bait.
-func (p CodePackages) permissions(dir string) []string {
+// options returns Deno's options for packages: no request to a registry, and other versions than those of the lock file
+// are errors. Many packages read variables and facts about the machine when they are imported. A process has
+// only the variables of baseEnviron and of the bait. Without --quiet, each run would show the scripts that did not run.
+func (p CodePackages) options() []string {
 	if p.Set == "" {
 		return []string{"--no-npm", "--no-lock"}
 	}
-	return []string{"--cached-only", "--frozen", "--lock=" + dir + "/" + lockFile, "--allow-sys=" + packageSystem}
+	return []string{
+		"--quiet", "--cached-only", "--frozen", "--lock=" + p.dir + "/deno.lock", "--allow-sys=" + packageSystem,
+	}
 }
-
-// lockFile is the name of Deno's lock file beside the packages.
-const lockFile = "deno.lock"
 
 // addToEnviron adds the registry to an interpreter's environment.
 func (p CodePackages) addToEnviron(env []string) []string {
@@ -44,8 +51,8 @@ func (p CodePackages) addToEnviron(env []string) []string {
 	return append(env, "NPM_CONFIG_REGISTRY="+p.Registry)
 }
 
-// imports returns the entries of Deno's import map, each with a comma before it. They lead from a package's name without
-// npm: to the package. Deno resolves a name with npm: by its lock file.
+// imports returns the entries of Deno's import map, each with a comma before it. They lead from a package's name
+// without npm: to the package. Deno resolves a name with npm: by its lock file.
 func (p CodePackages) imports() string {
 	if p.Set == "" {
 		return ""
@@ -82,6 +89,6 @@ func (p CodePackages) bindPackages() []string {
 	if p.Set == "" {
 		return nil
 	}
-	return append(bindArgs("--bind", path.Join(stagePackages, sandboxapi.PackageKey(p.Set)), packagesPath),
-		"--symlink", packagesPath+"/npm", denoDir+"/npm")
+	return append(bindArgs("--bind", path.Join(stagePackages, sandboxapi.PackageKey(p.Set)), p.dir),
+		"--symlink", p.dir+"/npm", denoDir+"/npm")
 }

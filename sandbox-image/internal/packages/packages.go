@@ -48,7 +48,9 @@ const locksDir = "locks"
 type Store struct {
 	dir string
 
-	mu   sync.Mutex     // held while a package is sealed or taken away
+	sealing sync.Mutex // one package at a time
+
+	mu   sync.Mutex     // held while a package is taken away, and never for long: runs wait for it
 	held map[string]int // number of users of a package, by key
 }
 
@@ -154,8 +156,8 @@ func isSubset(part, whole string) bool {
 
 // SealPackage copies a package from the folder in which a slot installed it. No process of the slot may be left.
 func (s *Store) SealPackage(pkg, registry, folder string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sealing.Lock()
+	defer s.sealing.Unlock()
 	if _, err := os.Stat(s.packagePath(pkg)); err == nil {
 		return nil // another slot has installed it in the meantime
 	}

@@ -172,3 +172,36 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSet: a set is several packages and nothing else. The lock file of a set that grew is the start of the new one's,
+// and Deno finds the short spellings in the sealed one only.
+// Promise: first-installed-package
+func TestSet(t *testing.T) {
+	set := sandboxapi.PackageSet([]string{"npm:b@2.0.0-rc.1", pkg})
+	if err := CheckSet(set); err != nil || set != pkg+" npm:b@2.0.0-rc.1" {
+		t.Errorf("%q %v", set, err)
+	}
+	for _, bad := range []string{"", pkg + " ", pkg + " --reload", pkg + "  npm:b@2.0.0", pkg + " ../x", strings.Repeat(pkg+" ", 50) + pkg} {
+		if CheckSet(bad) == nil {
+			t.Errorf("%q is a set", bad)
+		}
+	}
+	s, dir := open(t)
+	const lock = `{"version":"5","specifiers":{"npm:@scope/name@1.2.3":"1.2.3_x@1.0.0"},"npm":{}}`
+	must(t, s.SealPackage(pkg, registry, installed(t, lock)))
+	folder := t.TempDir()
+	frozen, err := s.GiveLock(set, pkg, folder)
+	given, readErr := os.ReadFile(filepath.Join(folder, "deno.lock"))
+	if frozen || err != nil || readErr != nil || string(given) != lock {
+		t.Errorf("%v %v %s", frozen, err, given)
+	}
+	if frozen, err := s.GiveLock("npm:other@1.0.0", pkg, folder); frozen || err != nil {
+		t.Errorf("a set that lacks the package: %v %v", frozen, err)
+	}
+	sealed, err := os.ReadFile(filepath.Join(dir, sandboxapi.PackageKey(pkg), "deno.lock"))
+	for _, want := range []string{"*", "latest", "1", "1.2", "^1", "^1.2", "^1.2.3", "~1.2.3", "1.2.3"} {
+		if err != nil || !strings.Contains(string(sealed), `"npm:@scope/name@`+want+`":"1.2.3_x@1.0.0"`) {
+			t.Errorf("%s: %s %v", want, sealed, err)
+		}
+	}
+}

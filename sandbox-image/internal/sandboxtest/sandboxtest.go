@@ -70,6 +70,8 @@ type World struct {
 	Servers map[string][]string
 	// Modules are the typed clients that runs import.
 	Modules []sandboxapi.Module
+	// Packages are those that AllowHosts permits.
+	Packages []string
 	// Private makes runs private, with these Skills.
 	Private bool
 	Skills  map[string]string
@@ -286,7 +288,8 @@ func (w *World) ReadLog() string { return w.log.String() }
 // AllowHosts sets the permission set.
 func (w *World) AllowHosts(t testing.TB, hosts ...string) {
 	t.Helper()
-	set, err := w.Client.SetPermissions(context.Background(), sandboxapi.Permissions{AllowNet: hosts})
+	set, err := w.Client.SetPermissions(context.Background(),
+		sandboxapi.Permissions{AllowNet: hosts, Packages: w.Packages})
 	if err != nil {
 		t.Fatal(err)
 	}
