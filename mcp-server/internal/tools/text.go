@@ -127,7 +127,7 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s
-- npm: imports as list_apis lists, none of jsr: or URLs, no require, no environment variables, no processes. %s
+- npm: imports only as list_apis lists. No jsr: or URL imports, no require, no environment variables, no processes. %s
   A file has at most %d MiB.
 - The user gets the files that you write to /out, 16 MiB a run. show(pathOrBytes) puts an image or a sound into the
   answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
