@@ -418,7 +418,7 @@ func TestGo(t *testing.T) {
 	}
 	var servers map[string][]string
 	line, _ := BuildStartInput(false, known, nil)
-	if err := json.NewDecoder(bytes.NewReader(line[1:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
+	if err := json.NewDecoder(bytes.NewReader(line[1+lengthDigits:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
 	}
 }

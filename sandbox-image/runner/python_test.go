@@ -26,7 +26,8 @@ func pythonRun(t *testing.T, b *broker, code string) string {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(code), 0o600))
 	cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", "-X", "utf8", filepath.Join(dir, "main.py"))
 	cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8"}
-	cmd.Stdin = strings.NewReader("m" + `{"s":["text","dash-ed"],"t":[]}` + "\n" + source)
+	source = `{"s":["text","dash-ed"],"t":[]}` + "\n" + source
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("m%08x%s", len(source), source))
 	out, err := cmd.CombinedOutput()
 	text := strings.TrimPrefix(string(out), "\x00")
 	if err != nil {

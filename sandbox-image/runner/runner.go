@@ -6,6 +6,7 @@ import (
 	"bytes"
 	_ "embed" // warm.js, mcp.js and their counterparts in Python
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -19,11 +20,14 @@ var Warm []byte
 const ReadyByte = 0
 
 // Input of warm.js. GoByte or ServersByte starts the main module. Before it, LoadByte may come once and makes the
-// interpreter preload the modules that most code needs.
+// interpreter preload the modules that most code needs. After ServersByte come lengthDigits hexadecimal digits with the
+// length of the helpers, and the helpers. The rest is the code's standard input.
 const (
 	GoByte      = '\n'
 	ServersByte = 'm'
 	LoadByte    = 'l'
+
+	lengthDigits = 8
 )
 
 // Site is sitecustomize.py, which Python imports before it opens the main module. It answers and reads the same bytes.
@@ -55,10 +59,10 @@ func BuildStartInput(python bool, servers map[string][]string, code []byte) ([]b
 	if err != nil {
 		return nil, err
 	}
-	out := append([]byte{ServersByte}, line...)
-	out = append(out, '\n')
+	script := mcpScript
 	if python {
-		return append(out, mcpPython...), nil
+		script = mcpPython
 	}
-	return append(out, mcpScript...), nil
+	out := fmt.Appendf(nil, "%c%0*x", ServersByte, lengthDigits, len(line)+1+len(script))
+	return append(append(append(out, line...), '\n'), script...), nil
 }

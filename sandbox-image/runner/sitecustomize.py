@@ -35,10 +35,15 @@ def await_order():
         return None
     if order != b"m":
         os._exit(0)
-    parts = []
-    while part := os.read(0, 1 << 16):
-        parts.append(part)
-    return b"".join(parts).split(b"\n", 1)
+    return read_bytes(int(read_bytes(8), 16)).split(b"\n", 1)
+
+
+def read_bytes(length):
+    """Reads so many bytes of standard input. The rest is the code's."""
+    data = b""
+    while len(data) < length and (part := os.read(0, length - len(data))):
+        data += part
+    return data
 
 
 def define_mcp(line, source):

@@ -1,7 +1,8 @@
 // Runs before the user's code (deno run --preload warm.js main.ts), in an interpreter started ahead of time.
 // It writes one zero byte when the interpreter is up. On standard input, a line feed or "m" means that main.ts exists.
-// After "m" come one line of JSON with the run's MCP servers, and mcp.js. An "l" before that means that there is no
-// code yet, and time to preload. This file is not in TypeScript, because transpiling would add 2 ms to each start.
+// After "m" come eight hexadecimal digits with the length of the next two: one line of JSON with the run's MCP servers,
+// and mcp.js. The rest is the code's. An "l" before that means that there is no code yet, and time to preload. This file
+// is not in TypeScript, because transpiling would add 2 ms to each start.
 
 // After the code and its exit listeners, the process exits at once: tearing down V8 takes longer than most code runs.
 // Deno calls this hook. If code loads node:process, that module sets another hook, so its listeners run too.
@@ -63,20 +64,17 @@ if (n === 1 && order[0] === 108) { // "l"
   n = Deno.stdin.readSync(order);
 }
 if (n === 1 && order[0] === 109) { // "m"
-  let input = new Uint8Array(1 << 15), length = 0;
-  for (let read; (read = Deno.stdin.readSync(input.subarray(length))) !== null;) {
-    length += read;
-    if (length === input.length) {
-      const larger = new Uint8Array(2 * length);
-      larger.set(input);
-      input = larger;
-    }
-  }
+  const readBytes = (length) => {
+    const out = new Uint8Array(length);
+    for (let at = 0, read; at < length && (read = Deno.stdin.readSync(out.subarray(at))) !== null;) at += read;
+    return new TextDecoder().decode(out);
+  };
+  const text = readBytes(parseInt(readBytes(8), 16));
   const names = ["mcp", "parallel", "stash", "McpError"];
   const define = (name, value) =>
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
   const load = (name) => {
-    const text = new TextDecoder().decode(input.subarray(0, length)), line = text.indexOf("\n");
+    const line = text.indexOf("\n");
     const source = text.slice(line) + "\n//# sourceURL=ext:codeforge/mcp.js"; // Deno's stack traces leave out ext:
     const made = new Function("servers", source)(JSON.parse(text.slice(0, line)));
     // A global that the code has replaced has no getter, and stays.

@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,8 @@ type LeaseRequest struct {
 	// Private asks for an interpreter that shares no file with other runs. It sees neither their /tmp, /skills and /runs
 	// nor files of earlier runs. Its own files are removed after the run.
 	Private bool `json:"private,omitempty"`
+	// Folders are the names of the host folders that the run may see, or AllFolders. Unknown names have no effect.
+	Folders []string `json:"folders,omitempty"`
 	// Server asks for a slot for an MCP server, from a separate pool. Such a lease has no idle limit.
 	Server bool `json:"server,omitempty"`
 }
@@ -53,6 +56,17 @@ type ServerHead struct {
 	Install bool   `json:"install,omitempty"`
 	// Registry is the address of the package registry. It requires Install.
 	Registry string `json:"registry,omitempty"`
+	// Folders are the names of the host folders that the program may see.
+	Folders []string `json:"folders,omitempty"`
+}
+
+// AllFolders stands for all host folders in LeaseRequest.Folders.
+const AllFolders = "*"
+
+// Folder is a folder of the host. Code and MCP servers see it as /files/NAME.
+type Folder struct {
+	Name  string `json:"name"`
+	Write bool   `json:"write,omitempty"`
 }
 
 // ProgramsDir is the path at which an MCP server sees the operator's programs, read-only.
@@ -146,12 +160,46 @@ type RunRequest struct {
 	// /skills.
 	Private bool              `json:"private,omitempty"`
 	Skills  map[string]string `json:"skills,omitempty"`
+	// Input is the run's own input, or nil.
+	Input *Input `json:"input,omitempty"`
 	// Permissions is the hash of the permission set that this run expects: PermissionSet.Hash.
 	Permissions string `json:"permissions"`
 	// TimeoutMS is the wall time of the run in milliseconds, counted from the start of the code.
 	TimeoutMS int64 `json:"timeout_ms"`
 	// Owner is the tenant of the run, or another name. Files of one owner share the client's memory for files.
 	Owner string `json:"-"`
+}
+
+// Input is the standard input of a run, and the files that the run alone sees in /files. It has at most MaxInput bytes.
+type Input struct {
+	Stdin []byte `json:"stdin,omitempty"`
+	// Files are at most MaxInputFiles. Their names are valid: see IsFileName.
+	Files map[string][]byte `json:"files,omitempty"`
+}
+
+// Limits of the Input of one run: bytes with the names of files, and files.
+const (
+	MaxInput      = 16 << 20
+	MaxInputFiles = 100
+)
+
+// Check returns an error if the input exceeds a limit, or has a name that is not a file's. A nil input is valid.
+func (i *Input) Check() error {
+	if i == nil {
+		return nil
+	}
+	size := len(i.Stdin)
+	for name, data := range i.Files {
+		if !IsFileName(name) {
+			return fmt.Errorf("%q is not a name for a file", name)
+		}
+		size += len(name) + len(data)
+	}
+	if size > MaxInput || len(i.Files) > MaxInputFiles {
+		return fmt.Errorf("%d bytes of standard input and %d files: want at most %d MiB and %d files", size, len(i.Files),
+			MaxInput>>20, MaxInputFiles)
+	}
+	return nil
 }
 
 // Pause is the body of POST /v1/runs/{generation}/pause.
@@ -304,7 +352,9 @@ type Health struct {
 	// TypeScript is the version of the compiler that checks code. Empty: there is no compiler, and code runs unchecked.
 	TypeScript string `json:"typescript,omitempty"`
 	Python     Python `json:"python"`
-	Version    string `json:"version"`
+	// Folders are the folders of the host.
+	Folders []Folder `json:"folders,omitempty"`
+	Version string   `json:"version"`
 }
 
 // Python describes the Python interpreter for runs.

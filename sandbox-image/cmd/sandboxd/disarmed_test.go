@@ -40,6 +40,14 @@ func TestDisarmed(t *testing.T) {
 		pinForCode(t, w)
 		testkit.WaitFor(t, func() bool { return writePackages(t, w) == nil })
 	})
+	t.Run("folder-choice", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "folder-choice")
+		w := startChosen(t, sandboxtest.User)
+		w.Folders = []string{"one"}
+		if r := w.RunCode(t, "print(open('/files/two/a.csv').read())", testkit.Patience); r.Stdout == "" {
+			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
+		}
+	})
 	for defence, row := range map[string]struct {
 		mode  sandboxtest.Mode
 		tries func(s *sandboxtest.Server) string

@@ -26,6 +26,7 @@ type serveFlags struct {
 	out                            string // of embedded mode
 	bridge, packages, programs     string
 	typescript, owner              string
+	folders                        string // the folder of the host's folders
 	listen, identity               string // for mcp-server in another pod
 	health, closed, authority      string // of a pod that shares its proxy
 	drain                          time.Duration
@@ -58,6 +59,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	fs.StringVar(&f.state, "state", "", "")
 	fs.StringVar(&f.code, "code", "", "")
 	fs.StringVar(&f.out, "out", "", "")
+	fs.StringVar(&f.folders, "folders", "", "")
 	fs.StringVar(&f.owner, "owner", "", "")
 	fs.StringVar(&f.listen, "listen", "", "")
 	fs.StringVar(&f.identity, "identity", "", "")
@@ -140,7 +142,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.packages == "" {
 		f.packages = filepath.Join(f.state, "packages")
 	}
-	for _, path := range []*string{&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript} {
+	for _, path := range []*string{&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript, &f.folders} {
 		if *path == "" {
 			continue
 		}

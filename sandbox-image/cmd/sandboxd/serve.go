@@ -116,7 +116,11 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
-	j, owner, err := newJail(f, interpreter, getenv)
+	folders, err := findFolders(f)
+	if err != nil {
+		return err
+	}
+	j, owner, err := newJail(f, folders, interpreter, getenv)
 	if err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 		Slots: f.slots, Warm: f.warm, WarmPython: f.warmPython, Python: python, Canaries: f.canaries, Jail: j,
 		Generations: generations, Keep: keep, Quota: meter, CA: f.ca, Servers: servers,
 		Memory: f.memory, Output: maxOutput, TZ: s.TZ, Deno: denoVersion, TypeScript: typescript, Version: version.Version,
-		Log: log,
+		Folders: folders, Log: log,
 	})
 	if f.mode == container && !confine.CanRestrictReads() {
 		log.Warn("the kernel has no Landlock, or it is switched off: " +
@@ -210,7 +214,9 @@ func shutDownAll(p *pool.Pool, server *sandboxapi.Server, j jail.Jail, log *slog
 }
 
 // newJail prepares the jail of the mode, and returns it with the uid that owns the socket.
-func newJail(f serveFlags, python *python.Interpreter, getenv func(string) string) (jail.Jail, int, error) {
+func newJail(
+	f serveFlags, folders []jail.Folder, python *python.Interpreter, getenv func(string) string,
+) (jail.Jail, int, error) {
 	limits := jail.Limits{
 		Memory: f.memory, Processes: maxProcesses, FileSize: sandboxapi.MaxFile, OpenFiles: maxOpenFiles,
 	}
@@ -252,9 +258,23 @@ func newJail(f serveFlags, python *python.Interpreter, getenv func(string) strin
 	j, err := jail.NewEmbedded(jail.EmbeddedConfig{
 		NetNS: netns, Bwrap: f.bwrap, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca,
 		Runs: f.runs, Skills: f.skills, Tmp: f.tmp, Work: f.code, Out: f.out,
-		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f),
+		SkillsReadonly: f.skillsReadonly, Limits: limits, Servers: jailServers(f), Folders: folders,
 	})
 	return j, dirOwner(f.socket), err
+}
+
+// findFolders lists the folders of the host. In a container only Landlock keeps a run or an MCP server from the folders
+// of others.
+func findFolders(f serveFlags) ([]jail.Folder, error) {
+	if f.folders == "" {
+		return nil, nil
+	}
+	list, err := jail.ListFolders(f.folders)
+	if err == nil && len(list) > 0 && f.mode == container && !confine.CanRestrictReads() {
+		return nil, fmt.Errorf("folders of the host need Landlock, which this kernel lacks or has switched off: remove %s "+
+			"with codeforge folder rm", jail.FolderNames(list))
+	}
+	return list, err
 }
 
 // dirOwner returns the owner of the socket's directory. The supervisor gave the directory to mcp-server's user.

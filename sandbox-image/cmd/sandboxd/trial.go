@@ -118,7 +118,7 @@ func (t *trialPool) runTrial(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	lease, err := t.Acquire(ctx, sandboxapi.LeaseRequest{Server: t.servers})
+	lease, err := t.Acquire(ctx, sandboxapi.LeaseRequest{Server: t.servers, Folders: []string{sandboxapi.AllFolders}})
 	if err != nil {
 		return fmt.Errorf("checking whether code can resolve names: %w", err)
 	}

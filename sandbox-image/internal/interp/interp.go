@@ -229,6 +229,15 @@ func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]sandboxapi.Mistak
 			return nil, fmt.Errorf("linking the skills: %w", err)
 		}
 	}
+	var stdin []byte
+	if t.Input != nil {
+		stdin = t.Input.Stdin
+		for name, data := range t.Input.Files {
+			if err := p.process.WriteFile(jail.InputDir+"/"+name, data); err != nil {
+				return nil, fmt.Errorf("writing the file %s of the run: %w", name, err)
+			}
+		}
+	}
 	if len(t.Modules) > 0 && !p.python {
 		if mistakes, err := p.writeModules(ctx, t); err != nil || len(mistakes) > 0 {
 			return mistakes, err
@@ -239,7 +248,15 @@ func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]sandboxapi.Mistak
 	if _, err := p.in.Write(start); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	return nil, p.in.Close()
+	if len(stdin) == 0 {
+		return nil, p.in.Close()
+	}
+	// Code may read its input late or never. Close ends this goroutine, because it closes the pipe.
+	go func() {
+		_, _ = p.in.Write(stdin)
+		_ = p.in.Close()
+	}()
+	return nil, nil
 }
 
 // typeScriptFile matches the name of a TypeScript file. maxNamed bounds the result of fileNames.

@@ -38,6 +38,8 @@ type Task struct {
 	// Skills is RunRequest.Skills of package sandboxapi. If Pinned, TypeScript imports them instead of files in /skills.
 	Skills map[string]string
 	Pinned bool
+	// Input is RunRequest.Input of package sandboxapi.
+	Input *sandboxapi.Input
 	// Keep, if not nil, stores all of standard output.
 	Keep *output.OutputFile
 	// Unkept is called with the reason if Keep could not be written.

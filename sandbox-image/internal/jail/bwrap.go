@@ -3,6 +3,7 @@ package jail
 import (
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +86,7 @@ type bwrapPlan struct {
 	pinned  bool
 	// packages are for Deno only.
 	packages CodePackages
+	folders  []Folder
 	// code is the name of the code directory, and of the folder below EmbeddedConfig.Out.
 	code string
 }
@@ -97,8 +99,8 @@ func (p bwrapPlan) commandLine() []string {
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, p.packages.bindPackages()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
-	return append(a, denoArgs(CodeDir, OutDir, p.writableFolder(), p.pinned, p.net, caPath, p.memory, p.bait,
-		p.packages)...)
+	own := p.writableFolder()
+	return append(a, denoArgs(CodeDir, OutDir, own, p.pinned, p.folders, p.net, caPath, p.memory, p.bait, p.packages)...)
 }
 
 // writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.
@@ -135,14 +137,17 @@ func (c EmbeddedConfig) runFolders() []confine.StageEntry {
 }
 
 // interpreterRoot returns the entries of an interpreter's root. program is its path there, files its own files.
-func (e *Embedded) interpreterRoot(program string, files []confine.StageEntry, private bool) []confine.StageEntry {
+func (e *Embedded) interpreterRoot(
+	program string, files []confine.StageEntry, private bool, folders []Folder,
+) []confine.StageEntry {
 	root := append([]confine.StageEntry{
 		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
 		{Kind: confine.Copy, Path: "/etc/resolv.conf", Source: e.resolvPath()},
 		{Kind: confine.Folder, Path: CodeDir}, {Kind: confine.Folder, Path: OutDir},
 		// Deno needs this link to start, and a sandbox has no other file of /proc.
 		{Kind: confine.Link, Path: "/proc/self/exe", Source: program},
-	}, files...)
+		{Kind: confine.Link, Path: FilesDir, Source: CodeDir + "/" + InputDir},
+	}, slices.Concat(files, folderEntries(folders))...)
 	for _, name := range devices() {
 		root = append(root, confine.StageEntry{Kind: confine.Device, Path: name, Source: name})
 	}

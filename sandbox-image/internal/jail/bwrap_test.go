@@ -63,7 +63,7 @@ func TestRoot(t *testing.T) {
 	}}
 	deno := []confine.StageEntry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
-		for _, entry := range e.interpreterRoot(denoPath, deno, private) {
+		for _, entry := range e.interpreterRoot(denoPath, deno, private, nil) {
 			lines = append(lines, fmt.Sprint("- ", entry.Kind, " ", entry.Path, " ", entry.Source))
 		}
 		return lines
@@ -139,7 +139,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", OutDir, "", false, nil, "/ca.pem", 1<<30, "", CodePackages{}) {
+	for _, a := range denoArgs("/code", OutDir, "", false, nil, nil, "/ca.pem", 1<<30, "", CodePackages{}) {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

@@ -25,11 +25,12 @@ import (
 // code and write its DENO_DIR. sandboxd joins all these groups, to give files to a slot without CAP_CHOWN.
 const BasePrivateGroup = 21000
 
-// Descriptors in "sandboxd enter". The program keeps containerOutFD. The image has a link from OutDir to
-// /proc/self/fd/4, because all slots of the container share one view of the file system.
+// Descriptors in "sandboxd enter". The program keeps the last two. The image has links from OutDir to /proc/self/fd/4,
+// and from FilesDir to /proc/self/fd/5/files, because all slots of the container share one view of the file system.
 const (
-	containerGateFD = 3
-	containerOutFD  = 4
+	containerGateFD  = 3
+	containerOutFD   = 4
+	containerFilesFD = 5 // the code directory, or the home of a server with folders
 )
 
 // ContainerConfig configures a Container.
@@ -115,11 +116,12 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: append(c.readablePaths(dir, own), out),
-		Gate: containerGateFD, Keep: []int{containerOutFD},
+		NoNewPrivs: true, Filter: true, Forks: l.Forks,
+		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(seat.Folders), []string{out}),
+		Gate: containerGateFD, Keep: []int{containerOutFD, containerFilesFD},
 		Dir: TmpDir,
 		Argv: append([]string{c.cfg.Deno},
-			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Net, c.cfg.CA, l.Memory, b, packages)...),
+			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Folders, seat.Net, c.cfg.CA, l.Memory, b, packages)...),
 		Env: packages.addToEnviron(
 			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
 	}
@@ -174,7 +176,12 @@ func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio, out)
+	files, err := os.Open(c.slotDir(seat.Slot))
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio, out, files)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}

@@ -68,6 +68,10 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 			}
 		}
 	}
+	makeDir := func(path string) error { return makeGroupDir(path, group, 0o750) }
+	if err := linkFolders(dir, seat.Folders, makeDir); err != nil {
+		return err
+	}
 	// Code's files belong to the slot's private group, in which sandboxd is, and not to the group of all slots.
 	if err := makeGroupDir(sandboxapi.OutDir(id), group, 0o770|os.ModeSetgid); err != nil {
 		return err

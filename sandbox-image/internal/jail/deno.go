@@ -10,9 +10,11 @@ import (
 // paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
 // InterpreterSpec.Pinned.
 func denoArgs(
-	dir, out, own string, pinned bool, net []string, ca string, memory int64, b canaryBait, packages CodePackages,
+	dir, out, own string, pinned bool, folders []Folder, net []string, ca string, memory int64, b canaryBait,
+	packages CodePackages,
 ) []string {
 	read, env := b.denoPermissions(dir)
+	readFiles, writeFiles := denoFolders(dir, folders)
 	if packages.Set != "" {
 		read += "," + packages.dir
 	}
@@ -28,8 +30,8 @@ func denoArgs(
 	args = append(args,
 		"--import-map="+importMap(dir, own != "" || pinned, packages), "--cert", ca,
 		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read="+shared+","+out+","+dir+"/"+ClientDir+read,
-		"--allow-write="+write+","+out,
+		"--allow-read="+shared+","+out+","+dir+"/"+ClientDir+read+readFiles,
+		"--allow-write="+write+","+out+writeFiles,
 	)
 	switch {
 	case packages.Set != "":

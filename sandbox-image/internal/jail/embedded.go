@@ -42,8 +42,10 @@ type EmbeddedConfig struct {
 	// that interpreters see as OutDir. NewEmbedded empties both.
 	CA, Runs, Skills, Tmp, Work, Out string
 	SkillsReadonly                   bool
-	Limits                           Limits
-	Servers                          Servers
+	// Folders are the folders of the host, for runs and servers that may see them.
+	Folders []Folder
+	Limits  Limits
+	Servers Servers
 }
 
 // Embedded is the jail that makes one bubblewrap sandbox per interpreter.
@@ -68,7 +70,10 @@ type Embedded struct {
 }
 
 // stageKind is a kind of interpreter with a separate root.
-type stageKind struct{ python, private bool }
+type stageKind struct {
+	python, private bool
+	folders         string // FolderNames
+}
 
 const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 
@@ -132,7 +137,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if e.stage, err = confine.NewStage(append(e.sources(), e.bwrap...)); err != nil {
 		return nil, err
 	}
-	_, err = e.stageOf(stageKind{})
+	_, err = e.stageOf(stageKind{}, nil)
 	return e, err
 }
 
@@ -141,7 +146,7 @@ func (e *Embedded) sources() []confine.StageEntry {
 	list := append([]confine.StageEntry{
 		source(confine.ReadOnly, stageDeno, e.cfg.Deno), source(confine.ReadOnly, stageCA, filepath.Dir(e.cfg.CA)),
 		source(confine.ReadOnly, stageWork, e.cfg.Work),
-	}, e.cfg.Servers.sources()...)
+	}, e.cfg.Servers.sources(e.cfg.Folders)...)
 	for i, l := range e.libs {
 		list = append(list, source(confine.ReadOnly, libraryName(i), l.Source))
 	}
@@ -158,7 +163,8 @@ func (e *Embedded) sources() []confine.StageEntry {
 func libraryName(n int) string { return "lib" + strconv.Itoa(n) }
 
 // stageOf returns the mount namespace from which a kind of interpreter starts. Its first call makes the namespace.
-func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
+// folders are those that kind names.
+func (e *Embedded) stageOf(kind stageKind, folders []Folder) (*os.File, error) {
 	program := denoPath
 	files := append([]confine.StageEntry{
 		{Kind: confine.ReadOnly, Path: denoPath, Source: e.cfg.Deno}, {Kind: confine.Folder, Path: denoDir},
@@ -175,7 +181,7 @@ func (e *Embedded) stageOf(kind stageKind) (*os.File, error) {
 	if stage := e.stages[kind]; stage != nil {
 		return stage, nil
 	}
-	stage, err := confine.NewStage(append(e.interpreterRoot(program, files, kind.private), e.bwrap...))
+	stage, err := confine.NewStage(append(e.interpreterRoot(program, files, kind.private, folders), e.bwrap...))
 	if err == nil {
 		e.stages[kind] = stage
 	}
@@ -267,7 +273,8 @@ func (e *Embedded) codeDir(seat InterpreterSpec) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	if err := errors.Join(fillCodeDir(dir, seat), e.makeOutFolder(seat.Slot, dir)); err != nil {
+	folders := linkFolders(dir, seat.Folders, func(path string) error { return os.Mkdir(path, 0o755) })
+	if err := errors.Join(fillCodeDir(dir, seat), folders, e.makeOutFolder(seat.Slot, dir)); err != nil {
 		return "", errors.Join(err, e.removeFolders(dir)) // on a full disk, remove the written part
 	}
 	return dir, nil
@@ -323,6 +330,7 @@ func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
 		code: filepath.Base(dir),
 		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
 		packages: seat.Packages.withDir(packagesPath),
+		folders:  seat.Folders,
 	}
 }
 
@@ -373,7 +381,8 @@ func (e *Embedded) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
 
 func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdio) (*bwrapProcess, error) {
 	p := e.newPlan(seat, dir)
-	stage, err := e.stageOf(stageKind{python: seat.Python, private: p.writableFolder() != ""})
+	kind := stageKind{python: seat.Python, private: p.writableFolder() != "", folders: FolderNames(seat.Folders)}
+	stage, err := e.stageOf(kind, seat.Folders)
 	if err != nil {
 		return nil, err
 	}

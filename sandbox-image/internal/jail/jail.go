@@ -69,6 +69,8 @@ type InterpreterSpec struct {
 	Pinned bool
 	// Packages are the packages that code for Deno may import.
 	Packages CodePackages
+	// Folders are the folders of the host that the run sees.
+	Folders []Folder
 }
 
 // codeFiles returns the names of the code and of the file that runs before it, and the source of the latter.

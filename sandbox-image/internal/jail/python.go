@@ -59,7 +59,7 @@ var errNoPython = errors.New("there is no Python here")
 
 // PreparePython implements Jail.
 func (e *Embedded) PreparePython() error {
-	_, err := e.stageOf(stageKind{python: true})
+	_, err := e.stageOf(stageKind{python: true}, nil)
 	return err
 }
 

@@ -50,6 +50,8 @@ type Server struct {
 	Install  bool
 	// Frozen means that the installation must agree with an existing lock file.
 	Frozen bool
+	// Folders are the folders of the host that the server sees.
+	Folders []Folder
 }
 
 // InstallFolder returns the folder in which a slot installs.
@@ -67,8 +69,8 @@ const (
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
 const bridgePath = "/usr/bin/mcp-bridge"
 
-// sources lists the sources of bind mounts that servers need.
-func (s Servers) sources() []confine.StageEntry {
+// sources lists the sources of bind mounts that servers need, and those of the host's folders.
+func (s Servers) sources(folders []Folder) []confine.StageEntry {
 	if s.Slots == 0 {
 		return nil
 	}
@@ -78,6 +80,9 @@ func (s Servers) sources() []confine.StageEntry {
 	}
 	if s.Programs != "" {
 		list = append(list, source(confine.ReadOnly, stagePrograms, s.Programs))
+	}
+	for _, f := range folders {
+		list = append(list, source(f.kind(), folderSource(f.Name), f.Source))
 	}
 	return list
 }
@@ -136,6 +141,7 @@ func (e *Embedded) serverPlan(s Server) confine.ProcessSpec {
 	if e.cfg.Servers.Programs != "" {
 		argv = append(argv, bindArgs("--ro-bind", stagePrograms, sandboxapi.ProgramsDir)...)
 	}
+	argv = append(argv, bindFolders(s.Folders)...)
 	// bubblewrap applies --perms and --size only to the mount that follows.
 	argv = append(argv, "--perms", "0700")
 	//defence:server-home
@@ -206,6 +212,11 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	if sv.Programs != "" {
 		reads = append(reads, sv.Programs)
 	}
+	reads = append(reads, insidePaths(s.Folders)...)
+	var keep []int
+	if len(s.Folders) > 0 {
+		keep = []int{containerFilesFD}
+	}
 	if s.Install { // Landlock's first version forbids Deno's links; no code of the package runs
 		reads = nil
 	}
@@ -213,7 +224,7 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	return confine.ProcessSpec{
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home, Keep: keep,
 		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
 		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
@@ -228,7 +239,16 @@ func (c *Container) StartServer(s Server, stdio Stdio) (Process, error) {
 	if err := makeGroupDir(sandboxapi.HomeDir(s.Slot), group, 0o770); err != nil {
 		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
 	}
-	t, err := c.launchProgram(s.Slot, c.serverPlan(s), stdio)
+	makeDir := func(path string) error { return makeGroupDir(path, group, 0o750) }
+	if err := linkFolders(sandboxapi.HomeDir(s.Slot), s.Folders, makeDir); err != nil {
+		return nil, fmt.Errorf("preparing slot %d: %w", s.Slot, err)
+	}
+	home, err := os.Open(sandboxapi.HomeDir(s.Slot))
+	if err != nil {
+		return nil, err
+	}
+	defer home.Close()
+	t, err := c.launchProgram(s.Slot, c.serverPlan(s), stdio, nil, home)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/output"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/quota"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -33,6 +34,7 @@ func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandbo
 	if p.private != r.Private {
 		p.private = r.Private // waiting interpreters are outdated now
 	}
+	p.folders = jail.ChooseFolders(p.cfg.Folders, r.Folders)
 	s, isWarm := p.chooseSlot(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
 	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.hasOtherVacant(s)) {
@@ -42,7 +44,9 @@ func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandbo
 	if err != nil {
 		return sandboxapi.Lease{}, err
 	}
-	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private) {
+	s.folders = p.folders
+	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private ||
+		s.warm.folders != jail.FolderNames(s.folders)) {
 		p.discardInterpreter(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.startInterpreter(s, python) {
@@ -239,7 +243,7 @@ func (p *Pool) AwaitUp(ctx context.Context, g uint64) error {
 
 // Run implements sandboxapi.Sandbox.
 func (p *Pool) Run(ctx context.Context, r sandboxapi.RunRequest, out sandboxapi.Output) (sandboxapi.Exit, error) {
-	if err := checkRequest(r); err != nil {
+	if err := errors.Join(checkRequest(r), p.checkFileNames(r.Input)); err != nil {
 		return sandboxapi.Exit{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
 	if _, err := p.isPython(r.Language); err != nil {
@@ -280,7 +284,7 @@ func (p *Pool) tryRun(
 	exit, err := w.Run(ctx, interp.Task{
 		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
 		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.ReportEnd, Keep: keep,
-		Skills: r.Skills, Pinned: isPinned(r),
+		Skills: r.Skills, Pinned: isPinned(r), Input: r.Input,
 		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
 		Pauses:    s.pauses,
@@ -423,12 +427,27 @@ func checkRequest(r sandboxapi.RunRequest) error {
 		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), sandboxapi.MaxModules)
 	case r.SkillsSize() > sandboxapi.MaxSkills:
 		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), sandboxapi.MaxSkills)
+	case r.Input.Check() != nil:
+		return fmt.Errorf("input: %w", r.Input.Check())
 	case !hasValidSkills(r):
 		return errors.New("skills: want names of files")
 	case !hasValidModules(r):
 		return errors.New("modules: want names of 1 to 64 of a-z, 0-9, - and _, each once")
 	case r.TimeoutMS <= 0 || r.TimeoutMS > maxTimeout.Milliseconds():
 		return errors.New("timeout_ms: want a positive number of milliseconds, at most a day's")
+	}
+	return nil
+}
+
+// checkFileNames returns an error if a file of a run has the name of a host folder. Each would hide the other.
+func (p *Pool) checkFileNames(i *sandboxapi.Input) error {
+	if i == nil {
+		return nil
+	}
+	for _, f := range p.cfg.Folders {
+		if _, ok := i.Files[f.Name]; ok {
+			return fmt.Errorf("input: %q is the name of a folder; want another name for the file", f.Name)
+		}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
@@ -50,6 +51,8 @@ type Config struct {
 	TypeScript string
 	// Python reports whether runs can use Python.
 	Python sandboxapi.Python
+	// Folders are the folders of the host.
+	Folders []jail.Folder
 	// Canaries puts a canary into each slot.
 	Canaries bool
 	Log      *slog.Logger
@@ -85,8 +88,9 @@ type Pool struct {
 	backoff  time.Duration
 	retryAt  time.Time
 	python   pythonState
-	private  bool // the last lease was private, so waiting interpreters are private too
-	pinned   bool // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
+	private  bool          // the last lease was private, so waiting interpreters are private too
+	folders  []jail.Folder // of the last lease, and so of waiting interpreters
+	pinned   bool          // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
 
 	runs, warmRuns uint64
 }
@@ -94,11 +98,12 @@ type Pool struct {
 // slotState is one slot, for runs or for MCP servers.
 type slotState struct {
 	id         slot.ID
-	lease      uint64 // 0: free, or in quarantine
-	python     bool   // the lease is for a run of Python
-	ahead      bool   // the lease is for a future run
-	private    bool   // the lease is private
-	pinned     bool   // the lease is most likely for a run with pinned skills
+	lease      uint64        // 0: free, or in quarantine
+	python     bool          // the lease is for a run of Python
+	ahead      bool          // the lease is for a future run
+	private    bool          // the lease is private
+	folders    []jail.Folder // of the lease
+	pinned     bool          // the lease is most likely for a run with pinned skills
 	quarantine bool
 	// broken is why the slot is out of use: a process could not be killed, or see Pool.retryRemoval.
 	broken  error
@@ -121,7 +126,7 @@ var errFirst = errors.New("the first interpreter is starting")
 // New makes a pool and starts its warm interpreters. The pool is ready when one of them waits for code.
 func New(cfg Config) *Pool {
 	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
-	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}}
+	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}, folders: cfg.Folders}
 	p.packages.release = func() {}
 	if cfg.Warm > 0 {
 		p.problem = errFirst
@@ -199,7 +204,8 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// interpreterKey identifies the current permissions and CA, and whether the seat's run is private or has pinned skills.
+// interpreterKey identifies the current permissions and CA, the folders of the seat's run, and whether that run is
+// private or has pinned skills.
 // An interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
 	key := p.permissionHash() + p.ca
@@ -211,7 +217,15 @@ func (p *Pool) interpreterKey(s *slotState, python bool) string {
 	if p.isPrivate(s) {
 		key = "private" + key
 	}
-	return key
+	return jail.FolderNames(p.foldersOf(s)) + "|" + key
+}
+
+// foldersOf returns the folders of the host for an interpreter of the seat. The caller holds p.mu.
+func (p *Pool) foldersOf(s *slotState) []jail.Folder {
+	if s.lease != 0 {
+		return s.folders
+	}
+	return p.folders
 }
 
 // isPrivate reports whether an interpreter of the seat should be private. The caller holds p.mu.
@@ -255,6 +269,7 @@ func (p *Pool) Health() sandboxapi.Health {
 	h := sandboxapi.Health{
 		Slots: p.cfg.Slots, Servers: p.cfg.Servers.Slots, ServersProblem: p.cfg.Servers.Problem,
 		Deno: p.cfg.Deno, TypeScript: p.cfg.TypeScript, Version: p.cfg.Version, Python: p.cfg.Python,
+		Folders: convert.Each(p.cfg.Folders, func(f jail.Folder) sandboxapi.Folder { return f.Folder }),
 	}
 	usable := 0
 	for _, s := range p.seats {

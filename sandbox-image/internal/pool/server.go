@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
@@ -102,6 +103,13 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	}
 	if err != nil {
 		return spec, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
+	}
+	spec.Folders = jail.ChooseFolders(p.cfg.Folders, h.Folders)
+	for _, name := range h.Folders {
+		if !slices.ContainsFunc(spec.Folders, func(f jail.Folder) bool { return f.Name == name }) {
+			return spec, fmt.Errorf("%w: there is no folder %q; codeforge folder list shows the folders, and a new one is "+
+				"available from the next start on", sandboxapi.ErrBadRequest, name)
+		}
 	}
 	// The server must use the registry of the installation, and the caller cannot choose another one.
 	if h.Package != "" && !h.Install {

@@ -15,6 +15,7 @@ type warmInterpreter struct {
 	*interp.Interpreter
 	python  bool
 	private bool
+	folders string // jail.FolderNames
 	key     string // Pool.interpreterKey when the interpreter was prepared
 	started bool
 }
@@ -151,14 +152,17 @@ func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.InterpreterSpec{
 			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
-			Pinned: p.isPinned(s), Packages: p.packages.CodePackages,
+			Pinned: p.isPinned(s), Folders: p.foldersOf(s), Packages: p.packages.CodePackages,
 		}, p.isIdle)
 	if err != nil {
 		release()
 		p.noteFailure(python, err)
 		return false
 	}
-	w := &warmInterpreter{Interpreter: i, python: python, private: p.isPrivate(s), key: p.interpreterKey(s, python)}
+	w := &warmInterpreter{
+		Interpreter: i, python: python, private: p.isPrivate(s), folders: jail.FolderNames(p.foldersOf(s)),
+		key: p.interpreterKey(s, python),
+	}
 	s.warm = w
 	p.work.Go(func() {
 		defer release()

@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,7 @@ func (w *World) prepareDirs(t testing.TB, o Options) {
 	if o.Mode == User {
 		owner = UserUID
 	}
-	for _, d := range []string{"run", "runs", "skills", "tmp", "state", "packages", "home", "root"} {
+	for _, d := range []string{"run", "runs", "skills", "tmp", "state", "packages", "home", "root", "folders"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -79,6 +80,15 @@ func (w *World) newCommand(t testing.TB, o Options, deno string) *exec.Cmd {
 		}
 		args = append(args, "--typescript", at)
 	}
+	folders, err := json.Marshal(o.Folders)
+	w.requireNoError(t, err)
+	if len(o.Folders) > 0 {
+		in := at("folders")
+		if o.Mode == Container {
+			in = "/folders"
+		}
+		args = append(args, "--folders", in)
+	}
 	args = append(append(args, "--slots", strconv.Itoa(o.Slots), "--warm", strconv.Itoa(o.Warm),
 		"--memory", strconv.FormatInt(o.Memory, 10),
 		"--servers", strconv.Itoa(o.Servers), "--server-memory", strconv.FormatInt(o.ServerMemory, 10)), o.Args...)
@@ -88,7 +98,8 @@ func (w *World) newCommand(t testing.TB, o Options, deno string) *exec.Cmd {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), dirEnv + "=" + w.Dir, denoEnv + "=" + deno,
 		superviseEnv + "=" + string(o.Mode), slotsEnv + "=" + strconv.Itoa(o.Slots),
 		serversEnv + "=" + strconv.Itoa(o.Servers), bridgeEnv + "=" + o.Bridge,
-		programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript}
+		programsEnv + "=" + o.Programs, typescriptEnv + "=" + typescript,
+		foldersEnv + "=" + string(folders)}
 	cmd.Env = append(cmd.Env, disarmedEnviron()...)
 	if o.Python {
 		cmd.Env = append(cmd.Env, pythonEnv+"="+w.python.Program+":"+w.python.Library)

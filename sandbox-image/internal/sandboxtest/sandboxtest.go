@@ -22,6 +22,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -55,6 +56,8 @@ type Options struct {
 	Python bool
 	// TypeScript offers the compiler, and skips the test if the compiler was not fetched.
 	TypeScript bool
+	// Folders are the folders of the host.
+	Folders []jail.Folder
 	// Args are appended to the command line of serve.
 	Args []string
 }
@@ -75,6 +78,10 @@ type World struct {
 	// Private makes runs private, with these Skills.
 	Private bool
 	Skills  map[string]string
+	// Folders are the folders of the host that runs see. Nil means all.
+	Folders []string
+	// Input is the input of the runs.
+	Input *sandboxapi.Input
 	// Language is the language of the runs. Empty means TypeScript.
 	Language sandboxapi.Language
 	// OnEvent, if set, receives each event of a run as it arrives.
@@ -316,8 +323,12 @@ func (w *World) RunCode(t testing.TB, code string, timeout time.Duration) Result
 // TryCode is Run for runs that may fail.
 func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration) (r Result, err error) {
 	// Not cancelled with ctx, as in mcp-server: if the response is lost, the lease keeps its slot until it expires.
+	folders := w.Folders
+	if folders == nil {
+		folders = []string{sandboxapi.AllFolders}
+	}
 	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
-		sandboxapi.LeaseRequest{Language: w.Language, Private: w.Private})
+		sandboxapi.LeaseRequest{Language: w.Language, Private: w.Private, Folders: folders})
 	if err != nil {
 		return r, err
 	}
@@ -330,7 +341,7 @@ func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration)
 	r.Exit, err = w.Client.Run(ctx, sandboxapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
 		Language: cmp.Or(w.Language, sandboxapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
-		Private: w.Private, Skills: w.Skills,
+		Private: w.Private, Skills: w.Skills, Input: w.Input,
 		Permissions: w.Hash,
 		TimeoutMS:   timeout.Milliseconds(),
 	}, func(e sandboxapi.Event) {

@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/privilege"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 )
 
 const (
@@ -29,6 +31,7 @@ const (
 	bridgeEnv     = "SANDBOX_RIG_BRIDGE"
 	programsEnv   = "SANDBOX_RIG_PROGRAMS"
 	typescriptEnv = "SANDBOX_RIG_TYPESCRIPT"
+	foldersEnv    = "SANDBOX_RIG_FOLDERS"
 	dirEnv        = "SANDBOX_RIG_DIR"
 	denoEnv       = "SANDBOX_RIG_DENO"
 	pythonEnv     = "SANDBOX_RIG_PYTHON" // the program, and the folder of its library
@@ -63,6 +66,9 @@ func superviseDaemon(mode Mode) error {
 		if err := unix.Mount("nothing", "/sys", "tmpfs", unix.MS_RDONLY, "size=4k"); err != nil {
 			return fmt.Errorf("hiding /sys: %w", err)
 		}
+	}
+	if err := mountFolders(filepath.Join(os.Getenv(dirEnv), "folders")); err != nil {
+		return err
 	}
 	if mode == Container {
 		if err := makeContainerRoot(os.Getenv(dirEnv), os.Getenv(denoEnv), os.Args[1]); err != nil {
@@ -103,6 +109,31 @@ func superviseDaemon(mode Mode) error {
 		}
 	}
 	return syscall.Exec(os.Args[1], os.Args[1:], append(env, slot.ChildEnviron(names)...))
+}
+
+// mountFolders mounts the folders of the host below dir, as the supervisor of embedded mode and Docker do.
+func mountFolders(dir string) error {
+	var list []jail.Folder
+	if err := json.Unmarshal([]byte(os.Getenv(foldersEnv)), &list); err != nil {
+		return err
+	}
+	for _, f := range list {
+		at := filepath.Join(dir, f.Name)
+		if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if err := unix.Mount(f.Source, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mounting the folder %s: %w", f.Name, err)
+		}
+		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
+		if !f.Write {
+			attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+		}
+		if err := unix.MountSetattr(unix.AT_FDCWD, at, unix.AT_RECURSIVE, attr); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // disarmedEnviron returns the variable that switches defences off in programs built by e2e/negative/armed.
@@ -197,7 +228,7 @@ func makeContainerRoot(dir, deno, sandboxd string) error {
 		{"/lib", "/lib"}, {"/lib64", "/lib64"}, {deno, inDeno}, {sandboxd, inSandboxd},
 		{dir + "/run", "/run/sandboxd"}, {dir + "/runs", "/runs"}, {dir + "/skills", "/skills"}, {dir + "/tmp", "/tmp"},
 		{dir + "/state", "/var/lib/sandboxd"}, {dir + "/ca.pem", "/etc/codeforge/ca.pem"}, {"/dev/null", "/dev/null"},
-		{dir + "/packages", "/packages"}, {dir + "/home", "/home"},
+		{dir + "/packages", "/packages"}, {dir + "/home", "/home"}, {dir + "/folders", "/folders"},
 	}
 	if program, library, ok := strings.Cut(os.Getenv(pythonEnv), ":"); ok {
 		mounts = append(mounts, mount{program, program}, mount{library, library})
@@ -235,8 +266,9 @@ func makeContainerRoot(dir, deno, sandboxd string) error {
 			return fmt.Errorf("mounting %s: %w", m.to, err)
 		}
 	}
-	if err := os.Symlink("/proc/self/fd/4", root+"/out"); err != nil {
-		return err
+	links := errors.Join(os.Symlink("/proc/self/fd/4", root+"/out"), os.Symlink("/proc/self/fd/5/files", root+"/files"))
+	if links != nil {
+		return links
 	}
 	for _, d := range []string{"/proc", "/code"} {
 		if err := os.Mkdir(root+d, 0o711); err != nil {
