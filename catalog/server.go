@@ -13,7 +13,7 @@ func serverTexts(s *mcpserver.Settings) []string {
 		return nil
 	}
 	out := slices.Concat([]string{s.URL, s.Package, s.Registry, s.Protocol},
-		s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions)
+		s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions, s.Folders)
 	for _, m := range []map[string]string{s.Env, s.Headers} {
 		for key, value := range m {
 			out = append(out, key, value)
@@ -106,6 +106,11 @@ func serverFields() fieldSpecs[mcpserver.Settings] {
 			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string", Enum: serverPermissions()}, UniqueItems: true},
 			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
 				s.Permissions = d.ReadStrings(f, n, `["run"]`)
+			}},
+		{"folders", "Folders of this machine, named by `codeforge folder add`, that a package or command sees in /files.",
+			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}, UniqueItems: true},
+			func(d *configDecoder, s *mcpserver.Settings, f string, n *node) {
+				s.Folders = d.ReadStrings(f, n, `["reports"]`)
 			}},
 		{"retry", "Repeats failed calls of tools that claim to be read-only or idempotent.",
 			jsonSchema{Type: "boolean", Default: false},

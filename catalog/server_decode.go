@@ -38,6 +38,9 @@ func (d *configDecoder) readServer(n *node) *mcpserver.Settings {
 	if has["env"] && has["url"] && ways == 1 {
 		d.reportMisplaced("env", "package or command", "headers")
 	}
+	if has["folders"] && has["url"] && ways == 1 {
+		d.reportMisplaced("folders", "package or command", "")
+	}
 	return s
 }
 

@@ -43,6 +43,12 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	for i, p := range v.AtMost("mcp.permissions", s.Permissions, maxServerList) {
 		v.checkWord(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
 	}
+	for i, name := range v.AtMost("mcp.folders", s.Folders, maxServerList) {
+		if !mcpserver.IsFolderName(name) || slices.Contains(s.Folders[:i], name) {
+			v.AddError(fmt.Sprintf("mcp.folders[%d]", i), strconv.Quote(strictjson.CutQuote(name)),
+				"the name of a folder that codeforge folder list shows, once")
+		}
+	}
 	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
 		v.AddError("mcp.protocol", strconv.Quote(strictjson.CutQuote(s.Protocol)),
 			`a revision of the protocol, e.g. "2025-11-25"`)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
 // Tenant is one of several clients of one CodeForge, with its tokens and permissions.
@@ -29,6 +30,8 @@ type Tenant struct {
 	APIs []string
 	// Skills are globs over the names of the shared skills that the tenant may use.
 	Skills []string
+	// Folders are the names of the host folders that the tenant's code sees, or "*" for all. By default it sees none.
+	Folders []string
 	// Runs is the number of runs at the same time, Waiting the number of further runs that may wait, and Timeout the
 	// longest run. Zero means the server's bound.
 	Runs, Waiting int
@@ -62,6 +65,11 @@ func (t Tenant) CanUseSkill(skill string) bool {
 		ok, err := path.Match(glob, skill)
 		return ok && err == nil
 	})
+}
+
+// CanUseFolder reports whether the tenant's code sees a folder of the host.
+func (t Tenant) CanUseFolder(name string) bool {
+	return slices.Contains(t.Folders, name) || slices.Contains(t.Folders, "*")
 }
 
 // HasToken reports whether a hash is the SHA-256 of one of the tenant's tokens. The comparison takes the same time for
@@ -150,7 +158,7 @@ func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 		d.AddError(at, m.Node.Kind.String(), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
 		return t
 	}
-	fields := []string{"tokens", "apis", "skills", "runs", "waiting", "timeout"}
+	fields := []string{"tokens", "apis", "skills", "folders", "runs", "waiting", "timeout"}
 	has, misspelt := d.ReadObject(at+".", m.Node, fields, func(i int, field string, n *jsonread.Node) {
 		switch fields[i] {
 		case "tokens":
@@ -159,6 +167,8 @@ func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 			t.APIs = d.AtMost(field, d.ReadStrings(field, n, `["stripe"]`), maxAPIs)
 		case "skills":
 			t.Skills = d.readSkills(field, n)
+		case "folders":
+			t.Folders = d.readFolders(field, n)
 		case "runs":
 			d.readBound(field, n, &t.Runs)
 		case "waiting":
@@ -231,6 +241,16 @@ func (d *fileDecoder) readSkills(field string, n *jsonread.Node) []string {
 		}
 	}
 	return globs
+}
+
+func (d *fileDecoder) readFolders(field string, n *jsonread.Node) []string {
+	list := d.ReadStrings(field, n, `["reports"]`)
+	for i, name := range list {
+		if name != "*" && !mcpserver.IsFolderName(name) {
+			d.AddError(fmt.Sprintf("%s[%d]", field, i), "not the name of a folder", `names of codeforge folder list, or ["*"]`)
+		}
+	}
+	return list
 }
 
 func (d *fileDecoder) readBound(field string, n *jsonread.Node, to *int) {

@@ -62,7 +62,7 @@ func TestMistakes(t *testing.T) {
 		one(`, "timeout": "soon"`):                                              "f: tenants.alice.timeout: not a duration; want",
 		one(`, "skills": ["a["]`):                                               "f: tenants.alice.skills[0]: a bracket that is not closed; want",
 		one(`, "skill": ["a"]`):                                                 `f: tenants.alice.skill: unknown field on line 1; did you mean "skills"?`,
-		one(`, "` + token + `": 1`):                                             "f: tenants.alice: unknown field on line 1; want one of tokens, apis, skills, runs, waiting, timeout",
+		one(`, "` + token + `": 1`):                                             "f: tenants.alice: unknown field on line 1; want one of tokens, apis, skills, folders, runs, waiting, timeout",
 		`{"tenants": {"a": {"apis": ["x"]}}}`:                                   "f: tenants.a.tokens: missing; want at least one",
 		`{"tenants": {"a": {"tokens": [], "apis": ["x"]}}}`:                     "f: tenants.a.tokens: an empty list; want at least one",
 		`{"tenants": {"a": {"token": ["` + token + `"], "apis": ["x"]}}}`:       `did you mean "tokens"?`,

@@ -14,6 +14,8 @@ type Settings struct {
 	Env         map[string]string `json:"env,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"` // of requests to URL
 	Permissions []string          `json:"permissions,omitempty"`
+	// Folders are the names of the host folders that Package or Command sees.
+	Folders []string `json:"folders,omitempty"`
 	// Transport is the transport of URL: "auto", "http" or "sse". Protocol is a revision to use without negotiation, or
 	// empty.
 	Transport string `json:"transport,omitempty"`

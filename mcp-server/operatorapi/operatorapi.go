@@ -1,6 +1,7 @@
 // Package operatorapi is the operator's API over HTTP on mcp-server's unix socket. The same socket serves the MCP
 // endpoint without a token. No TCP port serves the paths below. No answer contains a credential. POST requests change
-// data: the state of an MCP server, the stored runs, the frozen sessions, and the sessions of the web console.
+// data: the state of an MCP server, the stored runs, the frozen sessions, the inputs of runs, and the sessions of the
+// web console.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> proxyapi.Catalog
@@ -22,6 +23,7 @@
 //	POST /operator/v1/runs/remove?filter=                      -> Removed
 //	GET /operator/v1/alarms                                    -> []Alarm, latest first
 //	POST /operator/v1/unfreeze?session=                        -> {} | 409
+//	POST /operator/v1/input                                    <- sandboxapi.Input -> InputID | 400 | 409
 //	POST /operator/v1/console                                  -> ConsoleLogin
 //
 // A filter is one of operatorapi as JSON. Other answers have the body {"error": "..."}.
@@ -45,6 +47,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // ContainerSocket is the path of the socket in mcp-server's container.
@@ -163,6 +166,17 @@ func (c Client) Inspection(ctx context.Context) (proxyapi.Inspection, error) {
 func (c Client) Diagnose(ctx context.Context, offline bool) (proxyapi.Diagnosis, error) {
 	v := url.Values{"offline": {strconv.FormatBool(offline)}}
 	return fetchAnswer[proxyapi.Diagnosis](ctx, c, http.MethodGet, "diagnosis", v)
+}
+
+// InputID is the ID of the input of a future run. The call of execute_code has it in its _meta.
+type InputID struct {
+	ID string `json:"id"`
+}
+
+// AddInput stores the input of a run for a minute, and returns its ID.
+func (c Client) AddInput(ctx context.Context, in *sandboxapi.Input) (InputID, error) {
+	out, err := rpc.Call[InputID](ctx, c, http.MethodPost, pathAddress("input", nil), in)
+	return out, explainMissing(err)
 }
 
 // Removed is the number of removed runs.

@@ -83,7 +83,8 @@ type daemon struct {
 	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
 	background chan struct{}
 	answers    *membudget.Budget
-	python     atomic.Pointer[sandboxapi.Python]
+	report     atomic.Pointer[sandboxapi.Health]
+	inputs     execution.InputStore
 	endpoint   *endpoint.Endpoint
 }
 
@@ -134,10 +135,10 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	d.catalog = catalogwatch.New(catalogwatch.Config{
 		Control: d.control, Sandbox: d.sandbox, Log: d.log,
 		Changed: func(c proxyapi.Catalog) { d.library.Follow(c); d.tenants.SetCatalog(c) },
-		Python: func(p sandboxapi.Python) {
-			d.python.Store(&p)
-			d.surface.OfferPython(p)
-			d.tenants.offerPython(p)
+		Report: func(h sandboxapi.Health) {
+			d.report.Store(&h)
+			d.surface.AcceptReport(h)
+			d.tenants.acceptReport(h)
 		},
 		Install: install,
 	})
@@ -177,7 +178,9 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		Alarms: d.alarms, Database: d.database,
 	})
 	d.meter = m
-	d.surface = tools.New(d.surfaceConfig())
+	surface := d.surfaceConfig()
+	surface.TakeInput = d.inputs.Take
+	d.surface = tools.New(surface)
 	d.mcp = transport.New(transport.Config{
 		Server: d.surface.Server(), Log: d.log, Answers: d.answers,
 		Elsewhere: func(id string) bool { return d.isKnownElsewhere(id, d.mcp) },
@@ -267,6 +270,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 		Operator: operator.NewHandler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState, Packages: d.catalog.Packages,
+			AddInput: d.inputs.Add,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.FetchMetrics,

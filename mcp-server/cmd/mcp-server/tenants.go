@@ -243,8 +243,8 @@ func (t *tenantSet) openTenant(c *tenantState) (*transport.Handler, error) {
 		cfg.TimeoutDefault = min(cfg.TimeoutDefault, c.Timeout)
 	}
 	c.surface = tools.New(cfg)
-	if p := d.python.Load(); p != nil {
-		c.surface.OfferPython(*p)
+	if h := d.report.Load(); h != nil {
+		c.surface.AcceptReport(*h)
 	}
 	c.mcp = transport.New(transport.Config{
 		Server: c.surface.Server(), Log: d.log, Answers: d.answers,
@@ -314,10 +314,10 @@ func (t *tenantSet) SetCatalog(cat proxyapi.Catalog) {
 	}
 }
 
-// offerPython passes the sandbox's report about Python to the tenants.
-func (t *tenantSet) offerPython(p sandboxapi.Python) {
+// acceptReport passes the sandbox's report to the tenants.
+func (t *tenantSet) acceptReport(h sandboxapi.Health) {
 	for _, c := range t.listOpened() {
-		c.surface.OfferPython(p)
+		c.surface.AcceptReport(h)
 	}
 }
 

@@ -46,7 +46,7 @@ type BridgeLauncher struct {
 
 // Launch implements Launcher.
 func (l *BridgeLauncher) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
-	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package)}
+	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package), Folders: api.Server.Folders}
 	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
 		Run: proxyapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
 		Deadline: time.Now().Add(lifeTime),
@@ -244,7 +244,11 @@ func denoCommand(api proxyapi.API, dir, home string) []string {
 	if slices.Contains(api.Server.Permissions, "run") { // a program that Deno starts has all rights of the slot anyway
 		argv = append(argv, "--allow-all")
 	} else {
-		argv = append(argv, "--allow-env", "--allow-sys", "--allow-read="+dir+","+home, "--allow-write="+home)
+		files := ""
+		if len(api.Server.Folders) > 0 {
+			files = ",/files,/folders" // the mounts decide what the server may write
+		}
+		argv = append(argv, "--allow-env", "--allow-sys", "--allow-read="+dir+","+home+files, "--allow-write="+home+files)
 		if len(api.Domains) > 0 {
 			argv = append(argv, "--allow-net="+strings.Join(api.Domains, ","))
 		}

@@ -24,9 +24,9 @@ type Config struct {
 	Log     *slog.Logger
 	// Changed, if not nil, is called with every catalog before Catalog returns it. It must not block.
 	Changed func(proxyapi.Catalog)
-	// Python, if not nil, is called with the sandbox's report about Python, before the first catalog is known and at each
+	// Report, if not nil, is called with the sandbox's report, before the first catalog is known and at each
 	// renewal.
-	Python func(sandboxapi.Python)
+	Report func(sandboxapi.Health)
 	// Install installs packages for code, at most for minutes, from a registry, or from that of the settings if registry
 	// is empty. Nil means that this sandbox installs no packages.
 	Install func(ctx context.Context, pins []string, registry string) error
@@ -153,12 +153,12 @@ func (w *Watcher) UpdateCatalog(ctx context.Context) error {
 		return fmt.Errorf("sending the sandbox its permissions: %w", err)
 	}
 	// Asked before the catalog counts as known, so that the first call lists the languages.
-	if w.cfg.Python != nil {
+	if w.cfg.Report != nil {
 		h, err := w.cfg.Sandbox.Health(ctx)
 		if err != nil {
 			return fmt.Errorf("asking the sandbox for its languages: %w", err)
 		}
-		w.cfg.Python(h.Python)
+		w.cfg.Report(h)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

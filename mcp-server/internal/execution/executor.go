@@ -213,9 +213,12 @@ func (e *Executor) sourcesFor(r RunRequest) Sources {
 // runWithLease executes the run within one lease.
 func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, o *Outcome,
 	on func(sandboxapi.Event)) error {
-	turn := queue.Turn{Session: r.Session, Language: r.Language, Private: e.sourcesFor(r).Skills != nil}
+	turn := queue.Turn{
+		Session: r.Session, Language: r.Language, Private: e.sourcesFor(r).Skills != nil,
+		Folders: []string{sandboxapi.AllFolders},
+	}
 	if r.Tenant != nil {
-		turn.Share = r.Tenant.Share
+		turn.Share, turn.Folders = r.Tenant.Share, r.Tenant.Folders
 	}
 	l, waited, err := e.cfg.Queue.AcquireFor(ctx, turn)
 	o.Waited += waited
@@ -312,6 +315,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 			Modules:     o.Modules,
 			Private:     l.Private,
 			Skills:      skills,
+			Input:       r.Input,
 			Permissions: hash,
 			TimeoutMS:   r.Timeout.Milliseconds(),
 			Owner:       chooseOwner(r, o.Run),

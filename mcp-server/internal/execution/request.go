@@ -31,6 +31,8 @@ type RunRequest struct {
 	Timeout time.Duration // bounded by package tools
 	// DryRun records writes in a plan instead of sending them: see proxyapi.Registration.
 	DryRun bool
+	// Input is the run's own input, or nil.
+	Input *sandboxapi.Input
 	// Client is the name and version of the MCP client. Traceparent is the one of its request. Both may be empty.
 	Client      string
 	Traceparent string

@@ -6,6 +6,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
@@ -14,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // Config holds the sources of the answers.
@@ -34,9 +36,14 @@ type Config struct {
 	Database func(context.Context) operatorapi.Database
 	// Console returns a sign-in for the console. If nil, there is no console.
 	Console func() operatorapi.ConsoleLogin
+	// AddInput stores the input of a run and returns its ID. If nil, runs have no input.
+	AddInput func(*sandboxapi.Input) (id string, err error)
 	// Stop ends the streams when it is closed.
 	Stop <-chan struct{}
 }
+
+// maxInputBody bounds an input as JSON, in bytes: base64 takes four bytes for three.
+const maxInputBody = sandboxapi.MaxInput/3*4 + 1<<20
 
 // NewHandler returns the handler of operatorapi.Prefix.
 func NewHandler(c Config) http.Handler {
@@ -76,6 +83,17 @@ func NewHandler(c Config) http.Handler {
 	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
 		writeAnswer(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
 	})
+	if c.AddInput != nil {
+		mux.HandleFunc("POST "+operatorapi.Prefix+"input", func(w http.ResponseWriter, r *http.Request) {
+			var in sandboxapi.Input
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxInputBody)).Decode(&in); err != nil {
+				rpc.WriteError(w, http.StatusBadRequest, err.Error())
+				return
+			}
+			id, err := c.AddInput(&in)
+			writeAnswer(w, operatorapi.InputID{ID: id}, err)
+		})
+	}
 	if c.Servers != nil {
 		serverRoutes(mux, c.Servers)
 	}

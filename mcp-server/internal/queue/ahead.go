@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
@@ -14,13 +15,14 @@ type aheadLease struct {
 	giveUp *time.Timer
 }
 
-// useHeld takes the lease held ahead, if there is one and it is still valid.
-func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.SlotLease, bool) {
+// useHeld takes the lease held ahead, if there is one for such a run and it is still valid.
+func (q *Queue) useHeld(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, bool) {
 	h := q.takeHeld()
 	if h == nil {
 		return sandbox.SlotLease{}, false
 	}
-	if h.lease.IsValid() && ctx.Err() == nil && h.lease.Private == private {
+	if h.lease.IsValid() && ctx.Err() == nil && h.lease.Private == r.Private &&
+		slices.Equal(h.lease.Folders, r.Folders) {
 		return h.lease, true
 	}
 	q.ReleaseLease(h.lease)
@@ -28,7 +30,7 @@ func (q *Queue) useHeld(ctx context.Context, private bool) (sandbox.SlotLease, b
 }
 
 // acquireAhead takes a lease for the next run, which is probably like the last one, unless runs are waiting.
-func (q *Queue) acquireAhead(private bool) {
+func (q *Queue) acquireAhead(last sandbox.SlotLease) {
 	q.mu.Lock()
 	if q.closed || q.waiting > 0 || q.ahead != nil || q.asking {
 		q.mu.Unlock()
@@ -39,7 +41,7 @@ func (q *Queue) acquireAhead(private bool) {
 	// The lock is free meanwhile, because the answer may take as long as answerTime.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	l, err := q.cfg.Source.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true, Private: private})
+	l, err := q.cfg.Source.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true, Private: last.Private, Folders: last.Folders})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.asking = false

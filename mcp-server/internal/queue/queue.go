@@ -139,6 +139,8 @@ type Turn struct {
 	Language sandboxapi.Language
 	// Private is the same as in sandboxapi.LeaseRequest.
 	Private bool
+	// Folders is the same as in sandboxapi.LeaseRequest.
+	Folders []string
 	// Share is the share of the tenant that owns the run, or nil. Tenants' runs are private.
 	Share *Share
 }
@@ -171,7 +173,9 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.SlotLease, time
 
 // acquireInShare is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
 func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.SlotLease, error) {
-	request := sandboxapi.LeaseRequest{Language: turn.Language, Private: turn.Private || turn.Share != nil}
+	request := sandboxapi.LeaseRequest{
+		Language: turn.Language, Private: turn.Private || turn.Share != nil, Folders: turn.Folders,
+	}
 	// A run may skip the queue only if no other run waits.
 	if q.CountWaiting() == 0 {
 		l, err := q.takeLease(ctx, request)
@@ -214,7 +218,7 @@ func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start ti
 // is taken only if no other slot is free.
 func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandbox.SlotLease, error) {
 	if !r.Language.IsPython() {
-		if l, ok := q.useHeld(ctx, r.Private); ok {
+		if l, ok := q.useHeld(ctx, r); ok {
 			return l, nil
 		}
 	}
@@ -224,7 +228,7 @@ func (q *Queue) takeLease(ctx context.Context, r sandboxapi.LeaseRequest) (sandb
 	for {
 		l, err := q.cfg.Source.Acquire(asking, r)
 		if r.Language.IsPython() && errors.Is(err, sandboxapi.ErrBusy) {
-			if held, ok := q.useHeld(ctx, r.Private); ok {
+			if held, ok := q.useHeld(ctx, r); ok {
 				return held, nil
 			}
 		}
@@ -266,7 +270,7 @@ func (q *Queue) ReleaseLease(l sandbox.SlotLease) {
 
 func (q *Queue) releaseOne(l sandbox.SlotLease) {
 	q.giveBack(l)
-	q.acquireAhead(l.Private)
+	q.acquireAhead(l)
 }
 
 func (q *Queue) giveBack(l sandbox.SlotLease) {

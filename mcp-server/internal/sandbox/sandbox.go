@@ -28,8 +28,9 @@ type Source interface {
 type SlotLease struct {
 	sandboxapi.Lease
 	Of *Sandbox
-	// Private is the request's.
+	// Private and Folders are the request's.
 	Private bool
+	Folders []string
 	// Released, if not nil, is called when the lease has ended.
 	Released func()
 
@@ -40,7 +41,7 @@ type SlotLease struct {
 func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (SlotLease, error) {
 	stream := s.Runs.StreamNumber()
 	l, err := s.Runs.AcquireFor(ctx, r)
-	return SlotLease{Lease: l, Of: s, Private: r.Private, stream: stream}, err
+	return SlotLease{Lease: l, Of: s, Private: r.Private, Folders: r.Folders, stream: stream}, err
 }
 
 // IsValid reports whether a lease ahead is still valid. It ends with its connection.

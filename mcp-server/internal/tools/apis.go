@@ -195,6 +195,9 @@ func (s *Surface) listNotes(ctx context.Context, cat proxyapi.Catalog, list []li
 		notes = append(notes, "TypeScript can import these packages, e.g. import x from \"npm:NAME\": "+
 			strings.Join(cat.Packages, ", ")+".")
 	}
+	if line := s.folderLine(); line != "" && only == "" {
+		notes = append(notes, line)
+	}
 	if cat.YOLO {
 		notes = append(notes, "YOLO_MODE is on: code can reach hosts outside every API too, without credentials.")
 	}
@@ -290,7 +293,7 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	cat := s.publicCatalog()
 	return textResult(guideText(guideInput{
 		catalog: cat, readOnly: s.cfg.Skills.IsReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
-		python: s.pythonReport(),
-		limit:  s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax, after: s.cfg.AnswerAfter,
+		python: s.pythonReport(), folders: s.folderLine(),
+		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax, after: s.cfg.AnswerAfter,
 	})), nil
 }

@@ -33,6 +33,8 @@ const (
 	receiptKey = "codeforge/receipt"
 	exitKey    = "codeforge/exit"
 	notesKey   = "codeforge/notes"
+	// inputKey is in the _meta of a call. It has the ID of the run's input.
+	inputKey = "codeforge/input"
 )
 
 const (
@@ -111,6 +113,12 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	if err != nil {
 		return errorResult(err.Error())
 	}
+	var input *sandboxapi.Input
+	if id, ok := req.Params.Meta[inputKey].(string); ok && s.cfg.TakeInput != nil {
+		if input = s.cfg.TakeInput(id); input == nil {
+			return errorResult("Not run: its input is gone. Start the command again.")
+		}
+	}
 	l, running := s.newLongRun(ctx, s.newReporter(ctx, req))
 	if _, isPatient := req.Params.Meta[patientKey]; isPatient {
 		l.due = l.due.Add(maxEndWait)
@@ -124,7 +132,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 		}
 		l.beginBackground()
 	}
-	r.ID, r.Tenant = l.id, s.cfg.Tenant
+	r.ID, r.Tenant, r.Input = l.id, s.cfg.Tenant, input
 	r.Session, r.Traceparent = s.callerSession(req), traceOf(req.Params.Meta)
 	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
 	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })

@@ -12,22 +12,45 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// OfferPython receives the sandbox's report about Python. The tool that runs code lists the available languages.
-func (s *Surface) OfferPython(p sandboxapi.Python) {
+// AcceptReport receives the sandbox's report. The tool that runs code lists the available languages.
+func (s *Surface) AcceptReport(h sandboxapi.Health) {
 	old := s.pythonReport()
-	s.python.Store(&p)
+	s.report.Store(&h)
 	// Only a real change, because replacing a tool sends every client a notification.
-	if (p.Version != "") != (old.Version != "") {
+	if (h.Python.Version != "") != (old.Version != "") {
 		s.addExecute()
 	}
 }
 
 // pythonReport returns the sandbox's last report about Python.
 func (s *Surface) pythonReport() sandboxapi.Python {
-	if p := s.python.Load(); p != nil {
-		return *p
+	if h := s.report.Load(); h != nil {
+		return h.Python
 	}
 	return sandboxapi.Python{}
+}
+
+// folderLine names the folders of the host that code sees, for a model. Without folders it is empty.
+func (s *Surface) folderLine() string {
+	h := s.report.Load()
+	if h == nil {
+		return ""
+	}
+	var list []string
+	for _, f := range h.Folders {
+		if t := s.cfg.Tenant; t != nil && !t.CanUseFolder(f.Name) {
+			continue
+		}
+		name := "/files/" + f.Name
+		if f.Write {
+			name += " (writable)"
+		}
+		list = append(list, name)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "Code can use these folders of the user: " + strings.Join(list, ", ") + "."
 }
 
 // readLanguage reads the argument language. tag is the word after the code's fence. It counts if the argument is

@@ -46,7 +46,7 @@ func TestUnfence(t *testing.T) {
 // TestFencedLanguage: the word behind a fence counts if the argument language is missing, and must not contradict it.
 func TestFencedLanguage(t *testing.T) {
 	s := &Surface{}
-	s.python.Store(&sandboxapi.Python{Version: "3.11"})
+	s.report.Store(&sandboxapi.Health{Python: sandboxapi.Python{Version: "3.11"}})
 	for _, row := range []struct {
 		tag, argument string
 		python        bool

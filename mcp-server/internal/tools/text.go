@@ -75,6 +75,7 @@ type guideInput struct {
 	// usual and most are the default and the longest time of a run. after is the time after which a call is answered.
 	usual, most, after time.Duration
 	python             sandboxapi.Python
+	folders            string // Surface.folderLine
 }
 
 // guideText returns the answer to get_instructions. Its length does not depend on the number of APIs.
@@ -98,6 +99,9 @@ func guideText(g guideInput) string {
 	}
 	if g.readOnly {
 		keep = "Use skills with `import { f } from \"/skills/<name>.ts\"`. They are read-only here."
+	}
+	if g.folders != "" {
+		files += "\n  " + g.folders
 	}
 	mcp := ""
 	if hasServers(g.catalog) {

@@ -65,6 +65,8 @@ type Config struct {
 	// background runs of all tenants.
 	Slots      int
 	Background chan struct{}
+	// TakeInput, if not nil, returns the input of a run by its ID, once, or nil.
+	TakeInput func(id string) *sandboxapi.Input
 	// Called, if not nil, is called after every tool call.
 	Called func(tool string, failed bool, took time.Duration)
 }
@@ -79,8 +81,8 @@ type Surface struct {
 	runs   runTable
 	// writers counts the running calls that may change skills.
 	writers writerCount
-	// python is the sandbox's report about Python, or nil before the first report.
-	python atomic.Pointer[sandboxapi.Python]
+	// report is the sandbox's last report, or nil before the first one.
+	report atomic.Pointer[sandboxapi.Health]
 }
 
 // New returns a surface with all tools, resources and the prompt.
