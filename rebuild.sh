@@ -34,6 +34,14 @@ if [ -z "${PACKAGE_REGISTRY:-}" ] && ! grep -qs '^PACKAGE_REGISTRY=.' .env && co
 		step "Packages of MCP servers come from the registry that npm names. docker compose up alone does not ask npm: write PACKAGE_REGISTRY into .env if you use that too."
 fi
 
+# A folder may have become a link, or have keys now.
+if [ -e folders.json ] && [ -x bin/codeforge ]; then
+	bin/codeforge folder list >/dev/null || {
+		echo "Not started. bin/codeforge folder rm NAME removes a folder." >&2
+		exit 1
+	}
+fi
+
 # Compose would replace the containers of another folder that have the same name.
 project=$(docker compose config 2>/dev/null | sed -n "s/^name: //p")
 other=$(docker ps -a --filter "label=com.docker.compose.project=${project:-codeforge}" \

@@ -158,7 +158,7 @@ codeforge COMMAND --help shows more.`,
 		{"Start and stop", []*cobra.Command{
 			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e), tryCommand(e), stateCommand(e),
 		}},
-		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), packageCommand(e), checkCommand(e)}},
+		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), packageCommand(e), folderCommand(e), checkCommand(e)}},
 		{"Credentials that change", []*cobra.Command{
 			loginCommand(e), logoutCommand(e), credentialsCommand(e), secretsCommand(e),
 		}},

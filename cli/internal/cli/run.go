@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/scriptbundle"
@@ -31,6 +33,10 @@ input; -e CODE replaces it. A script in TypeScript can import modules such as
 "./lib.ts" from below its folder or the working directory. Arguments after FILE
 are Deno.args of a script in TypeScript; put -- before its flags.
 
+The script alone sees each --file as /files/NAME. If standard input is not a
+terminal, a script that contains "stdin" or "input(" gets it. Files and standard
+input have at most 16 MiB together.
+
 The script's standard output and standard error go to yours. If the script
 failed, both go to standard error. Notes and the receipt always go to standard
 error.
@@ -46,6 +52,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
 	out := c.Flags().String("out", "", "save the files that the script writes to /out in the folder `DIR`")
+	files := c.Flags().StringArray("file", nil, "let the script read `FILE` as /files/NAME (repeatable)")
 	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
 	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
@@ -58,7 +65,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 			return usageError("--language %q%s", written, didYouMean(written, "", languages))
 		}
 		language := sandboxapi.Language(written)
-		script := scriptbundle.Script{Code: *code}
+		script, hasStdin := scriptbundle.Script{Code: *code}, true
 		if script.Code == "" {
 			if len(args) == 0 {
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
@@ -70,7 +77,11 @@ be run; 130 interrupted; 2 wrong command line.`,
 			if script, err = readScript(e, args[0], language); err != nil {
 				return &exitError{ExitNotRun, err}
 			}
-			args = args[1:]
+			hasStdin, args = args[0] != "-", args[1:]
+		}
+		input, err := readInput(e, *files, hasStdin && mayReadStdin(script.Code))
+		if err != nil {
+			return &exitError{ExitNotRun, err}
 		}
 		if language.IsPython() && len(args) > 0 {
 			return usageError("run takes arguments only for scripts in TypeScript, got %d for a script in Python", len(args))
@@ -81,7 +92,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		}
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
 			Code: withArguments(script.Code, args), Language: language, APIs: splitList(*apis),
-			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun,
+			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun, Input: input,
 		}, *out)
 		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
@@ -161,6 +172,56 @@ func readScript(e *Env, name string, language sandboxapi.Language) (scriptbundle
 		return scriptbundle.Script{Code: string(code)}, nil
 	}
 	return scriptbundle.NewScript(name, string(code))
+}
+
+// mayReadStdin reports whether a script may read standard input. Other scripts must not wait for its end.
+func mayReadStdin(code string) bool {
+	return strings.Contains(code, "stdin") || strings.Contains(code, "input(")
+}
+
+// readInput reads files and, if it is not a terminal, standard input. Without any, it returns nil.
+func readInput(e *Env, paths []string, stdin bool) (*sandboxapi.Input, error) {
+	in := &sandboxapi.Input{}
+	for _, path := range paths {
+		name := filepath.Base(path)
+		if _, twice := in.Files[name]; twice {
+			return nil, fmt.Errorf("--file: two files have the name %s", name)
+		}
+		f, err := os.Open(path) //nolint:gosec // the file the user names
+		if err != nil {
+			return nil, fmt.Errorf("--file: %w", err)
+		}
+		data, err := readBounded(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("--file %s: %w", path, err)
+		}
+		if in.Files == nil {
+			in.Files = map[string][]byte{}
+		}
+		in.Files[name] = data
+	}
+	if stdin && !term.IsTerminal(int(e.Stdin.Fd())) {
+		var err error
+		if in.Stdin, err = readBounded(e.Stdin); err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+	}
+	if len(in.Files) == 0 && len(in.Stdin) == 0 {
+		return nil, nil
+	}
+	if err := in.Check(); err != nil {
+		return nil, fmt.Errorf("--file: %w", err)
+	}
+	return in, nil
+}
+
+// readBounded reads at most sandboxapi.MaxInput bytes; more are an error.
+func readBounded(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, sandboxapi.MaxInput+1))
+	if err == nil && len(data) > sandboxapi.MaxInput {
+		err = fmt.Errorf("more than %d MiB; codeforge folder add gives code a folder", sandboxapi.MaxInput>>20)
+	}
+	return data, err
 }
 
 // splitList splits a comma-separated flag.

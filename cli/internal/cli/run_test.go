@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // serveResult makes an MCP server whose execute_code always has the same result.
@@ -157,6 +159,54 @@ func TestOneSentence(t *testing.T) {
 		text, err := os.ReadFile(said.Name())
 		if code != row.code || err != nil || string(text) != row.says {
 			t.Errorf("%v: exit code %d, %q, %v", row.args, code, text, err)
+		}
+	}
+}
+
+// TestReadInput: a script gets its files and, if it may read it, standard input, within the bounds.
+func TestReadInput(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, size int) string {
+		path := filepath.Join(dir, name)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testkit.Must(t, os.WriteFile(path, make([]byte, size), 0o600))
+		return path
+	}
+	for name, row := range map[string]struct {
+		files []string
+		code  string
+		stdin int
+		want  string // of the error; "-": no input; else the size of the standard input
+	}{
+		"nothing":           {nil, "1", 0, "-"},
+		"not read":          {nil, "console.log(1)", 10, "-"},
+		"TypeScript":        {nil, "Deno.stdin", 10, "10"},
+		"Python":            {nil, "input()", 10, "10"},
+		"files":             {[]string{file("a.csv", 5), file("b.csv", 0)}, "1", 0, "0"},
+		"the same name":     {[]string{file("a.csv", 5), file("sub/a.csv", 5)}, "1", 0, "two files"},
+		"a missing file":    {[]string{filepath.Join(dir, "absent")}, "1", 0, "no such file"},
+		"a folder":          {[]string{dir}, "1", 0, "is a directory"},
+		"a bad name":        {[]string{file("a;b", 1)}, "1", 0, "not a name"},
+		"a long file":       {[]string{file("long", sandboxapi.MaxInput+1)}, "1", 0, "more than 16 MiB"},
+		"a long input":      {nil, "stdin", sandboxapi.MaxInput + 1, "more than 16 MiB"},
+		"together too long": {[]string{file("half", sandboxapi.MaxInput/2)}, "stdin", sandboxapi.MaxInput/2 + 1, "want at most 16 MiB"},
+	} {
+		in, err := os.Open(file("stdin", row.stdin))
+		testkit.Must(t, err)
+		got, err := readInput(&Env{Stdin: in}, row.files, mayReadStdin(row.code))
+		testkit.Must(t, in.Close())
+		said := "-"
+		switch {
+		case err != nil:
+			said = err.Error()
+		case got != nil:
+			said = strconv.Itoa(len(got.Stdin))
+			if len(got.Files) != len(row.files) {
+				t.Errorf("%s: %d files", name, len(got.Files))
+			}
+		}
+		if said != row.want && (err == nil || !strings.Contains(said, row.want)) {
+			t.Errorf("%s: %s, want %s", name, said, row.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/cli/internal/hostfolder"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
@@ -27,6 +28,8 @@ type supervisorSetup struct {
 	ServerMemory   int64
 	Programs       string
 	SkillsReadonly bool
+	// Folders are the folders of the host that code may see.
+	Folders []hostfolder.Folder
 	// OwnerUID is the user, besides root, whose programs may connect without a token. In the user namespace an ordinary
 	// user is root.
 	OwnerUID int
@@ -87,6 +90,9 @@ func sandboxArgs(p supervisorSetup, v hostView) []string {
 	}
 	if p.TypeScript != "" {
 		args = append(args, "--typescript", v.Path("typescript"))
+	}
+	if len(p.Folders) > 0 {
+		args = append(args, "--folders", v.Path(foldersName))
 	}
 	if p.SkillsReadonly {
 		args = append(args, "--skills-readonly")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/deno"
+	"github.com/codeforge-mcp/codeforge/cli/internal/hostfolder"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
@@ -46,6 +47,12 @@ func prepareSetup(ctx context.Context, c Config) (p supervisorSetup, warnings []
 	}
 	if p.APIs, err = resolveFolder(c.APIs); err != nil {
 		return p, nil, err
+	}
+	var refused []error
+	p.Folders, refused = hostfolder.List(hostfolder.FilePath(c.APIs),
+		hostfolder.OwnPaths(c.getenv, p.APIs, p.State, p.Bin))
+	for _, err := range refused {
+		warnings = append(warnings, err.Error())
 	}
 	if c.Settings.Programs != "" {
 		if p.Programs, err = resolvePrograms(c.Settings.Programs); err != nil {

@@ -6,9 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/hostfolder"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // tmpSize is the size of the sandbox's /tmp.
@@ -51,7 +55,8 @@ func makeView(p supervisorSetup) (hostView, error) {
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+tmpSize+",mode=1777"); err != nil {
 		return hostView{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	base, err := findPlace(append([]string{p.State, p.Bin, p.Deno, p.TypeScript, p.Programs}, p.Keep...))
+	needed := append([]string{p.State, p.Bin, p.Deno, p.TypeScript, p.Programs}, p.Keep...)
+	base, err := findPlace(append(needed, convert.Each(p.Folders, func(f hostfolder.Folder) string { return f.Path })...))
 	if err != nil {
 		return hostView{}, err
 	}
@@ -84,7 +89,42 @@ func makeView(p supervisorSetup) (hostView, error) {
 			return hostView{}, err
 		}
 	}
+	for _, f := range p.Folders {
+		if err := v.bindFolder(f); err != nil {
+			return hostView{}, fmt.Errorf("the folder %s of the host: %w", f.Name, err)
+		}
+	}
 	return v, v.bindMount(p.Deno, "deno", false)
+}
+
+// foldersName is the folder of the view with the folders of the host.
+const foldersName = "folders"
+
+// bindFolder mounts a folder of the host in the view. The path may have changed since the check, so a link in it is an
+// error.
+func (v hostView) bindFolder(f hostfolder.Folder) error {
+	fd, err := unix.Openat2(unix.AT_FDCWD, f.Path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := os.MkdirAll(v.Path(foldersName), 0o755); err != nil { //nolint:gosec // as in bindMount
+		return err
+	}
+	name := filepath.Join(foldersName, f.Name)
+	if err := v.bindMount("/proc/self/fd/"+strconv.Itoa(fd), name, true); err != nil {
+		return err
+	}
+	attr := &unix.MountAttr{Attr_set: inertMount}
+	//defence:folder-readonly
+	if !f.Write {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	// Kernels before 5.12 lack mount_setattr, and with them a way to protect everything that is mounted below.
+	return unix.MountSetattr(unix.AT_FDCWD, v.Path(name), unix.AT_RECURSIVE, attr)
 }
 
 // Places for the view. The first are folders that most systems have and few use; they must be empty. The last resort
@@ -157,10 +197,13 @@ func (v hostView) bindMount(source, name string, dir bool) error {
 	return nil
 }
 
+// inertMount are the attributes of mounts with files that code wrote, or that code sees.
+const inertMount = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+
 // remountNoexec makes files that code wrote non-executable, inside the sandbox and outside. Kernels before 5.12 lack
 // mount_setattr.
 func remountNoexec(target string) error {
-	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	attr := &unix.MountAttr{Attr_set: inertMount}
 	err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, attr)
 	if errors.Is(err, unix.ENOSYS) {
 		const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_RELATIME

@@ -288,6 +288,8 @@ const (
 	notesKey   = "codeforge/notes"
 	// patientKey is in the _meta of a call whose answer waits for the run's end.
 	patientKey = "codeforge/patient"
+	// inputKey is in the _meta of a call. It has the ID of the run's input.
+	inputKey = "codeforge/input"
 	// streamKey is in the _meta of the block of stderr, which begins with stderrLine.
 	streamKey  = "codeforge/stream"
 	stderrLine = "stderr:\n"
@@ -300,13 +302,30 @@ type Run struct {
 	APIs     []string            `json:"apis,omitempty"`
 	Timeout  float64             `json:"timeout,omitempty"` // in seconds
 	DryRun   bool                `json:"dry_run,omitempty"`
+	// Input is the run's own input, or nil. Only the operator's socket accepts one.
+	Input *sandboxapi.Input `json:"-"`
 }
+
+// errNoInput is the error for an input at a place without the operator's socket.
+var errNoInput = errors.New("--file and the standard input of a script need the operator's socket: run this where " +
+	"CodeForge runs, or name docker://NAME")
 
 // RunCode runs code.
 func (s *Session) RunCode(ctx context.Context, args Run) (Result, error) {
 	// The CLI shows the progress and waits, so the answer may come as late as the run's end.
 	p := &mcp.CallToolParams{Name: "execute_code", Arguments: args, Meta: mcp.Meta{patientKey: true}}
 	p.SetProgressToken("run")
+	if args.Input != nil {
+		if !s.Place.IsLocal() {
+			return Result{}, errNoInput
+		}
+		client := operatorapi.Client{HTTP: s.Place.newClient(secret.Value{})} // the socket needs no token
+		in, err := client.AddInput(ctx, args.Input)
+		if err != nil {
+			return Result{}, fmt.Errorf("sending the input of the run: %w", err)
+		}
+		p.Meta[inputKey] = in.ID
+	}
 	res, err := s.mcp.CallTool(ctx, p)
 	if err != nil {
 		return Result{}, unwrapAnswer(fmt.Errorf("running the code: %w", err))
