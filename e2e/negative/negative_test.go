@@ -193,7 +193,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "pattern-work", "place-length"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
-		"./sandbox-image/cmd/sandboxd":      {"code-packages", "server-package", "server-group", "server-home", "network-closed", "closed-folders"},
+		"./sandbox-image/cmd/sandboxd":      {"code-packages", "server-package", "server-group", "server-home", "network-closed", "closed-folders", "folder-choice"},
 		"./sandbox-image/internal/confine":  {"host-files"},
 		"./internal/membudget":              {"memory-patience"},
 		"./proxy/internal/podslots":         {"pod-address"},
@@ -204,13 +204,15 @@ func inside() map[string][]string {
 		"./mcp-server/internal/transport":   {"unread-answers"},
 		"./sandbox-image/sandboxapi":        {"file-share"},
 		"./cli/internal/cli":                {"saved-names"},
+		"./cli/internal/embedded":           {"folder-readonly"},
+		"./cli/internal/hostfolder":         {"folder-check", "folder-links"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, never-printed, tenant-sessions, tenant-shares
+// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

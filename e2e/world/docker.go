@@ -55,11 +55,30 @@ func (w *World) startDocker(cfg Config) error {
 	if cfg.Registry {
 		packages = registry.Dir(root)
 	}
+	var extra []string
+	if len(cfg.Folders) > 0 {
+		program, err := Program("codeforge")
+		if err != nil {
+			return err
+		}
+		// The command writes the override only beside this file.
+		if err := os.WriteFile(filepath.Join(w.Dir, "docker-compose.yml"), nil, 0o600); err != nil {
+			return err
+		}
+		if err := w.addFolders(program, cfg.Folders); err != nil {
+			return err
+		}
+		override, err := filepath.Rel(root, filepath.Join(w.Dir, "docker-compose.override.yml"))
+		if err != nil {
+			return err
+		}
+		extra = []string{override}
+	}
 	build := false
 	images.Do(func() { build = true })
 	stack, err := compose.New(compose.Config{
 		Root: root, APIs: filepath.Join(w.Dir, "apis"), Env: env, Known: known(w.Canaries), TrustCA: cfg.TrustCA, Build: build,
-		Interpreter: interpreter, Registry: packages, Hosts: cfg.Hosts,
+		Interpreter: interpreter, Registry: packages, Hosts: cfg.Hosts, Extra: extra,
 	})
 	if err != nil {
 		return err

@@ -272,6 +272,9 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 			return err
 		}
 	}
+	if err := w.addFolders(Binary("codeforge"), cfg.Folders); err != nil {
+		return err
+	}
 	if err := own(w.Dir, cfg.User); err != nil {
 		return err
 	}
@@ -294,6 +297,31 @@ func (w *World) startEmbedded(cfg Config) (err error) {
 	w.URL = ready.URL + "/mcp"
 	w.Process = p
 	w.control = func() *proxyapi.Client { return proxyapi.NewClient(filepath.Join(p.State, "run", "control.sock")) }
+	return nil
+}
+
+// addFolders makes folders below Dir, which everybody can use, and adds them with a codeforge.
+func (w *World) addFolders(program string, folders []HostFolder) error {
+	for _, f := range folders {
+		path := filepath.Join(w.Dir, f.Name)
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, 0o777)); err != nil { //nolint:gosec // code has other users
+			return err
+		}
+		for name, text := range f.Files {
+			if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o644); err != nil { //nolint:gosec // as above
+				return err
+			}
+		}
+		args := []string{"folder", "add", f.Name, path}
+		if f.Write {
+			args = append(args, "--write")
+		}
+		cmd := exec.Command(program, args...) //nolint:gosec,noctx // ends at once
+		cmd.Dir, cmd.Env = w.Dir, []string{"HOME=/nonexistent", "CODEFORGE_HOME=" + w.Dir}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("codeforge folder add: %w: %s", err, out)
+		}
+	}
 	return nil
 }
 

@@ -62,6 +62,15 @@ type Config struct {
 	Hosts map[string]http.Handler
 	// Interpreter replaces Deno: a program of CodeForge's bin folder, by name.
 	Interpreter string
+	// Folders are folders of the host that codeforge folder adds before the start.
+	Folders []HostFolder
+}
+
+// HostFolder is a folder Name in Dir, with files by name.
+type HostFolder struct {
+	Name  string
+	Write bool
+	Files map[string]string
 }
 
 // World is a running CodeForge with an upstream.
