@@ -26,6 +26,8 @@ type Tenant struct {
 	Name string
 	// Hashes are the SHA-256 hashes of the tenant's tokens.
 	Hashes [][sha256.Size]byte
+	// Logins are values of the claim OIDC_CLAIM. An access token with such a value belongs to the tenant.
+	Logins []string
 	// APIs are the names of the allowed APIs, at least one. Nil means all APIs.
 	APIs []string
 	// Skills are globs over the names of the shared skills that the tenant may use.
@@ -49,6 +51,8 @@ const (
 	maxName    = 32
 	maxTenants = 1000
 	maxTokens  = 10
+	maxLogins  = 1000
+	maxLogin   = 255 // bytes, as OpenID Connect bounds sub
 	minToken   = 16
 	maxAPIs    = 1000 // a catalog has no more APIs
 	maxRuns    = 1000
@@ -111,6 +115,7 @@ func Parse(data []byte, file string) ([]Tenant, strictjson.Problems) {
 		d.AddError("tenants", "missing", "an object, e.g. "+example)
 	}
 	d.reportRepeatedTokens(list)
+	d.reportRepeatedLogins(list)
 	if more := d.Count - len(d.Problems); more > 0 {
 		d.Problems = append(d.Problems, strictjson.MoreMistakes(strictjson.Problem{File: file}, more))
 	}
@@ -158,11 +163,13 @@ func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 		d.AddError(at, m.Node.Kind.String(), `an object, e.g. {"tokens": ["sha256:..."], "apis": ["stripe"]}`)
 		return t
 	}
-	fields := []string{"tokens", "apis", "skills", "folders", "runs", "waiting", "timeout"}
+	fields := []string{"tokens", "logins", "apis", "skills", "folders", "runs", "waiting", "timeout"}
 	has, misspelt := d.ReadObject(at+".", m.Node, fields, func(i int, field string, n *jsonread.Node) {
 		switch fields[i] {
 		case "tokens":
 			t.Hashes = d.readTokens(field, n)
+		case "logins":
+			t.Logins = d.readLogins(field, n)
 		case "apis":
 			t.APIs = d.AtMost(field, d.ReadStrings(field, n, `["stripe"]`), maxAPIs)
 		case "skills":
@@ -178,8 +185,8 @@ func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 		}
 	})
 	maps.Copy(has, misspelt)
-	if !has["tokens"] {
-		d.AddError(at+".tokens", "missing", `at least one, e.g. ["sha256:..."]`)
+	if !has["tokens"] && !has["logins"] {
+		d.AddError(at+".tokens", "missing", `at least one, e.g. ["sha256:..."], or logins`)
 	}
 	const wantAPIs = `the names of APIs, or ["*"] for all`
 	switch {
@@ -231,6 +238,21 @@ func (d *fileDecoder) readTokens(field string, n *jsonread.Node) (hashes [][sha2
 	return hashes
 }
 
+// readLogins reads a list of values of a claim.
+func (d *fileDecoder) readLogins(field string, n *jsonread.Node) []string {
+	list := d.AtMost(field, d.ReadStrings(field, n, `["ann@example.com"]`), maxLogins)
+	if list != nil && len(list) == 0 && len(n.ListItems()) == 0 {
+		d.AddError(field, "an empty list", `at least one, e.g. ["ann@example.com"]`)
+	}
+	for i, login := range list {
+		if login == "" || len(login) > maxLogin {
+			d.AddError(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d bytes", len(login)),
+				fmt.Sprintf("1 to %d bytes", maxLogin))
+		}
+	}
+	return list
+}
+
 func isUnprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
 
 func (d *fileDecoder) readSkills(field string, n *jsonread.Node) []string {
@@ -271,6 +293,20 @@ func (d *fileDecoder) reportRepeatedTokens(list []Tenant) {
 				d.AddError(at, "a token that "+of+" has already", "each token once")
 			}
 			owner[h] = t.Name
+		}
+	}
+}
+
+// reportRepeatedLogins reports logins that occur twice, because they would not identify a tenant.
+func (d *fileDecoder) reportRepeatedLogins(list []Tenant) {
+	owner := map[string]string{}
+	for _, t := range list {
+		for i, login := range t.Logins {
+			if of, ok := owner[login]; ok {
+				d.AddError(fmt.Sprintf("tenants.%s.logins[%d]", t.Name, i), "a login that "+of+" has already",
+					"each login once")
+			}
+			owner[login] = t.Name
 		}
 	}
 }

@@ -19,8 +19,9 @@ func TestTenants(t *testing.T) {
 	const alice, bob = "alice-token-0123456789", "bob-token-0123456789"
 	list, problems := Parse([]byte(`{"tenants": {
 		"alice": {"tokens": ["`+hashOf(alice)+`"], "apis": ["stripe"], "skills": ["report-*"], "runs": 2, "waiting": 3, "timeout": "30s"},
-		"bob": {"tokens": ["`+bob+`"], "apis": ["*"]}}}`), "tenants.json")
-	if problems != nil || len(list) != 2 {
+		"bob": {"tokens": ["`+bob+`"], "apis": ["*"]},
+		"carol": {"logins": ["carol@example.com", "team"], "apis": ["*"]}}}`), "tenants.json")
+	if problems != nil || len(list) != 3 || strings.Join(list[2].Logins, " ") != "carol@example.com team" || list[2].Hashes != nil {
 		t.Fatalf("%v %v", list, problems)
 	}
 	a, b := list[0], list[1]
@@ -56,23 +57,26 @@ func TestMistakes(t *testing.T) {
 		`{"tenants": {}}`:            "f: tenants: an object without any tenant; want",
 		`{"tenants": {"Alice": {}}}`: "f: tenants (line 1): a name that no tenant can have; want 1 to 32",
 		"{\"tenants\": {\n\"" + token + "-as-a-name-of-a-tenant\": {}}}": "f: tenants (line 2): a name that no tenant can have",
-		one(`, "apis": ["x"]`):                                                  "f: tenants.alice.apis: the same key on lines 1 and 1; want each key once",
-		one(`, "runs": 0`):                                                      "f: tenants.alice.runs: 0; want a whole number from 1 to 1000",
-		one(`, "waiting": "3"`):                                                 "f: tenants.alice.waiting: a string; want a whole number, without quotes",
-		one(`, "timeout": "soon"`):                                              "f: tenants.alice.timeout: not a duration; want",
-		one(`, "skills": ["a["]`):                                               "f: tenants.alice.skills[0]: a bracket that is not closed; want",
-		one(`, "skill": ["a"]`):                                                 `f: tenants.alice.skill: unknown field on line 1; did you mean "skills"?`,
-		one(`, "` + token + `": 1`):                                             "f: tenants.alice: unknown field on line 1; want one of tokens, apis, skills, folders, runs, waiting, timeout",
-		`{"tenants": {"a": {"apis": ["x"]}}}`:                                   "f: tenants.a.tokens: missing; want at least one",
-		`{"tenants": {"a": {"tokens": [], "apis": ["x"]}}}`:                     "f: tenants.a.tokens: an empty list; want at least one",
-		`{"tenants": {"a": {"token": ["` + token + `"], "apis": ["x"]}}}`:       `did you mean "tokens"?`,
-		`{"tenants": {"a": {"tokens": ["` + token + `"]}}}`:                     "f: tenants.a.apis: missing; want the names of APIs",
-		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": []}}}`:         "f: tenants.a.apis: an empty list; want the names of APIs",
-		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["*", "x"]}}}`: `f: tenants.a.apis: "*" among others; want`,
-		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x", "x"]}}}`: "f: tenants.a.apis[1]: an API that is there already; want each once",
-		`{"tenants": {"a": {"tokens": ["short"], "apis": ["x"]}}}`:              "f: tenants.a.tokens[0]: a token that is too short",
-		`{"tenants": {"a": {"tokens": ["sha256:abc"], "apis": ["x"]}}}`:         "f: tenants.a.tokens[0]: a hash that is not SHA-256; want 64 hexadecimal digits",
-		`{"tenants": {"a": {"tokens": "` + token + `", "apis": ["x"]}}}`:        "f: tenants.a.tokens: a string; want a list",
+		one(`, "apis": ["x"]`):                                "f: tenants.alice.apis: the same key on lines 1 and 1; want each key once",
+		one(`, "runs": 0`):                                    "f: tenants.alice.runs: 0; want a whole number from 1 to 1000",
+		one(`, "waiting": "3"`):                               "f: tenants.alice.waiting: a string; want a whole number, without quotes",
+		one(`, "timeout": "soon"`):                            "f: tenants.alice.timeout: not a duration; want",
+		one(`, "skills": ["a["]`):                             "f: tenants.alice.skills[0]: a bracket that is not closed; want",
+		one(`, "skill": ["a"]`):                               `f: tenants.alice.skill: unknown field on line 1; did you mean "skills"?`,
+		one(`, "` + token + `": 1`):                           "f: tenants.alice: unknown field on line 1; want one of tokens, logins, apis, skills, folders, runs, waiting, timeout",
+		`{"tenants": {"a": {"logins": [], "apis": ["x"]}}}`:   "f: tenants.a.logins: an empty list; want at least one",
+		`{"tenants": {"a": {"logins": [""], "apis": ["x"]}}}`: "f: tenants.a.logins[0]: 0 bytes; want 1 to 255 bytes",
+		`{"tenants": {"a": {"logins": ["u"], "apis": ["x"]}, "b": {"logins": ["v", "u"], "apis": ["x"]}}}`: "f: tenants.b.logins[1]: a login that a has already; want each login once",
+		`{"tenants": {"a": {"apis": ["x"]}}}`:                                                                                         "f: tenants.a.tokens: missing; want at least one",
+		`{"tenants": {"a": {"tokens": [], "apis": ["x"]}}}`:                                                                           "f: tenants.a.tokens: an empty list; want at least one",
+		`{"tenants": {"a": {"token": ["` + token + `"], "apis": ["x"]}}}`:                                                             `did you mean "tokens"?`,
+		`{"tenants": {"a": {"tokens": ["` + token + `"]}}}`:                                                                           "f: tenants.a.apis: missing; want the names of APIs",
+		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": []}}}`:                                                               "f: tenants.a.apis: an empty list; want the names of APIs",
+		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["*", "x"]}}}`:                                                       `f: tenants.a.apis: "*" among others; want`,
+		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x", "x"]}}}`:                                                       "f: tenants.a.apis[1]: an API that is there already; want each once",
+		`{"tenants": {"a": {"tokens": ["short"], "apis": ["x"]}}}`:                                                                    "f: tenants.a.tokens[0]: a token that is too short",
+		`{"tenants": {"a": {"tokens": ["sha256:abc"], "apis": ["x"]}}}`:                                                               "f: tenants.a.tokens[0]: a hash that is not SHA-256; want 64 hexadecimal digits",
+		`{"tenants": {"a": {"tokens": "` + token + `", "apis": ["x"]}}}`:                                                              "f: tenants.a.tokens: a string; want a list",
 		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x"]}, "b": {"tokens": ["` + hashOf(token) + `"], "apis": ["x"]}}}`: "f: tenants.b.tokens[0]: a token that a has already; want each token once",
 		`{"tenants": {"a": {"tokens": ["` + token + `"], "apis": ["x"]}, "a": {"tokens": ["` + token + `"], "apis": ["*"]}}}`:         "f: tenants.a: the same key on lines 1 and 1; want each key once",
 	} {

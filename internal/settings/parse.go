@@ -49,6 +49,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 	}
 	// After all variables are read: it needs DATABASE_CA_FILE too.
 	s.completeDatabase()
+	mistakes = append(mistakes, s.completeLogins()...)
 	if s.Warm > s.Slots {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})

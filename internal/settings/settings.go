@@ -10,6 +10,13 @@
 //	MCP_AUTH_TOKEN_FILE=       a file with it instead
 //	MCP_TOKENS_FILE=           a file of tenants: clients with separate tokens, APIs, skills and limits
 //	MCP_ALLOWED_HOSTS=         comma separated: Host values besides localhost
+//	MCP_ALLOWED_ORIGINS=       comma separated: origins whose web pages may use the MCP endpoint
+//	PUBLIC_URL=                https origin at which clients outside of this machine reach the MCP endpoint
+//	OIDC_ISSUER=               identity provider whose access tokens the MCP endpoint accepts
+//	OIDC_AUDIENCE=             audience of accepted tokens; empty: PUBLIC_URL/mcp
+//	OIDC_SCOPES=               comma separated: scopes that clients should request
+//	OIDC_CLAIM=sub             claim that names the login of a tenant
+//	OIDC_CA_FILE=              PEM of the authorities of the identity provider
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
 //	SANDBOX_WARM_PYTHON=0      interpreters of Python kept warm, 0 to SANDBOX_SLOTS
@@ -64,9 +71,15 @@ type Settings struct {
 	MCPAuthToken     secret.Value
 	MCPTokensFile    string
 	MCPAllowedHosts  []string
-	Slots            int
-	Warm             int
-	WarmPython       int
+	// MCPAllowedOrigins are origins, such as https://app.example.com.
+	MCPAllowedOrigins []string
+	// PublicURL is an https origin without a slash at its end, or empty.
+	PublicURL string
+	// OIDC is the identity provider.
+	OIDC       OIDC
+	Slots      int
+	Warm       int
+	WarmPython int
 	// Memory is the memory of one run, in bytes.
 	Memory int64
 	// Servers is the number of MCP servers that can run at the same time. ServerMemory is the limit of each in bytes.
@@ -106,6 +119,19 @@ type Settings struct {
 	LogFormat string
 	// History is "full", "receipts" or "off".
 	History string
+}
+
+// OIDC are the settings of an identity provider. They need PUBLIC_URL, and MCP_TOKENS_FILE, which maps logins to
+// tenants.
+type OIDC struct {
+	// Issuer is empty if there is no identity provider.
+	Issuer string
+	// Audience is the only audience of an accepted token. Parse sets its default.
+	Audience string
+	// Clients should request Scopes. Claim is the name of the claim with the login of a tenant.
+	Scopes []string
+	Claim  string
+	CAFile string
 }
 
 // Format prints no setting: the settings include the strings to redact and the upstream proxy's password.
@@ -165,6 +191,18 @@ func settingSpecs() []settingSpec {
 			return parsePath(t, "the path of a JSON file", &s.MCPTokensFile)
 		}},
 		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return parseHosts(t, &s.MCPAllowedHosts) }},
+		{"MCP_ALLOWED_ORIGINS", "", func(s *Settings, t string) string { return parseOrigins(t, &s.MCPAllowedOrigins) }},
+		{"PUBLIC_URL", "", func(s *Settings, t string) string { return parsePublicURL(t, &s.PublicURL) }},
+		{"OIDC_ISSUER", "", func(s *Settings, t string) string { return parseIssuer(t, &s.OIDC.Issuer) }},
+		{"OIDC_AUDIENCE", "", func(s *Settings, t string) string { return parseHeader(t, &s.OIDC.Audience) }},
+		{"OIDC_SCOPES", "", func(s *Settings, t string) string {
+			s.OIDC.Scopes = splitList(t)
+			return parseHeader(t, new(string))
+		}},
+		{"OIDC_CLAIM", "sub", func(s *Settings, t string) string { return parseHeader(t, &s.OIDC.Claim) }},
+		{"OIDC_CA_FILE", "", func(s *Settings, t string) string {
+			return parsePath(t, "the path of a PEM file", &s.OIDC.CAFile)
+		}},
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return parseInt(t, 1, slot.Max, &s.Slots) }},
 		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.Warm) }},
 		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.WarmPython) }},

@@ -45,7 +45,7 @@ func fields(s Settings) any {
 
 // TestNames holds the list of architecture and .env.example: each variable with its default.
 func TestNames(t *testing.T) {
-	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= " +
+	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= MCP_ALLOWED_ORIGINS= PUBLIC_URL= OIDC_ISSUER= OIDC_AUDIENCE= OIDC_SCOPES= OIDC_CLAIM=sub OIDC_CA_FILE= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT= TIMEOUT_MAX=300 ANSWER_AFTER=45 " +
 		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= DATABASE_CA_FILE="
 	var got []string
@@ -144,6 +144,23 @@ func TestRefused(t *testing.T) {
 		{"MCP_ALLOWED_HOSTS", "x:0", `MCP_ALLOWED_HOSTS: "x:0"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
 		{"MCP_ALLOWED_HOSTS", "::1", `MCP_ALLOWED_HOSTS: "::1"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
 		{"MCP_ALLOWED_HOSTS", "[::1", `MCP_ALLOWED_HOSTS: "[::1"; want host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com`},
+		{"MCP_ALLOWED_ORIGINS", "app.example.com", `MCP_ALLOWED_ORIGINS: "app.example.com"; want origins separated by commas, e.g. https://app.example.com`},
+		{"MCP_ALLOWED_ORIGINS", "https://app.example.com/x", `MCP_ALLOWED_ORIGINS: "https://app.example.com/x"; want origins separated by commas, e.g. https://app.example.com`},
+		{"MCP_ALLOWED_ORIGINS", "*", `MCP_ALLOWED_ORIGINS: "*"; want origins separated by commas, e.g. https://app.example.com`},
+		{"MCP_ALLOWED_ORIGINS", "null", `MCP_ALLOWED_ORIGINS: "null"; want origins separated by commas, e.g. https://app.example.com`},
+		{"MCP_ALLOWED_ORIGINS", "https://app.example.com", "MCP_ALLOWED_ORIGINS: set without a token; want MCP_TOKENS_FILE or MCP_AUTH_TOKEN with it"},
+		{"PUBLIC_URL", "http://forge.example.com", `PUBLIC_URL: "http://forge.example.com"; want an https:// URL without a path, e.g. https://codeforge.example.com`},
+		{"PUBLIC_URL", "https://forge.example.com/mcp", `PUBLIC_URL: "https://forge.example.com/mcp"; want an https:// URL without a path, e.g. https://codeforge.example.com`},
+		{"PUBLIC_URL", "https://u:p@forge.example.com", `PUBLIC_URL: "https://u:p@forge.example.com"; want an https:// URL without a path, e.g. https://codeforge.example.com`},
+		{"PUBLIC_URL", "https://forge.example.com?", `PUBLIC_URL: "https://forge.example.com?"; want an https:// URL without a path, e.g. https://codeforge.example.com`},
+		{"PUBLIC_URL", "https://", `PUBLIC_URL: "https://"; want an https:// URL without a path, e.g. https://codeforge.example.com`},
+		{"PUBLIC_URL", "https://forge.example.com", "PUBLIC_URL: set without a token; want MCP_TOKENS_FILE or MCP_AUTH_TOKEN with it"},
+		{"OIDC_ISSUER", "http://login.example.com", `OIDC_ISSUER: "http://login.example.com"; want an https:// URL without query, exactly as the provider's tokens name it, e.g. https://login.example.com`},
+		{"OIDC_ISSUER", "https://login.example.com", "OIDC_ISSUER: set alone; want PUBLIC_URL with it\nOIDC_ISSUER: set alone; want MCP_TOKENS_FILE with it, which names the logins"},
+		{"OIDC_AUDIENCE", "a\nb", `OIDC_AUDIENCE: "a\nb"; want printable ASCII, as a header's value`},
+		{"OIDC_SCOPES", "größe", `OIDC_SCOPES: "größe"; want printable ASCII, as a header's value`},
+		{"OIDC_CLAIM", "a\nb", `OIDC_CLAIM: "a\nb"; want printable ASCII, as a header's value`},
+		{"OIDC_CA_FILE", "a\x00b", `OIDC_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"SANDBOX_SLOTS", "101", `SANDBOX_SLOTS: "101"; want a whole number from 1 to 100`},
 		{"SANDBOX_SLOTS", "0", `SANDBOX_SLOTS: "0"; want a whole number from 1 to 100`},
 		{"SANDBOX_WARM", "-1", `SANDBOX_WARM: "-1"; want a whole number from 0 to 100`},
@@ -206,6 +223,31 @@ func TestRefused(t *testing.T) {
 		if !tried[name] {
 			t.Errorf("no bad value of %s is tried", name)
 		}
+	}
+}
+
+// TestLogins: an origin is written as browsers write it, an issuer as its tokens do. The endpoint's URL is the default
+// audience.
+func TestLogins(t *testing.T) {
+	s, err := Parse(env(map[string]string{
+		"MCP_TOKENS_FILE": "/t.json", "PUBLIC_URL": "https://Forge.example.com:443/", "OIDC_ISSUER": "https://Login.example.com/", "OIDC_SCOPES": "openid, mcp",
+		"MCP_ALLOWED_ORIGINS": "http://LOCALHOST:6274, https://app.example.com:443",
+	}))
+	if err != nil || s.PublicURL != "https://forge.example.com" || s.OIDC.Issuer != "https://Login.example.com/" || s.OIDC.Audience != "https://forge.example.com/mcp" ||
+		strings.Join(s.OIDC.Scopes, " ") != "openid mcp" || s.OIDC.Claim != "sub" || strings.Join(s.MCPAllowedOrigins, " ") != "http://localhost:6274 https://app.example.com" {
+		t.Errorf("%+v %q %q %v", s.OIDC, s.PublicURL, s.MCPAllowedOrigins, err)
+	}
+	for hosts, refused := range map[string]bool{"forge.example.com": true, "Forge.example.com:8080": true, "example.com": false, "xforge.example.com, [::1]": false} {
+		_, err := Parse(env(map[string]string{"MCP_TOKENS_FILE": "/t.json", "PUBLIC_URL": "https://forge.example.com", "MCP_ALLOWED_HOSTS": hosts}))
+		if got := err != nil && err.Error() == "MCP_ALLOWED_HOSTS: the host of PUBLIC_URL in it; want only hosts that may open the console"; got != refused || err != nil && !got {
+			t.Errorf("%s: %v", hosts, err)
+		}
+	}
+	s, err = Parse(env(map[string]string{
+		"MCP_TOKENS_FILE": "/t.json", "PUBLIC_URL": "https://[FD00::1]:8443", "OIDC_ISSUER": "https://login.example.com", "OIDC_AUDIENCE": "api://x", "OIDC_CLAIM": "groups",
+	}))
+	if err != nil || s.PublicURL != "https://[fd00::1]:8443" || s.OIDC.Audience != "api://x" || s.OIDC.Claim != "groups" {
+		t.Errorf("%+v %q %v", s.OIDC, s.PublicURL, err)
 	}
 }
 

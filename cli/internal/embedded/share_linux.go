@@ -20,6 +20,7 @@ const shareTime = time.Second
 var shared = [...]struct{ name, folder, file string }{
 	{"MCP_TOKENS_FILE", "tenants", "tokens.json"},
 	{"DATABASE_CA_FILE", "", "database-ca.pem"},
+	{"OIDC_CA_FILE", "", "oidc-ca.pem"},
 }
 
 // shareFiles copies the files of shared for mcp-server, whose user may be unable to read them. Until ctx ends, it
