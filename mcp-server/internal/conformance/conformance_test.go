@@ -22,7 +22,7 @@ func fixture(t *testing.T) string {
 	log := logline.New(t.Output(), "text", nil)
 	mcp := transport.New(transport.Config{Server: newFixtures(t.Context(), log), Log: log})
 	g := guard.New(guard.Config{})
-	server := httptest.NewServer(g.RequireLocal(mcp))
+	server := httptest.NewServer(g.SplitRequests(mcp, nil))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

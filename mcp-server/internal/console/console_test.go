@@ -68,7 +68,7 @@ func served(t testing.TB, token string, runs int) (*Console, *memory, http.Handl
 		Ready: func(context.Context) error { return nil }, StopRun: func(string) bool { return false },
 		Log: slog.New(slog.DiscardHandler), Stop: make(chan struct{}),
 	})
-	return c, m, g.RequireLocal(c)
+	return c, m, g.SplitRequests(c, nil)
 }
 
 // ask sends a request, with headers as "Name: value".

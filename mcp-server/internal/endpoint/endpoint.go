@@ -47,6 +47,8 @@ type Config struct {
 	MCP http.Handler
 	// Ready returns why the system cannot serve runs, or nil.
 	Ready func(context.Context) error
+	// Metadata serves MetadataPath and the path below it that RFC 9728 derives from /mcp. Nil means no such paths.
+	Metadata http.Handler
 	// Servers returns the MCP servers for GET /servers. If nil, there is no such path.
 	Servers func() []mcpserver.Status
 	// Console serves console.Path and the paths below it, and checks its sessions itself. Nil means no console.
@@ -58,6 +60,9 @@ type Config struct {
 	MoreMetrics func(context.Context) (string, error)
 	Log         *slog.Logger
 }
+
+// MetadataPath is the path of the metadata that clients need for a login (RFC 9728).
+const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // maxConnections bounds the connections of each listener.
 const maxConnections = 8192
@@ -88,15 +93,16 @@ func OpenEndpoint(ctx context.Context, cfg Config) (*Endpoint, error) {
 		}
 		e.socket = netutil.LimitListener(l, maxConnections)
 	}
-	e.server = serverOf(cfg, e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.IsAuthorized))
-	e.local = serverOf(cfg, e.localRoutes())
+	routes := e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.IsAuthorized)
+	e.server = serverOf(cfg, routes, e.publicRoutes())
+	e.local = serverOf(cfg, e.localRoutes(), nil)
 	return e, nil
 }
 
-// serverOf returns an HTTP server.
-func serverOf(cfg Config, mux *http.ServeMux) *http.Server {
+// serverOf returns an HTTP server. Guard.SplitRequests chooses the handler of a request.
+func serverOf(cfg Config, local, public http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           cfg.Guard.RequireLocal(mux),
+		Handler:           cfg.Guard.SplitRequests(local, public),
 		ConnContext:       guard.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -169,8 +175,7 @@ func (e *Endpoint) ListAddrs() []net.Addr {
 func (e *Endpoint) newRoutes(
 	clients, token func(http.Handler) http.Handler, passes func(*http.Request) bool,
 ) *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", clients(e.cfg.MCP))
+	mux := e.clientRoutes(clients)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		rpc.WriteAnswer(w, http.StatusOK, map[string]any{"ok": true})
 	})
@@ -184,6 +189,20 @@ func (e *Endpoint) newRoutes(
 	if e.cfg.Console != nil {
 		mux.Handle(console.Path, e.cfg.Console)
 		mux.Handle(console.Path+"/", e.cfg.Console)
+	}
+	return mux
+}
+
+// publicRoutes are the routes for clients on other machines. The console and the operator's paths are not among them.
+func (e *Endpoint) publicRoutes() *http.ServeMux { return e.clientRoutes(e.cfg.Guard.RequireClient) }
+
+// clientRoutes are the routes for MCP clients.
+func (e *Endpoint) clientRoutes(clients func(http.Handler) http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", clients(e.cfg.MCP))
+	if e.cfg.Metadata != nil {
+		mux.Handle(MetadataPath, e.cfg.Metadata)
+		mux.Handle(MetadataPath+"/mcp", e.cfg.Metadata)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "CodeForge: the MCP endpoint is at /mcp", http.StatusNotFound)

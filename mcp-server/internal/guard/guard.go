@@ -3,8 +3,9 @@
 // Threat: a web page in the user's browser can send requests to 127.0.0.1, even under the page's host name if that
 // resolves to 127.0.0.1 (DNS rebinding). Another user of the machine can connect as well.
 //
-// Contract: on every address the Host must be an allowed one, and an Origin must match the Host. A request needs the
-// bearer token if one is set. Without a token, only connections of the owner and root are accepted (see Listener).
+// Contract: on every address the Host must be an allowed one, and an Origin must match the Host or be an allowed one. A
+// request needs the bearer token if one is set. Without a token, only connections of the owner and root are accepted
+// (see Listener). Requests from other machines get only the paths that are meant for them (see SplitRequests).
 package guard
 
 import (
@@ -16,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
@@ -34,9 +36,30 @@ type Config struct {
 	// Tenant returns the owner of a token other than Token, and the handler of the owner's requests. The handler is nil if
 	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
+	// Login verifies an access token of an identity provider. It returns an error that wraps auth.ErrInvalidToken if the
+	// token is not valid. Nil means that there is no identity provider.
+	Login func(ctx context.Context, token string) (Login, error)
+	// MetadataURL is the URL of the metadata that clients need for a login.
+	MetadataURL string
+	// PublicHost is the value of the Host header of clients on other machines, with a port unless it is 443. If empty,
+	// there are no such clients.
+	PublicHost string
+	// AllowedOrigins are origins of other web pages that may use the MCP endpoint. They need a token like all clients.
+	AllowedOrigins []string
 	// Page is the path of a page that any web page may link to, because its content is the same for all users. If empty,
 	// there is no such page.
 	Page string
+}
+
+// Login is a verified access token.
+type Login struct {
+	// Subject identifies the user, in a form without spaces.
+	Subject string
+	// Expires is the end of the token.
+	Expires time.Time
+	// Tenant is the name of the user's tenant. Handler serves its requests.
+	Tenant  string
+	Handler http.Handler
 }
 
 // Guard checks requests. Create it with New.
@@ -47,6 +70,11 @@ type Guard struct {
 	needs  bool // one is required
 	tenant func(token string) (name string, own http.Handler)
 	page   string
+
+	login      func(ctx context.Context, token string) (Login, error)
+	metadata   string
+	publicHost string
+	origins    []string
 }
 
 // New returns a guard.
@@ -54,6 +82,7 @@ func New(cfg Config) *Guard {
 	g := &Guard{
 		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.IsEmpty(),
 		needs: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page,
+		login: cfg.Login, metadata: cfg.MetadataURL, publicHost: cfg.PublicHost, origins: cfg.AllowedOrigins,
 	}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
@@ -62,24 +91,75 @@ func New(cfg Config) *Guard {
 	return g
 }
 
-// RequireLocal passes requests whose Host is allowed and that do not come from a foreign web page.
-func (g *Guard) RequireLocal(next http.Handler) http.Handler {
+// SplitRequests passes requests whose Host is allowed and that come from no foreign web page. Requests from other
+// machines and from allowed web pages go to public, which may be nil: then it refuses them. Other requests go to local.
+func (g *Guard) SplitRequests(local, public http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Deferred before the checks, so that a refused request also costs the connection its place.
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
 			defer c.endRequest()
 		}
+		outside := g.isFromOutside(r)
+		foreign := public != nil && g.isAllowedOrigin(r)
 		switch {
 		//defence:mcp-host
-		case !g.isOwnHost(r.Host):
+		case !g.isOwnHost(r.Host) && !g.isPublicHost(r.Host), outside && public == nil:
 			http.Error(w, "Forbidden: this Host is not allowed; MCP_ALLOWED_HOSTS can allow it", http.StatusForbidden)
 		//defence:mcp-origin
-		case !isOwnOrigin(r) && !g.isPageOpening(r):
+		case !isOwnOrigin(r) && !g.isPageOpening(r) && !foreign:
 			http.Error(w, "Forbidden: requests from other web pages are not allowed", http.StatusForbidden)
+		case foreign:
+			serveAcrossOrigins(w, r, public)
+		//defence:public-paths
+		case outside:
+			public.ServeHTTP(w, r)
 		default:
-			next.ServeHTTP(w, r)
+			local.ServeHTTP(w, r)
 		}
 	})
+}
+
+// isPublicHost reports whether a Host header is that of clients on other machines.
+func (g *Guard) isPublicHost(host string) bool {
+	return g.publicHost != "" && strings.EqualFold(strings.TrimSuffix(host, ":443"), g.publicHost)
+}
+
+// forwarded are the headers of proxies and tunnels. They only take rights away, so a client may forge them.
+var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Cf-Connecting-Ip"}
+
+// isFromOutside reports whether a request comes from another machine, through the proxy that serves the public host.
+func (g *Guard) isFromOutside(r *http.Request) bool {
+	if g.publicHost == "" {
+		return false
+	}
+	// Some tunnels replace the Host by localhost.
+	return g.isPublicHost(r.Host) || slices.ContainsFunc(forwarded[:], func(name string) bool {
+		return len(r.Header.Values(name)) > 0
+	})
+}
+
+// isAllowedOrigin reports whether a request comes from a web page of Config.AllowedOrigins.
+func (g *Guard) isAllowedOrigin(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	// Without a token, every allowed page would be the operator.
+	return g.needs && len(origins) == 1 && slices.Contains(g.origins, origins[0])
+}
+
+// serveAcrossOrigins serves a request of an allowed web page, and lets the page read the response.
+func serveAcrossOrigins(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate")
+	h.Add("Vary", "Origin")
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+		h.Set("Access-Control-Allow-Headers",
+			"Authorization, Content-Type, Last-Event-Id, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name")
+		h.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // RequireBearer passes requests with the token, and takes the same time for every token. A session is bound to the
@@ -109,12 +189,13 @@ func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 }
 
 // RequireClient is RequireBearer for the MCP endpoint, which tenants use too. A tenant's requests go to the handler
-// from Config.Tenant.
+// from Config.Tenant or Config.Login.
 func (g *Guard) RequireClient(next http.Handler) http.Handler {
 	operator := g.RequireBearer(next)
 	if g.tenant == nil {
 		return operator
 	}
+	login := g.requireLogin()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearerOf(r); ok {
 			if name, own := g.tenant(token); own != nil {
@@ -122,8 +203,41 @@ func (g *Guard) RequireClient(next http.Handler) http.Handler {
 				return
 			}
 		}
-		operator.ServeHTTP(w, r)
+		if g.login == nil || g.hasToken(r) {
+			operator.ServeHTTP(w, r)
+			return
+		}
+		login.ServeHTTP(w, r)
 	})
+}
+
+// loginKey is the key of a Login in auth.TokenInfo.Extra.
+const loginKey = "login"
+
+// requireLogin passes requests with an access token of the identity provider to the handler of its tenant. The SDK's
+// middleware tells other clients where to log in, and binds a session to its user.
+func (g *Guard) requireLogin() http.Handler {
+	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		l, err := g.login(ctx, token)
+		if err != nil {
+			return nil, err
+		}
+		return &auth.TokenInfo{UserID: l.Subject, Expiration: l.Expires, Extra: map[string]any{loginKey: l}}, nil
+	}
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		l := auth.TokenInfoFromContext(r.Context()).Extra[loginKey].(Login)
+		// Calls of a protocol without sessions belong to a machine, and all users share the proxy's.
+		r.RemoteAddr = l.Subject
+		// Streams for messages of the server have no other end. A call may end after its token.
+		if r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+			ctx, cancel := context.WithDeadline(r.Context(), l.Expires)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		requireAdmission(l.Tenant, l.Handler).ServeHTTP(w, r)
+	}
+	options := &auth.RequireBearerTokenOptions{ResourceMetadataURL: g.metadata}
+	return auth.RequireBearerToken(verify, options)(http.HandlerFunc(serve))
 }
 
 // requireAdmission passes requests whose connection AdmitConn accepts.

@@ -25,7 +25,7 @@ import (
 // Promise: mcp-endpoint, console-sessions
 func TestLocal(t *testing.T) {
 	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
-	h := g.RequireLocal(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	h := g.SplitRequests(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)
 	for _, c := range []struct {
 		host   string
 		header string // "Name: value", more by |
@@ -91,6 +91,80 @@ func TestLocal(t *testing.T) {
 				t.Errorf("%s Host %q %q: %d, want %d", method, c.host, c.header, w.Code, want)
 			}
 		}
+	}
+}
+
+// TestOutside: a request from another machine, by its Host or by a header of a proxy, gets the public paths, and no page of
+// the console. Pages of allowed origins get them too, if clients need a token.
+// Promise: public-paths
+func TestOutside(t *testing.T) {
+	say := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	const app = "https://app.example.com"
+	cfg := guard.Config{PublicHost: "forge.example.com", AllowedOrigins: []string{app}, Required: true, Page: "/console"}
+	both := guard.New(cfg).SplitRequests(say("local"), say("public"))
+	socket := guard.New(cfg).SplitRequests(say("local"), nil)
+	cfg.Required = false
+	open := guard.New(cfg).SplitRequests(say("local"), say("public"))
+	for _, c := range []struct {
+		host, header             string
+		want, onSocket, withOpen string
+	}{
+		{"localhost:8080", "", "local", "local", "local"},
+		{"forge.example.com", "", "public", "", "public"},
+		{"FORGE.example.com:443", "", "public", "", "public"},
+		{"forge.example.com:8080", "", "", "", ""},
+		{"forge.example.com.", "", "", "", ""},
+		{"xforge.example.com", "", "", "", ""},
+		{"evil.com", "X-Forwarded-Host: forge.example.com", "", "", ""},
+		{"evil.com", "X-Forwarded-Host: localhost", "", "", ""},
+		{"evil.com", "Forwarded: host=localhost", "", "", ""},
+		{"localhost", "X-Forwarded-For: 127.0.0.1", "public", "", "public"},
+		{"localhost", "X-Forwarded-For: ", "public", "", "public"},
+		{"localhost", "Forwarded: for=127.0.0.1;host=localhost", "public", "", "public"},
+		{"localhost", "X-Forwarded-Host: localhost", "public", "", "public"},
+		{"localhost", "X-Real-IP: 127.0.0.1", "public", "", "public"},
+		{"127.0.0.1", "CF-Connecting-IP: 127.0.0.1", "public", "", "public"},
+		{"forge.example.com", "Origin: https://forge.example.com", "public", "", "public"},
+		{"forge.example.com", "Origin: https://evil.com", "", "", ""},
+		{"forge.example.com", "Sec-Fetch-Site: cross-site", "", "", ""},
+		{"localhost", "Origin: " + app, "public", "", ""},
+		{"localhost", "Origin: " + app + "|Sec-Fetch-Site: cross-site", "public", "", ""},
+		{"forge.example.com", "Origin: " + app, "public", "", ""},
+		{"evil.com", "Origin: " + app, "", "", ""},
+		{"localhost", "Origin: " + app + ".evil.com", "", "", ""},
+		{"localhost", "Origin: http://app.example.com", "", "", ""},
+		{"localhost", "Origin: " + app + "|Origin: https://evil.com", "", "", ""},
+		{"localhost", "Origin: null", "", "", ""},
+	} {
+		for name, h := range map[string]http.Handler{c.want + "/": both, c.onSocket + "/socket": socket, c.withOpen + "/open": open} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console", nil)
+			r.Host = c.host
+			for _, line := range strings.Split(c.header, "|") {
+				if name, value, ok := strings.Cut(line, ": "); ok {
+					r.Header.Add(name, value)
+				}
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			want, _, _ := strings.Cut(name, "/")
+			if got := w.Body.String(); want == "" && w.Code != http.StatusForbidden || want != "" && got != want {
+				t.Errorf("Host %q %q, %q: %d %s", c.host, c.header, name, w.Code, got)
+			}
+			if allow := w.Header().Get("Access-Control-Allow-Origin"); (allow != "") != (want == "public" && strings.Contains(c.header, "Origin: "+app)) {
+				t.Errorf("Host %q %q: Access-Control-Allow-Origin %q", c.host, c.header, allow)
+			}
+		}
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodOptions, "/mcp", nil)
+	r.Host = "forge.example.com"
+	r.Header.Set("Origin", app)
+	r.Header.Set("Access-Control-Request-Method", "POST")
+	w := httptest.NewRecorder()
+	both.ServeHTTP(w, r)
+	if h := w.Header(); w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != app || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") || h.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("a preflight: %d %v", w.Code, h)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 //
 // If every connection has had an admitted request, new ones wait. A tenant has at most half of the places. A connection
 // loses its place with a request that is not admitted, because its token may have been revoked. Limit needs ConnContext
-// in the http.Server, and Guard.RequireLocal.
+// in the http.Server, and Guard.SplitRequests.
 func LimitConns(l net.Listener, most int) net.Listener {
 	return &limitedListener{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}),
 		tenants: map[string]int{}}

@@ -35,7 +35,7 @@ func TestLimitStorm(t *testing.T) {
 		}
 		return "", nil
 	}})
-	server := &http.Server{Handler: g.RequireLocal(g.RequireClient(as("op"))), ConnContext: ConnContext, ReadHeaderTimeout: time.Second}
+	server := &http.Server{Handler: g.SplitRequests(g.RequireClient(as("op")), nil), ConnContext: ConnContext, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()
 	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
 	defer stop()
@@ -134,7 +134,7 @@ func TestLimitTakenToken(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", g.RequireClient(http.NotFoundHandler()))
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
-	server := &http.Server{Handler: g.RequireLocal(mux), ConnContext: ConnContext, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: g.SplitRequests(mux, nil), ConnContext: ConnContext, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(LimitConns(inner, most)) }()
 	defer server.Close()
 	ask := func(c net.Conn, path, token string) string {

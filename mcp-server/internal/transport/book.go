@@ -23,6 +23,7 @@ const maxDeleted = 10_000
 
 type sessionEntry struct {
 	name string // the old ID that its client still uses, or empty
+	user string // the user of the token that started it, or empty
 	used time.Time
 	open map[*openRequest]struct{}
 }
@@ -78,12 +79,23 @@ func (b *sessionTable) deleteLocked(id string) {
 	delete(b.sessions, id)
 }
 
-// addSession adds a session.
-func (b *sessionTable) addSession(id string) {
+// isOthersSession reports whether a session, by the ID that its client uses, belongs to another user.
+func (b *sessionTable) isOthersSession(name, user string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if live, ok := b.renamed[name]; ok {
+		name = live
+	}
+	s := b.sessions[name]
+	return s != nil && s.user != user
+}
+
+// addSession adds a session of a user.
+func (b *sessionTable) addSession(id, user string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sessions[id] == nil {
-		b.sessions[id] = &sessionEntry{used: time.Now(), open: map[*openRequest]struct{}{}}
+		b.sessions[id] = &sessionEntry{user: user, used: time.Now(), open: map[*openRequest]struct{}{}}
 	}
 }
 

@@ -46,7 +46,7 @@ func (h *Handler) resumeSession(s *responseStream, r *http.Request) error {
 		if live, err = h.startSession(context.WithoutCancel(r.Context()), version); err != nil {
 			return err
 		}
-		h.book.addSession(live)
+		h.book.addSession(live, userOf(r))
 		h.book.renameSession(live, id)
 	}
 	if live != id {

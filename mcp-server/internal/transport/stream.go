@@ -41,6 +41,9 @@ type responseStream struct {
 // comment is a line that clients skip in an event stream.
 const comment = ": still here\n\n"
 
+// bufferingHeader, with the value no, stops nginx from buffering an event stream.
+const bufferingHeader = "X-Accel-Buffering"
+
 // flushTime is how long an event waits for the end of the response, which usually follows at once. Then one write to
 // the client sends both.
 const flushTime = time.Millisecond
@@ -80,6 +83,9 @@ func (s *responseStream) beginResponse(code int) {
 		s.w.Header().Set(sessionHeader, s.session)
 	}
 	s.events = strings.HasPrefix(s.header.Get("Content-Type"), "text/event-stream")
+	if s.events {
+		s.w.Header().Set(bufferingHeader, "no")
+	}
 	if id := s.header.Get(sessionHeader); id != "" && s.announced != nil {
 		s.announced(id)
 	}
@@ -194,6 +200,7 @@ func (s *responseStream) writeComment() {
 		s.began, s.events = true, true
 		s.w.Header().Set("Content-Type", "text/event-stream")
 		s.w.Header().Set("Cache-Control", "no-cache, no-transform")
+		s.w.Header().Set(bufferingHeader, "no")
 		s.w.WriteHeader(http.StatusOK)
 	}
 	s.setDeadline()

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -146,6 +147,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		host = r.RemoteAddr
 	}
 	r.Header.Set(tools.CallerHeader, host) // empty on a unix socket
+	// The guard has checked it. Behind this point it could only leak.
+	r.Header.Del("Authorization")
 	// Only this package may set it: a client could otherwise act under another session's name.
 	r.Header.Del(tools.SessionHeader)
 	h.posts.Store(id, c)
@@ -172,7 +175,12 @@ func (h *Handler) refuseIfDraining(s *responseStream) bool {
 
 // serveSession serves a request of a protocol version with sessions.
 func (h *Handler) serveSession(s *responseStream, r *http.Request, c *openRequest) {
+	user := userOf(r)
 	switch id := r.Header.Get(sessionHeader); {
+	//defence:session-user
+	case h.book.isOthersSession(id, user):
+		http.Error(s, "session not found", http.StatusNotFound)
+		return
 	//defence:tenant-sessions
 	case id != "" && h.cfg.Elsewhere != nil && h.cfg.Elsewhere(id):
 		http.Error(s, "session not found", http.StatusNotFound)
@@ -193,7 +201,7 @@ func (h *Handler) serveSession(s *responseStream, r *http.Request, c *openReques
 			http.Error(s, errNoRoom.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		s.announced = h.book.addSession
+		s.announced = func(id string) { h.book.addSession(id, user) }
 	case id != "":
 		r.Header.Set(tools.SessionHeader, id)
 		if err := h.resumeSession(s, r); err != nil {
@@ -204,6 +212,14 @@ func (h *Handler) serveSession(s *responseStream, r *http.Request, c *openReques
 	end := h.book.beginRequest(r.Header.Get(sessionHeader), c)
 	defer end()
 	h.legacy.ServeHTTP(s, r)
+}
+
+// userOf returns the user of a request's token, or "" if its token belongs to no single user.
+func userOf(r *http.Request) string {
+	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
+		return info.UserID
+	}
+	return ""
 }
 
 // trackRequest maintains the set of requests in flight.

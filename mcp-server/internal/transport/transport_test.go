@@ -58,7 +58,7 @@ func serve(t *testing.T, cfg transport.Config) *fixture {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("%q", req.Extra.Header[tools.SessionHeader])}}}, nil
 	})
 	f.handler, f.mcp = transport.New(cfg), cfg.Server
-	f.Server = httptest.NewServer(f.handler)
+	f.Server = httptest.NewServer(asUser(f.handler))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
