@@ -253,9 +253,12 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 	if d.tenants != nil {
 		checks.Tenant = d.tenants.Handler
 	}
+	metadata, err := d.openLogins(&checks)
+	if err != nil {
+		return err
+	}
 	d.guard = guard.New(checks)
 	d.openConsole(ctx, getenv, about)
-	var err error
 	d.endpoint, err = endpoint.OpenEndpoint(ctx, endpoint.Config{
 		Listen:    d.flags.listen,
 		Socket:    d.flags.socket,
@@ -264,6 +267,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 		Container: getenv("CODEFORGE_CONTAINER") == "1",
 		UIDs:      []int{d.flags.ownerUID, 0},
 		MCP:       d.mcp,
+		Metadata:  metadata,
 		Ready:     d.checkReady,
 		Servers:   d.broker.ListStates,
 		Console:   d.console,

@@ -174,15 +174,20 @@ func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	if found == nil {
 		return "", nil
 	}
+	return found.Name, t.serveTenant(found)
+}
+
+// serveTenant returns the MCP endpoint of a tenant.
+func (t *tenantSet) serveTenant(found *tenantState) http.Handler {
 	opened, err := t.openTenant(found)
 	if err != nil {
 		t.daemon.log.Error("a tenant cannot be served", logline.Tag("mcp"), slog.String("tenant", found.Name),
 			slog.String("error", err.Error()))
-		return found.Name, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "the server cannot serve this client; its log has the reason", http.StatusServiceUnavailable)
 		})
 	}
-	return found.Name, opened
+	return opened
 }
 
 // findTenant returns the tenant of a token with this hash, or nil.
@@ -197,6 +202,26 @@ func (t *tenantSet) findTenant(hash [sha256.Size]byte) (found *tenantState) {
 	}
 	if t.closed {
 		return nil
+	}
+	return found
+}
+
+// findLogin returns the tenant of a user with these logins. It returns nil if no tenant lists such a login, or several
+// tenants do: a guess could give the user the rights of the wrong tenant.
+func (t *tenantSet) findLogin(names []string) (found *tenantState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	for _, c := range t.list {
+		if !slices.ContainsFunc(c.Logins, func(login string) bool { return slices.Contains(names, login) }) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = c
 	}
 	return found
 }
