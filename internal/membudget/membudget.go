@@ -19,8 +19,8 @@ import (
 // ErrFull means that a holder has used up its share of the budget and did not get more in time.
 var ErrFull = errors.New("the memory for requests is in use")
 
-// patience bounds each wait for memory. It also ends deadlocks: requests that wait for each other's memory, and requests
-// whose unread bodies fill the window of an HTTP/2 connection, on which others wait for the rest of theirs.
+// patience bounds each wait for memory. It also ends deadlocks: of requests that wait for each other's memory, and of
+// requests whose unread bodies fill the window of an HTTP/2 connection on which others wait for the rest of theirs.
 const patience = 10 * time.Second
 
 // Budget is a number of bytes that holders share. It is safe for concurrent use. Make one with New.
@@ -105,8 +105,8 @@ func (b *Budget) canHold(has, free int64) bool {
 // returns the cause of ctx. It returns ErrFull at once if n exceeds the largest share.
 func (a *Account) WaitAndTake(ctx context.Context, n int64) error { return a.WaitLeaving(ctx, n, 0) }
 
-// WaitLeaving is WaitAndTake, but leaves rest bytes of the holder's share for its other accounts. It does not do so if the
-// holder is small.
+// WaitLeaving is WaitAndTake, but leaves rest bytes of the holder's share for its other accounts. It does not do so if
+// the holder is small.
 func (a *Account) WaitLeaving(ctx context.Context, n, rest int64) error {
 	if a == nil {
 		return nil

@@ -183,8 +183,8 @@ const (
 	MaxInputFiles = 100
 )
 
-// Check returns an error if the input exceeds a limit, or has a name that is not a file's. A nil input is valid.
-func (i *Input) Check() error {
+// Validate returns an error if the input exceeds a limit, or has a name that is not a file's. A nil input is valid.
+func (i *Input) Validate() error {
 	if i == nil {
 		return nil
 	}

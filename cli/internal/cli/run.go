@@ -209,7 +209,7 @@ func readInput(e *Env, paths []string, stdin bool) (*sandboxapi.Input, error) {
 	if len(in.Files) == 0 && len(in.Stdin) == 0 {
 		return nil, nil
 	}
-	if err := in.Check(); err != nil {
+	if err := in.Validate(); err != nil {
 		return nil, fmt.Errorf("--file: %w", err)
 	}
 	return in, nil

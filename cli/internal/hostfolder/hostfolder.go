@@ -163,7 +163,7 @@ func List(path string, own []string) (list []Folder, refused []error) {
 		}
 		return kept
 	}
-	list = keep(all, func(f Folder) error { return Check(f.Path, append([]string{path}, own...)) })
+	list = keep(all, func(f Folder) error { return CheckFolder(f.Path, append([]string{path}, own...)) })
 	list = keep(list, func(f Folder) error { return checkNesting(f, list) })
 	return list, refused
 }
@@ -180,7 +180,7 @@ func Add(path string, f Folder, own []string) (Folder, error) {
 	if err != nil {
 		return f, err
 	}
-	if err := Check(f.Path, append([]string{path}, own...)); err != nil {
+	if err := CheckFolder(f.Path, append([]string{path}, own...)); err != nil {
 		return f, err
 	}
 	all, err := ReadFile(path)
@@ -293,9 +293,9 @@ func listCredentialFiles(apis string) (files []string) {
 	return files
 }
 
-// Check returns the reason why code must not see a folder, or nil. own are further files and folders that the folder
-// must neither contain nor be in. path is absolute.
-func Check(path string, own []string) error {
+// CheckFolder returns the reason why code must not see a folder, or nil. own are further files and folders that the
+// folder must neither contain nor be in. path is absolute.
+func CheckFolder(path string, own []string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err

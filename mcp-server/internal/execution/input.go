@@ -25,7 +25,7 @@ const (
 
 // Add stores an input and returns its ID.
 func (s *InputStore) Add(i *sandboxapi.Input) (id string, err error) {
-	if err := i.Check(); err != nil {
+	if err := i.Validate(); err != nil {
 		return "", err
 	}
 	s.mu.Lock()

@@ -159,8 +159,8 @@ func (l *Lease) DetachConn(c io.Closer) {
 }
 
 // BeginExchange begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight
-// and the memory suffices, for at most 10 s. The exchange may take more memory from held. The caller must call leave after the exchange
-// has been recorded.
+// and the memory suffices, for at most 10 s. The exchange may take more memory from held. The caller must call leave
+// after the exchange has been recorded.
 func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
 	held = l.memory.OpenAccount(l)
 	l.mu.Lock()

@@ -161,9 +161,9 @@ func isConnectionStopped(err error) bool {
 const closedTime = 3 * time.Second
 
 // closeFolders gives the container's folders the modes and groups that docker-compose.yml asks for. Kubernetes makes
-// volumes that all users can write, and an engine with an older runc (1.1.5) gives a tmpfs the mode of the image's folder.
-// Only these modes keep MCP servers and tenants' runs from the folders of other runs: they are not in the group of the
-// slots for runs. closeFolders needs the groups that the jail has joined. In a pod it writes the shipped skills to their
+// volumes that all users can write, and an engine with runc 1.1.5 gives a tmpfs the mode of the image's folder. Only
+// these modes keep MCP servers and tenants' runs from the folders of other runs: they are not in the group of the slots
+// for runs. closeFolders needs the groups that the jail has joined. In a pod it writes the shipped skills to their
 // volume, in which code cannot write, because slots share that volume and mcp-server does not see it. homes is
 // sandboxapi.HomesDir.
 func closeFolders(f serveFlags, homes string) error {
@@ -173,7 +173,8 @@ func closeFolders(f serveFlags, homes string) error {
 		skills.mode = 0o750
 	}
 	folders := []folder{
-		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.code, 0, 0o711}, {homes, 0, 0o711}, skills,
+		{f.tmp, slot.GroupID, 0o770 | fs.ModeSticky}, {f.runs, slot.GroupID, 0o750}, {f.code, 0, 0o711},
+		{homes, 0, 0o711}, skills,
 	}
 	if isPod {
 		folders = append(folders, folder{f.state, 0, 0o711}, folder{f.packages, 0, 0o755})
@@ -198,8 +199,8 @@ type folder struct {
 	mode  os.FileMode
 }
 
-// close changes the folder's group and mode if they differ, and reports whether they did. A missing folder is ignored. So
-// is a volume that is mounted read-only: mcp-server's image sets its mode.
+// close changes the folder's group and mode if they differ, and reports whether they did. It ignores a missing folder,
+// and a volume that is mounted read-only: mcp-server's image sets its mode.
 func (v folder) close() (changed bool, err error) {
 	info, err := os.Stat(v.path)
 	if errors.Is(err, fs.ErrNotExist) {

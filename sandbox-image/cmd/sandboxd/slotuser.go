@@ -170,6 +170,7 @@ func enterFolder(above, name string) error {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	defer unix.Close(dir)
-	_ = os.Chmod("/proc/self/fd/"+strconv.Itoa(dir), 0o700) // fails if it belongs to another user, which is harmless
+	// It fails if the directory belongs to another user, which is harmless.
+	_ = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", dir), 0o700) //nolint:gosec // the path is a descriptor's
 	return unix.Fchdir(dir)
 }

@@ -427,8 +427,8 @@ func checkRequest(r sandboxapi.RunRequest) error {
 		return fmt.Errorf("modules of %d bytes: want at most %d", r.ModulesSize(), sandboxapi.MaxModules)
 	case r.SkillsSize() > sandboxapi.MaxSkills:
 		return fmt.Errorf("skills of %d bytes: want at most %d", r.SkillsSize(), sandboxapi.MaxSkills)
-	case r.Input.Check() != nil:
-		return fmt.Errorf("input: %w", r.Input.Check())
+	case r.Input.Validate() != nil:
+		return fmt.Errorf("input: %w", r.Input.Validate())
 	case !hasValidSkills(r):
 		return errors.New("skills: want names of files")
 	case !hasValidModules(r):
