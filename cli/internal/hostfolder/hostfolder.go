@@ -1,8 +1,8 @@
 // Package hostfolder reads and writes folders.json: the folders of this machine that code and MCP servers may see.
 //
 // Threat: a folder that shows code a credential, or lets code change a program or the settings of CodeForge. The path
-// in folders.json can also have become a link. Contract: List returns only folders that Check accepts, by paths without
-// links.
+// in folders.json can also have become a link. Contract: List returns only folders that CheckFolder accepts, by paths
+// without links.
 package hostfolder
 
 import (

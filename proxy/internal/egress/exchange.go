@@ -168,7 +168,11 @@ func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{})
 // enterLease waits until the lease admits the exchange, and tracks it. The caller must call leave and untrack at the
 // end of the exchange. The snapshot stays the same until the end, so a reload cannot change rules between two checks.
 func (x *exchange) enterLease(r *http.Request) (leave func(), err error) {
-	x.held, leave, err = x.lease.BeginExchange(x.ctx, int(headSize(r)))
+	size := int(headSize(r))
+	if r.ProtoMajor > 1 && r.ContentLength != 0 {
+		size += lease.MaxUnread // HTTP/1 leaves the body in the kernel
+	}
+	x.held, leave, err = x.lease.BeginExchange(x.ctx, size)
 	x.ctx = membudget.NewContext(x.ctx, x.held)
 	if err != nil { // refused entries use no snapshot that a reload could make stale
 		return leave, err

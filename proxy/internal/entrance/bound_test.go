@@ -17,7 +17,6 @@ import (
 // Promise: bounded-connections
 func TestHTTP2Bounds(t *testing.T) {
 	t.Parallel()
-	const most = 256 << 10
 	d := newDoor(t)
 	raw, err := net.Dial("tcp", d.https[0])
 	testkit.Must(t, err)
@@ -48,7 +47,8 @@ func TestHTTP2Bounds(t *testing.T) {
 				connection += frame.Increment
 			}
 		case *http2.PingFrame:
-			if !settings || stream > most || connection > most || streams > lease.MaxExchanges {
+			// All open streams together can take a quarter of the window: Deno promises the rest to streams that wait.
+			if !settings || stream > 64<<10 || streams > lease.MaxExchanges || connection < 4*stream*streams {
 				t.Errorf("settings came: %t; a stream may have %d bytes unread, the connection %d, and %d streams", settings, stream, connection, streams)
 			}
 			return

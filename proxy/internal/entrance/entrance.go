@@ -36,10 +36,12 @@ const (
 	headTime      = 10 * time.Second
 	idleTime      = 60 * time.Second
 	maxStreams    = lease.MaxExchanges // HTTP/2 streams of one connection
-	maxUnread     = 256 << 10          // unread bytes of bodies on one HTTP/2 connection
-	frameSize     = 64 << 10           // bytes of one HTTP/2 frame, which a connection keeps
-	acceptRate    = 2000               // connections per second and slot; more are delayed
-	acceptBurst   = 500
+	// connWindow is the window of an HTTP/2 connection for bodies: four times the unread bytes of its open streams. Deno
+	// gives parts of the window to bodies that still have no stream. They could fill a smaller window.
+	connWindow  = 4 * maxStreams * lease.MaxUnread
+	frameSize   = 64 << 10 // bytes of one HTTP/2 frame, which a connection keeps
+	acceptRate  = 2000     // connections per second and slot; more are delayed
+	acceptBurst = 500
 )
 
 // Listener is one socket that the sandbox can reach.
@@ -125,8 +127,8 @@ func New(c Config) (*Entrance, error) {
 		// net/http would answer OPTIONS * without the handler, and so without a receipt.
 		DisableGeneralOptionsHandler: true,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: maxUnread, MaxReceiveBufferPerStream: maxUnread,
-			MaxReadFrameSize: frameSize,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: connWindow,
+			MaxReceiveBufferPerStream: lease.MaxUnread, MaxReadFrameSize: frameSize,
 		},
 	}
 	for i := range e.limits {

@@ -29,6 +29,8 @@ const (
 	MaxConnections = 128 // open connections
 	MaxExchanges   = 64  // exchanges in flight; further ones wait
 	maxWaiting     = 1024
+	// MaxUnread is the number of bytes of a request's body that an HTTP/2 client may send before they are read.
+	MaxUnread = 64 << 10
 	// Grace is how long after its deadline a lease ends by itself.
 	Grace = 5 * time.Second
 	// settleTime is how long an ending lease waits for its aborted exchanges.
@@ -40,7 +42,7 @@ const (
 // The memory that a connection and an exchange take from the budget, in bytes. It covers their buffers of fixed size,
 // used or unused.
 const (
-	// connectionSize is for TLS, a head that is read, and the bodies that an HTTP/2 client may send unread.
+	// connectionSize is for TLS and a head that is read.
 	connectionSize = 256 << 10
 	// waitingSize is for an exchange that waits, without its head.
 	waitingSize = 16 << 10
@@ -158,10 +160,10 @@ func (l *Lease) DetachConn(c io.Closer) {
 	l.connected.GiveBack(connectionSize)
 }
 
-// BeginExchange begins an exchange with a head of so many bytes. It waits until fewer than MaxExchanges are in flight
-// and the memory suffices, for at most 10 s. The exchange may take more memory from held. The caller must call leave
-// after the exchange has been recorded.
-func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Account, leave func(), err error) {
+// BeginExchange begins an exchange whose head and unread part of the body have at most size bytes. It waits until fewer
+// than MaxExchanges are in flight and the memory suffices, for at most 10 s. The exchange may take more memory from
+// held. The caller must call leave after the exchange has been recorded.
+func (l *Lease) BeginExchange(ctx context.Context, size int) (held *membudget.Account, leave func(), err error) {
 	held = l.memory.OpenAccount(l)
 	l.mu.Lock()
 	if l.ended || l.revoked {
@@ -169,7 +171,7 @@ func (l *Lease) BeginExchange(ctx context.Context, head int) (held *membudget.Ac
 		return nil, nil, ErrEnded
 	}
 	// Bound the waiting requests too: each holds its head in memory.
-	if l.waiting >= maxWaiting || !held.TryTake(int64(head)+waitingSize) {
+	if l.waiting >= maxWaiting || !held.TryTake(int64(size)+waitingSize) {
 		l.mu.Unlock()
 		return nil, nil, ErrFull
 	}
