@@ -199,6 +199,7 @@ func inside() map[string][]string {
 		"./proxy/internal/podslots":         {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock"},
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
+		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
 		"./mcp-server/internal/transport":   {"unread-answers", "session-user"},
@@ -214,7 +215,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares
+// Promise: shared-runs, operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

@@ -39,6 +39,7 @@ var promisesOf = map[string][]string{
 	"folder-readonly":    {"folders-stay-closed"},
 	"forms":              {"every-echoed-form"},
 	"freeze":             {"canaries"},
+	"freeze-elsewhere":   {"shared-runs"},
 	"held-by":            {"operators-decisions"},
 	"hold-back":          {"scrubbed-responses"},
 	"host-agreement":     {"one-host-one-port"},
@@ -169,6 +170,5 @@ var withoutControl = map[string]string{
 	"cluster-secrets":                  "the rights are the cluster's: the test asks it for what is forbidden",
 	"lost-pods-repeat-nothing":         "the test ends pods under load, and fails on a repeated write",
 	"shared-skills":                    "each test is a hostile document, and fails if it counts",
-	"shared-runs":                      "each test fails if a run, an alarm or a checkpoint is missing at a replica",
 	"checks-can-fail":                  "this promise is about the controls",
 }

@@ -316,7 +316,7 @@ func (d *daemon) serveUntilDone(ctx context.Context) error {
 		parts.Go(func() { d.tenants.Run(background) })
 	}
 	parts.Go(func() { d.skills.Follow(background) })
-	parts.Go(func() { d.alarms.Follow(background) })
+	parts.Go(func() { d.alarms.Follow(background, d.executor.StopFrozenRuns) })
 	parts.Go(func() { d.skills.WatchChanges(background, d.log, d.console.SkillsChanged) })
 	if d.fleet != nil {
 		parts.Go(func() { d.fleet.Run(background) })

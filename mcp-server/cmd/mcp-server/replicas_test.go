@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,4 +138,66 @@ func TestThreeReplicas(t *testing.T) {
 			return err == nil && failed == nil && len(page.Runs) == 20 && d.Problem == ""
 		})
 	}
+}
+
+// TestFrozenElsewhere: an alarm at one replica ends the runs of its session at the others. A run of another session goes
+// on.
+// Promise: shared-runs
+func TestFrozenElsewhere(t *testing.T) {
+	// Less than the time limit of a run, which would end it too.
+	stopped, other := freezeElsewhere(t, testkit.Patience)
+	if !stopped {
+		t.Error("the run goes on")
+	}
+	if !strings.Contains(other, "it runs") || strings.Contains(other, "Frozen") {
+		t.Errorf("another session: %s", other)
+	}
+}
+
+// freezeElsewhere starts a run at one of two replicas on one Postgres, and raises an alarm in a run of the same session
+// at the other replica. It reports whether this ends the first run within patience. It also returns the answer to another
+// session, whose run is at the first replica during the alarm.
+func freezeElsewhere(t *testing.T, patience time.Duration) (stopped bool, other string) {
+	store, began, finish, cancelled := testkit.NewPostgres(t), make(chan bool, 2), make(chan bool), make(chan bool, 1)
+	var all []*program
+	for range 2 {
+		p := start(t, 4, map[string]string{"DATABASE_URL": store.URL()}, "--history", t.TempDir(), "--pins", t.TempDir())
+		p.sandbox.SetScript(func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+			emit(sandboxapi.Event{Stdout: "it runs"})
+			if r.Code == "steal" {
+				p.proxy.PublishEvent(proxyapi.Event{Alarm: &proxyapi.Alarm{At: time.Now(), Run: r.Run, Kind: proxyapi.AlarmCanary, Host: "thief.test"}})
+				<-ctx.Done()
+				return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
+			}
+			began <- true
+			select {
+			case <-ctx.Done():
+				if r.Code == "long" {
+					cancelled <- true
+				}
+				return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
+			case <-finish:
+				return sandboxapi.Exit{Reason: sandboxapi.Exited}
+			}
+		})
+		all = append(all, p)
+	}
+	session, another := begin(t, all[0]), begin(t, all[0])
+	var runs sync.WaitGroup
+	runs.Go(func() { session.run(t, all[0], "long") })
+	runs.Go(func() { other = another.run(t, all[0], "another's") })
+	<-began
+	<-began
+	raised := time.Now()
+	if got := session.run(t, all[1], "steal"); !strings.Contains(got, "Frozen") {
+		t.Error(got)
+	}
+	select {
+	case stopped = <-cancelled:
+		t.Logf("the run at the other replica ended %v after the alarm", time.Since(raised))
+	case <-time.After(patience):
+	}
+	close(finish)
+	runs.Wait()
+	return stopped, other
 }

@@ -109,8 +109,8 @@ const (
 	retryTime = time.Second
 )
 
-// Follow keeps the book and Postgres identical until ctx ends.
-func (b *Set) Follow(ctx context.Context) {
+// Follow keeps the book and Postgres identical until ctx ends. It calls changed if a sync changes the book.
+func (b *Set) Follow(ctx context.Context, changed func()) {
 	if b == nil || b.shared == nil {
 		return
 	}
@@ -122,7 +122,10 @@ func (b *Set) Follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.wake:
-			b.syncWithPostgres(ctx)
+			if b.syncWithPostgres(ctx) {
+				//defence:freeze-elsewhere
+				changed()
+			}
 		}
 	}
 }
@@ -135,8 +138,9 @@ func (b *Set) wakeFollow() {
 	}
 }
 
-// syncWithPostgres writes the pending changes to Postgres, and reads its list.
-func (b *Set) syncWithPostgres(ctx context.Context) {
+// syncWithPostgres writes the pending changes to Postgres, and reads its list. It reports whether this changes the
+// book.
+func (b *Set) syncWithPostgres(ctx context.Context) (changed bool) {
 	ctx, cancel := context.WithTimeout(ctx, syncTime)
 	defer cancel()
 	b.mu.Lock()
@@ -172,7 +176,7 @@ func (b *Set) syncWithPostgres(ctx context.Context) {
 		if len(sent) > 0 {
 			time.AfterFunc(retryTime, b.wakeFollow)
 		}
-		return // Listen triggers the next attempt
+		return false // Listen triggers the next attempt
 	}
 	b.pending = b.pending[len(sent):]
 	// Changes that came meanwhile are not in the list from Postgres yet.
@@ -180,10 +184,12 @@ func (b *Set) syncWithPostgres(ctx context.Context) {
 		list = change(list)
 	}
 	b.known = true
-	if !reflect.DeepEqual(b.list, list) {
-		b.list = list
-		b.writeFile()
+	if reflect.DeepEqual(b.list, list) {
+		return false
 	}
+	b.list = list
+	b.writeFile()
+	return true
 }
 
 // applyChange makes a change here at once, and later in Postgres. The caller holds the lock.
@@ -213,25 +219,35 @@ func (b *Set) Add(a proxyapi.Alarm, session *string, client string) {
 	if session != nil {
 		n.Session, n.Frozen = SessionDigest(*session), true
 	}
-	if hasAlarm(b.list, a) {
+	i := findAlarm(b.list, a)
+	if i >= 0 && !lacksSession(b.list[i], n) {
 		return
 	}
 	b.applyChange(func(list []operatorapi.Alarm) []operatorapi.Alarm { return addAlarm(list, n) })
-	if b.added != nil {
+	if b.added != nil && i < 0 {
 		n.Number = b.list[len(b.list)-1].Number
 		b.added(n)
 	}
 }
 
-// hasAlarm reports whether a list has an alarm. The same alarm comes in an event and in a receipt, and perhaps from
-// another replica.
-func hasAlarm(list []operatorapi.Alarm, a proxyapi.Alarm) bool {
-	return slices.ContainsFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
+// findAlarm returns the index of an alarm in a list, or -1. The same alarm comes in an event and in a receipt, and
+// perhaps from another replica.
+func findAlarm(list []operatorapi.Alarm, a proxyapi.Alarm) int {
+	return slices.IndexFunc(list, func(o operatorapi.Alarm) bool { return o.Run == a.Run && o.At.Equal(a.At) })
 }
 
-// addAlarm returns a list with a new alarm, once.
+// lacksSession reports whether a known alarm lacks the session that n has. All replicas that share a proxy get its
+// alarms, but only the replica of the run knows the session.
+func lacksSession(known, n operatorapi.Alarm) bool { return known.Session == "" && n.Session != "" }
+
+// addAlarm returns a list with a new alarm, once. It completes a known alarm that lacks the session.
 func addAlarm(list []operatorapi.Alarm, n operatorapi.Alarm) []operatorapi.Alarm {
-	if hasAlarm(list, n.Alarm) {
+	if i := findAlarm(list, n.Alarm); i >= 0 {
+		if lacksSession(list[i], n) {
+			n.Number = list[i].Number
+			list, _ = unfreezeIn(list, n.Session)
+			list[i] = n
+		}
 		return list
 	}
 	// Only the newest alarm of a session freezes it, so that each frozen session has one.

@@ -241,6 +241,46 @@ func TestShared(t *testing.T) {
 	testkit.WaitFor(t, func() bool { return !frozen(one)() })
 }
 
+// TestSeenByOthers: several replicas learn of one alarm from a shared proxy, and only one of them knows the session. All
+// freeze it, whichever replica is first.
+// Promise: shared-runs
+func TestSeenByOthers(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	var all []*alarm.Set
+	for range 2 {
+		db, err := database.OpenPostgres(secret.New(p.URL()))
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		testkit.Must(t, db.Migrate(t.Context(), database.Migrations))
+		b, err := alarm.Open(t.TempDir(), db, nil, logline.New(t.Output(), "text", nil))
+		testkit.Must(t, err)
+		follow(t, b)
+		all = append(all, b)
+	}
+	owner, other := all[0], all[1]
+	isFrozen := func(b *alarm.Set, session string) bool { _, is := b.FreezingAlarm(session); return is }
+	for i, waits := range []func(run string){
+		func(string) {},
+		func(run string) { // until the owner has it from Postgres
+			testkit.WaitFor(t, func() bool { return len(owner.List()) == 2 && owner.List()[0].Run == run })
+		},
+	} {
+		session, a := fmt.Sprint("s", i), proxyapi.Alarm{At: time.Now().UTC(), Run: fmt.Sprint("r", i)}
+		other.Add(a, nil, "")
+		waits(a.Run)
+		owner.Add(a, &session, "client")
+		testkit.WaitFor(t, func() bool { return isFrozen(other, session) })
+		if !isFrozen(owner, session) || len(owner.List()) != i+1 || owner.List()[0].Client != "client" {
+			t.Errorf("%d: %+v", i, owner.List())
+		}
+		testkit.Must(t, owner.Unfreeze(alarm.SessionDigest(session)))
+		owner.Add(a, &session, "client") // by the receipt
+		if isFrozen(owner, session) {
+			t.Errorf("%d: a known alarm freezes the session again", i)
+		}
+	}
+}
+
 // TestOnlyInFile: a session that only the file has as frozen is frozen at all replicas: from the time before Postgres,
 // or because the process ended while Postgres was away. One that another replica has freed stays free.
 // Promise: shared-runs
@@ -297,6 +337,6 @@ func TestOnlyInFile(t *testing.T) {
 func follow(t *testing.T, b *alarm.Set) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); b.Follow(ctx) }()
+	go func() { defer close(ended); b.Follow(ctx, func() {}) }()
 	t.Cleanup(func() { stop(); <-ended })
 }

@@ -24,10 +24,15 @@ func (e *Executor) RaiseAlarm(a proxyapi.Alarm) {
 	run := r.(activeRun)
 	// Frozen before the runs are stopped: otherwise the session could start another run in between.
 	e.cfg.Alarms.Add(a, &run.Session, run.Client)
-	e.runs.Range(func(_, other any) bool {
+	e.StopFrozenRuns()
+}
+
+// StopFrozenRuns stops all runs of frozen sessions.
+func (e *Executor) StopFrozenRuns() {
+	e.runs.Range(func(_, r any) bool {
 		//defence:alarm-ends-run
-		if o := other.(activeRun); o.Session == run.Session {
-			o.stop()
+		if run := r.(activeRun); e.refuseFrozen(run.Session) != nil {
+			run.stop()
 		}
 		return true
 	})
