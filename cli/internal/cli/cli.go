@@ -211,11 +211,8 @@ func prepareCommand(e *Env, c *cobra.Command) {
 			if err := e.requireAPIFolder(c, args); err != nil {
 				return err
 			}
-			for _, name := range []string{"apis", "state"} {
-				// A path that the user typed stays relative to the current folder.
-				if f := c.Flags().Lookup(name); f != nil && !f.Changed && f.DefValue != "" {
-					_ = f.Value.Set(e.inHome(f.DefValue)) // a string
-				}
+			if err := e.setFolders(c); err != nil {
+				return err
 			}
 			return run(c, args)
 		}
@@ -223,6 +220,26 @@ func prepareCommand(e *Env, c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		prepareCommand(e, sub)
 	}
+}
+
+// setFolders sets --state and --apis if they are not on the command line. A path that the user typed stays relative to
+// the current folder.
+func (e *Env) setFolders(c *cobra.Command) error {
+	isUnset := func(f *pflag.Flag) bool { return f != nil && !f.Changed && f.DefValue != "" }
+	if f := c.Flags().Lookup("state"); isUnset(f) {
+		_ = f.Value.Set(e.inHome(f.DefValue)) // a string
+	}
+	f := c.Flags().Lookup("apis")
+	if !isUnset(f) {
+		return nil
+	}
+	dir, err := e.findAPIs()
+	// These two report the mistake in .env with all others. Another command could act on the wrong folder.
+	if err != nil && !slices.Contains([]string{"check", "doctor"}, commandPath(c)) {
+		return err
+	}
+	_ = f.Value.Set(dir) // a string
+	return nil
 }
 
 // groupCommand returns a command that only has subcommands, such as api.

@@ -184,7 +184,11 @@ func completeNames(e *Env) cobra.CompletionFunc {
 		if len(args) > 0 || e.setHome() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found, _ := filepath.Glob(filepath.Join(e.inHome("apis"), "*", "config.json")) // the pattern is valid
+		dir, err := e.findAPIs()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, _ := filepath.Glob(filepath.Join(dir, "*", "config.json")) // at worst, it completes no name
 		var names []string
 		for _, path := range found {
 			if name := filepath.Base(filepath.Dir(path)); catalog.CheckName(name) == nil {

@@ -90,6 +90,20 @@ func findState(e *Env, path string, chosen bool) (statedir.Dir, error) {
 // inHome returns a path below the home folder. It is relative if the home folder is the working directory.
 func (e *Env) inHome(name string) string { return filepath.Join(e.home, name) }
 
+// apisVariable names the folder of APIs. Compose mounts this folder too.
+const apisVariable = "CODEFORGE_APIS"
+
+// findAPIs returns the folder of APIs that CodeForge uses: CODEFORGE_APIS of the environment or .env, else apis/. Like
+// Compose, it reads a relative path from the home folder.
+func (e *Env) findAPIs() (string, error) {
+	v, err := readVariables(e)
+	dir := cmp.Or(v.getenv(apisVariable), "apis")
+	if !filepath.IsAbs(dir) {
+		dir = e.inHome(dir)
+	}
+	return dir, err
+}
+
 // homeDir returns the home folder.
 func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 

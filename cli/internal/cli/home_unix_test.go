@@ -116,3 +116,58 @@ func TestCompleteNames(t *testing.T) {
 		t.Errorf("exit code %d, %q, %v", code, got, err)
 	}
 }
+
+// TestAPIFolder: commands act on the folder of APIs that Compose mounts, whatever the working directory is. If .env is
+// unreadable, a command that changes an API changes none.
+func TestAPIFolder(t *testing.T) {
+	const active, inactive = `{"domains":["a.test"],"active":true}`, `{"domains":["a.test"],"active":false}`
+	elsewhere := filepath.Join(t.TempDir(), "apis")
+	for _, c := range []struct{ name, dotenv, environ, used string }{
+		{"without the setting", "", "", "apis"},
+		{"an absolute path", "CODEFORGE_APIS=" + elsewhere, "", elsewhere},
+		{"a path relative to .env", "CODEFORGE_APIS=./mine", "", "mine"},
+		{"the environment", "CODEFORGE_APIS=" + elsewhere, "CODEFORGE_APIS=mine", "mine"},
+		{"an unreadable .env", "CODEFORGE_APIS='mine", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			home := t.TempDir()
+			testkit.Must(t, os.Mkdir(filepath.Join(home, "sub"), 0o755))
+			t.Chdir(filepath.Join(home, "sub"))
+			testkit.Must(t, os.WriteFile(filepath.Join(home, dotenvFile), []byte(c.dotenv), 0o600))
+			configs := map[string]string{"apis": filepath.Join(home, "apis"), "mine": filepath.Join(home, "mine"), elsewhere: elsewhere}
+			for folder, path := range configs {
+				path = filepath.Join(path, "shop")
+				testkit.Must(t, os.MkdirAll(path, 0o755))
+				configs[folder] = filepath.Join(path, "config.json")
+				testkit.Must(t, os.WriteFile(configs[folder], []byte(active), 0o600))
+			}
+			run := func(args ...string) (string, int) {
+				out, err := os.Create(filepath.Join(home, "out"))
+				testkit.Must(t, err)
+				defer out.Close()
+				e := &Env{Args: args, Environ: []string{"MCP_PORT=1", c.environ}, Stdout: terminal.NewStream(out), Stderr: terminal.NewStream(out)}
+				code := Run(t.Context(), e)
+				text, err := os.ReadFile(out.Name())
+				testkit.Must(t, err)
+				return string(text), code
+			}
+			text, code := run("api", "disable", "shop")
+			if (code == 0) != (c.used != "") {
+				t.Errorf("exit code %d: %s", code, text)
+			}
+			for folder, path := range configs {
+				got, err := os.ReadFile(path)
+				testkit.Must(t, err)
+				if is := strings.Join(strings.Fields(string(got)), "") == inactive; is != (folder == c.used) {
+					t.Errorf("%s: %s", folder, got)
+				}
+			}
+			if text, code := run("check"); c.used != "" && (code != 0 || !strings.Contains(text, "0 active APIs")) || c.used == "" && code != 1 {
+				t.Errorf("check: exit code %d: %s", code, text)
+			}
+			if text, _ := run("__complete", "api", "edit", ""); c.used != "" && !strings.HasPrefix(text, "shop\n") {
+				t.Errorf("completes %q", text)
+			}
+		})
+	}
+}
