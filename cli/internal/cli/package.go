@@ -49,7 +49,7 @@ Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
 		RunE:    func(c *cobra.Command, pins []string) error { return o.add(c.Context(), e, pins) },
 	}, list, &cobra.Command{
 		Use: "rm npm:NAME...", Short: "remove packages from the list",
-		Example: exampleText("codeforge package rm npm:stripe"),
+		Example: exampleText("codeforge package rm npm:stripe", "codeforge package rm npm:@slack/web-api npm:zod"),
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(c *cobra.Command, names []string) error { return o.remove(c.Context(), e, names) },
 	})
