@@ -31,8 +31,8 @@ func asUser(next http.Handler) http.Handler {
 	})
 }
 
-// sendAs sends a request of a user, who may be empty, in a session.
-func (f *fixture) sendAs(t *testing.T, user, method, session, body string) (int, http.Header, string) {
+// requestAs makes a request of a user, who may be empty, in a session.
+func (f *fixture) requestAs(t *testing.T, user, method, session, body string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.URL, strings.NewReader(body))
 	testkit.Must(t, err)
@@ -45,7 +45,13 @@ func (f *fixture) sendAs(t *testing.T, user, method, session, body string) (int,
 	if user != "" {
 		req.Header.Set("Authorization", "Bearer "+user)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	return req
+}
+
+// sendAs sends a request of requestAs.
+func (f *fixture) sendAs(t *testing.T, user, method, session, body string) (int, http.Header, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(f.requestAs(t, user, method, session, body))
 	testkit.Must(t, err)
 	defer resp.Body.Close()
 	if method == http.MethodGet && resp.StatusCode == http.StatusOK {
@@ -96,7 +102,12 @@ func deleteOthers(t *testing.T) string {
 	f := serve(t, transport.Config{})
 	_, h, _ := f.sendAs(t, "ann", http.MethodPost, "", initialize)
 	id := h.Get("Mcp-Session-Id")
-	go f.sendAs(t, "ann", http.MethodPost, id, call(2, "wait"))
+	waits := f.requestAs(t, "ann", http.MethodPost, id, call(2, "wait"))
+	go func() {
+		if resp, err := http.DefaultClient.Do(waits); err == nil { // it may fail, because the test ends first
+			_ = resp.Body.Close()
+		}
+	}()
 	receive(t, f.began, "the call")
 	_, _, _ = f.sendAs(t, "bob", http.MethodDelete, id, "")
 	select {
