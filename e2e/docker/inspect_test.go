@@ -210,6 +210,7 @@ func TestEdges(t *testing.T) {
 		"/docker.sock docker-shim rw",
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",
+		"/oidc-ca mcp-server ro",
 		"/redacting-strings mcp-server ro",
 		"/redacting-strings proxy ro",
 		"/resolv.conf sandbox ro",

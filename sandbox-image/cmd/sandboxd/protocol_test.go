@@ -80,7 +80,7 @@ func TestBadRequests(t *testing.T) {
 		{"other permissions", "POST", "/v1/runs", run(w.Hash + " => other"), 409, w.Hash},
 		{"code too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", sandboxapi.MaxCode+1) + `"`), 400, "want at most"},
 		{"servers too large", "POST", "/v1/runs", run(`"code": "" => "code": "", "servers": {"s": ["` + strings.Repeat("x", sandboxapi.MaxServers) + `"]}`), 400, "want at most"},
-		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*(sandboxapi.MaxCode+sandboxapi.MaxServers+sandboxapi.MaxModules)) + `"`), 413, "too large"},
+		{"body too large", "POST", "/v1/runs", run(`"code": "" => "code": "` + strings.Repeat("x", 3*(sandboxapi.MaxCode+sandboxapi.MaxServers+sandboxapi.MaxModules)+2*sandboxapi.MaxInput) + `"`), 413, "too large"},
 		{"release of none", "DELETE", "/v1/leases/12", "", 410, "generation 12"},
 		{"release of no number", "DELETE", "/v1/leases/x", "", 400, "not a number"},
 		{"wrong method", "GET", "/v1/runs", "", 404, "no such resource"},
