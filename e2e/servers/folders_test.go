@@ -21,15 +21,20 @@ func TestServerFolders(t *testing.T) {
 			{Name: "drafts", Write: true}, {Name: "other", Files: map[string]string{"b": "secret"}},
 		},
 	})
+	// In Docker the server is another user than code, and its new file is closed to others.
+	shown := `Deno.readTextFileSync("/files/drafts/x")`
+	if w.Mode == world.Docker {
+		shown = `[...Deno.readDirSync("/files/drafts")].map((f) => f.name).join()`
+	}
 	r := w.MustExecute(t, `const call = async (f: () => Promise<unknown>) => { try { return JSON.stringify(await f()); } catch (e) { return "refused"; } };
 console.log(await call(() => mcp.fs.read_text_file({ path: "/files/reports/a.csv" })));
 console.log(await call(() => mcp.fs.write_file({ path: "/files/drafts/x", content: "by a server" })));
 console.log(await call(() => mcp.fs.write_file({ path: "/files/reports/x", content: "by a server" })));
 console.log(await call(() => mcp.fs.read_text_file({ path: "/files/other/b" })));
-console.log(Deno.readTextFileSync("/files/drafts/x"));`)
+console.log(`+shown+`);`)
 	lines := strings.Split(r.Out, "\n")
 	if len(lines) != 6 || !strings.Contains(lines[0], "1,2") || !strings.Contains(lines[1], "Successfully") ||
-		lines[2] != "refused" || lines[3] != "refused" || lines[4] != "by a server" {
+		lines[2] != "refused" || lines[3] != "refused" || lines[4] != "by a server" && lines[4] != "x" {
 		t.Errorf("%s\n%s", r.Out, r.Notes)
 	}
 }

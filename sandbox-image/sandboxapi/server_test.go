@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +91,7 @@ func TestRequests(t *testing.T) {
 		r.Header.Set("Content-Type", c.kind)
 		w := httptest.NewRecorder()
 		NewServer(ServerConfig{Sandbox: s, Log: slog.New(slog.DiscardHandler)}).http.Handler.ServeHTTP(w, r)
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.answer) || !slices.Equal(s.got, c.got) {
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.answer) || !reflect.DeepEqual(s.got, c.got) {
 			t.Errorf("%s %s %.50s: %d %s, the sandbox got %v", c.request, c.kind, c.body, w.Code, w.Body, s.got)
 		}
 	}
