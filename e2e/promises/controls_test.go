@@ -78,6 +78,7 @@ var promisesOf = map[string][]string{
 	"multipart":          {"one-reading-of-forms"},
 	"netns":              {"no-other-way-out"},
 	"closed-folders":     {"least-privilege"},
+	"container-writes":   {"folders-stay-closed"},
 	"network-closed":     {"closed-network-first"},
 	"once":               {"declared-places-only"},
 	"one-reading":        {"one-reading-around-a-name"},

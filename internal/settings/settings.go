@@ -124,7 +124,7 @@ type Settings struct {
 // OIDC are the settings of an identity provider. They need PUBLIC_URL, and MCP_TOKENS_FILE, which maps logins to
 // tenants.
 type OIDC struct {
-	// Issuer is empty if there is no identity provider.
+	// Issuer is empty without an identity provider.
 	Issuer string
 	// Audience is the only audience of an accepted token. Parse sets its default.
 	Audience string

@@ -1,8 +1,8 @@
 // Runs before the user's code (deno run --preload warm.js main.ts), in an interpreter started ahead of time.
 // It writes one zero byte when the interpreter is up. On standard input, a line feed or "m" means that main.ts exists.
 // After "m" come eight hexadecimal digits with the length of the next two: one line of JSON with the run's MCP servers,
-// and mcp.js. The rest is the code's. An "l" before that means that there is no code yet, and time to preload. This file
-// is not in TypeScript, because transpiling would add 2 ms to each start.
+// and mcp.js. The code gets the rest. An "l" before that means: preload, because the code comes later. This file is not
+// in TypeScript, because transpiling would add 2 ms to each start.
 
 // After the code and its exit listeners, the process exits at once: tearing down V8 takes longer than most code runs.
 // Deno calls this hook. If code loads node:process, that module sets another hook, so its listeners run too.

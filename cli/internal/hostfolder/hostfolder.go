@@ -147,7 +147,7 @@ func writeFile(path string, list []Folder) error {
 }
 
 // List returns the folders of folders.json that code may see now, and why it may not see the others. own are the paths
-// of CodeForge itself, see Check.
+// of CodeForge itself, see CheckFolder.
 func List(path string, own []string) (list []Folder, refused []error) {
 	all, err := ReadFile(path)
 	if err != nil {

@@ -80,7 +80,7 @@ func (w *Watcher) installWanted(ctx context.Context) {
 	for {
 		select {
 		case <-w.packages.ask:
-		case <-time.After(retryInstall): // nothing is wanted, most of the time
+		case <-time.After(retryInstall): // most often, the wanted packages are installed
 		case <-ctx.Done():
 			return
 		}

@@ -37,7 +37,7 @@ type Config struct {
 	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
 	// Login verifies an access token of an identity provider. It returns an error that wraps auth.ErrInvalidToken if the
-	// token is not valid. Nil means that there is no identity provider.
+	// token is not valid. It is nil without an identity provider.
 	Login func(ctx context.Context, token string) (Login, error)
 	// MetadataURL is the URL of the metadata that clients need for a login.
 	MetadataURL string

@@ -48,6 +48,14 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
 		}
 	})
+	t.Run("container-writes", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "container-writes")
+		w := startChosen(t, sandboxtest.Container)
+		w.Folders = []string{"two"}
+		if r := w.RunCode(t, "open('/folders/drafts/new', 'w')", testkit.Patience); r.Exit.Code != 0 {
+			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
+		}
+	})
 	for defence, row := range map[string]struct {
 		mode  sandboxtest.Mode
 		tries func(s *sandboxtest.Server) string

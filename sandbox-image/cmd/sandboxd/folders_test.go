@@ -184,6 +184,21 @@ func TestChosenFolders(t *testing.T) {
 				}
 			}
 		}
+		const change = "import os\ndef tries(f):\n  try: f()\n  except OSError: return '-'\n  return 'done'\n" +
+			"d = '/folders/drafts/'\n" +
+			"print(tries(lambda: open(d + 'new', 'w')), tries(lambda: open(d + 'a.csv', 'a')), tries(lambda: os.truncate(d + 'a.csv', 1)),\n" +
+			"  tries(lambda: os.mkdir(d + 'sub2')), tries(lambda: os.symlink('/etc', d + 'link')), tries(lambda: os.mkfifo(d + 'pipe')),\n" +
+			"  tries(lambda: os.rename(d + 'a.csv', d + 'b.csv')), tries(lambda: os.remove(d + 'a.csv')))\n"
+		for _, private := range []bool{false, true} {
+			w.Folders, w.Private = []string{"two"}, private
+			if r := w.RunCode(t, change, testkit.Patience); r.Stdout != "- - - - - - - -\n" {
+				t.Errorf("changes in a folder of others, private %v: %q %s", private, r.Stdout, r.Stderr)
+			}
+		}
+		w.Folders, w.Private = []string{"drafts"}, false
+		if r := w.RunCode(t, change, testkit.Patience); !strings.HasPrefix(r.Stdout, "done done done done done done done ") {
+			t.Errorf("changes in its folder: %q %s", r.Stdout, r.Stderr)
+		}
 		s := w.StartServer(t, sandboxapi.ServerHead{Folders: []string{"two"}})
 		for path, want := range map[string]string{
 			"/files/two/a.csv": "x,y\n1,2\n", "/files/one/a.csv": "", "/folders/one/a.csv": "", "/files/two/absolute": "",
@@ -194,6 +209,15 @@ func TestChosenFolders(t *testing.T) {
 		}
 		if _, err := s.SendCommand("write /files/two/x y"); err == nil {
 			t.Error("a server wrote to a read-only folder")
+		}
+		for _, path := range []string{"/folders/drafts/of-a-server", "/folders/two/of-a-server"} {
+			if _, err := s.SendCommand("write " + path + " y"); err == nil {
+				t.Errorf("a server wrote %s", path)
+			}
+		}
+		writer := w.StartServer(t, sandboxapi.ServerHead{Folders: []string{"drafts"}})
+		if _, err := writer.SendCommand("write /files/drafts/of-a-server y"); err != nil {
+			t.Errorf("a server and its folder: %v", err)
 		}
 		without := w.StartServer(t, sandboxapi.ServerHead{})
 		if out, err := without.SendCommand("read /folders/two/a.csv"); err == nil {
@@ -206,13 +230,15 @@ func TestChosenFolders(t *testing.T) {
 	})
 }
 
-// startChosen starts a world with the folders one and two, which are read-only.
+// startChosen starts a world with the folders one and two, which are read-only, and drafts, which is writable.
 func startChosen(t *testing.T, m sandboxtest.Mode) *sandboxtest.World {
 	t.Helper()
 	one, _ := newHostFolder(t)
 	two, _ := newHostFolder(t)
+	drafts, _ := newHostFolder(t)
 	return sandboxtest.StartWorld(t, sandboxtest.Options{
-		Mode: m, Slots: 1, Warm: 1, Python: true, Servers: 3, Bridge: sandboxtest.BuildPuppet(t), Folders: []jail.Folder{
+		Mode: m, Slots: 1, Warm: 1, Python: true, Servers: 4, Bridge: sandboxtest.BuildPuppet(t), Folders: []jail.Folder{
+			{Folder: sandboxapi.Folder{Name: "drafts", Write: true}, Source: drafts},
 			{Folder: sandboxapi.Folder{Name: "one"}, Source: one}, {Folder: sandboxapi.Folder{Name: "two"}, Source: two},
 		},
 	})

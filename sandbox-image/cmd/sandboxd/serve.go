@@ -224,7 +224,7 @@ func newJail(
 		limits.Processes = f.maxProcesses()
 		j, err := jail.NewContainer(jail.ContainerConfig{
 			Slots: f.slots, Deno: f.deno, Python: python, TypeScript: f.typescript, CA: f.ca, Work: f.code, Limits: limits,
-			Servers: jailServers(f), Shared: f.isProxyShared(),
+			Servers: jailServers(f), RestrictWrites: confine.CanRestrictReads(), Shared: f.isProxyShared(),
 		})
 		switch {
 		case err != nil:

@@ -99,8 +99,10 @@ func (p bwrapPlan) commandLine() []string {
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	a = append(a, p.packages.bindPackages()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
-	own := p.writableFolder()
-	return append(a, denoArgs(CodeDir, OutDir, own, p.pinned, p.folders, p.net, caPath, p.memory, p.bait, p.packages)...)
+	return append(a, denoProcess{
+		dir: CodeDir, out: OutDir, ca: caPath, own: p.writableFolder(), pinned: p.pinned, folders: p.folders,
+		packages: p.packages, net: p.net, memory: p.memory, bait: p.bait,
+	}.args()...)
 }
 
 // writableFolder returns the folder that a private run may write, a /tmp in memory. It is empty for other runs.

@@ -79,7 +79,7 @@ func TestRoot(t *testing.T) {
 func TestContainerPlan(t *testing.T) {
 	c := &Container{cfg: ContainerConfig{
 		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code",
-		Limits: Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024},
+		Limits: Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024}, RestrictWrites: true,
 	}}
 	plan := c.newPlan(InterpreterSpec{Slot: slot.ID(3), Net: []string{"*"}, TZ: "UTC"})
 	golden(t, "container", plan.CommandLine())
@@ -95,7 +95,7 @@ func TestCompilerPlans(t *testing.T) {
 	args := []string{"-p", "types/typed.json"}
 	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", TypeScript: "/opt/typescript", Limits: limits}}
 	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/work/slot3-1"}, args).CommandLine())
-	c := &Container{cfg: ContainerConfig{TypeScript: "/usr/local/lib/typescript", Work: "/code", Limits: limits}}
+	c := &Container{cfg: ContainerConfig{TypeScript: "/usr/local/lib/typescript", Work: "/code", Limits: limits, RestrictWrites: true}}
 	plan := c.compilerPlan(&containerProcess{slot: 3, group: slot.GroupID}, args)
 	golden(t, "compiler-container", plan.CommandLine())
 	for _, path := range []string{TmpDir, SkillsDir, RunsDir, "/proc", "/etc"} {
@@ -115,6 +115,7 @@ func TestServerPlans(t *testing.T) {
 	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", CA: "/ca/ca.pem", Servers: servers}}
 	c := &Container{cfg: ContainerConfig{
 		Slots: 8, Deno: "/usr/local/bin/deno", CA: "/etc/codeforge/ca/ca.pem", Work: "/code", Servers: servers,
+		RestrictWrites: true,
 	}}
 	const pkg, registry = "npm:@scope/name@1.2.3", "https://packages.example.com/"
 	for name, s := range map[string]Server{
@@ -139,7 +140,7 @@ func TestServerPlans(t *testing.T) {
 
 // Without hosts there must be no --allow-net at all: without a value it would allow everything.
 func TestNoHostsMeansNoPermission(t *testing.T) {
-	for _, a := range denoArgs("/code", OutDir, "", false, nil, nil, "/ca.pem", 1<<30, "", CodePackages{}) {
+	for _, a := range (denoProcess{dir: "/code", out: OutDir, ca: "/ca.pem", memory: 1 << 30}).args() {
 		if strings.HasPrefix(a, "--allow-net") {
 			t.Error(a)
 		}

@@ -82,18 +82,14 @@ func (c bwrapCompiler) Memory() int64 {
 func (c *Container) compilerPlan(t *containerProcess, args []string) confine.ProcessSpec {
 	dir, l := c.slotDir(t.slot), c.cfg.Limits
 	program := filepath.Join(c.cfg.TypeScript, CompilerFile)
-	p := confine.ProcessSpec{
+	return confine.ProcessSpec{
 		NetNS: -1, UID: t.slot.UID(), GID: t.group, Groups: []int{BasePrivateGroup + int(t.slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks,
 		Read: []string{c.cfg.TypeScript, dir, "/dev/null", "/dev/random", "/dev/urandom"}, Dir: dir,
-		Argv: append([]string{program}, args...), Env: compilerEnviron(),
+		Write: c.writablePaths(nil, nil),
+		Argv:  append([]string{program}, args...), Env: compilerEnviron(),
 	}
-	// Without SETUID the compiler has sandboxd's user, so only Landlock keeps it from writing sandboxd's files.
-	if c.cfg.Shared {
-		p.Write = []string{"/dev/null"}
-	}
-	return p
 }
 
 // StartCompiler implements Process. Until the compiler has ended, the slot's user has two processes.

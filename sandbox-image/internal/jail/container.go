@@ -46,8 +46,11 @@ type ContainerConfig struct {
 	Work    string
 	Limits  Limits
 	Servers Servers
+	// RestrictWrites means that a program may change only its own places and its folders of the host. It requires Landlock
+	// in the kernel. Without it, file permissions alone separate slots, and there must be no folders of the host.
+	RestrictWrites bool
 	// Shared means that the only slot has sandboxd's user and groups, and that sandboxd has no capability. It requires
-	// Landlock in the kernel, because no uid protects sandboxd's files and processes from code.
+	// RestrictWrites, because no uid protects sandboxd's files and processes from code.
 	Shared bool
 }
 
@@ -102,7 +105,7 @@ func checkShareable(cfg ContainerConfig) error {
 			os.Getuid(), os.Getgid(), groups, one.UID(), slot.GroupID, BasePrivateGroup)
 	case os.Getpid() != 1:
 		return errors.New("without SETUID, sandboxd must be process 1: code could end any other")
-	case !confine.CanRestrictReads():
+	case !cfg.RestrictWrites:
 		return errors.New("the kernel has no Landlock, and without SETUID only Landlock keeps code from sandboxd's files")
 	}
 	return nil
@@ -113,15 +116,18 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
 	l, out := c.cfg.Limits, sandboxapi.OutDir(seat.Slot)
 	packages := seat.Packages.withDir(sandboxapi.PackageDir(seat.Packages.Set))
+	deno := denoProcess{
+		dir: dir, out: OutDir + "," + out, ca: c.cfg.CA, own: own, pinned: seat.Pinned, folders: seat.Folders,
+		packages: packages, net: seat.Net, memory: l.Memory, bait: b,
+	}
 	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, Forks: l.Forks,
 		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(seat.Folders), []string{out}),
 		Gate: containerGateFD, Keep: []int{containerOutFD, containerFilesFD},
-		Dir: TmpDir,
-		Argv: append([]string{c.cfg.Deno},
-			denoArgs(dir, OutDir+","+out, own, seat.Pinned, seat.Folders, seat.Net, c.cfg.CA, l.Memory, b, packages)...),
+		Dir:  TmpDir,
+		Argv: append([]string{c.cfg.Deno}, deno.args()...),
 		Env: packages.addToEnviron(
 			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
 	}
@@ -139,11 +145,31 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	if own != "" { // the group slot.GroupID gives access to /tmp, /skills and /runs
 		p.GID, p.Dir = BasePrivateGroup+int(seat.Slot), own
 	}
-	// Without SETUID, file permissions do not separate code from sandboxd. Landlock must restrict writes too.
-	if c.cfg.Shared {
-		p.GID, p.Write = slot.GroupID, []string{"/dev/null", filepath.Join(dir, "deno"), out, cmp.Or(own, TmpDir)}
+	write := []string{filepath.Join(dir, "deno"), out, cmp.Or(own, TmpDir)}
+	switch {
+	case c.cfg.Shared: // file permissions do not separate code from sandboxd, which owns SkillsDir
+		p.GID = slot.GroupID
+	case own == "":
+		write = append(write, SkillsDir)
 	}
+	p.Write = c.writablePaths(write, seat.Folders)
 	return p
+}
+
+// writablePaths returns the ProcessSpec.Write of a program that may change some places and its folders of the host. All
+// slots see the mounts of all folders, whose owner may have opened them for every user.
+func (c *Container) writablePaths(places []string, folders []Folder) []string {
+	//defence:container-writes permits
+	if !c.cfg.RestrictWrites {
+		return nil
+	}
+	list := append([]string{"/dev/null"}, places...)
+	for _, f := range folders {
+		if f.Write {
+			list = append(list, f.inside())
+		}
+	}
+	return list
 }
 
 // readablePaths lists the paths that a slot may read in the container: Deno's files and the run's directories. Deno

@@ -6,46 +6,57 @@ import (
 	"strings"
 )
 
-// denoArgs returns the interpreter's arguments. dir is the code directory as the interpreter sees it, and out are the
-// paths of OutDir. own is the only other folder that a private run may write; it is empty for other runs. pinned is
-// InterpreterSpec.Pinned.
-func denoArgs(
-	dir, out, own string, pinned bool, folders []Folder, net []string, ca string, memory int64, b canaryBait,
-	packages CodePackages,
-) []string {
-	read, env := b.denoPermissions(dir)
-	readFiles, writeFiles := denoFolders(dir, folders)
-	if packages.Set != "" {
-		read += "," + packages.dir
+// denoProcess is an interpreter with its permissions.
+type denoProcess struct {
+	// dir is the code directory as the interpreter sees it, out are the paths of OutDir, and ca is the path of the CA.
+	dir, out, ca string
+	// own is the only other folder that a private run may write. It is empty for other runs.
+	own string
+	// pinned is InterpreterSpec.Pinned.
+	pinned   bool
+	folders  []Folder
+	packages CodePackages
+	net      []string
+	memory   int64 // bytes
+	bait     canaryBait
+}
+
+// args returns the interpreter's arguments.
+func (d denoProcess) args() []string {
+	read, env := d.bait.denoPermissions(d.dir)
+	readFiles, writeFiles := denoFolders(d.dir, d.folders)
+	if d.packages.Set != "" {
+		read += "," + d.packages.dir
 	}
 	shared, write := TmpDir+","+SkillsDir+","+RunsDir, TmpDir+","+SkillsDir
-	if own != "" {
-		shared, write = own, own
+	if d.own != "" {
+		shared, write = d.own, d.own
 	}
-	if own != "" || pinned {
-		shared += "," + dir + "/" + SkillDir
+	ownSkills := d.own != "" || d.pinned
+	if ownSkills {
+		shared += "," + d.dir + "/" + SkillDir
 	}
 	args := append([]string{"run", "--no-prompt", "--no-remote", "--no-config", "--no-code-cache"},
-		packages.options()...)
+		d.packages.options()...)
 	args = append(args,
-		"--import-map="+importMap(dir, own != "" || pinned, packages), "--cert", ca,
-		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(memory), 10),
-		"--allow-read="+shared+","+out+","+dir+"/"+ClientDir+read+readFiles,
-		"--allow-write="+write+","+out+writeFiles,
+		"--import-map="+importMap(d.dir, ownSkills, d.packages), "--cert", d.ca,
+		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(d.memory), 10),
+		"--allow-read="+shared+","+d.out+","+d.dir+"/"+ClientDir+read+readFiles,
+		"--allow-write="+write+","+d.out+writeFiles,
 	)
 	switch {
-	case packages.Set != "":
+	case d.packages.Set != "":
 		args = append(args, "--allow-env")
 	case env != "":
 		args = append(args, "--allow-env="+env)
 	}
 	switch {
-	case len(net) == 1 && net[0] == "*":
+	case len(d.net) == 1 && d.net[0] == "*":
 		args = append(args, "--allow-net")
-	case len(net) > 0:
-		args = append(args, "--allow-net="+strings.Join(net, ","))
+	case len(d.net) > 0:
+		args = append(args, "--allow-net="+strings.Join(d.net, ","))
 	}
-	return append(args, "--preload", dir+"/"+WarmFile, dir+"/"+MainFile)
+	return append(args, "--preload", d.dir+"/"+WarmFile, d.dir+"/"+MainFile)
 }
 
 // importMap returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if

@@ -217,14 +217,15 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	if len(s.Folders) > 0 {
 		keep = []int{containerFilesFD}
 	}
+	write := c.writablePaths([]string{home}, s.Folders)
 	if s.Install { // Landlock's first version forbids Deno's links; no code of the package runs
-		reads = nil
+		reads, write = nil, nil
 	}
 	l := sv.Limits
 	return confine.ProcessSpec{
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Dir: home, Keep: keep,
+		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Write: write, Dir: home, Keep: keep,
 		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
 		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
