@@ -2,7 +2,6 @@ package tools
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ const (
 		"with types. operation (\"POST /v1/refunds\", a tool or type): in full. api: one API, its groups or tools. " +
 		"Alone: APIs with hosts and token names."
 
-	instructionsDescription = "How to write code: credentials, limits, an example. Read it first."
+	instructionsDescription = "How to write code: credentials, typed clients, limits. Read it first."
 
 	updateDescription = "Edit a skill atomically. Blocks:\n" +
 		"<<<<<<< SEARCH\nwhole lines as they are\n=======\nnew lines\n>>>>>>> REPLACE"
@@ -150,42 +149,9 @@ for your later calls.
 
 %s## Skills
 %s
-%s
-## Example
 %s`, reach, files, sandboxapi.MaxFile>>20, int(g.usual.Seconds()), int(g.most.Seconds()), int(g.after.Seconds()),
 		g.limit, previewLength, save,
-		mcp+pythonGuide(g.python), keep, g.skills, workedExample(g.catalog))
-}
-
-// workedExample returns code for an existing API, or for an invented one that is marked as such.
-func workedExample(cat proxyapi.Catalog) string {
-	a := exampleAPI(cat)
-	name, host, head := a.Name, "", ""
-	if name == "" {
-		name, host = "shop", "api.shop.example"
-		head = "No API is configured yet. With one named shop, "
-	} else {
-		host = strings.Replace(a.Domains[0], "*", "www", 1)
-	}
-	token := ""
-	for _, t := range a.Credentials {
-		if slices.ContainsFunc(t.In, func(in string) bool { return in == "header" || in == "header:Authorization" }) {
-			token = fmt.Sprintf("{\n  headers: { Authorization: \"Bearer %s\" },\n}", t.Name)
-			break
-		}
-	}
-	if token != "" {
-		token = ", " + token
-	}
-	return head + fmt.Sprintf(`execute_code({"apis": [%q], "code": "..."}) with code like this (path and fields: made up):
-
-const answer = await fetch("%s://%s/v1/items?limit=100"%s);
-if (!answer.ok) throw new Error(answer.status + " " + await answer.text());
-const { data } = await answer.json();
-const failed = data.filter((x) => x.status === "failed");
-console.log(failed.length + " of " + data.length + " failed");
-for (const x of failed.slice(0, 10)) console.log(x.id, x.created, x.status);
-`, name, chooseScheme(a), host, token)
+		mcp+pythonGuide(g.python), keep, g.skills)
 }
 
 const (
