@@ -175,7 +175,9 @@ func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f bridgewire.ToBri
 		ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, f.ID))
 		b.cancels[f.ID] = cancel
 		b.requests.Go(func() {
-			b.writeAnswer(f.ID, b.doRequest(ctx, s, f))
+			answer := b.doRequest(ctx, s, f)
+			b.sendProgress(f.ID) // the broker drops progress that follows the answer
+			b.writeAnswer(f.ID, answer)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			cancel()
@@ -245,13 +247,18 @@ func (b *Bridge) reportProgress(p *mcp.ProgressNotificationParams) {
 	if waits {
 		return
 	}
-	time.AfterFunc(progressPause, func() {
-		b.mu.Lock()
-		last := b.progress[id]
-		delete(b.progress, id)
-		b.mu.Unlock()
+	time.AfterFunc(progressPause, func() { b.sendProgress(id) })
+}
+
+// sendProgress sends the last report of a request, unless it is sent already.
+func (b *Bridge) sendProgress(id uint64) {
+	b.mu.Lock()
+	last := b.progress[id]
+	delete(b.progress, id)
+	b.mu.Unlock()
+	if last != nil {
 		b.writeFrame(bridgewire.FromBridge{Progress: last})
-	})
+	}
 }
 
 // newClient returns the SDK's client. It passes on questions and progress, and offers the server no other feature: no

@@ -118,7 +118,7 @@ func TestBadAnswers(t *testing.T) {
 	_, slow := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "slow", Arguments: json.RawMessage(`{"text":"still right","ms":8000}`)})
 	huge := 256 // MB, of which the bridge may hold a small part
 	if testkit.Race {
-		huge = 64
+		huge = 24
 	}
 	for _, c := range []struct{ tool, want string }{
 		{"huge", bridgewire.ResultTooLarge},

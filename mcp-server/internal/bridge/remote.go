@@ -127,7 +127,15 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 	if err == nil || ctx.Err() != nil || time.Since(began) < discoverTime {
 		return s, err
 	}
-	return b.dialSession(ctx, t, legacy, time.Until(until))
+	s, err = b.dialSession(ctx, t, legacy, time.Until(until))
+	if err == nil || ctx.Err() != nil {
+		return s, err
+	}
+	// A server that is not older may only have been slow.
+	if s, err := b.dialSession(ctx, t, "", time.Until(until)); err == nil {
+		return s, nil
+	}
+	return nil, err
 }
 
 func (r *remoteServer) readyFrame() *bridgewire.Ready { return r.first }

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -122,6 +123,31 @@ func TestRemote(t *testing.T) {
 				t.Errorf("after: %s", got)
 			}
 		})
+	}
+}
+
+// TestSlowRemote: a server that refuses initialize is connected although its first answer takes longer than three seconds.
+func TestSlowRemote(t *testing.T) {
+	current := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return polite(t) },
+		&mcp.StreamableHTTPOptions{Stateless: true})
+	var requests atomic.Int32
+	b := remoteAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || bytes.Contains(body, []byte(`"initialize"`)) {
+			http.Error(w, "initialize is not supported", http.StatusBadRequest)
+			return
+		}
+		if requests.Add(1) == 1 {
+			time.Sleep(3500 * time.Millisecond)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		current.ServeHTTP(w, r)
+	}), bridgewire.Start{})
+	if r := b.ready(); r.Protocol != "2026-07-28" {
+		t.Errorf("%+v", r)
+	}
+	if got := b.call("echo", `{"text":"hi"}`); got != "hi" {
+		t.Errorf("echo: %s", got)
 	}
 }
 
