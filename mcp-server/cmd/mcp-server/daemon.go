@@ -346,7 +346,7 @@ func (d *daemon) stopAll() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.CountCalls()))
 	if d.fleet != nil { // another mcp-server takes over
 		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
-		d.endpoint.DisableKeepAlives()
+		d.endpoint.RetireConnections()
 		time.Sleep(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,6 +75,7 @@ type Endpoint struct {
 	server    *http.Server
 	socket    net.Listener // nil without Config.Socket
 	local     *http.Server // serves the socket
+	retiring  atomic.Bool
 }
 
 // OpenEndpoint listens. Without a token, it refuses addresses other than loopback, unless in a container.
@@ -95,6 +97,7 @@ func OpenEndpoint(ctx context.Context, cfg Config) (*Endpoint, error) {
 	}
 	routes := e.newRoutes(cfg.Guard.RequireClient, cfg.Guard.RequireBearer, cfg.Guard.IsAuthorized)
 	e.server = serverOf(cfg, routes, e.publicRoutes())
+	e.server.Handler = e.closeIfRetiring(e.server.Handler)
 	e.local = serverOf(cfg, e.localRoutes(), nil)
 	return e, nil
 }
@@ -264,9 +267,19 @@ func (c *responseCapture) Header() http.Header         { return c.header }
 func (c *responseCapture) WriteHeader(int)             {}
 func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
-// DisableKeepAlives closes every connection after its next answer, and still serves requests that arrive. Clients
-// reconnect to another server that takes over.
-func (e *Endpoint) DisableKeepAlives() { e.server.SetKeepAlivesEnabled(false) }
+// RetireConnections closes every connection after its next answer, and still serves requests that arrive. Clients
+// reconnect to another server that takes over. Unlike http.Server.SetKeepAlivesEnabled, it leaves idle connections open.
+// A client that is sending a request on one would lose it.
+func (e *Endpoint) RetireConnections() { e.retiring.Store(true) }
+
+func (e *Endpoint) closeIfRetiring(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.retiring.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // Serve serves until Close. It returns the first error of a listener.
 func (e *Endpoint) Serve() error {

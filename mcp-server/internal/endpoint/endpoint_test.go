@@ -1,0 +1,56 @@
+package endpoint
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+)
+
+// TestRetireConnections: a retiring endpoint answers a request on an idle connection, and then closes that connection.
+// Promise: lost-pods-repeat-nothing
+func TestRetireConnections(t *testing.T) {
+	e, err := OpenEndpoint(t.Context(), Config{
+		Listen: []string{"127.0.0.1:0"}, UIDs: []int{os.Getuid()}, Guard: guard.New(guard.Config{}),
+		MCP: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+	})
+	testkit.Must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- e.Serve() }()
+	client := &http.Client{Transport: &http.Transport{}}
+	get := func() (isReused, isLast bool) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(c httptrace.GotConnInfo) { isReused = c.Reused },
+		})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.ListAddrs()[0].String()+"/healthz", nil)
+		testkit.Must(t, err)
+		answer, err := client.Do(r)
+		testkit.Must(t, err)
+		defer answer.Body.Close()
+		_, err = io.Copy(io.Discard, answer.Body)
+		testkit.Must(t, err)
+		if answer.StatusCode != http.StatusOK {
+			t.Fatal(answer.Status)
+		}
+		return isReused, answer.Close
+	}
+	if _, isLast := get(); isLast {
+		t.Error("the connection closes before the endpoint retires")
+	}
+	e.RetireConnections()
+	if isReused, isLast := get(); !isReused || !isLast {
+		t.Errorf("reused %v, last answer %v", isReused, isLast)
+	}
+	if isReused, _ := get(); isReused {
+		t.Error("the connection is still open")
+	}
+	e.Close(context.WithoutCancel(t.Context()))
+	testkit.Must(t, <-served)
+}
