@@ -461,21 +461,19 @@ func TestVersionsGiveWay(t *testing.T) {
 	for i := range 20 {
 		store(s, fmt.Sprintf("r%02d", i), "// kept\n", "printed")
 	}
-	for i := range maxAlerts + maxAlerts/10 { // each looks through those of the last minute
-		s.AddAlert(operatorapi.Alert{Kind: operatorapi.AlertNewPair, Run: fmt.Sprint("x", i), Title: "a"})
-		if i%16 == 0 {
-			source := make([]byte, 16<<10)
-			_, _ = rand.Read(source)
-			s.RecordSkill(operatorapi.SkillVersion{Skill: fmt.Sprint("s", i), By: operatorapi.ByTool}, hex.EncodeToString(source))
-		}
-		if i%1000 == 0 {
-			settle(t, s)
-		}
+	for i := range 700 { // 22 MB
+		source := make([]byte, 16<<10)
+		_, _ = rand.Read(source)
+		s.RecordSkill(operatorapi.SkillVersion{Skill: fmt.Sprint("s", i), By: operatorapi.ByTool}, hex.EncodeToString(source))
 	}
 	settle(t, s)
 	db, err := openFile(s.cfg.Dir, database.Migrations)
 	testkit.Must(t, err)
 	defer db.Close()
+	_, err = db.conn.ExecContext(t.Context(), `WITH RECURSIVE counter(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counter WHERE i < $1)
+		INSERT INTO alert (number, data, kind, run) SELECT $2 + i, '{"title":"a"}', 'new_pair', 'x' || i FROM counter`,
+		maxAlerts+maxAlerts/10, time.Now().UnixMicro())
+	testkit.Must(t, err)
 	s.removeOld(db)
 	st, err := s.Status(t.Context())
 	testkit.Must(t, err)

@@ -203,7 +203,7 @@ func TestPostgresAway(t *testing.T) {
 	awaitRun(t, s, "r1", operatorapi.OK)
 	p.Stop()
 	began := time.Now()
-	const runs = 2000
+	const runs = 300
 	for i := range runs {
 		store(s, fmt.Sprintf("away%04d", i), "x", "y")
 	}

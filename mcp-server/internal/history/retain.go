@@ -46,7 +46,7 @@ func (s *Store) removeOld(db *writeTarget) {
 	db.grown = 0
 	removed := 0
 	for _, step := range []func(context.Context, *writeTransaction) (int, error){
-		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyFiles, s.tidyOthers, s.tidyRuns, s.tidyRest,
+		s.updateToday, s.tidyEnds, s.tidyContent, s.tidyFiles, s.tidyOthers, s.tidyRest, s.tidyRuns,
 	} {
 		for {
 			select {
@@ -273,7 +273,7 @@ func (s *Store) tidyOthers(ctx context.Context, tx *writeTransaction) (int, erro
 	return int(n), err
 }
 
-// tidyRuns removes old runs, or the oldest if the file is too large.
+// tidyRuns removes old runs, or the oldest if the file is too large. It comes last, so that other data displaces no run.
 func (s *Store) tidyRuns(ctx context.Context, tx *writeTransaction) (int, error) {
 	large, err := s.isTooLarge(ctx, tx)
 	if err != nil {
