@@ -284,7 +284,6 @@ open("left.txt", "w").write("OF-ALICE")
 for attempt in (lambda: open("/tmp/left.txt", "w").write("OF-ALICE"), lambda: os.symlink("OF-ALICE", "/tmp/left-link")):
     try:
         attempt()
-        print("SHARED")
     except OSError:
         pass
 print("wrote", open("left.txt").read())`
@@ -314,7 +313,7 @@ print("looked")`
 				return text + err.Error(), false
 			}
 			hers, err := of(alice, write)
-			if err != nil || !strings.Contains(hers, "wrote OF-ALICE") || strings.Contains(hers, "SHARED") {
+			if err != nil || !strings.Contains(hers, "wrote OF-ALICE") {
 				return fmt.Sprint(clip(hers, 200), err), false
 			}
 			his := ""
