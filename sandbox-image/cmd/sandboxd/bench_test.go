@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // trivial is the script that both sides run.
@@ -39,12 +38,12 @@ func BenchmarkAgainstBareDeno(b *testing.B) {
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	for _, m := range []sandboxtest.Mode{sandboxtest.Root, sandboxtest.User, sandboxtest.Container} {
+	for _, m := range []Mode{Root, User, Container} {
 		b.Run(string(m), func(b *testing.B) {
-			hot := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 2})
-			cold := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 0})
+			hot := StartWorld(b, Options{Mode: m, Slots: 8, Warm: 2})
+			cold := StartWorld(b, Options{Mode: m, Slots: 8, Warm: 0})
 			var h, c, n []time.Duration
-			once := func(w *sandboxtest.World) time.Duration {
+			once := func(w *World) time.Duration {
 				start := time.Now()
 				r, err := w.TryCode(context.Background(), trivial, 10*time.Second)
 				took := time.Since(start)
@@ -81,9 +80,9 @@ func BenchmarkEightAtOnce(b *testing.B) {
 	if err := os.WriteFile(script, []byte(trivial), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	for _, m := range []sandboxtest.Mode{sandboxtest.Root, sandboxtest.Container} {
+	for _, m := range []Mode{Root, Container} {
 		b.Run(string(m), func(b *testing.B) {
-			w := sandboxtest.StartWorld(b, sandboxtest.Options{Mode: m, Slots: 8, Warm: 2})
+			w := StartWorld(b, Options{Mode: m, Slots: 8, Warm: 2})
 			const each = 10
 			at := func(f func()) time.Duration {
 				var wg sync.WaitGroup

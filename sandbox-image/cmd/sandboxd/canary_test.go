@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // TestCanary: each run finds a canary of its own in its home and its environment, can change none of it, and sees none
@@ -31,8 +30,8 @@ for f in (home / ".env", home / "new"):
         pass
 print(canary)
 `
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		seen := map[string]bool{}
 		for i := range 6 {
 			code := typescript

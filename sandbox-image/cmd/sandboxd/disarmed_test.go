@@ -10,7 +10,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -36,13 +35,13 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("code-packages", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "code-packages")
-		w := servers(t, sandboxtest.User, 1)
+		w := servers(t, User, 1)
 		pinForCode(t, w)
 		testkit.WaitFor(t, func() bool { return writePackages(t, w) == nil })
 	})
 	t.Run("folder-choice", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "folder-choice")
-		w := startChosen(t, sandboxtest.User)
+		w := startChosen(t, User)
 		w.Folders = []string{"one"}
 		if r := w.RunCode(t, "print(open('/files/two/a.csv').read())", testkit.Patience); r.Stdout == "" {
 			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
@@ -50,21 +49,21 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("container-writes", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "container-writes")
-		w := startChosen(t, sandboxtest.Container)
+		w := startChosen(t, Container)
 		w.Folders = []string{"two"}
 		if r := w.RunCode(t, "open('/folders/drafts/new', 'w')", testkit.Patience); r.Exit.Code != 0 {
 			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
 		}
 	})
 	for defence, row := range map[string]struct {
-		mode  sandboxtest.Mode
-		tries func(s *sandboxtest.Server) string
+		mode  Mode
+		tries func(s *Server) string
 	}{
-		"server-package": {sandboxtest.User, func(*sandboxtest.Server) string {
+		"server-package": {User, func(*Server) string {
 			return "write " + sandboxapi.PackageDir(hostilePackage) + "/deno.lock x"
 		}},
-		"server-group": {sandboxtest.Container, func(*sandboxtest.Server) string { return "write /tmp/of-a-server x" }},
-		"server-home": {sandboxtest.Root, func(s *sandboxtest.Server) string {
+		"server-group": {Container, func(*Server) string { return "write /tmp/of-a-server x" }},
+		"server-home": {Root, func(s *Server) string {
 			return "fill " + sandboxapi.HomeDir(s.Slot) + "/large " + strconv.Itoa(jail.HomeSize+8<<20)
 		}},
 	} {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -14,7 +13,7 @@ import (
 func TestDrain(t *testing.T) {
 	for drain, reason := range map[string]sandboxapi.Reason{"1m": sandboxapi.Exited, "0s": sandboxapi.Cancelled} {
 		t.Run(drain, func(t *testing.T) {
-			w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Container, Args: []string{"--drain", drain}})
+			w := StartWorld(t, Options{Mode: Container, Args: []string{"--drain", drain}})
 			l, err := w.Client.Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)

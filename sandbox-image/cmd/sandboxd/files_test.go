@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -18,8 +17,8 @@ var told = regexp.MustCompile(`relatime|\brw,|\bro,|root:x?:0|Linux version|HOME
 // Deno needs no permission to import a file, so the file must not exist in the sandbox or the kernel must refuse it.
 // Promise: least-privilege
 func TestImportedFiles(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1})
 		for _, path := range []string{"/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/status", "/proc/version", "/etc/passwd", "/dev/zero"} {
 			for _, how := range []string{
 				"import t from '" + path + "' with { type: 'text' };\nconsole.log(t);\n",
@@ -37,7 +36,7 @@ func TestImportedFiles(t *testing.T) {
 		}
 		// The files that code may read exist.
 		r := w.RunCode(t, "import m from '/code/main.ts' with { type: 'text' };\nconsole.log(m.length > 10);\n", testkit.Patience)
-		if m != sandboxtest.Container && r.Stdout != "true\n" {
+		if m != Container && r.Stdout != "true\n" {
 			t.Errorf("its own code: %+v", r)
 		}
 	})
@@ -66,8 +65,8 @@ func TestRunFiles(t *testing.T) {
 			"print(','.join(sorted(os.listdir('/out'))))\n",
 	}
 	const printed = "show wants the path of an image or sound, or its bytes\nA run shows at most 4 images and sounds\n.shown,a.csv,b.png\n"
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		for language, code := range programs {
 			for _, private := range []bool{false, true} {
 				var got []string
@@ -94,8 +93,8 @@ func TestRunFiles(t *testing.T) {
 // TestHostileRunFiles: a slot stays usable after a run with hostile files in /out, even if the run is ended early.
 // Promise: files-are-data
 func TestHostileRunFiles(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		var got []string
 		w.OnEvent = func(e sandboxapi.Event) {
 			if e.File != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -83,13 +82,13 @@ var folderAttacks = []folderAttack{
 // TestFolders: code sees a folder of the host, and neither leaves it nor changes it.
 // Promise: folders-stay-closed
 func TestFolders(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		if m == sandboxtest.Container && !confine.CanRestrictReads() {
+	RunInModes(t, func(t *testing.T, m Mode) {
+		if m == Container && !confine.CanRestrictReads() {
 			testkit.SkipBecause(t, "no Landlock")
 		}
 		folder, _ := newHostFolder(t)
 		drafts, _ := newHostFolder(t)
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, Python: true, Folders: []jail.Folder{
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, Python: true, Folders: []jail.Folder{
 			{Folder: sandboxapi.Folder{Name: "drafts", Write: true}, Source: drafts},
 			{Folder: sandboxapi.Folder{Name: "reports"}, Source: folder},
 		}})
@@ -163,8 +162,8 @@ for (const [how, path] of [["read", "/files/reports/absolute"], ["read", "/files
 // TestChosenFolders: a run and an MCP server see only the folders that were chosen for them.
 // Promise: folders-stay-closed
 func TestChosenFolders(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		if m == sandboxtest.Container && !confine.CanRestrictReads() {
+	RunInModes(t, func(t *testing.T, m Mode) {
+		if m == Container && !confine.CanRestrictReads() {
 			testkit.SkipBecause(t, "no Landlock")
 		}
 		w := startChosen(t, m)
@@ -231,13 +230,13 @@ func TestChosenFolders(t *testing.T) {
 }
 
 // startChosen starts a world with the folders one and two, which are read-only, and drafts, which is writable.
-func startChosen(t *testing.T, m sandboxtest.Mode) *sandboxtest.World {
+func startChosen(t *testing.T, m Mode) *World {
 	t.Helper()
 	one, _ := newHostFolder(t)
 	two, _ := newHostFolder(t)
 	drafts, _ := newHostFolder(t)
-	return sandboxtest.StartWorld(t, sandboxtest.Options{
-		Mode: m, Slots: 1, Warm: 1, Python: true, Servers: 4, Bridge: sandboxtest.BuildPuppet(t), Folders: []jail.Folder{
+	return StartWorld(t, Options{
+		Mode: m, Slots: 1, Warm: 1, Python: true, Servers: 4, Bridge: BuildPuppet(t), Folders: []jail.Folder{
 			{Folder: sandboxapi.Folder{Name: "drafts", Write: true}, Source: drafts},
 			{Folder: sandboxapi.Folder{Name: "one"}, Source: one}, {Folder: sandboxapi.Folder{Name: "two"}, Source: two},
 		},
@@ -265,8 +264,8 @@ except OSError: pass
 print(size, len(found), write)
 `,
 	}
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		for language, code := range programs {
 			for _, helpers := range []string{"", "// parallel", "# parallel"} {
 				if helpers != "" && (helpers[0] == '#') != language.IsPython() {
@@ -310,7 +309,7 @@ print(size, len(found), write)
 // Promise: folders-stay-closed
 func TestFolderName(t *testing.T) {
 	folder, _ := newHostFolder(t)
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Folders: []jail.Folder{
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Folders: []jail.Folder{
 		{Folder: sandboxapi.Folder{Name: "reports"}, Source: folder},
 	}})
 	w.Input = &sandboxapi.Input{Files: map[string][]byte{"reports": []byte("x")}}

@@ -17,14 +17,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 const hostilePackage = "npm:hostile@1.0.0"
 
 // install puts a package where sandboxd looks for it, as if it had been sealed: it belongs to sandboxd's user.
-func install(t *testing.T, w *sandboxtest.World, pkg string) {
+func install(t *testing.T, w *World, pkg string) {
 	t.Helper()
 	above := filepath.Join(w.Dir, "packages")
 	dir := filepath.Join(above, sandboxapi.PackageKey(pkg))
@@ -44,7 +43,7 @@ func install(t *testing.T, w *sandboxtest.World, pkg string) {
 // TestServerCannot: what a hostile server, or a program that it starts, tries, fails.
 // Promise: server-confinement
 func TestServerCannot(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 2)
 		install(t, w, hostilePackage)
 		install(t, w, "npm:other@1.0.0")
@@ -81,7 +80,7 @@ func TestServerCannot(t *testing.T) {
 			"call ptrace", "call newuser", "call unix", "call memfd", "call mount", "call setuid",
 			"dial 127.0.0.1:9", "dial 192.0.2.1:22",
 		}
-		if m == sandboxtest.Container && !confine.CanRestrictReads() {
+		if m == Container && !confine.CanRestrictReads() {
 			t.Log("this kernel has no Landlock: reads are not tried")
 			tries = append(tries[:1:1], "write /tmp/x x", "write /skills/x x")
 		}
@@ -101,8 +100,8 @@ func TestServerCannot(t *testing.T) {
 }
 
 // bridgeIn is where the bridge is, as a server sees it.
-func bridgeIn(m sandboxtest.Mode) string {
-	if m == sandboxtest.Container {
+func bridgeIn(m Mode) string {
+	if m == Container {
 		return "/usr/local/bin/mcp-bridge"
 	}
 	return "/usr/bin/mcp-bridge"
@@ -111,7 +110,7 @@ func bridgeIn(m sandboxtest.Mode) string {
 // TestServerPorts: embedded, a server reaches no port of another slot. (In Docker the filter does this: package network.)
 // Promise: server-confinement
 func TestServerPorts(t *testing.T) {
-	for _, m := range []sandboxtest.Mode{sandboxtest.Root, sandboxtest.User} {
+	for _, m := range []Mode{Root, User} {
 		t.Run(string(m), func(t *testing.T) {
 			w := servers(t, m, 2)
 			one, two := w.StartServer(t, sandboxapi.ServerHead{}), w.StartServer(t, sandboxapi.ServerHead{})
@@ -140,7 +139,7 @@ func TestServerPorts(t *testing.T) {
 // TestServerForks: a fork bomb ends at the limit on processes, disturbs no other slot, and leaves nothing.
 // Promise: server-limits
 func TestServerForks(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 2)
 		other := w.StartServer(t, sandboxapi.ServerHead{})
 		s := w.StartServer(t, sandboxapi.ServerHead{})
@@ -167,13 +166,13 @@ func TestServerForks(t *testing.T) {
 // TestServerHome: a server cannot fill the homes of others, whatever it does to be overlooked.
 // Promise: server-limits
 func TestServerHome(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 2)
 		s := w.StartServer(t, sandboxapi.ServerHead{})
 		home := sandboxapi.HomeDir(s.Slot)
 		size := strconv.Itoa(jail.HomeSize + 8<<20)
 		_, err := s.SendCommand("fill " + home + "/large " + size)
-		if m != sandboxtest.Container { // the kernel bounds it
+		if m != Container { // the kernel bounds it
 			if err == nil || !strings.Contains(err.Error(), "no space left") {
 				t.Error(err)
 			}
@@ -188,7 +187,7 @@ func TestServerHome(t *testing.T) {
 // TestServerStderr: nobody waits for what a server prints to standard error, however much it is.
 // Promise: server-limits
 func TestServerStderr(t *testing.T) {
-	w := servers(t, sandboxtest.Root, 1)
+	w := servers(t, Root, 1)
 	s := w.StartServer(t, sandboxapi.ServerHead{})
 	if _, err := s.SendCommand("start flood"); err != nil { // a child's standard error is closed
 		t.Fatal(err)
@@ -205,7 +204,7 @@ func TestServerStderr(t *testing.T) {
 // TestServerOwner: a server ends with the connection that its lease was taken on, and its slot is free again.
 // Promise: server-limits
 func TestServerOwner(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 1)
 		owner := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 		l, err := owner.AcquireServer(t.Context())
@@ -244,10 +243,10 @@ func TestServerOwner(t *testing.T) {
 // used again.
 // Promise: server-limits
 func TestServerKilled(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 1)
 		victims := []string{"the bridge", "its parent", "sandboxd"}
-		if m == sandboxtest.Container { // sandboxd is the parent
+		if m == Container { // sandboxd is the parent
 			victims = []string{"the bridge", "sandboxd"}
 		}
 		for _, victim := range victims {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -67,7 +66,7 @@ var hostile = []struct {
 var inEveryMode = []string{"endless loop", "ignores signals", "buffer bomb", "one big file", "skills flood", "flood of a closed directory", "output flood"}
 
 // runsIn reports whether a row runs in a mode, in Python or in TypeScript.
-func runsIn(row int, m sandboxtest.Mode, python bool) bool {
+func runsIn(row int, m Mode, python bool) bool {
 	h := hostile[row]
 	switch {
 	case testkit.IsThorough():
@@ -79,25 +78,25 @@ func runsIn(row int, m sandboxtest.Mode, python bool) bool {
 }
 
 // modes are the modes in the order in which rows take turns at them.
-var modes = []sandboxtest.Mode{sandboxtest.Container, sandboxtest.Root, sandboxtest.User}
+var modes = []Mode{Container, Root, User}
 
 // languages runs a test in both languages and every mode. After a run, one interpreter of the language waits. pick
 // chooses code.
-func languages(t *testing.T, f func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string)) {
+func languages(t *testing.T, f func(t *testing.T, o Options, pick func(typescript, python string) string)) {
 	t.Run("typescript", func(t *testing.T) {
-		sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-			f(t, sandboxtest.Options{Mode: m, Warm: 1}, func(typescript, _ string) string { return typescript })
+		RunInModes(t, func(t *testing.T, m Mode) {
+			f(t, Options{Mode: m, Warm: 1}, func(typescript, _ string) string { return typescript })
 		})
 	})
 	t.Run("python", func(t *testing.T) {
-		sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-			f(t, sandboxtest.Options{Mode: m, Python: true}, func(_, python string) string { return python })
+		RunInModes(t, func(t *testing.T, m Mode) {
+			f(t, Options{Mode: m, Python: true}, func(_, python string) string { return python })
 		})
 	})
 }
 
 // next checks that the next run works.
-func next(t *testing.T, w *sandboxtest.World, pick func(typescript, python string) string) {
+func next(t *testing.T, w *World, pick func(typescript, python string) string) {
 	t.Helper()
 	if r := w.RunCode(t, pick("console.log('next');\n", "print('next')\n"), testkit.Patience); r.Stdout != "next\n" {
 		t.Errorf("the next run: %+v", r)
@@ -106,10 +105,10 @@ func next(t *testing.T, w *sandboxtest.World, pick func(typescript, python strin
 
 // Promise: nothing-stays, memory-limits
 func TestLimits(t *testing.T) {
-	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
+	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		const memory = 256 << 20
 		o.Slots, o.Memory = 2, memory
-		w := sandboxtest.StartWorld(t, o)
+		w := StartWorld(t, o)
 		for i, h := range hostile {
 			code := pick(h.code, h.python)
 			if code == "" || !runsIn(i, o.Mode, o.Python) {
@@ -150,7 +149,7 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 	for i, name := range []string{"typescript", "python"} {
 		t.Run(name, func(t *testing.T) {
 			python := i == 1
-			w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
+			w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1, Python: python, Memory: 256 << 20})
 			for _, row := range []struct {
 				name   string
 				ends   [2]string
@@ -185,10 +184,10 @@ func TestPrintedBeforeTheEnd(t *testing.T) {
 // TestKilled: a run that somebody kills, or that crashes, says so, and does not blame the memory. It needs root, as whoever
 // kills has.
 func TestKilled(t *testing.T) {
-	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
+	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		o.Slots = 1
-		w := sandboxtest.StartWorld(t, o)
-		ended, printed := make(chan sandboxtest.Result, 1), make(chan sandboxapi.Event, 8)
+		w := StartWorld(t, o)
+		ended, printed := make(chan Result, 1), make(chan sandboxapi.Event, 8)
 		w.OnEvent = func(e sandboxapi.Event) { printed <- e }
 		go func() {
 			ended <- w.RunCode(t, pick("console.log('up');\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
@@ -224,7 +223,7 @@ func TestNoRoomForOutput(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	testkit.Must(t, os.Chmod(dir, 0o755))
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1, Args: []string{"--runs", dir}})
 	r := w.RunCode(t, "console.log('x'.repeat(5000000));\n", testkit.Patience)
 	const want = "The whole stdout, 5000001 bytes, could not be kept: the disk of /runs is full."
 	if r.Exit.Unkept != want || r.Exit.StdoutFile != "" || len(r.Stdout) != 5000001 || r.Exit.Reason != sandboxapi.Exited {
@@ -236,7 +235,7 @@ func TestNoRoomForOutput(t *testing.T) {
 }
 
 // nothingLeft checks that the only processes left in the slots are the prepared ones and the waiting interpreter.
-func nothingLeft(t *testing.T, w *sandboxtest.World, m sandboxtest.Mode) {
+func nothingLeft(t *testing.T, w *World, m Mode) {
 	t.Helper()
 	stats, err := w.Client.Stats(context.Background())
 	if err != nil {
@@ -246,10 +245,10 @@ func nothingLeft(t *testing.T, w *sandboxtest.World, m sandboxtest.Mode) {
 		t.Errorf("%+v", stats)
 	}
 	want := stats.Slots // a prepared process in each, one of them the waiting interpreter
-	if m != sandboxtest.Container {
+	if m != Container {
 		want = 2*stats.Slots + 1 // bubblewrap and process 1 of its namespace in each, and the interpreter
 	}
-	if m == sandboxtest.User {
+	if m == User {
 		want++ // and once the supervisor, which waits outside
 	}
 	awaitWarm(t, w, 1)
@@ -281,9 +280,9 @@ func descendants(pid int) map[int]string {
 
 // Promise: memory-limits
 func TestKernelLimits(t *testing.T) {
-	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
+	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		o.Slots = 1
-		w := sandboxtest.StartWorld(t, o)
+		w := StartWorld(t, o)
 		t.Run("file size", func(t *testing.T) {
 			r := w.RunCode(t, pick("const f = Deno.openSync('/tmp/big', { write: true, create: true });\nf.truncateSync(127 << 20);\ntry { f.truncateSync(129 << 20); console.log('grew'); } catch (e) { console.log(e.message); }\nDeno.removeSync('/tmp/big');\n",
 				"import os\nf = open('/tmp/big', 'wb')\nf.truncate(127 << 20)\ntry:\n    f.truncate(129 << 20)\n    print('grew')\nexcept OSError as e: print('os error', e.errno)\nos.remove('/tmp/big')\n"), testkit.Patience)
@@ -312,9 +311,9 @@ func TestKernelLimits(t *testing.T) {
 
 // Promise: nothing-stays
 func TestCancel(t *testing.T) {
-	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
+	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		o.Slots = 2
-		w := sandboxtest.StartWorld(t, o)
+		w := StartWorld(t, o)
 		for i := range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
 			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
@@ -332,9 +331,9 @@ func TestCancel(t *testing.T) {
 
 // A connection that closes ends its runs and its leases.
 func TestDroppedConnection(t *testing.T) {
-	languages(t, func(t *testing.T, o sandboxtest.Options, pick func(typescript, python string) string) {
+	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		o.Slots, o.Warm = 2, 0
-		w := sandboxtest.StartWorld(t, o)
+		w := StartWorld(t, o)
 		language := sandboxapi.Language(pick("typescript", "python"))
 		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 		lease, err := other.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Language: language})
@@ -377,7 +376,7 @@ func TestDroppedConnection(t *testing.T) {
 
 // A reader that stalls blocks no other run, and its own run still ends at its timeout.
 func TestStalledReader(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 2, Warm: 1})
+	w := StartWorld(t, Options{Mode: Root, Slots: 2, Warm: 1})
 	lease, err := w.Client.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -419,17 +418,17 @@ func TestStalledReader(t *testing.T) {
 func TestWhatTheKernelSays(t *testing.T) {
 	for _, row := range []struct {
 		program   string
-		o         sandboxtest.Options
+		o         Options
 		variables int // those of the contract, four for canaries, and bwrap's PWD
 	}{
-		{"deno", sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1}, 11},
-		{"python3", sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 13},
+		{"deno", Options{Mode: Root, Slots: 1, Warm: 1}, 11},
+		{"python3", Options{Mode: Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 13},
 	} {
-		t.Run(row.program, func(t *testing.T) { kernelSays(t, sandboxtest.StartWorld(t, row.o), row.program, row.variables) })
+		t.Run(row.program, func(t *testing.T) { kernelSays(t, StartWorld(t, row.o), row.program, row.variables) })
 	}
 }
 
-func kernelSays(t *testing.T, w *sandboxtest.World, program string, variables int) {
+func kernelSays(t *testing.T, w *World, program string, variables int) {
 	awaitWarm(t, w, 1)
 	own, err := proc.NamespaceOf(os.Getpid(), "net")
 	if err != nil {
@@ -497,7 +496,7 @@ func oddDescriptors(pid int) (odd []string) {
 	return odd
 }
 
-func awaitWarm(t *testing.T, w *sandboxtest.World, n int) {
+func awaitWarm(t *testing.T, w *World, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		s, err := w.Client.Stats(context.Background())

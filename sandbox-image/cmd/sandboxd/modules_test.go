@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/runner"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -33,8 +32,8 @@ func shop(t *testing.T, types string) []sandboxapi.Module {
 // TestModules: code imports its clients from /apis/, is checked by their types in its slot, and is not run if it has
 // mistakes. What is wrong in other ways is not a mistake.
 func TestModules(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, TypeScript: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, TypeScript: true})
 		h, err := w.Client.Health(t.Context())
 		if err != nil || h.TypeScript == "" {
 			t.Fatalf("%+v %v", h, err)
@@ -52,7 +51,7 @@ func TestModules(t *testing.T) {
 			`const f = async () => (await shop("POST /refunds/{id}", {path: {id: "1"}})).idd;`:                 "2:77 2339",
 			"// @ts-ignore\n" + `const f = () => shop("POST /refunds/{id}"); console.log("ignored")`:           "ignored",
 		} {
-			if m != sandboxtest.Root && !testkit.IsThorough() && want != "2:69 2561" && want != "1" {
+			if m != Root && !testkit.IsThorough() && want != "2:69 2561" && want != "1" {
 				continue // the compiler decides alike in all modes; two rows show that it works in each
 			}
 			r := w.RunCode(t, begin+code, testkit.Patience)
@@ -85,7 +84,7 @@ func TestModules(t *testing.T) {
 // TestModulesBroken: whatever declarations hold, they are only read by the compiler, and code that uses nothing of them
 // runs.
 func TestModulesBroken(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, TypeScript: true})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, TypeScript: true})
 	for _, types := range []string{
 		"}}} ; declare global { interface Array<T> { length: string } } {{{",
 		"console.log('code'); import '/skills/evil.ts'; Deno.exit(3);",

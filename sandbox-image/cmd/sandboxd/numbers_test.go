@@ -4,22 +4,21 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // Descriptor numbers do not depend on chance: interpreters start whatever other descriptors sandboxd, or the Go runtime
 // in the programs that it starts, has open.
 func TestDescriptors(t *testing.T) {
-	for name, o := range map[string]sandboxtest.Options{
+	for name, o := range map[string]Options{
 		"no cgroup file can be read":         {NoSys: true},
 		"standard streams closed":            {Closed: true},
 		"both":                               {NoSys: true, Closed: true},
 		"many slots, so that numbers run up": {NoSys: true, Slots: 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+			RunInModes(t, func(t *testing.T, m Mode) {
 				o.Mode, o.Warm = m, 1
-				w := sandboxtest.StartWorld(t, o)
+				w := StartWorld(t, o)
 				if r := w.RunCode(t, "console.log(6 * 7);\n", testkit.Patience); r.Stdout != "42\n" {
 					t.Errorf("%+v\n%s", r, w.ReadLog())
 				}

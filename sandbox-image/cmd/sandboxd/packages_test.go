@@ -11,7 +11,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -19,7 +18,7 @@ import (
 var codePackages = []string{"npm:probe@1.2.3", "npm:@scope/other@2.0.0-rc.1"}
 
 // pinForCode seals codePackages as an installation leaves them, and puts them in force.
-func pinForCode(t *testing.T, w *sandboxtest.World) {
+func pinForCode(t *testing.T, w *World) {
 	t.Helper()
 	above := filepath.Join(w.Dir, "packages")
 	var st syscall.Stat_t
@@ -53,7 +52,7 @@ func pinForCode(t *testing.T, w *sandboxtest.World) {
 // of the permission set changes.
 // Promise: first-installed-package
 func TestCodePackages(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 1)
 		w.AllowHosts(t)
 		before := w.Hash
@@ -111,7 +110,7 @@ console.log(a === b && b === c && c === d, a, sub, bare, other);`
 
 // writePackages writes to the packages as the sandbox of a waiting interpreter sees them. Unlike code, it needs no
 // permission of Deno.
-func writePackages(t *testing.T, w *sandboxtest.World) error {
+func writePackages(t *testing.T, w *World) error {
 	t.Helper()
 	var all []int
 	for queue := []int{w.Pid()}; len(queue) > 0; queue = queue[1:] {
@@ -132,7 +131,7 @@ func writePackages(t *testing.T, w *sandboxtest.World) error {
 // TestPackagesAreReadOnly: the kernel keeps code from the packages, whatever Deno permits.
 // Promise: first-installed-package
 func TestPackagesAreReadOnly(t *testing.T) {
-	w := servers(t, sandboxtest.User, 1)
+	w := servers(t, User, 1)
 	pinForCode(t, w)
 	testkit.WaitFor(t, func() bool { return errors.Is(writePackages(t, w), syscall.EROFS) })
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -25,8 +24,8 @@ await Deno.writeTextFile("/skills/data.json", '{"who":"data"}');`
 // other skills are imported from /skills, also those that the run itself makes.
 // Promise: pinned-skills
 func TestPinned(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		w.Language = sandboxapi.LanguageTypeScript
 		if r := w.RunCode(t, plant, 20*time.Second); r.Exit.Code != 0 {
 			t.Fatalf("planting: %s%s", r.Stdout, r.Stderr)
@@ -83,7 +82,7 @@ for change in (lambda: open(open_report.__file__, "w"), lambda: os.unlink(open_r
 
 // TestPinnedWarm: as long as skills are pinned, runs find a warm interpreter.
 func TestPinnedWarm(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.User, Slots: 2, Warm: 1})
+	w := StartWorld(t, Options{Mode: User, Slots: 2, Warm: 1})
 	w.Skills = map[string]string{"pinned.ts": "export const who = 'pinned';"}
 	code := `import { who } from "/skills/pinned.ts"; console.log(who);`
 	w.RunCode(t, code, 20*time.Second)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -15,8 +14,8 @@ import (
 // runs, private or not, have in /tmp, /skills and /runs. Runs that are not private share files as ever.
 // Promise: tenant-files
 func TestPrivate(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, Python: true})
 		w.Language = sandboxapi.LanguageTypeScript
 		shared := `await Deno.writeTextFile("/tmp/shared.txt", "of the others");
 await Deno.writeTextFile("/skills/theirs.ts", "export const x = 'of the others';");
@@ -85,8 +84,8 @@ for path in ("/tmp/shared.txt", "/skills/theirs.ts", "`+first.Exit.StdoutFile+`"
 // TestPrivateLease: a run is private if and only if its lease is, and its skills have names of files.
 // Promise: tenant-files
 func TestPrivateLease(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1})
 		for _, private := range []bool{false, true} {
 			l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Private: private})
 			testkit.Must(t, err)

@@ -17,12 +17,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // raw sends a request that Client would not send.
-func raw(t *testing.T, w *sandboxtest.World, method, path, contentType, body string) (int, string) {
+func raw(t *testing.T, w *World, method, path, contentType, body string) (int, string) {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -48,7 +47,7 @@ func raw(t *testing.T, w *sandboxtest.World, method, path, contentType, body str
 }
 
 func TestBadRequests(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1})
 	lease, err := w.Client.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +112,7 @@ func TestBadRequests(t *testing.T) {
 
 // A lease is good for one run, and the end of the run does not free its slot.
 func TestLeases(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Container, Slots: 1, Warm: 1})
+	w := StartWorld(t, Options{Mode: Container, Slots: 1, Warm: 1})
 	ctx := context.Background()
 	lease, err := w.Client.Acquire(ctx)
 	if err != nil {
@@ -146,8 +145,8 @@ func TestLeases(t *testing.T) {
 
 // Where no interpreter is kept warm, a lease ahead is refused: a run that takes its own lease starts one sooner.
 func TestNoLeaseAhead(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 3})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 3})
 		if l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
@@ -159,8 +158,8 @@ func TestNoLeaseAhead(t *testing.T) {
 
 // A lease ahead starts no interpreter, follows changed permissions, runs warm, and never takes the last slot.
 func TestLeaseAhead(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 3, Warm: 1})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 3, Warm: 1})
 		ctx := context.Background()
 		code := "console.log(Deno.permissions.querySync({ name: 'net', host: 'a.example' }).state)"
 		run := func(l sandboxapi.Lease) (string, sandboxapi.Exit) {
@@ -244,8 +243,8 @@ func TestLeaseAhead(t *testing.T) {
 
 // Changed permissions replace the waiting interpreters, and an older lease still works with the new set.
 func TestPermissionsChange(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 2})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 2})
 		const ask = "const s = Deno.permissions.querySync;\nfor (const host of ['a.example', 'b.a.example', 'c.example']) console.log(Deno.permissions.querySync({ name: 'net', host }).state);\n"
 		if r := w.RunCode(t, ask, testkit.Patience); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
 			t.Errorf("closed: %+v", r)
@@ -280,7 +279,7 @@ func TestPermissionsChange(t *testing.T) {
 
 // A changed CA replaces the waiting interpreters. Without a CA nothing runs.
 func TestCAChange(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1})
 	awaitWarm(t, w, 1)
 	ca := filepath.Join(w.Dir, "ca.pem")
 	data, err := os.ReadFile(ca)
@@ -318,7 +317,7 @@ func TestCAChange(t *testing.T) {
 
 // A waiting interpreter that dies is replaced.
 func TestWaitingInterpreterDies(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Warm: 1})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1})
 	for range 3 {
 		awaitWarm(t, w, 1)
 		waiting := func() (pid int) {
@@ -358,9 +357,9 @@ func (c attachConn) LocalAddr() net.Addr              { return &net.UnixAddr{Nam
 func (c attachConn) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: "attach"} }
 
 // attachAs starts `sandboxd attach` as a user, and a client over its stdio.
-func attachAs(t *testing.T, w *sandboxtest.World, uid uint32) (*exec.Cmd, *sandboxapi.Client, *bytes.Buffer) {
+func attachAs(t *testing.T, w *World, uid uint32) (*exec.Cmd, *sandboxapi.Client, *bytes.Buffer) {
 	t.Helper()
-	cmd := exec.Command(sandboxtest.BuildBinary(t), "attach", "--socket", w.Socket)
+	cmd := exec.Command(BuildBinary(t), "attach", "--socket", w.Socket)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
 	var errs bytes.Buffer
@@ -386,7 +385,7 @@ func attachAs(t *testing.T, w *sandboxtest.World, uid uint32) (*exec.Cmd, *sandb
 func TestAttach(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGKILL"} {
 		t.Run(way, func(t *testing.T) {
-			w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Container, Slots: 2, Warm: 1})
+			w := StartWorld(t, Options{Mode: Container, Slots: 2, Warm: 1})
 			cmd, client, said := attachAs(t, w, slot.ServiceUID)
 			ctx := context.Background()
 			lease, err := client.Acquire(ctx)
@@ -427,14 +426,14 @@ func TestAttach(t *testing.T) {
 					t.Fatalf("%+v %v", s, err)
 				}
 			}
-			nothingLeft(t, w, sandboxtest.Container)
+			nothingLeft(t, w, Container)
 		})
 	}
 }
 
 // Only the owner can reach the socket, and the user of each connection is checked.
 func TestWhoMayConnect(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Container, Slots: 1})
+	w := StartWorld(t, Options{Mode: Container, Slots: 1})
 	for _, uid := range []uint32{20000, 20050, 65534} {
 		cmd, client, said := attachAs(t, w, uid)
 		if _, err := client.Health(context.Background()); err == nil {

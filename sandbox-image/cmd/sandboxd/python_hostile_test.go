@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -17,8 +16,8 @@ var pythonAttacks string
 // Python begins where the attacks of escaped code begin, and all of them fail.
 // Promise: least-privilege
 func TestPythonAttacks(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Python: true})
 		r := w.RunCode(t, pythonAttacks, testkit.Patience)
 		if r.Exit.Code != 0 || !strings.HasPrefix(r.Stdout, "tried ") || strings.Count(r.Stdout, "\n") != 1 {
 			t.Errorf("%s%s%+v", r.Stdout, r.Stderr, r.Exit)
@@ -28,8 +27,8 @@ func TestPythonAttacks(t *testing.T) {
 
 // No login of one run is sent by the libraries of another one: requests and aiohttp read ~/.netrc, or what NETRC names.
 func TestPythonLogins(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Python: true})
 		w.RunCode(t, "with open('/tmp/.netrc', 'w') as f: f.write('default login a password b\\n')\n", 20*time.Second)
 		const code = "import os, netrc\nprint(netrc.netrc(os.environ.get('NETRC')).authenticators('api.example.com'))\n"
 		if r := w.RunCode(t, code, 20*time.Second); r.Stdout != "None\n" {
@@ -40,7 +39,7 @@ func TestPythonLogins(t *testing.T) {
 
 // After a run of Python one of its interpreters is kept warm, which takes no place from those of TypeScript.
 func TestPythonWarm(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 3, Warm: 1, Python: true})
+	w := StartWorld(t, Options{Mode: Root, Slots: 3, Warm: 1, Python: true})
 	awaitWarm(t, w, 1)
 	if r := w.RunCode(t, "print('cold')\n", testkit.Patience); r.Stdout != "cold\n" || r.Exit.Warm {
 		t.Errorf("the first run: %+v", r)
@@ -63,8 +62,8 @@ func TestPythonWarm(t *testing.T) {
 
 // Where there is one slot, both languages take turns in it.
 func TestPythonOneSlot(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1, Python: true})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1, Python: true})
 		for range 3 {
 			w.Language = sandboxapi.LanguagePython
 			if r := w.RunCode(t, "print('python')\n", testkit.Patience); r.Stdout != "python\n" {
@@ -80,7 +79,7 @@ func TestPythonOneSlot(t *testing.T) {
 
 // Without Python a run of it is refused with the reason, and TypeScript runs.
 func TestNoPython(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Args: []string{"--python", "/bin/false"}})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Args: []string{"--python", "/bin/false"}})
 	h, err := w.Client.Health(t.Context())
 	if err != nil || h.Python.Version != "" || !strings.Contains(h.Python.Problem, "/bin/false does not run") {
 		t.Errorf("%+v %v", h.Python, err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -86,9 +85,9 @@ func TestSameAsBarePython(t *testing.T) {
 	for _, p := range scripts {
 		bare[p.name] = barePython(t, program, p.code)
 	}
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		t.Parallel()
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Python: true})
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Python: true})
 		for _, p := range scripts {
 			t.Run(p.name, func(t *testing.T) {
 				want := bare[p.name]
@@ -111,8 +110,8 @@ func TestSameAsBarePython(t *testing.T) {
 // Programs with top-level await, which Python itself refuses, behave like all others.
 func TestTopLevelAwait(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"FILE/main.py\", line "
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 0, Python: true})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 0, Python: true})
 		for _, row := range []struct {
 			name, code, stdout, stderr string
 			code2                      int

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -141,12 +140,12 @@ func TestSameAsBareDeno(t *testing.T) {
 			t.Errorf("no program is named %s", name)
 		}
 	}
-	preload := map[sandboxtest.Mode][]bool{sandboxtest.Root: {false, true}, sandboxtest.User: {false}, sandboxtest.Container: {true}}
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	preload := map[Mode][]bool{Root: {false, true}, User: {false}, Container: {true}}
+	RunInModes(t, func(t *testing.T, m Mode) {
 		t.Parallel()
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 2})
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 2})
 		for _, p := range programs {
-			if m != sandboxtest.Root && !testkit.IsThorough() && !slices.Contains(machinePrograms, p.name) {
+			if m != Root && !testkit.IsThorough() && !slices.Contains(machinePrograms, p.name) {
 				continue
 			}
 			t.Run(p.name, func(t *testing.T) {
@@ -184,9 +183,9 @@ func TestLoadedAhead(t *testing.T) {
 	for range 3 {
 		start = max(start, bareDeno(t, program).cpu.Milliseconds())
 	}
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		spent := map[*sandboxtest.World][]int64{} // ms of processor time of each run
-		heap := func(w *sandboxtest.World) int {
+	OneMode(t, func(t *testing.T, m Mode) {
+		spent := map[*World][]int64{} // ms of processor time of each run
+		heap := func(w *World) int {
 			t.Helper()
 			r := w.RunCode(t, program, testkit.Patience)
 			spent[w] = append(spent[w], r.Exit.CPUMS)
@@ -197,7 +196,7 @@ func TestLoadedAhead(t *testing.T) {
 			return n
 		}
 		const loads = 500 << 10 // bytes; it is 1.1 MB, and always the same
-		cold, warm := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1}), sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1})
+		cold, warm := StartWorld(t, Options{Mode: m, Slots: 1}), StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1})
 		bare := min(heap(cold), heap(cold), heap(cold))
 		for deadline := time.Now().Add(time.Minute); heap(warm) < bare+loads; {
 			if time.Now().After(deadline) {
@@ -230,8 +229,8 @@ func TestLoadedAhead(t *testing.T) {
 // A run that may call MCP servers has the global mcp, which names them, and is otherwise like any run. More names than a
 // pipe holds arrive too.
 func TestServersNamed(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1})
 		w.Servers = map[string][]string{"small": {"echo"}, "large": {}}
 		for n := range 10000 {
 			w.Servers["large"] = append(w.Servers["large"], "tool_"+strconv.Itoa(n))
@@ -249,16 +248,16 @@ func TestServersNamed(t *testing.T) {
 }
 
 // codeDir is the directory of the code as code sees it.
-func codeDir(m sandboxtest.Mode, r sandboxtest.Result) string {
-	if m == sandboxtest.Container {
+func codeDir(m Mode, r Result) string {
+	if m == Container {
 		return "/code/" + strconv.Itoa(int(r.Lease.Slot))
 	}
 	return "/code"
 }
 
 func TestBytes(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Warm: 1})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Warm: 1})
 		t.Run("invalid", func(t *testing.T) {
 			r := w.RunCode(t, "Deno.stdout.writeSync(new Uint8Array([0x61, 0xff, 0xc3, 0x28, 0xf0, 0x9f]));\n", testkit.Patience)
 			if want := "a\ufffd\ufffd(\ufffd\ufffd"; r.Stdout != want || r.Exit.InvalidUTF8 != 4 || r.Exit.StdoutBytes != 6 {
@@ -293,8 +292,8 @@ func TestBytes(t *testing.T) {
 
 // Runs share /tmp and /skills, in whichever slots they are.
 func TestSharedDirectories(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1})
 		hold, err := w.Client.Acquire(context.Background())
 		if err != nil {
 			t.Fatal(err)

@@ -11,19 +11,18 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-func servers(t *testing.T, m sandboxtest.Mode, n int) *sandboxtest.World {
+func servers(t *testing.T, m Mode, n int) *World {
 	t.Helper()
-	return sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Servers: n, Bridge: sandboxtest.BuildPuppet(t)})
+	return StartWorld(t, Options{Mode: m, Slots: 1, Servers: n, Bridge: BuildPuppet(t)})
 }
 
 // TestServer: a program runs in a server slot with the environment of one, and its end frees the slot.
 // Promise: server-confinement
 func TestServer(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 2)
 		s := w.StartServer(t, sandboxapi.ServerHead{})
 		home := sandboxapi.HomeDir(s.Slot)
@@ -48,7 +47,7 @@ func TestServer(t *testing.T) {
 		if out, err := s.SendCommand("read " + home + "/file"); out != "text" || err != nil {
 			t.Errorf("%q %v", out, err)
 		}
-		if m != sandboxtest.Container || confine.CanMoveFiles() {
+		if m != Container || confine.CanMoveFiles() {
 			if _, err := s.SendCommand("move " + home + "/file " + home + "/below/file"); err != nil {
 				t.Error(err)
 			}
@@ -74,7 +73,7 @@ func TestServer(t *testing.T) {
 // TestServerPools: neither kind of slot is given to the other, and a lease is good for what it was taken for.
 // Promise: server-confinement
 func TestServerPools(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 1)
 		ctx := t.Context()
 		s := w.StartServer(t, sandboxapi.ServerHead{})
@@ -113,15 +112,15 @@ func TestServerPools(t *testing.T) {
 // TestServerLeavesNothing: however a server ends, none of its processes is left, nor a file.
 // Promise: server-limits
 func TestServerLeavesNothing(t *testing.T) {
-	ends := map[string]func(w *sandboxtest.World, s *sandboxtest.Server) error{
-		"exit":  func(_ *sandboxtest.World, s *sandboxtest.Server) error { _, _ = s.SendCommand("exit 0"); return nil },
-		"close": func(_ *sandboxtest.World, s *sandboxtest.Server) error { _ = s.Close(); return nil },
-		"release": func(w *sandboxtest.World, s *sandboxtest.Server) error {
+	ends := map[string]func(w *World, s *Server) error{
+		"exit":  func(_ *World, s *Server) error { _, _ = s.SendCommand("exit 0"); return nil },
+		"close": func(_ *World, s *Server) error { _ = s.Close(); return nil },
+		"release": func(w *World, s *Server) error {
 			return w.Client.Release(context.Background(), s.Generation)
 		},
-		"input": func(_ *sandboxtest.World, s *sandboxtest.Server) error { return s.CloseWrite() },
+		"input": func(_ *World, s *Server) error { return s.CloseWrite() },
 	}
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
+	RunInModes(t, func(t *testing.T, m Mode) {
 		w := servers(t, m, 1)
 		for name, end := range ends {
 			s := w.StartServer(t, sandboxapi.ServerHead{})
@@ -143,7 +142,7 @@ func TestServerLeavesNothing(t *testing.T) {
 			if left := puppets(t); len(left) > 0 {
 				t.Errorf("%s leaves %v", name, left)
 			}
-			if m == sandboxtest.Container {
+			if m == Container {
 				// out0 is the /out of the slot for runs.
 				if entries, err := os.ReadDir(filepath.Join(w.Dir, "home")); err != nil || len(entries) != 1 || entries[0].Name() != "out0" {
 					t.Errorf("%s leaves %v %v", name, entries, err)
@@ -156,7 +155,7 @@ func TestServerLeavesNothing(t *testing.T) {
 // puppets lists the processes of this test's servers, in all namespaces.
 func puppets(t *testing.T) (pids []string) {
 	t.Helper()
-	puppet, err := os.Stat(sandboxtest.BuildPuppet(t))
+	puppet, err := os.Stat(BuildPuppet(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +173,7 @@ func puppets(t *testing.T) (pids []string) {
 
 // TestServerWithoutBridge: what is missing makes server leases fail with a reason, and nothing else.
 func TestServerWithoutBridge(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
+	w := StartWorld(t, Options{Mode: Root, Slots: 1, Servers: 1, Bridge: "/nonexistent/mcp-bridge"})
 	if l, err := w.Client.AcquireServer(t.Context()); !errors.Is(err, sandboxapi.ErrUnready) || !strings.Contains(err.Error(), "mcp-bridge is missing") {
 		t.Errorf("%+v %v", l, err)
 	}
@@ -190,8 +189,8 @@ func TestServerWithoutBridge(t *testing.T) {
 // TestServerMemory: the memory of all of a server's processes counts.
 // Promise: server-limits
 func TestServerMemory(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: sandboxtest.BuildPuppet(t)})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1, Servers: 1, ServerMemory: 128 << 20, Bridge: BuildPuppet(t)})
 		s := w.StartServer(t, sandboxapi.ServerHead{})
 		if _, err := s.SendCommand("allocate " + strconv.Itoa(30<<20)); err != nil {
 			t.Fatal(err)

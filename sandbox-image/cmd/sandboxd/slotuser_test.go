@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 )
 
 // TestShare: whatever modes a package gives its files, their group can read them afterwards. What a link leads to keeps
@@ -31,7 +30,7 @@ func TestShare(t *testing.T) {
 		testkit.Must(t, os.Chmod(path, mode))
 	}
 	testkit.Must(t, os.Chmod(filepath.Join(dir, "closed"), 0))
-	const uid = sandboxtest.UserUID
+	const uid = UserUID
 	testkit.Must(t, filepath.WalkDir(above, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -39,7 +38,7 @@ func TestShare(t *testing.T) {
 		return os.Lchown(path, uid, uid)
 	}))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "deno.lock"), nil, 0o644)) //nolint:gosec // sandboxd's, of an earlier installation
-	cmd := exec.Command(sandboxtest.BuildBinary(t), "share", dir)
+	cmd := exec.Command(BuildBinary(t), "share", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

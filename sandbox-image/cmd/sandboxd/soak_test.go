@@ -15,7 +15,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/proc"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -52,7 +51,7 @@ func (s state) grew(before state) bool {
 	return s.files > before.files+2 || s.processes != before.processes || s.tmp != before.tmp || s.threads > before.threads+32
 }
 
-func look(t *testing.T, w *sandboxtest.World) (s state, rss int64) {
+func look(t *testing.T, w *World) (s state, rss int64) {
 	t.Helper()
 	pid := w.Pid()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -73,8 +72,8 @@ func look(t *testing.T, w *sandboxtest.World) (s state, rss int64) {
 // TestSoak does many runs in sequence, a fifth of them hostile. Every response is that of its own run, and nothing
 // grows.
 func TestSoak(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 3, Warm: 1, Memory: 192 << 20})
 		for range 5 {
 			w.RunCode(t, "console.log(1)", testkit.Patience)
 		}
@@ -123,8 +122,8 @@ func TestSoak(t *testing.T) {
 
 // TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
-	sandboxtest.OneMode(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 8, Warm: 2})
+	OneMode(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 8, Warm: 2})
 		each := max(1, soakRuns(t)/200)
 		var wg sync.WaitGroup
 		for c := range 64 {
@@ -161,8 +160,8 @@ func TestManyClients(t *testing.T) {
 // TestRestart stops sandboxd cleanly, and with SIGKILL during a run. No process of it is left, and the next sandboxd
 // continues with greater generations.
 func TestRestart(t *testing.T) {
-	sandboxtest.RunInModes(t, func(t *testing.T, m sandboxtest.Mode) {
-		w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: m, Slots: 2, Warm: 1})
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1})
 		last := w.RunCode(t, "console.log(1)", testkit.Patience).Lease.Generation
 		for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			lease, err := w.Client.Acquire(context.Background())
@@ -215,7 +214,7 @@ func TestRestart(t *testing.T) {
 
 // TestIdleMemory measures a waiting interpreter.
 func TestIdleMemory(t *testing.T) {
-	w := sandboxtest.StartWorld(t, sandboxtest.Options{Mode: sandboxtest.Root, Slots: 4, Warm: 4})
+	w := StartWorld(t, Options{Mode: Root, Slots: 4, Warm: 4})
 	awaitWarm(t, w, 4)
 	time.Sleep(200 * time.Millisecond)
 	var private int64

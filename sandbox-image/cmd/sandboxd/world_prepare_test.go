@@ -1,6 +1,7 @@
-package sandboxtest
+package main
 
 import (
+	_ "embed" // ca.pem
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,6 +12,11 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
+
+// testCA is a certificate without a key: no connection is made with it.
+//
+//go:embed testdata/ca.pem
+var testCA []byte
 
 // prepareDirs makes sandboxd's directories below the system's directory for temporary files.
 func (w *World) prepareDirs(t testing.TB, o Options) {

@@ -1,4 +1,4 @@
-package sandboxtest
+package main
 
 import (
 	"bufio"
@@ -29,8 +29,7 @@ func BuildPuppet(t testing.TB) string {
 	dir := filepath.Dir(BuildBinary(t))
 	puppet.once.Do(func() {
 		puppet.path = filepath.Join(dir, "puppet")
-		const pkg = "github.com/codeforge-mcp/codeforge/sandbox-image/internal/sandboxtest/puppet"
-		cmd := exec.Command("go", "build", "-o", puppet.path, pkg)
+		cmd := exec.Command("go", "build", "-o", puppet.path, "./testdata/puppet")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			puppet.err = fmt.Errorf("%w: %s", err, out)

@@ -1,6 +1,4 @@
-// Package sandboxtest starts the real sandboxd for tests, with real network namespaces, bubblewrap and Deno. sandboxd
-// runs as root, as an ordinary user in a user namespace, or as process 1 of a pid namespace like in the container.
-package sandboxtest
+package main
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package sandboxtest
+package main
 
 import (
 	"encoding/json"
@@ -41,7 +41,7 @@ const (
 	disarmEnv = "CODEFORGE_DISARM"
 )
 
-// RunTests is the TestMain of packages that use Start.
+// RunTests is TestMain: the test binary also supervises sandboxd.
 func RunTests(m *testing.M) {
 	if mode := os.Getenv(superviseEnv); mode != "" {
 		fmt.Fprintln(os.Stderr, "supervisor:", superviseDaemon(Mode(mode)))
