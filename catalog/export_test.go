@@ -13,3 +13,14 @@ func FieldNames() (headings, kinds map[string][]string) {
 	}
 	return headings, kinds
 }
+
+// InnerNames are the fields of the objects inside others, and ProviderNames the presets of "oauth2".
+func InnerNames() map[string][]string {
+	return map[string][]string{
+		"limits": limitsFields().fieldNames(), "sum": sumFields().fieldNames(), "rule": ruleFields().fieldNames(),
+		"condition": conditionFields().fieldNames(), "tools": toolsFields().fieldNames(), "client_cert": clientCertFields().fieldNames(),
+		"secret": sourceFields(func(s *secretSource) *secretSource { return s }).fieldNames(),
+	}
+}
+
+var ProviderNames = providerNames

@@ -6,12 +6,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-const (
-	// maxIdempotency is the longest name of the header in bytes.
-	maxIdempotency = 64
-	// idempotencyPattern matches the allowed names of the header.
-	idempotencyPattern = "^[A-Za-z0-9-]*([Ii]dempotency-[Kk]ey|-[Rr]equest-[Ii]d)$"
-)
+// maxIdempotency is the longest name of the header in bytes.
+const maxIdempotency = 64
 
 // readIdempotency reads "idempotency". It accepts only known names for such a header. The proxy writes this header, so
 // it must not change how a server reads the request.

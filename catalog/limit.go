@@ -82,43 +82,31 @@ func ParseMillionths(text string) (int64, bool) {
 // perUnits are the time units of a limit.
 var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-const ratePattern = `^[0-9]+(\.[0-9]{1,6})?/[mhd]$`
-
 func limitsFields() fieldSpecs[Limits] {
-	rate := jsonSchema{Type: "string", Pattern: `^[0-9]+/[mhd]$`}
-	sum := sumFields().objectSchema()
-	sum.Required = sumFields().fieldNames()
 	return fieldSpecs[Limits]{
-		{"calls", `The most requests, e.g. "600/h": per minute (m), hour (h) or day (d).`, rate,
-			func(d *configDecoder, l *Limits, f string, n *node) { l.Calls = d.readLimit(f, n, 1) }},
-		{"writes", "The most requests with other methods than GET, HEAD and OPTIONS.", rate,
-			func(d *configDecoder, l *Limits, f string, n *node) { l.Writes = d.readLimit(f, n, 1) }},
-		{"sum", "", sum, func(d *configDecoder, l *Limits, f string, n *node) { l.Sum = d.readSumLimit(f, n) }},
-		{"over", "How CodeForge treats a request beyond a limit.",
-			jsonSchema{Enum: []string{"refuse", "approve"}, Default: "refuse"},
-			func(d *configDecoder, l *Limits, f string, n *node) {
-				over := ""
-				d.ReadString(f, n, &over)
-				if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
-					d.AddError(f, quoteChoice(over), `"refuse" or "approve"`)
-				}
-			}},
+		{"calls", func(d *configDecoder, l *Limits, f string, n *node) { l.Calls = d.readLimit(f, n, 1) }},
+		{"writes", func(d *configDecoder, l *Limits, f string, n *node) { l.Writes = d.readLimit(f, n, 1) }},
+		{"sum", func(d *configDecoder, l *Limits, f string, n *node) { l.Sum = d.readSumLimit(f, n) }},
+		{"over", func(d *configDecoder, l *Limits, f string, n *node) {
+			over := ""
+			d.ReadString(f, n, &over)
+			if l.OverApprove = over == "approve"; !l.OverApprove && over != "refuse" {
+				d.AddError(f, quoteChoice(over), `"refuse" or "approve"`)
+			}
+		}},
 	}
 }
 
 // sumFields are the fields of "sum", which are all required.
 func sumFields() fieldSpecs[SumLimit] {
 	return fieldSpecs[SumLimit]{
-		{"path", "The path of the writes, as in a rule.", jsonSchema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
-			func(d *configDecoder, s *SumLimit, f string, n *node) { d.ReadString(f, n, &s.Path) }},
-		{"field", "The field that is added up, of a JSON object or a form.", jsonSchema{Type: "string", MinLength: 1},
-			func(d *configDecoder, s *SumLimit, f string, n *node) { d.ReadString(f, n, &s.Field) }},
-		{"max", `The most, e.g. "100000/d".`, jsonSchema{Type: "string", Pattern: ratePattern},
-			func(d *configDecoder, s *SumLimit, f string, n *node) {
-				if l := d.readLimit(f, n, 1_000_000); l != nil {
-					s.Limit = *l
-				}
-			}},
+		stringField("path", func(s *SumLimit) *string { return &s.Path }),
+		stringField("field", func(s *SumLimit) *string { return &s.Field }),
+		{"max", func(d *configDecoder, s *SumLimit, f string, n *node) {
+			if l := d.readLimit(f, n, 1_000_000); l != nil {
+				s.Limit = *l
+			}
+		}},
 	}
 }
 

@@ -11,18 +11,14 @@ import (
 )
 
 func awsKind() mintKind {
-	return mintKind{kindAWS, "Requests are signed with AWS Signature Version 4.", (*configValidator).buildAWS, []mintField{
-		{name: "access_key_id", doc: "The access key's id.", form: formSecret, required: true, //nolint:gosec // of AWS
+	return mintKind{kindAWS, (*configValidator).buildAWS, []mintField{
+		{name: "access_key_id", form: formSecret, required: true, //nolint:gosec // of AWS
 			example: `"AKIAIOSFODNN7EXAMPLE"`},
-		{name: "secret_access_key", doc: "The secret access key" + secretDoc, form: formSecret, required: true,
-			example: `{"file": "secret_access_key"}`},
-		{name: "session_token", doc: "The session token of temporary credentials" + secretDoc, form: formSecret,
-			example: `{"file": "session_token"}`},
-		{name: "role_arn", doc: "A role to assume first.", example: `"arn:aws:iam::123456789012:role/reader"`},
-		{name: "external_id", doc: "The external id that the role asks for.", example: `"codeforge"`},
-		{name: "region", doc: "The only region.", required: true, example: `"eu-central-1"`},
-		{name: "services", doc: "The only services. Default: those of the hosts; required for hosts that are not AWS's.",
-			form: formList, least: true, example: `["s3"]`},
+		{name: "secret_access_key", form: formSecret, required: true, example: `{"file": "secret_access_key"}`},
+		{name: "session_token", form: formSecret, example: `{"file": "session_token"}`},
+		{name: "role_arn"}, {name: "external_id"},
+		{name: "region", required: true, example: `"eu-central-1"`},
+		{name: "services", form: formList, example: `["s3"]`},
 	}}
 }
 

@@ -110,7 +110,7 @@ func (d *configDecoder) readMintSecret(path, example string, n *node) (secretSou
 		d.AddError(path, n.Kind.String(), "a string, or an object, e.g. "+example)
 		return s, false
 	}
-	sourceFields().decodeObject(d, path+".", n, &s)
+	sourceFields(func(s *secretSource) *secretSource { return s }).decodeObject(d, path+".", n, &s)
 	if count := s.countSources(); count != 1 && d.Count == before {
 		d.AddError(path, fmt.Sprintf(`%d of "value", "file" and "env"`, count), "exactly one of them")
 	}

@@ -12,18 +12,13 @@ import (
 )
 
 func githubAppKind() mintKind {
-	return mintKind{kindGitHubApp, "Installation access tokens of a GitHub App.", (*configValidator).buildGitHubApp,
-		[]mintField{
-			{name: "app_id", doc: "The app's id, or its client id.", form: formID, required: true, example: `"123456"`},
-			{name: "installation_id", doc: "The installation's id.", form: formID, required: true, example: `"12345678"`},
-			{name: "key", doc: "The app's private key, PEM" + secretDoc, form: formSecret, required: true,
-				example: `{"file": "app.pem"}`},
-			{name: "repositories", doc: "The only repositories, without the owner.", form: formList, example: `["site"]`},
-			{name: "permissions", doc: "The only permissions: read, write or admin by name.", form: formTexts,
-				example: `{"issues": "write"}`},
-			{name: "base_url", doc: "The API of GitHub Enterprise. Default: https://api.github.com.",
-				example: `"https://github.example.com/api/v3"`},
-		}}
+	return mintKind{kindGitHubApp, (*configValidator).buildGitHubApp, []mintField{
+		{name: "app_id", form: formID, required: true, example: `"123456"`},
+		{name: "installation_id", form: formID, required: true, example: `"12345678"`},
+		{name: "key", form: formSecret, required: true, example: `{"file": "app.pem"}`},
+		{name: "repositories", form: formList, example: `["site"]`},
+		{name: "permissions", form: formTexts, example: `{"issues": "write"}`}, {name: "base_url"},
+	}}
 }
 
 // GitHubApp is "github_app": installation access tokens.

@@ -10,12 +10,10 @@ import (
 )
 
 func googleKind() mintKind {
-	return mintKind{kindGoogle, "Access tokens of a Google service account.", (*configValidator).buildGoogle, []mintField{
-		{name: "key", doc: "The service account's key file, JSON" + secretDoc, form: formSecret, required: true,
-			example: `{"file": "sa.json"}`},
-		{name: "scopes", doc: "The access that the token gives.", form: formList, required: true,
-			example: `["https://www.googleapis.com/auth/cloud-platform"]`},
-		{name: "subject", doc: "The user for whom the account acts (domain-wide delegation).", example: `"ann@example.com"`},
+	return mintKind{kindGoogle, (*configValidator).buildGoogle, []mintField{
+		{name: "key", form: formSecret, required: true, example: `{"file": "sa.json"}`},
+		{name: "scopes", form: formList, required: true, example: `["https://www.googleapis.com/auth/cloud-platform"]`},
+		{name: "subject"},
 	}}
 }
 

@@ -18,19 +18,11 @@ import (
 )
 
 func hmacKind() mintKind {
-	return mintKind{kindHMAC, "Headers with a signature over parts of the request.", (*configValidator).buildHMAC,
-		[]mintField{
-			{name: "key", doc: "The key" + secretDoc, form: formSecret, required: true, example: `{"file": "key"}`},
-			{name: "key_encoding", doc: "How the key is written: text (default), base64 or hex.", example: `"base64"`,
-				words: []string{"text", "base64", "hex"}},
-			{name: "hash", doc: "sha256 (default), sha512 or sha1.", example: `"sha256"`,
-				words: []string{"sha256", "sha512", "sha1"}},
-			{name: "message", doc: "The text to sign, with {timestamp}, {timestamp:ms}, {nonce}, {method}, {host}, {path}, " +
-				"{query}, {body}, {body:sha256}.", required: true, example: `"{timestamp}{method}{path}{body}"`},
-			{name: "headers", doc: "The headers, with {signature:hex} or {signature:base64} in one of them, {timestamp}, " +
-				"{timestamp:ms}, {nonce}.", form: formTexts, required: true,
-				example: `{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}`},
-		}}
+	return mintKind{kindHMAC, (*configValidator).buildHMAC, []mintField{
+		{name: "key", form: formSecret, required: true, example: `{"file": "key"}`}, {name: "key_encoding"}, {name: "hash"},
+		{name: "message", required: true, example: `"{timestamp}{method}{path}{body}"`},
+		{name: "headers", form: formTexts, required: true, example: `{"X-Sign": "{signature:hex}", "X-Time": "{timestamp}"}`},
+	}}
 }
 
 // HMAC is "hmac": headers with a signature over parts of the request.

@@ -13,32 +13,13 @@ import (
 )
 
 func oauth2Kind() mintKind {
-	const about = "A token from an OAuth 2.0 token endpoint, by a login or for the client itself."
-	return mintKind{kindOAuth2, about, (*configValidator).buildOAuth2, []mintField{
-		{name: "provider", doc: "Fills in addresses and parameters.", example: `"google"`, words: providerNames()},
-		{name: "tenant", doc: "The directory of provider microsoft: a domain or an id. Default: common.",
-			example: `"example.onmicrosoft.com"`},
-		{name: "resource", doc: "The URL of an MCP server, instead of addresses: CodeForge finds its authorization server.",
-			example: `"https://mcp.example.com/mcp"`},
-		{name: "grant", doc: "refresh_token (default): a user logs in. client_credentials: the client is the user.",
-			example: `"refresh_token"`, words: []string{string(GrantRefreshToken), string(GrantClientCredentials)}},
-		{name: "token_url", doc: "The token endpoint.", example: `"https://auth.example.com/token"`},
-		{name: "auth_url", doc: "The authorization endpoint, for a login in a browser.",
-			example: `"https://auth.example.com/authorize"`},
-		{name: "device_url", doc: "The device authorization endpoint, for login --device.",
-			example: `"https://auth.example.com/device"`},
-		{name: "client_id", doc: "The client's id. With resource it may be left out.", form: formID, example: `"my-client"`},
-		{name: "client_secret", doc: "The client's secret" + secretDoc, form: formSecret,
-			example: `{"file": "client_secret"}`},
-		{name: "scopes", doc: "The access that the token gives.", form: formList, example: `["read"]`},
-		{name: "auth", doc: "How the client authenticates: body (default) or basic.", example: `"body"`,
-			words: []string{"body", "basic"}},
-		{name: "params", doc: "Further parameters of the authorization request; of the token request with " +
-			"client_credentials.", form: formTexts, example: `{"access_type": "offline"}`},
-		{name: "redirect_host", doc: "The login's redirect host: 127.0.0.1 (default) or localhost.",
-			example: `"127.0.0.1"`, words: []string{"127.0.0.1", "localhost"}},
-		{name: "redirect_port", doc: "The login's redirect port, for providers that accept only the one entered there.",
-			form: formNumber, example: `8765`},
+	return mintKind{kindOAuth2, (*configValidator).buildOAuth2, []mintField{
+		{name: "provider", example: `"google"`}, {name: "tenant"}, {name: "resource"}, {name: "grant"},
+		{name: "token_url"}, {name: "auth_url"}, {name: "device_url"}, {name: "client_id", form: formID},
+		{name: "client_secret", form: formSecret, example: `{"file": "client_secret"}`},
+		{name: "scopes", form: formList, example: `["read"]`}, {name: "auth"},
+		{name: "params", form: formTexts, example: `{"access_type": "offline"}`},
+		{name: "redirect_host"}, {name: "redirect_port", form: formNumber},
 	}}
 }
 

@@ -17,16 +17,10 @@ import (
 )
 
 func fetchKind() mintKind {
-	const about = "A secret that a secret manager gives for one HTTPS request."
-	return mintKind{kindFetch, about, (*configValidator).buildFetch, []mintField{
-		{name: "url", doc: "Where to ask.", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
-		{name: "method", doc: "GET, or POST if there is a body.", example: `"GET"`, words: []string{"GET", "POST"}},
-		{name: "headers", doc: "Headers, with token names of APIs that have the host.", form: formTexts,
-			example: `{"X-Vault-Token": "VAULT_TOKEN"}`},
-		{name: "body", doc: "The body of a POST, without token names.", example: `"{}"`},
-		{name: "json", doc: "A JSON pointer to the secret in the answer. Default: the whole answer.",
-			example: `"/data/data/key"`},
-		{name: "base64", doc: "true: the value that json finds is base64.", form: formBoolean, example: `true`},
+	return mintKind{kindFetch, (*configValidator).buildFetch, []mintField{
+		{name: "url", required: true, example: `"https://vault.example.com/v1/secret/data/stripe"`},
+		{name: "method"}, {name: "headers", form: formTexts, example: `{"X-Vault-Token": "VAULT_TOKEN"}`}, {name: "body"},
+		{name: "json"}, {name: "base64", form: formBoolean},
 	}}
 }
 

@@ -24,14 +24,9 @@ const maxSource = 2000
 
 func operationsFields() fieldSpecs[Operations] {
 	return fieldSpecs[Operations]{
-		{"source", "The file or URL of the document that codeforge api update reads again.",
-			jsonSchema{Type: "string", MinLength: 1, MaxLength: maxSource},
-			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadString(f, n, &o.Source) }},
-		{"sha256", "The digest of operations.jsonl.", jsonSchema{Type: "string", Pattern: "^[0-9a-f]{64}$"},
-			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadString(f, n, &o.SHA256) }},
-		{"only", "Refuses every request that is not an operation of the document.",
-			jsonSchema{Type: "boolean", Default: false},
-			func(d *configDecoder, o *Operations, f string, n *node) { d.ReadBool(f, n, &o.Only) }},
+		stringField("source", func(o *Operations) *string { return &o.Source }),
+		stringField("sha256", func(o *Operations) *string { return &o.SHA256 }),
+		boolField("only", func(o *Operations) *bool { return &o.Only }),
 	}
 }
 

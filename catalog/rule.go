@@ -169,65 +169,36 @@ type rawRule struct {
 // ruleFields are the fields of a rule.
 func ruleFields() fieldSpecs[rawRule] {
 	return fieldSpecs[rawRule]{
-		{"methods", "The methods that the rule is for. Default: all.", methodsShape(1),
-			func(d *configDecoder, r *rawRule, f string, n *node) {
-				r.Methods = d.ReadStrings(f, n, `["GET", "HEAD"]`)
-			}},
-		{"path", `The path. "*" stands for one segment, "**" at the end for any number of them.`,
-			jsonSchema{Type: "string", Pattern: "^/", MaxLength: maxRulePath},
-			func(d *configDecoder, r *rawRule, f string, n *node) {
-				d.ReadString(f, n, &r.Path)
-				if n.Kind == jsonread.String && r.Path == "" {
-					d.AddError(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
-				}
-			}},
-		{"tools", `Tools of this MCP server, in which "*" stands for any characters and "?" for one: the rule is about ` +
-			"calls of them, and body about their arguments.",
-			jsonSchema{Type: "array", Items: &jsonSchema{Type: "string"}, MinItems: 1},
-			func(d *configDecoder, r *rawRule, f string, n *node) { r.Tools = d.ReadStrings(f, n, `["delete_*"]`) }},
-		{"graphql", "The type of all operations in a GraphQL document. Only with path.",
-			jsonSchema{Enum: []string{"query", "mutation", "subscription"}},
-			func(d *configDecoder, r *rawRule, f string, n *node) {
-				if d.ReadString(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
-					d.AddError(f, quoteChoice(r.GraphQL), `"query", "mutation" or "subscription"`)
-				}
-			}},
-		{"body", "Conditions on fields of a JSON object or a form; a dot leads into an object.",
-			jsonSchema{Type: "object", PatternProperties: map[string]jsonSchema{".+": conditionFields().objectSchema()}},
-			func(d *configDecoder, r *rawRule, f string, n *node) { r.Body = d.readFieldRules(f, n) }},
-		{"then", "The decision about a request that matches. approve: it waits until a person decides.",
-			jsonSchema{Enum: []string{"allow", "approve", "refuse"}},
-			func(d *configDecoder, r *rawRule, f string, n *node) { d.ReadString(f, n, &r.then) }},
-		{"by", "The person who decides, with approve. any: also the user in the MCP client, and the console. " +
-			"Default: operator.",
-			jsonSchema{Enum: []string{"operator", "any"}},
-			func(d *configDecoder, r *rawRule, f string, n *node) {
-				if d.ReadString(f, n, &r.by); r.by != "any" && r.by != "operator" {
-					d.AddError(f, quoteChoice(r.by), `"operator" or "any"`)
-				}
-			}},
+		listField("methods", `["GET", "HEAD"]`, func(r *rawRule) *[]string { return &r.Methods }),
+		{"path", func(d *configDecoder, r *rawRule, f string, n *node) {
+			d.ReadString(f, n, &r.Path)
+			if n.Kind == jsonread.String && r.Path == "" {
+				d.AddError(f, "an empty path", `one that starts with /, e.g. "/v1/refunds/*"`)
+			}
+		}},
+		listField("tools", `["delete_*"]`, func(r *rawRule) *[]string { return &r.Tools }),
+		{"graphql", func(d *configDecoder, r *rawRule, f string, n *node) {
+			if d.ReadString(f, n, &r.GraphQL); !slices.Contains([]string{"query", "mutation", "subscription"}, r.GraphQL) {
+				d.AddError(f, quoteChoice(r.GraphQL), `"query", "mutation" or "subscription"`)
+			}
+		}},
+		{"body", func(d *configDecoder, r *rawRule, f string, n *node) { r.Body = d.readFieldRules(f, n) }},
+		stringField("then", func(r *rawRule) *string { return &r.then }),
+		{"by", func(d *configDecoder, r *rawRule, f string, n *node) {
+			if d.ReadString(f, n, &r.by); r.by != "any" && r.by != "operator" {
+				d.AddError(f, quoteChoice(r.by), `"operator" or "any"`)
+			}
+		}},
 	}
 }
 
 // conditionFields are the fields of a condition.
 func conditionFields() fieldSpecs[FieldRule] {
-	value := jsonSchema{OneOf: []jsonSchema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
-	number := jsonSchema{Type: "number"}
 	return fieldSpecs[FieldRule]{
-		{"min", "The least that the number may be.", number,
-			func(d *configDecoder, r *FieldRule, f string, n *node) { r.Min = d.readNumber(f, n) }},
-		{"max", "The most that the number may be.", number,
-			func(d *configDecoder, r *FieldRule, f string, n *node) { r.Max = d.readNumber(f, n) }},
-		{"is", "The value, or a list of values.",
-			jsonSchema{OneOf: append(slices.Clone(value.OneOf), jsonSchema{Type: "array", MinItems: 1, Items: &value})},
-			func(d *configDecoder, r *FieldRule, f string, n *node) { r.OneOf = d.readFieldValues(f, n) }},
+		{"min", func(d *configDecoder, r *FieldRule, f string, n *node) { r.Min = d.readNumber(f, n) }},
+		{"max", func(d *configDecoder, r *FieldRule, f string, n *node) { r.Max = d.readNumber(f, n) }},
+		{"is", func(d *configDecoder, r *FieldRule, f string, n *node) { r.OneOf = d.readFieldValues(f, n) }},
 	}
-}
-
-func rulesShape() jsonSchema {
-	rule := ruleFields().objectSchema()
-	rule.Required = []string{"then"}
-	return jsonSchema{Type: "array", MinItems: 1, Items: &rule}
 }
 
 // readRules reads "rules". It returns nil if the value is not a list.

@@ -2,8 +2,10 @@ package catalog_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,42 +16,74 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-const schemaFile = "../apis/config.schema.json"
-
-func TestSchemaGolden(t *testing.T) {
-	got, err := catalog.ConfigSchema()
+// readSchema reads the JSON Schema of config.json, which editors use.
+func readSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	data, err := os.ReadFile("../apis/config.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(schemaFile, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(schemaFile)
-	if err != nil {
+	s := &jsonschema.Schema{}
+	if err := json.Unmarshal(data, s); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("apis/config.schema.json is not what the types say; run go test ./catalog -run TestSchemaGolden -update:\n%s", diff)
-	}
+	return s
 }
 
 func resolvedSchema(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
-	data, err := catalog.ConfigSchema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(data, &s); err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.Resolve(nil)
+	r, err := readSchema(t).Resolve(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestSchemaNames requires the schema to describe exactly the fields that Load reads, in every object. An editor would
+// otherwise mark a right field, or complete a wrong one.
+func TestSchemaNames(t *testing.T) {
+	root := readSchema(t)
+	credential := root.Properties["credentials"].PatternProperties["^[A-Z][A-Z0-9_]{4,63}$"].OneOf[1]
+	rule := root.Properties["rules"].Items
+	headings, kinds := catalog.FieldNames()
+	objects := map[string]*jsonschema.Schema{
+		"Fields": root, "Credentials": credential, "The mcp field of config.json": root.Properties["mcp"],
+		"Operations": root.Properties["operations"], "limits": root.Properties["limits"],
+		"sum": root.Properties["limits"].Properties["sum"], "rule": rule,
+		"condition": rule.Properties["body"].PatternProperties[".+"], "tools": root.Properties["mcp"].Properties["tools"],
+		"client_cert": root.Properties["client_cert"],
+		"secret":      root.Properties["client_cert"].Properties["key"].OneOf[1],
+	}
+	maps.Copy(headings, kinds)
+	maps.Copy(headings, catalog.InnerNames())
+	for kind := range kinds {
+		objects[kind] = credential.Properties[kind]
+	}
+	for object, names := range headings {
+		s := objects[object]
+		if s == nil {
+			t.Errorf("%s: the schema has no such object", object)
+			continue
+		}
+		if diff := cmp.Diff(slices.Sorted(slices.Values(names)), slices.Sorted(maps.Keys(s.Properties))); diff != "" {
+			t.Errorf("%s: apis/config.schema.json has other fields than Load:\n%s", object, diff)
+		}
+		if s.AdditionalProperties == nil {
+			t.Errorf("%s: the schema accepts unknown fields", object)
+		}
+		for name, p := range s.Properties {
+			if p.Description == "" && name != "sum" {
+				t.Errorf("%s: the schema does not describe %s", object, name)
+			}
+		}
+	}
+	providers := credential.Properties["oauth2"].Properties["provider"].Enum
+	for _, name := range catalog.ProviderNames() {
+		if !slices.Contains(providers, any(name)) || len(providers) != len(catalog.ProviderNames()) {
+			t.Errorf("apis/config.schema.json has the providers %v; want %v", providers, catalog.ProviderNames())
+			break
+		}
+	}
 }
 
 // TestSchemaAgrees holds the schema against Load: what loads without an error must pass it, else editors would mark

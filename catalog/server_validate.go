@@ -49,7 +49,7 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 				"the name of a folder that codeforge folder list shows, once")
 		}
 	}
-	if s.Protocol != "" && !regexp.MustCompile(protocolPattern).MatchString(s.Protocol) {
+	if s.Protocol != "" && !regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`).MatchString(s.Protocol) {
 		v.AddError("mcp.protocol", strconv.Quote(strictjson.CutQuote(s.Protocol)),
 			`a revision of the protocol, e.g. "2025-11-25"`)
 	}
@@ -197,7 +197,7 @@ func (v *configValidator) serverEnv(a *API, env map[string]string) {
 	if len(env) > maxServerList {
 		v.AddError("mcp.env", fmt.Sprintf("%d variables", len(env)), fmt.Sprintf("at most %d", maxServerList))
 	}
-	name := regexp.MustCompile(envPattern)
+	name := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	for _, key := range slices.Sorted(maps.Keys(env)) {
 		field := strictjson.FieldLabel("mcp.env.", key, isPlainKey(key))
 		switch {
