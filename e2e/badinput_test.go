@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -112,7 +113,7 @@ func TestFailedStarts(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
-				port, err := testkit.FreePort()
+				port, err := compose.FreePort()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -24,7 +25,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Project is the tests' project name.
@@ -104,11 +104,11 @@ func New(cfg Config) (*Stack, error) {
 		return nil, err
 	}
 	s := &Stack{cfg: cfg, dir: dir, CA: "/e2e/ca.pem"}
-	port, err := testkit.FreePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	control, err := testkit.FreePort()
+	control, err := FreePort()
 	if err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
@@ -384,4 +384,19 @@ func (s *Stack) Inspect(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return s.run(exec.CommandContext(ctx, "docker", append([]string{"inspect"}, strings.Fields(ids)...)...)) //nolint:gosec // see Compose
+}
+
+// FreePort returns a port that is free at the moment. It is below the range from which the kernel takes ports for
+// connections: such a connection could take the port before the caller listens.
+func FreePort() (int, error) {
+	var failed error
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		failed = err
+	}
+	return 0, failed
 }

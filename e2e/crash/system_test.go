@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -85,7 +86,7 @@ func (s *system) at(elem ...string) string { return filepath.Join(append([]strin
 
 // compose sets how each daemon is started.
 func (s *system) compose() {
-	port, err := testkit.FreePort()
+	port, err := compose.FreePort()
 	testkit.Must(s.t, err)
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	s.World = &world.World{Mode: world.Embedded, URL: "http://" + listen + "/mcp"}

@@ -50,13 +50,13 @@ func install(root string) {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
 		}
 	}
-	if err := testkit.BuildMain(root, filepath.Join(root, "e2e/providers/testdata/zitadel/main.go"), zitadel, "zitadel"); err != nil {
+	if err := world.BuildMain(root, filepath.Join(root, "e2e/providers/testdata/zitadel/main.go"), zitadel, "zitadel"); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 	if os.Getenv(withS3) == "" {
 		return
 	}
-	if err := testkit.BuildObjectStore(root); err != nil {
+	if err := world.BuildProgram(root, versitygw, "versitygw"); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 	}
 }
@@ -89,7 +89,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	root, err := world.Root()
 	testkit.Must(t, err)
-	path := filepath.Join(testkit.ProgramsDir(root), name)
+	path := filepath.Join(world.ProgramsDir(root), name)
 	if _, err := os.Stat(path); err != nil {
 		testkit.SkipBecause(t, name+" could not be built")
 	}

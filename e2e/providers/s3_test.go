@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"os"
@@ -9,8 +10,10 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -19,10 +22,28 @@ import (
 // withS3 is the variable that make s3 sets.
 const withS3 = "CODEFORGE_S3"
 
+// versitygw is an S3 server that verifies every signature and stores objects as files.
+const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+
 // gateway starts it, with a root account.
 func gateway(t *testing.T, id, key string) http.Handler {
 	t.Helper()
-	address := testkit.NewObjectStore(t, id, key, "eu-central-1").Address
+	port, err := compose.FreePort()
+	testkit.Must(t, err)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	program := filepath.Join(world.ProgramsDir(testkit.RootDir(t)), "versitygw")
+	cmd := exec.Command(program, "--port", address, "--region", "eu-central-1", "--quiet", "posix", t.TempDir())
+	cmd.Env = []string{"ROOT_ACCESS_KEY=" + id, "ROOT_SECRET_KEY=" + key}
+	cmd.Stderr, cmd.WaitDelay = os.Stderr, 5*time.Second
+	testkit.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	testkit.WaitFor(t, func() bool {
+		resp, err := http.Get("http://" + address + "/")
+		return err == nil && resp.Body.Close() == nil
+	})
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", address, r.In.Host

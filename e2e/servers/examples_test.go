@@ -12,7 +12,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // packages are those of examples whose servers are not in vendors.
@@ -70,7 +69,7 @@ func TestExamples(t *testing.T) {
 		apis = append(apis, world.API{Name: name, Config: config})
 	}
 	leaks := canary.Join(keys)
-	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.ProgramsDir(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": world.ProgramsDir(root)}})
 	for name, x := range examples {
 		t.Run(name, func(t *testing.T) {
 			w.Upstream.Forget()

@@ -74,7 +74,7 @@ func TestImportFifteen(t *testing.T) {
 			return r.Header.Get("X-Api-Key") == key("headers") && r.Header.Get("Authorization") == "Token "+key("other") && r.Header.Get("X-Team") == "core"
 		}),
 	}
-	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{}, Hosts: hosts, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.ProgramsDir(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{}, Hosts: hosts, Env: map[string]string{"SANDBOX_PROGRAMS": world.ProgramsDir(root)}})
 	apis := filepath.Join(w.Dir, "apis")
 	examples, err := filepath.Glob(filepath.Join(root, "apis", "*", "config.json.example"))
 	testkit.Must(t, err)

@@ -24,7 +24,7 @@ const github = "github.com/github/github-mcp-server/cmd/github-mcp-server@v1.0.0
 
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, func(root string) {
-		if err := testkit.BuildProgram(root, github, "github-mcp-server"); err != nil {
+		if err := world.BuildProgram(root, github, "github-mcp-server"); err != nil {
 			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the program missing
 		}
 		for _, v := range vendors {

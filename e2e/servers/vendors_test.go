@@ -147,7 +147,7 @@ func TestVendors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": testkit.ProgramsDir(root)}})
+	w := world.Start(t, world.Config{Registry: true, APIs: apis, Env: map[string]string{"SANDBOX_PROGRAMS": world.ProgramsDir(root)}})
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
 			w.Upstream.Forget()

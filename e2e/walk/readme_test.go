@@ -266,7 +266,7 @@ func TestReadmeDocker(t *testing.T) {
 	}
 	defer release()
 	w := clone(t)
-	port, err := testkit.FreePort() // the user's own CodeForge may have 8080
+	port, err := compose.FreePort() // the user's own CodeForge may have 8080
 	if err != nil {
 		t.Fatal(err)
 	}

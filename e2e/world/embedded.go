@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/e2e/compose"
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/internal/testca"
@@ -192,7 +193,7 @@ func NewDir(user User, apis []API, env map[string]string) (string, error) {
 
 // StartUp starts `codeforge up` in a directory that NewDir made. It does not wait until CodeForge is ready.
 func StartUp(user User, dir string, slots int, more ...string) (*Process, error) {
-	port, err := testkit.FreePort()
+	port, err := compose.FreePort()
 	if err != nil {
 		return nil, err
 	}

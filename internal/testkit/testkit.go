@@ -5,10 +5,7 @@ package testkit
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -168,19 +165,4 @@ func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.b.Reset()
-}
-
-// FreePort returns a port that is free at the moment. It is below the range from which the kernel takes ports for
-// connections: such a connection could take the port before the caller listens.
-func FreePort() (int, error) {
-	var failed error
-	for range 100 {
-		port := 10_000 + rand.IntN(20_000)                              //nolint:gosec // no secret
-		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // closed at once
-		if err == nil {
-			return port, l.Close()
-		}
-		failed = err
-	}
-	return 0, failed
 }
