@@ -48,7 +48,7 @@ func readValue(path string) (string, error) {
 }
 
 // readFromFile reads a NAME_FILE variable. set means that NAME has a value.
-func readFromFile(path string, set bool, read func(text string) (want string)) string {
+func readFromFile[T any](path string, set bool, to *T, parse func(text string, to *T) (want string)) string {
 	if path == "" {
 		return ""
 	}
@@ -67,7 +67,7 @@ func readFromFile(path string, set bool, read func(text string) (want string)) s
 	if text == "" {
 		return "a file that holds the value; this one is empty"
 	}
-	if want := read(text); want != "" {
+	if want := parse(text, to); want != "" {
 		return "a file that holds " + want
 	}
 	return ""

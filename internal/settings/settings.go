@@ -164,32 +164,28 @@ type settingSpec struct {
 	read      func(s *Settings, text string) (want string)
 }
 
+// readPath reads the path of something.
+func readPath(what string, field func(*Settings) *string) func(*Settings, string) string {
+	return func(s *Settings, text string) string { return parsePath(text, "the path of "+what, field(s)) }
+}
+
 func settingSpecs() []settingSpec {
 	return []settingSpec{
 		{"YOLO_MODE", "false", func(s *Settings, t string) string { return parseBool(t, &s.YOLO) }},
-		{"USER_AGENT", "CodeForge/" + version.Version, func(s *Settings,
-			t string) string {
+		{"USER_AGENT", "CodeForge/" + version.Version, func(s *Settings, t string) string {
 			return parseHeader(t, &s.UserAgent)
 		}},
 		{"REDACTING_STRINGS", "", func(s *Settings, t string) string { return parseRedacting(t, &s.RedactingStrings) }},
 		{"REDACTING_STRINGS_FILE", "", func(s *Settings, t string) string {
-			return readFromFile(t, s.RedactingStrings != nil, func(text string) string {
-				return parseRedacting(text,
-					&s.RedactingStrings)
-			})
+			return readFromFile(t, s.RedactingStrings != nil, &s.RedactingStrings, parseRedacting)
 		}},
 		{"DEBUG_MODE", "false", func(s *Settings, t string) string { return parseBool(t, &s.Debug) }},
 		{"MCP_PORT", "8080", func(s *Settings, t string) string { return parseInt(t, 1, 65535, &s.MCPPort) }},
 		{"MCP_AUTH_TOKEN", "", func(s *Settings, t string) string { return parseBearer(t, &s.MCPAuthToken) }},
 		{"MCP_AUTH_TOKEN_FILE", "", func(s *Settings, t string) string {
-			return readFromFile(t, !s.MCPAuthToken.IsEmpty(), func(text string) string {
-				return parseBearer(text,
-					&s.MCPAuthToken)
-			})
+			return readFromFile(t, !s.MCPAuthToken.IsEmpty(), &s.MCPAuthToken, parseBearer)
 		}},
-		{"MCP_TOKENS_FILE", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a JSON file", &s.MCPTokensFile)
-		}},
+		{"MCP_TOKENS_FILE", "", readPath("a JSON file", func(s *Settings) *string { return &s.MCPTokensFile })},
 		{"MCP_ALLOWED_HOSTS", "", func(s *Settings, t string) string { return parseHosts(t, &s.MCPAllowedHosts) }},
 		{"MCP_ALLOWED_ORIGINS", "", func(s *Settings, t string) string { return parseOrigins(t, &s.MCPAllowedOrigins) }},
 		{"PUBLIC_URL", "", func(s *Settings, t string) string { return parsePublicURL(t, &s.PublicURL) }},
@@ -200,9 +196,7 @@ func settingSpecs() []settingSpec {
 			return parseHeader(t, new(string))
 		}},
 		{"OIDC_CLAIM", "sub", func(s *Settings, t string) string { return parseHeader(t, &s.OIDC.Claim) }},
-		{"OIDC_CA_FILE", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a PEM file", &s.OIDC.CAFile)
-		}},
+		{"OIDC_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.OIDC.CAFile })},
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return parseInt(t, 1, slot.Max, &s.Slots) }},
 		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.Warm) }},
 		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.WarmPython) }},
@@ -212,10 +206,7 @@ func settingSpecs() []settingSpec {
 			return parseSize(t, minServerMemory, &s.ServerMemory)
 		}},
 		{"SANDBOX_SUBNET", slot.DefaultNetwork, func(s *Settings, t string) string { return parseSubnet(t, &s.Network) }},
-		{"SANDBOX_PROGRAMS", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a folder",
-				&s.Programs)
-		}},
+		{"SANDBOX_PROGRAMS", "", readPath("a folder", func(s *Settings) *string { return &s.Programs })},
 		{"PACKAGE_REGISTRY", "", func(s *Settings, t string) string { return parseRegistryURL(t, &s.Registry) }},
 		{"PACKAGE_REGISTRY_PRIVATE", "", func(s *Settings, t string) string { return parseRanges(t, &s.RegistryPrivate) }},
 		{"CANARIES", "on", func(s *Settings, t string) string {
@@ -226,8 +217,7 @@ func settingSpecs() []settingSpec {
 		}},
 		{"SKILLS_READONLY", "false", func(s *Settings, t string) string { return parseBool(t, &s.SkillsReadonly) }},
 		{"OUTPUT_LIMIT", "40000", func(s *Settings, t string) string {
-			return parseInt(t, 1000, 10_000_000,
-				&s.OutputLimit)
+			return parseInt(t, 1000, 10_000_000, &s.OutputLimit)
 		}},
 		{"TIMEOUT_DEFAULT", "", func(s *Settings, t string) string {
 			if t == "" {
@@ -238,9 +228,7 @@ func settingSpecs() []settingSpec {
 		{"TIMEOUT_MAX", "300", func(s *Settings, t string) string { return parseSeconds(t, &s.TimeoutMax) }},
 		{"ANSWER_AFTER", "45", func(s *Settings, t string) string { return parseSeconds(t, &s.AnswerAfter) }},
 		{"UPSTREAM_PROXY", "", func(s *Settings, t string) string { return parseProxyURL(t, &s.UpstreamProxy) }},
-		{"UPSTREAM_CA_FILE", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a PEM file", &s.UpstreamCAFile)
-		}},
+		{"UPSTREAM_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.UpstreamCAFile })},
 		{"AUDIT", "on", func(s *Settings, t string) string { return parseOption(t, &s.Audit, "on", "off", "required") }},
 		{"AUDIT_KEEP", "90", func(s *Settings, t string) string {
 			days := 0
@@ -250,22 +238,16 @@ func settingSpecs() []settingSpec {
 			return want
 		}},
 		{"AUDIT_SIZE", "8g", func(s *Settings, t string) string { return parseSize(t, minAuditSize, &s.AuditSize) }},
-		{"AUDIT_ANCHOR", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a file",
-				&s.AuditAnchor)
-		}},
+		{"AUDIT_ANCHOR", "", readPath("a file", func(s *Settings) *string { return &s.AuditAnchor })},
 		{"TZ", "UTC", func(s *Settings, t string) string { return parseZone(t, &s.TZ) }},
 		{"LOG_FORMAT", "text", func(s *Settings, t string) string { return parseOption(t, &s.LogFormat, "text", "json") }},
 		{"HISTORY", "full", func(s *Settings, t string) string {
-			return parseOption(t, &s.History, "full", "receipts",
-				"off")
+			return parseOption(t, &s.History, "full", "receipts", "off")
 		}},
 		{"DATABASE_URL", "", func(s *Settings, t string) string { return parseDatabase(t, &s.Database) }},
 		{"DATABASE_URL_FILE", "", func(s *Settings, t string) string {
-			return readFromFile(t, !s.Database.IsEmpty(), func(text string) string { return parseDatabase(text, &s.Database) })
+			return readFromFile(t, !s.Database.IsEmpty(), &s.Database, parseDatabase)
 		}},
-		{"DATABASE_CA_FILE", "", func(s *Settings, t string) string {
-			return parsePath(t, "the path of a PEM file", &s.DatabaseCAFile)
-		}},
+		{"DATABASE_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.DatabaseCAFile })},
 	}
 }
