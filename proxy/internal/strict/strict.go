@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"strconv"
 	"sync/atomic"
 )
 
@@ -188,24 +189,13 @@ func (s *Conn) checkChunkSize() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	digits := s.buf[:end-2]
-	var size int64
 	// No chunk extension passes: servers that accept a bare LF in one end its line elsewhere (see CVE-2025-22871).
-	for _, b := range digits {
-		d := hexValue(b)
-		// Another digit would overflow size.
-		if d < 0 || size > 1<<55 {
-			return 0, errFraming
-		}
-		size = size<<4 | int64(d)
-	}
-	switch {
-	case len(digits) == 0:
+	size, err := strconv.ParseUint(string(s.buf[:end-2]), 16, 59)
+	if err != nil {
 		return 0, errFraming
-	case size == 0:
+	}
+	if s.state, s.left = stateChunkData, int64(size)+2; size == 0 {
 		s.state = stateTrailer
-	default:
-		s.state, s.left = stateChunkData, size+2
 	}
 	return end, nil
 }
@@ -300,16 +290,4 @@ func (s *Conn) readMore() error {
 		return nil
 	}
 	return err
-}
-
-func hexValue(b byte) int {
-	switch {
-	case '0' <= b && b <= '9':
-		return int(b - '0')
-	case 'a' <= b && b <= 'f':
-		return int(b-'a') + 10
-	case 'A' <= b && b <= 'F':
-		return int(b-'A') + 10
-	}
-	return -1
 }
