@@ -28,17 +28,13 @@ func (g *githubApp) canBeStored() bool { return true }
 
 // obtainGrant implements kind.
 func (g *githubApp) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
-	key, err := parseKey(g.Key)
-	if err != nil {
-		return grant{}, newUnavailable(detailKey)
-	}
 	now := g.now()
-	jwt, err := signJWT(key, "", map[string]any{
+	jwt, err := signJWT(g.Key, "", map[string]any{
 		// GitHub rejects a JWT from the future.
 		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),
 	})
 	if err != nil {
-		return grant{}, newUnavailable(detailKey)
+		return grant{}, err
 	}
 	wanted := map[string]any{}
 	if len(g.Repositories) > 0 {

@@ -23,10 +23,6 @@ func (g *googleAccount) canBeStored() bool { return true }
 
 // obtainGrant implements kind.
 func (g *googleAccount) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
-	key, err := parseKey(g.PrivateKey)
-	if err != nil {
-		return grant{}, newUnavailable(detailKey)
-	}
 	now := g.now()
 	claims := map[string]any{
 		"iss": g.Email, "scope": strings.Join(g.Scopes, " "), "aud": g.TokenURL,
@@ -35,9 +31,9 @@ func (g *googleAccount) obtainGrant(ctx context.Context, r *requester, _ storedT
 	if g.Subject != "" {
 		claims["sub"] = g.Subject
 	}
-	assertion, err := signJWT(key, g.KeyID, claims)
+	assertion, err := signJWT(g.PrivateKey, g.KeyID, claims)
 	if err != nil {
-		return grant{}, newUnavailable(detailKey)
+		return grant{}, err
 	}
 	a, err := r.postForm(ctx, g.TokenURL, url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion},
