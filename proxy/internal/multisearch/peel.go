@@ -196,27 +196,18 @@ func isQuotable(b byte) bool {
 
 // readBackslash reads the rest of a JSON escape, of \xhh, or of a sign after a backslash.
 func (r *escapeReader) readBackslash() (char, bool) {
-	switch b := r.nextByte(); b {
-	case '\\':
-		return byteChar(b, 0), true
-	case 'b':
-		return byteChar('\b', 0), true
-	case 'f':
-		return byteChar('\f', 0), true
-	case 'n':
-		return byteChar('\n', 0), true
-	case 'r':
-		return byteChar('\r', 0), true
-	case 't':
-		return byteChar('\t', 0), true
+	b := r.nextByte()
+	if i := strings.IndexByte("bfnrt", b); i >= 0 {
+		return byteChar("\b\f\n\r\t"[i], 0), true
+	}
+	switch b {
 	case 'x':
 		v, ok := r.readHex(2)
 		return byteChar(byte(v), 0), ok
 	case 'u':
 		return r.readUTF16()
-	default:
-		return byteChar(b, 0), isQuotable(b)
 	}
+	return byteChar(b, 0), b == '\\' || isQuotable(b)
 }
 
 // readUTF16 reads the rest of \uhhhh, with both halves of a surrogate pair.
@@ -263,7 +254,7 @@ func decodeEntity(name []byte) (char, bool) {
 	if len(name) > 1 && name[0] == '#' {
 		return decodeNumericEntity(name[1:])
 	}
-	if b := decodeASCIIEntity(name); b != 0 {
+	if b, ok := asciiEntities[string(name)]; ok {
 		return byteChar(b, 0), true
 	}
 	if len(name) < 2 {
@@ -275,40 +266,11 @@ func decodeEntity(name []byte) (char, bool) {
 	return runeChar(v), size == len(s)
 }
 
-// decodeASCIIEntity returns the character of an entity if it is ASCII, or else 0 (HTML, section 13.5).
-func decodeASCIIEntity(name []byte) byte {
-	switch string(name) {
-	case "amp", "AMP":
-		return '&'
-	case "lt", "LT":
-		return '<'
-	case "gt", "GT":
-		return '>'
-	case "quot", "QUOT":
-		return '"'
-	case "apos":
-		return '\''
-	case "sol":
-		return '/'
-	case "bsol":
-		return '\\'
-	case "plus":
-		return '+'
-	case "equals":
-		return '='
-	case "lowbar", "UnderBar":
-		return '_'
-	case "period":
-		return '.'
-	case "colon":
-		return ':'
-	case "percnt":
-		return '%'
-	case "num":
-		return '#'
-	}
-	// Package html knows the others.
-	return 0
+// asciiEntities are the entities whose character is ASCII (HTML, section 13.5). Package html knows the others.
+var asciiEntities = map[string]byte{
+	"amp": '&', "AMP": '&', "lt": '<', "LT": '<', "gt": '>', "GT": '>', "quot": '"', "QUOT": '"', "apos": '\'',
+	"sol": '/', "bsol": '\\', "plus": '+', "equals": '=', "lowbar": '_', "UnderBar": '_', "period": '.', "colon": ':',
+	"percnt": '%', "num": '#',
 }
 
 func decodeNumericEntity(digits []byte) (char, bool) {
