@@ -3,7 +3,6 @@ package approval
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -373,17 +372,17 @@ func readBodyFields(s approvalapi.Step) (names []string, fields map[string]strin
 		return convert.Each(policy.ParseStrictJSON([]byte(s.Body)).Members,
 			func(m jsonread.Member) string { return m.Key }), o
 	}
-	form, err := url.ParseQuery(s.Body)
-	if err != nil || !isForm(s.Headers) {
+	form, bad := policy.ParseForm(s.Body)
+	if bad != nil || !isForm(s.Headers) {
 		return nil, nil
 	}
+	values := map[string][]string{}
+	for _, f := range form {
+		names, values[f.Name] = append(names, f.Name), append(values[f.Name], f.Value)
+	}
 	fields = map[string]string{}
-	for pair := range strings.SplitSeq(s.Body, "&") {
-		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil {
-			names = append(names, plain)
-			fields[plain] = toCompactJSON(strings.Join(form[plain], ", "))
-		}
+	for name, list := range values {
+		fields[name] = toCompactJSON(strings.Join(list, ", "))
 	}
 	return distinct(names), fields
 }

@@ -31,9 +31,9 @@ const (
 
 // Content is the query and the body of a request, as rules read them. The zero Content has neither.
 type Content struct {
-	query  []formField
+	query  []FormField
 	cookie []string // the names
-	form   []formField
+	form   []FormField
 	json   *jsonread.Node // of a body that is a JSON object or list
 	text   string         // of a body that is a GraphQL document
 	raw    *string        // the whole body; nil if it was not read to its end
@@ -43,8 +43,8 @@ type Content struct {
 	folded map[string]foldedName // of names that a rule has compared
 }
 
-// formField is one name with its value, decoded.
-type formField struct{ name, value string }
+// FormField is one name with its value, decoded.
+type FormField struct{ Name, Value string }
 
 // foldedName is a name as canReferTo compares it: split, and as a whole.
 type foldedName struct {
@@ -63,7 +63,7 @@ func ReadContent(r *http.Request) (*Content, error) {
 	if err := c.acquireMemory(r.Context(), len(r.URL.RawQuery)); err != nil {
 		return nil, err
 	}
-	c.query, c.bad = parseFields(r.URL.RawQuery)
+	c.query, c.bad = ParseForm(r.URL.RawQuery)
 	for pair := range splitCookies(strings.Join(r.Header["Cookie"], ";")) {
 		name, _, _ := strings.Cut(pair, "=")
 		c.cookie = append(c.cookie, decodeEscapes(strings.TrimSpace(name)))
@@ -144,19 +144,19 @@ func (c *Content) parseBody(kind formdata.Type, text []byte) {
 			c.bad = &formdata.Error{Reason: "it is not a JSON object with unique names"}
 		}
 	case kind.Media == "application/x-www-form-urlencoded":
-		c.form, c.bad = parseFields(string(text))
+		c.form, c.bad = ParseForm(string(text))
 	default:
 		c.bad = &formdata.Error{Reason: "it is neither JSON nor a form"}
 	}
 }
 
-// parseFields parses a query or a form.
-func parseFields(text string) ([]formField, *formdata.Error) {
+// ParseForm parses a query or a form. It returns the reason if servers read the text in different ways.
+func ParseForm(text string) ([]FormField, *formdata.Error) {
 	// Some servers split at semicolons too, and some end a name at a NUL.
 	if strings.ContainsAny(text, ";\x00") {
 		return nil, &formdata.Error{Reason: "a form or query with a semicolon"}
 	}
-	var out []formField
+	var out []FormField
 	for pair := range strings.SplitSeq(text, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		n, err := url.QueryUnescape(name)
@@ -165,7 +165,7 @@ func parseFields(text string) ([]formField, *formdata.Error) {
 			return nil, &formdata.Error{Reason: "a form or query with a broken escape, or an odd name"}
 		}
 		if pair != "" {
-			out = append(out, formField{n, v})
+			out = append(out, FormField{n, v})
 		}
 	}
 	return out, nil
@@ -220,7 +220,7 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 	}
 	folded := foldPath(path)
 	for _, q := range c.query {
-		if c.splitOnce(q.name).canReferTo(folded) {
+		if c.splitOnce(q.Name).canReferTo(folded) {
 			return v, false, errUnclear // frameworks mix the query's fields with the body's
 		}
 	}
@@ -234,14 +234,14 @@ func (c *Content) Lookup(name string) (v catalog.FieldValue, found bool, err err
 		return c.lookUpInObject(c.json, path)
 	}
 	for _, f := range c.form {
-		if !c.splitOnce(f.name).canReferTo(folded) {
+		if !c.splitOnce(f.Name).canReferTo(folded) {
 			continue
 		}
 		// Servers differ in which of two equal fields they use.
-		if found || f.name != path[0]+formatBrackets(path[1:]) {
+		if found || f.Name != path[0]+formatBrackets(path[1:]) {
 			return v, false, errUnclear
 		}
-		v.Text, found = f.value, true
+		v.Text, found = f.Value, true
 	}
 	return v, found, nil
 }
@@ -349,9 +349,9 @@ func (c *Content) Operations() ([]string, error) {
 	var documents []string
 	for _, q := range c.query {
 		switch {
-		case q.name == "query":
-			documents = append(documents, q.value)
-		case canNameDocument(q.name):
+		case q.Name == "query":
+			documents = append(documents, q.Value)
+		case canNameDocument(q.Name):
 			return nil, errUnclear
 		}
 	}
