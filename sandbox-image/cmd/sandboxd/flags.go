@@ -45,40 +45,26 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	var f serveFlags
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&f.mode, "mode", "", "")
-	fs.StringVar(&f.socket, "socket", "", "")
-	fs.StringVar(&f.deno, "deno", "", "")
-	fs.StringVar(&f.bwrap, "bwrap", "", "")
-	fs.StringVar(&f.typescript, "typescript", "", "")
+	for name, to := range map[string]*string{
+		"mode": &f.mode, "socket": &f.socket, "deno": &f.deno, "bwrap": &f.bwrap, "typescript": &f.typescript, "ca": &f.ca,
+		"runs": &f.runs, "skills": &f.skills, "tmp": &f.tmp, "state": &f.state, "code": &f.code, "out": &f.out,
+		"folders": &f.folders, "owner": &f.owner, "listen": &f.listen, "identity": &f.identity, "health": &f.health,
+		"closed": &f.closed, "authority": &f.authority, "bridge": &f.bridge, "packages": &f.packages,
+		"programs": &f.programs,
+	} {
+		fs.StringVar(to, name, "", "")
+	}
 	fs.Func("python", "", func(path string) error { f.pythons = append(f.pythons, path); return nil })
-	fs.IntVar(&f.warmPython, "warm-python", s.WarmPython, "")
-	fs.StringVar(&f.ca, "ca", "", "")
-	fs.StringVar(&f.runs, "runs", "", "")
-	fs.StringVar(&f.skills, "skills", "", "")
-	fs.StringVar(&f.tmp, "tmp", "", "")
-	fs.StringVar(&f.state, "state", "", "")
-	fs.StringVar(&f.code, "code", "", "")
-	fs.StringVar(&f.out, "out", "", "")
-	fs.StringVar(&f.folders, "folders", "", "")
-	fs.StringVar(&f.owner, "owner", "", "")
-	fs.StringVar(&f.listen, "listen", "", "")
-	fs.StringVar(&f.identity, "identity", "", "")
-	fs.DurationVar(&f.drain, "drain", 0, "")
-	fs.StringVar(&f.health, "health", "", "")
-	fs.StringVar(&f.closed, "closed", "", "")
-	fs.StringVar(&f.authority, "authority", "", "")
 	fs.IntVar(&f.slots, "slots", s.Slots, "")
 	fs.IntVar(&f.warm, "warm", s.Warm, "")
-	fs.Int64Var(&f.memory, "memory", s.Memory, "")
-	fs.StringVar(&f.bridge, "bridge", "", "")
-	fs.StringVar(&f.packages, "packages", "", "")
-	fs.StringVar(&f.programs, "programs", "", "")
+	fs.IntVar(&f.warmPython, "warm-python", s.WarmPython, "")
 	fs.IntVar(&f.servers, "servers", s.Servers, "")
+	fs.Int64Var(&f.memory, "memory", s.Memory, "")
 	fs.Int64Var(&f.serverMemory, "server-memory", s.ServerMemory, "")
 	fs.BoolVar(&f.canaries, "canaries", s.Canaries, "")
 	fs.BoolVar(&f.skillsReadonly, "skills-readonly", s.SkillsReadonly, "")
-	err := fs.Parse(args)
-	if err != nil {
+	fs.DurationVar(&f.drain, "drain", 0, "")
+	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
 	var errs []error

@@ -27,10 +27,6 @@ func landlockVersion() int {
 	return int(version)
 }
 
-// CanMoveFiles reports whether a program with restricted reads can move and link files between directories. The first
-// version of Landlock refuses that.
-func CanMoveFiles() bool { return landlockVersion() != 1 }
-
 // referRight is the right to move and link files between directories, or 0 if Landlock does not know it (before version
 // 2).
 func referRight() uint64 {

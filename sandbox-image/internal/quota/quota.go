@@ -127,10 +127,13 @@ func (r *Run) FindExcess(p Probe) (sandboxapi.Reason, string) {
 	shared := r.mayBeShared()
 	for i := range r.meter.roots {
 		d := &r.meter.cfg.Dirs[i]
+		excess := func(format string, args ...any) (sandboxapi.Reason, string) {
+			r.over = d
+			return sandboxapi.OutputLimit, fmt.Sprintf(format, args...)
+		}
 		//defence:unnamed
 		if r.hasGrown(i) && p.Unnamed(d.deviceNumber()) > d.Bytes {
-			r.over = d
-			return sandboxapi.OutputLimit, fmt.Sprintf("The run held more than %d MiB in files of %s that it had removed, "+
+			return excess("The run held more than %d MiB in files of %s that it had removed, "+
 				"which is too much. Close them, or keep less at a time.", d.Bytes>>20, d.Name)
 		}
 		// If slots share a uid, the files could belong to another run, which must not be punished for them.
@@ -140,16 +143,13 @@ func (r *Run) FindExcess(p Probe) (sandboxapi.Reason, string) {
 		c := r.measureDir(i, p)
 		switch {
 		case c.Bytes > d.Bytes:
-			r.over = d
-			return sandboxapi.OutputLimit, fmt.Sprintf("The run wrote more than %d MiB to %s, which is too much; its files "+
+			return excess("The run wrote more than %d MiB to %s, which is too much; its files "+
 				"there were removed. Keep less at a time.", d.Bytes>>20, d.Name)
 		case c.Files > d.Files:
-			r.over = d
-			return sandboxapi.OutputLimit, fmt.Sprintf("The run made more than %d files in %s, which is too many; they were "+
+			return excess("The run made more than %d files in %s, which is too many; they were "+
 				"removed. Put data into fewer files.", d.Files, d.Name)
 		case c.Hidden:
-			r.over = d
-			return sandboxapi.OutputLimit, fmt.Sprintf("The run closed directories in %s, or made some more than %d deep, so "+
+			return excess("The run closed directories in %s, or made some more than %d deep, so "+
 				"that their content cannot be counted; its files there were removed.", d.Name, maxDepth)
 		}
 	}
