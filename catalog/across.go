@@ -43,6 +43,7 @@ func (l *loadState) checkAcrossAPIs() {
 	// The warnings come last: they must describe the final set of APIs.
 	l.warnEqualValues()
 	l.warnUnknownServers()
+	l.warnSharedVariables()
 }
 
 // rejectDuplicateTokens resolves token names that two APIs declare. The name belongs to the API that had it before this

@@ -45,6 +45,7 @@ type rawCredential struct {
 	ttl         *time.Duration // nil: absent
 	in          []string       // nil: absent
 	placeholder *string        // nil: absent
+	variable    *string        // nil: absent
 }
 
 // setMint records a kind. The first kind counts; a second is an error.

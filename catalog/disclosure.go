@@ -82,6 +82,7 @@ func (x *credentialIndex) listDisclosures(a *API) []disclosureFinding {
 	for _, mine := range a.Credentials {
 		scan(mine.Name, "config.json", "credentials", found, want)
 		scan(mine.Placeholder, "config.json", "credentials", "a placeholder that contains a credential", "a text without it")
+		scan(mine.Variable, "config.json", "credentials", "a variable that contains a credential", "a name without it")
 	}
 	// Host names are case-insensitive, so they are compared in lower case.
 	hosts := x.lower.newSearch()

@@ -104,5 +104,6 @@ var credentialFields = sync.OnceValue(func() fieldSpecs[rawCredential] {
 			}},
 			listField("in", `["header"]`, func(c *rawCredential) *[]string { return &c.in }),
 			{"placeholder", func(d *configDecoder, c *rawCredential, f string, n *node) { c.placeholder = d.readSource(f, n) }},
+			{"variable", func(d *configDecoder, c *rawCredential, f string, n *node) { c.variable = d.readSource(f, n) }},
 		})
 })

@@ -43,6 +43,7 @@ func (v *configValidator) buildAPI(c configFile) *API {
 	a.CAs = v.readCAs(c.caFile)
 	a.Credentials = convert.Each(c.credentials, v.buildCredential)
 	slices.SortFunc(a.Credentials, func(x, y Credential) int { return strings.Compare(x.Name, y.Name) })
+	v.checkVariables(a.Credentials)
 	a.Internal = c.internal
 	a.ClientCert = v.buildClientCert(c.clientCert)
 	// After hosts and credentials: the check compares both.

@@ -12,7 +12,9 @@ import (
 )
 
 func (v *configValidator) buildCredential(raw rawCredential) Credential {
-	c := Credential{Name: raw.name, Surfaces: v.parseSurfaces(raw), Placeholder: v.readPlaceholder(raw)}
+	c := Credential{
+		Name: raw.name, Surfaces: v.parseSurfaces(raw), Placeholder: v.readPlaceholder(raw), Variable: v.readVariable(raw),
+	}
 	v.warnSingleWord(raw)
 	if m := v.buildMint(raw); m != nil || raw.mint != nil {
 		c.Mint = m

@@ -50,6 +50,7 @@ func (a *API) contentDigest() apiDigest {
 		hashField(h, c.Name)
 		hashField(h, c.Value.Reveal())
 		hashField(h, c.Placeholder)
+		hashField(h, c.Variable)
 		c.writeMint(func(s string) { hashField(h, s) })
 		hashField(h, strconv.Itoa(len(c.Surfaces)))
 		for _, s := range c.Surfaces {

@@ -81,6 +81,9 @@ const ServersHost = "mcp.codeforge.internal"
 type Token struct {
 	Name string   `json:"name"`
 	In   []string `json:"in"`
+	// Variables are the environment variables in which code finds the token: Placeholder, or Name if that is empty.
+	Variables   []string `json:"variables,omitempty"`
+	Placeholder string   `json:"placeholder,omitempty"`
 }
 
 // CatalogProblem is one mistake in apis/, without any value from the file.

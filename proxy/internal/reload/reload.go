@@ -301,7 +301,10 @@ func newPublicAPI(a *catalog.API) proxyapi.API {
 		Name: a.Name, Description: a.Description, Reference: a.Reference,
 		Domains: convert.Each(a.Hosts, catalog.HostPattern.String),
 		Credentials: convert.Each(a.Credentials, func(c catalog.Credential) proxyapi.Token {
-			return proxyapi.Token{Name: c.Name, In: convert.Each(c.Surfaces, catalog.Surface.String)}
+			return proxyapi.Token{
+				Name: c.Name, In: convert.Each(c.Surfaces, catalog.Surface.String), Variables: c.Variables(),
+				Placeholder: c.Placeholder,
+			}
 		}),
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
 		AllowHTTP: a.AllowHTTP, HasTypes: a.Types != nil, Operations: a.OperationsFile.Digest(), Stale: a.Stale != "",
