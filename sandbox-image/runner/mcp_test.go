@@ -144,7 +144,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte("// deno-lint-ignore-file\n"+prelude+"\n"+code), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "warm.js"), Warm, 0o600))
-	input, err := BuildStartInput(false, servers, []byte(code))
+	input, err := BuildStartInput(false, nil, servers, []byte(code))
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
 		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
@@ -413,12 +413,28 @@ func TestGo(t *testing.T) {
 	if out != "1 2 function 0\n" || errs != "" {
 		t.Errorf("without servers: %s%s", out, errs)
 	}
-	if first, err := BuildStartInput(false, nil, []byte("console.log(1)")); err != nil || !bytes.Equal(first, []byte{GoByte}) {
+	if first, err := BuildStartInput(false, nil, nil, []byte("console.log(1)")); err != nil || !bytes.Equal(first, []byte{GoByte}) {
 		t.Errorf("%q %v", first, err)
 	}
 	var servers map[string][]string
-	line, _ := BuildStartInput(false, known, nil)
+	line, _ := BuildStartInput(false, nil, known, nil)
 	if err := json.NewDecoder(bytes.NewReader(line[1+lengthDigits:])).Decode(&servers); err != nil || line[0] != ServersByte || len(servers) != 2 {
 		t.Errorf("%v %v", servers, err)
+	}
+}
+
+// TestStartEnviron: only code that may read variables gets them.
+func TestStartEnviron(t *testing.T) {
+	environ := map[string]string{"A_TOKEN": "A_TOKEN"}
+	const line = "e00000015{\"A_TOKEN\":\"A_TOKEN\"}\n"
+	for code, want := range map[string]string{
+		"console.log(1)": "\n", "process.env.A_TOKEN": line, "import './x.ts'": line, "await import('npm:x')": line,
+	} {
+		if got, err := BuildStartInput(false, environ, nil, []byte(code)); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v", code, got, err)
+		}
+	}
+	if got, err := BuildStartInput(true, environ, nil, []byte("print(1)")); err != nil || string(got) != line {
+		t.Errorf("Python: %q %v", got, err)
 	}
 }

@@ -21,7 +21,8 @@ def preload_modules():
 
 
 def await_order():
-    """Waits for the order to run. Returns the JSON line of MCP servers and the source of mcp.py, or else None."""
+    """Waits for the order to run, and sets the run's variables. Returns the JSON line of MCP servers and the source of
+    mcp.py, or else None."""
     os.write(1, b"\0")
     order = os.read(0, 1)
     if order == b"l":
@@ -31,11 +32,21 @@ def await_order():
             pass
         keep_modules()
         order = os.read(0, 1)
+    if order == b"e":
+        import json
+
+        os.environ.update(json.loads(read_part()))
+        order = os.read(0, 1)
     if order == b"\n":
         return None
     if order != b"m":
         os._exit(0)
-    return read_bytes(int(read_bytes(8), 16)).split(b"\n", 1)
+    return read_part().split(b"\n", 1)
+
+
+def read_part():
+    """Reads eight hexadecimal digits, and as many bytes as they say."""
+    return read_bytes(int(read_bytes(8), 16))
 
 
 def read_bytes(length):

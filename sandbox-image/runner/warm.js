@@ -1,8 +1,9 @@
 // Runs before the user's code (deno run --preload warm.js main.ts), in an interpreter started ahead of time.
 // It writes one zero byte when the interpreter is up. On standard input, a line feed or "m" means that main.ts exists.
 // After "m" come eight hexadecimal digits with the length of the next two: one line of JSON with the run's MCP servers,
-// and mcp.js. The code gets the rest. An "l" before that means: preload, because the code comes later. This file is not
-// in TypeScript, because transpiling would add 2 ms to each start.
+// and mcp.js. The code gets the rest. An "l" before that means: preload, because the code comes later. An "e" before
+// the line feed or "m" means: set variables. After it come their length and an object, in the same way. This file is
+// not in TypeScript, because transpiling would add 2 ms to each start.
 
 // After the code and its exit listeners, the process exits at once: tearing down V8 takes longer than most code runs.
 // Deno calls this hook. If code loads node:process, that module sets another hook, so its listeners run too.
@@ -29,6 +30,15 @@
     replace("groupEnd", (given) => () => (groups = Math.max(0, groups - 1), given()));
     replace("clear", (given) => () => (groups = 0, given()));
   }
+}
+
+// Many SDKs name the machine to their API. Code gets constants, and no variable that only Deno or bubblewrap needs. PATH
+// is a folder of Deno, and stays for Deno's error if code starts a program.
+{
+  Deno.hostname = () => "codeforge";
+  Deno.osRelease = () => "6.0.0";
+  const own = ["DENO_DIR", "DENO_NO_UPDATE_CHECK", "DENO_NODE_SHIM_ACTIVE", "NPM_CONFIG_REGISTRY", "PWD"];
+  for (const name of own) Deno.env.delete(name);
 }
 
 // show(pathOrBytes) adds an image or a sound to the answer of execute_code. mcp-server checks the data.
@@ -63,13 +73,20 @@ if (n === 1 && order[0] === 108) { // "l"
   } catch { /* see above */ }
   n = Deno.stdin.readSync(order);
 }
-if (n === 1 && order[0] === 109) { // "m"
+const readPart = () => {
   const readBytes = (length) => {
     const out = new Uint8Array(length);
     for (let at = 0, read; at < length && (read = Deno.stdin.readSync(out.subarray(at))) !== null;) at += read;
     return new TextDecoder().decode(out);
   };
-  const text = readBytes(parseInt(readBytes(8), 16));
+  return readBytes(parseInt(readBytes(8), 16));
+};
+if (n === 1 && order[0] === 101) { // "e"
+  for (const [name, value] of Object.entries(JSON.parse(readPart()))) Deno.env.set(name, value);
+  n = Deno.stdin.readSync(order);
+}
+if (n === 1 && order[0] === 109) { // "m"
+  const text = readPart();
   const names = ["mcp", "parallel", "stash", "McpError"];
   const define = (name, value) =>
     Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });

@@ -61,7 +61,7 @@ type Server struct {
 
 const (
 	// maxBody bounds a request. JSON escapes at most double the size of code, except for control characters.
-	maxBody = 2*(MaxCode+MaxServers+MaxModules+MaxSkills) + MaxInput/3*4 + 64<<10
+	maxBody = 2*(MaxCode+MaxEnviron+MaxServers+MaxModules+MaxSkills) + MaxInput/3*4 + 64<<10
 	// stalledFor limits how long a write may block after its run has ended.
 	stalledFor = 5 * time.Second
 	// maxStreams limits the open requests of one connection.

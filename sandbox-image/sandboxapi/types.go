@@ -150,6 +150,9 @@ type RunRequest struct {
 	Language Language `json:"language"`
 	// Code is one module in the language, at most MaxCode bytes.
 	Code string `json:"code"`
+	// Environ are the variables that the code finds in its environment, at most MaxEnviron bytes in all. They hold token
+	// names, never credentials.
+	Environ map[string]string `json:"environ,omitempty"`
 	// Servers are the MCP servers that the code may call, each with its known tool names, at most MaxServers bytes in all.
 	// The code's global "mcp" enumerates them. The proxy decides which calls are allowed.
 	Servers map[string][]string `json:"servers,omitempty"`
@@ -220,6 +223,15 @@ func (r RunRequest) ServersSize() int {
 	return size
 }
 
+// EnvironSize returns the size of Environ for MaxEnviron.
+func (r RunRequest) EnvironSize() int {
+	size := 0
+	for name, value := range r.Environ {
+		size += len(name) + len(value) + NameBytes
+	}
+	return size
+}
+
 // Module is a typed client of one API, which code imports as /apis/NAME.ts.
 type Module struct {
 	// Name is the API's name, [a-z0-9_-]{1,64}.
@@ -248,9 +260,11 @@ func (r RunRequest) SkillsSize() int {
 	return size
 }
 
-// Limits of the accepted code, Servers, Modules and Skills, in bytes. Each name of a server counts NameBytes more.
+// Limits of the accepted code, Environ, Servers, Modules and Skills, in bytes. Each variable, and each name of a
+// server, counts NameBytes more.
 const (
 	MaxCode    = 4 << 20
+	MaxEnviron = 64 << 10
 	MaxServers = 256 << 10
 	MaxModules = 4 << 20
 	MaxSkills  = 4 << 20

@@ -15,7 +15,7 @@ const home = Deno.env.get("HOME")!, files = [home + "/.aws/credentials", home + 
 const canary = files[0].match(/secret_access_key = (\w{40})\n/)![1];
 if (!files[1].includes(canary) || Deno.env.get("PROD_DB_PASSWORD") !== canary) throw new Error(files.join());
 for (const f of [home + "/.env", home + "/new"]) try { Deno.writeTextFileSync(f, "x"); console.log("wrote", f); } catch { /* as it must be */ }
-try { Deno.env.toObject(); console.log("read all variables"); } catch { /* as it must be */ }
+if (Object.values(Deno.env.toObject()).filter((v) => v === canary).length !== 2) throw new Error("a thief reads all variables");
 console.log(canary);`
 	const python = `
 import os, pathlib

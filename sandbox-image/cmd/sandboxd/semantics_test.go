@@ -48,7 +48,8 @@ var programs = []struct{ name, code string }{
 	{"write", "const e = new TextEncoder();\nDeno.stdout.writeSync(e.encode('no newline'));\nDeno.stderr.writeSync(e.encode('err'));\n"},
 	{"utf-8", "console.log('grüezi 漢字 😀 '.repeat(1000));\n"},
 	{"read denied", "try { Deno.readTextFileSync('/etc/passwd'); } catch (e) { console.log(e.name, e.message); }\n"},
-	{"env denied", "try { Deno.env.get('PATH'); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"env", "console.log(Deno.env.get('NO_SUCH'), Deno.env.has('PATH'), process.env.NO_SUCH, process.env.TZ, Deno.env.get('NO_COLOR'));\ntry { Deno.env.get(''); } catch (e) { console.log(e.name, e.message); }\n"},
+	{"sys denied", "import os from 'node:os';\ntry { os.networkInterfaces(); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"run denied", "try { new Deno.Command('ls').outputSync(); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"ffi denied", "try { Deno.dlopen('/lib/libc.so.6', {}); } catch (e) { console.log(e.name, e.message); }\n"},
 	{"net denied", "try { await fetch('https://example.org/'); } catch (e) { console.log(e.name, e.message); }\n"},
@@ -89,7 +90,7 @@ var programs = []struct{ name, code string }{
 // machinePrograms are programs whose results can depend on the files, the environment or the rights that a mode gives.
 var machinePrograms = []string{
 	"main", "stack", "uncaught", "stdin", "prompt", "missing file import", "https import", "npm import", "dynamic https import",
-	"read denied", "env denied", "run denied", "ffi denied", "net denied", "node fs denied", "worker", "localStorage", "date", "locale", "cwd",
+	"read denied", "env", "sys denied", "run denied", "ffi denied", "net denied", "node fs denied", "worker", "localStorage", "date", "locale", "cwd",
 	"globals", "memory usage", "signal listener", "process exit code", "large write at the end", "json import", "exec path",
 }
 
@@ -109,7 +110,7 @@ func bareDeno(t *testing.T, code string) outcome {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock",
-		"--allow-read=/tmp,/skills,/runs", "--allow-write=/tmp,/skills", main)
+		"--allow-read=/tmp,/skills,/runs", "--allow-write=/tmp,/skills", "--allow-env", "--allow-sys=homedir,uid,gid,cpus", main)
 	cmd.Dir = "/tmp"
 	cmd.Env = []string{"NO_COLOR=1", "TZ=UTC", "LANG=C.UTF-8", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
 	var out, errs bytes.Buffer

@@ -67,6 +67,8 @@ type World struct {
 	Process *os.Process
 	Client  *sandboxapi.Client
 	Hash    string // of the current permission set
+	// Environ are the variables of the runs.
+	Environ map[string]string
 	// Servers are the MCP servers that runs may call.
 	Servers map[string][]string
 	// Modules are the typed clients that runs import.
@@ -338,7 +340,8 @@ func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration)
 	var out, errs bytes.Buffer
 	r.Exit, err = w.Client.Run(ctx, sandboxapi.RunRequest{
 		Generation: r.Lease.Generation, Run: "run-" + strconv.FormatUint(r.Lease.Generation, 10),
-		Language: cmp.Or(w.Language, sandboxapi.LanguageTypeScript), Code: code, Servers: w.Servers, Modules: w.Modules,
+		Language: cmp.Or(w.Language, sandboxapi.LanguageTypeScript), Code: code, Environ: w.Environ,
+		Servers: w.Servers, Modules: w.Modules,
 		Private: w.Private, Skills: w.Skills, Input: w.Input,
 		Permissions: w.Hash,
 		TimeoutMS:   timeout.Milliseconds(),

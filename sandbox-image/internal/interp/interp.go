@@ -197,9 +197,9 @@ var ErrNotSent = errors.New("the interpreter ended before it got the code")
 
 // sendCode sends the code to the interpreter, unless the type check finds mistakes.
 func (p *Interpreter) sendCode(ctx context.Context, t Task) ([]sandboxapi.Mistake, error) {
-	start, err := runner.BuildStartInput(p.python, t.Servers, t.Code)
+	start, err := runner.BuildStartInput(p.python, t.Environ, t.Servers, t.Code)
 	if err != nil {
-		return nil, fmt.Errorf("naming the servers: %w", err)
+		return nil, fmt.Errorf("writing the variables and servers: %w", err)
 	}
 	p.mu.Lock()
 	p.hasCode = true

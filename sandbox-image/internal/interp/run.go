@@ -22,6 +22,8 @@ import (
 // Task describes one run.
 type Task struct {
 	Code []byte
+	// Environ is RunRequest.Environ of package sandboxapi.
+	Environ map[string]string
 	// Servers is RunRequest.Servers of package sandboxapi.
 	Servers map[string][]string
 	// Modules is RunRequest.Modules of package sandboxapi. The code is checked against them before it runs.

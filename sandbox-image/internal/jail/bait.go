@@ -67,11 +67,3 @@ func (b canaryBait) addToEnviron(env []string, dir string) []string {
 	}
 	return env
 }
-
-// denoPermissions returns Deno's read and environment permissions for the bait: its home and its variables only.
-func (b canaryBait) denoPermissions(dir string) (read, env string) {
-	if b == "" {
-		return "", ""
-	}
-	return "," + b.homeDir(dir), "HOME," + strings.Join(baitVariables[:], ",")
-}

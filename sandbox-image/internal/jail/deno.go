@@ -23,8 +23,11 @@ type denoProcess struct {
 
 // args returns the interpreter's arguments.
 func (d denoProcess) args() []string {
-	read, env := d.bait.denoPermissions(d.dir)
 	readFiles, writeFiles := denoFolders(d.dir, d.folders)
+	read := ""
+	if d.bait != "" {
+		read = "," + d.bait.homeDir(d.dir)
+	}
 	if d.packages.Set != "" {
 		read += "," + d.packages.dir
 	}
@@ -42,14 +45,8 @@ func (d denoProcess) args() []string {
 		"--import-map="+importMap(d.dir, ownSkills, d.packages), "--cert", d.ca,
 		"--v8-flags=--max-old-space-size="+strconv.FormatInt(heapMB(d.memory), 10),
 		"--allow-read="+shared+","+d.out+","+d.dir+"/"+ClientDir+read+readFiles,
-		"--allow-write="+write+","+d.out+writeFiles,
+		"--allow-write="+write+","+d.out+writeFiles, "--allow-env", "--allow-sys="+readableFacts,
 	)
-	switch {
-	case d.packages.Set != "":
-		args = append(args, "--allow-env")
-	case env != "":
-		args = append(args, "--allow-env="+env)
-	}
 	switch {
 	case len(d.net) == 1 && d.net[0] == "*":
 		args = append(args, "--allow-net")
@@ -58,6 +55,10 @@ func (d denoProcess) args() []string {
 	}
 	return append(args, "--preload", d.dir+"/"+WarmFile, d.dir+"/"+MainFile)
 }
+
+// readableFacts lists the facts about the machine that SDKs read and that are no more than Python shows. warm.js
+// replaces the name of the host and the release of the kernel by constants.
+const readableFacts = "homedir,uid,gid,cpus"
 
 // importMap returns Deno's import map as a URL, which needs no file. The map sends /apis/ to the slot's clients and, if
 // ownSkills, /skills/ to the folder that code cannot write. It maps prefixes, so no spelling of a file name escapes it.

@@ -28,19 +28,13 @@ func (p CodePackages) withDir(dir string) CodePackages {
 // packagesPath is the folder of the packages inside a bubblewrap sandbox: Deno's package folder, and a lock file.
 const packagesPath = "/packages"
 
-// packageSystem lists the facts about the machine that SDKs read for their User-Agent header.
-const packageSystem = "hostname,osRelease,homedir,uid,gid,cpus"
-
 // options returns Deno's options for packages: no request to a registry, and other versions than those of the lock file
-// are errors. Many packages read variables and facts about the machine when they are imported. A process has
-// only the variables of baseEnviron and of the bait. Without --quiet, each run would show the scripts that did not run.
+// are errors. Without --quiet, each run would show the scripts that did not run.
 func (p CodePackages) options() []string {
 	if p.Set == "" {
 		return []string{"--no-npm", "--no-lock"}
 	}
-	return []string{
-		"--quiet", "--cached-only", "--frozen", "--lock=" + p.dir + "/deno.lock", "--allow-sys=" + packageSystem,
-	}
+	return []string{"--quiet", "--cached-only", "--frozen", "--lock=" + p.dir + "/deno.lock"}
 }
 
 // addToEnviron adds the registry to an interpreter's environment.

@@ -54,8 +54,9 @@ func (p *Pool) tryRun(
 		keep = nil
 	}
 	exit, err := w.Run(ctx, interp.Task{
-		Code: []byte(r.Code), Servers: r.Servers, Modules: r.Modules, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
-		Memory: p.cfg.Memory, Output: p.cfg.Output, Emit: out.Send, Ended: out.ReportEnd, Keep: keep,
+		Code: []byte(r.Code), Environ: r.Environ, Servers: r.Servers, Modules: r.Modules,
+		Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, Memory: p.cfg.Memory, Output: p.cfg.Output,
+		Emit: out.Send, Ended: out.ReportEnd, Keep: keep,
 		Skills: r.Skills, Pinned: isPinned(r), Input: r.Input,
 		Unkept:    func(err error) { p.cfg.Log.Warn("output was not kept", "run", r.Run, "error", err) },
 		Unchecked: func(err error) { p.cfg.Log.Warn("code was not checked", "run", r.Run, "error", err) },
@@ -193,6 +194,8 @@ func checkRequest(r sandboxapi.RunRequest) error {
 		return fmt.Errorf("language %q: want %q or %q", r.Language, sandboxapi.LanguageTypeScript, sandboxapi.LanguagePython)
 	case len(r.Code) > sandboxapi.MaxCode:
 		return fmt.Errorf("code of %d bytes: want at most %d", len(r.Code), sandboxapi.MaxCode)
+	case r.EnvironSize() > sandboxapi.MaxEnviron:
+		return fmt.Errorf("environ of %d bytes: want at most %d", r.EnvironSize(), sandboxapi.MaxEnviron)
 	case r.ServersSize() > sandboxapi.MaxServers:
 		return fmt.Errorf("servers of %d bytes: want at most %d", r.ServersSize(), sandboxapi.MaxServers)
 	case r.ModulesSize() > sandboxapi.MaxModules:
