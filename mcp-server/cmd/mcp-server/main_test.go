@@ -184,7 +184,6 @@ func TestExecuteCodeInDeno(t *testing.T) {
 		"Here is the code.\nconsole.log(1)":       "|Send the code alone",
 		"const x = 1;\nreturn x;":                 "|The code is a module and not a function",
 		"const h = `Bearer ${STRIPE_AUTH_TOKEN}`": "|A token name is text: write \"STRIPE_AUTH_TOKEN\"",
-		"Deno.env.get('STRIPE_AUTH_TOKEN')":       "|A token name is text: write \"STRIPE_AUTH_TOKEN\"",
 		"const x = [1];\nprint(x);":               "|print is Python's; TypeScript has console.log().",
 		"import { f } from 'skills/f.ts'":         "|Import it by its whole path: \"/skills/f.ts\".",
 		"async function main() {}":                "it defines main and never calls it.",

@@ -311,6 +311,7 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 			Run:         o.Run,
 			Language:    cmp.Or(r.Language, sandboxapi.LanguageTypeScript),
 			Code:        r.Code,
+			Environ:     buildEnviron(e.cfg.Catalog.Catalog(), r.APIs),
 			Servers:     e.callableServers(r.APIs),
 			Modules:     o.Modules,
 			Private:     l.Private,

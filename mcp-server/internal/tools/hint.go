@@ -139,8 +139,9 @@ var (
 	// proxy listens only at the ports in domains.
 	closedPort = mustCompile(`url \(https?://([^/\s()]{1,300}:\d+)/[^\s()]*\): client error \(Connect\): ` +
 		`tcp connect error: Connection refused`)
-	fileRefusal  = mustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
-	otherRefusal = mustCompile(`Requires (?:env|run|ffi|sys|import) access|NotFound: Failed to spawn '|` +
+	fileRefusal   = mustCompile(`Requires (?:read|write) access to |\[Errno 30\] Read-only file system`)
+	otherRefusal  = mustCompile(`Requires (?:run|ffi|sys|import) access|NotFound: Failed to spawn '`)
+	unsetVariable = mustCompile(
 		`File "(?:<frozen os>|[^"\n]*/os\.py)", line \d+, in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: `)
 	mcpRefusal = mustCompile(`ReferenceError: (?:mcp|McpError) is not defined|` +
 		`Relative import path "mcp" not prefixed|Import "mcp" not a dependency`)
@@ -196,7 +197,8 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 		may = "Code may read and write only its working directory, by relative paths. update_skill makes and changes skills."
 	}
 	add(fileRefusal.MatchString(printed), may)
-	add(otherRefusal.MatchString(printed), "Environment variables, processes and native code are not available to code.")
+	add(unsetVariable.MatchString(printed), "The variables of code are the token names of its APIs, and no others.")
+	add(otherRefusal.MatchString(printed), "Processes, native code and facts about the machine are not available to code.")
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", sandboxapi.MaxFile>>20))
 	if m := spaceRefusal.FindStringSubmatch(printed); m != nil {

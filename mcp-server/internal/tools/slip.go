@@ -18,8 +18,7 @@ var (
 		`^SyntaxError: 'return' outside function$`)
 	isSyntax    = mustCompile(`(?m)(?:^|error: |Uncaught )(?:SyntaxError|IndentationError): |is not a function$`)
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
-	unsetToken  = mustCompile(`Requires env access to "(\w{1,80})"|` +
-		`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
+	unsetToken  = mustCompile(`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
 	// isHTTPError matches the end of a traceback of urllib, which shows the status and not the answer.
 	isHTTPError = mustCompile(`(?m)^urllib\.error\.HTTPError: HTTP Error \d{3}`)
 	// maybeUnset matches a Python read of a variable that may return None. The second group matches a following "or" with
@@ -42,9 +41,9 @@ var (
 // hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
 // They use only the interpreter's text, if it can be distinguished from the code's output.
 func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
-	// Checked after a success too: code that gets None may go on without a credential.
+	// Checked after a success too: code that gets None may go on without a credential. The name itself is a variable.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
-		if name := nearestToken(m[1], r.catalog); r.language.IsPython() && m[2] == "" && name != "" {
+		if name := nearestToken(m[1], r.catalog); r.language.IsPython() && m[2] == "" && name != "" && name != m[1] {
 			out = append(out, hintQuotes(name))
 		}
 	}
@@ -56,7 +55,12 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		_, words = splitError(stderr)
 	}
 	if m := unsetToken.FindStringSubmatch(words); m != nil {
-		if name := nearestToken(m[1]+m[2], r.catalog); name != "" {
+		switch name := nearestToken(m[1], r.catalog); name {
+		case "":
+		case m[1]:
+			out = append(out, readertext.NewText("This run has no variable %NAME. If the run is narrowed, add the API of "+
+				"that name to \"apis\".", "%NAME", name))
+		default:
 			out = append(out, hintQuotes(name))
 		}
 	}

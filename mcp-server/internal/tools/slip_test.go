@@ -80,7 +80,8 @@ func TestSlips(t *testing.T) {
 		module  = "The code is a module and not a function: print the result instead of returning it."
 		alone   = "Send the code alone, without sentences and without ``` around it."
 		quoted  = `A token name is text: write "STRIPE_AUTH_TOKEN" in quotes, where the credential belongs.`
-		noEnv   = "Environment variables, processes and native code are not available to code."
+		noEnv   = "The variables of code are the token names of its APIs, and no others."
+		away    = "This run has no variable STRIPE_AUTH_TOKEN. If the run is narrowed, add the API of that name to \"apis\"."
 		noMCP   = "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
 		noNPM   = "Code can import no URL, and no package. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills. The user can add a package with: codeforge package add npm:NAME."
 		noFiles = "Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."
@@ -107,10 +108,10 @@ func TestSlips(t *testing.T) {
 		"a token in Python":            {true, "f(STRIPE_AUTH_TOKEN)", traceback("NameError: name 'STRIPE_AUTH_TOKEN' is not defined"), quoted},
 		"another constant":             {false, "f(MAX_PAGES)", uncaught("ReferenceError: MAX_PAGES is not defined"), ""},
 		"a small variable":             {false, "f(stripe_auth_token)", uncaught("ReferenceError: stripe_auth_token is not defined"), ""},
-		"a variable of a token":        {false, "process.env.STRIPE_AUTH_TOKEN", uncaught(`NotCapable: Requires env access to "STRIPE_AUTH_TOKEN"`), quoted + "\n" + noEnv},
-		"another variable":             {false, "process.env.HOME", uncaught(`NotCapable: Requires env access to "HOME"`), noEnv},
-		"a variable in Python":         {true, "os.environ['STRIPE_AUTH_TOKEN']", traceback("  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'STRIPE_AUTH_TOKEN'"), quoted + "\n" + noEnv},
-		"a variable that is None":      {true, "print(os.environ.get('STRIPE_AUTH_TOKEN'))", "", quoted},
+		"a variable in Python":         {true, "os.environ['STRIPE_AUTH_TOKEN']", traceback("  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'STRIPE_AUTH_TOKEN'"), away + "\n" + noEnv},
+		"a variable with a slip":       {true, "os.environ['STRIPE_AUTH_TOKN']", traceback("  File \"<frozen os>\", line 679, in __getitem__\nKeyError: 'STRIPE_AUTH_TOKN'"), quoted + "\n" + noEnv},
+		"a variable that is there":     {true, "print(os.environ.get('STRIPE_AUTH_TOKEN'))", "", ""},
+		"a variable that is None":      {true, "print(os.environ.get('STRIPE_AUTH_TOKN'))", "", quoted},
 		"a variable and another value": {true, "print(os.environ.get('STRIPE_AUTH_TOKEN', 'STRIPE_AUTH_TOKEN'), os.getenv(\"STRIPE_AUTH_TOKEN\") or 'x')", "", ""},
 		"fetch in Python":              {true, "r = fetch('https://x')\nprint(r)", traceback("NameError: name 'fetch' is not defined"), "fetch is TypeScript's; Python has urllib.request.urlopen()."},
 		"null in Python":               {true, "print(null)", traceback("NameError: name 'null' is not defined"), "null is TypeScript's; Python has None."},

@@ -118,7 +118,8 @@ func guideText(g guideInput) string {
 Write the token name where the real credential would stand; it is replaced on its way to a host of its API, and the
 other way round in answers. You cannot see a credential: printing it prints the name. By default a name counts in a
 request header, alone, after one scheme word ("Bearer NAME", "token NAME"), or as user or password of Basic:
-"Basic " + btoa("NAME:"). list_apis names other places.
+"Basic " + btoa("NAME:"). list_apis names other places. process.env.NAME (os.environ in Python) is "NAME" too, so SDKs
+find it.
 
 ## Typed clients
 Operations that list_apis finds by query are typed in code: import { shop } from "/apis/shop.ts"; then
@@ -130,7 +131,7 @@ A mistake in their use stops the code before it runs. Plain fetch works too.
 
 ## Reach and limits
 - %s
-- npm: imports only as list_apis lists. No jsr: or URL imports, no require, no environment variables, no processes. %s
+- npm: imports only as list_apis lists. No jsr: or URL imports, no require, no processes. %s
   A file has at most %d MiB.
 - The user gets the files that you write to /out, 16 MiB a run. show(pathOrBytes) puts an image or a sound into the
   answer: at most 4, 2 MiB together and 1568 pixels a side. Show one only if you must see it.
