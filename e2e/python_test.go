@@ -124,7 +124,7 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"text around it", "Here is the code:\n\nprint(1)\n", "SyntaxError", "Send the code alone"},
 		{"return", "x = 1\nreturn x\n", "'return' outside function", "The code is a module and not a function"},
 		{"a token name", "h = f'Bearer {HTTPBIN_TOKEN}'\n", "NameError", "write \"HTTPBIN_TOKEN\" in quotes"},
-		{"a variable", "import os\nos.environ['HTTPBIN_TOKEN']\n", "KeyError", "write \"HTTPBIN_TOKEN\" in quotes"},
+		{"a variable", "import os\nos.environ['HTTPBIN_TOKN']\n", "KeyError", "write \"HTTPBIN_TOKEN\" in quotes"},
 		{"fetch", "r = fetch('https://httpbin.test/')\nprint(r)\n", "NameError", "fetch is TypeScript's; Python has "},
 		{"typed client", "from apis import httpbin\n", "ModuleNotFoundError", "Typed clients are only for TypeScript"},
 		{"main", "def main():\n    print(1)\n", "it defines main and never calls it", ""},

@@ -201,6 +201,7 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
 		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
+		"./mcp-server/internal/execution":   {"environ-apis"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
 		"./mcp-server/internal/transport":   {"unread-answers", "session-user"},
 		"./mcp-server/internal/guard":       {"public-paths"},

@@ -25,6 +25,7 @@ var promisesOf = map[string][]string{
 	"dry-run":            {"dry-runs-send-no-writes"},
 	"dry-run-approved":   {"dry-runs-send-no-writes"},
 	"dry-run-tools":      {"dry-runs-send-no-writes"},
+	"environ-apis":       {"tenant-apis"},
 	"etag":               {"no-oracle"},
 	"explicit-approval":  {"exact-approvals"},
 	"fence":              {"one-run-one-identity"},

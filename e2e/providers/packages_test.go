@@ -27,9 +27,11 @@ type pinned struct {
 	// signs with it.
 	tokens []string
 	in     []string // nil: the default places
-	aws    bool
-	code   string
-	out    string
+	// variables are the credentials' second variables, by token.
+	variables map[string]string
+	aws       bool
+	code      string
+	out       string
 }
 
 // pinnedPackages are the packages of TestPinnedPackages.
@@ -38,77 +40,81 @@ var pinnedPackages = []pinned{
 		pin: "stripe@18.1.0", host: "api.stripe.com", tokens: []string{"STRIPE_KEY"},
 		answer: `{"id":"cus_1","object":"customer","email":"a@example.com"}`,
 		code: `import Stripe from "npm:stripe";
-const customer = await new Stripe("STRIPE_KEY").customers.retrieve("cus_1");
+const customer = await new Stripe(process.env.STRIPE_KEY).customers.retrieve("cus_1");
 console.log(customer.email);`, out: "a@example.com\n",
 	},
 	{
 		pin: "openai@7.59.0", host: "api.openai.com", tokens: []string{"OPENAI_KEY"},
-		answer: `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}`,
+		variables: map[string]string{"OPENAI_KEY": "OPENAI_API_KEY"},
+		answer:    `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}`,
 		code: `import OpenAI from "npm:openai@7";
-const openai = new OpenAI({ apiKey: "OPENAI_KEY" });
+const openai = new OpenAI();
 const c = await openai.chat.completions.create({ model: "gpt-5", messages: [{ role: "user", content: "hi" }] });
 console.log(c.choices[0].message.content);`, out: "hi\n",
 	},
 	{
 		pin: "@anthropic-ai/sdk@1.14.0", host: "api.anthropic.com", tokens: []string{"ANTHROPIC_KEY"},
-		answer: `{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}]}`,
+		variables: map[string]string{"ANTHROPIC_KEY": "ANTHROPIC_API_KEY"},
+		answer:    `{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"hi"}]}`,
 		code: `import Anthropic from "npm:@anthropic-ai/sdk";
-const anthropic = new Anthropic({ apiKey: "ANTHROPIC_KEY" });
+const anthropic = new Anthropic();
 const m = await anthropic.messages.create({ model: "claude", max_tokens: 9, messages: [{ role: "user", content: "hi" }] });
 console.log(m.content[0].text);`, out: "hi\n",
 	},
 	{
 		// The account's name is in the path too, and begins with AC.
 		pin: "twilio@6.3.1", host: "api.twilio.com", tokens: []string{"AC_TWILIO_SID", "TWILIO_TOKEN"},
-		in: []string{"header:Authorization", "path"}, answer: `{"sid":"SM1","status":"queued"}`,
+		variables: map[string]string{"AC_TWILIO_SID": "TWILIO_ACCOUNT_SID", "TWILIO_TOKEN": "TWILIO_AUTH_TOKEN"},
+		in:        []string{"header:Authorization", "path"}, answer: `{"sid":"SM1","status":"queued"}`,
 		code: `import twilio from "npm:twilio";
-const sent = await twilio("AC_TWILIO_SID", "TWILIO_TOKEN").messages.create({ to: "+15550100", from: "+15550101", body: "hi" });
+const sent = await twilio().messages.create({ to: "+15550100", from: "+15550101", body: "hi" });
 console.log(sent.status);`, out: "queued\n",
 	},
 	{
 		pin: "@google/genai@3.3.0", host: "generativelanguage.googleapis.com", tokens: []string{"GEMINI_KEY"},
-		answer: `{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]}}]}`,
+		variables: map[string]string{"GEMINI_KEY": "GEMINI_API_KEY"},
+		answer:    `{"candidates":[{"content":{"role":"model","parts":[{"text":"hi"}]}}]}`,
 		code: `import { GoogleGenAI } from "npm:@google/genai";
-const ai = new GoogleGenAI({ apiKey: "GEMINI_KEY" });
+const ai = new GoogleGenAI({});
 console.log((await ai.models.generateContent({ model: "gemini-2.5-flash", contents: "hi" })).text);`, out: "hi\n",
 	},
 	{
 		pin: "@slack/web-api@8.2.0", host: "slack.com", tokens: []string{"SLACK_TOKEN"}, answer: `{"ok":true,"team":"acme"}`,
 		code: `import { WebClient } from "npm:@slack/web-api";
-console.log((await new WebClient("SLACK_TOKEN").auth.test()).team);`, out: "acme\n",
+console.log((await new WebClient(process.env.SLACK_TOKEN).auth.test()).team);`, out: "acme\n",
 	},
 	{
 		pin: "@supabase/supabase-js@2.119.1", host: "acme.supabase.co", tokens: []string{"SUPABASE_KEY"},
 		in: []string{"header:Authorization", "header:apikey"}, answer: `[{"id":7}]`,
 		code: `import { createClient } from "npm:@supabase/supabase-js";
-const { data, error } = await createClient("https://acme.supabase.co", "SUPABASE_KEY").from("items").select();
+const { data, error } = await createClient("https://acme.supabase.co", Deno.env.get("SUPABASE_KEY")).from("items").select();
 console.log(error ?? data[0].id);`, out: "7\n",
 	},
 	{
 		pin: "@octokit/rest@22.0.1", host: "octokit.wild.test", tokens: []string{"GITHUB_TOKEN"}, answer: `{"login":"octocat"}`,
 		code: `import { Octokit } from "npm:@octokit/rest";
-const octokit = new Octokit({ auth: "GITHUB_TOKEN", baseUrl: "https://octokit.wild.test" });
+const octokit = new Octokit({ auth: process.env.GITHUB_TOKEN, baseUrl: "https://octokit.wild.test" });
 console.log((await octokit.rest.users.getAuthenticated()).data.login);`, out: "octocat\n",
 	},
 	{
 		pin: "@notionhq/client@5.26.0", host: "notion.wild.test", tokens: []string{"NOTION_KEY"},
 		answer: `{"object":"user","id":"1","name":"acme"}`,
 		code: `import { Client } from "npm:@notionhq/client";
-console.log((await new Client({ auth: "NOTION_KEY", baseUrl: "https://notion.wild.test" }).users.me({})).name);`, out: "acme\n",
+console.log((await new Client({ auth: process.env.NOTION_KEY, baseUrl: "https://notion.wild.test" }).users.me({})).name);`, out: "acme\n",
 	},
 	{
 		pin: "@aws-sdk/client-s3@3.1175.0", host: "s3.eu-central-1.amazonaws.com", tokens: []string{"S3_KEY"}, aws: true,
 		answer: "one",
 		code: `import { GetObjectCommand, S3Client } from "npm:@aws-sdk/client-s3";
 const s3 = new S3Client({ region: "eu-central-1", forcePathStyle: true, maxAttempts: 1,
-  credentials: { accessKeyId: "S3_KEY", secretAccessKey: "unused" } });
+  credentials: { accessKeyId: process.env.S3_KEY, secretAccessKey: "unused" } });
 const got = await s3.send(new GetObjectCommand({ Bucket: "b", Key: "k" }));
 console.log(await got.Body.transformToString());`, out: "one\n",
 	},
 	{
 		pin: "axios@1.21.1", host: "axios.wild.test", tokens: []string{"AXIOS_KEY"}, answer: `{"a":1}`,
 		code: `import axios from "axios";
-const answer = await axios.get("https://axios.wild.test/x", { headers: { Authorization: "Bearer AXIOS_KEY" } });
+const answer = await axios.get("https://axios.wild.test/x", { headers: { Authorization: "Bearer " + process.env.AXIOS_KEY } });
 console.log(answer.data.a);`, out: "1\n",
 	},
 	{
@@ -166,6 +172,9 @@ func TestPinnedPackages(t *testing.T) {
 			credential := map[string]any{"value": known[token].Value()}
 			if p.in != nil {
 				credential["in"] = p.in
+			}
+			if v := p.variables[token]; v != "" {
+				credential["variable"] = v
 			}
 			if p.aws {
 				credential = map[string]any{"aws": map[string]any{"access_key_id": "AKIDOFTHETEST",

@@ -141,17 +141,14 @@ await attempts(
   () => Deno.mkdir("/runs/codeforge-doctor"),
 );
 
-// name: environment, programs, foreign functions
+// name: programs, foreign functions, the machine
 // expected: denied
 await attempts(
-  async () => Deno.env.toObject(),
-  async () => Deno.env.get("PATH"),
   () => new Deno.Command("sh", { args: ["-c", "id"] }).output(),
   () => import("node:child_process").then((c) => c.execSync("id")),
   async () => Deno.dlopen("libc.so.6", { getpid: { parameters: [], result: "i32" } }),
-  async () => Deno.hostname(),
   async () => Deno.networkInterfaces(),
-  async () => Deno.uid(),
+  async () => Deno.systemMemoryInfo(),
   async () => Deno.kill(1, "SIGKILL"),
 );
 

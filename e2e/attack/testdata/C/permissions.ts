@@ -105,17 +105,18 @@ await attempts(
 );
 
 // name: the environment
-await attempts(
-  () => Deno.env.toObject(),
-  () => Deno.env.get("PATH"),
-  () => Deno.env.set("X", "y"),
-  () =>
-    import("node:process").then((p) => {
-      const e = JSON.stringify(p.default.env);
-      if (e === "{}" || e === undefined) throw new Error("empty");
-      return e;
-    }),
-);
+// note: Code finds token names and constants of the sandbox. A name is the value of its own variable.
+await attempts(() => {
+  const known = /^(HOME|PATH|LANG|TZ|TMPDIR|NO_COLOR|XDG_(CACHE|CONFIG)_HOME|PROD_DB_PASSWORD|DEPLOY_TOKEN)$/;
+  const other = Object.entries(Deno.env.toObject()).filter(([k, v]) => !known.test(k) && k !== v);
+  if (other.length === 0) throw new Error("empty");
+  return JSON.stringify(other);
+}, () => {
+  for (const name of ["DENO_DIR", "NPM_CONFIG_REGISTRY", "MCP_AUTH_TOKEN", "USER"]) {
+    if (Deno.env.has(name)) return name;
+  }
+  throw new Error("empty");
+});
 
 // name: running programs
 await attempts(
@@ -135,14 +136,14 @@ await attempts(
 
 // name: facts about the machine
 await attempts(
-  () => Deno.hostname(),
   () => Deno.networkInterfaces(),
   () => Deno.systemMemoryInfo(),
-  () => Deno.osRelease(),
   () => Deno.osUptime(),
   () => Deno.loadavg(),
-  () => Deno.uid(),
-  () => Deno.gid(),
+  () => {
+    if (Deno.hostname() + Deno.osRelease() === "codeforge6.0.0") throw new Error("constants");
+    return Deno.hostname() + Deno.osRelease();
+  },
 );
 
 // name: asking for more permissions
