@@ -80,10 +80,12 @@ func TestThreeReplicas(t *testing.T) {
 	if got := save(t, a, "shared", "", first+"\n"+second); !strings.Contains(got, "was updated") {
 		t.Fatal(got)
 	}
-	testkit.WaitFor(t, func() bool {
-		_, got := call(t, c, "get_instructions", nil)
-		return strings.Contains(strings.Join(got, "\n"), "- shared: A value")
-	})
+	for _, client := range []*mcp.ClientSession{b, c} {
+		testkit.WaitFor(t, func() bool {
+			_, got := call(t, client, "get_instructions", nil)
+			return strings.Contains(strings.Join(got, "\n"), "- shared: A value")
+		})
+	}
 	edits := make(chan string, 2)
 	go func() { edits <- save(t, b, "shared", first, first+"\nexport const b = 1;") }()
 	go func() { edits <- save(t, c, "shared", second, second+"\nexport const c = 1;") }()

@@ -54,8 +54,8 @@ type Set struct {
 
 	shared  *database.Documents // the list in Postgres, or nil
 	pending []listChange        // changes that are not in Postgres yet
-	wake    chan struct{}
-	known   bool // Postgres has been read
+	wake    database.WakeSignal // for Follow
+	known   bool                // Postgres has been read
 }
 
 // listChange makes one change to a list.
@@ -71,7 +71,7 @@ const Document = "book.json"
 // an alarm at another replica. Postgres gets the sessions that only the file has as frozen: an earlier process ended
 // before Postgres had them, or had no Postgres.
 func Open(dir string, db *database.DB, added func(operatorapi.Alarm), log *slog.Logger) (*Set, error) {
-	b := &Set{added: added, log: log, wake: make(chan struct{}, 1)}
+	b := &Set{added: added, log: log, wake: make(database.WakeSignal, 1)}
 	if db != nil {
 		b.shared = &database.Documents{DB: db, Folder: database.Alarms}
 		ctx, cancel := context.WithTimeout(context.Background(), syncTime)
@@ -114,28 +114,12 @@ func (b *Set) Follow(ctx context.Context, changed func()) {
 	if b == nil || b.shared == nil {
 		return
 	}
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	listener.Go(func() { b.shared.DB.Listen(ctx, b.wakeFollow) })
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.wake:
-			if b.syncWithPostgres(ctx) {
-				//defence:freeze-elsewhere
-				changed()
-			}
+	b.shared.DB.Listen(ctx, b.wake, func() {
+		if b.syncWithPostgres(ctx) {
+			//defence:freeze-elsewhere
+			changed()
 		}
-	}
-}
-
-// wakeFollow wakes Follow.
-func (b *Set) wakeFollow() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	})
 }
 
 // syncWithPostgres writes the pending changes to Postgres, and reads its list. It reports whether this changes the
@@ -174,7 +158,7 @@ func (b *Set) syncWithPostgres(ctx context.Context) (changed bool) {
 	defer b.mu.Unlock()
 	if err != nil {
 		if len(sent) > 0 {
-			time.AfterFunc(retryTime, b.wakeFollow)
+			time.AfterFunc(retryTime, b.wake.SendSignal)
 		}
 		return false // Listen triggers the next attempt
 	}
@@ -198,7 +182,7 @@ func (b *Set) applyChange(c listChange) {
 	b.writeFile()
 	if b.shared != nil {
 		b.pending = append(b.pending, c)
-		b.wakeFollow()
+		b.wake.SendSignal()
 	}
 }
 

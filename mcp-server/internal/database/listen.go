@@ -25,38 +25,55 @@ const Notify = `SELECT pg_notify('` + channel + `', '')`
 // listenerSet are all who wait for notifications. They share one connection.
 type listenerSet struct {
 	mu    sync.Mutex
-	all   map[*func()]bool
+	all   map[WakeSignal]bool
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the connection is closed after stop
 }
 
-// Listen calls changed, which must not block, after each change that some replica notifies of, and every pollTime,
-// until ctx ends.
-func (db *DB) Listen(ctx context.Context, changed func()) {
-	leave := db.addListener(&changed)
+// WakeSignal is a signal for Listen, with room for one.
+type WakeSignal chan struct{}
+
+// SendSignal sends the signal, unless one already waits.
+func (w WakeSignal) SendSignal() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// Listen calls changed at once, after each change that some replica notifies of, after each signal of wake, and every
+// pollTime, until ctx ends. It calls changed once for several changes in the meantime. wake has a capacity of 1.
+func (db *DB) Listen(ctx context.Context, wake WakeSignal, changed func()) {
+	leave := db.addListener(wake)
 	defer leave()
-	changed()
-	for range timing.EachTick(ctx, pollTime) {
+	poll := time.NewTicker(pollTime)
+	defer poll.Stop()
+	for ctx.Err() == nil {
 		changed()
+		select {
+		case <-wake:
+		case <-poll.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
 // addListener adds a listener, of which the first opens the connection. leave removes it. The last to leave waits until
 // the connection is closed.
-func (db *DB) addListener(changed *func()) (leave func()) {
+func (db *DB) addListener(wake WakeSignal) (leave func()) {
 	l := &db.listeners
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) == 0 {
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		l.all, l.stop, l.ended = map[*func()]bool{}, stop, ended
+		l.all, l.stop, l.ended = map[WakeSignal]bool{}, stop, ended
 		go func() { defer close(ended); db.keepListening(ctx) }()
 	}
-	l.all[changed] = true
+	l.all[wake] = true
 	return func() {
 		l.mu.Lock()
-		delete(l.all, changed)
+		delete(l.all, wake)
 		isLast, stop, ended := len(l.all) == 0, l.stop, l.ended
 		l.mu.Unlock()
 		if isLast {
@@ -70,8 +87,8 @@ func (db *DB) addListener(changed *func()) (leave func()) {
 func (l *listenerSet) tellAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for changed := range l.all {
-		(*changed)()
+	for wake := range l.all {
+		wake.SendSignal()
 	}
 }
 

@@ -127,33 +127,19 @@ func (tx *writeTransaction) putEvents(ctx context.Context, writer string) error 
 
 // followOthers publishes the events of other replicas, until ctx ends.
 func (s *Store) followOthers(ctx context.Context) {
-	wake := make(chan struct{}, 1)
-	s.parts.Go(func() {
-		s.cfg.Database.Listen(ctx, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-	})
 	<-s.opened
 	last, known := int64(0), false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-		}
+	s.cfg.Database.Listen(ctx, make(database.WakeSignal, 1), func() {
 		// Events before the first look are in the lists that a reader loads.
 		if !known {
 			err := s.cfg.Database.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM event`).Scan(&last)
 			known = err == nil
-			continue
+			return
 		}
 		for more := true; more; {
 			last, more = s.publishOthers(ctx, last)
 		}
-	}
+	})
 }
 
 // publishOthers publishes a page of other replicas' events after a number. It returns the last number, and whether

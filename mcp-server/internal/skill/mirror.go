@@ -124,28 +124,12 @@ func (s *Store) Follow(ctx context.Context) {
 	if s.mirror == nil {
 		return
 	}
-	wake := make(chan struct{}, 1)
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	listener.Go(func() {
-		s.mirror.of.DB.Listen(ctx, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-		})
-	})
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wake:
-			s.mirror.copyChanged(ctx)
-			if s.pins != nil {
-				s.pins.mirror.copyChanged(ctx)
-			}
+	s.mirror.of.DB.Listen(ctx, make(database.WakeSignal, 1), func() {
+		s.mirror.copyChanged(ctx)
+		if s.pins != nil {
+			s.pins.mirror.copyChanged(ctx)
 		}
-	}
+	})
 }
 
 // copyChanged copies the changed documents. It logs a problem once at its start and once at its end.
