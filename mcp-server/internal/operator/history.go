@@ -3,12 +3,10 @@ package operator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
@@ -19,72 +17,45 @@ const keepTime = 10 * time.Second
 // HistoryHandler returns the handler of the stored runs only, for reading them while mcp-server does not run.
 func HistoryHandler(s *history.Store) http.Handler {
 	mux := http.NewServeMux()
-	historyRoutes(mux, s, nil)
+	pathRouter{mux}.addHistory(s, nil)
 	return mux
 }
 
-// historyRoutes adds the paths of the stored runs.
-func historyRoutes(mux *http.ServeMux, s *history.Store, stop <-chan struct{}) {
-	const get, post = "GET " + operatorapi.Prefix, "POST " + operatorapi.Prefix
-	mux.HandleFunc(get+"runs", handleList(s.ListRuns))
-	mux.HandleFunc(get+"exchanges", handleList(s.ListExchanges))
-	remove := func(ctx context.Context, f operatorapi.RunFilter, _ string) (operatorapi.Removed, error) {
-		n, err := s.RemoveRuns(ctx, f)
-		return operatorapi.Removed{Removed: n}, err
-	}
-	mux.HandleFunc(post+"runs/remove", handleList(remove))
-	mux.HandleFunc(get+"run", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.FindRun(r.Context(), r.URL.Query().Get("run"))
-		writeRecorded(w, v, err)
+// addHistory adds the paths of the stored runs.
+func (rt pathRouter) addHistory(s *history.Store, stop <-chan struct{}) {
+	rt.addPath("GET runs", answerList(s.ListRuns))
+	rt.addPath("GET exchanges", answerList(s.ListExchanges))
+	rt.addPath("POST runs/remove", answerList(
+		func(ctx context.Context, f operatorapi.RunFilter, _ string) (operatorapi.Removed, error) {
+			n, err := s.RemoveRuns(ctx, f)
+			return operatorapi.Removed{Removed: n}, err
+		}))
+	rt.addPath("GET run", func(r *http.Request) (any, error) { return s.FindRun(r.Context(), r.FormValue("run")) })
+	rt.addPath("GET file", func(r *http.Request) (any, error) {
+		return s.ReadRunFile(r.Context(), r.FormValue("run"), r.FormValue("name"), nil)
 	})
-	mux.HandleFunc(get+"file", func(w http.ResponseWriter, r *http.Request) {
-		f, err := s.ReadRunFile(r.Context(), r.URL.Query().Get("run"), r.URL.Query().Get("name"), nil)
-		if err != nil {
-			writeRecorded(w, nil, err)
-			return
+	rt.addPath("GET history", func(r *http.Request) (any, error) { return s.Status(r.Context()) })
+	rt.addPath("GET events", func(r *http.Request) (any, error) {
+		if s.Mode() == history.Off {
+			return nil, history.ErrOff
 		}
-		f.ServeHTTP(w, r)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { streamEvents(w, r, s, stop) }), nil
 	})
-	mux.HandleFunc(get+"history", func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.Status(r.Context())
-		writeRecorded(w, v, err)
-	})
-	mux.HandleFunc(get+"events", func(w http.ResponseWriter, r *http.Request) { streamEvents(w, r, s, stop) })
 }
 
-// handleList answers with a filtered list.
-func handleList[F, T any](list func(context.Context, F, string) (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// answerList answers with a filtered list.
+func answerList[F, T any](list func(context.Context, F, string) (T, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
 		f, err := operatorapi.ReadFilter[F](r.URL.Query())
 		if err != nil {
-			rpc.WriteError(w, http.StatusBadRequest, err.Error())
-			return
+			return nil, newRefused(http.StatusBadRequest, "", err)
 		}
-		v, err := list(r.Context(), f, r.URL.Query().Get("cursor"))
-		writeRecorded(w, v, err)
-	}
-}
-
-// writeRecorded answers with a result of the store.
-func writeRecorded(w http.ResponseWriter, v any, err error) {
-	switch {
-	case errors.Is(err, history.ErrUnknown):
-		rpc.WriteRefusal(w, operatorapi.ErrNotFound)
-	case errors.Is(err, history.ErrOff):
-		rpc.WriteRefusal(w, newRefused(err))
-	case err != nil:
-		rpc.WriteRefusal(w, err)
-	default:
-		rpc.WriteAnswer(w, http.StatusOK, v)
+		return list(r.Context(), f, r.FormValue("cursor"))
 	}
 }
 
 // streamEvents streams events.
 func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-chan struct{}) {
-	if s.Mode() == history.Off {
-		writeRecorded(w, nil, history.ErrOff)
-		return
-	}
 	cursor := r.URL.Query().Get("cursor")
 	// Without a cursor, a reader gets only new events.
 	if cursor == "" {

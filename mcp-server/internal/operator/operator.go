@@ -7,7 +7,9 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
@@ -48,64 +50,87 @@ const maxInputBody = sandboxapi.MaxInput/3*4 + 1<<20
 // NewHandler returns the handler of operatorapi.Prefix.
 func NewHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+operatorapi.Prefix+"about", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, c.About)
+	rt := pathRouter{mux}
+	rt.addPath("GET about", func(*http.Request) (any, error) { return c.About, nil })
+	rt.addPath("GET tenants", func(*http.Request) (any, error) { return c.Tenants(), nil })
+	rt.addPath("GET packages", func(*http.Request) (any, error) { return c.Packages(), nil })
+	rt.addPath("GET database", func(r *http.Request) (any, error) { return c.Database(r.Context()), nil })
+	rt.addPath("GET catalog", func(r *http.Request) (any, error) { return c.Control.FetchCatalog(r.Context()) })
+	rt.addPath("GET inspection", func(r *http.Request) (any, error) { return c.Control.FetchInspection(r.Context()) })
+	rt.addPath("GET diagnosis", func(r *http.Request) (any, error) {
+		return c.Control.Diagnose(r.Context(), r.FormValue("offline") == "true")
 	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"tenants", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, c.Tenants())
-	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"packages", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, c.Packages())
-	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"database", func(w http.ResponseWriter, r *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, c.Database(r.Context()))
-	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"catalog", func(w http.ResponseWriter, r *http.Request) {
-		forwardAnswer(w, r, c.Control.FetchCatalog)
-	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"inspection", func(w http.ResponseWriter, r *http.Request) {
-		forwardAnswer(w, r, c.Control.FetchInspection)
-	})
-	mux.HandleFunc("GET "+operatorapi.Prefix+"diagnosis", func(w http.ResponseWriter, r *http.Request) {
-		forwardAnswer(w, r, func(ctx context.Context) (proxyapi.Diagnosis, error) {
-			return c.Control.Diagnose(ctx, r.URL.Query().Get("offline") == "true")
-		})
-	})
-	historyRoutes(mux, c.History, c.Stop)
+	rt.addHistory(c.History, c.Stop)
 	if c.Console != nil {
-		mux.HandleFunc("POST "+operatorapi.Prefix+"console", func(w http.ResponseWriter, _ *http.Request) {
-			rpc.WriteAnswer(w, http.StatusOK, c.Console())
-		})
+		rt.addPath("POST console", func(*http.Request) (any, error) { return c.Console(), nil })
 	}
-	mux.HandleFunc("GET "+operatorapi.Prefix+"alarms", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, c.Alarms.List())
-	})
-	mux.HandleFunc("POST "+operatorapi.Prefix+"unfreeze", func(w http.ResponseWriter, r *http.Request) {
-		writeAnswer(w, struct{}{}, c.Alarms.Unfreeze(r.URL.Query().Get("session")))
+	rt.addPath("GET alarms", func(*http.Request) (any, error) { return c.Alarms.List(), nil })
+	rt.addPath("POST unfreeze", func(r *http.Request) (any, error) {
+		return struct{}{}, c.Alarms.Unfreeze(r.FormValue("session"))
 	})
 	if c.AddInput != nil {
-		mux.HandleFunc("POST "+operatorapi.Prefix+"input", func(w http.ResponseWriter, r *http.Request) {
+		rt.addPath("POST input", func(r *http.Request) (any, error) {
 			var in sandboxapi.Input
-			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxInputBody)).Decode(&in); err != nil {
-				rpc.WriteError(w, http.StatusBadRequest, err.Error())
-				return
+			if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxInputBody)).Decode(&in); err != nil {
+				return nil, newRefused(http.StatusBadRequest, "", err)
 			}
 			id, err := c.AddInput(&in)
-			writeAnswer(w, operatorapi.InputID{ID: id}, err)
+			return operatorapi.InputID{ID: id}, err
 		})
 	}
 	if c.Servers != nil {
-		serverRoutes(mux, c.Servers)
+		rt.addServers(c.Servers)
 	}
 	return mux
 }
 
-// forwardAnswer answers with the proxy's answer.
-func forwardAnswer[T any](w http.ResponseWriter, r *http.Request, ask func(context.Context) (T, error)) {
-	v, err := ask(r.Context())
-	if err != nil {
-		rpc.WriteError(w, http.StatusBadGateway, err.Error())
+// addServers adds the paths about MCP servers. Two of them change state: approving a server's tools, and restarting a
+// server. Only the operator, who can stop all of CodeForge anyway, reaches this socket. Code and MCP clients cannot.
+func (rt pathRouter) addServers(servers *broker.Broker) {
+	rt.addPath("GET server/review", func(r *http.Request) (any, error) {
+		return servers.ReviewTools(r.Context(), r.FormValue("server"))
+	})
+	rt.addPath("GET server/log", func(r *http.Request) (any, error) { return servers.ServerLog(r.FormValue("server")) })
+	rt.addPath("POST server/approve", func(r *http.Request) (any, error) {
+		return struct{}{}, servers.ApproveTools(r.Context(), r.FormValue("server"), r.FormValue("digest"))
+	})
+	rt.addPath("POST server/restart", func(r *http.Request) (any, error) {
+		return struct{}{}, servers.RestartServer(r.FormValue("server"))
+	})
+}
+
+// pathRouter adds paths below operatorapi.Prefix to mux.
+type pathRouter struct{ mux *http.ServeMux }
+
+// addPath adds "METHOD path". answer returns a value to send as JSON, an http.Handler that answers, or an error.
+func (rt pathRouter) addPath(pattern string, answer func(*http.Request) (any, error)) {
+	method, path, _ := strings.Cut(pattern, " ")
+	rt.mux.HandleFunc(method+" "+operatorapi.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+		v, err := answer(r)
+		if h, ok := v.(http.Handler); ok && err == nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+		writeAnswer(w, v, err)
+	})
+}
+
+// writeAnswer answers with a value, or with the error.
+func writeAnswer(w http.ResponseWriter, v any, err error) {
+	if err == nil {
+		rpc.WriteAnswer(w, http.StatusOK, v)
 		return
 	}
-	rpc.WriteAnswer(w, http.StatusOK, v)
+	// Other errors are sentences for the operator. The proxy's and sandboxd's errors have no meaning as codes of this API.
+	if errors.Is(err, history.ErrUnknown) {
+		err = operatorapi.ErrNotFound
+	} else if e := (*rpc.Error)(nil); !errors.As(err, &e) || e.API != operatorapi.PeerName {
+		err = newRefused(http.StatusConflict, "refused", err)
+	}
+	rpc.WriteRefusal(w, err)
+}
+
+// newRefused returns an error whose text is for the operator.
+func newRefused(status int, code string, err error) error {
+	return &rpc.Error{API: operatorapi.PeerName, Status: status, Code: code, Text: err.Error()}
 }
