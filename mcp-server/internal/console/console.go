@@ -28,6 +28,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -150,25 +151,13 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	handle("POST apis/{name}/test", c.testAPI)
 	handle("GET servers", c.listServers)
 	handle("GET servers/{name}/log", func(r *http.Request) (any, error) {
-		lines, err := c.cfg.Servers.ServerLog(r.PathValue("name"))
-		if errors.Is(err, operatorapi.ErrNoServer) {
-			return nil, errNotFound
-		}
-		return lines, err
+		return c.cfg.Servers.ServerLog(r.PathValue("name"))
 	})
 	handle("GET servers/{name}/tools", func(r *http.Request) (any, error) {
-		tools, err := c.cfg.Servers.ToolList(r.PathValue("name"))
-		if errors.Is(err, operatorapi.ErrNoServer) {
-			return nil, errNotFound
-		}
-		return tools, err
+		return c.cfg.Servers.ToolList(r.PathValue("name"))
 	})
 	handle("POST servers/{name}/restart", func(r *http.Request) (any, error) {
-		err := c.cfg.Servers.RestartServer(r.PathValue("name"))
-		if errors.Is(err, operatorapi.ErrNoServer) {
-			return nil, errNotFound
-		}
-		return struct{}{}, err
+		return struct{}{}, c.cfg.Servers.RestartServer(r.PathValue("name"))
 	})
 	handle("GET skills", c.listSkills)
 	handle("GET skills/{name}", c.readSkill)
@@ -181,7 +170,6 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 	mux.HandleFunc("GET "+API+"runs/{id}/files/{name}", func(w http.ResponseWriter, r *http.Request) {
 		f, err := c.cfg.History.ReadRunFile(r.Context(), r.PathValue("id"), r.PathValue("name"), nil)
 		if err != nil {
-			_, err = toPageResult(f, err)
 			c.writeError(w, err)
 			return
 		}
@@ -304,8 +292,36 @@ func (e *pageError) Error() string { return e.text }
 
 var errNotFound = &pageError{http.StatusNotFound, "There is no entry with this name."}
 
+// pageErrors are the errors of other packages with a text for the page. The text of the error replaces {error}.
+var pageErrors = []struct {
+	err    error
+	status int
+	text   string
+}{
+	{history.ErrUnknown, http.StatusNotFound, errNotFound.text},
+	{operatorapi.ErrNoServer, http.StatusNotFound, errNotFound.text},
+	{skill.ErrNotFound, http.StatusNotFound, errNotFound.text},
+	{skill.ErrName, http.StatusNotFound, errNotFound.text},
+	{history.ErrOff, http.StatusNotImplemented, "Runs are not kept: HISTORY is off."},
+	{skill.ErrReadOnly, http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."},
+	{skill.ErrPinned, http.StatusConflict, "This skill is pinned. Unpin it first."},
+	{skill.ErrTaken, http.StatusConflict,
+		"Another skill is imported by the same name, with _ for -. Delete one of them."},
+	{skill.ErrChanged, http.StatusConflict, "The skill has changed in the meantime. Look at it again."},
+	{skill.ErrManyPins, http.StatusConflict, "The skill was not pinned: {error}. Unpin some first."},
+	{skill.ErrFull, http.StatusConflict, "The skill was not changed: {error}. Remove some first."},
+	{skill.ErrUnavailable, http.StatusServiceUnavailable,
+		"The skills' database did not confirm the change. The log has the cause."},
+}
+
 // writeError answers with the text of an error. It logs an error that is not meant for the page.
 func (c *Console) writeError(w http.ResponseWriter, err error) {
+	for _, known := range pageErrors {
+		if errors.Is(err, known.err) {
+			err = &pageError{known.status, strings.ReplaceAll(known.text, "{error}", err.Error())}
+			break
+		}
+	}
 	// Other errors may be faults, so the log gets them too.
 	if t, ok := errors.AsType[*pageError](err); ok {
 		rpc.WriteAnswer(w, t.status, errorBody{t.text})

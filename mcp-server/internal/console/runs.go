@@ -32,17 +32,6 @@ type History interface {
 	Follow(ctx context.Context, after string) ([]operatorapi.HistoryEvent, error)
 }
 
-// toPageResult converts errors of the store to errors for the page.
-func toPageResult[T any](v T, err error) (any, error) {
-	switch {
-	case errors.Is(err, history.ErrOff):
-		return nil, &pageError{http.StatusNotImplemented, "Runs are not kept: HISTORY is off."}
-	case errors.Is(err, history.ErrUnknown):
-		return nil, errNotFound
-	}
-	return v, err
-}
-
 // pageLimit returns the requested size of a page, or 0 for the store's default.
 func pageLimit(q url.Values) int {
 	n, _ := strconv.Atoi(q.Get("limit"))
@@ -53,15 +42,15 @@ func pageLimit(q url.Values) int {
 func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, error))) {
 	handle("GET runs", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return toPageResult(c.cfg.History.ListRuns(r.Context(), operatorapi.RunFilter{
+		return c.cfg.History.ListRuns(r.Context(), operatorapi.RunFilter{
 			API: q.Get("api"), Host: q.Get("host"), Skill: q.Get("skill"), Client: q.Get("client"),
 			Session: q.Get("session"), State: q.Get("state"), Grep: q.Get("grep"), Run: q.Get("run"),
 			Limit: pageLimit(q), Spans: true,
-		}, q.Get("cursor")))
+		}, q.Get("cursor"))
 	})
 	handle("GET runs/{id}", func(r *http.Request) (any, error) {
 		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64) // none: all
-		return toPageResult(c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after))
+		return c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after)
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
 		if !c.cfg.StopRun(r.PathValue("id")) {
@@ -71,24 +60,24 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 	})
 	handle("GET exchanges", func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		return toPageResult(c.cfg.History.ListExchanges(r.Context(), operatorapi.ExchangeFilter{
+		return c.cfg.History.ListExchanges(r.Context(), operatorapi.ExchangeFilter{
 			Run: q.Get("run"), API: q.Get("api"), Host: q.Get("host"), Name: q.Get("name"), Outcome: q.Get("outcome"),
 			Limit: pageLimit(q),
-		}, q.Get("cursor")))
+		}, q.Get("cursor"))
 	})
 	handle("GET ledger", c.sumTraffic)
 	handle("GET ledger/check", c.checkLedger)
 	handle("GET alerts", func(r *http.Request) (any, error) {
-		return toPageResult(c.cfg.History.ListAlerts(r.Context(), r.URL.Query().Get("unseen") != ""))
+		return c.cfg.History.ListAlerts(r.Context(), r.URL.Query().Get("unseen") != "")
 	})
 	handle("POST alerts/seen/{number}", func(r *http.Request) (any, error) {
 		n, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
 		if err != nil {
 			return nil, errNotFound
 		}
-		return toPageResult(struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n))
+		return struct{}{}, c.cfg.History.SeeAlerts(r.Context(), n)
 	})
-	handle("GET kept", func(r *http.Request) (any, error) { return toPageResult(c.cfg.History.Status(r.Context())) })
+	handle("GET kept", func(r *http.Request) (any, error) { return c.cfg.History.Status(r.Context()) })
 }
 
 // checkTime bounds the proxy's check of its ledger. knownHeads bounds the runs that the check compares.
@@ -135,12 +124,12 @@ func (c *Console) sumTraffic(r *http.Request) (any, error) {
 	since := until.Add(-s.time)
 	l, err := c.cfg.History.SumTraffic(r.Context(), since, until)
 	if err != nil {
-		return toPageResult(l, err)
+		return nil, err
 	}
 	hours, err := c.cfg.History.TrafficByHour(r.Context(), since, until, s.step)
-	return toPageResult(struct {
+	return struct {
 		operatorapi.Ledger
 		Hours  []operatorapi.Hour `json:"hours"`
 		StepMS int64              `json:"step_ms"`
-	}{l, hours, s.step.Milliseconds()}, err)
+	}{l, hours, s.step.Milliseconds()}, err
 }

@@ -91,9 +91,6 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	k, source, err := c.cfg.Skills.ReadSkill(name)
 	// A deleted skill is still shown if the history has its versions.
 	gone := errors.Is(err, skill.ErrNotFound)
-	if errors.Is(err, skill.ErrName) {
-		return nil, errNotFound
-	}
 	if err != nil && !gone {
 		return nil, err
 	}
@@ -118,7 +115,7 @@ func (c *Console) skillVersion(r *http.Request) (any, error) {
 		return nil, errNotFound
 	}
 	source, err := c.cfg.History.SkillSource(r.Context(), r.PathValue("name"), n)
-	return toPageResult(map[string]string{"source": source}, err)
+	return map[string]string{"source": source}, err
 }
 
 // restoreSkill restores a version of a skill.
@@ -130,7 +127,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	}
 	source, err := c.cfg.History.SkillSource(r.Context(), name, n)
 	if err != nil {
-		return toPageResult(source, err)
+		return nil, err
 	}
 	versions, err := c.cfg.History.SkillVersions(r.Context(), name)
 	if err != nil {
@@ -144,7 +141,7 @@ func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	if _, err = c.cfg.Skills.WriteSkill(name, source); err == nil {
 		c.skillDone(r, "restored", operatorapi.SkillVersion{Skill: name}, source)
 	}
-	return struct{}{}, skillError(err)
+	return struct{}{}, err
 }
 
 // pinSkill pins a skill to the source that the page shows, or unpins it.
@@ -162,7 +159,7 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 		if err == nil {
 			c.reportChange(r, done, name)
 		}
-		return struct{}{}, skillError(err)
+		return struct{}{}, err
 	}
 }
 
@@ -173,7 +170,7 @@ func (c *Console) deleteSkill(r *http.Request) (any, error) {
 	if err == nil {
 		c.skillDone(r, "deleted", operatorapi.SkillVersion{Skill: name, Deleted: true}, "")
 	}
-	return struct{}{}, skillError(err)
+	return struct{}{}, err
 }
 
 // skillDone stores a change of a skill that was made in the console.
@@ -188,31 +185,4 @@ func (c *Console) reportChange(r *http.Request, what, name string) {
 	c.cfg.Log.Info("a skill was changed in the console", logline.Tag("console"),
 		slog.String("session", sessionOf(r).ID), slog.String("skill", name), slog.String("what", what))
 	c.SkillsChanged()
-}
-
-// skillError converts errors of skills to errors for the page.
-func skillError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, skill.ErrNotFound), errors.Is(err, skill.ErrName):
-		return errNotFound
-	case errors.Is(err, skill.ErrReadOnly):
-		return &pageError{http.StatusConflict, "Skills are read-only here: SKILLS_READONLY is set."}
-	case errors.Is(err, skill.ErrPinned):
-		return &pageError{http.StatusConflict, "This skill is pinned. Unpin it first."}
-	case errors.Is(err, skill.ErrTaken):
-		return &pageError{http.StatusConflict,
-			"Another skill is imported by the same name, with _ for -. Delete one of them."}
-	case errors.Is(err, skill.ErrChanged):
-		return &pageError{http.StatusConflict, "The skill has changed in the meantime. Look at it again."}
-	case errors.Is(err, skill.ErrManyPins):
-		return &pageError{http.StatusConflict, "The skill was not pinned: " + err.Error() + ". Unpin some first."}
-	case errors.Is(err, skill.ErrFull):
-		return &pageError{http.StatusConflict, "The skill was not changed: " + err.Error() + ". Remove some first."}
-	case errors.Is(err, skill.ErrUnavailable):
-		return &pageError{http.StatusServiceUnavailable,
-			"The skills' database did not confirm the change. The log has the cause."}
-	}
-	return err
 }
