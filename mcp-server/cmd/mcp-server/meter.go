@@ -29,26 +29,26 @@ type meterGauges struct {
 
 // newMeter creates the metrics.
 func newMeter(g meterGauges) *serverMeter {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	seconds := func(name, help, label string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help,
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{label})
+	}
 	m := &serverMeter{
 		Registry: prometheus.NewRegistry(),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "codeforge_mcp_tool_calls_total", Help: "Finished tool calls by tool and result.",
-		}, []string{"tool", "result"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "codeforge_mcp_tool_call_seconds", Help: "How long tool calls took.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-		}, []string{"tool"}),
+		calls:    counter("codeforge_mcp_tool_calls_total", "Finished tool calls by tool and result.", "tool", "result"),
+		seconds:  seconds("codeforge_mcp_tool_call_seconds", "How long tool calls took.", "tool"),
+		serverCalls: counter("codeforge_server_calls_total", "Finished requests to MCP servers by server and outcome.",
+			"server", "outcome"),
+		serverSeconds: seconds("codeforge_server_call_seconds",
+			"How long requests to MCP servers took, with starting and waiting.", "server"),
+		serverStarts: counter("codeforge_server_starts_total", "Starts of MCP servers by server and result.",
+			"server", "result"),
 	}
-	m.serverCalls = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "codeforge_server_calls_total", Help: "Finished requests to MCP servers by server and outcome.",
-	}, []string{"server", "outcome"})
-	m.serverSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "codeforge_server_call_seconds", Help: "How long requests to MCP servers took, with starting and waiting.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-	}, []string{"server"})
-	m.serverStarts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "codeforge_server_starts_total", Help: "Starts of MCP servers by server and result.",
-	}, []string{"server", "result"})
 	gauge := func(name, help string, f func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(f()) })
 	}

@@ -51,37 +51,36 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *proxyapi.Client) {
 // recordExchanges stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the
 // connection breaks, the missing exchanges are in the runs' receipts.
 func (d *daemon) recordExchanges(ctx context.Context, proxy *proxyapi.Client) {
-	for first := true; ctx.Err() == nil; first = false {
-		if !first {
-			// Events may be missing from here, so readers of the history must load it again.
+	// Events may be missing after a connection, so readers of the history must load it again.
+	eachEvent(ctx, proxy, proxyapi.RequestEvents, d.history.NotifyGap, func(e proxyapi.Event) {
+		if e.Lost > 0 {
 			d.history.NotifyGap()
 		}
-		if events, err := proxy.Subscribe(ctx, proxyapi.RequestEvents); err == nil {
-			_ = events.EachEvent(func(e proxyapi.Event) { // until the connection breaks
-				if e.Lost > 0 {
-					d.history.NotifyGap()
-				}
-				if e.Exchange != nil {
-					d.history.RecordExchange(*e.Exchange)
-				}
-			})
+		if e.Exchange != nil {
+			d.history.RecordExchange(*e.Exchange)
 		}
-		timing.WaitFor(ctx, firstPause)
-	}
+	})
 }
 
 // watchAlarms ends runs and freezes sessions when the proxy reports an alarm, until ctx ends. Missed alarms are in the
 // runs' receipts.
 func (d *daemon) watchAlarms(ctx context.Context, proxy *proxyapi.Client) {
-	for ctx.Err() == nil {
-		if events, err := proxy.Subscribe(ctx, proxyapi.AlarmEvents); err == nil {
-			_ = events.EachEvent(func(e proxyapi.Event) { // until the connection breaks
-				if e.Alarm != nil {
-					d.executor.RaiseAlarm(*e.Alarm)
-				}
-			})
+	eachEvent(ctx, proxy, proxyapi.AlarmEvents, func() {}, func(e proxyapi.Event) {
+		if e.Alarm != nil {
+			d.executor.RaiseAlarm(*e.Alarm)
 		}
-		timing.WaitFor(ctx, firstPause)
+	})
+}
+
+// eachEvent calls on for each event of the proxy until ctx ends. It calls lost before each further connection.
+func eachEvent(ctx context.Context, proxy *proxyapi.Client, of proxyapi.Events, lost func(), on func(proxyapi.Event)) {
+	for ctx.Err() == nil {
+		if events, err := proxy.Subscribe(ctx, of); err == nil {
+			_ = events.EachEvent(on) // until the connection breaks
+		}
+		if timing.WaitFor(ctx, firstPause) {
+			lost()
+		}
 	}
 }
 

@@ -2,14 +2,13 @@ package tools
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
@@ -21,7 +20,7 @@ import (
 // beginRecording starts to store a run. running is called when the run has its slot.
 func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunRequest, running func()) *history.Recording {
 	// The session's ID acts as a password, so only its digest is stored.
-	run := operatorapi.Run{ID: r.ID, Session: sessionDigest(r.Session), Narrowed: r.APIs, Language: r.Language}
+	run := operatorapi.Run{ID: r.ID, Session: alarm.SessionDigest(r.Session), Narrowed: r.APIs, Language: r.Language}
 	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {
@@ -46,12 +45,6 @@ func clientInfo(session *mcp.ServerSession) (name, version, protocol string) {
 		name, version = p.ClientInfo.Name, p.ClientInfo.Version
 	}
 	return name, version, p.ProtocolVersion
-}
-
-// sessionDigest distinguishes sessions without their IDs, which clients use like passwords.
-func sessionDigest(session string) string {
-	sum := sha256.Sum256([]byte(session))
-	return hex.EncodeToString(sum[:6])
 }
 
 // endRecording stores the end of a run.
