@@ -224,7 +224,6 @@ func (c Client) RemoveRuns(ctx context.Context, f RunFilter) (int, error) {
 	return out.Removed, err
 }
 
-// listParams returns the parameters of a list.
 func listParams(f any, cursor string) url.Values {
 	text, _ := json.Marshal(f) // plain data
 	return url.Values{"filter": {string(text)}, "cursor": {cursor}}

@@ -139,7 +139,6 @@ func nameCommand(e *Env, path, short string, run func(context.Context, *Env, str
 	}
 }
 
-// apiOptions are the flags of api.
 type apiOptions struct {
 	target                              serverTarget
 	apis, reference, description, path  string

@@ -55,7 +55,6 @@ func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 	return o.finishAdding(ctx, e, newPrompter(e), entry)
 }
 
-// hasNoDescription reports whether no flag describes the API.
 func (o *apiOptions) hasNoDescription() bool {
 	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
 		!o.readOnly
@@ -273,7 +272,6 @@ func (o *apiOptions) finishAdding(ctx context.Context, e *Env, in linePrompter, 
 	return o.printResult(ctx, e, entry.Name, path, warnings, err)
 }
 
-// printResult prints the result of writing an API.
 func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string, warnings catalog.Problems,
 	err error) error {
 	if err != nil {

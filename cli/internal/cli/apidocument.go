@@ -84,7 +84,6 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	return openapi.FromTree(root, with)
 }
 
-// addDocument adds an API from its document.
 func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, from string) error {
 	in := newPrompter(e)
 	if from == "-" && in.terminal {

@@ -98,7 +98,6 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 	return c
 }
 
-// connectApprovals connects to the proxy.
 func connectApprovals(ctx context.Context, e *Env, t serverTarget) (approvalapi.Client, error) {
 	c, err := t.connectProxy(ctx, e)
 	return approvalapi.Client{Peer: credentialapi.Peer{Client: c.HTTP}, Paths: approvalapi.OperatorPaths}, err

@@ -68,7 +68,6 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not whole, or is missing.`,
 	return c
 }
 
-// auditOptions are the flags of audit.
 type auditOptions struct {
 	target                  serverTarget
 	checkpoints             []string
@@ -229,7 +228,6 @@ func decisionLine(d ledger.Decision) string {
 	return "refused " + what
 }
 
-// printRecord prints one line.
 func printRecord(w io.Writer, p textPainter, r ledger.Record) error {
 	// Code chooses methods and URLs, and OneLine keeps their escape sequences from the terminal.
 	var text string

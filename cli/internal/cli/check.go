@@ -71,7 +71,6 @@ func inspectConfig(e *Env, apis string) ([]checkFinding, *catalog.Catalog) {
 	return slices.Concat(found, convert.Each(problems, problemFinding), inspectTenants(w, cat)), cat
 }
 
-// problemFinding returns a problem as a finding.
 func problemFinding(p catalog.Problem) checkFinding {
 	return checkFinding{
 		Severity: p.Severity.String(), File: p.File, API: p.API, Field: p.Field, Found: p.Found, Want: p.Want,

@@ -61,7 +61,6 @@ file was not written; 2 wrong command line.`,
 	return c
 }
 
-// connectOptions are the flags of connect.
 type connectOptions struct {
 	target            serverTarget
 	write, http, json bool
@@ -125,7 +124,6 @@ func readAccess(ctx context.Context, e *Env, c mcpclient.Config) (endpointAccess
 	return endpointAccess{url: s.URL, token: !c.Token.IsEmpty()}, nil
 }
 
-// connectOutput is the JSON output of connect.
 type connectOutput struct {
 	Client  string `json:"client"`
 	File    string `json:"file"`

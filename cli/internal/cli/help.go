@@ -18,7 +18,6 @@ import (
 // helpWidth is the largest number of columns of help.
 const helpWidth = 80
 
-// exampleText returns the text of a command's examples.
 func exampleText(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
 
 // commandNames returns the names of the commands of c that help shows.
@@ -32,7 +31,6 @@ func commandNames(c *cobra.Command) []string {
 	return names
 }
 
-// printHelp prints the help of a command.
 func printHelp(c *cobra.Command, _ []string) {
 	w := c.OutOrStdout()
 	fmt.Fprintf(w, "%s\n", endSentence(c.Short))
@@ -80,7 +78,6 @@ func nearestHint(name, mark string, candidates []string, rest string) string {
 	return "; " + rest
 }
 
-// flagError explains an error of a flag.
 func flagError(c *cobra.Command, err error) error {
 	usage := c.CommandPath() + " --help shows the usage"
 	var unknown *pflag.NotExistError

@@ -46,7 +46,6 @@ Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
 	return c
 }
 
-// loginOptions are the flags of login.
 type loginOptions struct {
 	target               serverTarget
 	device, paste, quiet bool

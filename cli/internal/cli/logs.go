@@ -223,7 +223,6 @@ func receiptCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// receiptOf returns the receipt of a run.
 func receiptOf(d operatorapi.Detail) proxyapi.Receipt {
 	return proxyapi.Receipt{
 		Run: d.ID, Generation: d.Generation, Omitted: d.Omitted, Hints: d.Hints, Count: d.Count,

@@ -100,7 +100,6 @@ without echo, or reads them as lines from standard input.`,
 	return c
 }
 
-// mcpOptions are the flags of mcp.
 type mcpOptions struct {
 	apiOptions
 	url, tool, arguments  string

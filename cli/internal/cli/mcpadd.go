@@ -69,7 +69,6 @@ func (o *mcpOptions) addServer(ctx context.Context, e *Env, name string, command
 // listNotes returns a draft's notes, never nil.
 func listNotes(d mcpconfig.Draft) []string { return append([]string{}, d.Notes...) }
 
-// parseServer parses the server on the command line.
 func (o *mcpOptions) parseServer(name string, command []string) (mcpconfig.Server, error) {
 	s := mcpconfig.Server{
 		Name: name, URL: o.url, Env: map[string]string{}, Headers: map[string]string{}, Inputs: map[string]bool{},

@@ -82,7 +82,6 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	return nil
 }
 
-// draftServers returns the servers as APIs.
 func (o *mcpOptions) draftServers(ctx context.Context, e *Env, servers []mcpconfig.Server) ([]importResult, error) {
 	_, cat := inspectConfig(e, o.apis)
 	c, err := o.target.newConfig(e)
@@ -115,7 +114,6 @@ func (o *mcpOptions) draftServers(ctx context.Context, e *Env, servers []mcpconf
 	return list, nil
 }
 
-// fillResult fills in the result for a server.
 func (o *mcpOptions) fillResult(i *importResult, d mcpconfig.Draft, cat *catalog.Catalog) {
 	i.draft, i.Notes = d, listNotes(d)
 	if d.Refused != "" {

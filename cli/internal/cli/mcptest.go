@@ -253,7 +253,6 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 	t.addAdvice(a, untrusted.MatchString(said))
 }
 
-// addAdvice adds the advice.
 func (t *serverTrial) addAdvice(a *catalog.API, distrust bool) {
 	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
 	if len(t.Wanted) > 0 {

@@ -210,7 +210,6 @@ func printSent(e *Env, p approvalapi.Plan) {
 	}
 }
 
-// printReply prints the result of a step.
 func printReply(e *Env, s approvalapi.Step, width int) {
 	paint, a := newPainter(e, e.Stdout), s.Answer
 	color, text := terminal.Green, strconv.Itoa(a.Status)

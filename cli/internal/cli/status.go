@@ -17,7 +17,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// statusOutput is the output of status.
 type statusOutput struct {
 	Running bool   `json:"running"`
 	Dir     string `json:"state"`
@@ -109,7 +108,6 @@ func (s *statusOutput) askOperator(ctx context.Context, e *Env, op operatorapi.C
 	s.askCatalog(ctx, op)
 }
 
-// askCatalog asks for the active catalog.
 func (s *statusOutput) askCatalog(ctx context.Context, op operatorapi.Client) {
 	cat, err := op.Catalog(ctx)
 	if err != nil {
@@ -173,7 +171,6 @@ func printState(e *Env, s statusOutput) {
 	}
 }
 
-// printFrozen prints the sessions that an alarm has frozen.
 func printFrozen(w io.Writer, sessions []string) {
 	if len(sessions) > 0 {
 		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", safetext.OneLine(strings.Join(sessions, ", ")))

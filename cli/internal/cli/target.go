@@ -66,7 +66,6 @@ func (t serverTarget) newConfig(e *Env) (mcpclient.Config, error) {
 	return c, nil
 }
 
-// openSession opens an MCP session.
 func (t serverTarget) openSession(ctx context.Context, e *Env) (*mcpclient.Session, error) {
 	c, err := t.newConfig(e)
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// upOptions are the flags of up.
 type upOptions struct {
 	apis, state, bin, deno string
 	port, slots            int

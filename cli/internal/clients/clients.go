@@ -201,7 +201,6 @@ func FindClient(name string) (Client, bool) {
 	return Client{}, false
 }
 
-// requestHeaders returns the headers that a client sends.
 func requestHeaders(token bool, reference string) map[string]string {
 	if !token {
 		return nil

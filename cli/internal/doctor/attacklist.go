@@ -64,7 +64,6 @@ func readAttacks(t attackTarget, text, prelude string) []attackCase {
 	return list
 }
 
-// endpointAttacks attack the MCP endpoint.
 func endpointAttacks(t attackTarget) []attackCase {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }

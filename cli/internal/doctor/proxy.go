@@ -52,7 +52,6 @@ func hostFinding(h proxyapi.HostCheck) Finding {
 	return newFailure(check, h.Problem, h.Hint)
 }
 
-// describeAnswer describes the answer of a host.
 func describeAnswer(status int, milliseconds int64, plain bool) string {
 	how := "certificate verified"
 	if plain {

@@ -92,7 +92,6 @@ func IntrospectGraphQL(ctx context.Context, name, question string, stdin io.Read
 // schemaFiles returns the suffixes of schema files.
 func schemaFiles() []string { return []string{".graphql", ".graphqls", ".gql", ".json"} }
 
-// sendRequest makes one request.
 func sendRequest(ctx context.Context, u *url.URL, method string, body []byte) (Source, error) {
 	if u.User != nil {
 		return Source{}, &UnsupportedError{"a URL with a user in it", "a file: fetch the document with your own tools first"}

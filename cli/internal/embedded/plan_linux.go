@@ -58,7 +58,6 @@ func proxyArgs(p supervisorSetup, v hostView) []string {
 	}
 }
 
-// sandboxArgs returns sandboxd's arguments.
 func sandboxArgs(p supervisorSetup, v hostView) []string {
 	args := []string{
 		"serve",
@@ -141,7 +140,6 @@ func (p supervisorSetup) withSlotCounts(environ []string) []string {
 		"SANDBOX_WARM_PYTHON="+strconv.Itoa(p.WarmPython))
 }
 
-// daemonEnvirons returns the environments of the daemons, from the supervisor's environment.
 func daemonEnvirons(environ []string) (proxy, sandbox, server []string) {
 	common := func(name string) bool { return name == "PATH" || name == "LANG" || name == "LC_ALL" }
 	inList := func(list []string) func(string) bool {

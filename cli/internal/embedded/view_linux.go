@@ -179,7 +179,6 @@ func (v hostView) makeMemoryFolder(name, size string, flags uintptr) error {
 	return nil
 }
 
-// bindMount mounts source in the view as name.
 func (v hostView) bindMount(source, name string, dir bool) error {
 	target := v.Path(name)
 	var err error

@@ -211,7 +211,6 @@ func (f fieldDefinition) fieldText() string {
 	return f.name + ": " + f.typ
 }
 
-// graphSchema is a parsed schema.
 type graphSchema struct {
 	query, mutation, subscription string
 	types                         map[string]*typeDefinition
@@ -219,7 +218,6 @@ type graphSchema struct {
 	size                          int
 }
 
-// typeDefinition is a type.
 type typeDefinition struct {
 	kind        string // object, input, enum, union or scalar; an interface is an object
 	description string

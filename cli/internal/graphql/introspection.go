@@ -18,7 +18,6 @@ const Question = `query IntrospectionQuery { __schema { queryType { name } mutat
 	`fragment T on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ` +
 	`ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } }`
 
-// parseIntrospection parses the response to an introspection.
 func parseIntrospection(root *jsonread.Node) (*graphSchema, error) {
 	from := root.GetValue("__schema")
 	if from == nil {
@@ -59,7 +58,6 @@ func parseIntrospection(root *jsonread.Node) (*graphSchema, error) {
 	return s, s.setRoots()
 }
 
-// parseBody parses the members of a type.
 func (s *graphSchema) parseBody(d *typeDefinition, n *jsonread.Node) error {
 	for _, list := range []string{"fields", "inputFields"} {
 		for _, m := range n.GetValue(list).ListItems() {

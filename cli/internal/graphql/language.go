@@ -21,7 +21,6 @@ const (
 	maxNested = 64
 )
 
-// parseLanguage parses a file in the schema language.
 func parseLanguage(text string) (*graphSchema, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("bytes that are not UTF-8")

@@ -127,7 +127,6 @@ func (l *Listener) WaitForRedirect(ctx context.Context, started credentialapi.St
 // strangerKey is the key of whether a connection belongs to another user.
 type strangerKey struct{}
 
-// loginHandler serves one login.
 type loginHandler struct {
 	l         *Listener
 	id, state string
@@ -240,7 +239,6 @@ func ParsePasted(started credentialapi.StartedLogin, text string) (credentialapi
 	return r, nil
 }
 
-// stateOf returns the state in the address of a login.
 func stateOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Query().Get("state") == "" {

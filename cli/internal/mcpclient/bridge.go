@@ -291,7 +291,6 @@ func (b *stdioTranslator) listenOnce(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// deleteSession ends the session.
 func (b *stdioTranslator) deleteSession(ctx context.Context) {
 	if b.session == "" {
 		return
@@ -328,7 +327,6 @@ func (b *stdioTranslator) writeFailure(m rpcMessage, text string) {
 	}
 }
 
-// writeLine writes one message as one line.
 func (b *stdioTranslator) writeLine(text []byte) {
 	var line bytes.Buffer
 	if json.Compact(&line, text) != nil {

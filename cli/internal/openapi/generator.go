@@ -58,7 +58,6 @@ func (c schemaContext) besideSchema() schemaContext {
 	return schemaContext{c.input, c.depth + 1, c.guarded}
 }
 
-// namedType is a type with a name.
 type namedType struct {
 	name  string
 	node  *jsonread.Node
@@ -124,7 +123,6 @@ func (g *typeGenerator) typeOfReference(ref string, c schemaContext) tsType {
 	return tsType{text: t.name}
 }
 
-// writeTypes writes all named types.
 func (g *typeGenerator) writeTypes() []operation.Line {
 	for len(g.queue) > 0 {
 		t := g.queue[0]
@@ -251,7 +249,6 @@ func joinTypes(parts []tsType, with string, op typeOperator) tsType {
 	return tsType{strings.Join(texts, with), op}
 }
 
-// typeNaming assigns names to types.
 type typeNaming struct {
 	used     map[string]bool
 	reserved map[string]bool

@@ -63,7 +63,6 @@ func chooseContent(n *jsonread.Node) (media string, schema *jsonread.Node, ok bo
 	return mediaType(best.Key), best.Node.GetValue("schema"), true
 }
 
-// writeBody writes the body of an OpenAPI 3 operation.
 func (im *docImporter) writeBody(l *operation.Line, n *jsonread.Node) {
 	media, schema, ok := chooseContent(n)
 	if !ok {

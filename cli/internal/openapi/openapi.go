@@ -37,7 +37,6 @@ func hasNamedMembers(key string) bool {
 	return false
 }
 
-// docImporter is one import.
 type docImporter struct {
 	root *jsonread.Node
 	o    document.Options

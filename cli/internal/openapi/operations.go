@@ -49,7 +49,6 @@ func (im *docImporter) eachOperation(visit func(path, method string, item, op *j
 	}
 }
 
-// writeOperations writes a line for each operation.
 func (im *docImporter) writeOperations() {
 	shared := im.findCommon()
 	seen := map[string]bool{}
@@ -335,7 +334,6 @@ func setStyle(l *operation.Line, name, way string) {
 	l.Styles[name] = way
 }
 
-// parameterType returns the type of a parameter.
 func (im *docImporter) parameterType(p *jsonread.Node) tsType {
 	c := schemaContext{input: true}
 	switch {

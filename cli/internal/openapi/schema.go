@@ -8,7 +8,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
-// writeSchema writes a schema as a type.
 func (g *typeGenerator) writeSchema(n *jsonread.Node, c schemaContext) tsType {
 	g.schemas--
 	// A small document can describe a huge type by sharing its parts.
@@ -283,7 +282,6 @@ func listOf(t tsType) string {
 // maxProperties bounds the properties of an object.
 const maxProperties = 2000
 
-// writeProperties writes an object.
 func (g *typeGenerator) writeProperties(n *jsonread.Node, c schemaContext) tsType {
 	members := n.GetValue("properties").ObjectMembers()
 	if len(members) > maxProperties {

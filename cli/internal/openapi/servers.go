@@ -99,7 +99,6 @@ type chosenServer struct {
 	ok     bool
 }
 
-// ownServer returns the server of an operation.
 func (im *docImporter) ownServer(op, item *jsonread.Node) (string, bool) {
 	if len(rawServers(op)) == 0 {
 		op = item

@@ -45,7 +45,6 @@ func writeEnum(values []jsonread.Member, kinds []string, null bool) tsType {
 	return tsType{strings.Join(out, " | "), union}
 }
 
-// writeLiteral writes one value as a type.
 func writeLiteral(v *jsonread.Node, kinds []string) tsType {
 	is := func(names ...string) bool {
 		return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(names, k) })

@@ -69,7 +69,6 @@ func (s Script) RestorePlaces(text string) string {
 // maxMistakes bounds the reported mistakes.
 const maxMistakes = 10
 
-// bundleScript bundles a script.
 func bundleScript(dir, name, code string, r *importResolver) (Script, error) {
 	result := api.Build(api.BuildOptions{
 		Stdin: &api.StdinOptions{Contents: dropSourceMaps(code), ResolveDir: dir, Sourcefile: name,
@@ -191,7 +190,6 @@ var mapComment = regexp.MustCompile(`([/*][#@] sourceMappingURL)=`)
 // they name.
 func dropSourceMaps(code string) string { return mapComment.ReplaceAllString(code, "$1:") }
 
-// findFile returns the file of an import.
 func (r *importResolver) findFile(a api.OnResolveArgs) (string, error) {
 	if len(a.With) > 0 {
 		return "", errors.New("an import with attributes; only modules are taken along, not data: put it into a module")

@@ -43,7 +43,6 @@ const (
 	MCPSocket         = "mcp.sock"
 )
 
-// socketFolder returns the folder of a socket.
 func socketFolder(name string) string {
 	if name == CredentialsSocket {
 		return "logins"

@@ -12,7 +12,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// openConsole creates the web console.
 func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
 	mode := map[string]string{"1": "docker", "": "embedded"}[getenv("CODEFORGE_CONTAINER")]
 	d.console = console.New(console.Config{
@@ -26,7 +25,6 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 	})
 }
 
-// currentLoad returns the load of this mcp-server.
 func (d *daemon) currentLoad() console.Load {
 	// The two numbers are read one after the other, so the difference may be below zero for a moment.
 	waiting := d.queue.CountWaiting()

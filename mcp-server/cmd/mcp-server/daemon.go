@@ -207,7 +207,6 @@ func (d *daemon) fleetConfig() sandboxfleet.Config {
 	return c
 }
 
-// surfaceConfig returns the configuration of the operator's surface.
 func (d *daemon) surfaceConfig() tools.Config {
 	s := d.settings
 	return tools.Config{
@@ -240,7 +239,6 @@ func (d *daemon) newModuleLookup(
 	}
 }
 
-// openListeners opens the listeners.
 func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, m *serverMeter) error {
 	// Also closed if only tenants have tokens: an open endpoint would let everyone act as the operator.
 	closed := !d.settings.MCPAuthToken.IsEmpty() || d.tenants != nil

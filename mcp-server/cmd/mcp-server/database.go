@@ -41,7 +41,6 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// databaseState returns the state of Postgres for the operator.
 func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {
 	if d.database == nil {
 		return out

@@ -134,7 +134,6 @@ func (c *execConn) isClosed() bool {
 // maxLine bounds a logged line of stderr, in bytes.
 const maxLine = 4 << 10
 
-// lineLog logs its input line by line.
 type lineLog struct {
 	log     *slog.Logger
 	pending []byte
@@ -165,7 +164,6 @@ func (l *lineLog) flushLine() {
 	l.pending = nil
 }
 
-// logLine logs one line.
 func (l *lineLog) logLine(p []byte) {
 	if text := strings.TrimSpace(string(p)); text != "" {
 		l.log.Warn("sandboxd attach: " + text)

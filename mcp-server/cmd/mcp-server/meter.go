@@ -27,7 +27,6 @@ type meterGauges struct {
 	Servers func() int
 }
 
-// newMeter creates the metrics.
 func newMeter(g meterGauges) *serverMeter {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)

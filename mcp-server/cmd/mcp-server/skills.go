@@ -52,7 +52,6 @@ func (d *daemon) openShared(ctx context.Context) (err error) {
 	return d.skills.PinInDatabase(ctx, d.pinsFolder(), database.SkillPins)
 }
 
-// openTenantSkills opens the separate skills of a tenant.
 func (d *daemon) openTenantSkills(ctx context.Context, dir, name string) (*skill.Store, error) {
 	if d.database == nil {
 		return skill.OpenStore(dir, d.settings.SkillsReadonly)

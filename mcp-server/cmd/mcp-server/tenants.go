@@ -53,7 +53,6 @@ type tenantSet struct {
 	ended   sync.WaitGroup // the closing of changed and removed tenants
 }
 
-// tenantState is one tenant.
 type tenantState struct {
 	tokenfile.Tenant
 	share *queue.Share
@@ -177,7 +176,6 @@ func (t *tenantSet) Handler(token string) (name string, own http.Handler) {
 	return found.Name, t.serveTenant(found)
 }
 
-// serveTenant returns the MCP endpoint of a tenant.
 func (t *tenantSet) serveTenant(found *tenantState) http.Handler {
 	opened, err := t.openTenant(found)
 	if err != nil {

@@ -80,7 +80,6 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// handleEvent handles one event.
 func (w *Watcher) handleEvent(e operatorapi.HistoryEvent) {
 	switch {
 	case e.Exchange != nil:
@@ -134,7 +133,6 @@ func describeFailure(x operatorapi.Exchange) string {
 	return strings.TrimSpace("no answer " + x.Code)
 }
 
-// latestRequests are an API's latest requests.
 type latestRequests struct {
 	ring      [window]bool
 	n, failed int

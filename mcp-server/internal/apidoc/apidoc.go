@@ -35,7 +35,6 @@ type Document struct {
 	ids    map[string]int // operations by label, if it differs from method and path
 }
 
-// linePosition is the place of a line.
 type linePosition struct{ block, from, to uint32 }
 
 // ReadDocument reads an operations.jsonl. It rejects the same input as operation.Reader.

@@ -20,7 +20,6 @@ type declarationWriter struct {
 	n          int
 }
 
-// declareOperation declares one operation.
 func (c *declarationWriter) declareOperation(l operation.Line, key string) {
 	var input []string
 	needed := false
@@ -84,7 +83,6 @@ func (c *declarationWriter) useType(ts string) string {
 	return lenientType(ts)
 }
 
-// declarePath declares the path's parameters.
 func (c *declarationWriter) declarePath(l operation.Line) string {
 	given := map[string]string{}
 	list, _ := objectMembers(l.Params)
@@ -200,7 +198,6 @@ func hasRequired(ts string) bool {
 	})
 }
 
-// renderText returns all declarations.
 func (c *declarationWriter) renderText() string {
 	shown := map[string]bool{}
 	var named strings.Builder

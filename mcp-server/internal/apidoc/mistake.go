@@ -58,7 +58,6 @@ func (l *Library) DescribeMistake(ctx context.Context, m sandboxapi.Mistake, mod
 	return fmt.Sprintf("%d:%d %s", m.Line, m.Column, safetext.OneLine(cutBytes(text, maxMistake)))
 }
 
-// tablesOf returns the tables of modules.
 func tablesOf(modules []sandboxapi.Module) []runner.Table {
 	out := make([]runner.Table, len(modules))
 	for i, m := range modules {

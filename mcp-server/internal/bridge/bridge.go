@@ -186,7 +186,6 @@ func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f bridgewire.ToBri
 	}
 }
 
-// writeAnswer writes the answer to a request.
 func (b *Bridge) writeAnswer(id uint64, a bridgewire.FromBridge) {
 	a.ID = id
 	// A frame that is too long was not written, so a short error can take its place.

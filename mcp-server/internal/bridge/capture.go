@@ -40,7 +40,6 @@ func captureOf(ctx context.Context) *wireCapture {
 	return unread
 }
 
-// recordAnswer records the server's answer.
 func (c *wireCapture) recordAnswer(raw json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +59,6 @@ func (c *wireCapture) recordSend() {
 	c.sent = true
 }
 
-// recordErrorStatus records a response with an error status.
 func (c *wireCapture) recordErrorStatus(status int, body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

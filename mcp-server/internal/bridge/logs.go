@@ -31,7 +31,6 @@ type logRelay struct {
 	tail    string
 }
 
-// addLine passes on one line.
 func (l *logRelay) addLine(line string) {
 	line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD")
 	if line == "" {

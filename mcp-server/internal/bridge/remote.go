@@ -42,7 +42,6 @@ type remoteServer struct {
 	never   chan struct{}
 }
 
-// connectRemote connects to the server's URL.
 func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 	u, err := url.Parse(b.start.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -265,7 +264,6 @@ func newDoor(u *url.URL, headers map[string]string, ca string) (*remoteTransport
 	return &remoteTransport{base: base, url: u, headers: headers}, nil
 }
 
-// isServerHost reports whether a URL is on the server's host.
 func (d *remoteTransport) isServerHost(u *url.URL) bool {
 	return u.Scheme == d.url.Scheme && u.Host == d.url.Host
 }
@@ -379,7 +377,6 @@ func (d *remoteTransport) boundJSON(resp *http.Response, kind string, c *wireCap
 	return replaceBody(resp, text)
 }
 
-// replaceBody replaces a response's body.
 func replaceBody(resp *http.Response, text []byte) error {
 	err := resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))

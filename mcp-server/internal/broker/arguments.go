@@ -81,7 +81,6 @@ func (c *argumentChecker) isDone() bool {
 	return c.work > maxSchemaWork || len(c.mistakes) >= maxMistakes
 }
 
-// checkValue checks one value against a schema.
 func (c *argumentChecker) checkValue(schema, value any, path string, depth int) {
 	if !c.spendWork(1) || depth > maxSchemaDepth || c.isDone() {
 		return
@@ -280,7 +279,6 @@ func isSimple(value any) bool {
 	return false
 }
 
-// checkObject checks the keys of an object.
 func (c *argumentChecker) checkObject(s, value map[string]any, path string, depth int) {
 	properties, _ := s["properties"].(map[string]any)
 	list, _ := s["required"].([]any)

@@ -315,7 +315,6 @@ func (b *Broker) admitCall(s *configuredServer) (ok, probe bool, until time.Time
 	return ok, probe, s.breaker.until
 }
 
-// recordResult reports a call's result to the server's breaker.
 func (b *Broker) recordResult(s *configuredServer, probe bool, f *callFailure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -89,7 +89,6 @@ func newEnded(why string, unsent bool) *callFailure {
 	return f
 }
 
-// newTimeout returns the failure for a call that exceeded its time limit.
 func newTimeout(limit time.Duration) *callFailure {
 	return &callFailure{
 		code: timedOut, message: fmt.Sprintf("no answer within %v", limit.Round(time.Millisecond)),

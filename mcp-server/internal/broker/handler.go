@@ -82,7 +82,6 @@ func resultWord(result []byte, f *callFailure) string {
 	return "ok"
 }
 
-// callRequest is one request of code.
 type callRequest struct {
 	broker *Broker
 	run    string

@@ -276,7 +276,6 @@ func (i *serverInstance) failureReason(unsent bool) *callFailure {
 	return &f
 }
 
-// waitForConnection waits for the server's connection.
 func (i *serverInstance) waitForConnection(ctx context.Context) *callFailure {
 	select {
 	case <-i.ready:

@@ -117,7 +117,6 @@ func (b *Broker) sweepRepeatedly() {
 	}
 }
 
-// sweepOnce does one sweep.
 func (b *Broker) sweepOnce(now time.Time) {
 	cat := b.cfg.Catalog()
 	b.mu.Lock()

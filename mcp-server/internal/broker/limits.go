@@ -33,7 +33,6 @@ var numberLimits = []struct {
 	}},
 }
 
-// checkNumber checks a number's limits.
 func (c *argumentChecker) checkNumber(s map[string]any, value json.Number, path string) {
 	n, err := value.Float64()
 	if err != nil {

@@ -23,7 +23,6 @@ func (b *Broker) lendSession(run, session string) {
 	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
 }
 
-// sessionOfRun returns the MCP session of a run.
 func (b *Broker) sessionOfRun(run string) (string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -146,7 +146,6 @@ func formOf(schema json.RawMessage) (json.RawMessage, string) {
 	return line, ""
 }
 
-// hasInvisible reports whether a name has invisible characters.
 func hasInvisible(name string) bool { return toolsignature.CleanLine(name, len(name)) != name }
 
 // hasHiddenName reports whether a value of a form has a name with invisible characters.

@@ -22,7 +22,6 @@ type toolCache string
 // definitionsSuffix is the end of the files' names.
 const definitionsSuffix = ".tools"
 
-// cacheFile is the content of a file.
 type cacheFile struct {
 	Digest string            `json:"digest"` // of everything that the server is started with
 	Tools  []json.RawMessage `json:"tools"`
@@ -52,7 +51,6 @@ func (r toolCache) readCached(server, digest string) (d cacheFile, ok bool) {
 	return d, true
 }
 
-// writeCached replaces the cached tools of a server.
 func (r toolCache) writeCached(server string, d cacheFile) error {
 	if r == "" {
 		return nil

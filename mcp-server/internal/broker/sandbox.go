@@ -182,7 +182,6 @@ func (s *sandboxSlot) fetchBlockReason(ctx context.Context) string {
 	return all.String()
 }
 
-// sandboxSlot is a server slot in the sandbox.
 type sandboxSlot struct {
 	launcher *BridgeLauncher
 	api      proxyapi.API

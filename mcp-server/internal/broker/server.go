@@ -56,7 +56,6 @@ type configuredServer struct {
 	problem   string       // the last failed call or start; empty after a success
 }
 
-// declaredTool is a tool that the server declares.
 type declaredTool struct {
 	toolsignature.Tool
 	raw        json.RawMessage

@@ -37,7 +37,6 @@ type stashEntry struct {
 	until time.Time
 }
 
-// stashRequest is the body of a request for the stash.
 type stashRequest struct {
 	Key   string          `json:"key"`
 	Value json.RawMessage `json:"value"`

@@ -29,7 +29,6 @@ type Approvals interface {
 // maxDecided bounds the stored decisions, which the page shows beside the waiting requests.
 const maxDecided = 50
 
-// consoleDecision is a decision made in the console.
 type consoleDecision struct {
 	At      time.Time               `json:"at"`
 	Approve bool                    `json:"approve"`

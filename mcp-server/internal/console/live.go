@@ -33,7 +33,6 @@ type pageVersions struct {
 	Load    Load   `json:"load"`
 }
 
-// streamLine is one line of a stream.
 type streamLine struct {
 	Versions *pageVersions `json:"versions,omitempty"`
 	// After is the position from which to continue if the stream breaks.

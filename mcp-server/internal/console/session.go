@@ -36,7 +36,6 @@ type signInCode struct {
 	until  time.Time
 }
 
-// browserSession is one signed-in browser.
 type browserSession struct {
 	bearer secretDigest
 	ID     string    `json:"id"`
@@ -110,7 +109,6 @@ func (s *sessionStore) openSession(agent string) (bearer string, opened browserS
 	return bearer, opened
 }
 
-// findSession returns the session of a bearer.
 func (s *sessionStore) findSession(bearer string) (browserSession, bool) {
 	sum := secretDigest(sha256.Sum256([]byte(bearer)))
 	s.mu.Lock()
@@ -123,7 +121,6 @@ func (s *sessionStore) findSession(bearer string) (browserSession, bool) {
 	return s.open[i], true
 }
 
-// closeSession closes a session by its ID.
 func (s *sessionStore) closeSession(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

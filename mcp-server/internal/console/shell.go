@@ -23,7 +23,6 @@ var types = map[string]string{
 	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8",
 }
 
-// staticFile is one file of the shell.
 type staticFile struct {
 	content []byte
 	kind    string

@@ -15,7 +15,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// listedSkill is a skill of the list.
 type listedSkill struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description"`
@@ -108,7 +107,6 @@ func (c *Console) readSkill(r *http.Request) (any, error) {
 	}, nil
 }
 
-// skillVersion returns the source of one version.
 func (c *Console) skillVersion(r *http.Request) (any, error) {
 	n, err := strconv.Atoi(r.PathValue("version"))
 	if err != nil {
@@ -118,7 +116,6 @@ func (c *Console) skillVersion(r *http.Request) (any, error) {
 	return map[string]string{"source": source}, err
 }
 
-// restoreSkill restores a version of a skill.
 func (c *Console) restoreSkill(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	n, err := strconv.Atoi(r.PathValue("version"))

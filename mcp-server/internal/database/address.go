@@ -14,7 +14,6 @@ const (
 	resolveTime = 2 * time.Second
 )
 
-// addressCache caches the addresses of Postgres.
 type addressCache struct {
 	mu    sync.Mutex
 	list  []netip.AddrPort

@@ -83,7 +83,6 @@ func (db *DB) addListener(wake WakeSignal) (leave func()) {
 	}
 }
 
-// tellAll calls all listeners.
 func (l *listenerSet) tellAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -199,7 +199,6 @@ func (e *Endpoint) newRoutes(
 // publicRoutes are the routes for clients on other machines. The console and the operator's paths are not among them.
 func (e *Endpoint) publicRoutes() *http.ServeMux { return e.clientRoutes(e.cfg.Guard.RequireClient) }
 
-// clientRoutes are the routes for MCP clients.
 func (e *Endpoint) clientRoutes(clients func(http.Handler) http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", clients(e.cfg.MCP))

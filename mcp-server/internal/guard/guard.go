@@ -255,7 +255,6 @@ func requireAdmission(tenant string, next http.Handler) http.Handler {
 // TooMany is the answer to a request that AdmitConn refuses.
 const TooMany = "too many connections: use fewer, and reuse them"
 
-// bearerOf returns the token of a request.
 func bearerOf(r *http.Request) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")

@@ -199,7 +199,6 @@ func cleanPrints(list []operatorapi.Print, clean func(string) string) []operator
 	return out
 }
 
-// joinTexts returns the texts of the content.
 func (c runContent) joinTexts() string {
 	var b strings.Builder
 	for _, t := range []string{c.Code.Head, c.Code.Tail, c.Exit} {
@@ -289,7 +288,6 @@ type outputCapture struct {
 	omitted              int64
 }
 
-// addPiece adds a piece of output.
 func (c *outputCapture) addPiece(p operatorapi.Print) {
 	if c.headBytes < most && len(c.head) < maxPrints && len(c.tail) == 0 {
 		first := p

@@ -41,7 +41,6 @@ func (f *eventFeed) endChange() {
 	}
 }
 
-// publishEvent adds an event.
 func (f *eventFeed) publishEvent(e operatorapi.HistoryEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +98,6 @@ func (f *eventFeed) placeOf(cursor string) (uint64, bool) {
 	return n + 1, era == f.era && err == nil && n+1 <= f.next
 }
 
-// latestCursor returns the cursor of the latest event.
 func (f *eventFeed) latestCursor() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

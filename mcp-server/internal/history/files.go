@@ -84,7 +84,6 @@ func fileType(name string, data []byte) string {
 	return of
 }
 
-// listRunFiles lists the files of a run.
 func listRunFiles(ctx context.Context, q rowSource, number int64) (out []operatorapi.RunFile, err error) {
 	return out, eachRow(ctx, q, func(row *sql.Rows) error {
 		var f operatorapi.RunFile

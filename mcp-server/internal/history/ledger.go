@@ -24,7 +24,6 @@ const (
 	sumRuns    = "runs"    // counted runs, up bytes shown to the model, down sanitized, denied redacted
 )
 
-// totalRow is a row of the table total.
 type totalRow struct {
 	at                          time.Time
 	kind, a, b                  string // a is the source, b the target
@@ -193,7 +192,6 @@ func (s *Store) SumTraffic(ctx context.Context, since, until time.Time) (operato
 	return out, nil
 }
 
-// addRow adds a row to a ledger.
 func addRow(out *operatorapi.Ledger, r totalRow) {
 	switch r.kind {
 	case sumTraffic:

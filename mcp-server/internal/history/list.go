@@ -53,7 +53,6 @@ func (w *condition) String() string {
 	return strings.Join(w.text, " AND ")
 }
 
-// addPeriod adds the bounds of a period.
 func (w *condition) addPeriod(since, until time.Time) {
 	if !since.IsZero() {
 		w.addCondition("number >= ?", since.UnixMicro())
@@ -192,7 +191,6 @@ type rowSource interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// eachRow calls on for each row of a query.
 func eachRow(ctx context.Context, q rowSource, on func(row *sql.Rows) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -61,7 +61,6 @@ func MoveRuns(ctx context.Context, from, to *database.DB) (runs int, err error) 
 	return runs, database.HideAddress(err)
 }
 
-// copyTable copies the rows of one table.
 func copyTable(ctx context.Context, tx *writeTransaction, from *database.DB, name, columns string) error {
 	n := strings.Count(columns, ",") + 1
 	places := make([]string, n)

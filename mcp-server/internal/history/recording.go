@@ -206,7 +206,6 @@ func (r *Recording) RecordEnd(e RunEnd) {
 	s.queueJob(done)
 }
 
-// endState returns the state of a finished run.
 func endState(e RunEnd) string {
 	switch {
 	case e.Frozen || e.Receipt.Alarm != nil:

@@ -94,7 +94,6 @@ type writeTarget struct {
 	grown      int64              // bytes of exchanges and runs written since tidy
 }
 
-// openFile opens SQLite's file for writing.
 func openFile(dir string, list []database.Migration) (*writeTarget, error) {
 	db, err := database.OpenFile(dir, list)
 	if err != nil {
@@ -119,7 +118,6 @@ func (t *writeTarget) Close() error {
 	return errors.Join(t.conn.Close(), t.DB.Close())
 }
 
-// beginTransaction starts a transaction.
 func (t *writeTarget) beginTransaction(ctx context.Context) (*sql.Tx, error) {
 	if t.Postgres {
 		return t.BeginTx(ctx, nil)

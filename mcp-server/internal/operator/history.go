@@ -43,7 +43,6 @@ func (rt pathRouter) addHistory(s *history.Store, stop <-chan struct{}) {
 	})
 }
 
-// answerList answers with a filtered list.
 func answerList[F, T any](list func(context.Context, F, string) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		f, err := operatorapi.ReadFilter[F](r.URL.Query())
@@ -54,7 +53,6 @@ func answerList[F, T any](list func(context.Context, F, string) (T, error)) func
 	}
 }
 
-// streamEvents streams events.
 func streamEvents(w http.ResponseWriter, r *http.Request, s *history.Store, stop <-chan struct{}) {
 	cursor := r.URL.Query().Get("cursor")
 	// Without a cursor, a reader gets only new events.

@@ -83,7 +83,6 @@ type sessionQueue struct {
 	tickets []*runTicket
 }
 
-// runTicket is one waiting run.
 type runTicket struct {
 	ctx     context.Context
 	request sandboxapi.LeaseRequest

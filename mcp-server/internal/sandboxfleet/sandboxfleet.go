@@ -77,7 +77,6 @@ type Fleet struct {
 	pods map[string]*sandboxPod
 }
 
-// sandboxPod is a sandbox with its place.
 type sandboxPod struct {
 	sandbox.Sandbox
 	place Place
@@ -158,7 +157,6 @@ func (f *Fleet) addPod(ctx context.Context, place Place) *sandboxPod {
 	return p
 }
 
-// proxyClient returns a client of a pod's proxy.
 func (f *Fleet) proxyClient(place Place) *proxyapi.Client {
 	if f.cfg.Proxy != nil {
 		// All pods share the proxy, which tells them apart by their address.

@@ -62,7 +62,6 @@ func (x *Index) stemOf(i int) string {
 	return x.terms[x.ends[i-1]:x.ends[i]]
 }
 
-// findTerm returns the number of a term.
 func (x *Index) findTerm(stem string) (int, bool) {
 	i := sort.Search(len(x.ends), func(i int) bool { return x.stemOf(i) >= stem })
 	return i, i < len(x.ends) && x.stemOf(i) == stem

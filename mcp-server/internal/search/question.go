@@ -11,7 +11,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/wordvector"
 )
 
-// parsedQuery is a parsed question.
 type parsedQuery struct {
 	groups []wordForms
 	vector wordvector.Vector
@@ -65,7 +64,6 @@ const stops = " a an the of to in into on onto for from with without and or not 
 
 func isStop(word string) bool { return strings.Contains(stops, " "+word+" ") }
 
-// parseQuery parses a question.
 func parseQuery(all []*Index, text string) (q parsedQuery) {
 	var words []string
 	EachWord(text, func(w string) {
@@ -216,7 +214,6 @@ type wordLexicon struct {
 // maxCompared bounds the stems that the unknown words of one question are compared with.
 const maxCompared = 200_000
 
-// countEntries returns the number of entries with a stem.
 func (l *wordLexicon) countEntries(stem string) int {
 	n, known := l.counts[stem]
 	if known {

@@ -16,7 +16,6 @@ type requestRefusal struct{ reason string }
 // Error returns the reason.
 func (r *requestRefusal) Error() string { return "refused: " + r.reason }
 
-// newRefusal returns a refusal.
 func newRefusal(format string, args ...any) error {
 	return &requestRefusal{fmt.Sprintf(format, args...)}
 }
@@ -66,7 +65,6 @@ func answerError(w http.ResponseWriter, err error) error {
 	return err
 }
 
-// answerJSON sends a value.
 func answerJSON(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

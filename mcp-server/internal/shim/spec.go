@@ -45,7 +45,6 @@ type createBody struct {
 	ConsoleSize *[2]uint
 }
 
-// startBody is the body of an exec start.
 type startBody struct {
 	Detach      bool
 	Tty         bool

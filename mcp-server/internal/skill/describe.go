@@ -30,7 +30,6 @@ func DescribeSource(source string) string {
 	return cutDescription(strings.Join(words, " "))
 }
 
-// cutDescription cuts a description.
 func cutDescription(text string) string {
 	out := []rune(text)
 	if len(out) > maxDescription {

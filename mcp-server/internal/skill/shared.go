@@ -9,7 +9,6 @@ import (
 // a shared one with the same name or import name.
 func (s *Store) SetShared(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
-// withShared adds the shared skills to a listing of this store.
 func (s *Store) withShared(l Listing) Listing {
 	if s.shared == nil {
 		return l

@@ -14,7 +14,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/typo"
 )
 
-// argumentSpec describes the arguments of a tool.
 type argumentSpec struct {
 	Tool string
 	// Names lists every argument.

@@ -42,7 +42,6 @@ func rejectLongParams(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// subscriptionCount counts the subscriptions of each session.
 type subscriptionCount struct {
 	mu  sync.Mutex
 	all int
@@ -74,7 +73,6 @@ func (s *subscriptionCount) addSubscription(server *mcp.Server, session *mcp.Ser
 	return true
 }
 
-// removeSubscription removes a subscription.
 func (s *subscriptionCount) removeSubscription(session *mcp.ServerSession, uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

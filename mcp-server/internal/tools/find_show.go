@@ -163,7 +163,6 @@ func (p searchSource) callableLine(t toolsignature.Tool, line string) string {
 	return "TOOL mcp" + memberAccess(p.server) + memberAccess(name) + strings.TrimPrefix(line, name)
 }
 
-// skillLine returns a skill's line in a search.
 func skillLine(k skill.Skill) string {
 	return fmt.Sprintf("SKILL /skills/%s  %s", skill.FileName(k.Name), describeForModel(k))
 }
@@ -220,7 +219,6 @@ func estimateTokens(s string) int {
 	return n/16 + 1
 }
 
-// tokenNames returns the token names of an API.
 func tokenNames(cat proxyapi.Catalog, api string) []string {
 	var out []string
 	for _, a := range cat.APIs {
@@ -233,7 +231,6 @@ func tokenNames(cat proxyapi.Catalog, api string) []string {
 	return out
 }
 
-// clipNames cuts a list of names.
 func clipNames(s string, most int) string { return safetext.CutText(s, most, "…") }
 
 // maxNear is the largest number of names offered for an unknown name.

@@ -219,7 +219,6 @@ func (l *longRun) readOutput(session string) *mcp.CallToolResult {
 	return res
 }
 
-// hasEnded reports whether the run has its result.
 func (l *longRun) hasEnded() bool {
 	select {
 	case <-l.done:

@@ -122,7 +122,6 @@ func noExit(err error) string {
 	return "unavailable"
 }
 
-// recordChange stores a change of a skill.
 func (s *Surface) recordChange(v operatorapi.SkillVersion) {
 	if s.cfg.History.Mode() == history.Off || s.cfg.Tenant != nil { // the history has versions of the shared skills only
 		return

@@ -22,7 +22,6 @@ const previewLength = 4000
 // maxHints is the largest number of hints in a result.
 const maxHints = 5
 
-// runRendering is the input of renderRun.
 type runRendering struct {
 	outcome        execution.Outcome
 	err            error // why the run has no exit
@@ -207,7 +206,6 @@ func explainSilence(r runRendering, failed bool) string {
 	return "The code ran without output. Print what you need with " + r.languageWord("console.log", "print") + "."
 }
 
-// languageWord returns the word for the language of the code.
 func (r runRendering) languageWord(typescript, python string) string {
 	if r.language.IsPython() {
 		return python

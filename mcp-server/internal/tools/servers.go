@@ -132,12 +132,10 @@ func memberAccess(name string) string {
 	return "." + name
 }
 
-// hasServer reports whether the catalog has an MCP server with this name.
 func hasServer(cat proxyapi.Catalog, name string) bool {
 	return slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Name == name && a.Server != nil })
 }
 
-// hasServers reports whether the catalog has an MCP server.
 func hasServers(cat proxyapi.Catalog) bool {
 	return slices.ContainsFunc(cat.APIs, func(a proxyapi.API) bool { return a.Server != nil })
 }

@@ -255,7 +255,6 @@ func (h *skillResources) acceptSubscription(_ context.Context, req *mcp.Subscrib
 	return nil
 }
 
-// endSubscription ends a subscription.
 func (h *skillResources) endSubscription(_ context.Context, req *mcp.UnsubscribeRequest) error {
 	h.subscribed.removeSubscription(req.Session, strings.TrimPrefix(req.Params.URI, skillURI))
 	return nil
@@ -318,7 +317,6 @@ func longestRun(s string, b byte) int {
 	return most
 }
 
-// skillFrontmatter is the frontmatter of a skill.
 type skillFrontmatter struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -334,7 +332,6 @@ func newFrontmatter(k skill.Skill) skillFrontmatter {
 	return skillFrontmatter{k.Name, describeForModel(k)}
 }
 
-// answerPrompt answers run_skill.
 func (h *skillResources) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	name := req.Params.Arguments["name"]
 	k, source, err := h.surface.cfg.Skills.ReadSkill(name)

@@ -176,7 +176,6 @@ func recoverPanics(log *slog.Logger) mcp.Middleware {
 	}
 }
 
-// textResult returns a result of text blocks.
 func textResult(blocks ...string) *mcp.CallToolResult {
 	r := &mcp.CallToolResult{}
 	for _, b := range blocks {
@@ -185,7 +184,6 @@ func textResult(blocks ...string) *mcp.CallToolResult {
 	return r
 }
 
-// errorResult returns an error result for the model.
 func errorResult(blocks ...string) *mcp.CallToolResult {
 	r := textResult(blocks...)
 	r.IsError = true

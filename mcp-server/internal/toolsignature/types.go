@@ -23,7 +23,6 @@ func (w *typeWriter) spendWork(names int) bool {
 	return w.work <= maxWork
 }
 
-// typeOf returns the type of one schema.
 func (w *typeWriter) typeOf(of any, depth int) string {
 	w.work++
 	if w.work > maxWork || depth > maxDepth {
@@ -256,7 +255,6 @@ func unionType[T any](list []T, typeOf func(T) string) string {
 	return strings.Join(parts, " | ")
 }
 
-// literalType returns a value in TypeScript.
 func literalType(v any) string {
 	if text, ok := v.(string); ok {
 		return quoteText(text)

@@ -28,7 +28,6 @@ type sessionEntry struct {
 	open map[*openRequest]struct{}
 }
 
-// openRequest is one request in flight.
 type openRequest struct {
 	cancel context.CancelFunc
 	ctx    context.Context    //nolint:containedctx // of the request
@@ -90,7 +89,6 @@ func (b *sessionTable) isOthersSession(name, user string) bool {
 	return s != nil && s.user != user
 }
 
-// addSession adds a session of a user.
 func (b *sessionTable) addSession(id, user string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +117,6 @@ func (b *sessionTable) beginRequest(id string, c *openRequest) func() {
 	}
 }
 
-// cancelRequests cancels the open requests of a session.
 func (b *sessionTable) cancelRequests(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,14 +127,12 @@ func (b *sessionTable) cancelRequests(id string) {
 	}
 }
 
-// deleteSession removes a session.
 func (b *sessionTable) deleteSession(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.deleteLocked(id)
 }
 
-// countSessions returns the number of sessions.
 func (b *sessionTable) countSessions() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

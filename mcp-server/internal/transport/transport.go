@@ -286,7 +286,6 @@ func (h *Handler) makeRoom() bool {
 	return len(ids) > 0
 }
 
-// endSessions closes sessions.
 func (h *Handler) endSessions(ids []string) {
 	if len(ids) == 0 {
 		return

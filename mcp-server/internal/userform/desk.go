@@ -30,7 +30,6 @@ type Desk struct {
 	parked map[string]*parkedCall
 }
 
-// parkedCall is a call in progress.
 type parkedCall struct {
 	owner string
 	stop  context.CancelFunc

@@ -64,7 +64,6 @@ func (l sortedLines) lineAt(i int) string {
 	return l.text[l.ends[i-1]+1 : l.ends[i]]
 }
 
-// findLine returns the number of a line.
 func (l sortedLines) findLine(text string) (int, bool) {
 	i := sort.Search(len(l.ends), func(i int) bool { return l.lineAt(i) >= text })
 	return i, i < len(l.ends) && l.lineAt(i) == text
