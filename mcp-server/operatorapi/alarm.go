@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -29,6 +30,17 @@ type Alarm struct {
 // Alarms lists the alarms, latest first.
 func (c Client) Alarms(ctx context.Context) ([]Alarm, error) {
 	return fetchAnswer[[]Alarm](ctx, c, http.MethodGet, "alarms", nil)
+}
+
+// FrozenSessions returns the names of the frozen sessions, each once.
+func (c Client) FrozenSessions(ctx context.Context) (names []string, err error) {
+	list, err := c.Alarms(ctx)
+	for _, a := range list {
+		if a.Frozen && !slices.Contains(names, a.Session) {
+			names = append(names, a.Session)
+		}
+	}
+	return names, err
 }
 
 // Unfreeze lets a session run code again.

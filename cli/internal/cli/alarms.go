@@ -71,11 +71,11 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		}
 		session := strings.Join(args, "")
 		if session == "" {
-			list, err := op.Alarms(c.Context())
+			names, err := op.FrozenSessions(c.Context())
 			if err != nil {
 				return err
 			}
-			switch names := frozenSessions(list); len(names) {
+			switch len(names) {
 			case 0:
 				return operatorapi.ErrNotFrozen
 			case 1:
@@ -91,17 +91,6 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		return nil
 	}
 	return c
-}
-
-// frozenSessions returns the names of the frozen sessions, each once.
-func frozenSessions(list []operatorapi.Alarm) []string {
-	var names []string
-	for _, a := range list {
-		if a.Frozen && !slices.Contains(names, a.Session) {
-			names = append(names, a.Session)
-		}
-	}
-	return names
 }
 
 // printAlarm prints a line for an alarm, and a second line while its session is frozen.

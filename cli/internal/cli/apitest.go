@@ -41,7 +41,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if o.waitForLoad(ctx, e, name, true) == notLoaded {
 		return fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes", name)
 	}
-	p, err := probe.New(publicAPI(a), cmp.Or(o.path, choosePath(a)))
+	p, err := probe.New(publicParts(a).API, cmp.Or(o.path, choosePath(a)))
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,6 @@ func choosePath(a *catalog.API) string {
 		}
 	}
 	return "/"
-}
-
-// publicAPI returns an API as the proxy would publish it.
-func publicAPI(a *catalog.API) proxyapi.API {
-	p := publicParts(a).API
-	p.AllowHTTP = a.AllowHTTP
-	return p
 }
 
 func printVerdict(e *Env, v probe.Verdict) {

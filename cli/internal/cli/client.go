@@ -166,7 +166,7 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 		if err := requireWrite(ctx, e, o.write); err != nil {
 			return err
 		}
-		if result.Backup, err = clients.ReplaceWithBackup(path, before, after, time.Now()); err != nil {
+		if result.Backup, err = clients.ReplaceConfig(path, before, after, time.Now()); err != nil {
 			return err
 		}
 		result.Written = true

@@ -226,7 +226,8 @@ func (o *mcpOptions) writeImport(
 	if backup, err = keepCopy(o.apis, path, text, time.Now()); err != nil {
 		return "", err
 	}
-	return backup, clients.ReplaceConfig(path, text, after)
+	_, err = clients.ReplaceConfig(path, text, after, time.Time{})
+	return backup, err
 }
 
 // keepCopy stores a copy of a file that contains keys.

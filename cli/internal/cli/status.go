@@ -114,9 +114,7 @@ func (s *statusOutput) askCatalog(ctx context.Context, op operatorapi.Client) {
 		s.Problem = err.Error()
 		return
 	}
-	if alarms, err := op.Alarms(ctx); err == nil { // an older CodeForge has no alarms
-		s.Frozen = frozenSessions(alarms)
-	}
+	s.Frozen, _ = op.FrozenSessions(ctx) // an older CodeForge has no alarms
 	if list, err := op.Tenants(ctx); err == nil && (len(list.Tenants) > 0 || list.Problem != "") {
 		s.Tenants = &list
 	}

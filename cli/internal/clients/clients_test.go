@@ -147,7 +147,7 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	fresh := filepath.Join(dir, "new", "mcp.json")
-	if backup, err := ReplaceWithBackup(fresh, nil, []byte("{}"), now); err != nil || backup != "" {
+	if backup, err := ReplaceConfig(fresh, nil, []byte("{}"), now); err != nil || backup != "" {
 		t.Errorf("a new file: %q, %v", backup, err)
 	}
 	path, link := filepath.Join(dir, "mcp.json"), filepath.Join(dir, "link.json")
@@ -157,10 +157,10 @@ func TestWrite(t *testing.T) {
 	if err := os.Symlink("mcp.json", link); err != nil {
 		testkit.SkipBecause(t, "no right to make links: "+err.Error())
 	}
-	if _, err := ReplaceWithBackup(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
+	if _, err := ReplaceConfig(link, []byte("something else"), []byte("after"), now); err == nil || !strings.Contains(err.Error(), "changed by another program") {
 		t.Errorf("changed meanwhile: %v", err)
 	}
-	backup, err := ReplaceWithBackup(link, []byte("before"), []byte("after"), now)
+	backup, err := ReplaceConfig(link, []byte("before"), []byte("after"), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestWrite(t *testing.T) {
 		t.Errorf("the link: %q, %v", to, err)
 	}
 	// A copy is never overwritten.
-	if _, err := ReplaceWithBackup(path, []byte("after"), []byte("again"), now); err == nil {
+	if _, err := ReplaceConfig(path, []byte("after"), []byte("again"), now); err == nil {
 		t.Error("a copy was overwritten")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.codeforge-part")); len(left) > 0 {

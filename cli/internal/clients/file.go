@@ -29,9 +29,10 @@ func ReadConfig(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// ReplaceWithBackup replaces a client's file and keeps a copy of the old one. It returns the copy's path, or "" if
-// there was no file. before is the text that the caller has read: if the file differs from it, Write fails.
-func ReplaceWithBackup(path string, before, after []byte, now time.Time) (backup string, err error) {
+// ReplaceConfig replaces a client's file. before is the text that the caller has read: if the file differs from it,
+// ReplaceConfig fails. If keep is not zero and there is a file, it keeps a copy with this time in its name, and returns
+// the copy's path.
+func ReplaceConfig(path string, before, after []byte, keep time.Time) (backup string, err error) {
 	// A rename would replace the link instead of its target.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -44,32 +45,17 @@ func ReplaceWithBackup(path string, before, after []byte, now time.Time) (backup
 		return "", fmt.Errorf("%s has just been changed by another program: try again", path)
 	}
 	mode := fs.FileMode(0o600)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-		backup = path + "." + now.Format("20060102-150405") + ".bak"
+	if info, err := os.Stat(path); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return "", err
+		}
+	} else if mode = info.Mode().Perm(); !keep.IsZero() {
+		backup = path + "." + keep.Format("20060102-150405") + ".bak"
 		if err := writeNew(backup, have, mode); err != nil {
 			return "", fmt.Errorf("keeping a copy: %w", err)
 		}
-	} else if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", err
 	}
 	return backup, atomicfile.Write(path, after, mode)
-}
-
-// ReplaceConfig replaces an existing client's file without a copy. before is as for Write.
-func ReplaceConfig(path string, before, after []byte) error {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	have, err := ReadConfig(path)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil || string(have) != string(before) {
-		return fmt.Errorf("%s has just been changed by another program: try again", path)
-	}
-	return atomicfile.Write(path, after, info.Mode().Perm())
 }
 
 // writeNew writes a file that must not exist.

@@ -14,17 +14,8 @@ func checkAlarms(ctx context.Context, c Config) []Finding {
 	if err != nil {
 		return nil
 	}
-	list, err := op.Alarms(ctx)
-	if err != nil {
-		return nil
-	}
-	frozen := map[string]bool{}
-	for _, a := range list {
-		if a.Frozen {
-			frozen[a.Session] = true
-		}
-	}
-	if len(frozen) == 0 {
+	frozen, err := op.FrozenSessions(ctx)
+	if err != nil || len(frozen) == 0 {
 		return nil
 	}
 	return []Finding{newWarning("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+

@@ -90,36 +90,28 @@ func RunChecks(ctx context.Context, c Config, on func(Finding)) {
 			on(f)
 		}
 	}
+	runAll := func(groups ...checkGroup) {
+		for _, g := range groups {
+			bounded, cancel := context.WithTimeout(ctx, checkTime)
+			report(g(bounded, c))
+			cancel()
+		}
+	}
 	if c.Container {
 		report([]Finding{
 			newOK("codeforge", version.Version),
 			newSkip("machine", "not visible from inside the container: run codeforge doctor on the host"),
 		})
-		report(runBounded(ctx, c, checkRunning))
-		report(runBounded(ctx, c, checkAlarms))
-		report(runBounded(ctx, c, mcpServers))
-		report(runBounded(ctx, c, checkDatabase))
-		report(runBounded(ctx, c, checkOutside))
+		runAll(checkRunning, checkAlarms, mcpServers, checkDatabase, checkOutside)
 		return
 	}
-	for _, g := range []checkGroup{checkVersions, checkMachine, checkEngine} {
-		report(runBounded(ctx, c, g))
-	}
+	runAll(checkVersions, checkMachine, checkEngine)
 	// A trial that cannot succeed would only repeat the findings above.
 	if canEmbed(all) {
 		report(runTrial(ctx, c))
 	}
 	report(anyMode(all))
-	for _, g := range []checkGroup{checkRunning, checkAlarms, mcpServers, checkDatabase, checkPort, checkConfiguration,
-		checkFiles, checkOutside} {
-		report(runBounded(ctx, c, g))
-	}
-}
-
-func runBounded(ctx context.Context, c Config, g checkGroup) []Finding {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	return g(ctx, c)
+	runAll(checkRunning, checkAlarms, mcpServers, checkDatabase, checkPort, checkConfiguration, checkFiles, checkOutside)
 }
 
 // canEmbed reports whether the findings so far allow embedded mode here.

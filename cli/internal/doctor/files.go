@@ -142,21 +142,19 @@ func checkFiles(_ context.Context, c Config) []Finding {
 			out = append(out, newOK("permissions", c.Dotenv))
 		}
 	}
-	if info, err := os.Stat(c.State.Path()); err == nil {
-		if info.Mode().Perm()&0o077 != 0 {
-			text := fmt.Sprintf("other users can access %s (mode %o)", c.State.Path(), info.Mode().Perm())
-			out = append(out, newFailure("permissions", text, "chmod 700 "+c.State.Path()))
-		} else {
-			out = append(out, newOK("permissions", c.State.Path()))
+	for _, f := range []struct{ path, found, fix string }{
+		{c.State.Path(), "other users can access " + c.State.Path(), "chmod 700 "},
+		{c.State.Join("ca-private", "ca.key"), "other users can read the key of the certificate authority", "chmod 600 "},
+		{c.State.Join("tokens"), "other users can enter the folder of tokens", "chmod 700 "},
+	} {
+		info, err := os.Stat(f.path)
+		switch {
+		case err != nil: // embedded mode has not made it
+		case info.Mode().Perm()&0o077 != 0:
+			out = append(out, newFailure("permissions", fmt.Sprintf("%s (mode %o)", f.found, info.Mode().Perm()), f.fix+f.path))
+		case f.path == c.State.Path():
+			out = append(out, newOK("permissions", f.path))
 		}
-	}
-	if info, err := os.Stat(c.State.Join("ca-private", "ca.key")); err == nil && info.Mode().Perm()&0o077 != 0 {
-		text := fmt.Sprintf("other users can read the key of the certificate authority (mode %o)", info.Mode().Perm())
-		out = append(out, newFailure("permissions", text, "chmod 600 "+c.State.Join("ca-private", "ca.key")))
-	}
-	if info, err := os.Stat(c.State.Join("tokens")); err == nil && info.Mode().Perm()&0o077 != 0 {
-		text := fmt.Sprintf("other users can enter the folder of tokens (mode %o)", info.Mode().Perm())
-		out = append(out, newFailure("permissions", text, "chmod 700 "+c.State.Join("tokens")))
 	}
 	return out
 }

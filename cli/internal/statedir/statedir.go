@@ -162,17 +162,15 @@ func (d Dir) writeJSON(name string, v any) error {
 // ReadUp returns how to connect to the supervisor on this directory. If no supervisor holds the lock, or it is not
 // ready yet, it returns ErrNotRunning.
 func (d Dir) ReadUp() (UpState, error) {
-	if _, held := d.FindHolder(); !held {
+	var u UpState
+	_, held := d.FindHolder()
+	data, err := os.ReadFile(d.Join(upFile))
+	if !held || errors.Is(err, fs.ErrNotExist) {
 		if e, ok := d.ReadLastEnd(); ok {
 			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
 		}
-		return UpState{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
-	}
-	var u UpState
-	data, err := os.ReadFile(d.Join(upFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		if e, ok := d.ReadLastEnd(); ok {
-			return UpState{}, fmt.Errorf("%w (state directory %s): %v", ErrNotRunning, d.path, e)
+		if !held {
+			return UpState{}, fmt.Errorf("%w (state directory %s)", ErrNotRunning, d.path)
 		}
 		return UpState{}, fmt.Errorf("%w: it is starting, or stopping (state directory %s)", ErrNotRunning, d.path)
 	}
