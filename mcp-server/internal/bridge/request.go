@@ -26,6 +26,14 @@ const (
 	maxErrorText = 1 << 10
 )
 
+// sendFunc sends one request by the SDK.
+type sendFunc func(context.Context, *mcp.ClientSession) (any, error)
+
+// newSend returns the sendFunc of a method of the SDK.
+func newSend[P, R any](method func(*mcp.ClientSession, context.Context, *P) (R, error), params *P) sendFunc {
+	return func(ctx context.Context, cs *mcp.ClientSession) (any, error) { return method(cs, ctx, params) }
+}
+
 // doRequest carries out one request.
 func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBridge) bridgewire.FromBridge {
 	var result any
@@ -38,7 +46,12 @@ func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBri
 	case bridgewire.PromptsMethod:
 		result, err = b.listPrompts(ctx, s)
 	case bridgewire.CallMethod, bridgewire.ReadMethod, bridgewire.PromptMethod:
-		result, err = b.doSingle(ctx, s, f)
+		var send sendFunc
+		if send, err = singleRequest(f); err != nil {
+			err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: "reading the params: " + err.Error()}
+			break
+		}
+		result, err = b.sendOne(ctx, s, send)
 	default:
 		err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
 	}
@@ -52,48 +65,34 @@ func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBri
 	return bridgewire.FromBridge{Result: line}
 }
 
-// doSingle carries out a request with one answer.
-func (b *Bridge) doSingle(ctx context.Context, s serverConn, f bridgewire.ToBridge) (json.RawMessage, error) {
-	var send func(context.Context, *mcp.ClientSession) (any, error)
-	var err error
+// singleRequest returns the sendFunc of a request with one answer.
+func singleRequest(f bridgewire.ToBridge) (sendFunc, error) {
 	switch f.Method {
 	case bridgewire.CallMethod:
 		var p bridgewire.Call
-		err = json.Unmarshal(f.Params, &p)
-		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
-			params := &mcp.CallToolParams{Name: p.Name}
-			// MCP, Progress: the server repeats the token, so reportProgress finds the request by its ID.
-			params.SetProgressToken(strconv.FormatUint(f.ID, 10))
-			if len(p.Arguments) > 0 {
-				params.Arguments = p.Arguments
-			}
-			return cs.CallTool(ctx, params)
+		err := json.Unmarshal(f.Params, &p)
+		params := &mcp.CallToolParams{Name: p.Name}
+		// MCP, Progress: the server repeats the token, so reportProgress finds the request by its ID.
+		params.SetProgressToken(strconv.FormatUint(f.ID, 10))
+		if len(p.Arguments) > 0 {
+			params.Arguments = p.Arguments
 		}
+		return newSend((*mcp.ClientSession).CallTool, params), err
 	case bridgewire.ReadMethod:
 		var p bridgewire.Read
-		err = json.Unmarshal(f.Params, &p)
-		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
-			return cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: p.URI})
-		}
+		err := json.Unmarshal(f.Params, &p)
+		return newSend((*mcp.ClientSession).ReadResource, &mcp.ReadResourceParams{URI: p.URI}), err
 	default:
 		var p bridgewire.Prompt
-		err = json.Unmarshal(f.Params, &p)
-		send = func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
-			return cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments})
-		}
+		err := json.Unmarshal(f.Params, &p)
+		return newSend((*mcp.ClientSession).GetPrompt, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments}), err
 	}
-	if err != nil {
-		return nil, &bridgewire.Error{Code: bridgewire.BadRequest, Message: "reading the params: " + err.Error()}
-	}
-	return b.sendOne(ctx, s, send)
 }
 
 // sendOne sends one request and returns the result. A process's result is returned exactly as the server wrote it. So
 // is a remote server's, if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header,
 // as MCP requires of clients.
-func (b *Bridge) sendOne(
-	ctx context.Context, s serverConn, send func(context.Context, *mcp.ClientSession) (any, error),
-) (json.RawMessage, error) {
+func (b *Bridge) sendOne(ctx context.Context, s serverConn, send sendFunc) (json.RawMessage, error) {
 	for again := true; ; again = false {
 		cs, err := s.ensureSession()
 		if err != nil {
@@ -229,17 +228,13 @@ type listPage struct {
 
 // readPages reads a list to its end or to a bound. A server that does not know the list has an empty one.
 func (b *Bridge) readPages(
-	ctx context.Context, s serverConn,
-	send func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any, error),
-	items func(listPage) []json.RawMessage,
+	ctx context.Context, s serverConn, send func(cursor string) sendFunc, items func(listPage) []json.RawMessage,
 ) (all []json.RawMessage, truncated bool, err error) {
 	all = []json.RawMessage{}
 	cursor, size := "", 0
 	// A hostile server may have pages without end.
 	for range maxPages {
-		raw, err := b.sendOne(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (any, error) {
-			return send(ctx, cs, cursor)
-		})
+		raw, err := b.sendOne(ctx, s, send(cursor))
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
 			return all, false, nil
 		}
@@ -267,32 +262,28 @@ func (b *Bridge) readPages(
 }
 
 func (b *Bridge) listTools(ctx context.Context, s serverConn) (bridgewire.Tools, error) {
-	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
-		error) {
-		return cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
+		return newSend((*mcp.ClientSession).ListTools, &mcp.ListToolsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Tools })
 	return bridgewire.Tools{Tools: all, Truncated: truncated}, err
 }
 
 func (b *Bridge) listResources(ctx context.Context, s serverConn) (bridgewire.Resources, error) {
-	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
-		error) {
-		return cs.ListResources(ctx, &mcp.ListResourcesParams{Cursor: cursor})
+	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
+		return newSend((*mcp.ClientSession).ListResources, &mcp.ListResourcesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Resources })
 	if err != nil {
 		return bridgewire.Resources{}, err
 	}
-	templates, more, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
-		error) {
-		return cs.ListResourceTemplates(ctx, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+	templates, more, err := b.readPages(ctx, s, func(cursor string) sendFunc {
+		return newSend((*mcp.ClientSession).ListResourceTemplates, &mcp.ListResourceTemplatesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Templates })
 	return bridgewire.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
 }
 
 func (b *Bridge) listPrompts(ctx context.Context, s serverConn) (bridgewire.Prompts, error) {
-	all, truncated, err := b.readPages(ctx, s, func(ctx context.Context, cs *mcp.ClientSession, cursor string) (any,
-		error) {
-		return cs.ListPrompts(ctx, &mcp.ListPromptsParams{Cursor: cursor})
+	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
+		return newSend((*mcp.ClientSession).ListPrompts, &mcp.ListPromptsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Prompts })
 	return bridgewire.Prompts{Prompts: all, Truncated: truncated}, err
 }
