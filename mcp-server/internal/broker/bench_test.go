@@ -20,7 +20,7 @@ import (
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
 	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{fakepeers.BuildHostile(b)}, State: "shared"}}
-	br := New(Config{
+	br := newQuiet(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
 		Catalog:  func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
 		Log:      logline.New(b.Output(), "text", nil),

@@ -62,11 +62,11 @@ type Config struct {
 	Slots int
 	// Catalog returns the current public catalog.
 	Catalog func() proxyapi.Catalog
-	// Session returns the MCP session of a run, while the run lasts. If nil, every run is a session and never ends.
+	// Session returns the MCP session of a run, while the run lasts.
 	Session func(run string) (string, bool)
-	// Ask puts a server's question to the user of the client that started a run. If nil, every question is refused.
+	// Ask puts a server's question to the user of the client that started a run.
 	Ask func(ctx context.Context, run string, q userform.Question) (userform.Answer, error)
-	// Progress reports the progress of a run's call to the client that started the run. If nil, progress is dropped.
+	// Progress reports the progress of a run's call to the client that started the run.
 	Progress func(run, text string)
 	// Definitions is the folder, private to mcp-server, that caches definitions of tools. If empty, they are lost at a
 	// restart.
@@ -74,9 +74,9 @@ type Config struct {
 	// Tidy, if not nil, removes packages that no API names any more. The broker calls it after each change of the catalog,
 	// never twice at once, and repeats the call as long as it returns true.
 	Tidy func(context.Context) (again bool)
-	// Called, if not nil, is called after each call. The outcome is "ok", "tool_error" or the code of a failure.
+	// Called is called after each call. The outcome is "ok", "tool_error" or the code of a failure.
 	Called func(server, outcome string, took time.Duration)
-	// Started, if not nil, is called after each start of a server.
+	// Started is called after each start of a server.
 	Started func(server string, failed bool)
 	// Pins is the folder of the tool definitions that the user has accepted. If empty, they are lost when the process
 	// ends.
@@ -116,23 +116,6 @@ type Broker struct {
 
 // New makes a broker.
 func New(cfg Config) *Broker {
-	if cfg.Session == nil {
-		cfg.Session = func(run string) (string, bool) { return run, true }
-	}
-	if cfg.Called == nil {
-		cfg.Called = func(string, string, time.Duration) {}
-	}
-	if cfg.Started == nil {
-		cfg.Started = func(string, bool) {}
-	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, string) {}
-	}
-	if cfg.Ask == nil {
-		cfg.Ask = func(context.Context, string, userform.Question) (userform.Answer, error) {
-			return userform.Answer{}, userform.ErrNobody
-		}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
 		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},

@@ -23,6 +23,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -171,6 +172,28 @@ func hostile(t *testing.T, name string, change func(*mcpserver.Settings), faults
 	return proxyapi.API{Name: name, Server: s}
 }
 
+// newQuiet is New for tests: every run is a session that never ends, and no client answers or watches.
+func newQuiet(cfg Config) *Broker {
+	if cfg.Session == nil {
+		cfg.Session = func(run string) (string, bool) { return run, true }
+	}
+	if cfg.Called == nil {
+		cfg.Called = func(string, string, time.Duration) {}
+	}
+	if cfg.Started == nil {
+		cfg.Started = func(string, bool) {}
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, string) {}
+	}
+	if cfg.Ask == nil {
+		cfg.Ask = func(context.Context, string, userform.Question) (userform.Answer, error) {
+			return userform.Answer{}, userform.ErrNobody
+		}
+	}
+	return New(cfg)
+}
+
 func newWorld(t *testing.T, slots int, apis ...proxyapi.API) *world {
 	t.Helper()
 	return newWorldIn(t, "", slots, apis...)
@@ -182,7 +205,7 @@ func newWorldIn(t *testing.T, definitions string, slots int, apis ...proxyapi.AP
 	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: proxyapi.Catalog{Version: "1", APIs: apis}}
 	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
 	before := runtime.NumGoroutine()
-	w.broker = New(Config{
+	w.broker = newQuiet(Config{
 		Launcher: w.launcher, Slots: slots,
 		Catalog: func() proxyapi.Catalog {
 			w.mu.Lock()

@@ -641,7 +641,7 @@ func TestAskedTooLate(t *testing.T) {
 // TestInstallPause: a failed installation is not tried again at once, whoever asks.
 func TestInstallPause(t *testing.T) {
 	l := &broken{}
-	b := New(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
+	b := newQuiet(Config{Launcher: l, Log: logline.New(t.Output(), "text", nil)})
 	defer b.Close(t.Context())
 	s := &configuredServer{broker: b, spec: mcpserver.Settings{Package: "npm:x@1.0.0"}}
 	for range 5 {
@@ -669,10 +669,9 @@ func (l *broken) Install(context.Context, proxyapi.API, func(string)) error {
 func TestWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
-		b := New(Config{
+		b := newQuiet(Config{
 			Launcher: dying{}, Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
-			Session: func(string) (string, bool) { return "s", true }, Started: func(string, bool) {},
-			Called: func(string, string, time.Duration) {}, Log: logline.New(t.Output(), "text", nil),
+			Log: logline.New(t.Output(), "text", nil),
 		})
 		defer b.Close(context.WithoutCancel(t.Context()))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/a", nil)

@@ -13,7 +13,7 @@ import (
 // they began before or meanwhile, and counts for those of other runs.
 func TestLimitPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Config{Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{} }})
+		b := newQuiet(Config{Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{} }})
 		defer b.Close(context.WithoutCancel(t.Context()))
 		ended, began := map[string]time.Duration{}, time.Now()
 		limit := func(name, run string) func() {

@@ -20,7 +20,7 @@ func TestTidies(t *testing.T) {
 		var calls atomic.Int32
 		var again atomic.Bool
 		version.Store("1")
-		b := New(Config{
+		b := newQuiet(Config{
 			Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: version.Load().(string)} },
 			Tidy:    func(context.Context) bool { calls.Add(1); return again.Load() },
 			Log:     logline.New(t.Output(), "text", nil),
