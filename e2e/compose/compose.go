@@ -226,7 +226,7 @@ func (s *Stack) Turn(ctx context.Context) error {
 // stack. release gives the turn back.
 func Turn(ctx context.Context) (release func(), err error) { return turn.Take(ctx, "docker") }
 
-// WithoutSocket adds or leaves out docker-compose.nosocket.yml from the next Up on. The stack must be down.
+// WithoutSocket adds or leaves out docker-compose.nosocket.yml from the next Up on.
 func (s *Stack) WithoutSocket(on bool) {
 	s.cfg.NoSocket = on
 	s.setFiles()
