@@ -193,7 +193,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "pattern-work", "place-length"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
-		"./sandbox-image/cmd/sandboxd":      {"code-packages", "server-package", "server-group", "server-home", "network-closed", "closed-folders", "folder-choice", "container-writes"},
+		"./sandbox-image/cmd/sandboxd":      {"code-packages", "server-package", "server-group", "server-home", "network-closed", "closed-folders", "folder-choice", "folder-files", "container-writes"},
 		"./sandbox-image/internal/confine":  {"host-files"},
 		"./internal/membudget":              {"memory-patience"},
 		"./proxy/internal/podslots":         {"pod-address"},

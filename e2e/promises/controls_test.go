@@ -36,6 +36,7 @@ var promisesOf = map[string][]string{
 	"final-headers":      {"one-reading"},
 	"folder-check":       {"folders-stay-closed"},
 	"folder-choice":      {"folders-stay-closed"},
+	"folder-files":       {"folders-stay-closed"},
 	"folder-links":       {"folders-stay-closed"},
 	"folder-readonly":    {"folders-stay-closed"},
 	"forms":              {"every-echoed-form"},

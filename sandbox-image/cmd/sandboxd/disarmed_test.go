@@ -47,6 +47,14 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
 		}
 	})
+	t.Run("folder-files", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "folder-files")
+		w := startChosen(t, sandboxtest.User)
+		if r := w.RunCode(t, "import os\nos.symlink('/etc/passwd', '/files/drafts/data.csv')\n"+
+			"open('/files/drafts/own', 'w').close()\nos.chmod('/files/drafts/own', 0o4755)", testkit.Patience); r.Exit.Code != 0 {
+			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
+		}
+	})
 	t.Run("container-writes", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "container-writes")
 		w := startChosen(t, Container)

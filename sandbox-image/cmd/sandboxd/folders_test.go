@@ -68,15 +68,21 @@ var folderAttacks = []folderAttack{
 	{"removing", "os.remove('/files/reports/a.csv')", "Read-only"},
 	{"renaming", "os.rename('/files/reports/a.csv','/files/reports/b.csv')", "Read-only"},
 	{"a folder", "os.mkdir('/files/reports/new')", "Read-only"},
-	{"a link", "os.symlink('/etc','/files/reports/new')", "Read-only"},
+	{"a link", "os.symlink('/etc','/files/reports/new')", "Read-only|not permitted"},
 	{"a hard link", "os.link('/files/reports/a.csv','/tmp/a.csv')", "cross-device|not permitted|denied"},
 	{"a mode", "os.chmod('/files/reports/a.csv',0o777)", "Read-only"},
 	{"a time", "os.utime('/files/reports/a.csv')", "Read-only"},
 	{"an attribute", "os.setxattr('/files/reports/a.csv','user.a',b'x')", "Read-only|not supported|not permitted"},
 	{"replacing the folder", "os.rename('/files/reports','/files/x')", "Read-only|denied|Permission|busy"},
-	{"a new folder", "os.symlink('/etc','/files/etc')", "Read-only|denied"},
+	{"a new folder", "os.mkdir('/files/etc')", "Read-only|denied"},
 	{"unmounting", "(lambda l: (l.umount2(b'/folders/reports',2) and (_ for _ in ()).throw(OSError(ctypes.get_errno(),os.strerror(ctypes.get_errno())))))(ctypes.CDLL(None,use_errno=True))", "not permitted"},
 	{"a program", "ctypes.CDLL('/files/reports/a.csv')", "cannot|too short|invalid|not permitted"},
+	// A program of the host would follow the link, and another user could start the file.
+	{"a link for the host", "os.symlink('/etc/passwd','/files/drafts/data.csv')", "not permitted"},
+	{"a link from elsewhere", "(os.symlink('/etc/passwd','/tmp/link'),os.rename('/tmp/link','/files/drafts/data.csv'))", "not permitted"},
+	{"a file with its owner's rights", "(open('/files/drafts/own','w').close(),os.chmod('/files/drafts/own',0o4755))", "not permitted"},
+	{"a new file with its owner's rights", "os.open('/files/drafts/new',os.O_CREAT|os.O_WRONLY,0o4755)", "not permitted"},
+	{"a file without a name, with its owner's rights", "os.fchmod(os.open('/files/drafts',os.O_TMPFILE|os.O_RDWR),0o2755)", "not permitted"},
 }
 
 // TestFolders: code sees a folder of the host, and neither leaves it nor changes it.
@@ -195,7 +201,7 @@ func TestChosenFolders(t *testing.T) {
 			}
 		}
 		w.Folders, w.Private = []string{"drafts"}, false
-		if r := w.RunCode(t, change, testkit.Patience); !strings.HasPrefix(r.Stdout, "done done done done done done done ") {
+		if r := w.RunCode(t, change, testkit.Patience); !strings.HasPrefix(r.Stdout, "done done done done - done done ") {
 			t.Errorf("changes in its folder: %q %s", r.Stdout, r.Stderr)
 		}
 		s := w.StartServer(t, sandboxapi.ServerHead{Folders: []string{"two"}})

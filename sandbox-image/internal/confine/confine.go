@@ -192,7 +192,7 @@ func (p ProcessSpec) execProgram() error {
 	var filter []byte
 	if p.Filter {
 		var err error
-		if filter, err = seccomp.MachineFilter(seccomp.Options{Processes: p.Forks}); err != nil {
+		if filter, err = seccomp.MachineFilter(p.FilterOptions); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 )
 
 // NoNetNS replaces the descriptor if the process keeps its network namespace.
@@ -24,8 +26,9 @@ type ProcessSpec struct {
 	Groups   []int
 	// MountNS, if not 0, is the descriptor of the mount namespace to enter (see StageBinds).
 	MountNS int
-	// Filter loads the seccomp filter. Forks lets the program start processes under the filter.
-	Filter, Forks bool
+	// Filter loads the seccomp filter with FilterOptions.
+	Filter        bool
+	FilterOptions seccomp.Options
 	// Read, if not empty, lists files and directories. If the kernel has Landlock, the program can read and list only
 	// these. Missing paths are skipped. Read needs NoNewPrivs.
 	Read []string
@@ -65,8 +68,11 @@ func (p ProcessSpec) CommandLine() []string {
 	if p.Filter {
 		args = append(args, "--filter")
 	}
-	if p.Forks {
+	if p.FilterOptions.Processes {
 		args = append(args, "--forks")
+	}
+	if p.FilterOptions.HostFolder {
+		args = append(args, "--host-folder")
 	}
 	for _, path := range p.Read {
 		args = append(args, "--read", path)
@@ -115,7 +121,8 @@ func ParsePlan(args []string) (ProcessSpec, error) {
 	ints("keep", &p.Keep)
 	fs.IntVar(&p.MountNS, "mount-ns", 0, "")
 	fs.BoolVar(&p.Filter, "filter", false, "")
-	fs.BoolVar(&p.Forks, "forks", false, "")
+	fs.BoolVar(&p.FilterOptions.Processes, "forks", false, "")
+	fs.BoolVar(&p.FilterOptions.HostFolder, "host-folder", false, "")
 	fs.Func("read", "", func(s string) error { p.Read = append(p.Read, s); return nil })
 	fs.Func("write", "", func(s string) error { p.Write = append(p.Write, s); return nil })
 	fs.IntVar(&p.Gate, "gate", 0, "")

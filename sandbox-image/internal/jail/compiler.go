@@ -53,7 +53,7 @@ func (b *bwrapProcess) StartCompiler(args []string, stdio Stdio) (Compiler, erro
 	if e.cfg.TypeScript == "" {
 		return nil, errNoCompiler
 	}
-	c, err := e.launchBwrap(b.slot, e.compilerPlan(b, args), e.filter, e.stage, stdio)
+	c, err := e.launchBwrap(b.slot, e.compilerPlan(b, args), e.cfg.Limits.filterOptions(nil), e.stage, stdio)
 	if err != nil {
 		return nil, fmt.Errorf("starting the compiler: %w", err)
 	}
@@ -85,7 +85,7 @@ func (c *Container) compilerPlan(t *containerProcess, args []string) confine.Pro
 	return confine.ProcessSpec{
 		NetNS: -1, UID: t.slot.UID(), GID: t.group, Groups: []int{BasePrivateGroup + int(t.slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks,
+		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(nil),
 		Read: []string{c.cfg.TypeScript, dir, "/dev/null", "/dev/random", "/dev/urandom"}, Dir: dir,
 		Write: c.writablePaths(nil, nil),
 		Argv:  append([]string{program}, args...), Env: compilerEnviron(),

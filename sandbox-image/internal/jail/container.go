@@ -123,7 +123,7 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	p := confine.ProcessSpec{
 		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks,
+		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(seat.Folders),
 		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(seat.Folders), []string{out}),
 		Gate: containerGateFD, Keep: []int{containerOutFD, containerFilesFD},
 		Dir:  TmpDir,

@@ -50,15 +50,14 @@ type EmbeddedConfig struct {
 
 // Embedded is the jail that makes one bubblewrap sandbox per interpreter.
 type Embedded struct {
-	cfg    EmbeddedConfig
-	netns  map[slot.ID]uint64   // inodes
-	ours   map[string]uint64    // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs   []confine.StageEntry // Deno's libraries, as a sandbox sees them
-	bwrap  []confine.StageEntry // the files that bubblewrap needs to start
-	stage  *os.File             // the mount namespace from which servers and the compiler start
-	filter *os.File             // an anonymous file with the seccomp filter
-	// serverFilter is the filter of MCP servers, which may start processes.
-	serverFilter *os.File
+	cfg   EmbeddedConfig
+	netns map[slot.ID]uint64   // inodes
+	ours  map[string]uint64    // inodes of sandboxd's namespaces, by kind: no sandbox may share one
+	libs  []confine.StageEntry // Deno's libraries, as a sandbox sees them
+	bwrap []confine.StageEntry // the files that bubblewrap needs to start
+	stage *os.File             // the mount namespace from which servers and the compiler start
+	// filters are anonymous files with the seccomp filters.
+	filters map[seccomp.Options]*os.File
 	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
 	ownUIDs bool
 	// python collects the files that Python needs, on its first call.
@@ -79,7 +78,8 @@ const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 
 // NewEmbedded prepares the jail. Work must not be in use by another jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
-	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}, stages: map[stageKind]*os.File{}}
+	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}, stages: map[stageKind]*os.File{},
+		filters: map[seccomp.Options]*os.File{}}
 	e.python = sync.OnceValues(e.findPythonFiles)
 	// "net" is not in the list, because each slot's network namespace is compared with an exact inode instead.
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
@@ -128,11 +128,12 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if err := e.shareDirs(); err != nil {
 		return nil, err
 	}
-	if e.filter, err = filterFile(cfg.Limits.Forks); err != nil {
-		return nil, err
-	}
-	if e.serverFilter, err = filterFile(cfg.Servers.Limits.Forks); err != nil {
-		return nil, err
+	for _, forks := range []bool{false, true} {
+		for _, o := range []seccomp.Options{{Processes: forks}, {Processes: forks, HostFolder: true}} {
+			if e.filters[o], err = filterFile(o); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if e.stage, err = confine.NewStage(append(e.sources(), e.bwrap...)); err != nil {
 		return nil, err
@@ -188,9 +189,9 @@ func (e *Embedded) stageOf(kind stageKind, folders []Folder) (*os.File, error) {
 	return stage, err
 }
 
-// filterFile returns an anonymous file with the encoded seccomp filter. forks allows new processes.
-func filterFile(forks bool) (*os.File, error) {
-	code, err := seccomp.MachineFilter(seccomp.Options{Processes: forks})
+// filterFile returns an anonymous file with an encoded seccomp filter.
+func filterFile(o seccomp.Options) (*os.File, error) {
+	code, err := seccomp.MachineFilter(o)
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +261,10 @@ func (e *Embedded) Close() error {
 	for _, stage := range e.stages {
 		err = errors.Join(err, stage.Close())
 	}
-	return errors.Join(err, e.stage.Close(), e.filter.Close(), e.serverFilter.Close(),
-		os.RemoveAll(e.cfg.Work), os.RemoveAll(e.cfg.Out))
+	for _, filter := range e.filters {
+		err = errors.Join(err, filter.Close())
+	}
+	return errors.Join(err, e.stage.Close(), os.RemoveAll(e.cfg.Work), os.RemoveAll(e.cfg.Out))
 }
 
 // codeDir makes a fresh directory for one interpreter, with the files that run before the code.
@@ -394,13 +397,13 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 		}
 		argv = p.pythonArgv(files)
 	}
-	return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, argv), e.filter, stage, stdio)
+	return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, argv), e.cfg.Limits.filterOptions(seat.Folders), stage, stdio)
 }
 
 // launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
 // returned process and calls startWatching.
 func (e *Embedded) launchBwrap(
-	id slot.ID, plan confine.ProcessSpec, filter, stage *os.File, stdio Stdio,
+	id slot.ID, plan confine.ProcessSpec, filter seccomp.Options, stage *os.File, stdio Stdio,
 ) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {
@@ -413,7 +416,7 @@ func (e *Embedded) launchBwrap(
 	// bubblewrap must hold the only write end: readInfo ends when bubblewrap does.
 	defer w.Close()
 	// bubblewrap reads the filter to the end, so each sandbox needs a file with a separate position.
-	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", filter.Fd()))
+	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.filters[filter].Fd()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
 	}

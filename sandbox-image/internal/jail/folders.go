@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/seccomp"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -69,6 +70,12 @@ func (f Folder) inside() string { return path.Join(foldersDir, f.Name) }
 // FolderNames returns the names of folders in one text, which identifies the list.
 func FolderNames(list []Folder) string {
 	return strings.Join(convert.Each(list, func(f Folder) string { return f.Name }), ",")
+}
+
+// filterOptions returns the options of the seccomp filter for a program that sees these folders.
+func (l Limits) filterOptions(list []Folder) seccomp.Options {
+	canWrite := slices.ContainsFunc(list, func(f Folder) bool { return f.Write })
+	return seccomp.Options{Processes: l.Forks, HostFolder: canWrite}
 }
 
 // insidePaths returns the paths of the folders in a sandbox.

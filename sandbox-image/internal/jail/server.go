@@ -166,7 +166,7 @@ func readOnly() string {
 
 // StartServer implements Jail.
 func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
-	b, err := e.launchBwrap(s.Slot, e.serverPlan(s), e.serverFilter, e.stage, stdio)
+	b, err := e.launchBwrap(s.Slot, e.serverPlan(s), e.cfg.Servers.Limits.filterOptions(s.Folders), e.stage, stdio)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,8 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	return confine.ProcessSpec{
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, Forks: l.Forks, Read: reads, Write: write, Dir: home, Keep: keep,
+		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(s.Folders),
+		Read: reads, Write: write, Dir: home, Keep: keep,
 		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
 		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}

@@ -5,11 +5,16 @@ import "golang.org/x/sys/unix"
 // thisMachine describes amd64, which has old calls that newer architectures lack.
 func thisMachine() Machine {
 	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: callNumbers(map[string]uint32{
+		"chmod":        unix.SYS_CHMOD,
+		"creat":        unix.SYS_CREAT,
 		"fork":         unix.SYS_FORK,
 		"inotify_init": unix.SYS_INOTIFY_INIT,
 		"ioperm":       unix.SYS_IOPERM,
 		"iopl":         unix.SYS_IOPL,
+		"mknod":        unix.SYS_MKNOD,
 		"modify_ldt":   unix.SYS_MODIFY_LDT,
+		"open":         unix.SYS_OPEN,
+		"symlink":      unix.SYS_SYMLINK,
 		"sysfs":        unix.SYS_SYSFS,
 		"uselib":       unix.SYS_USELIB,
 		"ustat":        unix.SYS_USTAT,

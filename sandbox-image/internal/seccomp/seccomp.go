@@ -94,6 +94,9 @@ var refused = []struct {
 type Options struct {
 	// Processes lets the program start processes, under the same filter. Without Processes it can start only threads.
 	Processes bool
+	// HostFolder means that the program can write to a folder of the host. It then makes no symbolic link, which would
+	// lead programs of the host to other files, and no file that another user could start with the rights of its owner.
+	HostFolder bool
 }
 
 // startProcess are the calls besides clone that start a process.
@@ -133,10 +136,14 @@ func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 			}
 		}
 	}
+	//defence:folder-files
+	if o.HostFolder {
+		p = append(p, plainFilesOnly(m)...)
+	}
 	// A call that a later version of the table lacks would silently stay allowed.
 	for _, need := range []string{
 		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl",
-		"ptrace", "io_uring_setup", "bpf", "memfd_create",
+		"ptrace", "io_uring_setup", "bpf", "memfd_create", "symlinkat", "openat", "openat2", "fchmodat",
 	} {
 		if _, ok := m.Calls[need]; !ok {
 			return nil, fmt.Errorf("seccomp: no number for %s", need)
@@ -265,6 +272,51 @@ func noNamespaces(o Options) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipFalse: 1},
 		bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 	}, rest...)
+}
+
+// modes lists the calls that set the mode of a file, and the arguments with the mode and, if the call may also open a
+// file without a mode, with the flags. Otherwise flags is -1.
+var modes = []struct {
+	name        string
+	mode, flags int
+}{
+	{"chmod", 1, -1}, {"fchmod", 1, -1}, {"fchmodat", 2, -1}, {"fchmodat2", 2, -1}, {"creat", 1, -1}, {"mknod", 1, -1},
+	{"mknodat", 2, -1}, {"open", 2, 1}, {"openat", 3, 2},
+}
+
+// plainFilesOnly refuses symbolic links, and modes with a set-user-ID or set-group-ID bit.
+func plainFilesOnly(m Machine) (p []bpf.Instruction) {
+	refuse := func(errno unix.Errno, names ...string) {
+		for _, name := range names {
+			// arm64 has no symlink.
+			if nr, ok := m.Calls[name]; ok {
+				p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(errno))}})...)
+			}
+		}
+	}
+	refuse(unix.EPERM, "symlink", "symlinkat")
+	refuse(unix.ENOSYS, "openat2") // its mode is in memory, which a filter cannot read
+	for _, c := range modes {
+		nr, ok := m.Calls[c.name]
+		if !ok {
+			continue // a machine without the old calls
+		}
+		var body []bpf.Instruction
+		if c.flags >= 0 {
+			body = []bpf.Instruction{
+				bpf.LoadAbsolute{Off: offArg(c.flags), Size: 4},
+				bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.O_CREAT | unix.O_TMPFILE, SkipTrue: 1},
+				bpf.RetConstant{Val: allow},
+			}
+		}
+		p = append(p, buildCallRule(nr, append(body,
+			bpf.LoadAbsolute{Off: offArg(c.mode), Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1},
+			bpf.RetConstant{Val: allow},
+			bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
+		))...)
+	}
+	return p
 }
 
 // noSeparateTable keeps a thread from getting a separate descriptor table.

@@ -185,11 +185,44 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A program with a folder of the host makes no link and no file with its owner's rights. All programs may do so elsewhere.
+// Promise: folders-stay-closed
+func TestHostFolder(t *testing.T) {
+	m, eperm, enosys := thisMachine(), refusalAction(uint32(unix.EPERM)), refusalAction(uint32(unix.ENOSYS))
+	const create, suid, sgid = unix.O_CREAT | unix.O_WRONLY, 0o4755, 0o2755
+	for _, c := range []struct {
+		name string
+		args []uint64
+		want uint32
+	}{
+		{"symlink", nil, eperm}, {"symlinkat", nil, eperm}, {"openat2", nil, enosys},
+		{"chmod", []uint64{0, 0o755}, allow}, {"chmod", []uint64{0, suid}, eperm}, {"chmod", []uint64{0, 1<<32 | sgid}, eperm},
+		{"fchmod", []uint64{3, sgid}, eperm}, {"fchmodat", []uint64{3, 0, 0o644}, allow}, {"fchmodat", []uint64{3, 0, suid}, eperm},
+		{"fchmodat2", []uint64{3, 0, suid}, eperm}, {"creat", []uint64{0, suid}, eperm}, {"mknod", []uint64{0, unix.S_IFREG | suid}, eperm},
+		{"mknodat", []uint64{3, 0, unix.S_IFREG | sgid}, eperm}, {"open", []uint64{0, create, suid}, eperm},
+		{"open", []uint64{0, unix.O_RDONLY, suid}, allow}, {"openat", []uint64{3, 0, create, 0o666}, allow},
+		{"openat", []uint64{3, 0, create, suid}, eperm}, {"openat", []uint64{3, 0, unix.O_TMPFILE | unix.O_RDWR, sgid}, eperm},
+		{"openat", []uint64{3, 0, unix.O_RDONLY, suid}, allow},
+	} {
+		nr, ok := m.Calls[c.name]
+		if !ok {
+			continue
+		}
+		if got := judge(t, Options{HostFolder: true}, m.Arch, nr, c.args...); got != c.want {
+			t.Errorf("%s %#x: %#x, want %#x", c.name, c.args, got, c.want)
+		}
+		if got := verdict(t, m.Arch, nr, c.args...); got != allow {
+			t.Errorf("%s %#x without a folder: %#x", c.name, c.args, got)
+		}
+	}
+}
+
 // A call that a machine lacks refuses no other one, and a filter needs the numbers of the calls that it looks into.
 func TestMissingCalls(t *testing.T) {
 	m := Machine{Arch: 7, Calls: map[string]uint32{}}
 	needs := []string{
 		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl", "ptrace", "io_uring_setup", "bpf", "memfd_create",
+		"symlinkat", "openat", "openat2", "fchmodat",
 	}
 	for i, name := range needs {
 		m.Calls[name] = uint32(1000 + i)
