@@ -3,6 +3,7 @@
 GO      ?= go
 BIN     := bin
 DENO    := .tools/deno
+UV      := .tools/uv
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 MODULE  := github.com/codeforge-mcp/codeforge
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
@@ -17,12 +18,12 @@ docker-shim_DIR  := mcp-server/cmd/docker-shim
 mcp-bridge_DIR   := mcp-server/cmd/mcp-bridge
 
 .DEFAULT_GOAL := help
-.PHONY: help build binaries deno typescript cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint words site clean uninstall mutants
+.PHONY: help build binaries deno typescript uv cli up down test test-all e2e attack faults clients s3 bench bench-tokens bench-search word-vectors documents fuzz lint words site clean uninstall mutants
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: binaries deno typescript ## build every binary into bin/, and fetch Deno and TypeScript into .tools/
+build: binaries deno typescript uv ## build every binary into bin/, and fetch Deno, TypeScript and uv into .tools/
 
 binaries:
 	@GO='$(GO)' make/build.sh '$(LDFLAGS)' $(foreach b,$(BINARIES),./$($(b)_DIR))
@@ -32,6 +33,9 @@ deno:
 
 typescript:
 	@make/typescript.sh .tools/typescript
+
+uv:
+	@make/uv.sh $(UV)
 
 cli: ## build codeforge alone into bin/, for any system with Go: it finds CodeForge in Docker, and needs nothing else
 	@GO='$(GO)' make/build.sh '$(LDFLAGS)' ./$(codeforge_DIR)

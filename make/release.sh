@@ -1,6 +1,6 @@
 #!/bin/sh
 # release.sh DIR [ARCH...]: puts into DIR what packages for Linux have besides the binaries: DIR/ARCH (amd64, arm64) has
-# Deno and TypeScript's compiler, DIR/man and DIR/completions are made from the command line's own help. In a snapshot
+# Deno, TypeScript's compiler and uv, DIR/man and DIR/completions are made from the command line's own help. In a snapshot
 # (SNAPSHOT=true) an ARCH may be without Deno; the output says so.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,6 +19,7 @@ for arch in "${@:-amd64}"; do
 	esac
 	mkdir -p "$dir/$arch"
 	MACHINE=$machine make/typescript.sh "$dir/$arch/typescript"
+	MACHINE=$machine make/uv.sh "$dir/$arch/uv"
 	MACHINE=$machine make/deno.sh "$dir/$arch/deno" || {
 		[ "${SNAPSHOT:-}" = true ] || exit 1
 		echo "the packages of this snapshot for $arch are without Deno" >&2

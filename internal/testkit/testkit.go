@@ -130,6 +130,16 @@ func DenoPath(tb testing.TB) string {
 	return path
 }
 
+// UVPath returns the pinned uv. If make uv has not fetched it, it skips the test.
+func UVPath(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(RootDir(tb), ".tools", "uv")
+	if _, err := os.Stat(path); err != nil {
+		SkipBecause(tb, "make uv has fetched no uv")
+	}
+	return path
+}
+
 // FindPython returns the machine's interpreter. If there is none, it skips the test.
 func FindPython(tb testing.TB) python.Interpreter {
 	tb.Helper()
