@@ -12,7 +12,7 @@ func serverTexts(s *mcpserver.Settings) []string {
 	if s == nil {
 		return nil
 	}
-	out := slices.Concat([]string{s.URL, s.Package, s.Registry, s.Protocol},
+	out := slices.Concat([]string{s.URL, s.Package, s.Registry, s.Protocol}, s.RegistryHosts, s.Constraints,
 		s.Command, s.Args, s.Allow, s.Deny, s.ExclusiveWith, s.Permissions, s.Folders)
 	for _, m := range []map[string]string{s.Env, s.Headers} {
 		for key, value := range m {
@@ -55,6 +55,8 @@ func serverFields() fieldSpecs[mcpserver.Settings] {
 		stringField("url", func(s *settings) *string { return &s.URL }),
 		stringField("package", func(s *settings) *string { return &s.Package }),
 		stringField("registry", func(s *settings) *string { return &s.Registry }),
+		listField("registry_hosts", `["files.example.com"]`, func(s *settings) *[]string { return &s.RegistryHosts }),
+		listField("constraints", `["mcp<2"]`, func(s *settings) *[]string { return &s.Constraints }),
 		listField("command", `["github-mcp-server", "stdio"]`, func(s *settings) *[]string { return &s.Command }),
 		listField("args", `["--read-only"]`, func(s *settings) *[]string { return &s.Args }),
 		{"env", func(d *configDecoder, s *settings, f string, n *node) {

@@ -24,7 +24,8 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	a.Server = s
 	v.serverURL(a, s)
 	v.serverPackage(s.Package)
-	v.serverRegistry(s.Registry)
+	v.serverRegistry(s)
+	v.serverConstraints(s)
 	v.serverCommand(s.Command)
 	for i, arg := range v.AtMost("mcp.args", s.Args, maxServerList) {
 		v.checkConstant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
@@ -132,9 +133,17 @@ func (v *configValidator) serverURL(a *API, s *mcpserver.Settings) {
 }
 
 // serverRegistry checks the address of a package's registry by the rules for PACKAGE_REGISTRY.
-func (v *configValidator) serverRegistry(s string) {
-	if s != "" && !isRegistry(s) {
+func (v *configValidator) serverRegistry(s *mcpserver.Settings) {
+	switch {
+	case s.Registry == "" && strings.HasPrefix(s.Package, "pypi:"):
+		v.AddError("mcp.registry", "missing", "the address of a package index, which codeforge mcp add writes")
+	case s.Registry != "" && !isRegistry(s.Registry):
 		v.AddError("mcp.registry", "not the address of a registry", wantRegistry)
+	}
+	for i, host := range v.AtMost("mcp.registry_hosts", s.RegistryHosts, maxServerList) {
+		if _, err := ParseHost(host); err != nil {
+			v.AddError(fmt.Sprintf("mcp.registry_hosts[%d]", i), "not the name of a host", `a host, e.g. "files.example.com"`)
+		}
 	}
 }
 
@@ -153,12 +162,39 @@ const maxPackageName = 256
 var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
 	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
+// pypiPackage matches a name of PyPI with an exact version (PEP 440) and optionally extras and a program of the
+// package. constraintPattern matches a requirement without spaces, extras and markers.
+var (
+	pypiPackage = regexp.MustCompile(`^pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?` +
+		`(\[[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*\])?@([0-9]+!)?[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?` +
+		`(\.post[0-9]+)?(\.dev[0-9]+)?(\+[a-z0-9.]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+	constraintPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?` +
+		`(<|<=|!=|==|>=|>|~=)[0-9][0-9A-Za-z.*+!-]*(,(<|<=|!=|==|>=|>|~=)[0-9][0-9A-Za-z.*+!-]*)*$`)
+)
+
+func (v *configValidator) serverConstraints(s *mcpserver.Settings) {
+	if s.Constraints != nil && !strings.HasPrefix(s.Package, "pypi:") {
+		v.AddError("mcp.constraints", "constraints of a server that is not a package of PyPI",
+			`"package": "pypi:NAME@VERSION"`)
+	}
+	for i, c := range v.AtMost("mcp.constraints", s.Constraints, maxServerList) {
+		if !constraintPattern.MatchString(c) || len(c) > maxField {
+			v.AddError(fmt.Sprintf("mcp.constraints[%d]", i), strconv.Quote(strictjson.CutQuote(c)),
+				`a package and its versions without spaces, e.g. "mcp<2"`)
+		}
+	}
+}
+
 func (v *configValidator) serverPackage(s string) {
 	switch {
-	case s == "" || packageName.MatchString(s) && len(s) <= maxPackageName:
+	case s == "" || len(s) <= maxPackageName && (packageName.MatchString(s) || pypiPackage.MatchString(s)):
 		return
+	case strings.HasPrefix(s, "pypi:"):
+		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s))+", which is not a name and an exact version",
+			`"pypi:mcp-server-fetch@2025.4.7": an unpinned package (uvx, a range, latest) runs the version published next`)
 	case !strings.HasPrefix(s, "npm:"):
-		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s)), `a package of npm, e.g. "npm:@scope/server@1.2.3"`)
+		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s)),
+			`a package of npm or PyPI, e.g. "npm:@scope/server@1.2.3" or "pypi:mcp-server-fetch@2025.4.7"`)
 	default:
 		v.AddError("mcp.package", strconv.Quote(strictjson.CutQuote(s))+", which is not a name and an exact version",
 			`"npm:@scope/server@1.2.3": an unpinned package (npx -y, a range, latest) runs the version published next`)
@@ -180,7 +216,9 @@ func (v *configValidator) serverCommand(command []string) {
 			v.AddError("mcp.command[0]", "an empty string", "a program")
 		case "npx", "npm", "bunx", "pnpm", "yarn", "node", "deno":
 			v.AddError("mcp.command[0]", strconv.Quote(word), `"package": "npm:@scope/server@1.2.3" in place of "command"`)
-		case "docker", "podman", "uvx", "pipx", "uv":
+		case "uvx", "pipx", "uv":
+			v.AddError("mcp.command[0]", strconv.Quote(word), `"package": "pypi:NAME@VERSION" in place of "command"`)
+		case "docker", "podman":
 			v.AddError("mcp.command[0]", strconv.Quote(word)+", which downloads what it starts",
 				"an installed program: one in SANDBOX_PROGRAMS, or python3")
 		}
@@ -190,7 +228,8 @@ func (v *configValidator) serverCommand(command []string) {
 // given are the variables that CodeForge sets for every server.
 var given = []string{
 	"HOME", "TMPDIR", "DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
-	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+	"AWS_CA_BUNDLE",
 }
 
 func (v *configValidator) serverEnv(a *API, env map[string]string) {

@@ -5,10 +5,14 @@ package mcpserver
 // used. Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Settings struct {
 	URL     string `json:"url,omitempty"`
-	Package string `json:"package,omitempty"` // npm:NAME@VERSION
-	// Registry is the package registry of Package. If empty, PACKAGE_REGISTRY applies.
-	Registry string   `json:"registry,omitempty"`
-	Command  []string `json:"command,omitempty"`
+	Package string `json:"package,omitempty"` // npm:NAME@VERSION or pypi:NAME@VERSION, perhaps with /PROGRAM
+	// Registry is the package registry of Package. If empty, PACKAGE_REGISTRY applies, which has no package of PyPI.
+	// RegistryHosts are further hosts from which the registry serves files.
+	Registry      string   `json:"registry,omitempty"`
+	RegistryHosts []string `json:"registry_hosts,omitempty"`
+	// Constraints limit the versions of the dependencies of a package of PyPI, e.g. "mcp<2".
+	Constraints []string `json:"constraints,omitempty"`
+	Command     []string `json:"command,omitempty"`
 	// Args are arguments for a package. Permissions are further permissions of its interpreter: "run".
 	Args        []string          `json:"args,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`

@@ -39,6 +39,9 @@ func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalo
 	for _, a := range c.APIs() {
 		if a.Active && a.Server != nil {
 			addresses = append(addresses, a.Server.Registry)
+			for _, host := range a.Server.RegistryHosts {
+				addresses = append(addresses, "https://"+host)
+			}
 		}
 	}
 	for _, text := range append(addresses, c.Packages().Registry) {
